@@ -1,0 +1,33 @@
+"""REST, version 1."""
+
+from typing import Any
+
+from django.urls import include, path, re_path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from apps.core.errors import NotFound
+
+
+class NoSuchAddress(APIView):
+    """Whatever else is asked for here is answered in the one shape of errors, not by a page."""
+
+    schema = None
+    authentication_classes = []
+    permission_classes = []
+
+    def initial(self, request: Request, *_args: Any, **_kwargs: Any) -> None:
+        raise NotFound(f"There is no {request.path}.")
+
+
+urlpatterns = [
+    path("", include("apps.configuration.api.urls")),
+    path("", include("apps.nodes.api.urls")),
+    path("", include("apps.accounts.api.urls")),
+    path("", include("apps.tasks.api.urls")),
+    path("", include("apps.allocation.api.urls")),
+    path("schema/", SpectacularAPIView.as_view(), name="api-schema"),
+    path("docs/", SpectacularSwaggerView.as_view(url_name="api-schema"), name="api-docs"),
+    re_path("", NoSuchAddress.as_view()),
+]

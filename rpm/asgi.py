@@ -1,0 +1,28 @@
+"""HTTP and websockets in one ASGI server; with WSGI workers beside it, only `/ws/` comes here."""
+
+import os
+from typing import Any, cast
+
+from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.security.websocket import AllowedHostsOriginValidator
+from django.core.asgi import get_asgi_application
+from django.urls import path
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "rpm.settings")
+
+http = get_asgi_application()
+
+# Models exist only after the line above.
+from channels.auth import AuthMiddlewareStack  # noqa: E402
+
+from apps.dashboard.consumers import LiveConsumer  # noqa: E402
+
+# Channels routes ASGI applications by Django's addresses, which are typed for views.
+sockets: list[Any] = [path("ws/live/", cast(Any, LiveConsumer.as_asgi()))]
+
+application = ProtocolTypeRouter(
+    {
+        "http": http,
+        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(sockets))),
+    }
+)

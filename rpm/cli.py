@@ -1,0 +1,178 @@
+"""`rpmctl`: tasks from the command line."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from rpm.client import Client, RefusedError, UnreachableError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Enqueue tasks and look after them. Needs RPM_URL, RPM_KEY and RPM_SECRET "
+    "(make a credential on the page of your account).",
+)
+out = Console()
+err = Console(stderr=True)
+
+TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
+COLUMNS = ("id", "name", "state", "queue", "owner", "priority", "submitted_at")
+
+
+@app.callback()
+def connect(
+    context: typer.Context,
+    url: Annotated[str, typer.Option(envvar="RPM_URL", help="Address of the server.")],
+    key: Annotated[str, typer.Option(envvar="RPM_KEY", help="Key of a credential.")],
+    secret: Annotated[
+        str, typer.Option(envvar="RPM_SECRET", help="Its secret; better by RPM_SECRET.")
+    ],
+) -> None:
+    context.obj = context.with_resource(Client(url, key=key, secret=secret))
+
+
+@app.command()
+def enqueue(
+    context: typer.Context,
+    command: Annotated[list[str] | None, typer.Argument(help="After --: what to run.")] = None,
+    *,
+    queue: Annotated[str, typer.Option("--queue", "-q", help="Without: a draft.")] = "",
+    name: Annotated[str, typer.Option(help="Default: the command.")] = "",
+    image: Annotated[str, typer.Option("--image", "-i")] = "",
+    env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="NAME=VALUE")] = None,
+    volume: Annotated[list[str] | None, typer.Option("--volume", "-v")] = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", "-t")] = None,
+    gpus: Annotated[str, typer.Option(help="Dynamic profiles: GPUs per member.")] = "",
+    replicas: Annotated[int, typer.Option(help="Members that start together.")] = 0,
+    priority: Annotated[int, typer.Option()] = 0,
+    time_limit_s: Annotated[int, typer.Option(help="Seconds.")] = 0,
+    preemptible: Annotated[bool, typer.Option()] = True,
+) -> None:
+    """Enqueue a task; prints its id."""
+    words = command or []
+    description: dict[str, Any] = {
+        "name": name or " ".join(words)[:200] or image,
+        "command": words,
+        "priority": priority,
+        "is_preemptible": preemptible,
+    }
+    optional = {
+        "queue": queue,
+        "image": image,
+        "environment": dict(_pair(one) for one in env or []),
+        "volumes": volume,
+        "tags": tag,
+        "request": gpus,
+        "replicas": replicas,
+        "time_limit_s": time_limit_s,
+    }
+    description.update({field: value for field, value in optional.items() if value})
+    print(_client(context).task_submit(description)["id"])
+
+
+@app.command("list")
+def list_tasks(
+    context: typer.Context,
+    *,
+    state: Annotated[str, typer.Option(help="Several by commas.")] = "",
+    queue: Annotated[str, typer.Option("--queue", "-q")] = "",
+    owner: Annotated[str, typer.Option()] = "",
+    tag: Annotated[str, typer.Option("--tag", "-t")] = "",
+    most: Annotated[int, typer.Option("--limit", "-n", min=1)] = 50,
+) -> None:
+    """The tasks that you may see, the latest first."""
+    found = _client(context).tasks(
+        state=state, queue=queue, owner=owner, tag=tag, limit=min(most, 500)
+    )
+    _table(COLUMNS, [task for task, _ in zip(found, range(most), strict=False)])
+
+
+@app.command()
+def show(context: typer.Context, task_id: TaskId) -> None:
+    """Everything about a task, and why it waits."""
+    client = _client(context)
+    task = client.task(task_id)
+    if task["state"] == "queued":
+        task["waits"] = client.explain(task_id)
+    out.print_json(data=task)
+
+
+@app.command()
+def logs(
+    context: typer.Context,
+    task_id: TaskId,
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the task ends.")] = False,
+    rank: Annotated[int, typer.Option(min=0, help="Member of a gang.")] = 0,
+) -> None:
+    """What a task wrote."""
+    client = _client(context)
+    if not follow:
+        sys.stdout.write(client.log(task_id, rank=rank)["text"])
+        return
+    for text in client.log_follow(task_id, rank=rank):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+@app.command()
+def abort(context: typer.Context, task_id: TaskId) -> None:
+    """End a task: at once if it does not run, else as soon as it has stopped."""
+    print(_client(context).task_do(task_id, "abort")["state"])
+
+
+@app.command()
+def queues(context: typer.Context) -> None:
+    """The queues that you may see."""
+    _table(("id", "name", "policy", "profile"), list(_client(context).queues()))
+
+
+def main() -> None:
+    """Run the command; what the server refuses ends it with a sentence and status 1."""
+    try:
+        app()
+    except RefusedError as error:
+        err.print(f"[red]{error.code}[/red]: ", end="")
+        err.print(error.detail, markup=False)
+        sys.exit(1)
+    except UnreachableError as error:
+        err.print(str(error), markup=False)
+        sys.exit(2)
+
+
+def _client(context: typer.Context) -> Client:
+    client: Client = context.obj
+    return client
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
+    return name, value
+
+
+def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    """A table for people; plain tabs where somebody reads it with a program."""
+    if not out.is_terminal:
+        for row in rows:
+            print("\t".join(_cell(row.get(column)) for column in columns))
+        return
+    table = Table(*columns, box=None)
+    for row in rows:
+        table.add_row(*(_cell(row.get(column)) for column in columns))
+    out.print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, dict):
+        return str(value.get("name", value))
+    return "" if value is None else str(value)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""A small client of the REST interface, for programs and for `rpmctl`.
+
+Needs nothing of the server: it can be used wherever httpx is.
+"""
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+
+ENDED = frozenset({"completed", "failed", "aborted"})
+TIMEOUT_S = 30.0
+# An answer that never came is asked for again so often; each waits twice as long.
+TRIES = 4
+
+
+class RefusedError(Exception):
+    """The server refused; `fields` says per field what would be right."""
+
+    def __init__(self, status: int, code: str, detail: str, fields: Mapping[str, str]) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.fields = dict(fields)
+
+
+class UnreachableError(Exception):
+    """The server did not answer."""
+
+
+class Client:
+    """One server, spoken to with the key and secret of a credential."""
+
+    def __init__(self, url: str, *, key: str, secret: str) -> None:
+        self._http = httpx.Client(
+            base_url=f"{url.rstrip('/')}/api/v1/", auth=(key, secret), timeout=TIMEOUT_S
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.close()
+
+    def task_submit(self, description: Mapping[str, Any]) -> dict[str, Any]:
+        """Enqueue a task, or keep it as a draft where it names no queue.
+
+        The request carries a key of its own, so that asking again never makes a second task.
+        """
+        headers = {"Idempotency-Key": uuid.uuid4().hex}
+        return self._object("POST", "tasks/", json=dict(description), headers=headers)
+
+    def task(self, task_id: str) -> dict[str, Any]:
+        return self._object("GET", _path(task_id))
+
+    def task_do(self, task_id: str, verb: str, **values: Any) -> dict[str, Any]:
+        """`abort`, `dequeue`, `enqueue`, `resume` or `run-again`; with the task as it is then."""
+        return self._object("POST", f"{_path(task_id)}{verb}/", json=values)
+
+    def explain(self, task_id: str) -> dict[str, Any]:
+        return self._object("GET", f"{_path(task_id)}explain/")
+
+    def tasks(self, **filters: str | int) -> Iterator[dict[str, Any]]:
+        """All tasks that match, page by page, the latest first."""
+        return self._pages("tasks/", {k: v for k, v in filters.items() if v != ""})
+
+    def queues(self) -> Iterator[dict[str, Any]]:
+        return self._pages("queues/", {})
+
+    def log(self, task_id: str, *, rank: int = 0, offset: int | None = None) -> dict[str, Any]:
+        """A part of what a member wrote: its end, or from `offset` on."""
+        wanted = {"rank": rank} | ({} if offset is None else {"offset": offset})
+        return self._object("GET", f"{_path(task_id)}logs/", params=wanted)
+
+    def log_follow(self, task_id: str, *, rank: int = 0, every_s: float = 1.0) -> Iterator[str]:
+        """What a member writes, until its task has ended; another attempt from its beginning."""
+        offset: int | None = None
+        generation: int | None = None
+        while True:
+            has_ended = self.task(task_id)["state"] in ENDED
+            part = self.log(task_id, rank=rank, offset=offset)
+            if generation is not None and part["generation"] != generation:
+                part = self.log(task_id, rank=rank, offset=0)
+            generation = part["generation"]
+            if part["text"]:
+                yield part["text"]
+            offset = part["next_offset"]
+            if not part["text"]:
+                if has_ended:
+                    return
+                time.sleep(every_s)
+
+    def _pages(self, path: str, wanted: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        params = dict(wanted)
+        while True:
+            page = self._object("GET", path, params=params)
+            yield from page["results"]
+            if not page["next"]:
+                return
+            # Only the key is taken: the secret goes to no other address than ours.
+            params["cursor"] = httpx.URL(page["next"]).params["cursor"]
+
+    def _object(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        answer = self._answer(method, path, **options)
+        if answer.is_success:
+            found: dict[str, Any] = answer.json()
+            return found
+        try:
+            told = answer.json()
+            raise RefusedError(answer.status_code, told["code"], told["detail"], told["fields"])
+        except (ValueError, KeyError, TypeError):
+            raise UnreachableError(f"{answer.url} answered {answer.status_code}.") from None
+
+    def _answer(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """The answer; a request that can be repeated is, where the server is away for a moment.
+
+        Raises:
+            UnreachableError: there was none.
+        """
+        is_repeatable = method == "GET" or "headers" in options
+        for attempt in range(TRIES):
+            try:
+                answer = self._http.request(method, path, **options)
+            except httpx.TransportError as error:
+                if attempt + 1 == TRIES or not is_repeatable:
+                    raise UnreachableError(
+                        f"{self._http.base_url} does not answer: {error}"
+                    ) from error
+            else:
+                is_away = answer.status_code in {502, 503, 504}
+                if not is_away or attempt + 1 == TRIES or not is_repeatable:
+                    return answer
+            time.sleep(0.5 * 2**attempt)
+        raise UnreachableError(f"{self._http.base_url} does not answer.")
+
+
+def _path(task_id: str) -> str:
+    """The address of a task; nothing in an id leads elsewhere."""
+    return f"tasks/{quote(task_id, safe='')}/"

@@ -1,0 +1,166 @@
+"""Whether this installation works, for probes and for people."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+import redis
+from django.conf import settings
+from django.contrib.staticfiles import finders
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils import timezone
+
+from apps.allocation.models import PassState
+from apps.nodes.models import Node, NodeState
+from apps.policies.models import LiveState, Pool
+
+# Beat rings every few seconds; so many rings missed in a row mean that nobody listens.
+RINGS_MISSED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at; `advice` says what mends it."""
+
+    name: str
+    is_fine: bool
+    words: str
+    advice: str = ""
+
+
+def healthz(_request: HttpRequest) -> HttpResponse:
+    """This process answers."""
+    return HttpResponse("ok\n", content_type="text/plain")
+
+
+def readyz(_request: HttpRequest) -> HttpResponse:
+    """Database, broker, and the age of the last pass; 503 while one of them is not fine."""
+    findings = [_asked(name, check) for name, check in READY.items()]
+    is_ready = all(finding.is_fine for finding in findings)
+    body = {
+        "ready": is_ready,
+        "checks": {finding.name: finding.words for finding in findings},
+    }
+    response = JsonResponse(body, status=200 if is_ready else 503)
+    if not is_ready:
+        response["Retry-After"] = "5"
+    return response
+
+
+def examine() -> list[Finding]:
+    """Everything that `manage.py doctor` looks at; without a database only that."""
+    database = check_database()
+    if not database.is_fine:
+        return [database]
+    return [_asked(name, check) for name, check in {**READY, **OTHERS}.items()]
+
+
+def _asked(name: str, check: Callable[[], Finding]) -> Finding:
+    """What a check found; that the database does not tell it is a finding too."""
+    try:
+        return check()
+    except DatabaseError as error:
+        advice = f"{_one_line(error)} Run manage.py migrate."
+        return Finding(name, is_fine=False, words="the database does not tell", advice=advice)
+
+
+def check_database() -> Finding:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError as error:
+        # Names of servers and accounts stay out of the words, which /readyz tells everybody.
+        mends = "Check DATABASE_URL, and that the server runs and lets this account in."
+        advice = f"{_one_line(error)} {mends}"
+        return Finding("database", is_fine=False, words="no answer", advice=advice)
+    return Finding("database", is_fine=True, words=f"{connection.vendor} answers")
+
+
+def check_broker() -> Finding:
+    client = redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=2)
+    try:
+        client.ping()
+    except redis.RedisError as error:
+        return Finding(
+            "broker",
+            is_fine=False,
+            words="Redis does not answer",
+            advice=f"{_one_line(error)} Work goes on more slowly. Start Redis or check REDIS_URL.",
+        )
+    finally:
+        client.close()
+    return Finding("broker", is_fine=True, words="Redis answers")
+
+
+def check_pass() -> Finding:
+    last = PassState.objects.values_list("last_at", flat=True).filter(id=1).first()
+    advice = "Start a worker with beat (`manage.py up`), or `manage.py serve_passes`."
+    if last is None:
+        return Finding("pass", is_fine=False, words="no pass was ever made", advice=advice)
+    age = timezone.now() - last
+    words = f"the last pass was {age.total_seconds():.0f} s ago"
+    is_fine = age < timedelta(seconds=RINGS_MISSED * settings.PASS_EVERY_S)
+    return Finding("pass", is_fine=is_fine, words=words, advice="" if is_fine else advice)
+
+
+def check_migrations() -> Finding:
+    executor = MigrationExecutor(connection)
+    missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if missing:
+        words = f"{len(missing)} migrations are missing"
+        return Finding("migrations", is_fine=False, words=words, advice="Run manage.py migrate.")
+    return Finding("migrations", is_fine=True, words="the database is up to date")
+
+
+def check_assets() -> Finding:
+    if finders.find("dist/app.css") or (settings.STATIC_ROOT / "dist" / "app.css").exists():
+        return Finding("assets", is_fine=True, words="the pages' styles and scripts are built")
+    words = "the pages' styles and scripts are not built"
+    return Finding("assets", is_fine=False, words=words, advice="Run make assets.")
+
+
+def check_switch() -> Finding:
+    is_on = LiveState.objects.values_list("is_enabled", flat=True).get(id=1)
+    words = f"resource management is {'on' if is_on else 'off: nothing is admitted'}"
+    return Finding("switch", is_fine=is_on, words=words, advice="" if is_on else "Switch it on.")
+
+
+def check_nodes() -> Finding:
+    nodes = Node.objects.filter(removed_at__isnull=True)
+    silent = nodes.exclude(state=NodeState.HEALTHY).values_list("name", "state", "state_detail")
+    if silent:
+        words = "; ".join(f"{name} is {state}: {detail}" for name, state, detail in silent[:10])
+        advice = "Run manage.py node check NAME."
+        return Finding("nodes", is_fine=False, words=words, advice=advice)
+    return Finding("nodes", is_fine=True, words=f"{nodes.count()} nodes, all healthy")
+
+
+def check_pools() -> Finding:
+    served = Node.objects.filter(removed_at__isnull=True, pool__isnull=False).values("pool_id")
+    idle = Pool.objects.filter(removed_at__isnull=True).exclude(pk__in=served)
+    names = list(idle.values_list("name", flat=True)[:10])
+    if names:
+        words = f"nobody serves {', '.join(names)}"
+        return Finding("pools", is_fine=False, words=words, advice="Run manage.py node add.")
+    return Finding("pools", is_fine=True, words="every pool has a node")
+
+
+def _one_line(error: Exception) -> str:
+    """The sentence of a driver, with one full stop."""
+    return f"{' '.join(str(error).split()).rstrip('.')}."
+
+
+READY: dict[str, Callable[[], Finding]] = {
+    "database": check_database,
+    "broker": check_broker,
+    "pass": check_pass,
+}
+OTHERS: dict[str, Callable[[], Finding]] = {
+    "migrations": check_migrations,
+    "assets": check_assets,
+    "switch": check_switch,
+    "nodes": check_nodes,
+    "pools": check_pools,
+}

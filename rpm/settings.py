@@ -1,0 +1,341 @@
+"""Settings. Every difference between places is a variable read by `rpm.env`."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import structlog
+from csp.constants import NONE, SELF
+from django.urls import reverse_lazy
+
+from rpm import env
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+HOME = env.home()
+
+# One secret for sessions, one for the keyed hashes of credentials: either can be changed alone.
+SECRET_KEY = HOME.secret("secret-key", "RPM_SECRET_KEY")
+RPM_CREDENTIAL_KEY = HOME.secret("credential-key", "RPM_CREDENTIAL_KEY")
+DEBUG = env.flag("RPM_DEBUG", default=False)
+ALLOWED_HOSTS = env.words("RPM_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.words("RPM_ORIGINS", [])
+RPM_INSTALLATION_NAME = env.text("RPM_INSTALLATION_NAME", "RPM")
+# Behind a proxy that speaks TLS and sets X-Forwarded-Proto.
+if env.flag("RPM_BEHIND_TLS_PROXY", default=False):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+
+INSTALLED_APPS = [
+    # The basic one leaves the site to ours, which lets people in by their groups.
+    "unfold.apps.BasicAppConfig",
+    "unfold.contrib.guardian",
+    "rpm.apps.RpmAdminConfig",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "django_filters",
+    "guardian",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "channels",
+    "rpm.apps.RpmConfig",
+    "apps.core.apps.CoreConfig",
+    "apps.accounts.apps.AccountsConfig",
+    "apps.events.apps.EventsConfig",
+    "apps.policies.apps.PoliciesConfig",
+    "apps.nodes.apps.NodesConfig",
+    "apps.tasks.apps.TasksConfig",
+    "apps.allocation.apps.AllocationConfig",
+    "apps.execution.apps.ExecutionConfig",
+    "apps.configuration.apps.ConfigurationConfig",
+    "apps.dashboard.apps.DashboardConfig",
+]
+
+MIDDLEWARE = [
+    "apps.core.middleware.request_id",
+    "apps.core.middleware.rest_slash",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "apps.core.middleware.rpm_errors",
+]
+
+ROOT_URLCONF = "rpm.urls"
+WSGI_APPLICATION = "rpm.wsgi.application"
+ASGI_APPLICATION = "rpm.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "apps.dashboard.context.site",
+            ],
+        },
+    },
+]
+
+# --- where things are kept -------------------------------------------------------------------
+
+DATABASE_URL = env.text("DATABASE_URL", f"sqlite:///{HOME.file('rpm.sqlite3')}")
+DATABASES: dict[str, dict[str, Any]] = {"default": env.database(DATABASE_URL)}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # Tests with several threads need a file: in memory SQLite locks tables and never waits.
+    DATABASES["default"]["TEST"] = {"NAME": str(HOME.file("test.sqlite3"))}
+if DATABASES["default"]["ENGINE"].endswith("postgresql"):
+    if env.flag("RPM_DATABASE_POOL", default=False):
+        # Under ASGI every request would else open a connection of its own.
+        pool_size = env.number("RPM_DATABASE_POOL_SIZE", 10, low=1, high=500)
+        DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": pool_size}
+    else:
+        DATABASES["default"]["CONN_MAX_AGE"] = 300
+        DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# `manage.py up` starts a bundled Redis on this socket where REDIS_URL is not set.
+REDIS_SOCKET = HOME.file("redis.sock")
+REDIS_URL = env.text("REDIS_URL", f"unix://{REDIS_SOCKET}")
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        # redis-py 8 gives up on a socket that is quiet for 5 s; a listener may be quiet for days.
+        "CONFIG": {
+            "hosts": [{"address": REDIS_URL, "socket_timeout": None, "max_connections": 1000}],
+            "prefix": "rpm",
+        },
+    },
+}
+
+# --- background work: a doorbell -------------------------------------------------------------
+
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_TIME_LIMIT = 60
+CELERY_TASK_SOFT_TIME_LIMIT = 30
+CELERY_TASK_EXPIRES = 60
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 120, "socket_timeout": None}
+CELERY_TIMEZONE = "UTC"
+PASS_EVERY_S = env.number("RPM_PASS_EVERY_S", 5, low=1, high=300)
+SYNC_TICK_S = env.number("RPM_SYNC_TICK_S", 10, low=1, high=60)
+CELERY_BEAT_SCHEDULE = {
+    "pass": {"task": "allocation.run_pass", "schedule": timedelta(seconds=PASS_EVERY_S)},
+    "serve": {"task": "execution.look", "schedule": timedelta(seconds=PASS_EVERY_S)},
+}
+CELERY_BEAT_SCHEDULE_FILENAME = str(HOME.file("beat-schedule"))
+
+# --- people ----------------------------------------------------------------------------------
+
+AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = [
+    "apps.accounts.backends.PersonBackend",
+    "apps.accounts.backends.GroupRoleBackend",
+    "guardian.backends.ObjectPermissionBackend",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+# No stand-in for people who are not signed in: they see nothing.
+ANONYMOUS_USER_NAME = None
+LOGIN_URL = reverse_lazy("sign_in")
+LOGIN_REDIRECT_URL = reverse_lazy("overview")
+LOGOUT_REDIRECT_URL = reverse_lazy("sign_in")
+
+# --- edges -----------------------------------------------------------------------------------
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "apps.accounts.api.authentication.CredentialAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["apps.core.parsers.BoundedJSONParser"],
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_PAGINATION_CLASS": "apps.core.api.KeysetPagination",
+    "EXCEPTION_HANDLER": "apps.core.api.exception_handler",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "RPM, the resource policy manager",
+    "VERSION": "v1",
+    "DESCRIPTION": "Pools, profiles, policies, queues and tasks. Errors have one shape: "
+    "`code`, `detail`, `fields`.",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "SCHEMA_PATH_PREFIX": r"/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {
+        "TaskState": "apps.tasks.states.TaskState",
+        "AttemptState": "apps.tasks.states.AttemptState",
+    },
+}
+# The largest request body: a command or an environment is at most 1 MB.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1_500_000
+
+CONTENT_SECURITY_POLICY: dict[str, Any] = {
+    "EXCLUDE_URL_PREFIXES": ["/admin/", "/api/v1/docs/"],
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "base-uri": [NONE],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "img-src": [SELF, "data:"],
+        "object-src": [NONE],
+    },
+}
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+
+STATIC_URL = "static/"
+STATIC_ROOT = Path(env.text("RPM_STATIC_ROOT") or HOME.file("static"))
+if not env.text("RPM_STATIC_ROOT"):
+    STATIC_ROOT.mkdir(exist_ok=True)
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+WHITENOISE_USE_FINDERS = env.flag("RPM_SERVE_SOURCES", default=True)
+WHITENOISE_AUTOREFRESH = False
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+LOCALE_PATHS = [BASE_DIR / "locale"]
+
+
+def _admin_link(title: str, icon: str, model: str, *, is_for_all: bool = False) -> dict[str, Any]:
+    """One line of the admin site's side bar; queue administrators see only queues."""
+    return {
+        "title": title,
+        "icon": icon,
+        "link": reverse_lazy(f"admin:{model}_changelist"),
+        "permission": "rpm.admin.may_enter" if is_for_all else "rpm.admin.administers",
+    }
+
+
+# In order of use: what the hardware is, who may use it, who they are, what happened.
+UNFOLD: dict[str, Any] = {
+    "SITE_TITLE": "RPM",
+    "SITE_HEADER": "RPM administration",
+    "SITE_URL": "/",
+    "SHOW_HISTORY": True,
+    "SIDEBAR": {
+        "show_search": True,
+        "navigation": [
+            {
+                "title": "Draft",
+                "items": [
+                    _admin_link("Pools", "dns", "policies_draftpool"),
+                    _admin_link("Profiles", "deployed_code", "policies_draftprofile"),
+                    _admin_link("Settings and provisioning", "tune", "policies_draftstate"),
+                ],
+            },
+            {
+                "title": "Live",
+                "separator": True,
+                "items": [
+                    _admin_link("Policies", "policy", "policies_policy"),
+                    _admin_link("Queues", "queue", "policies_queue", is_for_all=True),
+                    _admin_link("Pools", "dns", "policies_pool"),
+                    _admin_link("Profiles", "deployed_code", "policies_profile"),
+                    _admin_link("Revisions", "history", "configuration_revision"),
+                ],
+            },
+            {
+                "title": "Machines",
+                "separator": True,
+                "items": [
+                    _admin_link("Nodes", "memory", "nodes_node"),
+                    _admin_link("Volumes", "hard_drive", "nodes_volume"),
+                ],
+            },
+            {
+                "title": "People",
+                "separator": True,
+                "items": [
+                    _admin_link("Users", "person", "accounts_user"),
+                    _admin_link("Groups", "group", "auth_group"),
+                    _admin_link("Credentials", "key", "accounts_credential"),
+                ],
+            },
+            {
+                "title": "What happened",
+                "separator": True,
+                "items": [
+                    _admin_link("Tasks", "task_alt", "tasks_task"),
+                    _admin_link("Attempts", "repeat", "tasks_attempt"),
+                    _admin_link("Events", "receipt_long", "events_event"),
+                    _admin_link("Passes", "autorenew", "allocation_passrecord"),
+                ],
+            },
+        ],
+    },
+}
+
+# --- logs: one JSON object per line, each with its request id --------------------------------
+
+_SHARED_PROCESSORS: list[Any] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+]
+structlog.configure(
+    processors=[*_SHARED_PROCESSORS, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+    logger_factory=structlog.stdlib.LoggerFactory(),
+    cache_logger_on_first_use=True,
+)
+_LOG_AS_JSON = env.flag("RPM_LOG_JSON", default=True)
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {
+            "()": structlog.stdlib.ProcessorFormatter,
+            "foreign_pre_chain": _SHARED_PROCESSORS,
+            "processors": [
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                structlog.processors.JSONRenderer()
+                if _LOG_AS_JSON
+                else structlog.dev.ConsoleRenderer(colors=False),
+            ],
+        },
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": env.text("RPM_LOG_LEVEL", "INFO")},
+    "loggers": {
+        "paramiko": {"level": "WARNING"},
+        "celery.beat": {"level": "WARNING"},
+        "celery.worker.strategy": {"level": "WARNING"},
+        "celery.app.trace": {"level": "WARNING"},
+    },
+}

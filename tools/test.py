@@ -1,0 +1,140 @@
+"""Runs every suite: on PostgreSQL all of it, on SQLite what touches the database.
+
+    python -m tools.test                  everything, as `make test` does
+    python -m tools.test tests/tasks -x   arguments go to pytest
+
+Ends with one line of counts over all runs. With RPM_TEST_STRICT=1 a suite that this machine could
+have run, and did not, is a failure.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from tools.packages import PACKAGES, can_install, find_program, install_missing
+
+ROOT = Path(__file__).resolve().parent.parent
+# pytest's exit status where nothing was selected: fine for a part of the tests.
+NOTHING_SELECTED = 5
+MOST_WORKERS = 8
+ENDING = (signal.SIGINT, signal.SIGTERM)
+LINE = 80
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the runs so far came to."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    is_good: bool = True
+
+
+def main(arguments: list[str]) -> int:
+    started = time.monotonic()
+    missing = install_missing()
+    if missing:
+        say_what_is_missing(missing)
+    outcome = Outcome()
+    if find_program("initdb"):
+        run("PostgreSQL", "postgres", arguments, outcome)
+        run("SQLite", "sqlite", ["-m", "database", *arguments], outcome)
+    else:
+        run("SQLite", "sqlite", arguments, outcome)
+        outcome.skipped["needs postgres: every suite ran against SQLite only"] += 1
+        outcome.is_good &= not (is_strict() and can_install())
+    close(outcome, seconds=time.monotonic() - started)
+    return 0 if outcome.is_good else 1
+
+
+def run(title: str, database: str, arguments: list[str], outcome: Outcome) -> None:
+    """Run pytest once and add its counts to the outcome."""
+    print(f"\n{title}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="rpm-test-report-") as folder:
+        report = Path(folder) / "report.json"
+        # Twice quiet: no closing line of its own, the one at the end counts all runs.
+        status = follow(
+            [sys.executable, "-m", "pytest", "-qq", *parallel(arguments), *arguments],
+            {"RPM_TEST_DATABASE": database, "RPM_TEST_REPORT": str(report)},
+        )
+        found = json.loads(report.read_text()) if report.exists() else {}
+    counts = Counter(found.get("counts", {}))
+    if status not in {0, NOTHING_SELECTED}:
+        outcome.is_good = False
+        if not counts["failed"] + counts["error"]:
+            print(f"pytest ended with status {status} and no failed test to name.")
+            counts["error"] += 1
+    outcome.counts.update(counts)
+    outcome.skipped.update(found.get("skipped", {}))
+
+
+def follow(command: list[str], variables: dict[str, str]) -> int:
+    """Run pytest; who ends this program ends that one, and lets it stop its services first."""
+    asked: list[int] = []
+    with subprocess.Popen(command, cwd=ROOT, env=os.environ | variables) as process:
+
+        def end(number: int, _frame: FrameType | None) -> None:
+            asked.append(number)
+            # Ctrl-C reaches pytest by itself; a second one would cut its cleaning up short.
+            if number != signal.SIGINT:
+                process.send_signal(number)
+
+        previous = [signal.signal(number, end) for number in ENDING]
+        status = process.wait()
+        for number, handler in zip(ENDING, previous, strict=True):
+            signal.signal(number, handler)
+    if asked:
+        raise SystemExit(128 + asked[0])
+    return status
+
+
+def parallel(arguments: list[str]) -> list[str]:
+    """How many processes share the tests; a choice among the arguments goes first."""
+    if any(argument.startswith(("-n", "--pdb", "-s")) for argument in arguments):
+        return []
+    # A group that shares costly services (one browser, one set of nodes) stays in one process.
+    workers = min(os.cpu_count() or 2, MOST_WORKERS)
+    return ["-n", str(workers), "--dist", "loadgroup"]
+
+
+def say_what_is_missing(missing: list[str]) -> None:
+    reason = "apt could not install them" if can_install() else "only root can install them"
+    programs = ", ".join(f"{package} ({' or '.join(PACKAGES[package])})" for package in missing)
+    print(f"Missing, and {reason}: {programs}. The suites that need them are skipped:")
+    print(f"    sudo apt install {' '.join(missing)}", flush=True)
+
+
+def is_strict() -> bool:
+    return os.environ.get("RPM_TEST_STRICT") == "1"
+
+
+def close(outcome: Outcome, *, seconds: float) -> None:
+    """Say what was skipped and why, then the line of counts in pytest's own form."""
+    if outcome.skipped:
+        print("\nSkipped:")
+        for reason, count in sorted(outcome.skipped.items()):
+            print(f"  {count:4d}  {reason}")
+    print(flush=True)
+    print(closing_line(outcome.counts, seconds=seconds), flush=True)
+
+
+def closing_line(counts: Counter[str], *, seconds: float) -> str:
+    """Counts as pytest closes a run: `== 2 failed, 7 passed in 3.21s ==`."""
+    order = ("failed", "passed", "skipped", "xfailed", "xpassed")
+    parts = [f"{counts[name]} {name}" for name in order if counts[name]]
+    if counts["error"]:
+        parts.append(f"{counts['error']} error{'s' if counts['error'] > 1 else ''}")
+    text = f" {', '.join(parts) or 'no tests ran'} in {seconds:.2f}s "
+    return text.center(LINE, "=")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
