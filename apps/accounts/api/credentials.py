@@ -1,0 +1,75 @@
+"""REST of one's own credentials."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.mixins import ListModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import GenericViewSet
+
+from apps.accounts.api.permissions import person
+from apps.accounts.models import Credential
+from apps.accounts.selectors import credentials_of, is_admin
+from apps.accounts.services.credentials import credential_create, credential_revoke
+from apps.core.api import KeysetPagination
+from apps.core.serializers import StrictSerializer
+
+
+class CredentialSerializer(serializers.ModelSerializer[Credential]):
+    class Meta:
+        model = Credential
+        fields = ["id", "key", "label", "created_at", "expires_at", "last_used_at", "revoked_at"]
+        read_only_fields = fields
+
+
+class CredentialSecretSerializer(CredentialSerializer):
+    """The secret is shown this once."""
+
+    secret = serializers.CharField(read_only=True)
+
+    class Meta(CredentialSerializer.Meta):
+        fields = [*CredentialSerializer.Meta.fields, "secret"]
+
+
+class CredentialCreateSerializer(StrictSerializer):
+    label = serializers.CharField(  # type: ignore[assignment]  # the metaclass takes it away
+        max_length=100, allow_blank=True, default=""
+    )
+    expires_at = serializers.DateTimeField(allow_null=True, default=None)
+
+    def validate_expires_at(self, value: Any) -> Any:
+        if value is not None and value <= timezone.now():
+            raise serializers.ValidationError("lies in the past")
+        return value
+
+
+class CredentialViewSet(ListModelMixin, GenericViewSet[Credential]):
+    """Keys for programs; a key and its secret are sent as HTTP Basic."""
+
+    serializer_class = CredentialSerializer
+    pagination_class = KeysetPagination
+    queryset = Credential.objects.none()
+    lookup_value_regex = "[0-9]{1,18}"
+
+    def get_queryset(self) -> QuerySet[Credential]:
+        return credentials_of(self.request.user)
+
+    @extend_schema(request=CredentialCreateSerializer, responses={201: CredentialSecretSerializer})
+    def create(self, request: Request) -> Response:
+        """A new credential; its secret is in this answer and nowhere else."""
+        body = CredentialCreateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        credential, secret = credential_create(user=person(request), **body.validated_data)
+        facts = {**CredentialSerializer(credential).data, "secret": secret}
+        return Response(facts, status=201)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
+        """Refuse it from the next request on."""
+        user = person(request)
+        credential_revoke(credential=self.get_object(), actor=user, is_admin=is_admin(user))
+        return Response(status=204)

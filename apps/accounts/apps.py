@@ -1,0 +1,20 @@
+"""Wiring of the app."""
+
+from typing import Any
+
+from django.apps import AppConfig
+from django.db.models.signals import post_migrate
+from django.utils.module_loading import import_string
+
+
+def _ensure_groups(**_: Any) -> None:
+    import_string("apps.accounts.services.people.built_in_groups_ensure")()
+
+
+class AccountsConfig(AppConfig):
+    name = "apps.accounts"
+    label = "accounts"
+    verbose_name = "People"
+
+    def ready(self) -> None:
+        post_migrate.connect(_ensure_groups, sender=self)

@@ -1,0 +1,59 @@
+"""Users and the facts about groups that Django's own table does not hold."""
+
+from django.contrib.auth.models import AbstractUser, Group
+from django.core.validators import MinValueValidator
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+USERS = "Users"
+ADMINS = "Admins"
+QUEUE_ADMINS = "Queue admins"
+BUILT_IN_GROUPS = (USERS, ADMINS, QUEUE_ADMINS)
+
+
+class User(AbstractUser):
+    """A person, or a service account that cannot log in.
+
+    `is_staff` and `is_superuser` are never set by hand: what somebody may do follows from groups
+    (`apps.accounts.selectors`), so there is no second place that gives rights.
+    """
+
+    email = models.EmailField(_("e-mail address"), blank=True)
+    is_service = models.BooleanField(
+        default=False, help_text=_("A service account: it has credentials and no log-in.")
+    )
+    time_zone = models.CharField(
+        max_length=64, blank=True, help_text=_("Empty: the time zone of the browser.")
+    )
+    unix_uid = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text=_("Processes of this person run under this user id on the nodes; never 0."),
+    )
+    unix_gid = models.PositiveIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(1)], help_text=_("And this group id.")
+    )
+
+    class Meta(AbstractUser.Meta):
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(unix_uid__isnull=True) | models.Q(unix_uid__gt=0),
+                name="user_never_runs_as_root",
+                violation_error_message=_("Processes never run as root on a node."),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.get_full_name() or self.username
+
+
+class GroupInfo(models.Model):
+    """What a group is for, and whether it came with the installation."""
+
+    group = models.OneToOneField(Group, on_delete=models.CASCADE, related_name="info")
+    description = models.TextField(blank=True)
+    is_built_in = models.BooleanField(default=False, editable=False)
+
+    def __str__(self) -> str:
+        return self.group.name

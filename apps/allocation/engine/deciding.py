@@ -1,0 +1,96 @@
+"""The engine's one entry: a snapshot in, a plan out."""
+
+from __future__ import annotations
+
+from apps.allocation.engine.compiled import Compiled, compile_snapshot
+from apps.allocation.engine.explaining import all_disabled, explain
+from apps.allocation.engine.moving import Moved
+from apps.allocation.engine.plan import Figures, Move, Place, Plan, Preempt
+from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.allocation.engine.standing import name_of
+from apps.allocation.engine.taking import Victim
+from apps.allocation.engine.walking import holds_now, walk_standings
+from apps.allocation.engine.working import Pass, Placed
+
+
+def decide(snapshot: Snapshot) -> Plan:
+    """Choose which waiting tasks start, and where.
+
+    Goes through the standings, best first (docs/allocation.md, "One pass"). Ties go by names
+    and ids, so one snapshot gives one plan, in whatever order its rows come.
+
+    Returns:
+        Every waiting head of the snapshot exactly once, placed or waiting with its reasons.
+    """
+    compiled = compile_snapshot(snapshot)
+    if not snapshot.settings.is_enabled:
+        return Plan(waiting=all_disabled(compiled))
+    state = Pass(compiled)
+    taking = walk_standings(state)
+    victims = taking.victims
+    instead = state.seat_in_order()
+    everyone: list[Victim | Moved] = [*victims, *taking.moved]
+    for taken in everyone:
+        taken.beneficiary = instead.get(taken.beneficiary, taken.beneficiary)
+    drains = _drains(everyone)
+    return Plan(
+        placed=tuple(_place(state, placed, drains) for placed in state.placed),
+        waiting=explain(state, holds_now(state), taking.rights),
+        preempted=tuple(_preempt(compiled, victim) for victim in victims),
+        moved=tuple(_move(state, moved) for moved in taking.moved),
+        figures=Figures(walks=state.walks, matches=state.matches, rounds=state.rounds),
+    )
+
+
+def _preempt(compiled: Compiled, victim: Victim) -> Preempt:
+    pool = compiled.pools[victim.flock.pool].id
+    return Preempt(task=victim.held.task, pool=pool, beneficiary=victim.beneficiary)
+
+
+def _move(state: Pass, moved: Moved) -> Move:
+    pool = moved.flock.pool
+    site = state.sites[pool]
+    return Move(
+        task=moved.held.task,
+        pool=state.compiled.pools[pool].id,
+        beneficiary=moved.beneficiary,
+        members=tuple(site.member(seat) for seat in moved.anew) if site else (),
+    )
+
+
+def _drains(victims: list[Victim | Moved]) -> dict[int, list[Victim | Moved]]:
+    """Victims by pool: their room is not there yet for whoever was placed on it."""
+    found: dict[int, list[Victim | Moved]] = {}
+    for victim in victims:
+        found.setdefault(victim.flock.pool, []).append(victim)
+    return found
+
+
+def _waits_for(placed: Placed, task: Id, drains: dict[int, list[Victim | Moved]]) -> tuple[Id, ...]:
+    """Its own victims, and in their pool those on its nodes; without nodes nobody can tell whose
+    room it is, so it waits for all of them.
+    """
+    nodes = {node for node, _ in placed.seats}
+    return tuple(
+        sorted(
+            victim.held.task
+            for victim in drains.get(placed.pool, ())
+            if victim.beneficiary == task
+            or not nodes
+            or any(node in nodes for node, _ in victim.seats)
+        )
+    )
+
+
+def _place(state: Pass, placed: Placed, drains: dict[int, list[Victim | Moved]]) -> Place:
+    compiled: Compiled = state.compiled
+    site = state.sites[placed.pool]
+    task = placed.work.head(placed.number).task
+    return Place(
+        task=task,
+        queue=placed.work.queue.id,
+        pool=compiled.pools[placed.pool].id,
+        standing=name_of(placed.standing, compiled.depth),
+        members=tuple(site.member(seat) for seat in placed.seats) if site else (),
+        waits_for=_waits_for(placed, task, drains),
+    )

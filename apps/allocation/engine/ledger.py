@@ -1,0 +1,70 @@
+"""Who uses what: usage per policy, of non-preemptible work, beyond limits, per user."""
+
+from __future__ import annotations
+
+from apps.allocation.engine.compiled import Amounts, Compiled, Work
+from apps.allocation.engine.snapshot import Id
+
+UserKey = tuple[int, Id]
+
+
+class Ledger:
+    """Thousandths by policy index and key index. A policy's usage includes those below it."""
+
+    __slots__ = ("compiled", "exempt", "fixed", "usage", "users")
+
+    def __init__(self, compiled: Compiled) -> None:
+        policies, keys = len(compiled.policies), len(compiled.keys)
+        self.compiled = compiled
+        self.usage = [[0] * keys for _ in range(policies)]
+        # Of work that is not preemptible.
+        self.fixed = [[0] * keys for _ in range(policies)]
+        # Of the policy's own tasks that are not counted in its limit (*exceed limit*).
+        self.exempt = [[0] * keys for _ in range(policies)]
+        self.users: dict[UserKey, list[int]] = {}
+
+    def charge(self, work: Work, count: int) -> None:
+        """Book `count` tasks of `work`; a negative count takes them back."""
+        amounts = tuple((key, amount * count) for key, amount in work.shape.amounts)
+        run = work.run
+        self.book(
+            work.chain,
+            amounts,
+            is_preemptible=run.is_preemptible,
+            is_exempt=work.has_exceeded,
+            user=run.user,
+        )
+
+    def book(
+        self,
+        chain: tuple[int, ...],
+        amounts: Amounts,
+        *,
+        is_preemptible: bool,
+        is_exempt: bool,
+        user: Id | None,
+    ) -> None:
+        for policy in chain:
+            _add(self.usage[policy], amounts)
+            if not is_preemptible:
+                _add(self.fixed[policy], amounts)
+            if user is not None and self.compiled.user_limits[policy]:
+                _add(self.user_usage(policy, user), amounts)
+        if is_exempt:
+            _add(self.exempt[chain[-1]], amounts)
+
+    def user_usage(self, policy: int, user: Id) -> list[int]:
+        found = self.users.get((policy, user))
+        if found is None:
+            found = [0] * len(self.compiled.keys)
+            self.users[policy, user] = found
+        return found
+
+    def counted(self, policy: int, key: int) -> int:
+        """Usage as the policy's limit counts it."""
+        return self.usage[policy][key] - self.exempt[policy][key]
+
+
+def _add(into: list[int], amounts: Amounts) -> None:
+    for key, amount in amounts:
+        into[key] += amount

@@ -1,0 +1,106 @@
+"""Who stands before whom: in a queue, in a strict policy, and in a pool's serving order."""
+
+from __future__ import annotations
+
+from apps.allocation.engine.compiled import ServingKey, Work
+from apps.allocation.engine.reasons import Detail
+from apps.allocation.engine.snapshot import Id
+from apps.allocation.engine.standing import standing_of, within_limits
+from apps.allocation.engine.working import Pass
+
+# As many policies as a reason names.
+NAMED_POLICIES = 3
+
+
+# Standing, place in the pool, index of the run (-1: placed already), the run, how many.
+Entry = tuple[int, ServingKey, int, Work, int]
+
+
+class Lines:
+    """Places at the end of a pass, each counted once for all."""
+
+    def __init__(self, state: Pass) -> None:
+        self._state = state
+        self._by_queue: dict[Id, list[Work]] = {}
+        for work in state.compiled.works:
+            if work.run.count > work.taken:
+                self._by_queue.setdefault(work.queue.id, []).append(work)
+        self._ahead: dict[tuple[int, int], tuple[int, tuple[Id, ...]]] | None = None
+
+    def place(self, work: Work) -> int:
+        """The place of the first waiting task of a run in its queue, from 1."""
+        return 1 + sum(
+            _waiting_before(other, work)
+            for other in self._by_queue[work.queue.id]
+            if other is not work
+        )
+
+    def strictly_behind(self, work: Work, pool: int) -> Detail:
+        """The first task of its policy that strict order wants to start before it in `pool`."""
+        first = min(
+            (one for one in self._state.strict[work.policy] if pool in one.pools and one.waiting),
+            key=lambda one: one.strict_key(one.taken),
+        )
+        return Detail(policy=work.queue.policy, tasks=(first.head(first.taken).task,))
+
+    def ahead(self, work: Work, pool: int) -> Detail | None:
+        """How many tasks `pool` serves before this one, and whose; None when nobody's."""
+        if self._ahead is None:
+            self._ahead = self._count_all()
+        count, policies = self._ahead.get((pool, work.index), (0, ()))
+        if not count:
+            return None
+        id_ = self._state.compiled.pools[pool].id
+        return Detail(pool=id_, count=count, policies=policies)
+
+    def _count_all(self) -> dict[tuple[int, int], tuple[int, tuple[Id, ...]]]:
+        """By pool and run: tasks of better standing, or of the same and earlier in the order.
+
+        Counted are those that this pass placed in the pool, and those that wait for it and that
+        no limit keeps back.
+        """
+        entries = self._entries()
+        found: dict[tuple[int, int], tuple[int, tuple[Id, ...]]] = {}
+        for pool, line in entries.items():
+            line.sort(key=lambda entry: entry[:3])
+            total = 0
+            policies: tuple[Id, ...] = ()
+            for _, _, index, work, count in line:
+                if index >= 0:
+                    found[pool, index] = (total, policies)
+                total += count
+                if len(policies) < NAMED_POLICIES and work.queue.policy not in policies:
+                    policies = (*policies, work.queue.policy)
+        return found
+
+    def _entries(self) -> dict[int, list[Entry]]:
+        ledger = self._state.ledger
+        entries: dict[int, list[Entry]] = {}
+        for placed in self._state.placed:
+            key = placed.work.serving_key(placed.pool, placed.number)
+            entry = (placed.standing, key, -1, placed.work, 1)
+            entries.setdefault(placed.pool, []).append(entry)
+        for work in self._state.compiled.works:
+            standing = standing_of(ledger, work) if work.waiting > 0 else None
+            if standing is not None and within_limits(ledger, work):
+                count = work.run.count - work.taken
+                for pool in work.pools:
+                    key = work.serving_key(pool, work.taken)
+                    entries.setdefault(pool, []).append((standing, key, work.index, work, count))
+        return entries
+
+
+def _waiting_before(other: Work, work: Work) -> int:
+    """How many waiting tasks of `other`, of the same queue, stand before the first of `work`."""
+    mine = (-work.run.priority, 1 if work.run.is_preemptible else 0)
+    theirs = (-other.run.priority, 1 if other.run.is_preemptible else 0)
+    if theirs != mine:
+        return other.run.count - other.taken if theirs < mine else 0
+    if work.waiting <= 0:
+        return other.run.count - other.taken
+    first = work.head(work.taken)
+    return sum(
+        1
+        for head in other.run.heads[other.taken :]
+        if (head.submitted_us, head.task) < (first.submitted_us, first.task)
+    )

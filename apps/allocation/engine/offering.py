@@ -1,0 +1,178 @@
+"""Step 1 of a pass: each policy offers its candidates of one standing, within its budgets."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+from apps.allocation.engine.compiled import ServingKey, Work
+from apps.allocation.engine.standing import budget
+from apps.allocation.engine.working import Pass, Seats
+
+
+@dataclass(slots=True)
+class Unit:
+    """`count` equal tasks of a run from head `first` on, offered to `pools` in this order.
+
+    `kept` and `seats` say, by place in `pools`, how many sit there and where.
+    """
+
+    work: Work
+    first: int
+    count: int
+    pools: tuple[int, ...]
+    kept: list[int] = field(default_factory=list)
+    seats: list[list[Seats]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.kept = [0] * len(self.pools)
+        self.seats = [[] for _ in self.pools]
+
+    @property
+    def found(self) -> int:
+        return sum(self.kept)
+
+    def first_at(self, place: int) -> int:
+        """The number of the first head that sits in, or proposes to, the pool at `place`."""
+        return self.first + sum(self.kept[:place])
+
+
+def offer(state: Pass, standing: int, candidates: list[Work], caps: dict[int, int]) -> list[Unit]:
+    """What is offered, charged to the ledger already.
+
+    Args:
+        candidates: runs whose next task has this standing.
+        caps: by work index, how many of a run may be offered; those beyond found no room.
+    """
+    return _Offering(state, standing, caps).run(candidates)
+
+
+class _Offering:
+    def __init__(self, state: Pass, standing: int, caps: dict[int, int]) -> None:
+        self.state = state
+        self.standing = standing
+        self.caps = caps
+        self.units: list[Unit] = []
+        self.offered: dict[int, int] = {}
+        self.lines: dict[int, _StrictLine] = {}
+
+    def run(self, candidates: list[Work]) -> list[Unit]:
+        """Through all heads in the order across pools, as many at once as nobody interrupts.
+
+        The tasks of a strict policy come in strict order, none before the place of an earlier one.
+        """
+        works = {work.index: work for work in candidates if not work.is_strict}
+        heap: list[tuple[ServingKey, int, int]] = [
+            (work.across_key(work.taken), index, work.taken)
+            for index, work in works.items()
+            if work.waiting > 0
+        ]
+        wanted = {work.index for work in candidates if work.is_strict}
+        for policy in sorted({work.policy for work in candidates if work.is_strict}):
+            line = _StrictLine(self.state.strict[policy], wanted)
+            self.lines[policy] = line
+            heap += [(key, -1 - policy, 0) for key in line.places()]
+        heapify(heap)
+        while heap:
+            _, index, number = heappop(heap)
+            if index < 0:
+                self._offer_strict(self.lines[-1 - index])
+                continue
+            work = works[index]
+            stop = _uninterrupted(work, number, heap[0][0] if heap else None)
+            if self._offer_many(work, stop - number) and stop < len(work.run.heads):
+                heappush(heap, (work.across_key(stop), index, stop))
+        return self.units
+
+    def _offer_many(self, work: Work, wanted: int) -> bool:
+        """Offer the next `wanted` of a run; False when it has come to its end before."""
+        before = self.offered.get(work.index, 0)
+        room = self._room(work, work.pools) - before
+        # One more than there is room for tells whether that one is a candidate at all.
+        count = budget(self.state.ledger, work, self.standing, min(wanted, room + 1))
+        if count > room:
+            self.state.turn_away(work, work.pools, self.standing)
+            count = room
+        if count > 0:
+            self._charge(work, count, work.pools, before)
+        return count == wanted
+
+    def _room(self, work: Work, pools: tuple[int, ...]) -> int:
+        """How many of a run can be worth offering."""
+        bound = self.state.bound(work, pools)
+        return min(bound, self.caps.get(work.index, bound))
+
+    def _offer_strict(self, line: _StrictLine) -> None:
+        """Offer the next task of a strict policy where no earlier one still waits."""
+        work = line.next()
+        if work is None:
+            return
+        pools = tuple(pool for pool in work.pools if pool not in line.blocked)
+        before = self.offered.get(work.index, 0)
+        is_candidate = (
+            work.index in line.wanted and budget(self.state.ledger, work, self.standing, 1) > 0
+        )
+        if is_candidate and self._room(work, pools) > before:
+            self._charge(work, 1, pools, before)
+            return
+        if is_candidate:
+            self.state.turn_away(work, pools, self.standing)
+        line.block(work)
+
+    def _charge(self, work: Work, count: int, pools: tuple[int, ...], before: int) -> None:
+        self.state.ledger.charge(work, count)
+        self.offered[work.index] = before + count
+        last = self.units[-1] if self.units else None
+        if last is not None and last.work is work and last.pools == pools:
+            last.count += count
+        else:
+            self.units.append(Unit(work, work.taken + before, count, pools))
+
+
+class _StrictLine:
+    """The waiting tasks of a strict policy in their order, and the pools closed to the rest."""
+
+    def __init__(self, works: list[Work], wanted: set[int]) -> None:
+        self.wanted = wanted
+        self.blocked: set[int] = set()
+        self._waiting: set[int] = set()
+        self._line = sorted(
+            (
+                (work.strict_key(number), work.index, number, work)
+                for work in works
+                for number in range(work.taken, len(work.run.heads))
+            ),
+            key=lambda entry: entry[:2],
+        )
+        self._at = 0
+
+    def places(self) -> Iterator[ServingKey]:
+        """The place across pools of each task in turn."""
+        latest: ServingKey | None = None
+        for _, _, number, work in self._line:
+            key = work.across_key(number)
+            latest = key if latest is None else max(latest, key)
+            yield latest
+
+    def next(self) -> Work | None:
+        """The next one, None where it waits because an equal one before it does."""
+        _, index, _, work = self._line[self._at]
+        self._at += 1
+        return None if index in self._waiting else work
+
+    def block(self, work: Work) -> None:
+        """`work` waits: what comes later does not start in its pools; nor do its own others."""
+        self.blocked.update(work.pools)
+        self._waiting.add(work.index)
+
+
+def _uninterrupted(work: Work, number: int, key: ServingKey | None) -> int:
+    """Up to which head nobody else's next one, at `key`, comes in between."""
+    heads = work.run.heads
+    if key is None or work.across < key[:4]:
+        return len(heads)
+    return max(
+        number + 1, bisect_left(heads, key[4:], key=lambda head: (head.submitted_us, head.task))
+    )

@@ -1,0 +1,282 @@
+"""The state in which a pass begins: what running work holds, draining room counted once.
+
+Work that stops for a taker and the taker itself hold, in every account, the larger of the two: the
+taker stands on the room of its victims. A chain of takers is followed to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from apps.allocation.engine.compiled import Compiled
+from apps.allocation.engine.ledger import Ledger
+from apps.allocation.engine.nodes import Nodes, Seat, Site, State
+from apps.allocation.engine.quantities import GPU, WHOLE
+from apps.allocation.engine.rooms import Room
+from apps.allocation.engine.snapshot import Held, Id, Member, Running
+
+# ("usage", policy, key) and the like, with thousandths.
+Account = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One task that drains, or that waits for others to drain, with its group."""
+
+    group: Running
+    held: Held
+
+
+class Opening:
+    """Ledger and rooms of the moment."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        self.compiled = compiled
+        self.ledger = Ledger(compiled)
+        self.sites = [Site(compiled, pool) if pool.nodes else None for pool in compiled.pools]
+        self._free = [compiled.capacity_of(pool) for pool in compiled.pools]
+        self._states: list[list[State]] = [site.empty() if site else [] for site in self.sites]
+        self.linked = _linked(compiled.snapshot.running)
+        # Seats of running work that nobody wrote down, as this pass takes them to be.
+        self.likely_seats: dict[Id, tuple[Seat, ...]] = {}
+        self._book_all(self.linked)
+        self.rooms = [
+            Room(self._free[number], Nodes.of(site, self._states[number]) if site else None)
+            for number, site in enumerate(self.sites)
+        ]
+
+    def _book_all(self, linked: set[Id]) -> None:
+        running = self.compiled.snapshot.running
+        singles: dict[Id, Holding] = {}
+        for group in running:
+            plain = group.tasks
+            if linked:
+                plain = tuple(held for held in group.tasks if held.task not in linked)
+                singles |= {
+                    held.task: Holding(group, held) for held in group.tasks if held.task in linked
+                }
+            if plain:
+                self._book_plain(group, plain)
+        self._seat_known(running, linked)
+        for group, held in self._unknown(running, linked):
+            for account, amount in self._seat_accounts(group, held, {}).items():
+                self._apply(account, amount)
+        self._book_drains(singles)
+
+    def _book_plain(self, group: Running, plain: tuple[Held, ...]) -> None:
+        chain = self.compiled.chains[self.compiled.policy_index[group.policy]]
+        shape = self.compiled.shape_of(group.request, group.replicas)
+        amounts = tuple((key, amount * len(plain)) for key, amount in shape.amounts)
+        self.ledger.book(
+            chain,
+            amounts,
+            is_preemptible=group.is_preemptible,
+            is_exempt=group.can_exceed_limit and group.is_preemptible,
+            user=group.user,
+        )
+        pool = self.compiled.pool_index.get(group.pool)
+        if pool is not None:
+            for key, amount in amounts:
+                self._free[pool][key] -= amount
+
+    def _seat_known(self, running: Iterable[Running], linked: set[Id]) -> None:
+        """Work of which the snapshot says on which GPUs it sits: most of it, so done in bulk."""
+        states = [[(list(scalars), list(gpus)) for scalars, gpus in pool] for pool in self._states]
+        for group in running:
+            pool = self.compiled.pool_index.get(group.pool)
+            site = None if pool is None else self.sites[pool]
+            if pool is None or site is None:
+                continue
+            need = site.need(self.compiled.shape_of(group.request, group.replicas))
+            members = (
+                member
+                for held in group.tasks
+                if held.task not in linked and _is_known(held, need.gpu_milli)
+                for member in held.members
+                if member.node in site.index
+            )
+            for member in members:
+                node = site.index[member.node]
+                scalars, gpus = states[pool][node]
+                for place, amount in need.scalars:
+                    scalars[place] -= amount
+                for place, milli in _named_gpus(member, site.gpus[node]):
+                    gpus[place] -= milli
+        self._states = [
+            [(tuple(scalars), tuple(gpus)) for scalars, gpus in pool] for pool in states
+        ]
+
+    def _unknown(
+        self, running: Iterable[Running], linked: set[Id]
+    ) -> Iterator[tuple[Running, Held]]:
+        """Work on nodes of which nobody wrote down the GPUs: whole GPUs first, then fractions."""
+        found = []
+        for group in running:
+            gpu_milli = group.request.get(GPU)
+            pool = self.compiled.pool_index.get(group.pool)
+            if gpu_milli and pool is not None and self.sites[pool] is not None:
+                found += [
+                    (-gpu_milli, held.task, group, held)
+                    for held in group.tasks
+                    if not _is_known(held, gpu_milli) and held.task not in linked
+                ]
+        found.sort(key=lambda one: one[:2])
+        return ((group, held) for _, _, group, held in found)
+
+    def _seat_accounts(
+        self, group: Running, held: Held, spare: dict[Account, int]
+    ) -> dict[Account, int]:
+        """What a task holds on nodes; `spare` is room of its victims that it may stand on."""
+        pool = self.compiled.pool_index.get(group.pool)
+        site = None if pool is None else self.sites[pool]
+        if pool is None or site is None:
+            return {}
+        shape = self.compiled.shape_of(group.request, group.replicas)
+        need = site.need(shape)
+        accounts: dict[Account, int] = {}
+        seats: list[Seat] = []
+        for member in held.members:
+            node = site.index.get(member.node)
+            if node is None:
+                continue
+            for place, amount in need.scalars:
+                _count(accounts, ("scalar", pool, node, place), amount)
+            gpus = _named_gpus(member, site.gpus[node])
+            if not member.devices:
+                accounts_of = [("gpu", pool, node, place) for place in range(len(site.gpus[node]))]
+                free = [
+                    one + spare.get(account, 0) - accounts.get(account, 0)
+                    for one, account in zip(self._states[pool][node][1], accounts_of, strict=True)
+                ]
+                gpus = _likely_gpus(free, shape.gpu_milli)
+            for place, milli in gpus:
+                _count(accounts, ("gpu", pool, node, place), milli)
+            seats.append((node, tuple(gpus)))
+        self.likely_seats[held.task] = tuple(seats)
+        return accounts
+
+    def _book_drains(self, singles: dict[Id, Holding]) -> None:
+        victims: dict[Id, list[Id]] = {}
+        roots = []
+        for task in sorted(singles):
+            holding = singles[task]
+            taker = holding.held.stops_for if holding.group.is_stopping else None
+            if taker is not None and taker in singles and not _circular(task, singles):
+                victims.setdefault(taker, []).append(task)
+            else:
+                roots.append(task)
+        for task in roots:
+            for account, amount in self._drain(task, singles, victims).items():
+                self._apply(account, amount)
+
+    def _drain(
+        self, task: Id, singles: dict[Id, Holding], victims: dict[Id, list[Id]]
+    ) -> dict[Account, int]:
+        below: dict[Account, int] = {}
+        for victim in victims.get(task, []):
+            for account, amount in self._drain(victim, singles, victims).items():
+                _count(below, account, amount)
+        own = self._accounts(singles[task], below)
+        for account, amount in below.items():
+            own[account] = max(own.get(account, 0), amount)
+        return own
+
+    def _accounts(self, holding: Holding, spare: dict[Account, int]) -> dict[Account, int]:
+        group = holding.group
+        compiled = self.compiled
+        chain = compiled.chains[compiled.policy_index[group.policy]]
+        shape = compiled.shape_of(group.request, group.replicas)
+        accounts: dict[Account, int] = {}
+        for key, amount in shape.amounts:
+            for policy in chain:
+                accounts["usage", policy, key] = amount
+                if not group.is_preemptible:
+                    accounts["fixed", policy, key] = amount
+                if group.user is not None and compiled.user_limits[policy]:
+                    accounts["user", policy, group.user, key] = amount
+            if group.can_exceed_limit and group.is_preemptible:
+                accounts["exempt", chain[-1], key] = amount
+        pool = compiled.pool_index.get(group.pool)
+        if pool is not None:
+            for key, amount in shape.amounts:
+                accounts["pool", pool, key] = amount
+            accounts |= self._seat_accounts(group, holding.held, spare)
+        return accounts
+
+    def _apply(self, account: Account, amount: int) -> None:
+        match account:
+            case ("usage", int(policy), int(key)):
+                self.ledger.usage[policy][key] += amount
+            case ("fixed", int(policy), int(key)):
+                self.ledger.fixed[policy][key] += amount
+            case ("exempt", int(policy), int(key)):
+                self.ledger.exempt[policy][key] += amount
+            case ("user", int(policy), user, int(key)):
+                self.ledger.user_usage(policy, user)[key] += amount
+            case ("pool", int(pool), int(key)):
+                self._free[pool][key] -= amount
+            case ("scalar", int(pool), int(node), int(place)):
+                scalars, gpus = self._states[pool][node]
+                self._states[pool][node] = (_less(scalars, place, amount), gpus)
+            case ("gpu", int(pool), int(node), int(place)):
+                scalars, gpus = self._states[pool][node]
+                self._states[pool][node] = (scalars, _less(gpus, place, amount))
+
+
+def _linked(running: Iterable[Running]) -> set[Id]:
+    """Tasks that stop for another one, and those for which others stop."""
+    found: set[Id] = set()
+    for group in running:
+        if group.is_stopping:
+            for held in group.tasks:
+                if held.stops_for is not None:
+                    found.update((held.task, held.stops_for))
+    return found
+
+
+def _circular(task: Id, singles: dict[Id, Holding]) -> bool:
+    """Whether following the takers leads back to the task; such a snapshot is damaged."""
+    seen = {task}
+    at = singles[task].held.stops_for
+    while at is not None and at in singles and singles[at].group.is_stopping:
+        if at in seen:
+            return True
+        seen.add(at)
+        at = singles[at].held.stops_for
+    return False
+
+
+def _is_known(held: Held, gpu_milli: int) -> bool:
+    if not gpu_milli:
+        return True
+    return all(member.devices for member in held.members)
+
+
+def _named_gpus(member: Member, indices: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Positions and shares of the GPUs that the snapshot names, unknown ones left out."""
+    return [
+        (indices.index(share.index), share.milli)
+        for share in member.devices
+        if share.index in indices
+    ]
+
+
+def _likely_gpus(free: list[int], milli: int) -> list[tuple[int, int]]:
+    """GPUs of running work of which nobody wrote down the GPUs; the fullest that hold it."""
+    if not milli or not free:
+        return []
+    if milli < WHOLE:
+        fitting = [(one, place) for place, one in enumerate(free) if one >= milli]
+        place = min(fitting)[1] if fitting else max(range(len(free)), key=free.__getitem__)
+        return [(place, milli)]
+    fullest_last = sorted(range(len(free)), key=lambda place: (-free[place], place))
+    return [(place, WHOLE) for place in fullest_last[: milli // WHOLE]]
+
+
+def _less(amounts: tuple[int, ...], place: int, amount: int) -> tuple[int, ...]:
+    return (*amounts[:place], amounts[place] - amount, *amounts[place + 1 :])
+
+
+def _count(accounts: dict[Account, int], account: Account, amount: int) -> None:
+    accounts[account] = accounts.get(account, 0) + amount

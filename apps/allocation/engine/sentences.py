@@ -1,0 +1,265 @@
+"""A reason as a sentence that its reader understands, and what would help.
+
+Names come from the caller, who knows what the reader may see: "another team" with the same numbers
+is a name too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from apps.allocation.engine.quantities import GPU, WHOLE
+from apps.allocation.engine.reasons import Code, Reason
+from apps.allocation.engine.snapshot import Id
+
+MICROSECONDS = 1_000_000
+
+
+class Names(Protocol):
+    """What to call things in front of this reader."""
+
+    def pool(self, id_: Id) -> str: ...
+
+    def policy(self, id_: Id) -> str: ...
+
+    def queue(self, id_: Id) -> str: ...
+
+    def task(self, id_: Id) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """`text` says why the task waits, `help` what would change it."""
+
+    text: str
+    help: str
+
+
+def sentence(reason: Reason, names: Names, *, now_us: int = 0) -> Sentence:
+    """The reason in words; `now_us` is the moment to count from where a time is named."""
+    if reason.code is Code.PROTECTED:
+        return _protected(reason, names, now_us)
+    return _WORDS[reason.code](reason, names)
+
+
+def amount_text(key: str | None, milli: int | None) -> str:
+    """`4 GPUs`, `0.5 GPU`, `16 CPU cores`, `2048 MB of memory`, `3 license`."""
+    milli = milli or 0
+    whole, rest = divmod(milli, WHOLE)
+    number = f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
+    is_one = 0 < milli <= WHOLE
+    match key:
+        case "gpu":
+            return f"{number} {'GPU' if is_one else 'GPUs'}"
+        case "cpu":
+            return f"{number} CPU {'core' if is_one else 'cores'}"
+        case "memory_mb":
+            return f"{number} MB of memory"
+        case "slot":
+            return f"{number} {'slot' if is_one else 'slots'}"
+        case _:
+            return f"{number} {key or GPU}"
+
+
+def _listed(words: Iterable[str]) -> str:
+    found = list(dict.fromkeys(words))
+    if len(found) < 2:
+        return "".join(found)
+    return f"{', '.join(found[:-1])} and {found[-1]}"
+
+
+def _tasks(count: int | None) -> str:
+    return "1 task" if count == 1 else f"{count} tasks"
+
+
+def _pools(reason: Reason, names: Names) -> str:
+    return _listed(names.pool(one.pool) for one in reason.details if one.pool is not None)
+
+
+def _disabled(_reason: Reason, _names: Names) -> Sentence:
+    return Sentence(
+        "Resource management is switched off, so no task is started.",
+        "An administrator can switch it on again.",
+    )
+
+
+def _paused(reason: Reason, names: Names) -> Sentence:
+    what = []
+    for detail in reason.details:
+        if detail.queue is not None:
+            what.append(f"the queue {names.queue(detail.queue)}")
+        elif detail.policy is not None:
+            what.append(f"the policy {names.policy(detail.policy)}")
+        elif detail.pool is not None:
+            what.append(f"the pool {names.pool(detail.pool)}")
+    subject = _listed(what)
+    verbs = "is paused and takes" if len(what) == 1 else "are paused and take"
+    return Sentence(
+        f"{subject[:1].upper()}{subject[1:]} {verbs} no new work.",
+        "It goes on once an administrator ends the pause.",
+    )
+
+
+def _no_pool(_reason: Reason, _names: Names) -> Sentence:
+    return Sentence(
+        "The profile of this queue is linked to no pool.",
+        "An administrator can link it to a pool in the resource configuration; "
+        "or enqueue the task on another queue.",
+    )
+
+
+def _no_server(reason: Reason, names: Names) -> Sentence:
+    pools = _pools(reason, names)
+    return Sentence(
+        f"Nothing serves {pools}: no healthy node is attached.",
+        "It goes on once an administrator adds a node or a node comes back.",
+    )
+
+
+def _limit(reason: Reason, names: Names) -> Sentence:
+    detail = reason.details[0]
+    policy = names.policy(detail.policy) if detail.policy is not None else ""
+    used, limit = amount_text(detail.key, detail.usage), amount_text(detail.key, detail.limit)
+    needed = amount_text(detail.key, detail.needed)
+    if (detail.needed or 0) > (detail.limit or 0):
+        return Sentence(
+            f"The task needs {needed}, and the limit of {policy} is {limit}.",
+            "It can run with a smaller request, or once an administrator raises the limit.",
+        )
+    if detail.user is not None:
+        return Sentence(
+            f"You use {used} of the {limit} that one user may hold in {policy}; "
+            f"the task needs {needed} more.",
+            "It starts once enough of your own tasks have ended.",
+        )
+    return Sentence(
+        f"{policy} uses {used} of its limit of {limit}; the task needs {needed} more.",
+        f"It starts once enough work of {policy} has ended, or with a higher limit.",
+    )
+
+
+def _needs_reservation(reason: Reason, names: Names) -> Sentence:
+    detail = reason.details[0]
+    policy = names.policy(detail.policy) if detail.policy is not None else ""
+    return Sentence(
+        f"The task may not be preempted, so it needs room in the reservation of {policy}: "
+        f"{amount_text(detail.key, detail.usage)} of {amount_text(detail.key, detail.limit)} "
+        f"are taken by such work, and it needs {amount_text(detail.key, detail.needed)}.",
+        "It can run now if you make it preemptible, or once such work has ended.",
+    )
+
+
+def _over_quota_not_allowed(reason: Reason, names: Names) -> Sentence:
+    if not reason.details:
+        return Sentence(
+            "The queue takes no work beyond the reservation, and this task always counts as such.",
+            "Enqueue it on a queue that allows over-quota work.",
+        )
+    detail = reason.details[0]
+    policy = names.policy(detail.policy) if detail.policy is not None else ""
+    return Sentence(
+        f"{policy} uses {amount_text(detail.key, detail.usage)} of the "
+        f"{amount_text(detail.key, detail.limit)} reserved for it, the task needs "
+        f"{amount_text(detail.key, detail.needed)}, and this queue takes no work beyond that.",
+        "It starts once enough work has ended; another queue may allow over-quota work.",
+    )
+
+
+def _capacity(reason: Reason, names: Names) -> Sentence:
+    parts = []
+    is_too_large = True
+    for detail in reason.details:
+        pool = names.pool(detail.pool) if detail.pool is not None else ""
+        free = amount_text(detail.key, detail.free)
+        needed = amount_text(detail.key, detail.needed)
+        part = f"{pool} has {free} free of the {needed} needed"
+        if detail.largest is not None and (detail.free or 0) >= (detail.needed or 0):
+            most = amount_text(detail.key, detail.largest)
+            part = f"{pool} has {free} free, but at most {most} on one node; {needed} are needed"
+        parts.append(part)
+        is_too_large = is_too_large and (detail.limit or 0) < (detail.needed or 0)
+    text = f"There is not enough room: {'; '.join(parts)}."
+    if is_too_large:
+        return Sentence(text, "It can never fit there: ask for less, or choose another queue.")
+    return Sentence(text, "It starts once enough work has ended; a smaller task fits sooner.")
+
+
+def _outranked(reason: Reason, names: Names) -> Sentence:
+    parts = [
+        f"{names.pool(one.pool)} serves {_tasks(one.count)} of "
+        f"{_listed(names.policy(policy) for policy in one.policies)} first"
+        for one in reason.details
+        if one.pool is not None
+    ]
+    return Sentence(
+        f"{'; '.join(parts)}.",
+        "It moves up as those start; within a policy, a higher priority helps.",
+    )
+
+
+def _behind(reason: Reason, names: Names) -> Sentence:
+    detail = reason.details[0]
+    if detail.queue is not None:
+        return Sentence(
+            f"It is number {detail.place} in {names.queue(detail.queue)}.",
+            "It moves up as the tasks before it start.",
+        )
+    policy = names.policy(detail.policy) if detail.policy is not None else ""
+    first = _listed(names.task(task) for task in detail.tasks)
+    return Sentence(
+        f"{policy} starts its tasks strictly in order, and {first} comes first.",
+        f"It goes on once {first} has started or is taken out of the queue.",
+    )
+
+
+def _held(reason: Reason, names: Names) -> Sentence:
+    detail = reason.details[0]
+    pool = names.pool(detail.pool) if detail.pool is not None else ""
+    policy = names.policy(detail.policy) if detail.policy is not None else ""
+    return Sentence(
+        f"{pool} has {amount_text(detail.key, detail.free)} free, of which "
+        f"{amount_text(detail.key, detail.limit)} are held for {policy}, who has them reserved; "
+        f"the task needs {amount_text(detail.key, detail.needed)}.",
+        "It starts once more room is free, or the task that they are held for has started.",
+    )
+
+
+def _draining(reason: Reason, names: Names) -> Sentence:
+    count = sum(len(one.tasks) for one in reason.details)
+    verb = "is" if count == 1 else "are"
+    return Sentence(
+        f"{_tasks(count)} in {_pools(reason, names)} {verb} stopping; the room comes back then.",
+        "Nothing needs to be done.",
+    )
+
+
+def _protected(reason: Reason, names: Names, now_us: int) -> Sentence:
+    count = sum(len(one.tasks) for one in reason.details)
+    until = min((one.until_us for one in reason.details if one.until_us is not None), default=None)
+    when = ""
+    if until is not None:
+        minutes = max(1, -(-(until - now_us) // (60 * MICROSECONDS)))
+        when = f"; the first of them may be stopped in {minutes} min"
+    return Sentence(
+        f"It has a claim on room in {_pools(reason, names)}, but the {_tasks(count)} there "
+        f"may not be stopped yet{when}.",
+        "It starts as soon as one of them ends or may be stopped.",
+    )
+
+
+_WORDS: dict[Code, Callable[[Reason, Names], Sentence]] = {
+    Code.DISABLED: _disabled,
+    Code.PAUSED: _paused,
+    Code.NO_POOL: _no_pool,
+    Code.NO_SERVER: _no_server,
+    Code.LIMIT: _limit,
+    Code.NEEDS_RESERVATION: _needs_reservation,
+    Code.OVER_QUOTA_NOT_ALLOWED: _over_quota_not_allowed,
+    Code.CAPACITY: _capacity,
+    Code.OUTRANKED: _outranked,
+    Code.BEHIND: _behind,
+    Code.HELD: _held,
+    Code.DRAINING: _draining,
+}

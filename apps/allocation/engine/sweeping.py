@@ -1,0 +1,166 @@
+"""The end of a match: pools offer what is free to whoever prefers it, until nobody moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from apps.allocation.engine.compiled import ServingKey, Work
+from apps.allocation.engine.matching import Trial
+from apps.allocation.engine.standing import budget
+from apps.allocation.engine.working import Front, Pass, Seats
+
+
+@dataclass(slots=True)
+class Sitting:
+    """Where one head sits for now: its place in the run's pools, and its seats."""
+
+    place: int
+    seats: Seats
+
+
+def sweep(state: Pass, trial: Trial, candidates: list[Work]) -> int:
+    """Sweep, then settle everything that sits. Returns how many tasks were placed."""
+    sittings = _sittings(trial)
+    swept = _Sweep(state, trial, candidates, sittings)
+    while swept.once():
+        pass
+    return _settle(state, trial, candidates, sittings)
+
+
+def _sittings(trial: Trial) -> dict[int, list[Sitting]]:
+    """By work index, in order of heads."""
+    found: dict[int, list[Sitting]] = {}
+    for unit in trial.units:
+        into = found.setdefault(unit.work.index, [])
+        for place, pool in enumerate(unit.pools):
+            at = unit.work.pools.index(pool)
+            into.extend(Sitting(at, seats) for seats in unit.seats[place])
+    return found
+
+
+class _Sweep:
+    def __init__(
+        self,
+        state: Pass,
+        trial: Trial,
+        candidates: list[Work],
+        sittings: dict[int, list[Sitting]],
+    ) -> None:
+        self.state = state
+        self.trial = trial
+        self.sittings = sittings
+        self.linked: dict[int, list[Work]] = {}
+        for work in candidates:
+            sittings.setdefault(work.index, [])
+            for pool in work.pools:
+                self.linked.setdefault(pool, []).append(work)
+        self.works = {work.index: work for work in candidates}
+
+    def once(self) -> bool:
+        """All pools in order of their names (the order of their indices)."""
+        moved = False
+        for pool in sorted(self.linked):
+            moved = self._offer(pool) or moved
+        return moved
+
+    def front(self, pool: int) -> Front:
+        front = self.trial.fronts.get(pool)
+        if front is None:
+            front = self.state.front(pool, self.trial.holds)
+            self.trial.fronts[pool] = front
+        return front
+
+    def _offer(self, pool: int) -> bool:
+        heap: list[tuple[ServingKey, int, int]] = []
+        front = self.front(pool)
+        for work in self.linked[pool]:
+            # With backfill, who has no room here has no say either.
+            if pool in self.state.turned or front.room.bound(work.shape) > 0:
+                self._push(heap, work, pool, 0)
+        heapify(heap)
+        offered = {index: len(sitting) for index, sitting in self.sittings.items()}
+        # Those of this standing are all asked here, in their order.
+        barrier = self.state.barrier(pool, self.trial.standing - 1, offered)
+        moved = False
+        while heap:
+            key, index, number = heappop(heap)
+            work = self.works[index]
+            if barrier is not None and key > barrier:
+                break
+            if not self._would_move(work, number, pool):
+                continue
+            if self._take(work, number, pool):
+                moved = True
+                self._push(heap, work, pool, number + 1)
+                self._ask_again(heap, work, pool)
+            elif pool in self.state.turned and self._may_start(work, number, pool):
+                self.state.turn_away(work, (pool,), self.trial.standing)
+                break
+        return moved
+
+    def _push(
+        self, heap: list[tuple[ServingKey, int, int]], work: Work, pool: int, start: int
+    ) -> None:
+        """The first head from `start` on that would rather sit in `pool`."""
+        place = work.pools.index(pool)
+        sitting = self.sittings[work.index]
+        number = start
+        while number < len(sitting) and sitting[number].place <= place:
+            number += 1
+        if number <= len(sitting) and work.taken + number < len(work.run.heads):
+            heappush(heap, (work.serving_key(pool, work.taken + number), work.index, number))
+
+    def _would_move(self, work: Work, number: int, pool: int) -> bool:
+        """Whether the head still would rather sit in `pool`; it may have been asked twice."""
+        sitting = self.sittings[work.index]
+        if number == len(sitting):
+            return True
+        return number < len(sitting) and sitting[number].place > work.pools.index(pool)
+
+    def _ask_again(self, heap: list[tuple[ServingKey, int, int]], work: Work, pool: int) -> None:
+        """Once a task of a strict policy has its place, those that had to wait for it come."""
+        if work.is_strict:
+            for other in self.linked[pool]:
+                if other.policy == work.policy and other is not work:
+                    self._push(heap, other, pool, 0)
+
+    def _may_start(self, work: Work, number: int, pool: int) -> bool:
+        """Whether budgets and strict order let it into `pool`, if there were room."""
+        sitting = self.sittings[work.index]
+        if number == len(sitting) and not budget(self.state.ledger, work, self.trial.standing, 1):
+            return False
+        if not work.is_strict:
+            return True
+        ahead = {index: len(sitting) for index, sitting in self.sittings.items()}
+        return pool not in self.state.blocked_pools(work, work.taken + number, ahead)
+
+    def _take(self, work: Work, number: int, pool: int) -> bool:
+        if not self._may_start(work, number, pool):
+            return False
+        seats = self.front(pool).take(work, work.taken + number)
+        if seats is None:
+            return False
+        sitting = self.sittings[work.index]
+        here = Sitting(work.pools.index(pool), seats)
+        if number < len(sitting):
+            before = sitting[number]
+            self.front(work.pools[before.place]).room.give(work.shape, before.seats)
+            sitting[number] = here
+        else:
+            self.state.ledger.charge(work, 1)
+            sitting.append(here)
+        return True
+
+
+def _settle(
+    state: Pass, trial: Trial, candidates: list[Work], sittings: dict[int, list[Sitting]]
+) -> int:
+    count = 0
+    for pool, front in trial.fronts.items():
+        state.rooms[pool] = front.room
+    for work in candidates:
+        for sitting in sittings[work.index]:
+            state.settle(work, work.pools[sitting.place], sitting.seats, trial.standing)
+            count += 1
+    return count

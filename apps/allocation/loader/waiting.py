@@ -1,0 +1,200 @@
+"""Waiting work: of every run only the tasks that could start now.
+
+What stands behind them waits for them whatever happens, so the cost of a pass follows what can
+run and not what waits.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection
+
+from apps.allocation.engine.quantities import Quantities
+from apps.allocation.engine.snapshot import Head, Id, Policy, Profile, Run, Running
+from apps.allocation.loader.configuration import Configuration, amounts
+from apps.allocation.loader.running import microseconds
+from apps.tasks.models import Run as RunRow
+
+# No run can place more in one pass; the next pass follows at once.
+MOST_HEADS = 1000
+
+# One probe of the partial index per run, whatever waits behind.
+_HEADS_POSTGRESQL = """
+    SELECT wanted.run_id, head.id, head.submitted_at
+    FROM unnest(%s::bigint[], %s::int[]) AS wanted (run_id, most)
+    CROSS JOIN LATERAL (
+        SELECT id, submitted_at FROM tasks_task
+        WHERE run_id = wanted.run_id AND state = 'queued'
+        ORDER BY submitted_at, id LIMIT wanted.most
+    ) AS head
+"""
+_HEADS_SQLITE = """
+    SELECT run_id, id, submitted_at FROM (
+        SELECT run_id, id, submitted_at, row_number() OVER (
+            PARTITION BY run_id ORDER BY submitted_at, id
+        ) AS place
+        FROM tasks_task WHERE state = 'queued'
+    ) WHERE place <= %s
+"""
+
+
+def load_runs(configuration: Configuration, running: tuple[Running, ...]) -> list[tuple[int, Run]]:
+    """Runs with waiting tasks, each with the id of its row. Two queries."""
+    profiles = {profile.id: profile for profile in configuration.profiles}
+    queues = {queue.id: queue for queue in configuration.queues}
+    rooms = _Rooms(configuration, running)
+    rows = [row for row in _rows() if row["queue_id"] in queues]
+    shapes: dict[int, tuple[Quantities, int]] = {}
+    most: dict[int, int] = {}
+    for row in rows:
+        queue = queues[row["queue_id"]]
+        profile = profiles.get(queue.profile)
+        if profile is None:
+            continue
+        request = amounts(row["request"]) if row["request"] is not None else profile.request
+        replicas = row["replicas"] or profile.replicas
+        shapes[row["id"]] = request, replicas
+        most[row["id"]] = rooms.most(
+            profile,
+            queue.policy,
+            request.times(replicas),
+            skips_own_limit=row["exceeds_limit"],
+        )
+    heads = _heads(most)
+    return [
+        (row["id"], _run(row, *shapes[row["id"]], heads=heads[row["id"]]))
+        for row in rows
+        if heads.get(row["id"])
+    ]
+
+
+def _run(row: Any, request: Quantities, replicas: int, *, heads: list[Head]) -> Run:
+    return Run(
+        queue=row["queue_id"],
+        request=request,
+        count=len(heads),
+        heads=tuple(heads),
+        replicas=replicas,
+        priority=row["priority"],
+        is_preemptible=row["is_preemptible"],
+        user=row["user_id"],
+        can_exceed_limit=row["exceeds_limit"],
+    )
+
+
+class _Rooms:
+    """How many tasks could start at most: by what is free in the pools, and by limits now.
+
+    Beyond that no head can change the plan of an engine that takes nothing back: capacity that
+    it could take back counts as free here from the day it can.
+    """
+
+    def __init__(self, configuration: Configuration, running: tuple[Running, ...]) -> None:
+        self._policies = {policy.id: policy for policy in configuration.policies}
+        self._usage = _usage(self._policies, running)
+        held = _held(running)
+        self._free = {
+            pool.id: {
+                key: max(0, amount - held[pool.id].get(key, 0))
+                for key, amount in pool.capacity.items()
+            }
+            for pool in configuration.pools
+            if pool.has_server and not pool.is_paused
+        }
+
+    def most(
+        self, profile: Profile, policy: Id, total: Quantities, *, skips_own_limit: bool
+    ) -> int:
+        """At least 1: the first task is always looked at, so that it has a reason."""
+        room = sum(_times(self._free[pool], total) for pool in profile.pools if pool in self._free)
+        at: Id | None = self._policies[policy].parent if skips_own_limit else policy
+        while at is not None:
+            row = self._policies[at]
+            room = min(room, self._left(row, total))
+            at = row.parent
+        return max(1, min(room, MOST_HEADS))
+
+    def _left(self, policy: Policy, total: Quantities) -> int:
+        held = self._usage.get(policy.id, {})
+        free = {key: amount - held.get(key, 0) for key, amount in policy.limit.items()}
+        counts = [
+            max(0, free[key]) // amount for key, amount in total.items() if key in free and amount
+        ]
+        # One more than fits, so that a limit shows as the reason of the first that does not.
+        return min(counts) + 1 if counts else MOST_HEADS
+
+
+def _held(running: Iterable[Running]) -> dict[Id, dict[str, int]]:
+    """Thousandths that work holds, per pool and key."""
+    held: dict[Id, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for group in running:
+        for key, amount in group.request.items():
+            held[group.pool][key] += amount * group.replicas * len(group.tasks)
+    return held
+
+
+def _usage(policies: Mapping[Id, Policy], running: Iterable[Running]) -> dict[Id, dict[str, int]]:
+    usage: dict[Id, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for group in running:
+        at: Id | None = group.policy
+        while at is not None:
+            for key, amount in group.request.items():
+                usage[at][key] += amount * group.replicas * len(group.tasks)
+            at = policies[at].parent
+    return usage
+
+
+def _times(free: Mapping[str, int], total: Quantities) -> int:
+    counts = [free[key] // amount for key, amount in total.items() if amount and key in free]
+    return min(counts) if counts else MOST_HEADS
+
+
+def _rows() -> list[Any]:
+    return list(
+        RunRow.objects.filter(queue__removed_at__isnull=True)
+        .order_by("id")
+        .values(
+            "id",
+            "queue_id",
+            "request",
+            "replicas",
+            "priority",
+            "is_preemptible",
+            "user_id",
+            "exceeds_limit",
+        )
+    )
+
+
+def _heads(most: Mapping[int, int]) -> dict[int, list[Head]]:
+    found: dict[int, list[Head]] = defaultdict(list)
+    if not most:
+        return found
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute(_HEADS_POSTGRESQL, [list(most), list(most.values())])
+        else:
+            cursor.execute(_HEADS_SQLITE, [max(most.values())])
+        rows = cursor.fetchall()
+    for run, task, submitted in rows:
+        if run in most and len(found[run]) < most[run]:
+            found[run].append(Head(submitted_us=_moment_us(submitted), task=_id_text(task)))
+    for heads in found.values():
+        heads.sort(key=lambda head: (head.submitted_us, head.task))
+    return found
+
+
+def _moment_us(value: datetime | str) -> int:
+    """SQLite keeps moments in UTC without saying so, and returns them parsed or as text."""
+    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return microseconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+
+def _id_text(value: object) -> str:
+    """SQLite keeps UUIDs as 32 hex digits."""
+    text = str(value)
+    if len(text) == 36:
+        return text
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

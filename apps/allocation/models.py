@@ -1,0 +1,50 @@
+"""What passes decided."""
+
+from django.db import models
+
+
+class PassRecord(models.Model):
+    """One pass that decided something, kept 30 days; the last 200 keep their snapshot.
+
+    `decisions` is the plan as plain data; `snapshot` the compressed scenario file.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    at = models.DateTimeField()
+    duration_ms = models.PositiveIntegerField()
+    placed = models.PositiveIntegerField(default=0)
+    preempted = models.PositiveIntegerField(default=0)
+    skipped = models.PositiveIntegerField(default=0)
+    decisions = models.JSONField(default=dict)
+    snapshot = models.BinaryField(null=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["at"], name="pass_at"),
+            models.Index(
+                fields=["id"],
+                condition=models.Q(snapshot__isnull=False),
+                name="pass_with_snapshot",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"pass {self.pk}"
+
+
+class PassState(models.Model):
+    """One row: the counter of passes that decided nothing, and when the last pass was."""
+
+    last_at = models.DateTimeField(null=True)
+    passes = models.PositiveBigIntegerField(default=0)
+    idle_passes = models.PositiveBigIntegerField(default=0)
+    last_duration_ms = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=models.Q(id=1), name="pass_state_is_one_row"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.passes} passes"

@@ -1,0 +1,28 @@
+"""What passes decided, for administrators: it names everybody's work."""
+
+import zlib
+
+from django.db.models import QuerySet
+
+from apps.accounts.selectors import Person, is_admin
+from apps.allocation.models import PassRecord
+from apps.core.errors import NotFound
+
+
+def passes_visible_to(user: Person) -> QuerySet[PassRecord]:
+    """The passes that decided something, without their snapshots."""
+    if not is_admin(user):
+        return PassRecord.objects.none()
+    return PassRecord.objects.defer("snapshot")
+
+
+def pass_snapshot(pass_id: int) -> str:
+    """What a pass looked at, as a scenario file.
+
+    Raises:
+        NotFound: there is no such pass, or it was too long ago.
+    """
+    content = PassRecord.objects.filter(pk=pass_id).values_list("snapshot", flat=True).first()
+    if content is None:
+        raise NotFound("There is no such pass, or its snapshot is not kept any more.")
+    return zlib.decompress(content).decode()

@@ -1,0 +1,147 @@
+"""The pass: look at the state of now, decide, write it down."""
+
+import time
+import zlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+from django.db.models import F
+from django.utils import timezone
+
+from apps.allocation.applier import Applied, apply_places, apply_reasons
+from apps.allocation.engine import decide
+from apps.allocation.engine.plan import Place, Plan
+from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.loader import load
+from apps.allocation.loader.running import microseconds
+from apps.allocation.models import PassRecord, PassState
+from apps.allocation.scenarios import snapshot_to_json
+from apps.core.doorbell import after_commit
+
+log = structlog.get_logger(__name__)
+
+# Any number will do, as long as nothing else in this database takes it.
+PASS_LOCK = 7_170_001
+NEXT_LOCK = 7_170_002
+# The server ends a pass whose process says nothing for so long: it was stopped, or its machine is
+# gone. Nobody else could run a pass until then.
+SILENT_MOST_MS = 30_000
+SNAPSHOTS_KEPT = 200
+RECORDS_KEPT = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class PassOutcome:
+    """What one pass did; `ran` False: another process was at it."""
+
+    ran: bool
+    placed: int = 0
+    skipped: int = 0
+    waiting: int = 0
+    duration_ms: int = 0
+
+
+def run_pass(*, waits: bool = False) -> PassOutcome:
+    """Decide and write, in one transaction, one process at a time.
+
+    A process that is killed or stopped inside a pass loses its transaction, and with it the lock
+    and everything that it wrote. Nothing here touches the network.
+
+    Args:
+        waits: where a pass is under way, run after it unless another one waits already. What
+            changed since that pass read the database is then decided at once, not at the next
+            tick.
+    """
+    started = time.monotonic()
+    with transaction.atomic():
+        if not _lock(waits=waits):
+            return PassOutcome(ran=False)
+        now = timezone.now()
+        loaded = load(now_us=microseconds(now))
+        plan = decide(loaded.snapshot)
+        applied = apply_places(plan.placed, snapshot=loaded.snapshot, runs=loaded.run_ids, now=now)
+        apply_reasons(plan.waiting, runs=loaded.run_ids, now=now)
+        outcome = PassOutcome(
+            ran=True,
+            placed=len(applied.placed),
+            skipped=applied.skipped,
+            waiting=len(plan.waiting),
+            duration_ms=round((time.monotonic() - started) * 1000),
+        )
+        _record(loaded.snapshot, plan, applied, outcome, now)
+        if applied.placed:
+            # Launch what was placed, and look again: heads may stand behind those that went.
+            after_commit(tasks=["execution.look", "allocation.run_pass"])
+    if outcome.placed or outcome.skipped:
+        log.info("pass.decided", placed=outcome.placed, skipped=outcome.skipped)
+    return outcome
+
+
+def _lock(*, waits: bool) -> bool:
+    """One pass at a time. SQLite's immediate transactions are that lock already."""
+    if connection.vendor != "postgresql":
+        return True
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT set_config('idle_in_transaction_session_timeout', %s, true), "
+            "pg_try_advisory_xact_lock(%s)",
+            [str(SILENT_MOST_MS), PASS_LOCK],
+        )
+        return bool(cursor.fetchone()[1]) or (waits and _lock_next(cursor))
+
+
+def _lock_next(cursor: CursorWrapper) -> bool:
+    """Be the one that waits for the pass under way; False when there is one already.
+
+    Its place is free for the next as soon as it has the lock: it has read nothing until then.
+    """
+    cursor.execute("SELECT pg_try_advisory_lock(%s)", [NEXT_LOCK])
+    if not cursor.fetchone()[0]:
+        return False
+    try:
+        # A savepoint, so that the place can be given back whatever happens.
+        with transaction.atomic():
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [PASS_LOCK])
+    finally:
+        cursor.execute("SELECT pg_advisory_unlock(%s)", [NEXT_LOCK])
+    return True
+
+
+def _record(
+    snapshot: Snapshot, plan: Plan, applied: Applied, outcome: PassOutcome, now: datetime
+) -> None:
+    """A pass that decided nothing is a counter; others keep decisions and snapshot."""
+    decided = bool(plan.placed)
+    PassState.objects.filter(id=1).update(
+        last_at=now,
+        passes=F("passes") + 1,
+        idle_passes=F("idle_passes") + (0 if decided else 1),
+        last_duration_ms=outcome.duration_ms,
+    )
+    if not decided:
+        return
+    record = PassRecord.objects.create(
+        at=now,
+        duration_ms=outcome.duration_ms,
+        placed=outcome.placed,
+        skipped=outcome.skipped,
+        decisions={"placed": [_decision(place) for place in applied.placed]},
+        snapshot=zlib.compress(snapshot_to_json(snapshot).encode()),
+    )
+    PassRecord.objects.filter(pk__lte=record.pk - SNAPSHOTS_KEPT, snapshot__isnull=False).update(
+        snapshot=None
+    )
+    PassRecord.objects.filter(at__lt=now - RECORDS_KEPT).delete()
+
+
+def _decision(place: Place) -> dict[str, Any]:
+    return {
+        "task": str(place.task),
+        "queue": place.queue,
+        "pool": place.pool,
+        "standing": place.standing.value,
+    }

@@ -1,0 +1,347 @@
+"""REST of pools, profiles, policies and queues."""
+
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.db.models import Prefetch, QuerySet
+from django_filters.rest_framework import CharFilter, FilterSet
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+from rest_framework.viewsets import GenericViewSet, ReadOnlyModelViewSet
+
+from apps.accounts.api.permissions import person
+from apps.accounts.selectors import is_admin, is_queue_admin
+from apps.configuration.api.serializers import (
+    ConnectSerializer,
+    PolicyChangeSerializer,
+    PolicySerializer,
+    PoolSerializer,
+    ProfileSerializer,
+    QueueChangeSerializer,
+    QueueSerializer,
+    ReorderSerializer,
+)
+from apps.configuration.services.policies import policy_change, policy_create, policy_remove
+from apps.configuration.services.pools import (
+    policy_pause,
+    policy_resume,
+    pool_pause,
+    pool_resume,
+)
+from apps.configuration.services.queues import (
+    profile_connect,
+    profile_disconnect,
+    queue_change,
+    queue_pause,
+    queue_reorder,
+    queue_resume,
+)
+from apps.core.api import KeysetPagination
+from apps.core.errors import BadInput, NotAllowed, NotFound
+from apps.core.filters import id_filter
+from apps.core.serializers import PauseSerializer
+from apps.policies.models import Policy, Pool, PoolLink, Profile, Queue
+from apps.policies.selectors import (
+    by_name_or_id,
+    policies_connectable_by,
+    policies_visible_to,
+    pools_visible_to,
+    profiles_connectable_by,
+    profiles_visible_to,
+    queues_managed_by,
+    queues_visible_to,
+)
+
+ID = "[0-9]{1,18}"
+
+
+class _ByPosition(KeysetPagination):
+    ordering = ("position", "id")  # type: ignore[assignment]  # DRF takes tuples too
+
+
+class _ByName(KeysetPagination):
+    ordering = "name"
+
+
+class _QueueFilter(FilterSet):  # type: ignore[misc]  # comes without types
+    """By plain ids, which tell nothing of what one may not see."""
+
+    policy = id_filter("policy_id")
+    profile = id_filter("profile_id")
+    name = CharFilter()
+
+
+class PoolViewSet(ReadOnlyModelViewSet[Pool]):
+    """Live pools. They are changed through the draft."""
+
+    serializer_class = PoolSerializer
+    pagination_class = _ByPosition
+    queryset = Pool.objects.none()
+    lookup_value_regex = ID
+
+    def get_queryset(self) -> QuerySet[Pool]:
+        return pools_visible_to(self.request.user).select_related("dedicated_to")
+
+    @extend_schema(request=PauseSerializer)
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
+        """Admit nothing until it is resumed; running work goes on."""
+        body = checked(PauseSerializer, request)
+        pool = self.get_object()
+        admins_only(request)
+        pool_pause(actor=person(request), pool=pool, reason=body["reason"])
+        return Response(self.get_serializer(pool).data)
+
+    @extend_schema(request=None)
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
+        """Lift the pause."""
+        pool = self.get_object()
+        admins_only(request)
+        pool_resume(actor=person(request), pool=pool)
+        return Response(self.get_serializer(pool).data)
+
+
+class ProfileViewSet(ReadOnlyModelViewSet[Profile]):
+    """Live profiles. They are changed through the draft."""
+
+    serializer_class = ProfileSerializer
+    pagination_class = _ByPosition
+    queryset = Profile.objects.none()
+    lookup_value_regex = ID
+
+    def get_queryset(self) -> QuerySet[Profile]:
+        links = PoolLink.objects.select_related("pool").order_by("routing_rank", "pk")
+        profiles = profiles_visible_to(self.request.user)
+        if not is_admin(self.request.user):
+            return profiles
+        return profiles.prefetch_related(Prefetch("links", queryset=links))
+
+
+class PolicyViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Policy]):
+    """Policies. They apply at once."""
+
+    serializer_class = PolicySerializer
+    pagination_class = _ByPosition
+    queryset = Policy.objects.none()
+    lookup_value_regex = ID
+
+    def get_queryset(self) -> QuerySet[Policy]:
+        visible = policies_visible_to(self.request.user)
+        return visible.select_related("group", "parent").prefetch_related("amounts")
+
+    @extend_schema(request=PolicyChangeSerializer, responses={201: PolicySerializer})
+    def create(self, request: Request) -> Response:
+        """A new policy, last in every order."""
+        admins_only(request)
+        body = self._values(checked(PolicyChangeSerializer, request))
+        policy = policy_create(actor=person(request), **body)
+        return self._answer(policy, status=201)
+
+    @extend_schema(request=PolicyChangeSerializer, responses=PolicySerializer)
+    def partial_update(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
+        """Change what is sent; amounts that are sent replace all of their kind."""
+        policy = self.get_object()
+        admins_only(request)
+        body = self._values(checked(PolicyChangeSerializer, request, is_partial=True))
+        return self._answer(policy_change(actor=person(request), policy=policy, changes=body))
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
+        """Close its queues: waiting tasks become drafts, running ones finish."""
+        policy = self.get_object()
+        admins_only(request)
+        policy_remove(actor=person(request), policy=policy)
+        return Response(status=204)
+
+    @extend_schema(request=PauseSerializer)
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
+        """Admit nothing of it, and of those below it, until it is resumed."""
+        body = checked(PauseSerializer, request)
+        policy = self.get_object()
+        admins_only(request)
+        return self._answer(
+            policy_pause(actor=person(request), policy=policy, reason=body["reason"])
+        )
+
+    @extend_schema(request=None)
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
+        """Lift the pause."""
+        policy = self.get_object()
+        admins_only(request)
+        return self._answer(policy_resume(actor=person(request), policy=policy))
+
+    @extend_schema(responses=QueueSerializer(many=True))
+    @action(detail=True, methods=["get"], pagination_class=None)
+    def profiles(self, request: Request, pk: str) -> Response:
+        """The queues that connect its profiles, as far as one sees them."""
+        policy = self._connectable(request, pk) or self.get_object()
+        queues = queues_visible_to(request.user).filter(policy=policy)
+        rows = queues.select_related("policy", "profile").order_by("name")
+        return Response(QueueSerializer(rows, many=True, context={"request": request}).data)
+
+    @extend_schema(request=ConnectSerializer, responses={201: QueueSerializer})
+    @profiles.mapping.post
+    def connect(self, request: Request, pk: str) -> Response:
+        """Connect a profile: makes the queue and lets the policy's group use it."""
+        policy = self._connectable(request, pk)
+        if policy is None:
+            self.get_object()
+            raise NotAllowed("Only administrators of queues connect profiles.")
+        body = checked(ConnectSerializer, request)
+        profile = by_name_or_id(profiles_connectable_by(request.user), body["profile"])
+        if profile is None:
+            raise _unknown("profile", body["profile"])
+        queue = profile_connect(
+            actor=person(request), policy=policy, profile=profile, queue_name=body.get("queue")
+        )
+        return Response(QueueSerializer(queue, context={"request": request}).data, status=201)
+
+    @extend_schema(responses={204: None})
+    @action(detail=True, methods=["delete"], url_path=f"profiles/(?P<profile>{ID})")
+    def disconnect(self, request: Request, pk: str, profile: str) -> Response:
+        """Close the queue of this profile: waiting tasks become drafts, running ones finish."""
+        policy = self._connectable(request, pk)
+        if policy is None:
+            self.get_object()
+            raise NotAllowed("Only administrators of queues disconnect profiles.")
+        queue = policy.queues.filter(profile=int(profile), removed_at__isnull=True).first()
+        if queue is None:
+            raise NotFound("This profile is not connected to the policy.")
+        profile_disconnect(actor=person(request), queue=queue)
+        return Response(status=204)
+
+    def _connectable(self, request: Request, pk: str) -> Policy | None:
+        return policies_connectable_by(request.user).filter(pk=int(pk)).first()
+
+    def _values(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Names of group and parent as rows."""
+        values = dict(body)
+        if "group" in body:
+            group = Group.objects.filter(name=body["group"]).first()
+            if group is None:
+                raise _unknown("group", body["group"])
+            values["group"] = group
+        if body.get("parent") is not None:
+            live = Policy.objects.filter(removed_at__isnull=True)
+            values["parent"] = by_name_or_id(live, body["parent"])
+            if values["parent"] is None:
+                raise _unknown("parent", body["parent"])
+        return values
+
+    def _answer(self, policy: Policy, *, status: int = 200) -> Response:
+        return Response(self.get_serializer(policy).data, status=status)
+
+
+class QueueViewSet(ListModelMixin, GenericViewSet[Queue]):
+    """Queues, addressed by name or id. They are made by connecting a profile to a policy."""
+
+    serializer_class = QueueSerializer
+    pagination_class = _ByName
+    queryset = Queue.objects.none()
+    lookup_field = "name_or_id"
+    lookup_value_regex = "[a-z0-9][a-z0-9._-]{0,62}"
+    filterset_class = _QueueFilter
+
+    def get_queryset(self) -> QuerySet[Queue]:
+        return queues_visible_to(self.request.user).select_related("policy", "profile")
+
+    def get_object(self) -> Queue:
+        queue = by_name_or_id(self.get_queryset(), self.kwargs["name_or_id"])
+        if queue is None:
+            raise NotFound("There is no such queue, or you may not see it.")
+        return queue
+
+    def retrieve(self, _request: Request, name_or_id: str) -> Response:  # noqa: ARG002  # the route's
+        """One queue with its settings."""
+        return Response(self.get_serializer(self.get_object()).data)
+
+    @extend_schema(request=QueueChangeSerializer)
+    def partial_update(self, request: Request, name_or_id: str) -> Response:  # noqa: ARG002
+        """Change settings or the name; the id stays."""
+        queue = self._administered(request)
+        body = checked(QueueChangeSerializer, request, is_partial=True)
+        changed = queue_change(actor=person(request), queue=queue, changes=body)
+        return Response(self.get_serializer(changed).data)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, name_or_id: str) -> Response:  # noqa: ARG002
+        """Close the queue: waiting tasks become drafts, running ones finish."""
+        profile_disconnect(actor=person(request), queue=self._administered(request))
+        return Response(status=204)
+
+    @extend_schema(request=PauseSerializer)
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, name_or_id: str) -> Response:  # noqa: ARG002
+        """Admit nothing of it until it is resumed; running work goes on."""
+        body = checked(PauseSerializer, request)
+        paused = queue_pause(
+            actor=person(request), queue=self._managed(request), reason=body["reason"]
+        )
+        return Response(self.get_serializer(paused).data)
+
+    @extend_schema(request=None)
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, name_or_id: str) -> Response:  # noqa: ARG002
+        """Lift the pause."""
+        resumed = queue_resume(actor=person(request), queue=self._managed(request))
+        return Response(self.get_serializer(resumed).data)
+
+    @extend_schema(request=ReorderSerializer, responses=QueueSerializer(many=True))
+    @action(detail=False, methods=["post"], pagination_class=None, filter_backends=[])
+    def reorder(self, request: Request) -> Response:
+        """Set whose tasks come first in a profile, live and in the draft."""
+        if not is_queue_admin(request.user):
+            raise NotAllowed("Only administrators of queues set this order.")
+        body = checked(ReorderSerializer, request)
+        profile = by_name_or_id(profiles_connectable_by(request.user), body["profile"])
+        if profile is None:
+            raise _unknown("profile", body["profile"])
+        of_profile = self.get_queryset().filter(profile=profile)
+        order = [by_name_or_id(of_profile, name) for name in body["order"]]
+        for index, (name, queue) in enumerate(zip(body["order"], order, strict=True)):
+            if queue is None:
+                raise _unknown(f"order.{index}", name)
+        ordered = queue_reorder(
+            actor=person(request), profile=profile, order=[q for q in order if q is not None]
+        )
+        return Response(self.get_serializer(ordered, many=True).data)
+
+    def _administered(self, request: Request) -> Queue:
+        queue = self.get_object()
+        if not is_queue_admin(request.user):
+            raise NotAllowed("Only administrators of queues change them.")
+        return queue
+
+    def _managed(self, request: Request) -> Queue:
+        queue = self.get_object()
+        may = is_queue_admin(request.user) or queues_managed_by(request.user).filter(pk=queue.pk)
+        if not may:
+            raise NotAllowed("You may see this queue, but not manage it.")
+        return queue
+
+
+def checked(
+    serializer: type[BaseSerializer[Any]], request: Request, *, is_partial: bool = False
+) -> dict[str, Any]:
+    """The body, or the errors of its fields."""
+    body = serializer(data=request.data, partial=is_partial)
+    body.is_valid(raise_exception=True)
+    values: dict[str, Any] = body.validated_data
+    return values
+
+
+def admins_only(request: Request) -> None:
+    """Refuse who sees the thing and may not change it."""
+    if not is_admin(request.user):
+        raise NotAllowed("This is for administrators.")
+
+
+def _unknown(field: str, given: str) -> BadInput:
+    return BadInput(f"There is no {given!r}.", fields={field: f"{given!r} is not known"})

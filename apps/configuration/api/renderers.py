@@ -1,0 +1,46 @@
+"""Documents as YAML, in and out, beside JSON."""
+
+import json
+from collections.abc import Mapping
+from typing import IO, Any
+
+import msgspec
+import yaml
+from rest_framework import exceptions
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
+
+from apps.core.parsers import read_bounded
+from apps.policies.document import yaml_data
+
+
+class YamlRenderer(BaseRenderer):
+    media_type = "application/yaml"
+    format = "yaml"
+    charset = "utf-8"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,  # noqa: ARG002  # DRF passes them by name
+        renderer_context: Mapping[str, Any] | None = None,  # noqa: ARG002
+    ) -> str:
+        # Through JSON, so that lazy texts and tuples become what YAML knows.
+        plain = msgspec.json.decode(json.dumps(data, default=str))
+        text: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+        return text
+
+
+class YamlParser(BaseParser):
+    media_type = "application/yaml"
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,  # noqa: ARG002  # DRF's signature
+        parser_context: Mapping[str, Any] | None = None,  # noqa: ARG002
+    ) -> Any:
+        try:
+            return yaml_data(read_bounded(stream).decode())
+        except UnicodeDecodeError as error:
+            raise exceptions.ParseError("The body is not UTF-8.") from error

@@ -1,0 +1,273 @@
+"""Bodies of configuration, policies and queues."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.accounts.selectors import is_admin
+from apps.configuration.models import Revision
+from apps.core.serializers import AmountsField, NameSerializer, StrictSerializer
+from apps.policies.models import Policy, Pool, Profile, Queue
+from apps.policies.models.rights import OnNodeLoss, OnPreemption
+from apps.policies.models.shapes import NAME_LENGTH
+
+_WHOLE = 2**31 - 1
+
+
+# --- documents -------------------------------------------------------------------------------
+
+
+class FindingSerializer(serializers.Serializer[Any]):
+    path = serializers.CharField()
+    code = serializers.CharField()
+    detail = serializers.CharField()
+
+
+class ChangeSerializer(serializers.Serializer[Any]):
+    kind = serializers.ChoiceField(choices=["settings", "pools", "profiles", "policies"])
+    name = serializers.CharField()
+    what = serializers.ChoiceField(choices=["added", "removed", "changed", "moved"])
+    field = serializers.CharField()
+    before = serializers.JSONField(allow_null=True)
+    after = serializers.JSONField(allow_null=True)
+    sentence = serializers.CharField(source="__str__")
+
+
+class ComparedSerializer(serializers.Serializer[Any]):
+    older = serializers.IntegerField()
+    newer = serializers.IntegerField()
+    changes = ChangeSerializer(many=True)
+
+
+class DraftChangesSerializer(serializers.Serializer[Any]):
+    version = serializers.IntegerField()
+    base_revision = serializers.IntegerField()
+    saved_at = serializers.DateTimeField(allow_null=True)
+    saved_by = serializers.CharField(allow_null=True)
+    changes = ChangeSerializer(many=True)
+
+
+class SwitchSerializer(StrictSerializer):
+    is_enabled = serializers.BooleanField()
+
+
+class ProvisionSerializer(StrictSerializer):
+    note = serializers.CharField(max_length=1000, allow_blank=True, default="")
+
+
+class RevisionSerializer(serializers.ModelSerializer[Revision]):
+    author = serializers.CharField(source="author.username", allow_null=True, default=None)
+
+    class Meta:
+        model = Revision
+        fields = ["number", "at", "author", "note"]
+
+
+class RevisionDetailSerializer(RevisionSerializer):
+    class Meta(RevisionSerializer.Meta):
+        fields = [*RevisionSerializer.Meta.fields, "document"]
+
+
+class RestoredSerializer(serializers.Serializer[Any]):
+    version = serializers.IntegerField()
+    notes = serializers.ListField(child=serializers.CharField())
+
+
+# --- what is live ----------------------------------------------------------------------------
+
+
+class _ForAdmins(serializers.ModelSerializer[Any]):
+    """Leaves `admins_only` fields out for everybody else."""
+
+    admins_only: tuple[str, ...] = ()
+
+    def get_fields(self) -> dict[str, Any]:
+        fields = super().get_fields()
+        request = self.context.get("request")
+        if request is not None and not is_admin(request.user):
+            for name in self.admins_only:
+                fields.pop(name, None)
+        return fields
+
+
+class PoolSerializer(_ForAdmins):
+    capacity = AmountsField(read_only=True)
+    dedicated_to = NameSerializer(read_only=True)
+    is_paused = serializers.BooleanField(read_only=True)
+    admins_only = ("dedicated_to",)
+
+    class Meta:
+        model = Pool
+        fields = [
+            "id",
+            "key",
+            "name",
+            "description",
+            "capacity",
+            "backfill",
+            "dedicated_to",
+            "is_paused",
+            "pause_reason",
+        ]
+
+
+class PoolLinkSerializer(serializers.Serializer[Any]):
+    pool = NameSerializer()
+    name = serializers.CharField()
+    routing_rank = serializers.IntegerField()
+    execution_rank = serializers.IntegerField()
+
+
+class ProfileSerializer(_ForAdmins):
+    """`links` is for administrators: others do not learn which pools there are."""
+
+    request = AmountsField(read_only=True)
+    request_min = AmountsField(read_only=True)
+    request_max = AmountsField(read_only=True)
+    device_models = serializers.ListField(child=serializers.CharField(), read_only=True)
+    volumes = serializers.ListField(child=serializers.CharField(), read_only=True)
+    links = PoolLinkSerializer(many=True, read_only=True)
+    admins_only = ("links",)
+
+    class Meta:
+        model = Profile
+        fields = [
+            "id",
+            "key",
+            "name",
+            "description",
+            "request",
+            "replicas",
+            "is_dynamic",
+            "request_min",
+            "request_max",
+            "device_models",
+            "volumes",
+            "shm_mb",
+            "host_network",
+            "read_only_root",
+            "links",
+        ]
+
+
+QUEUE_SETTINGS = [
+    "allow_over_quota",
+    "on_preemption",
+    "on_node_loss",
+    "min_runtime_s",
+    "max_preemptions",
+    "grace_s",
+    "max_priority",
+    "max_waiting",
+]
+
+
+class QueueSerializer(_ForAdmins):
+    """`queuing_rank` is for administrators: it tells of other teams."""
+
+    policy = NameSerializer(read_only=True)
+    profile = NameSerializer(read_only=True)
+    is_paused = serializers.BooleanField(read_only=True)
+    admins_only = ("queuing_rank",)
+
+    class Meta:
+        model = Queue
+        fields = [
+            "id",
+            "name",
+            "policy",
+            "profile",
+            *QUEUE_SETTINGS,
+            "queuing_rank",
+            "is_paused",
+            "pause_reason",
+        ]
+        read_only_fields = fields
+
+
+class PolicySerializer(_ForAdmins):
+    """`parent` is for administrators: a parent's group is another team."""
+
+    group = serializers.CharField(source="group.name", read_only=True)
+    parent = NameSerializer(read_only=True)
+    reserved = serializers.SerializerMethodField()
+    limit = serializers.SerializerMethodField()
+    user_limit = AmountsField(read_only=True)
+    is_paused = serializers.BooleanField(read_only=True)
+    admins_only = ("parent",)
+
+    class Meta:
+        model = Policy
+        fields = [
+            "id",
+            "name",
+            "description",
+            "group",
+            "parent",
+            "reserved",
+            "limit",
+            "weight",
+            "is_strict",
+            "user_limit",
+            "logs_open_to_group",
+            "is_paused",
+            "pause_reason",
+        ]
+
+    def get_reserved(self, policy: Policy) -> dict[str, str]:
+        rows = [row for row in policy.amounts.all() if row.pool_id is None]
+        return {row.key: row.reserved_text for row in rows if row.reserved_text}
+
+    def get_limit(self, policy: Policy) -> dict[str, str]:
+        rows = [row for row in policy.amounts.all() if row.pool_id is None]
+        return {row.key: row.limit_text for row in rows if row.limit_text}
+
+
+# --- what people send ------------------------------------------------------------------------
+
+
+class PolicyChangeSerializer(StrictSerializer):
+    """`group` and `parent` are names; amounts that are sent replace all of their kind."""
+
+    name = serializers.CharField(max_length=NAME_LENGTH)
+    description = serializers.CharField(max_length=10_000, allow_blank=True, required=False)
+    group = serializers.CharField(max_length=150)
+    parent = serializers.CharField(  # type: ignore[assignment]  # the metaclass takes it away
+        max_length=NAME_LENGTH, allow_null=True, required=False
+    )
+    reserved = AmountsField(required=False, allow_null=True)
+    limit = AmountsField(required=False, allow_null=True)
+    weight = serializers.IntegerField(min_value=0, max_value=1_000_000, required=False)
+    is_strict = serializers.BooleanField(required=False)
+    user_limit = AmountsField(required=False, allow_null=True)
+    logs_open_to_group = serializers.BooleanField(required=False)
+
+
+class ConnectSerializer(StrictSerializer):
+    """`profile` is a name or an id; without `queue` the name is suggested."""
+
+    profile = serializers.CharField(max_length=NAME_LENGTH)
+    queue = serializers.CharField(max_length=63, required=False)
+
+
+class QueueChangeSerializer(StrictSerializer):
+    name = serializers.CharField(max_length=63, required=False)
+    allow_over_quota = serializers.BooleanField(required=False)
+    on_preemption = serializers.ChoiceField(choices=OnPreemption.choices, required=False)
+    on_node_loss = serializers.ChoiceField(choices=OnNodeLoss.choices, required=False)
+    min_runtime_s = serializers.IntegerField(min_value=0, max_value=_WHOLE, required=False)
+    max_preemptions = serializers.IntegerField(
+        min_value=0, max_value=_WHOLE, allow_null=True, required=False
+    )
+    grace_s = serializers.IntegerField(min_value=0, max_value=86_400, required=False)
+    max_priority = serializers.IntegerField(min_value=-1000, max_value=1000, required=False)
+    max_waiting = serializers.IntegerField(
+        min_value=0, max_value=_WHOLE, allow_null=True, required=False
+    )
+
+
+class ReorderSerializer(StrictSerializer):
+    """Every queue of the profile exactly once, by name or id."""
+
+    profile = serializers.CharField(max_length=NAME_LENGTH)
+    order = serializers.ListField(child=serializers.CharField(max_length=63), max_length=10_000)

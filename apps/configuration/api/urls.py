@@ -1,0 +1,37 @@
+"""Addresses of configuration, policies and queues."""
+
+from django.urls import include, path
+from rest_framework.routers import SimpleRouter
+
+from apps.configuration.api.documents import (
+    ConfigurationView,
+    DraftChangesView,
+    DraftView,
+    ProvisionView,
+    ResetView,
+    RevisionViewSet,
+    ValidateView,
+)
+from apps.configuration.api.policies import (
+    PolicyViewSet,
+    PoolViewSet,
+    ProfileViewSet,
+    QueueViewSet,
+)
+
+router = SimpleRouter()
+router.register("configuration/revisions", RevisionViewSet, "revision")
+router.register("pools", PoolViewSet, "pool")
+router.register("profiles", ProfileViewSet, "profile")
+router.register("policies", PolicyViewSet, "policy")
+router.register("queues", QueueViewSet, "queue")
+
+urlpatterns = [
+    path("configuration/", ConfigurationView.as_view(), name="configuration"),
+    path("configuration/draft/", DraftView.as_view(), name="draft"),
+    path("configuration/draft/changes/", DraftChangesView.as_view(), name="draft-changes"),
+    path("configuration/draft/validate/", ValidateView.as_view(), name="draft-validate"),
+    path("configuration/draft/provision/", ProvisionView.as_view(), name="draft-provision"),
+    path("configuration/draft/reset/", ResetView.as_view(), name="draft-reset"),
+    path("", include(router.urls)),
+]

@@ -1,0 +1,1 @@
+"""What people do to configuration, policies and queues. One module per noun."""

@@ -1,0 +1,54 @@
+"""Closing queues: what provisioning, disconnecting and removing a policy have in common."""
+
+from collections.abc import Sequence
+
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.core.doorbell import after_commit
+from apps.events.services import Entry, events_record
+from apps.policies.models import (
+    DraftQueueRank,
+    Queue,
+    QueueGroupPermission,
+    QueueUserPermission,
+)
+from apps.tasks.services.returning import tasks_return_to_draft
+
+
+def queues_close(*, queues: Sequence[Queue], actor: User | None, reason: str) -> int:
+    """Grants go, waiting tasks become drafts of their owners, running ones finish.
+
+    Args:
+        reason: what the owners of the waiting tasks read, a sentence.
+
+    Returns:
+        How many tasks became drafts.
+    """
+    ids = [queue.pk for queue in queues]
+    if not ids:
+        return 0
+    # First, so that a task that is just being enqueued finds its queue closed.
+    Queue.objects.filter(pk__in=ids).update(removed_at=timezone.now())
+    QueueUserPermission.objects.filter(content_object__in=ids).delete()
+    QueueGroupPermission.objects.filter(content_object__in=ids).delete()
+    DraftQueueRank.objects.filter(queue__in=ids).delete()
+    returned = 0
+    entries = []
+    for queue in queues:
+        count = tasks_return_to_draft(queue_ids=[queue.pk], reason=reason)
+        returned += count
+        entries.append(
+            Entry(
+                kind="queue.closed",
+                object_type="queue",
+                object_id=queue.pk,
+                queue_id=queue.pk,
+                policy_id=queue.policy_id,
+                actor_id=actor.pk if actor is not None else None,
+                data={"name": queue.name, "reason": reason, "tasks_returned": count},
+            )
+        )
+    events_record(entries)
+    after_commit(topics=[f"queue.{pk}" for pk in ids])
+    return returned

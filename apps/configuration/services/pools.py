@@ -1,0 +1,86 @@
+"""Pausing pools and policies, and the one switch for everything."""
+
+from typing import TypeVar
+
+from django.db import transaction
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.configuration.services.recording import live_changed
+from apps.configuration.services.rows import live_lock
+from apps.core.errors import BadInput, Conflict
+from apps.events.services import event_record
+from apps.policies.models import LiveState, Policy, Pool
+
+# The column's length: a longer reason is refused before it meets the database.
+LONGEST_REASON = 500
+
+_Row = TypeVar("_Row", Pool, Policy)
+
+
+def pool_pause(*, actor: User | None, pool: Pool, reason: str) -> Pool:
+    """The pool admits nothing until it is resumed; running work goes on.
+
+    Raises:
+        BadInput: the reason is too long.
+        Conflict: the pool was removed.
+    """
+    return _pause(pool, actor=actor, kind="pool.paused", reason=reason, is_paused=True)
+
+
+def pool_resume(*, actor: User | None, pool: Pool) -> Pool:
+    """Lift the pause."""
+    return _pause(pool, actor=actor, kind="pool.resumed", reason="", is_paused=False)
+
+
+def policy_pause(*, actor: User | None, policy: Policy, reason: str) -> Policy:
+    """Nothing of the policy and of those below it is admitted; running work goes on."""
+    return _pause(policy, actor=actor, kind="policy.paused", reason=reason, is_paused=True)
+
+
+def policy_resume(*, actor: User | None, policy: Policy) -> Policy:
+    """Lift the pause."""
+    return _pause(policy, actor=actor, kind="policy.resumed", reason="", is_paused=False)
+
+
+@transaction.atomic
+def resource_management_switch(*, actor: User | None, is_enabled: bool) -> LiveState:
+    """Off: nothing is admitted and nobody preempted; running work is looked after."""
+    state = live_lock()
+    if state.is_enabled != is_enabled:
+        state.is_enabled = is_enabled
+        state.save(update_fields=["is_enabled"])
+        event_record(
+            "configuration.switched",
+            actor=actor,
+            object_type="configuration",
+            object_id=1,
+            data={"is_enabled": is_enabled},
+        )
+        live_changed(topics=["queues"])
+    return state
+
+
+@transaction.atomic
+def _pause(row: _Row, *, actor: User | None, kind: str, reason: str, is_paused: bool) -> _Row:
+    if len(reason) > LONGEST_REASON:
+        problem = f"has {len(reason)} signs; at most {LONGEST_REASON} are kept"
+        raise BadInput(f"reason {problem}.", fields={"reason": problem})
+    live_lock()
+    row.refresh_from_db()
+    if row.is_removed:
+        raise Conflict(f"{row.name} was removed.")
+    row.paused_at = (row.paused_at or timezone.now()) if is_paused else None
+    row.pause_reason = reason
+    row.save(update_fields=["paused_at", "pause_reason"])
+    noun = kind.split(".", maxsplit=1)[0]
+    event_record(
+        kind,
+        actor=actor,
+        object_type=noun,
+        object_id=row.pk,
+        policy_id=row.pk if noun == "policy" else None,
+        data={"name": row.name, "reason": reason},
+    )
+    live_changed(topics=[f"{noun}.{row.pk}", "queues"])
+    return row

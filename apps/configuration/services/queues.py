@@ -1,0 +1,274 @@
+"""Connecting profiles to policies, and what people do to the queues in between."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import Max
+from django.utils import timezone
+from django.utils.text import slugify
+
+from apps.accounts.models import User
+from apps.configuration.services.closing import queues_close
+from apps.configuration.services.drafts import draft_saved
+from apps.configuration.services.grants import group_grants_give
+from apps.configuration.services.recording import change_record
+from apps.configuration.services.rows import draft_lock, live_lock
+from apps.core.api import from_model_error
+from apps.core.errors import BadInput, Conflict
+from apps.core.units import milli_text, quantities_milli
+from apps.policies.models import DraftProfile, DraftQueueRank, Policy, PolicyAmount, Profile, Queue
+
+CHANGEABLE = frozenset(
+    {
+        "name",
+        "allow_over_quota",
+        "on_preemption",
+        "on_node_loss",
+        "min_runtime_s",
+        "max_preemptions",
+        "grace_s",
+        "max_priority",
+        "max_waiting",
+    }
+)
+
+
+def queue_name_suggest(*, policy: Policy, profile: Profile) -> str:
+    """`<policy>-<profile>` in the signs that a queue's name may have, not taken yet."""
+    plain = re.sub(r"[^a-z0-9._-]+", "-", slugify(f"{policy.name}-{profile.name}"))
+    base = plain.strip("-._")[:63] or f"queue-{policy.pk}-{profile.pk}"
+    taken = set(
+        Queue.objects.filter(removed_at__isnull=True, name__startswith=base[:58]).values_list(
+            "name", flat=True
+        )
+    )
+    names = [base, *(f"{base[:58]}-{number}" for number in range(2, len(taken) + 3))]
+    return next(name for name in names if name not in taken)
+
+
+@transaction.atomic
+def profile_connect(
+    *, actor: User | None, policy: Policy, profile: Profile, queue_name: str | None = None
+) -> Queue:
+    """Make the queue, let the policy's group see and use it, last in the profile's order.
+
+    Args:
+        queue_name: None takes the suggested one.
+
+    Raises:
+        BadInput: the name is taken or not allowed, or the profile is above the policy's limit.
+        Conflict: the policy has children, is connected already, or one of the two was removed.
+    """
+    live_lock()
+    policy = Policy.objects.select_related("group").get(pk=policy.pk)
+    profile = Profile.objects.get(pk=profile.pk)
+    _check_connection(policy, profile)
+    if queue_name is None:
+        queue_name = queue_name_suggest(policy=policy, profile=profile)
+    live = Queue.objects.filter(profile=profile, removed_at__isnull=True)
+    queue = Queue(
+        name=queue_name, policy=policy, profile=profile, queuing_rank=_after(live, "queuing_rank")
+    )
+    _save(queue)
+    group_grants_give(queues=[queue], group=policy.group, actor=actor)
+    _append_to_draft(queue, actor)
+    note = f"Profile {profile.name} connected to policy {policy.name} as {queue.name}."
+    _record("queue.created", queue, actor=actor, note=note)
+    return queue
+
+
+@transaction.atomic
+def profile_disconnect(*, actor: User | None, queue: Queue) -> int:
+    """Close the queue: grants go, waiting tasks become drafts, running ones finish.
+
+    Returns:
+        How many tasks became drafts.
+    """
+    live_lock()
+    queue = _present(queue)
+    if DraftQueueRank.objects.filter(queue=queue).exists():
+        draft_saved(draft_lock(), actor=actor, changes=[f"queue {queue.name} closed"])
+    reason = f"Profile {queue.profile.name} was removed from policy {queue.policy.name}."
+    returned = queues_close(queues=[queue], actor=actor, reason=reason)
+    _record("queue.removed", queue, actor=actor, note=reason)
+    return returned
+
+
+@transaction.atomic
+def queue_change(*, actor: User | None, queue: Queue, changes: Mapping[str, Any]) -> Queue:
+    """Change settings or the name; the id stays.
+
+    Raises:
+        BadInput: naming the field.
+        Conflict: the queue was removed.
+    """
+    unknown = set(changes) - CHANGEABLE
+    if unknown:
+        raise BadInput(f"{min(unknown)} cannot be changed.", fields={min(unknown): "is unknown"})
+    live_lock()
+    queue = _present(queue)
+    for field, value in changes.items():
+        setattr(queue, field, value)
+    _save(queue)
+    if "name" in changes and DraftQueueRank.objects.filter(queue=queue).exists():
+        # The draft's document names the queue, so its readers have an old version now.
+        draft_saved(draft_lock(), actor=actor, changes=[f"the name of queue {queue.name}"])
+    note = f"Queue {queue.name} changed: {', '.join(sorted(changes))}."
+    _record("queue.changed", queue, actor=actor, note=note, data={"fields": sorted(changes)})
+    return queue
+
+
+def queue_rename(*, actor: User | None, queue: Queue, name: str) -> Queue:
+    """Another name for the same queue."""
+    return queue_change(actor=actor, queue=queue, changes={"name": name})
+
+
+@transaction.atomic
+def queue_reorder(
+    *, actor: User | None, profile: Profile, order: Sequence[Queue]
+) -> Sequence[Queue]:
+    """Set whose tasks come first in a profile, live and in the draft.
+
+    Args:
+        order: every queue of the profile exactly once.
+
+    Raises:
+        BadInput: a queue is missing, foreign or named twice.
+    """
+    live_lock()
+    queues = {
+        queue.pk: queue
+        for queue in Queue.objects.filter(profile=profile, removed_at__isnull=True).select_related(
+            "profile", "policy"
+        )
+    }
+    wanted = [queue.pk for queue in order]
+    if sorted(wanted) != sorted(queues):
+        problem = f"must name each queue of profile {profile.name} exactly once"
+        raise BadInput(f"order {problem}.", fields={"order": problem})
+    ordered = [queues[pk] for pk in wanted]
+    for rank, queue in enumerate(ordered):
+        queue.queuing_rank = rank
+    Queue.objects.bulk_update(ordered, ["queuing_rank"])
+    _reorder_draft(profile, ordered, actor)
+    names = ", ".join(queue.name for queue in ordered)
+    if ordered:
+        note = f"Order of profile {profile.name}: {names}."
+        _record("queue.reordered", ordered[0], actor=actor, note=note, data={"order": wanted})
+    return ordered
+
+
+@transaction.atomic
+def queue_pause(*, actor: User | None, queue: Queue, reason: str) -> Queue:
+    """Nothing of it is admitted until it is resumed; running work goes on."""
+    live_lock()
+    queue = _present(queue)
+    queue.paused_at = queue.paused_at or timezone.now()
+    queue.pause_reason = reason
+    _save(queue)
+    note = f"Queue {queue.name} paused. {reason}".strip()
+    _record("queue.paused", queue, actor=actor, note=note, data={"reason": reason})
+    return queue
+
+
+@transaction.atomic
+def queue_resume(*, actor: User | None, queue: Queue) -> Queue:
+    live_lock()
+    queue = _present(queue)
+    queue.paused_at, queue.pause_reason = None, ""
+    _save(queue)
+    _record("queue.resumed", queue, actor=actor, note=f"Queue {queue.name} resumed.")
+    return queue
+
+
+# --- parts -----------------------------------------------------------------------------------
+
+
+def _present(queue: Queue) -> Queue:
+    row = Queue.objects.select_related("profile", "policy").get(pk=queue.pk)
+    if row.is_removed:
+        raise Conflict(f"Queue {row.name} was removed.")
+    return row
+
+
+def _save(queue: Queue) -> None:
+    try:
+        queue.full_clean()
+    except ValidationError as error:
+        raise from_model_error(error) from error
+    queue.save()
+
+
+def _check_connection(policy: Policy, profile: Profile) -> None:
+    for thing in (policy, profile):
+        if thing.is_removed:
+            raise Conflict(f"{thing.name} was removed.", fields={"profile": "was removed"})
+    if policy.children.filter(removed_at__isnull=True).exists():
+        detail = f"Policy {policy.name} has children; only policies without have queues."
+        raise Conflict(detail, fields={"policy": "has children"})
+    if Queue.objects.filter(policy=policy, profile=profile, removed_at__isnull=True).exists():
+        detail = f"Profile {profile.name} is connected to policy {policy.name} already."
+        raise Conflict(detail, fields={"profile": "is connected already"})
+    request = quantities_milli(profile.request)
+    above: Policy | None = policy
+    while above is not None:
+        for limit in PolicyAmount.objects.filter(policy=above, limit_milli__isnull=False):
+            wanted = request.get(limit.key, 0) * profile.replicas
+            if limit.limit_milli is not None and wanted > limit.limit_milli:
+                problem = (
+                    f"{profile.name} takes {milli_text(wanted)} {limit.key}, more than the limit "
+                    f"of {limit.limit_text} of policy {above.name}"
+                )
+                raise BadInput(f"{problem}.", fields={"profile": problem})
+        above = above.parent
+
+
+def _after(rows: Any, column: str) -> int:
+    last = rows.aggregate(last=Max(column))["last"]
+    return 0 if last is None else last + 1
+
+
+def _append_to_draft(queue: Queue, actor: User | None) -> None:
+    draft = DraftProfile.objects.filter(key=queue.profile.key).first()
+    if draft is None:
+        return
+    state = draft_lock()
+    rank = _after(DraftQueueRank.objects.filter(profile=draft), "rank")
+    DraftQueueRank.objects.create(profile=draft, queue=queue, rank=rank)
+    draft_saved(state, actor=actor, changes=[f"queue {queue.name} of profile {draft.name} added"])
+
+
+def _reorder_draft(profile: Profile, ordered: Sequence[Queue], actor: User | None) -> None:
+    draft = DraftProfile.objects.filter(key=profile.key).first()
+    if draft is None:
+        return
+    state = draft_lock()
+    DraftQueueRank.objects.filter(queue__in=ordered).delete()
+    DraftQueueRank.objects.bulk_create(
+        DraftQueueRank(profile=draft, queue=queue, rank=rank) for rank, queue in enumerate(ordered)
+    )
+    draft_saved(state, actor=actor, changes=[f"order of profile {draft.name}"])
+
+
+def _record(
+    kind: str,
+    queue: Queue,
+    *,
+    actor: User | None,
+    note: str,
+    data: Mapping[str, Any] | None = None,
+) -> None:
+    change_record(
+        kind,
+        actor=actor,
+        object_type="queue",
+        object_id=queue.pk,
+        policy_id=queue.policy_id,
+        queue_id=queue.pk,
+        note=note[:1000],
+        data={"name": queue.name, **(data or {})},
+        topics=[f"queue.{queue.pk}", f"policy.{queue.policy_id}", "queues", "policies"],
+    )

@@ -1,0 +1,188 @@
+"""Writes a document onto the rows of one side, live or draft, keeping keys and ids.
+
+Both sides are changed only while their one-row state is locked, so that writers wait for each
+other: the live state always before the draft state.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import F, Model
+from django.utils import timezone
+
+from apps.configuration.selectors import Twins
+from apps.core.errors import BadInput
+from apps.policies.document import (
+    POOL_COLUMNS,
+    PROFILE_COLUMNS,
+    Document,
+    PoolEntry,
+    ProfileEntry,
+)
+from apps.policies.models import DraftState, LiveState, Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Ids by lower-case name after writing, and the ids of what left."""
+
+    pools: Mapping[str, int] = field(default_factory=dict)
+    profiles: Mapping[str, int] = field(default_factory=dict)
+    removed_pools: tuple[int, ...] = ()
+    removed_profiles: tuple[int, ...] = ()
+
+
+def live_lock() -> LiveState:
+    """Wait for other writers of the live side, and count its version up."""
+    LiveState.objects.filter(id=1).update(version=F("version") + 1)
+    return LiveState.objects.get(id=1)
+
+
+def draft_lock() -> DraftState:
+    """Wait for other writers of the draft, and count its version up."""
+    DraftState.objects.filter(id=1).update(version=F("version") + 1)
+    return DraftState.objects.get(id=1)
+
+
+def document_write(twins: Twins, document: Document) -> Written:
+    """Pools, profiles and links of one side become what the document says.
+
+    Entries are joined by key; one without a key by name, else it is new. What the document does
+    not name is deleted from a draft, and gets `removed_at` on the live side.
+
+    Raises:
+        BadInput: `dedicated_to` names no policy.
+    """
+    policies = _policies_by_name(document)
+    pools, removed_pools = _entries_write(
+        twins.pools,
+        document.pools,
+        {
+            entry.name: _values(entry, POOL_COLUMNS)
+            | {"dedicated_to_id": policies.get((entry.dedicated_to or "").lower())}
+            for entry in document.pools
+        },
+    )
+    profiles, removed_profiles = _entries_write(
+        twins.profiles,
+        document.profiles,
+        {entry.name: _values(entry, PROFILE_COLUMNS) for entry in document.profiles},
+    )
+    _links_write(twins, document, pools, profiles)
+    return Written(pools, profiles, removed_pools, removed_profiles)
+
+
+def _values(entry: PoolEntry | ProfileEntry, names: Iterable[str]) -> dict[str, Any]:
+    values = {name: getattr(entry, name) for name in names}
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+
+
+def _policies_by_name(document: Document) -> dict[str, int]:
+    known = {
+        name.lower(): pk
+        for pk, name in Policy.objects.filter(removed_at__isnull=True).values_list("pk", "name")
+    }
+    problems = {
+        f"pools[{index}].dedicated_to": f"there is no policy {pool.dedicated_to!r}"
+        for index, pool in enumerate(document.pools)
+        if pool.dedicated_to and pool.dedicated_to.lower() not in known
+    }
+    if problems:
+        raise BadInput("; ".join(f"{k}: {v}" for k, v in problems.items()), fields=problems)
+    return known
+
+
+def _entries_write(
+    model: type[Any],
+    entries: Iterable[PoolEntry | ProfileEntry],
+    values: Mapping[str, Mapping[str, Any]],
+) -> tuple[dict[str, int], tuple[int, ...]]:
+    """Rows of one kind; returns ids by lower-case name, and the ids of what left."""
+    rows = {row.key: row for row in model._default_manager.all()}
+    wanted = _joined(rows, list(entries))
+    removed = _leave(model, rows, set(wanted))
+    _free_names(model, rows, wanted)
+    ids = {}
+    for position, (key, entry) in enumerate(wanted.items()):
+        row = rows.get(key) or model(key=key)
+        changes = {**values[entry.name], "position": position}
+        if hasattr(row, "removed_at"):
+            changes["removed_at"] = None
+        if row.pk is None or any(getattr(row, name) != value for name, value in changes.items()):
+            for name, value in changes.items():
+                setattr(row, name, value)
+            row.full_clean(validate_unique=False, validate_constraints=False)
+            row.save()
+        ids[entry.name.lower()] = row.pk
+    return ids, removed
+
+
+def _joined(
+    rows: Mapping[uuid.UUID, Any], entries: list[PoolEntry | ProfileEntry]
+) -> dict[uuid.UUID, PoolEntry | ProfileEntry]:
+    """Entries by the key of their row, in the order of the document."""
+    claimed = {uuid.UUID(entry.key) for entry in entries if entry.key}
+    by_name = {row.name.lower(): key for key, row in rows.items() if not _is_removed(row)}
+    joined = {}
+    for entry in entries:
+        named = by_name.get(entry.name.lower())
+        if entry.key:
+            key = uuid.UUID(entry.key)
+        elif named is not None and named not in claimed:
+            key = named
+        else:
+            key = uuid.uuid4()
+        joined[key] = entry
+    return joined
+
+
+def _leave(
+    model: type[Any], rows: Mapping[uuid.UUID, Any], wanted: set[uuid.UUID]
+) -> tuple[int, ...]:
+    gone = tuple(r.pk for key, r in rows.items() if key not in wanted and not _is_removed(r))
+    leaving = model._default_manager.filter(pk__in=gone)
+    if hasattr(model, "removed_at"):
+        leaving.update(removed_at=timezone.now())
+    else:
+        leaving.delete()
+    return gone
+
+
+def _free_names(
+    model: type[Any],
+    rows: Mapping[uuid.UUID, Any],
+    wanted: Mapping[uuid.UUID, PoolEntry | ProfileEntry],
+) -> None:
+    """Names may be exchanged: whoever gets another name lets go of the old one first."""
+    for key, entry in wanted.items():
+        row = rows.get(key)
+        if row is not None and not _is_removed(row) and row.name.lower() != entry.name.lower():
+            model._default_manager.filter(pk=row.pk).update(name=f"~{key}")
+
+
+def _is_removed(row: Model) -> bool:
+    return getattr(row, "removed_at", None) is not None
+
+
+def _links_write(
+    twins: Twins, document: Document, pools: Mapping[str, int], profiles: Mapping[str, int]
+) -> None:
+    places = {
+        (pools[pool.name.lower()], profiles[name.lower()]): place
+        for pool in document.pools
+        for place, name in enumerate(pool.profiles)
+    }
+    manager = twins.links._default_manager
+    existing: dict[tuple[int, int], Any] = {(k.pool_id, k.profile_id): k for k in manager.all()}
+    for profile in document.profiles:
+        for rank, link in enumerate(profile.pools):
+            pair = (pools[link.pool.lower()], profiles[profile.name.lower()])
+            row = existing.pop(pair, None) or twins.links(pool_id=pair[0], profile_id=pair[1])
+            values = {"name": link.name, "routing_rank": rank, "execution_rank": places[pair]}
+            if row.pk is None or any(getattr(row, k) != v for k, v in values.items()):
+                for name, value in values.items():
+                    setattr(row, name, value)
+                row.save()
+    manager.filter(pk__in=[row.pk for row in existing.values()]).delete()

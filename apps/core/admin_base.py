@@ -1,0 +1,146 @@
+"""What the admin classes of all apps share: rows are shown, or saved through services."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from django.contrib import messages
+from django.db import models
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from unfold.admin import ModelAdmin, TabularInline
+from unfold.widgets import UnfoldAdminTextareaWidget
+
+from apps.core.errors import RpmError
+
+
+class RpmAdmin(ModelAdmin):
+    """Shows the sentences of services, where they refuse, instead of an error page."""
+
+    list_per_page = 50
+    show_full_result_count = False
+    warn_unsaved_form = True
+    # Amounts and lists are short: one or two lines of JSON.
+    formfield_overrides: Any = {  # type: ignore[misc]  # unfold: of the instance
+        models.JSONField: {"widget": UnfoldAdminTextareaWidget({"rows": 2})}
+    }
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        with_row = partial(super().changeform_view, request, object_id, form_url, extra_context)
+        return _told(request, with_row)
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, str] | None = None
+    ) -> Any:
+        return _told(request, partial(super().changelist_view, request, extra_context))
+
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> Any:
+        return _told(request, partial(super().delete_view, request, object_id, extra_context))
+
+
+def _told(request: HttpRequest, view: Callable[[], HttpResponse]) -> HttpResponse:
+    try:
+        return view()
+    except RpmError as error:
+        # The transaction of the view has ended with the error, so nothing is half done.
+        messages.error(request, error.detail)
+        return HttpResponseRedirect(request.get_full_path())
+
+
+class ServiceAdmin(RpmAdmin):
+    """Saves a row with its inlines in one call of a service.
+
+    Django saves the row, then the inlines. Here nothing is saved until both are known: then
+    `save_all` calls one service, so that one change makes one revision and one event.
+    """
+
+    def save_all(self, request: HttpRequest, form: Any, formsets: list[Any]) -> None:
+        """Call the service; a new row's key must be set on `form.instance`."""
+        raise NotImplementedError
+
+    def remove(self, request: HttpRequest, row: Any) -> None:
+        """Call the service that removes a row."""
+        raise NotImplementedError
+
+    def save_model(self, request: HttpRequest, obj: Model, form: Any, change: object) -> None:
+        """Nothing yet: `save_related` follows at once and knows the inlines too."""
+
+    def save_related(
+        self,
+        request: HttpRequest,
+        form: Any,
+        formsets: Iterable[Any],
+        change: object,  # noqa: ARG002  # Django passes it
+    ) -> None:
+        kept = list(formsets)
+        for formset in kept:
+            # Django's log of the change reads these, which only formset.save() would set.
+            formset.new_objects, formset.changed_objects, formset.deleted_objects = [], [], []
+        self.save_all(request, form, kept)
+
+    def delete_model(self, request: HttpRequest, obj: Model) -> None:
+        self.remove(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: Iterable[Model]) -> None:
+        for row in queryset:
+            self.remove(request, row)
+
+    def get_deleted_objects(
+        self,
+        objs: Iterable[Model],
+        request: HttpRequest,  # noqa: ARG002  # Django passes it
+    ) -> tuple[list[str], dict[str, int], set[str], list[str]]:
+        """Only the rows themselves: what refers to them stays."""
+        return [str(row) for row in objs], {}, set(), []
+
+
+class ReadOnlyAdmin(RpmAdmin):
+    """Rows that nobody edits by hand."""
+
+    warn_unsaved_form = False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002  # Django's
+        return False
+
+    def has_change_permission(
+        self,
+        request: HttpRequest,  # noqa: ARG002  # Django's
+        obj: Model | None = None,  # noqa: ARG002
+    ) -> bool:
+        return False
+
+    def has_delete_permission(
+        self,
+        request: HttpRequest,  # noqa: ARG002  # Django's
+        obj: Model | None = None,  # noqa: ARG002
+    ) -> bool:
+        return False
+
+
+class ReadOnlyInline(TabularInline):
+    """Rows of another table, shown with the row they belong to."""
+
+    extra = 0
+    can_delete = False
+
+    def has_add_permission(
+        self,
+        request: HttpRequest,  # noqa: ARG002  # Django's
+        obj: Model | None = None,  # noqa: ARG002
+    ) -> bool:
+        return False
+
+    def has_change_permission(
+        self,
+        request: HttpRequest,  # noqa: ARG002  # Django's
+        obj: Model | None = None,  # noqa: ARG002
+    ) -> bool:
+        return False

@@ -1,0 +1,145 @@
+"""What all REST endpoints share: one error shape, keyset pages, ETags."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.core.exceptions import ValidationError as ModelError
+from django.db import DataError
+from django.http import Http404
+from rest_framework import exceptions
+from rest_framework.pagination import CursorPagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView, set_rollback
+
+from apps.core.errors import BadInput, BodyTooLarge, NotAllowed, NotFound, RpmError
+from apps.core.models import NAME_TAKEN
+
+
+class KeysetPagination(CursorPagination):
+    """Pages by the last seen key, so that page 10,000 costs what page 1 costs."""
+
+    page_size = 100
+    page_size_query_param = "limit"
+    max_page_size = 500
+    ordering = "-id"
+
+    def paginate_queryset(
+        self, queryset: Any, request: Request, view: APIView | None = None
+    ) -> list[Any] | None:
+        """One page; a cursor that somebody made up is refused like any other wrong value."""
+        try:
+            return super().paginate_queryset(queryset, request, view)
+        except (ValueError, OverflowError, DataError, ModelError) as error:
+            wrong = "is not one that this list gave out"
+            raise BadInput(f"cursor {wrong}.", fields={"cursor": wrong}) from error
+
+
+def exception_handler(error: Exception, _context: Mapping[str, Any]) -> Response | None:
+    """Every expected failure as `{"code", "detail", "fields"}` with its status."""
+    known = _as_rpm_error(error)
+    if known is None:
+        return None
+    set_rollback()
+    headers = {}
+    if isinstance(error, exceptions.APIException):
+        scheme = getattr(error, "auth_header", None)
+        if scheme:
+            headers["WWW-Authenticate"] = scheme
+        wait_s = getattr(error, "wait", None)
+        if wait_s:
+            headers["Retry-After"] = str(wait_s)
+    return Response(error_body(known), status=known.status, headers=headers)
+
+
+def error_body(error: RpmError) -> dict[str, Any]:
+    """The one shape of an error; `request_id` finds its lines in the logs."""
+    bound = structlog.contextvars.get_contextvars()
+    return {
+        "code": error.code,
+        "detail": error.detail,
+        "fields": error.fields,
+        "request_id": bound.get("request_id", ""),
+    }
+
+
+def if_match(request: Request, *, is_required: bool = False) -> int | None:
+    """The version that `If-Match` names; None where it is left out or `*`.
+
+    A version that is none of ours is -1, which no row has.
+
+    Raises:
+        BadInput: the header is missing and required.
+    """
+    given = request.headers.get("If-Match", "").strip()
+    if not given and is_required:
+        wanted = 'send the ETag that you read, e.g. "7"'
+        raise BadInput(f"If-Match is missing: {wanted}.", fields={"If-Match": wanted})
+    if given in {"", "*"}:
+        return None
+    plain = given.removeprefix("W/").strip('"')
+    return int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 19 else -1
+
+
+def from_model_error(error: ModelError) -> BadInput:
+    """The messages of `full_clean()` per field."""
+    if hasattr(error, "error_dict"):
+        fields = {
+            _field(name, messages): " ".join(messages)
+            for name, messages in error.message_dict.items()
+        }
+    else:
+        fields = {"detail": " ".join(error.messages)}
+    sentence = " ".join(f"{k}: {v}" if k != "detail" else v for k, v in fields.items())
+    return BadInput(sentence, fields=fields)
+
+
+def _field(name: str, messages: list[str]) -> str:
+    """The field of an error of the whole row, where its sentence says which."""
+    if name != "__all__":
+        return name
+    return "name" if messages == [str(NAME_TAKEN)] else "detail"
+
+
+def _as_rpm_error(error: Exception) -> RpmError | None:
+    if isinstance(error, RpmError):
+        return error
+    if isinstance(error, Http404):
+        return NotFound("There is no such thing, or you may not see it.")
+    if isinstance(error, RequestDataTooBig):
+        return BodyTooLarge(settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+    if isinstance(error, PermissionDenied | exceptions.PermissionDenied):
+        return NotAllowed(str(getattr(error, "detail", "You may not do this.")))
+    if isinstance(error, ModelError):
+        return from_model_error(error)
+    if isinstance(error, exceptions.ValidationError):
+        fields = dict(_flat(error.detail))
+        return BadInput("; ".join(f"{k}: {v}" for k, v in fields.items()), fields=fields)
+    if isinstance(error, exceptions.APIException):
+        known = RpmError(str(error.detail))
+        known.status = error.status_code
+        known.code = str(error.default_code)
+        return known
+    return None
+
+
+def _flat(detail: Any, prefix: str = "") -> list[tuple[str, str]]:
+    """DRF's nested messages as dotted field names."""
+    if isinstance(detail, Mapping):
+        return [
+            pair
+            for key, value in detail.items()
+            for pair in _flat(value, f"{prefix}.{key}" if prefix else str(key))
+        ]
+    if isinstance(detail, list):
+        if all(not isinstance(item, (Mapping, list)) for item in detail):
+            return [(prefix or "detail", " ".join(str(item) for item in detail))]
+        return [
+            pair
+            for index, item in enumerate(detail)
+            for pair in _flat(item, f"{prefix}.{index}" if prefix else str(index))
+        ]
+    return [(prefix or "detail", str(detail))]

@@ -1,0 +1,133 @@
+"""Hints that something changed: "look in the database now".
+
+Every hint may be lost, doubled or late without harm, because beat rings again every few seconds
+and pages fetch anew after a gap. So nobody waits for the broker: hints are collected for a
+moment and sent by one thread of the process, each at most once per moment.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterable
+
+import structlog
+from celery import current_app
+from channels.layers import get_channel_layer
+from django.db import transaction
+
+# Long enough to make one ring of a burst, short enough that nobody notices.
+COLLECT_S = 0.1
+CLOSE_WITHIN_S = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+class Doorbell:
+    """Collects names of background work and live topics, and sends them from its own thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._tasks: dict[str, None] = {}
+        self._topics: dict[str, None] = {}
+        self._thread: threading.Thread | None = None
+        self._is_broken = False
+        self._is_closing = False
+
+    def ring(self, *, tasks: Iterable[str] = (), topics: Iterable[str] = ()) -> None:
+        """Send soon; returns at once."""
+        with self._lock:
+            self._tasks.update(dict.fromkeys(tasks))
+            self._topics.update(dict.fromkeys(topics))
+            # After a fork the child has no thread, whatever its copy of this object says.
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="doorbell", daemon=True)
+                self._thread.start()
+        self._wake.set()
+
+    def flush(self) -> None:
+        """Send now what was collected, in this thread."""
+        with asyncio.Runner() as runner:
+            self._flush(runner)
+
+    def _flush(self, runner: asyncio.Runner) -> None:
+        with self._lock:
+            tasks, self._tasks = list(self._tasks), {}
+            topics, self._topics = list(self._topics), {}
+        self._send(tasks, topics, runner)
+
+    def close(self) -> None:
+        """Let the thread send what is left; a process that ends at once would take it along."""
+        self._is_closing = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_WITHIN_S)
+
+    def _run(self) -> None:
+        # One event loop for the life of the thread: the channel layer keeps a connection per loop.
+        with asyncio.Runner() as runner:
+            while True:
+                self._wake.wait()
+                # The first hint of a burst goes out at once; those that follow are collected.
+                self._wake.clear()
+                self._flush(runner)
+                if self._is_closing:
+                    return
+                time.sleep(COLLECT_S)
+
+    def _send(self, tasks: list[str], topics: list[str], runner: asyncio.Runner) -> None:
+        """Send all, or give up at the first that fails: the others would wait for nothing."""
+        try:
+            for name in tasks:
+                current_app.send_task(name, retry=False, ignore_result=True)
+            if topics:
+                runner.run(_announce(topics))
+        except Exception as error:  # noqa: BLE001  # a lost hint is harmless, whatever lost it
+            self._note(error)
+        else:
+            self._note(None)
+
+    def _note(self, error: Exception | None) -> None:
+        """One line when the broker goes away and one when it is back, however many hints."""
+        if error is not None and not self._is_broken:
+            log.warning("doorbell.lost", error=str(error))
+        elif error is None and self._is_broken:
+            log.info("doorbell.back")
+        self._is_broken = error is not None
+
+
+async def _announce(topics: list[str]) -> None:
+    layer = get_channel_layer()
+    if layer is not None:
+        for topic in topics:
+            message = {"type": "live.changed", "topic": topic}
+            await layer.group_send(group_name(topic), message)
+
+
+_doorbell = Doorbell()
+
+
+def after_commit(*, tasks: Iterable[str] = (), topics: Iterable[str] = ()) -> None:
+    """Ask for background work by name, and tell browsers of changed topics, once this commits.
+
+    Args:
+        tasks: explicit names of background work, e.g. `"allocation.run_pass"`.
+        topics: e.g. `"queue.3"`, `"task.<id>"`, `"overview"`.
+    """
+    names, changed = tuple(tasks), tuple(topics)
+    transaction.on_commit(lambda: _doorbell.ring(tasks=names, topics=changed))
+
+
+def ring_now(*, tasks: Iterable[str] = (), topics: Iterable[str] = ()) -> None:
+    """For the hot way in, which commits by itself before it calls this."""
+    _doorbell.ring(tasks=tasks, topics=topics)
+
+
+def hang_up() -> None:
+    """For commands, which end as soon as they are done."""
+    _doorbell.close()
+
+
+def group_name(topic: str) -> str:
+    """The Channels group of a topic; a socket joins it after its permission check."""
+    return f"live.{topic}"

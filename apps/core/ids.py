@@ -1,0 +1,23 @@
+"""Identifiers: of rows, sorted by the time they were made, and of installations."""
+
+import os
+import secrets
+import time
+import uuid
+
+
+def uuid7() -> uuid.UUID:
+    """A version 7 UUID: 48 bits of milliseconds, then random bits.
+
+    New rows land at the end of the index, and equal times are settled at random.
+    Source: RFC 9562, section 5.7.
+    """
+    value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    return uuid.UUID(int=value)
+
+
+def installation_key() -> str:
+    """Twelve signs that no other installation has."""
+    return secrets.token_hex(6)

@@ -1,0 +1,189 @@
+"""Geometry of bars, gauges and time-lines: thousandths in, percent of the width out. Pure.
+
+Positions are texts such as `37.5%`, ready for SVG attributes, so no template calculates.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from apps.core.units import milli_text
+
+# The length of the gauge's half circle in its own units (radius 46).
+GAUGE_LENGTH = 144.51
+
+
+def percent(part: int, whole: int) -> str:
+    """`part` of `whole` as SVG wants it, between 0% and 100%."""
+    if whole <= 0:
+        return "0%"
+    share = min(max(part / whole, 0.0), 1.0)
+    return f"{share * 100:.3f}".rstrip("0").rstrip(".") + "%"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A coloured piece: `kind` names its class (`res`, `over`, `claim`, `stopping`, `bad`)."""
+
+    kind: str
+    x: str
+    width: str
+
+
+@dataclass(frozen=True, slots=True)
+class UseBar:
+    """Use against reservation and limit; the full width is the limit.
+
+    `mark` is where the reservation ends, None without one. `is_open` has no limit: the width is
+    then a quarter more than what is used or reserved.
+    """
+
+    segments: tuple[Segment, ...]
+    mark: str | None
+    label: str
+    is_open: bool = False
+    is_above_limit: bool = False
+
+    @classmethod
+    def of(
+        cls, *, used: int, reserved: int = 0, limit: int | None = None, over: int | None = None
+    ) -> Self:
+        """The bar of a policy for one key.
+
+        Args:
+            used: thousandths held now.
+            reserved: the reservation.
+            limit: None is no limit.
+            over: what of `used` counts as over quota; by default what is beyond the reservation.
+        """
+        beyond = max(used - reserved, 0) if over is None else min(over, used)
+        within = used - beyond
+        top = max(used, reserved)
+        scale = limit if limit is not None and limit >= used else top
+        if limit is None:
+            scale = max(top * 5 // 4, 1)
+        pieces: list[tuple[str, int]] = [("res", within)]
+        if limit is not None and used > limit:
+            pieces += [("over", max(limit - within, 0)), ("bad", used - max(limit, within))]
+        else:
+            pieces.append(("over", beyond))
+        if reserved > used:
+            pieces.append(("claim", reserved - used))
+        return cls(
+            segments=_laid_out(pieces, scale),
+            mark=percent(reserved, scale) if reserved else None,
+            label=_sentence(used=used, reserved=reserved, limit=limit, within=within),
+            is_open=limit is None,
+            is_above_limit=limit is not None and used > limit,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A half circle: what of a pool's capacity is used, and what is configured but not there."""
+
+    used: str
+    capacity: str
+    used_length: str
+    reserved_length: str
+    drift_gap: str | None
+    drift_length: str | None
+    label: str
+
+    @classmethod
+    def of(cls, *, reserved_use: int, over: int, usable: int, configured: int) -> Self:
+        """Thousandths of one key; `usable` is below `configured` where nodes are missing."""
+        whole = max(configured, usable, 1)
+        used = reserved_use + over
+        missing = max(configured - usable, 0)
+
+        def length(part: int) -> str:
+            return f"{min(part / whole, 1.0) * GAUGE_LENGTH:.2f}"
+
+        return cls(
+            used=milli_text(used),
+            capacity=milli_text(configured),
+            used_length=length(used),
+            reserved_length=length(reserved_use),
+            drift_gap=length(whole - missing) if missing else None,
+            drift_length=length(missing) if missing else None,
+            label=(
+                f"{milli_text(used)} of {milli_text(configured)} GPU in use, "
+                f"{milli_text(over)} of them over quota"
+                + (f", {milli_text(missing)} unavailable" if missing else "")
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of a task's life: `kind` is `wait`, `start`, `run` or `over`."""
+
+    kind: str
+    began: datetime
+    ended: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One proportional bar of a task's life, with the clock times below it."""
+
+    segments: tuple[Segment, ...]
+    flags: tuple[str, ...]
+    began: datetime
+    ended: datetime
+    label: str
+
+    @classmethod
+    def of(cls, stretches: list[Stretch], *, flags: list[datetime]) -> Self | None:
+        """None where there is nothing to draw yet; `flags` are the times of preemptions."""
+        if not stretches:
+            return None
+        began, ended = stretches[0].began, stretches[-1].ended
+        whole = max(_micros(began, ended), 1)
+        segments = tuple(
+            Segment(
+                kind=one.kind,
+                x=percent(_micros(began, one.began), whole),
+                width=percent(_micros(one.began, one.ended), whole),
+            )
+            for one in stretches
+        )
+        words = {"wait": "waiting", "start": "starting", "run": "running", "over": "over quota"}
+        label = ", ".join(f"{words[s.kind]} {s.began:%H:%M} to {s.ended:%H:%M}" for s in stretches)
+        marks = tuple(percent(_micros(began, at), whole) for at in flags)
+        return cls(segments=segments, flags=marks, began=began, ended=ended, label=label)
+
+
+def parts(pieces: list[tuple[str, int]]) -> tuple[Segment, ...]:
+    """A bar whose full width is the sum of its pieces."""
+    return _laid_out(pieces, sum(amount for _, amount in pieces))
+
+
+def _laid_out(pieces: list[tuple[str, int]], scale: int) -> tuple[Segment, ...]:
+    segments = []
+    at = 0
+    for kind, amount in pieces:
+        if amount > 0:
+            segments.append(Segment(kind=kind, x=percent(at, scale), width=percent(amount, scale)))
+        at += amount
+    return tuple(segments)
+
+
+def _sentence(*, used: int, reserved: int, limit: int | None, within: int) -> str:
+    words = [f"{milli_text(used)} GPU in use"]
+    if limit is not None:
+        words[0] = f"{milli_text(used)} of {milli_text(limit)} GPU in use"
+    if reserved:
+        words.append(f"{milli_text(within)} within the reservation of {milli_text(reserved)}")
+    if used > within:
+        words.append(f"{milli_text(used - within)} over quota")
+    if limit is not None and limit > used:
+        words.append(f"{milli_text(limit - used)} free to the limit")
+    if limit is not None and used > limit:
+        words.append(f"{milli_text(used - limit)} above the limit")
+    return ", ".join(words)
+
+
+def _micros(began: datetime, ended: datetime) -> int:
+    return max(int((ended - began).total_seconds() * 1_000_000), 0)

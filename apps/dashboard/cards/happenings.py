@@ -1,0 +1,83 @@
+"""The lines of "What happened": newest first, each with its numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from apps.dashboard.cards.reasons import Names, explain
+from apps.dashboard.selectors.history import History
+from apps.events.models import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`kind` is the colour, `icon` the sign."""
+
+    at: datetime
+    kind: str
+    icon: str
+    title: str
+    text: str
+
+
+# kind of event: colour, sign, words
+_EVENTS: Mapping[str, tuple[str, str, str]] = {
+    "task.created": ("wait", "file-pen", "Draft made"),
+    "task.enqueued": ("ok", "check", "Enqueued"),
+    "task.queued": ("wait", "hourglass", "Back in the queue"),
+    "task.dequeued": ("wait", "file-pen", "Taken out of the queue"),
+    "task.allocated": ("use", "cpu", "Allocated"),
+    "task.running": ("use", "play", "Running"),
+    "task.started": ("use", "play", "Running"),
+    "task.stopping": ("warn", "square", "Stop asked"),
+    "task.preempted": ("warn", "corner-down-left", "Preempted"),
+    "task.paused": ("wait", "pause", "Paused"),
+    "task.completed": ("ok", "check", "Completed"),
+    "task.failed": ("bad", "x", "Failed"),
+    "task.aborted": ("wait", "ban", "Aborted"),
+    "task.rejected": ("bad", "circle-alert", "Rejected"),
+    "task.lost": ("bad", "unplug", "Node lost"),
+}
+_UNKNOWN = ("wait", "info", "")
+# States from which going into a queue is a person's doing, not a return.
+_BEGINNINGS = ("", "draft", "completed", "failed", "aborted")
+_STANDINGS = {
+    "reserved": "within the reservation",
+    "lent": "on the department's reservation",
+    "over_quota": "over quota",
+}
+
+
+def steps_of(history: History, names: Names) -> tuple[Step, ...]:
+    """Events and changes of the reason, newest first."""
+    steps = [_from_event(event, names) for event in history.events]
+    for change in history.reasons:
+        view = explain(change.data, names, place=None)
+        steps.append(Step(change.at, "wait", view.word.icon, "Waiting", view.verdict))
+    return tuple(sorted(steps, key=lambda step: step.at, reverse=True))
+
+
+def _from_event(event: Event, names: Names) -> Step:
+    kind, icon, title = _EVENTS.get(event.kind, _UNKNOWN)
+    if event.kind == "task.queued" and event.data.get("from", "") in _BEGINNINGS:
+        kind, icon, title = _EVENTS["task.enqueued"]
+    title = title or event.kind.partition(".")[2].replace("_", " ").capitalize()
+    return Step(event.at, kind, icon, title, _text(event, event.data, names))
+
+
+def _text(event: Event, data: Mapping[str, Any], names: Names) -> str:
+    words = []
+    if data.get("detail"):
+        words.append(str(data["detail"]))
+    if data.get("pool") is not None:
+        words.append(names.pool(data["pool"]))
+    if data.get("generation"):
+        words.append(f"attempt {data['generation']}")
+    if data.get("standing"):
+        words.append(_STANDINGS.get(str(data["standing"]), str(data["standing"])))
+    if data.get("exit_code") is not None:
+        words.append(f"exit code {data['exit_code']}")
+    if event.actor is not None:
+        words.append(f"by {event.actor}")
+    return ", ".join(words)

@@ -1,0 +1,70 @@
+"""The log of an attempt: its end, with the count of what was cut before."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from apps.accounts.models import User
+from apps.dashboard.live import Sharing, card, key_id
+from apps.dashboard.selectors.tasks import task_seen
+from apps.tasks.models import Attempt, AttemptLog
+from apps.tasks.selectors.attempts import LogPart, log_tail
+from apps.tasks.selectors.seen import task_rights
+from apps.tasks.states import LIVE_ATTEMPT_STATES
+
+# What a page shows; the whole log is a download.
+SHOWN_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LogTab:
+    generation: int
+    is_here: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLog:
+    """`hidden` bytes were written before what is shown."""
+
+    task_id: str
+    attempt: Attempt | None
+    tabs: tuple[LogTab, ...]
+    lines: tuple[str, ...]
+    hidden: int
+    is_following: bool
+    topics: tuple[str, ...]
+    announce: str = ""
+
+
+@card("task_log", Sharing.NOBODY)
+def load_task_log(user: User, key: str) -> TaskLog | None:
+    """The log of an attempt; `key` is the task's id, and `/<generation>` for an earlier one."""
+    pk, _, generation = key.partition("/")
+    task = task_seen(user, pk)
+    if task is None or not task_rights(user, task).log:
+        return None
+    attempts = list(task.attempts.order_by("generation"))
+    number = key_id(generation)
+    wanted = next((one for one in attempts if one.generation == number), None)
+    attempt = wanted or (attempts[-1] if attempts else None)
+    part = LogPart(b"", 0, 0)
+    if attempt is not None:
+        part = log_tail(attempt, rank=0, most=SHOWN_BYTES)
+    return TaskLog(
+        task_id=str(task.pk),
+        attempt=attempt,
+        tabs=tuple(LogTab(one.generation, one == attempt) for one in attempts),
+        lines=tuple(part.data.decode(errors="replace").splitlines()),
+        hidden=part.offset,
+        is_following=attempt is not None and attempt.state in LIVE_ATTEMPT_STATES,
+        topics=(f"task.{task.pk}", f"log.{task.pk}"),
+    )
+
+
+def log_pieces(attempt: Attempt) -> Iterator[bytes]:
+    """Everything that was kept of an attempt, member by member; members are told apart."""
+    rank = 0
+    for piece in AttemptLog.objects.filter(attempt=attempt).iterator(chunk_size=16):
+        if piece.rank != rank:
+            rank = piece.rank
+            yield f"\n--- member {rank} ---\n".encode()
+        yield bytes(piece.data)

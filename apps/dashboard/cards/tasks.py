@@ -1,0 +1,287 @@
+"""Tasks: the list, and one task with its state, time-line, reason, attempts and log."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.dashboard.cards.bars import Stretch, Timeline
+from apps.dashboard.cards.happenings import Step, steps_of
+from apps.dashboard.cards.reasons import Names, ReasonView, explain
+from apps.dashboard.live import Sharing, card
+from apps.dashboard.selectors.history import History, task_history
+from apps.dashboard.selectors.tasks import VIEWS, TaskFilter, task_seen, tasks_matching
+from apps.dashboard.selectors.use import amounts_of, held_now, over_quota_tasks
+from apps.policies.models import Queue
+from apps.policies.selectors import pools_visible_to, queues_open_to
+from apps.tasks.models import Attempt, Task
+from apps.tasks.selectors.seen import Rights, task_rights
+from apps.tasks.selectors.waiting import place_in_line
+from apps.tasks.states import ENDED_STATES, HOLDING_STATES, AttemptState, TaskState
+
+PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    task: Task
+    reason_code: str
+    is_own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    view: str
+    label: str
+    query: str
+    is_here: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskList:
+    wanted: TaskFilter
+    rows: tuple[TaskRow, ...]
+    older: str
+    topics: tuple[str, ...]
+    announce: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHead:
+    """Title line, facts that everybody who sees the task may know, and what one can do with it.
+
+    `queues` are where its owner may put a draft.
+    """
+
+    task: Task
+    rights: Rights
+    is_own: bool
+    queues: tuple[Queue, ...]
+    topics: tuple[str, ...]
+    announce: str
+
+    @property
+    def has_ended(self) -> bool:
+        return self.task.state in ENDED_STATES
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStory:
+    """The time-line and what happened; durations are sums over all attempts."""
+
+    timeline: Timeline | None
+    steps: tuple[Step, ...]
+    running: timedelta
+    waiting: timedelta
+    preemptions: int
+    topics: tuple[str, ...]
+    announce: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a member runs: the node's name only for those who may know it."""
+
+    node: str
+    devices: str
+    detail: str
+    is_simulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    attempt: Attempt
+    pool: str
+    places: tuple[Place, ...]
+    ran: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskNow:
+    """Why it waits, where it runs, or how it ended; its attempts; what it runs."""
+
+    task: Task
+    rights: Rights
+    reason: ReasonView | None
+    reason_at: datetime | None
+    is_over: bool
+    attempts: tuple[AttemptRow, ...]
+    topics: tuple[str, ...]
+    announce: str = ""
+
+    @property
+    def current(self) -> AttemptRow | None:
+        """The attempt that runs, or ran last."""
+        return self.attempts[0] if self.attempts else None
+
+
+def tabs(wanted: TaskFilter) -> list[Tab]:
+    """The views of the list, with the rest of the filter kept."""
+    return [
+        Tab(view, view.capitalize(), wanted.query(view=view, before=""), view == wanted.view)
+        for view in VIEWS
+    ]
+
+
+@card("task_rows", Sharing.NOBODY)
+def load_task_list(user: User, key: str) -> TaskList:
+    """The tasks that match the query string `key`, newest first."""
+    wanted = TaskFilter.parse(key)
+    tasks = list(tasks_matching(user, wanted)[: PAGE + 1])
+    shown = tasks[:PAGE]
+    more = len(tasks) > PAGE
+    return TaskList(
+        wanted=wanted,
+        rows=tuple(TaskRow(task, _code(task), task.owner_id == user.pk) for task in shown),
+        older=wanted.query(before=str(shown[-1].pk)) if more else "",
+        topics=("tasks",),
+    )
+
+
+@card("task_head", Sharing.NOBODY)
+def load_task_head(user: User, key: str) -> TaskHead | None:
+    """Name and state of a task, with the buttons that fit the state."""
+    task = task_seen(user, key)
+    if task is None:
+        return None
+    is_own = task.owner_id == user.pk
+    is_own_draft = is_own and task.state == TaskState.DRAFT
+    return TaskHead(
+        task=task,
+        rights=task_rights(user, task),
+        is_own=is_own,
+        queues=tuple(queues_open_to(user).order_by("name")) if is_own_draft else (),
+        topics=(f"task.{task.pk}",),
+        announce=f"{task.name}: {TaskState(task.state).label}",
+    )
+
+
+@card("task_story", Sharing.NOBODY)
+def load_task_story(user: User, key: str) -> TaskStory | None:
+    """What happened to a task, and how long it waited and ran."""
+    task = task_seen(user, key)
+    if task is None:
+        return None
+    history = task_history(task)
+    now = timezone.now()
+    stretches = _stretches(task, history, now)
+    return TaskStory(
+        timeline=Timeline.of(stretches, flags=_preempted_at(history)),
+        steps=steps_of(history, Names.of(user, task)),
+        running=_sum(stretches, {"run", "over"}),
+        waiting=_sum(stretches, {"wait"}),
+        preemptions=task.preemptions,
+        topics=(f"task.{task.pk}",),
+    )
+
+
+@card("task_now", Sharing.NOBODY)
+def load_task_now(user: User, key: str) -> TaskNow | None:
+    """The state of a task with its reason, its place and its attempts."""
+    task = task_seen(user, key)
+    if task is None:
+        return None
+    rights = task_rights(user, task)
+    pools = dict(pools_visible_to(user).values_list("pk", "name"))
+    attempts = [
+        _attempt_row(attempt, pools, sees_places=rights.content)
+        for attempt in reversed(task_history(task).attempts)
+    ]
+    return TaskNow(
+        task=task,
+        rights=rights,
+        reason=_reason(task, user),
+        reason_at=task.run.reason_at if task.run is not None else None,
+        is_over=_is_over(task),
+        attempts=tuple(attempts),
+        topics=(f"task.{task.pk}", f"queue.{task.queue_id}"),
+    )
+
+
+def _code(task: Task) -> str:
+    if task.state != TaskState.QUEUED or task.run is None:
+        return ""
+    return task.run.reason_code
+
+
+def _reason(task: Task, user: User) -> ReasonView | None:
+    if task.state != TaskState.QUEUED or task.run is None:
+        return None
+    is_head = task.run.head_id == task.pk
+    place = None if is_head else place_in_line(task)
+    return explain(task.run.reason, Names.of(user, task), place=place)
+
+
+def _is_over(task: Task) -> bool:
+    if task.state not in HOLDING_STATES or task.queue is None:
+        return False
+    policy = task.queue.policy_id
+    return task.pk in over_quota_tasks(held_now(Q(policy=policy)), amounts_of([policy]))
+
+
+def _stretches(task: Task, history: History, now: datetime) -> list[Stretch]:
+    """The life of a task as a row of stretches without gaps."""
+    if task.submitted_at is None:
+        return []
+    at = task.submitted_at
+    found: list[Stretch] = []
+    for attempt in history.attempts:
+        if attempt.allocated_at > at:
+            found.append(Stretch("wait", at, attempt.allocated_at))
+        begun = attempt.started_at or attempt.ended_at or now
+        end = attempt.ended_at or now
+        over = history.standing(attempt.generation) == "over_quota"
+        if begun > attempt.allocated_at:
+            found.append(Stretch("start", attempt.allocated_at, begun))
+        if end > begun:
+            found.append(Stretch("over" if over else "run", begun, end))
+        at = max(end, attempt.allocated_at)
+    is_waiting = task.state in {TaskState.QUEUED, TaskState.PAUSED, TaskState.REJECTED}
+    if is_waiting and now > at:
+        found.append(Stretch("wait", at, now))
+    return found
+
+
+def _preempted_at(history: History) -> list[datetime]:
+    return [
+        attempt.ended_at
+        for attempt in history.attempts
+        if attempt.ended_at is not None and attempt.stop_target in {"queued", "paused"}
+    ]
+
+
+def _sum(stretches: list[Stretch], kinds: set[str]) -> timedelta:
+    return sum((s.ended - s.began for s in stretches if s.kind in kinds), timedelta())
+
+
+def _attempt_row(attempt: Attempt, pools: dict[int, str], *, sees_places: bool) -> AttemptRow:
+    end = attempt.ended_at
+    if end is None and attempt.state not in {AttemptState.FINISHED, AttemptState.LOST}:
+        end = timezone.now()
+    ran = end - attempt.started_at if end is not None and attempt.started_at is not None else None
+    # A node's name says which pool it is, as REST has it.
+    sees_pool = attempt.pool_id in pools
+    places = tuple(
+        Place(
+            node=holding.node.name if sees_pool and holding.node is not None else "",
+            devices=_devices(holding.devices),
+            detail=holding.detail,
+            is_simulated=holding.node is not None and holding.node.is_simulated,
+        )
+        for holding in (attempt.holdings.all() if sees_places else ())
+    )
+    return AttemptRow(attempt, pools.get(attempt.pool_id, ""), places, ran)
+
+
+def _devices(pairs: list[list[int]]) -> str:
+    """`GPU 0 to 3`, `GPU 0, 2`, `half of GPU 1`."""
+    if not pairs:
+        return ""
+    if len(pairs) == 1 and pairs[0][1] < 1000:
+        return f"{pairs[0][1] / 10:g} % of GPU {pairs[0][0]}"
+    indexes = sorted(index for index, _ in pairs)
+    if len(indexes) > 2 and indexes[-1] - indexes[0] == len(indexes) - 1:
+        return f"GPU {indexes[0]} to {indexes[-1]}"
+    return "GPU " + ", ".join(str(index) for index in indexes)

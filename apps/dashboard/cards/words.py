@@ -1,0 +1,108 @@
+"""The words, colours and signs of states and reasons: one table each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from apps.core.units import MILLI, milli, milli_text
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """`kind` is the colour (DESIGN-TOKENS: use, wait, warn, ok, bad), `icon` the sign."""
+
+    kind: str
+    icon: str
+    text: str | Promise
+
+
+TASK_STATES = {
+    "draft": Word("wait", "file-pen", _("Draft")),
+    "queued": Word("wait", "hourglass", _("Waiting")),
+    "allocated": Word("use", "cpu", _("Starting")),
+    "running": Word("use", "play", _("Running")),
+    "stopping": Word("warn", "square", _("Stopping")),
+    "paused": Word("wait", "pause", _("Paused")),
+    "rejected": Word("bad", "circle-alert", _("Rejected")),
+    "completed": Word("ok", "check", _("Completed")),
+    "failed": Word("bad", "x", _("Failed")),
+    "aborted": Word("wait", "ban", _("Aborted")),
+}
+ATTEMPT_STATES = {
+    "allocated": Word("use", "cpu", _("Allocated")),
+    "starting": Word("use", "loader-circle", _("Starting")),
+    "running": Word("use", "play", _("Running")),
+    "stopping": Word("warn", "square", _("Stopping")),
+    "suspect": Word("warn", "circle-help", _("Node silent")),
+    "lost": Word("bad", "unplug", _("Lost")),
+    "finished": Word("ok", "check", _("Ended")),
+}
+NODE_STATES = {
+    "new": Word("wait", "loader-circle", _("Not reached yet")),
+    "healthy": Word("ok", "circle-check", _("Healthy")),
+    "suspect": Word("warn", "circle-help", _("Silent")),
+    "refused": Word("bad", "lock", _("Refused")),
+}
+REASONS = {
+    "disabled": Word("wait", "power-off", _("disabled")),
+    "paused": Word("wait", "pause", _("paused")),
+    "no_server": Word("wait", "server-off", _("no server")),
+    "no_pool": Word("bad", "unlink", _("no pool")),
+    "limit": Word("warn", "ruler", _("limit")),
+    "over_quota_not_allowed": Word("warn", "shield-off", _("reservation only")),
+    "needs_reservation": Word("warn", "shield", _("needs reservation")),
+    "capacity": Word("wait", "cpu", _("capacity")),
+    "outranked": Word("wait", "arrow-down-wide-narrow", _("outranked")),
+    "behind": Word("wait", "list-ordered", _("behind")),
+    "held": Word("wait", "lock", _("held")),
+    "draining": Word("use", "timer", _("draining")),
+    "protected": Word("wait", "shield-check", _("protected")),
+}
+UNKNOWN_REASON = Word("wait", "hourglass", _("not looked at yet"))
+
+MB_IN_GB = 1024
+UNITS = {"gpu": "GPU", "cpu": "CPU", "memory_mb": "MB", "slot": "slots"}
+
+
+def amount_text(key: str, amount: int) -> str:
+    """Thousandths of `key` with its unit: 4000 of `gpu` is `4 GPU`; memory in GB from 1 GB on."""
+    if key == "memory_mb" and amount >= MB_IN_GB * MILLI:
+        # One place after the point is enough for gigabytes.
+        return f"{milli_text(amount // MB_IN_GB // 100 * 100)} GB"
+    return f"{milli_text(amount)} {UNITS.get(key, key)}"
+
+
+def amounts_line(texts: Mapping[str, str]) -> str:
+    """Stored amounts in the order of the built-in keys, then by name."""
+    order = list(UNITS)
+    keys = sorted(texts, key=lambda key: (order.index(key) if key in order else 99, key))
+    return " · ".join(_as_typed(key, texts[key]) for key in keys)
+
+
+def _as_typed(key: str, text: str) -> str:
+    return f"{text} {UNITS.get(key, key)}" if "/" in text else amount_text(key, milli(text))
+
+
+def duration_text(seconds: float) -> str:
+    """`15 s`, `10 min`, `2 h 05 min`, `3 d 4 h`: the two largest units."""
+    whole = max(int(seconds), 0)
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if days:
+        return f"{days} d {hours % 24} h"
+    if hours:
+        return f"{hours} h {minutes % 60:02d} min"
+    return f"{minutes} min" if minutes else f"{whole} s"
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `3rd`, `11th`."""
+    if 10 <= number % 100 <= 20:
+        return f"{number}th"
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{count} {one if count == 1 else many or one + 's'}"

@@ -1,0 +1,208 @@
+"""The live socket: pushes a page's cards when what they show has changed."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+import msgspec
+import structlog
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncWebsocketConsumer
+from redis.exceptions import RedisError
+
+from apps.accounts.models import User
+from apps.core.doorbell import group_name
+from apps.dashboard.live import card_from_name
+from apps.dashboard.render import Rendered, card_audience, card_render
+
+# One push per card and this time, however much happens.
+COALESCE_S = 0.25
+# How often the broker is tried, and how long it may take.
+BROKER_CHECK_S = 5.0
+MOST_CARDS = 64
+MOST_BYTES = 64 * 1024
+# Close codes: 4401 not signed in, 4403 rights have changed, 4400 not our protocol, 1013 later.
+NOT_SIGNED_IN = 4401
+RIGHTS_CHANGED = 4403
+NOT_UNDERSTOOD = 4400
+BROKER_GONE = 1013
+
+log = structlog.get_logger(__name__)
+
+
+class Watched(msgspec.Struct, forbid_unknown_fields=True):
+    """A card on the page, and the version that the page has."""
+
+    card: str
+    version: str = ""
+
+
+class Watch(msgspec.Struct, tag="watch", tag_field="type", forbid_unknown_fields=True):
+    """The cards of the page; replaces what was said before."""
+
+    cards: list[Watched]
+
+
+@dataclass(slots=True)
+class _Shared:
+    """Renderings that sockets of this process share: one per card and audience.
+
+    An entry serves everybody whose notice came before its rendering began.
+    """
+
+    entries: dict[tuple[str, str], tuple[float, Rendered | None]] = field(default_factory=dict)
+    locks: dict[tuple[str, str], asyncio.Lock] = field(default_factory=dict)
+
+    async def get(self, card: str, user: User, noticed: float) -> Rendered | None:
+        name, argument = card_from_name(card)
+        key = (card, await database_sync_to_async(card_audience)(name, user))
+        lock = self.locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            known = self.entries.get(key)
+            if known is not None and known[0] >= noticed:
+                return known[1]
+            began = monotonic()
+            rendered = await database_sync_to_async(card_render)(name, argument, user)
+            self.entries[key] = (began, rendered)
+            self._forget()
+            return rendered
+
+    def _forget(self) -> None:
+        """Keep what is young; the rest would only be rendered again."""
+        if len(self.entries) <= 512:
+            return
+        limit = monotonic() - 2 * COALESCE_S
+        self.entries = {key: one for key, one in self.entries.items() if one[0] >= limit}
+        self.locks = {key: lock for key, lock in self.locks.items() if key in self.entries}
+
+
+_shared = _Shared()
+
+
+class LiveConsumer(AsyncWebsocketConsumer):
+    """Joins the topics of the cards that its person may see, and pushes what changed.
+
+    Every rendering checks the rights anew, so a card that may no longer be seen is only told to
+    be gone; when the rights of the person change, the socket closes and the page begins again.
+    """
+
+    async def connect(self) -> None:
+        self.versions: dict[str, str] = {}
+        self.topics_of: dict[str, tuple[str, ...]] = {}
+        self.joined: set[str] = set()
+        self.stale: dict[str, float] = {}
+        self.flusher: asyncio.Task[None] | None = None
+        self.checker: asyncio.Task[None] | None = None
+        self.person_id = getattr(self.scope.get("user"), "pk", None)
+        await self.accept()
+        if self.person_id is None:
+            await self.close(code=NOT_SIGNED_IN)
+            return
+        await self._join(f"user.{self.person_id}")
+        self.checker = asyncio.create_task(self._check_broker())
+
+    async def disconnect(self, _code: int) -> None:
+        for background in (self.flusher, self.checker):
+            if background is not None:
+                background.cancel()
+        for topic in self.joined:
+            await self.channel_layer.group_discard(group_name(topic), self.channel_name)
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if text_data is None or bytes_data is not None or len(text_data) > MOST_BYTES:
+            await self.close(code=NOT_UNDERSTOOD)
+            return
+        try:
+            watch = msgspec.json.decode(text_data, type=Watch)
+        except msgspec.MsgspecError:
+            await self.close(code=NOT_UNDERSTOOD)
+            return
+        wanted = {one.card: one.version for one in watch.cards[:MOST_CARDS]}
+        self.versions = wanted
+        self.topics_of = {card: self.topics_of.get(card, ()) for card in wanted}
+        # What the page shows may be older than the join: render each once, now.
+        self._mark(list(wanted), noticed=monotonic(), soon=True)
+
+    async def live_changed(self, event: dict[str, Any]) -> None:
+        """A topic of ours changed: its cards are stale."""
+        topic = event["topic"]
+        if topic == f"user.{self.person_id}":
+            await self.close(code=RIGHTS_CHANGED)
+            return
+        cards = [card for card, topics in self.topics_of.items() if topic in topics]
+        self._mark(cards, noticed=monotonic(), soon=False)
+
+    async def live_alive(self, _event: dict[str, Any]) -> None:
+        """What `_check_broker` sends to itself."""
+
+    async def _check_broker(self) -> None:
+        """Close when the broker is gone, so that the page asks by itself until it is back.
+
+        The layer only logs a lost connection, tries again, and never tells what it missed.
+        """
+        while True:
+            await asyncio.sleep(BROKER_CHECK_S)
+            try:
+                async with asyncio.timeout(BROKER_CHECK_S):
+                    await self.channel_layer.send(self.channel_name, {"type": "live.alive"})
+            except (RedisError, OSError) as error:
+                log.warning("live.broker_gone", error=str(error))
+                await self.close(code=BROKER_GONE)
+                return
+
+    def _mark(self, cards: list[str], *, noticed: float, soon: bool) -> None:
+        self.stale.update(dict.fromkeys(cards, noticed))
+        if self.stale and (self.flusher is None or self.flusher.done()):
+            self.flusher = asyncio.create_task(self._flush(0.0 if soon else COALESCE_S))
+
+    async def _flush(self, wait_s: float) -> None:
+        """Push the stale cards until none is left; one round per coalescing time."""
+        await asyncio.sleep(wait_s)
+        while self.stale:
+            stale, self.stale = self.stale, {}
+            people = User.objects.filter(pk=self.person_id or 0, is_active=True)
+            user = await people.afirst()
+            if user is None:
+                await self.close(code=NOT_SIGNED_IN)
+                return
+            for card, noticed in stale.items():
+                await self._push(card, user, noticed)
+            await asyncio.sleep(COALESCE_S)
+
+    async def _push(self, card: str, user: User, noticed: float) -> None:
+        try:
+            rendered = await _shared.get(card, user, noticed)
+        except Exception:
+            # The page keeps what it has; the next change, or a reload, tries again.
+            log.exception("live.card_failed", card=card)
+            return
+        if card not in self.versions:
+            return
+        if rendered is None:
+            self.versions.pop(card)
+            self.topics_of.pop(card, None)
+            await self._send({"type": "gone", "card": card})
+            return
+        await self._follow(card, rendered.topics)
+        if self.versions.get(card) == rendered.version:
+            return
+        self.versions[card] = rendered.version
+        await self._send({"type": "card", "card": card, "html": rendered.html})
+
+    async def _follow(self, card: str, topics: tuple[str, ...]) -> None:
+        """Join what the card now depends on; what changed before the join is looked at again."""
+        new = [topic for topic in topics if topic not in self.joined]
+        self.topics_of[card] = topics
+        for topic in new:
+            await self._join(topic)
+        if new:
+            self.stale[card] = monotonic()
+
+    async def _join(self, topic: str) -> None:
+        self.joined.add(topic)
+        await self.channel_layer.group_add(group_name(topic), self.channel_name)
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        await self.send(text_data=json.dumps(message))

@@ -1,0 +1,65 @@
+"""What every page knows."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.selectors import is_admin, may_enter_admin
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One entry of the navigation; `is_here` marks the part of the site one is in."""
+
+    label: str | Promise
+    icon: str
+    href: str
+    is_here: bool
+
+
+# name of the page, label, icon, only for administrators
+_PLACES = (
+    ("overview", _("Overview"), "gauge", False),
+    ("task_list", _("Tasks"), "list-todo", False),
+    ("queue_list", _("Queues"), "list-ordered", False),
+    ("policy_list", _("Policies"), "users", False),
+    ("resources", _("Resources"), "workflow", False),
+    ("node_list", _("Nodes"), "server", True),
+)
+# A phone has room for four places and "More".
+_ON_PHONE = 4
+
+
+def site(request: HttpRequest) -> dict[str, Any]:
+    """Name of the installation, and which parts of the navigation this person sees."""
+    user = getattr(request, "user", None)
+    sees_all = user is not None and is_admin(user)
+    may_administrate = user is not None and may_enter_admin(user)
+    places = _places(request.path, is_admin=sees_all)
+    more = places[_ON_PHONE:]
+    if may_administrate:
+        more.append(Place(_("Administration"), "settings", reverse("admin:index"), is_here=False))
+    return {
+        "installation_name": settings.RPM_INSTALLATION_NAME,
+        "viewer_is_admin": sees_all,
+        "viewer_may_enter_admin": may_administrate,
+        "navigation": places,
+        "navigation_phone": places[:_ON_PHONE],
+        "navigation_more": more,
+    }
+
+
+def _places(path: str, *, is_admin: bool) -> list[Place]:
+    places = []
+    for name, label, icon, needs_admin in _PLACES:
+        if needs_admin and not is_admin:
+            continue
+        href = reverse(name)
+        is_here = path == href if href == "/" else path.startswith(href)
+        places.append(Place(label, icon, href, is_here))
+    return places

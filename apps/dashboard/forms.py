@@ -1,0 +1,152 @@
+"""What people fill in; services judge it, and their sentences stand at the fields."""
+
+import shlex
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models import User
+from apps.core.errors import RpmError
+from apps.policies.selectors import queues_open_to
+from apps.tasks.descriptions import Description, description_of
+
+_MONO = forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "autocapitalize": "off"})
+
+
+class SetUpForm(forms.Form):
+    """The first administrator of an empty installation."""
+
+    token = forms.CharField(
+        label=_("Set-up token"),
+        help_text=_("Printed where RPM was started; it works once."),
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+    username = forms.CharField(
+        label=_("User name"),
+        max_length=150,
+        widget=forms.TextInput(attrs={"autocomplete": "username", "autocapitalize": "none"}),
+    )
+    email = forms.EmailField(label=_("E-mail address"), required=False)
+    password = forms.CharField(
+        label=_("Password"),
+        strip=False,
+        help_text=_("At least 8 signs, and no common word."),
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+
+
+class CredentialForm(forms.Form):
+    """A key for a program."""
+
+    label = forms.CharField(
+        label=_("What it is for"),
+        max_length=100,
+        widget=forms.TextInput(attrs={"placeholder": _("nightly training")}),
+    )
+
+
+class TaskForm(forms.Form):
+    """A task as its owner describes it; without a queue it can only be a draft."""
+
+    name = forms.CharField(label=_("Name"), max_length=200)
+    queue = forms.ChoiceField(label=_("Queue"), required=False)
+    image = forms.CharField(
+        label=_("Image"),
+        required=False,
+        max_length=500,
+        help_text=_("As the nodes pull it, with its tag."),
+        widget=forms.TextInput(attrs={"spellcheck": "false", "autocapitalize": "off"}),
+    )
+    command = forms.CharField(
+        label=_("Command"),
+        required=False,
+        widget=_MONO,
+        help_text=_("Program and arguments, quoted as in a shell; no shell runs it."),
+    )
+    environment = forms.CharField(
+        label=_("Environment"),
+        required=False,
+        widget=_MONO,
+        help_text=_("One NAME=value per line."),
+    )
+    working_dir = forms.CharField(label=_("Working directory"), required=False, max_length=500)
+    gpu = forms.CharField(
+        label=_("GPUs"),
+        required=False,
+        max_length=32,
+        help_text=_("Only where the profile lets a task bring its own request."),
+    )
+    priority = forms.IntegerField(label=_("Priority"), required=False, initial=0)
+    time_limit_min = forms.IntegerField(
+        label=_("Time limit in minutes"), required=False, min_value=1, max_value=500_000
+    )
+    is_preemptible = forms.BooleanField(
+        label=_("Preemptible"),
+        required=False,
+        initial=True,
+        help_text=_("May be stopped when a team needs its reservation, and starts again later."),
+    )
+
+    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        queues = queues_open_to(user).select_related("policy", "profile").order_by("name")
+        self.fields["queue"] = forms.ChoiceField(
+            label=_("Queue"),
+            required=False,
+            choices=[
+                ("", _("None yet: keep it as a draft")),
+                *((q.name, f"{q.name}: {q.profile.name}, {q.policy.name}") for q in queues),
+            ],
+        )
+
+    def description(self) -> Description | None:
+        """What the services take; None, with sentences at the fields, where it will not do."""
+        given = self.cleaned_data
+        try:
+            values = {
+                "name": given["name"],
+                "image": given["image"],
+                "command": shlex.split(given["command"]),
+                "environment": _variables(given["environment"]),
+                "working_dir": given["working_dir"],
+                "priority": given["priority"] or 0,
+                "is_preemptible": given["is_preemptible"],
+                "queue": given["queue"] or None,
+                "request": given["gpu"] or None,
+            }
+            if given["time_limit_min"]:
+                values["time_limit_s"] = given["time_limit_min"] * 60
+            return description_of(values)
+        except ValueError as problem:
+            self.add_error("command", f"cannot be read: {problem}")
+        except RpmError as error:
+            add_errors(self, error)
+        return None
+
+
+def focus_first_error(form: forms.Form) -> None:
+    """Put the cursor where something has to be changed."""
+    for name in form.fields:
+        if name in form.errors:
+            form.fields[name].widget.attrs["autofocus"] = True
+            return
+
+
+def add_errors(form: forms.Form, error: RpmError) -> None:
+    """Each sentence at the field that it names, the others above the form."""
+    near = {"request": "gpu", "time_limit_s": "time_limit_min"}
+    for name, problem in error.fields.items():
+        first = name.partition(".")[0]
+        place = near.get(first, first)
+        sentence = problem[:1].upper() + problem[1:]
+        form.add_error(place if place in form.fields else None, sentence)
+    if not error.fields:
+        form.add_error(None, error.detail)
+
+
+def _variables(text: str) -> dict[str, str]:
+    """Lines of NAME=value; a line without `=` is a name with an empty value."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    pairs = (line.partition("=") for line in lines)
+    return {name.strip(): value for name, _equals, value in pairs}

@@ -1,0 +1,100 @@
+"""The list of tasks, filtered as its form says, and one task with what its cards show."""
+
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import parse_qs, urlencode
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from apps.accounts.models import User
+from apps.tasks.models import Task
+from apps.tasks.selectors.seen import tasks_visible_to
+from apps.tasks.states import ENDED_STATES, HOLDING_STATES, TaskState
+
+# What the list's tabs mean.
+VIEWS: dict[str, tuple[str, ...]] = {
+    "active": (TaskState.QUEUED, *HOLDING_STATES, TaskState.PAUSED, TaskState.REJECTED),
+    "waiting": (TaskState.QUEUED,),
+    "running": tuple(HOLDING_STATES),
+    "drafts": (TaskState.DRAFT,),
+    "ended": tuple(ENDED_STATES),
+    "all": tuple(TaskState.values),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilter:
+    """What the list shows; also the key of its card. Unknown words fall back to the default."""
+
+    view: str = "active"
+    mine: bool = False
+    queue: int | None = None
+    policy: int | None = None
+    name: str = ""
+    before: UUID | None = None
+
+    @classmethod
+    def parse(cls, query: str) -> Self:
+        """From a query string such as `view=running&queue=3`."""
+        given = {key: values[-1] for key, values in parse_qs(query).items()}
+        view = given.get("view", "active")
+        return cls(
+            view=view if view in VIEWS else "active",
+            mine=given.get("mine") == "1",
+            queue=_number(given.get("queue")),
+            policy=_number(given.get("policy")),
+            name=given.get("name", "").strip()[:200],
+            before=_uuid(given.get("before")),
+        )
+
+    def query(self, **changes: str) -> str:
+        """As a query string, with `changes`; what has its default is left out."""
+        values = {
+            "view": "" if self.view == "active" else self.view,
+            "mine": "1" if self.mine else "",
+            "queue": str(self.queue or ""),
+            "policy": str(self.policy or ""),
+            "name": self.name,
+            "before": str(self.before or ""),
+        }
+        values.update(changes)
+        return urlencode({key: value for key, value in values.items() if value})
+
+
+def tasks_matching(user: User, wanted: TaskFilter) -> QuerySet[Task]:
+    """The visible tasks that match, newest first."""
+    tasks = tasks_visible_to(user).filter(state__in=VIEWS[wanted.view])
+    if wanted.mine:
+        tasks = tasks.filter(owner=user)
+    if wanted.queue is not None:
+        tasks = tasks.filter(queue=wanted.queue)
+    if wanted.policy is not None:
+        tasks = tasks.filter(queue__policy=wanted.policy)
+    if wanted.name:
+        tasks = tasks.filter(name__icontains=wanted.name)
+    if wanted.before is not None:
+        tasks = tasks.filter(pk__lt=wanted.before)
+    return tasks.select_related("owner", "queue__policy", "queue__profile", "run").order_by("-pk")
+
+
+def task_seen(user: User, key: str) -> Task | None:
+    """The task with this id and what its cards show; None where the person may not see it."""
+    pk = _uuid(key)
+    if pk is None:
+        return None
+    tasks = tasks_visible_to(user).select_related(
+        "owner", "run", "queue__policy__group", "queue__profile"
+    )
+    return tasks.filter(pk=pk).first()
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and len(text) < 12 else None
+
+
+def _uuid(text: str | None) -> UUID | None:
+    try:
+        return UUID(text) if text else None
+    except ValueError:
+        return None

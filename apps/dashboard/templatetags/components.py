@@ -1,0 +1,158 @@
+"""The components of the pages: one tag, one template under `templates/components/`."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import template
+from django.http import Http404
+from django.utils import timezone
+from django.utils.safestring import SafeString, mark_safe
+
+from apps.core.units import milli_text
+from apps.dashboard.cards import words
+from apps.dashboard.render import card_render
+
+register = template.Library()
+
+GLYPHS = {"pool": "server", "profile": "box", "policy": "users", "queue": "list-ordered"}
+
+
+@register.inclusion_tag("components/icon.html")
+def icon(name: str, size: str = "") -> dict[str, str]:
+    """A lucide icon of `static/src/icons.txt`; `size` is empty (16), `sm` (14) or `xs` (12)."""
+    return {"name": name, "size": size}
+
+
+@register.inclusion_tag("components/glyph.html")
+def glyph(kind: str) -> dict[str, str]:
+    """What a thing is: `pool`, `profile`, `policy` or `queue`, with its colour and sign."""
+    return {"kind": "wait" if kind == "queue" else kind, "icon": GLYPHS[kind]}
+
+
+@register.inclusion_tag("components/bar.html")
+def use_bar(bar: Any, size: str = "") -> dict[str, Any]:
+    """A `cards.bars.UseBar`; `size` is empty (8 px), `lg` or `xs`."""
+    return {"bar": bar, "size": size}
+
+
+@register.inclusion_tag("components/gauge.html")
+def gauge(gauge: Any, width: int = 112) -> dict[str, Any]:
+    """A `cards.bars.Gauge`."""
+    return {"gauge": gauge, "width": width}
+
+
+@register.inclusion_tag("components/state.html")
+def task_state(state: str, *, is_chip: bool = False) -> dict[str, Any]:
+    """A task's state: icon and word; with `is_chip` on a soft ground."""
+    return {"word": words.TASK_STATES[state], "is_chip": is_chip}
+
+
+@register.inclusion_tag("components/state.html")
+def attempt_state(state: str, *, is_chip: bool = False) -> dict[str, Any]:
+    """An attempt's state: icon and word."""
+    return {"word": words.ATTEMPT_STATES[state], "is_chip": is_chip}
+
+
+@register.inclusion_tag("components/state.html")
+def node_state(state: str, *, is_chip: bool = False) -> dict[str, Any]:
+    """A node's state: icon and word."""
+    return {"word": words.NODE_STATES[state], "is_chip": is_chip}
+
+
+@register.inclusion_tag("components/reason_chip.html")
+def reason_chip(code: str) -> dict[str, Any]:
+    """The dominant reason of a waiting task, as a chip."""
+    return {"word": words.REASONS.get(code, words.UNKNOWN_REASON)}
+
+
+@register.inclusion_tag("components/counts.html")
+def run_wait(running: int, waiting: int, *, is_small: bool = False) -> dict[str, Any]:
+    """How many run and how many wait."""
+    return {"running": running, "waiting": waiting, "is_small": is_small}
+
+
+@register.inclusion_tag("components/queue_name.html")
+def queue_name(name: str, href: str = "") -> dict[str, str]:
+    """A queue's name with a button that copies it."""
+    return {"name": name, "href": href}
+
+
+@register.inclusion_tag("components/copy.html")
+def copy_button(text: str, label: str) -> dict[str, str]:
+    """A button that copies `text`."""
+    return {"text": text, "label": label}
+
+
+@register.inclusion_tag("components/time.html")
+def time_ago(at: datetime | None) -> dict[str, Any]:
+    """How long ago, kept true by the browser."""
+    return _time(at, "ago")
+
+
+@register.inclusion_tag("components/time.html")
+def time_since(at: datetime | None) -> dict[str, Any]:
+    """How long since then, as a duration."""
+    return _time(at, "since")
+
+
+@register.inclusion_tag("components/time.html")
+def time_clock(at: datetime | None) -> dict[str, Any]:
+    """The clock time; the whole date in the title."""
+    return _time(at, "clock")
+
+
+@register.inclusion_tag("components/field.html")
+def field(bound: Any) -> dict[str, Any]:
+    """A form field with label, help and the sentences of its errors."""
+    return {"field": bound}
+
+
+@register.simple_tag(takes_context=True)
+def live_card(context: template.Context, name: str, key: Any = "") -> SafeString:
+    """A part of the page that changes by itself; see `apps.dashboard.live`.
+
+    Raises:
+        Http404: this person may not see it; the page's own check should have said so before.
+    """
+    rendered = card_render(name, str(key), context["request"].user)
+    if rendered is None:
+        raise Http404
+    return mark_safe(rendered.html)  # noqa: S308  # rendered by a template, which escapes
+
+
+@register.filter
+def amount(milli: int | None) -> str:
+    """Thousandths as people read them; an en dash for none."""
+    return "–" if milli is None else milli_text(milli)
+
+
+@register.filter
+def amounts(texts: Mapping[str, str] | None) -> str:
+    """Stored amounts in a line: `4 GPU · 32 CPU · 256 GB`."""
+    return words.amounts_line(texts or {})
+
+
+@register.filter
+def duration(value: timedelta | float | None) -> str:
+    """`2 h 22 min`; an en dash for none."""
+    if value is None:
+        return "–"
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    return words.duration_text(seconds)
+
+
+@register.filter
+def initials(name: str) -> str:
+    """At most two letters for the round sign of a person."""
+    parts = [part for part in name.replace(".", " ").split() if part]
+    letters = parts[0][:2] if len(parts) == 1 else "".join(part[0] for part in parts[:2])
+    return letters.upper()
+
+
+def _time(at: datetime | None, shape: str) -> dict[str, Any]:
+    if at is None:
+        return {"at": None}
+    since = words.duration_text((timezone.now() - at).total_seconds())
+    texts = {"ago": f"{since} ago", "since": since, "clock": f"{at:%H:%M:%S}"}
+    return {"at": at, "format": shape, "text": texts[shape]}

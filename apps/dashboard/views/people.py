@@ -1,0 +1,110 @@
+"""Signing in and out, the first administrator, and one's credentials."""
+
+from django.contrib import messages
+from django.contrib.auth import login, logout
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_POST
+
+from apps.accounts.models import Credential, User
+from apps.accounts.selectors import is_admin
+from apps.accounts.services.credentials import credential_create, credential_revoke
+from apps.accounts.services.people import setup_complete
+from apps.core.doorbell import ring_now
+from apps.core.errors import RpmError
+from apps.dashboard.access import person
+from apps.dashboard.forms import CredentialForm, SetUpForm, add_errors, focus_first_error
+
+BACKEND = "apps.accounts.backends.PersonBackend"
+
+
+# permission: anybody
+@never_cache
+@sensitive_post_parameters("password")
+def sign_in(request: HttpRequest) -> HttpResponse:
+    """Name and password; an empty installation is set up first."""
+    if not User.objects.filter(is_service=False).exists():
+        return redirect("set_up")
+    form = AuthenticationForm(request, request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        login(request, form.get_user())
+        return redirect(_next(request))
+    status = 400 if request.method == "POST" else 200
+    context = {"form": form, "next": request.GET.get("next", "")}
+    return render(request, "pages/sign_in.html", context, status=status)
+
+
+# permission: whoever is signed in
+@require_POST
+def sign_out(request: HttpRequest) -> HttpResponse:
+    """End the session, and the live sockets of this person."""
+    user = request.user.pk
+    logout(request)
+    if user is not None:
+        ring_now(topics=[f"user.{user}"])
+    return redirect("sign_in")
+
+
+# permission: whoever holds the one-time token of an empty installation
+@never_cache
+@sensitive_post_parameters("token", "password")
+def set_up(request: HttpRequest) -> HttpResponse:
+    """Make the first administrator and sign them in."""
+    if User.objects.filter(is_service=False).exists():
+        return redirect_to_login("/")
+    form = SetUpForm(request.POST or None, initial={"token": request.GET.get("token", "")})
+    if request.method == "POST" and form.is_valid():
+        try:
+            user = setup_complete(**form.cleaned_data)
+        except RpmError as error:
+            add_errors(form, error)
+        else:
+            login(request, user, backend=BACKEND)
+            return redirect("overview")
+    focus_first_error(form)
+    status = 400 if request.method == "POST" else 200
+    return render(request, "pages/set_up.html", {"form": form}, status=status)
+
+
+# permission: whoever is signed in, for their own credentials
+@login_required
+@never_cache
+def credential_list(request: HttpRequest) -> HttpResponse:
+    """One's keys; a new one shows its secret once, in the answer to the form."""
+    user = person(request)
+    form = CredentialForm(request.POST or None)
+    made = None
+    if request.method == "POST" and form.is_valid():
+        credential, secret = credential_create(user=user, label=form.cleaned_data["label"])
+        made, form = {"credential": credential, "secret": secret}, CredentialForm()
+    known = Credential.objects.filter(user=user, revoked_at__isnull=True)
+    context = {"credentials": known, "form": form, "made": made}
+    return render(request, "pages/credentials.html", context)
+
+
+# permission: whoever is signed in, for their own credentials; administrators for all
+@require_POST
+@login_required
+def credential_remove(request: HttpRequest, pk: int) -> HttpResponse:
+    """Refuse the credential from the next request on."""
+    user = person(request)
+    mine = Credential.objects.all() if is_admin(user) else Credential.objects.filter(user=user)
+    credential = get_object_or_404(mine, pk=pk)
+    credential_revoke(credential=credential, actor=user, is_admin=is_admin(user))
+    messages.success(request, f"Credential “{credential.label}” is revoked.")
+    return redirect("credential_list")
+
+
+def _next(request: HttpRequest) -> str:
+    """Where the person wanted to go, when that is a page of this site."""
+    wanted = request.POST.get("next", "")
+    hosts = {request.get_host()}
+    if url_has_allowed_host_and_scheme(wanted, hosts, require_https=request.is_secure()):
+        return wanted
+    return "/"

@@ -1,0 +1,171 @@
+"""The pages of tasks, and what one can do with them."""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_GET, require_POST
+
+from apps.accounts.models import User
+from apps.core.errors import NotAllowed, RpmError
+from apps.dashboard.access import person
+from apps.dashboard.cards.logs import log_pieces
+from apps.dashboard.cards.tasks import tabs
+from apps.dashboard.forms import TaskForm, add_errors, focus_first_error
+from apps.dashboard.live import key_id
+from apps.dashboard.selectors.tasks import TaskFilter, task_seen
+from apps.policies.selectors import policies_visible_to, queues_visible_to
+from apps.tasks.models import Task
+from apps.tasks.selectors.seen import task_rights
+from apps.tasks.services.ending import task_abort, task_dequeue, task_run_again
+from apps.tasks.services.enqueueing import task_create, task_enqueue, task_submit
+from apps.tasks.states import ENDED_STATES
+
+
+# permission: whoever is signed in; the card shows what they may see
+@require_GET
+@login_required
+def task_list(request: HttpRequest) -> HttpResponse:
+    """Tasks, filtered."""
+    user = person(request)
+    wanted = TaskFilter.parse(request.META.get("QUERY_STRING", ""))
+    context = {
+        "wanted": wanted,
+        "key": wanted.query(),
+        "tabs": tabs(wanted),
+        "queues": queues_visible_to(user).order_by("name"),
+        "policies": policies_visible_to(user),
+    }
+    return render(request, "pages/task_list.html", context)
+
+
+# permission: the owner, and view of the queue
+@require_GET
+@login_required
+def task_detail(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """One task."""
+    user = person(request)
+    task = _seen(user, pk)
+    rights = task_rights(user, task)
+    attempt = request.GET.get("attempt", "")
+    context = {
+        "task": task,
+        "rights": rights,
+        "log_key": f"{task.pk}/{attempt}" if key_id(attempt) else str(task.pk),
+    }
+    return render(request, "pages/task_detail.html", context)
+
+
+# permission: whoever is signed in; the services check the queue
+@login_required
+def task_form(request: HttpRequest) -> HttpResponse:
+    """Describe a task; enqueue it, or keep it as a draft."""
+    user = person(request)
+    initial = {"queue": request.GET.get("queue", ""), "is_preemptible": True, "priority": 0}
+    form = TaskForm(request.POST or None, initial=initial, user=user)
+    if request.method == "POST" and form.is_valid():
+        task = _made(form, user)
+        if task is not None:
+            return redirect("task_detail", task.pk)
+    focus_first_error(form)
+    status = 400 if request.method == "POST" else 200
+    return render(request, "pages/task_form.html", {"form": form}, status=status)
+
+
+# permission: the owner, and enqueue on the queue; the service checks
+@require_POST
+@login_required
+def task_put_in_queue(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """A draft goes into the queue that the form names."""
+    user = person(request)
+    task = _own(user, pk)
+    try:
+        task_enqueue(actor=user, task=task, queue=request.POST.get("queue", ""))
+    except RpmError as error:
+        messages.error(request, error.detail)
+    return redirect("task_detail", pk)
+
+
+# permission: the owner, manage of the queue, administrators; the service checks
+@require_POST
+@login_required
+def task_stop(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Abort a task."""
+    user = person(request)
+    task = task_abort(actor=user, task=_seen(user, pk))
+    word = "is aborted" if task.state in ENDED_STATES else "is being stopped"
+    messages.success(request, f"{task.name} {word}.")
+    return redirect("task_detail", pk)
+
+
+# permission: the owner, manage of the queue, administrators; the service checks
+@require_POST
+@login_required
+def task_take_out(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """A waiting task becomes a draft again."""
+    user = person(request)
+    try:
+        task_dequeue(actor=user, task=_seen(user, pk))
+    except NotAllowed:
+        raise
+    except RpmError as error:
+        messages.error(request, error.detail)
+    return redirect("task_detail", pk)
+
+
+# permission: the owner, and enqueue on the queue; the service checks
+@require_POST
+@login_required
+def task_again(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Enqueue a task that ended once more."""
+    user = person(request)
+    try:
+        task_run_again(actor=user, task=_seen(user, pk))
+    except NotAllowed:
+        raise
+    except RpmError as error:
+        messages.error(request, error.detail)
+    return redirect("task_detail", pk)
+
+
+# permission: the owner, manage of the queue, administrators; the group where its policy opens logs
+@require_GET
+@login_required
+def task_log_download(request: HttpRequest, pk: UUID, generation: int) -> StreamingHttpResponse:
+    """The whole log of an attempt, as it was written."""
+    user = person(request)
+    task = _seen(user, pk)
+    if not task_rights(user, task).log:
+        raise Http404
+    attempt = get_object_or_404(task.attempts, generation=generation)
+    pieces: Iterator[bytes] = log_pieces(attempt)
+    name = f"{task.pk}-{generation}.log"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingHttpResponse(pieces, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+def _made(form: TaskForm, user: User) -> Task | None:
+    description = form.description()
+    if description is None:
+        return None
+    try:
+        if description.queue is None:
+            return task_create(actor=user, description=description)
+        return task_submit(actor=user, description=description)
+    except RpmError as error:
+        add_errors(form, error)
+        return None
+
+
+def _seen(user: User, pk: UUID) -> Task:
+    task = task_seen(user, str(pk))
+    if task is None:
+        raise Http404
+    return task
+
+
+def _own(user: User, pk: UUID) -> Task:
+    return get_object_or_404(Task, pk=pk, owner=user)

@@ -1,0 +1,93 @@
+"""Asks nodes, and turns everything that can come of it into an outcome."""
+
+from typing import TypeAlias, TypeVar
+
+from apps.execution.bundle import install_program
+from apps.execution.protocol import answers, requests
+from apps.execution.protocol.outcomes import (
+    Answered,
+    ImageMissing,
+    NodeUnreachable,
+    Refused,
+    StartFailed,
+)
+from apps.execution.transport.base import Transport, TransportError
+
+# On top of what the request itself may wait on the node.
+EXCHANGE_TIMEOUT_S = 30.0
+INSTALL_TIMEOUT_S = 60.0
+
+T = TypeVar("T")
+
+Outcome: TypeAlias = Answered[T] | Refused | NodeUnreachable
+LaunchOutcome: TypeAlias = Outcome[answers.LaunchedState] | ImageMissing | StartFailed
+
+
+class NodeClient:
+    """One node of one installation, over whatever transport.
+
+    Args:
+        installation: the control plane's own id; the helper refuses every other.
+    """
+
+    def __init__(self, transport: Transport, installation: str) -> None:
+        self.transport = transport
+        self.installation = installation
+
+    def install(
+        self, *, home: str = "", environment: dict[str, str] | None = None
+    ) -> answers.Installed:
+        """Put this version of the helper on the node; safe to repeat, also under way.
+
+        Raises:
+            TransportError: the node was not reached.
+            AnswerMalformed: it was, and said why it cannot.
+        """
+        program = install_program(self.installation, home=home, environment=environment)
+        content = self.transport.install(program, timeout_s=INSTALL_TIMEOUT_S)
+        return answers.decode_installed(content)
+
+    def probe(self, request: requests.Probe) -> Outcome[answers.Probed]:
+        """Ask for the inventory."""
+        return self._ask(request, answers.Probed)
+
+    def pull(self, request: requests.Pull) -> Outcome[answers.Pulled]:
+        """Make an image present, or hear how far it is."""
+        return self._ask(request, answers.Pulled, wait_s=request.wait_s)
+
+    def launch(self, request: requests.Launch) -> LaunchOutcome:
+        """Start a member. Repeating the same request is safe and gives the same member's state."""
+        outcome = self._ask(request, answers.LaunchedState, wait_s=request.start_wait_s)
+        if isinstance(outcome, Refused) and outcome.code == "image_missing":
+            return ImageMissing(outcome.detail, outcome.clocks)
+        if isinstance(outcome, Refused) and outcome.code == "start_failed":
+            return StartFailed(outcome.detail, outcome.clocks)
+        return outcome
+
+    def sync(self, request: requests.Sync) -> Outcome[answers.Report]:
+        """Hear of everything of ours, waiting for news up to the request's `wait_s`."""
+        return self._ask(request, answers.Report, wait_s=request.wait_s)
+
+    def stop(self, request: requests.Stop) -> Outcome[answers.StopState]:
+        """Ask a member to end; its end arrives through `sync`."""
+        return self._ask(request, answers.StopState)
+
+    def forget(self, request: requests.Forget) -> Outcome[answers.Forgotten]:
+        """Remove the last traces of tasks that are over."""
+        return self._ask(request, answers.Forgotten)
+
+    def _ask(self, request: requests.Request, kind: type[T], *, wait_s: float = 0) -> Outcome[T]:
+        try:
+            content = self.transport.exchange(
+                requests.encode(request), timeout_s=EXCHANGE_TIMEOUT_S + wait_s
+            )
+            clocks, answer = answers.decode(content, kind)
+        except TransportError as error:
+            return NodeUnreachable(str(error), error.may_have_arrived)
+        except answers.AnswerMalformed as error:
+            return NodeUnreachable(
+                f"the node's answer makes no sense: {error}", may_have_arrived=True
+            )
+        if isinstance(answer, answers.Refusal):
+            return Refused(answer.code, answer.detail, clocks)
+        return Answered(answer, clocks)

@@ -1,0 +1,81 @@
+"""From a node's row to a client that speaks with it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from apps.execution.client import NodeClient
+from apps.execution.transport.base import Transport, Unreachable
+from apps.execution.transport.host_keys import HostKey
+from apps.execution.transport.local import LocalTransport
+from apps.execution.transport.ssh import SshNode, SshTransport
+from apps.nodes.models import Installation, Node
+from apps.nodes.models import Transport as TransportKind
+
+
+def client_for(node: Node, *, installation: str) -> NodeClient:
+    """A client for the node; connects when it is first asked something.
+
+    Raises:
+        Unreachable: the node's private key cannot be read.
+    """
+    return NodeClient(_transport(node), installation)
+
+
+def installation_key() -> str:
+    """The id that names and labels on the nodes carry."""
+    return Installation.objects.values_list("key", flat=True).get(id=1)
+
+
+def install_helper(client: NodeClient, node: Node) -> None:
+    """Put this version of the helper on the node, and remember where it lives.
+
+    Raises:
+        TransportError: the node was not reached.
+        AnswerMalformed: it was, and said why it cannot.
+    """
+    installed = client.install(home=node.state_dir, environment=dict(node.environment))
+    if node.helper_home != installed.home:
+        Node.objects.filter(pk=node.pk).update(helper_home=installed.home)
+        node.helper_home = installed.home
+    _set_home(client.transport, installed.home)
+
+
+def pinned_key(node: Node) -> HostKey | None:
+    """The key that the node has to show: `type base64`, as in known_hosts."""
+    if not node.host_key:
+        return None
+    kind, content = node.host_key.split()[:2]
+    return HostKey(kind, content)
+
+
+def _transport(node: Node) -> Transport:
+    if node.transport == TransportKind.LOCAL:
+        return LocalTransport(node.helper_home)
+    return SshTransport(
+        SshNode(
+            address=node.address,
+            port=node.port,
+            user=node.user,
+            private_key=_private_key(node),
+            host_key=pinned_key(node),
+            home=node.helper_home,
+        )
+    )
+
+
+def _private_key(node: Node) -> str:
+    try:
+        return Path(node.key_path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise Unreachable(
+            f"the private key {node.key_path!r} cannot be read: {error.strerror}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise Unreachable(f"{node.key_path!r} is not a private key in text form") from error
+
+
+def _set_home(transport: Transport, home: str) -> None:
+    if isinstance(transport, LocalTransport):
+        transport.home = home
+    elif isinstance(transport, SshTransport):
+        transport.node = replace(transport.node, home=home)

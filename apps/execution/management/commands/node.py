@@ -1,0 +1,157 @@
+"""`manage.py node add | check | list`."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from apps.core.errors import RpmError
+from apps.core.units import quantities_text
+from apps.execution.protocol.answers import Probed
+from apps.execution.services.adding import (
+    SimulatedGpus,
+    node_add,
+    node_check,
+    node_host_key,
+)
+from apps.execution.transport.host_keys import HostKey
+from apps.nodes.models import Node, Runtime, Transport
+from apps.policies.models import Pool
+
+
+class Command(BaseCommand):
+    help = "Add a machine, check one, or list them."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        verbs = parser.add_subparsers(dest="verb", required=True)
+        add = verbs.add_parser("add", help="reach a machine, confirm its key, install the helper")
+        _add_arguments(add)
+        check = verbs.add_parser("check", help="install the helper anew and show the inventory")
+        check.add_argument("name")
+        verbs.add_parser("list", help="all nodes")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        try:
+            {"add": self._add, "check": self._check, "list": self._list}[options["verb"]](options)
+        except RpmError as error:
+            raise CommandError(error.detail) from error
+
+    def _add(self, options: dict[str, Any]) -> None:
+        host_key = None if options["local"] else self._confirmed_key(options)
+        simulated = None
+        if options["simulated_gpus"]:
+            simulated = SimulatedGpus(
+                count=options["simulated_gpus"],
+                model=options["simulated_model"],
+                cdi=options["simulated_cdi"],
+            )
+        node = node_add(
+            name=options["name"],
+            pool=_pool(options["pool"]),
+            actor=None,
+            host_key=host_key,
+            simulated=simulated,
+            transport=Transport.LOCAL if options["local"] else Transport.SSH,
+            address=options["address"],
+            port=options["port"],
+            user=options["user"],
+            key_path=options["key"],
+            runtime=options["runtime"],
+            allows_process=options["allow_process"],
+            state_dir=options["state_dir"],
+            environment=dict(_pair(text) for text in options["env"]),
+            capacity_cap=quantities_text(
+                dict(_pair(text) for text in options["cap"]), field="cap", keys=None
+            ),
+        )
+        self.stdout.write(f"{node.name} is added and healthy.")
+        self._show(node)
+
+    def _confirmed_key(self, options: dict[str, Any]) -> HostKey:
+        if not (options["address"] and options["user"] and options["key"]):
+            raise CommandError("Give --address, --user and --key, or --local for this machine.")
+        key = node_host_key(address=options["address"], port=options["port"])
+        self.stdout.write(f"{options['address']} shows {key.kind} {key.fingerprint}")
+        wanted = options["fingerprint"]
+        if wanted:
+            if wanted != key.fingerprint:
+                raise CommandError("That is not the fingerprint you gave: nothing was sent to it.")
+            return key
+        if input("Is this the machine's own key? Type yes: ").strip().lower() != "yes":
+            raise CommandError("Not confirmed: nothing was sent to it.")
+        return key
+
+    def _check(self, options: dict[str, Any]) -> None:
+        node = _node(options["name"])
+        probed, _ = node_check(node)
+        self._show_inventory(probed)
+
+    def _show(self, node: Node) -> None:
+        probed, _ = node_check(node)
+        self._show_inventory(probed)
+
+    def _show_inventory(self, probed: Probed) -> None:
+        self.stdout.write(f"  {probed.hostname}, {probed.kernel}, Python {probed.python}")
+        gpus = f"{len(probed.devices)} GPU" if probed.devices else "no GPU"
+        self.stdout.write(f"  {gpus}; NVIDIA: {probed.nvidia}")
+        for device in probed.devices:
+            made_up = " (simulated)" if device.simulated else ""
+            handed = device.cdi or "no CDI name"
+            self.stdout.write(
+                f"    {device.index}: {device.model}, {device.memory_mb} MB, {handed}{made_up}"
+            )
+        self.stdout.write(
+            f"  CPU {probed.cpu_milli / 1000:g}, memory {probed.memory_mb} MB, "
+            f"disk {probed.disk_free_mb} of {probed.disk_mb} MB free"
+        )
+        for name, words in sorted(probed.runtimes.items()):
+            self.stdout.write(f"  {name}: {words}")
+
+    def _list(self, _options: dict[str, Any]) -> None:
+        nodes = Node.objects.filter(removed_at__isnull=True).select_related("pool")
+        for node in nodes:
+            where = "this machine" if node.transport == Transport.LOCAL else node.address
+            pool = node.pool.name if node.pool else "no pool"
+            self.stdout.write(f"{node.name}\t{pool}\t{where}\t{node.state}\t{node.state_detail}")
+
+
+def _add_arguments(add: ArgumentParser) -> None:
+    add.add_argument("name")
+    add.add_argument("--pool", help="name of the pool that it serves")
+    add.add_argument("--local", action="store_true", help="this machine, without SSH")
+    add.add_argument("--address", default="")
+    add.add_argument("--port", type=int, default=22)
+    add.add_argument("--user", default="")
+    add.add_argument("--key", default="", help="private key for this node, a file on this machine")
+    add.add_argument("--fingerprint", default="", help="SHA256:... that you expect; asks otherwise")
+    add.add_argument("--runtime", choices=Runtime.values, default=Runtime.PODMAN)
+    add.add_argument("--allow-process", action="store_true", help="tasks without isolation")
+    add.add_argument("--state-dir", default="", help="folder of the helper on the node")
+    add.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
+    add.add_argument("--cap", action="append", default=[], metavar="KEY=AMOUNT")
+    add.add_argument("--simulated-gpus", type=int, default=0)
+    add.add_argument("--simulated-model", default="Simulated GPU")
+    add.add_argument("--simulated-cdi", default="", help="CDI name, {index} for the number")
+
+
+def _pool(name: str | None) -> Pool | None:
+    if not name:
+        return None
+    pool = Pool.objects.filter(name__iexact=name, removed_at__isnull=True).first()
+    if pool is None:
+        raise CommandError(f"There is no pool {name!r}.")
+    return pool
+
+
+def _node(name: str) -> Node:
+    node = Node.objects.filter(name__iexact=name, removed_at__isnull=True).first()
+    if node is None:
+        raise CommandError(f"There is no node {name!r}.")
+    return node
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise CommandError(f"{text!r} is not NAME=VALUE.")
+    return name, value

@@ -1,0 +1,113 @@
+"""Argument lists of podman and docker. Pure: nothing is started, nothing is read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from apps.execution.node.specs import Spec, Volume
+
+
+class Place(NamedTuple):
+    """What the argument list needs to know besides the specification."""
+
+    name: str
+    installation: str
+    home: str
+    folder: str
+
+
+def podman_run(spec: Spec, place: Place) -> list[str]:
+    """Create and start a container that must not exist yet, and stay until it ends.
+
+    Its output goes straight into the descriptor that podman was started with
+    (`--log-driver=passthrough`), so neither the supervisor's death nor podman's ends the log.
+    `run` refuses a name that exists: an exited container is never started a second time.
+    """
+    return [
+        "podman",
+        "run",
+        "--pull=never",
+        "--log-driver=passthrough",
+        "--pidfile=%s/pid" % place.folder,
+        *_common(spec, place),
+        *["--device=%s" % device.cdi for device in spec.devices if device.cdi],
+        *[_secret(spec, place, name) for name in sorted(spec.secrets)],
+        "--",
+        spec.image,
+        *spec.command,
+    ]
+
+
+def _secret(spec: Spec, place: Place, name: str) -> str:
+    """A file that only the task's user can read.
+
+    Not a variable: podman 4.3 shows the value of a `type=env` secret in `inspect`.
+    """
+    uid, _, gid = (spec.user or "0:0").partition(":")
+    owner = "uid=%s,gid=%s,mode=0400" % (uid, gid)
+    return "--secret=%s-%s,type=mount,target=/run/secrets/%s,%s" % (place.name, name, name, owner)
+
+
+def docker_run(spec: Spec, place: Place) -> list[str]:
+    """Like `podman_run`; docker sends the output through its client, which the supervisor holds."""
+    return [
+        "docker",
+        "run",
+        "--pull=never",
+        "--cidfile=%s/cid" % place.folder,
+        *_common(spec, place),
+        *["--device=%s" % device.cdi for device in spec.devices if device.cdi],
+        "--",
+        spec.image,
+        *spec.command,
+    ]
+
+
+def labels(spec: Spec, place: Place) -> dict[str, str]:
+    """What tells our containers from everybody else's, and one node's from another's."""
+    return {
+        "rpm.installation": place.installation,
+        "rpm.home": place.home,
+        "rpm.task": spec.identity.task_id,
+        "rpm.generation": str(spec.identity.generation),
+        "rpm.rank": str(spec.identity.rank),
+    }
+
+
+def _common(spec: Spec, place: Place) -> list[str]:
+    return [
+        "--name=%s" % place.name,
+        "--hostname=%s" % _hostname(spec),
+        "--cap-drop=all",
+        "--security-opt=no-new-privileges",
+        "--pids-limit=%d" % spec.pids,
+        "--env-file=%s/env" % place.folder,
+        *["--label=%s=%s" % item for item in sorted(labels(spec, place).items())],
+        *_amounts(spec),
+        *(["--user=%s" % spec.user] if spec.user else []),
+        *(["--workdir=%s" % spec.workdir] if spec.workdir else []),
+        *(["--read-only"] if spec.read_only else []),
+        *(["--network=%s" % spec.network] if spec.network != "default" else []),
+        *[_mount(volume) for volume in spec.volumes],
+    ]
+
+
+def _hostname(spec: Spec) -> str:
+    return "rpm-%s-%d" % (spec.identity.task_id[:40].rstrip("-"), spec.identity.rank)
+
+
+def _amounts(spec: Spec) -> list[str]:
+    """Limits that are not zero; memory and swap are one, else a task would swap its way out."""
+    amounts = []
+    if spec.cpu_milli:
+        amounts.append("--cpus=%d.%03d" % divmod(spec.cpu_milli, 1000))
+    if spec.memory_mb:
+        amounts += ["--memory=%dm" % spec.memory_mb, "--memory-swap=%dm" % spec.memory_mb]
+    if spec.shm_mb:
+        amounts.append("--shm-size=%dm" % spec.shm_mb)
+    return amounts
+
+
+def _mount(volume: Volume) -> str:
+    option = ",readonly" if volume.read_only else ""
+    return "--mount=type=bind,source=%s,destination=%s%s" % (volume.source, volume.target, option)

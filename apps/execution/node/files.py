@@ -1,0 +1,89 @@
+"""Small files that survive a crash, and locks that end with the process that holds them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from typing import Any, Iterator
+
+
+def write_json(path: str, content: dict[str, Any], *, durable: bool) -> None:
+    """Replace `path` in one step; readers see the old or the new content, never half of it.
+
+    Args:
+        durable: also survive a power cut. Needed for fences and results; the rest is worthless
+            after a reboot anyway.
+    """
+    write_bytes(path, json.dumps(content, sort_keys=True).encode(), durable=durable)
+
+
+def write_bytes(path: str, content: bytes, *, durable: bool) -> None:
+    """Like `write_json`, for any content. Only the owner can read the file."""
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as target:
+        target.write(content)
+        target.flush()
+        if durable:
+            os.fsync(descriptor)
+    os.rename(temporary, path)
+    if durable:
+        sync_folder(os.path.dirname(path))
+
+
+def sync_folder(path: str) -> None:
+    """Make a rename or a new entry in the folder survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_json(path: str) -> dict[str, Any] | None:
+    """The content, or None when there is no such file."""
+    try:
+        with open(path, "rb") as source:
+            content = json.loads(source.read())
+    except FileNotFoundError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def take_lock(path: str, *, wait: bool) -> int | None:
+    """Lock `path` and return the descriptor that holds the lock; None when it is taken.
+
+    The lock belongs to the open file, so a forked child keeps it after the parent has gone, and
+    it ends when the last process that holds it dies, however it dies.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+@contextlib.contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Hold the lock on `path`, waiting for it."""
+    descriptor = take_lock(path, wait=True)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def is_locked(path: str) -> bool:
+    """Whether a living process holds the lock on `path`."""
+    if not os.path.exists(path):
+        return False
+    descriptor = take_lock(path, wait=False)
+    if descriptor is None:
+        return True
+    os.close(descriptor)
+    return False

@@ -1,0 +1,65 @@
+"""Sent to `python3 -` once, with the helper's files as its payload. Stands alone, any Python 3."""
+
+import json
+import os
+import py_compile
+import shutil
+import sys
+from typing import Any
+
+OLDEST_PYTHON = (3, 9)
+
+
+def install(payload: "dict[str, Any]") -> None:
+    """Put the helper's files in place and print where; the switch to them is one rename.
+
+    Exchanges that run meanwhile go on with the files they have read.
+    """
+    if sys.version_info < OLDEST_PYTHON:
+        found = "%d.%d" % sys.version_info[:2]
+        sys.stdout.write(
+            json.dumps({"error": "Python 3.9 or newer is needed, this node has %s" % found})
+        )
+        return
+    os.umask(0o077)
+    home = payload["home"] or _default_home(payload["installation"])
+    folder = os.path.join(home, "helper-" + payload["helper"])
+    if not os.path.isdir(folder):
+        _write_files(folder, payload["files"])
+    config = {name: payload[name] for name in ("installation", "helper", "environment")}
+    _replace(os.path.join(home, "config.json"), json.dumps(config).encode())
+    link = os.path.join(home, "helper")
+    temporary = "%s.%d.tmp" % (link, os.getpid())
+    os.symlink(os.path.basename(folder), temporary)
+    os.rename(temporary, link)
+    sys.stdout.write(json.dumps({"home": home, "helper": payload["helper"]}))
+
+
+def _default_home(installation: str) -> str:
+    if os.geteuid() == 0:
+        return os.path.join("/var/lib/rpm", installation)
+    return os.path.join(os.path.expanduser("~"), ".rpm", installation)
+
+
+def _write_files(folder: str, files: "dict[str, str]") -> None:
+    temporary = "%s.%d.tmp" % (folder, os.getpid())
+    for name, content in files.items():
+        path = os.path.join(temporary, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        _replace(path, content.encode())
+        # Compiled once here: every exchange starts a Python, which would compile it again.
+        py_compile.compile(path, doraise=True)
+    try:
+        os.rename(temporary, folder)
+    except OSError:
+        # Somebody else installed the same helper at the same time.
+        shutil.rmtree(temporary)
+
+
+def _replace(path: str, content: bytes) -> None:
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    with open(temporary, "wb") as target:
+        target.write(content)
+        target.flush()
+        os.fsync(target.fileno())
+    os.rename(temporary, path)

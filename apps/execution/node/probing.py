@@ -1,0 +1,107 @@
+"""The verb `probe`: what the node is and has."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+from typing import Any
+
+from apps.execution.node import checks, devices
+from apps.execution.node.runtimes import run_tool
+
+MEBIBYTE = 1024 * 1024
+
+
+def probe(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    """Devices, CPU, memory, disk, network, runtimes and their versions.
+
+    The devices in `simulated_devices` are answered back marked as simulated, behind real ones.
+    """
+    found = devices.inventory()
+    simulated = [_simulated(item) for item in checks.records(request, "simulated_devices", most=64)]
+    for index, device in enumerate(simulated, start=len(found["devices"])):
+        device["index"] = index
+    return {
+        "hostname": socket.gethostname(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "account": os.geteuid(),
+        "nvidia": found["state"],
+        "driver": found["driver"],
+        "devices": found["devices"] + simulated,
+        "cdi_names": sorted(devices.cdi_names())[:2000],
+        "cpu_milli": len(os.sched_getaffinity(0)) * 1000,
+        "memory_mb": _memory("MemTotal"),
+        "memory_free_mb": _memory("MemAvailable"),
+        "disk_mb": shutil.disk_usage(home).total // MEBIBYTE,
+        "disk_free_mb": shutil.disk_usage(home).free // MEBIBYTE,
+        "network": _network(),
+        "runtimes": _runtimes(config),
+        "crashes": _crashes(home),
+    }
+
+
+def _simulated(item: dict[str, Any]) -> dict[str, Any]:
+    model = item.get("model")
+    if not isinstance(model, str) or len(model) > 200:
+        raise checks.refuse("simulated_devices.model", "not a short text")
+    return {
+        "uuid": checks.text(item, "uuid", checks.DEVICE_UUID),
+        "model": model,
+        "memory_mb": checks.whole(item, "memory_mb", lowest=0, highest=10**9),
+        "used_mb": 0,
+        "utilisation_percent": None,
+        "cdi": checks.text(item, "cdi", checks.CDI_NAME) if item.get("cdi") else "",
+        "simulated": True,
+    }
+
+
+def _memory(field: str) -> int:
+    with open("/proc/meminfo", encoding="ascii") as source:
+        for line in source:
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) // 1024
+    return 0
+
+
+def _network() -> list[dict[str, Any]]:
+    """Interfaces other than loopback with the bytes they carried since boot."""
+    interfaces = []
+    with open("/proc/net/dev", encoding="ascii") as source:
+        for line in source.readlines()[2:]:
+            name, _, counters = line.partition(":")
+            fields = counters.split()
+            if name.strip() != "lo":
+                interfaces.append(
+                    {
+                        "name": name.strip(),
+                        "received_bytes": int(fields[0]),
+                        "sent_bytes": int(fields[8]),
+                    }
+                )
+    return interfaces
+
+
+def _runtimes(config: dict[str, Any]) -> dict[str, str]:
+    """Container runtimes that answer, with the version each says."""
+    asked = {
+        "podman": ["podman", "version", "--format={{.Client.Version}}"],
+        "docker": ["docker", "version", "--format={{.Server.Version}}"],
+    }
+    answers = {name: run_tool(command, config) for name, command in asked.items()}
+    return {
+        name: done.stdout.decode(errors="replace").strip()
+        for name, done in answers.items()
+        if done.returncode == 0
+    }
+
+
+def _crashes(home: str) -> str:
+    """The last lines of traces that supervisors left; empty on a healthy node."""
+    try:
+        with open(os.path.join(home, "crashes.log"), encoding="utf-8", errors="replace") as source:
+            return source.read()[-4000:]
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,73 @@
+"""One request in, one answer out."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any, Callable
+
+from apps.execution.node import checks, clocks, files
+from apps.execution.node.errors import Refusal
+from apps.execution.node.members import forget, launch, stop
+from apps.execution.node.probing import probe
+from apps.execution.node.pulling import pull
+from apps.execution.node.syncing import sync
+
+PROTOCOL = 1
+REQUEST_BYTES = 8 * 1024 * 1024
+
+Verb = Callable[[str, dict[str, Any], dict[str, Any]], dict[str, Any]]
+VERBS: dict[str, Verb] = {
+    "forget": forget,
+    "launch": launch,
+    "probe": probe,
+    "pull": pull,
+    "stop": stop,
+    "sync": sync,
+}
+
+
+def serve(home: str) -> None:
+    """Answer the one request on standard input; whatever happens, the answer is JSON."""
+    os.umask(0o077)
+    content = sys.stdin.buffer.read(REQUEST_BYTES + 1)
+    answer = answer_to(home, content)
+    sys.stdout.buffer.write(json.dumps(answer).encode())
+    sys.stdout.buffer.flush()
+
+
+def answer_to(home: str, content: bytes) -> dict[str, Any]:
+    """The answer with the node's clocks around it, which every exchange needs."""
+    config = files.read_json(os.path.join(home, "config.json")) or {}
+    try:
+        body: dict[str, Any] = {"answer": _carry_out(home, config, content)}
+    except Refusal as refusal:
+        body = {"refusal": {"code": refusal.code, "detail": refusal.detail}}
+    return {
+        "protocol": PROTOCOL,
+        "helper": config.get("helper", ""),
+        "boot_id": clocks.boot_id(),
+        "uptime_s": clocks.uptime_s(),
+        "wall_s": clocks.wall_s(),
+        **body,
+    }
+
+
+def _carry_out(home: str, config: dict[str, Any], content: bytes) -> dict[str, Any]:
+    if len(content) > REQUEST_BYTES:
+        raise Refusal("invalid", "the request is longer than %d bytes" % REQUEST_BYTES)
+    try:
+        request = json.loads(content)
+    except ValueError:
+        raise Refusal("invalid", "the request is not JSON") from None
+    if not isinstance(request, dict):
+        raise Refusal("invalid", "the request is not an object")
+    if request.get("protocol") != PROTOCOL:
+        raise Refusal("protocol", "this helper speaks protocol %d" % PROTOCOL)
+    if not config or request.get("installation") != config.get("installation"):
+        raise Refusal("installation", "this helper serves another installation")
+    verb = request.get("verb")
+    if not isinstance(verb, str) or verb not in VERBS:
+        raise checks.refuse("verb", "%.40r is none of %s" % (verb, ", ".join(VERBS)))
+    return VERBS[verb](home, config, request)

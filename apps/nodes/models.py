@@ -1,0 +1,173 @@
+"""Machines with their devices, and the volumes that lie on them."""
+
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from apps.core.fields import QuantitiesField
+from apps.core.ids import installation_key
+from apps.core.models import Pausable, Removable, unique_name
+from apps.policies.models import Pool
+
+
+class Installation(models.Model):
+    """One row: the id that names and labels on all nodes carry."""
+
+    key = models.CharField(max_length=32, default=installation_key, editable=False)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=models.Q(id=1), name="installation_is_one_row"),
+        ]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class Transport(models.TextChoices):
+    SSH = "ssh", _("SSH")
+    LOCAL = "local", _("this machine")
+
+
+class Runtime(models.TextChoices):
+    PODMAN = "podman", "podman"
+    DOCKER = "docker", "docker"
+    PROCESS = "process", _("plain processes, without isolation")
+
+
+class NodeState(models.TextChoices):
+    NEW = "new", _("not reached yet")
+    HEALTHY = "healthy", _("healthy")
+    SUSPECT = "suspect", _("silent")
+    REFUSED = "refused", _("refused")
+
+
+class Node(Removable, Pausable):
+    """A machine that runs tasks of one pool.
+
+    `capacity` is what it may give out: what it reported last, unless an administrator set less.
+    `served_by` and `served_until` say which process holds its connection.
+    """
+
+    name = models.CharField(max_length=120)
+    pool = models.ForeignKey(
+        Pool, null=True, blank=True, on_delete=models.PROTECT, related_name="nodes"
+    )
+    transport = models.CharField(max_length=8, choices=Transport.choices, default=Transport.SSH)
+    address = models.CharField(max_length=255, blank=True)
+    port = models.PositiveIntegerField(
+        default=22, validators=[MinValueValidator(1), MaxValueValidator(65535)]
+    )
+    user = models.CharField(max_length=64, blank=True)
+    key_path = models.CharField(
+        max_length=500, blank=True, help_text=_("The private key of this node, on this machine.")
+    )
+    host_key = models.TextField(
+        blank=True, help_text=_("The pinned host key; another one is refused.")
+    )
+    state_dir = models.CharField(
+        max_length=500, blank=True, help_text=_("Where the helper keeps its files; empty: default.")
+    )
+    helper_home = models.CharField(max_length=500, blank=True, editable=False)
+    environment = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text=_("Variables for podman or docker on this node, such as CONTAINERS_CONF."),
+    )
+    runtime = models.CharField(max_length=8, choices=Runtime.choices, default=Runtime.PODMAN)
+    allows_process = models.BooleanField(
+        default=False, help_text=_("Tasks may run as plain processes here, without isolation.")
+    )
+    is_simulated = models.BooleanField(
+        default=False, help_text=_("Its devices are made up, for trying out.")
+    )
+    labels = models.JSONField(default=dict, blank=True)
+
+    state = models.CharField(max_length=8, choices=NodeState.choices, default=NodeState.NEW)
+    state_detail = models.CharField(max_length=1000, blank=True)
+    is_draining = models.BooleanField(
+        default=False, help_text=_("Finishes what it runs and takes nothing new.")
+    )
+    capacity = QuantitiesField(editable=False)
+    capacity_cap = QuantitiesField(
+        help_text=_("At most so much of the node is given out; empty: all that it reports.")
+    )
+    gpu_model = models.CharField(max_length=120, blank=True)
+    boot_id = models.CharField(max_length=64, blank=True)
+    report = models.JSONField(default=dict, blank=True, editable=False)
+    last_seen_at = models.DateTimeField(null=True, blank=True)
+    missed_syncs = models.PositiveIntegerField(default=0)
+    served_by = models.CharField(max_length=64, blank=True, editable=False)
+    served_until = models.DateTimeField(null=True, blank=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [unique_name("node", removable=True)]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class DeviceState(models.TextChoices):
+    HEALTHY = "healthy", _("healthy")
+    MISSING = "missing", _("missing")
+    OCCUPIED = "occupied", _("in use by a process that is not ours")
+
+
+class Device(models.Model):
+    """One GPU of a node, known by its UUID."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="devices")
+    index = models.PositiveIntegerField()
+    uuid = models.CharField(max_length=120)
+    model = models.CharField(max_length=120, blank=True)
+    memory_mb = models.PositiveIntegerField(default=0)
+    state = models.CharField(max_length=8, choices=DeviceState.choices, default=DeviceState.HEALTHY)
+    is_simulated = models.BooleanField(default=False)
+    # The name by which a container runtime hands the device over; empty when there is none.
+    cdi = models.CharField(max_length=200, blank=True)
+    first_seen_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["node_id", "index"]
+        constraints = [
+            models.UniqueConstraint(fields=["node", "index"], name="device_index_once"),
+            models.UniqueConstraint(fields=["node", "uuid"], name="device_uuid_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model or 'GPU'} {self.index}"
+
+
+class VolumeScope(models.TextChoices):
+    EVERYWHERE = "everywhere", _("the same on all nodes")
+    POOL = "pool", _("the same on the nodes of a pool")
+    NODE = "node", _("its own on each node")
+
+
+class Volume(Removable):
+    """A path on the nodes that tasks mount by its name."""
+
+    name = models.CharField(max_length=63)
+    description = models.TextField(blank=True)
+    path = models.CharField(max_length=500)
+    is_read_only = models.BooleanField(default=False)
+    scope = models.CharField(
+        max_length=10, choices=VolumeScope.choices, default=VolumeScope.EVERYWHERE
+    )
+    pool = models.ForeignKey(Pool, null=True, blank=True, on_delete=models.PROTECT)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            unique_name("volume", removable=True),
+            models.CheckConstraint(
+                condition=models.Q(path__startswith="/"),
+                name="volume_path_is_absolute",
+                violation_error_message=_("The path begins with a slash."),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,93 @@
+"""What differs between two documents, entry by entry and field by field."""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+import msgspec
+
+from apps.policies.document.shapes import Document, PolicyEntry, PoolEntry, ProfileEntry, as_data
+
+Entries = Sequence[PoolEntry | ProfileEntry | PolicyEntry]
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One difference.
+
+    `kind` is `settings`, `pools`, `profiles` or `policies`; `name` is that of the entry (the new
+    one); `what` is `added`, `removed`, `changed` or `moved`; `field`, `before` and `after` are
+    set where a field changed.
+    """
+
+    kind: str
+    name: str
+    what: str
+    field: str = ""
+    before: Any = None
+    after: Any = None
+
+    def __str__(self) -> str:
+        if self.kind == "settings":
+            return f"setting {self.field}: {self.before} to {self.after}"
+        noun = {"pools": "pool", "profiles": "profile", "policies": "policy"}[self.kind]
+        if self.what == "changed":
+            return f"{noun} {self.name}: {self.field} changed"
+        return f"{noun} {self.name} {self.what}"
+
+
+def compare(before: Document, after: Document) -> list[Change]:
+    """Every difference, in the order of the document.
+
+    Pools and profiles are joined by key, policies by id, so that a rename is a change of `name`.
+    Policies are compared where both documents hold them.
+    """
+    changes = list(_fields("settings", "", *(as_data(d)["settings"] for d in (before, after))))
+    changes += _entries("pools", before.pools, after.pools)
+    changes += _entries("profiles", before.profiles, after.profiles)
+    if before.policies is not None and after.policies is not None:
+        changes += _entries("policies", before.policies, after.policies)
+    return changes
+
+
+def _entries(kind: str, before: Entries, after: Entries) -> Iterator[Change]:
+    old, new = {_identity(e): e for e in before}, {_identity(e): e for e in after}
+    for identity, entry in old.items():
+        if identity not in new:
+            yield Change(kind=kind, name=entry.name, what="removed")
+    stayed = _stayed([i for i in old if i in new], [i for i in new if i in old])
+    for identity, entry in new.items():
+        if identity not in old:
+            yield Change(kind=kind, name=entry.name, what="added")
+            continue
+        if identity not in stayed:
+            yield Change(kind=kind, name=entry.name, what="moved")
+        yield from _fields(
+            kind, entry.name, msgspec.to_builtins(old[identity]), msgspec.to_builtins(entry)
+        )
+
+
+def _stayed(before: Sequence[Hashable], after: Sequence[Hashable]) -> set[Hashable]:
+    """What keeps its place when as little as possible is said to have moved."""
+    blocks = SequenceMatcher(a=before, b=after, autojunk=False).get_matching_blocks()
+    return {identity for block in blocks for identity in before[block.a : block.a + block.size]}
+
+
+def _identity(entry: PoolEntry | ProfileEntry | PolicyEntry) -> Hashable:
+    if isinstance(entry, PolicyEntry):
+        return entry.id
+    return entry.key or entry.name.lower()
+
+
+def _fields(
+    kind: str, name: str, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[Change]:
+    for field, value in after.items():
+        if field not in {"key", "id"} and before.get(field) != value:
+            yield Change(
+                kind=kind,
+                name=name,
+                what="changed",
+                field=field,
+                before=before.get(field),
+                after=value,
+            )

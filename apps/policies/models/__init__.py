@@ -1,0 +1,40 @@
+"""Pools, profiles, policies and queues, live and as draft."""
+
+from apps.policies.models.draft import (
+    DraftPool,
+    DraftPoolLink,
+    DraftProfile,
+    DraftQueueRank,
+    DraftState,
+)
+from apps.policies.models.live import LiveState, Pool, PoolLink, Profile
+from apps.policies.models.permissions import (
+    PolicyGroupPermission,
+    PolicyUserPermission,
+    PoolGroupPermission,
+    PoolUserPermission,
+    QueueGroupPermission,
+    QueueUserPermission,
+)
+from apps.policies.models.rights import Policy, PolicyAmount, Queue
+
+__all__ = [
+    "DraftPool",
+    "DraftPoolLink",
+    "DraftProfile",
+    "DraftQueueRank",
+    "DraftState",
+    "LiveState",
+    "Policy",
+    "PolicyAmount",
+    "PolicyGroupPermission",
+    "PolicyUserPermission",
+    "Pool",
+    "PoolGroupPermission",
+    "PoolLink",
+    "PoolUserPermission",
+    "Profile",
+    "Queue",
+    "QueueGroupPermission",
+    "QueueUserPermission",
+]

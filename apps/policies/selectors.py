@@ -1,0 +1,118 @@
+"""What a person may see of pools, profiles, policies and queues.
+
+Administrators see everything. Others see the policies whose group they are in or that somebody
+let them see, the queues on which they hold `view_queue`, and the profiles of those queues. Pools
+are seen through their links by administrators, and by those who were given `view_pool`.
+"""
+
+from typing import TypeVar
+
+from django.db.models import Model, Q, QuerySet
+
+from apps.accounts.models import User
+from apps.accounts.selectors import Person, group_ids, is_admin, is_queue_admin
+from apps.policies.models import (
+    Policy,
+    PolicyGroupPermission,
+    PolicyUserPermission,
+    Pool,
+    PoolGroupPermission,
+    PoolUserPermission,
+    Profile,
+    Queue,
+    QueueGroupPermission,
+    QueueUserPermission,
+)
+
+_GRANTS = {
+    Policy: (PolicyUserPermission, PolicyGroupPermission),
+    Pool: (PoolUserPermission, PoolGroupPermission),
+    Queue: (QueueUserPermission, QueueGroupPermission),
+}
+
+
+def _granted(model: type[Policy | Pool | Queue], user: Person, right: str) -> Q:
+    """Rows of `model` on which the user, or a group of theirs, holds `right`."""
+    if not isinstance(user, User) or not user.is_active:
+        return Q(pk__in=[])
+    by_user, by_group = _GRANTS[model]
+    users = by_user._default_manager.filter(user=user, permission__codename=right)
+    groups = by_group._default_manager.filter(
+        group__in=list(group_ids(user)), permission__codename=right
+    )
+    return Q(pk__in=users.values("content_object_id")) | Q(
+        pk__in=groups.values("content_object_id")
+    )
+
+
+def policies_visible_to(user: Person) -> QuerySet[Policy]:
+    """Policies of one's groups, and those one was let see; removed ones never."""
+    live = Policy.objects.filter(removed_at__isnull=True)
+    if is_admin(user):
+        return live
+    return live.filter(Q(group__in=list(group_ids(user))) | _granted(Policy, user, "view_policy"))
+
+
+def queues_visible_to(user: Person) -> QuerySet[Queue]:
+    """Queues on which one holds `view_queue`."""
+    live = Queue.objects.filter(removed_at__isnull=True)
+    if is_queue_admin(user):
+        return live
+    return live.filter(_granted(Queue, user, "view_queue"))
+
+
+def queues_open_to(user: Person) -> QuerySet[Queue]:
+    """Queues on which one may enqueue."""
+    live = Queue.objects.filter(removed_at__isnull=True)
+    return live if is_admin(user) else live.filter(_granted(Queue, user, "enqueue_queue"))
+
+
+def queues_managed_by(user: Person) -> QuerySet[Queue]:
+    """Queues on which one may reorder, abort others' tasks and pause."""
+    live = Queue.objects.filter(removed_at__isnull=True)
+    return live if is_admin(user) else live.filter(_granted(Queue, user, "manage_queue"))
+
+
+def pools_visible_to(user: Person) -> QuerySet[Pool]:
+    live = Pool.objects.filter(removed_at__isnull=True)
+    return live if is_admin(user) else live.filter(_granted(Pool, user, "view_pool"))
+
+
+def profiles_visible_to(user: Person) -> QuerySet[Profile]:
+    """Profiles of the queues one sees."""
+    live = Profile.objects.filter(removed_at__isnull=True)
+    if is_admin(user):
+        return live
+    return live.filter(pk__in=queues_visible_to(user).values("profile_id"))
+
+
+def known_keys() -> set[str]:
+    """Resource keys that some live pool lists, beside the built-in ones."""
+    capacities = Pool.objects.filter(removed_at__isnull=True).values_list("capacity", flat=True)
+    return {key for capacity in capacities for key in capacity}
+
+
+Row = TypeVar("Row", bound=Model)
+
+
+def by_name_or_id(rows: QuerySet[Row], given: str | int) -> Row | None:
+    """The row that somebody names. A name comes first: it may consist of digits."""
+    if isinstance(given, str):
+        row = rows.filter(name=given).first()
+        if row is not None or not given.isascii() or not given.isdigit():
+            return row
+        given = int(given[:20])
+    # Larger numbers are no ids, and SQLite cannot even hold them.
+    return rows.filter(pk=given).first() if 0 < given < 2**63 else None
+
+
+def policies_connectable_by(user: Person) -> QuerySet[Policy]:
+    """Policies to which one may connect profiles; queue administrators make queues anywhere."""
+    live = Policy.objects.filter(removed_at__isnull=True)
+    return live if is_queue_admin(user) else live.none()
+
+
+def profiles_connectable_by(user: Person) -> QuerySet[Profile]:
+    """Profiles that one may connect to a policy."""
+    live = Profile.objects.filter(removed_at__isnull=True)
+    return live if is_queue_admin(user) else live.none()

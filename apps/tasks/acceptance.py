@@ -1,0 +1,113 @@
+"""Whether a queue takes a task, judged on plain data; pure.
+
+Both ways in (the service and the one-statement way of `services/express.py`) ask here, so that
+they cannot answer differently.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from apps.core.errors import BadInput, NeverFits
+from apps.core.units import quantities_milli
+from apps.tasks.descriptions import Description, check_can_start, refuse, request_texts
+from apps.tasks.fitting import Ceiling, Room, never_fits
+from apps.tasks.shapes import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """What decides whether a queue takes a task.
+
+    `request`, `request_min` and `request_max` are texts per key, of the profile; `volumes` are the
+    live ones that the profile allows; `version` is that of the live configuration.
+    """
+
+    queue_id: int
+    name: str
+    policy_id: int
+    version: int
+    max_priority: int
+    max_waiting: int | None
+    request: Mapping[str, str]
+    replicas: int
+    is_dynamic: bool
+    request_min: Mapping[str, str]
+    request_max: Mapping[str, str]
+    keys: frozenset[str]
+    volumes: frozenset[str]
+    ceilings: tuple[Ceiling, ...]
+    rooms: tuple[Room, ...]
+
+    @property
+    def has_user_limit(self) -> bool:
+        return any(ceiling.user_limit for ceiling in self.ceilings)
+
+
+def accept(description: Description, facts: QueueFacts, *, owner_id: int) -> Shape:
+    """The shape with which the task waits in the queue.
+
+    Raises:
+        BadInput: a field does not suit this queue.
+        NeverFits: it could never run; `fields` holds the numbers.
+    """
+    check_can_start(description)
+    refuse(_against_queue(description, facts))
+    own_request = None
+    if description.request is not None:
+        own_request = _own_request(description, facts)
+    request = quantities_milli(facts.request if own_request is None else own_request)
+    problems = never_fits(
+        request=request,
+        replicas=description.replicas or facts.replicas,
+        is_preemptible=description.is_preemptible,
+        ceilings=facts.ceilings,
+        rooms=facts.rooms,
+    )
+    if problems:
+        numbers = "; ".join(f"{field} {problem}" for field, problem in problems.items())
+        raise NeverFits(f"This task could never run: {numbers}.", fields=problems)
+    return Shape(
+        request=own_request,
+        replicas=description.replicas,
+        priority=description.priority,
+        is_preemptible=description.is_preemptible,
+        user_id=owner_id if facts.has_user_limit else None,
+    )
+
+
+def _against_queue(description: Description, facts: QueueFacts) -> dict[str, str]:
+    problems = {}
+    if description.priority > facts.max_priority:
+        problems["priority"] = (
+            f"is {description.priority}: at most {facts.max_priority} in queue {facts.name}"
+        )
+    unknown = [name for name in description.volumes if name not in facts.volumes]
+    if unknown:
+        allowed = ", ".join(sorted(facts.volumes)) or "none"
+        problems["volumes"] = f"names {unknown[0]!r}, but this queue allows: {allowed}"
+    return problems
+
+
+def _own_request(description: Description, facts: QueueFacts) -> dict[str, str]:
+    """The task's own request, between the least and the most of a dynamic profile."""
+    texts = request_texts(description, keys=facts.keys)
+    if not facts.is_dynamic:
+        if texts == dict(facts.request):
+            return texts
+        raise BadInput(
+            "request is fixed by the profile of this queue: leave it out.",
+            fields={"request": "is fixed by the profile of this queue: leave it out"},
+        )
+    amounts = quantities_milli(texts)
+    least, most = quantities_milli(facts.request_min), quantities_milli(facts.request_max)
+    problems = {}
+    for key in sorted(amounts.keys() | least.keys()):
+        amount = amounts.get(key, 0)
+        if amount < least.get(key, 0):
+            problems[f"request.{key}"] = f"must be at least {facts.request_min[key]}"
+        elif key in most and amount > most[key]:
+            problems[f"request.{key}"] = f"must be at most {facts.request_max[key]}"
+        elif key not in most and key not in facts.request:
+            problems[f"request.{key}"] = "is not a key of this profile"
+    refuse(problems)
+    return texts

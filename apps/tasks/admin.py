@@ -1,0 +1,50 @@
+"""Tasks and attempts in the admin site: to look at. What moves them is services alone."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from apps.core.admin_base import ReadOnlyAdmin, ReadOnlyInline
+from apps.tasks.models import Attempt, Holding, Task
+from apps.tasks.redaction import redacted
+
+
+class AttemptInline(ReadOnlyInline):
+    model = Attempt
+    fields = ("generation", "state", "pool", "allocated_at", "started_at", "ended_at", "exit_code")
+    readonly_fields = fields
+    show_change_link = True
+
+
+class HoldingInline(ReadOnlyInline):
+    model = Holding
+    fields = ("rank", "node", "amounts", "devices", "state", "exit_code", "released_at")
+    readonly_fields = fields
+
+
+@admin.register(Task)
+class TaskAdmin(ReadOnlyAdmin):
+    list_display = ("name", "state", "queue", "owner", "priority", "submitted_at", "ended_at")
+    list_select_related = ("queue", "owner")
+    list_filter = ("state",)
+    search_fields = ("id", "name", "owner__username", "queue__name")
+    inlines = (AttemptInline,)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:  # noqa: ARG002  # Django's
+        """All columns; values of variables only as far as nobody needs to keep them secret."""
+        names = [field.name for field in Task._meta.fields if field.name != "environment"]
+        return [*names, "variables"]
+
+    @admin.display(description="Environment")
+    def variables(self, task: Task) -> str:
+        return ", ".join(f"{name}={value}" for name, value in redacted(task.environment).items())
+
+
+@admin.register(Attempt)
+class AttemptAdmin(ReadOnlyAdmin):
+    list_display = ("task", "generation", "state", "pool", "queue", "allocated_at", "ended_at")
+    list_select_related = ("task", "pool", "queue")
+    list_filter = ("state",)
+    search_fields = ("id", "task__id", "task__name")
+    inlines = (HoldingInline,)

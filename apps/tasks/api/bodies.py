@@ -1,0 +1,89 @@
+"""What the requests hold, beside descriptions."""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from apps.core.errors import BadInput, RpmError
+from apps.core.parsers import not_json
+from apps.tasks.descriptions import CHANGEABLE, Description, read_description, type_error
+from apps.tasks.services.enqueueing import MANY
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+
+class QueueBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`queue`: name or id; left out where the task knows its queue."""
+
+    queue: str | int | None = None
+
+
+class PriorityBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    priority: int
+
+
+def read_body(body: bytes, kind: type[Body]) -> Body:
+    """The body of an action; an empty one means that every field is left out.
+
+    Raises:
+        BadInput: it is not JSON, or a field is unknown or of another type.
+    """
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except msgspec.ValidationError as error:
+        raise type_error(str(error), kind.__struct_fields__) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise not_json(str(error), body=body) from error
+
+
+def named(body: QueueBody) -> str | int:
+    """The queue of a body that has to name one.
+
+    Raises:
+        BadInput: it does not.
+    """
+    if body.queue is None:
+        raise BadInput("queue is missing.", fields={"queue": "is missing: give its name or id"})
+    return body.queue
+
+
+def read_changes(body: bytes) -> dict[str, Any]:
+    """The fields that a PATCH names.
+
+    Raises:
+        BadInput: it is no JSON object.
+    """
+    try:
+        changes = msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.ValidationError as error:
+        raise type_error(str(error), CHANGEABLE) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise not_json(str(error), body=body) from error
+    return changes
+
+
+def read_many(body: bytes) -> list[Description | RpmError]:
+    """The descriptions of a bulk request, or what is wrong with each.
+
+    Raises:
+        BadInput: the body is no list, or a longer one than allowed.
+    """
+    try:
+        items = msgspec.json.decode(body, type=list[msgspec.Raw])
+    except msgspec.ValidationError as error:
+        raise BadInput(
+            "The body must be a list of tasks.", fields={"body": "must be a list of tasks"}
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise not_json(str(error), body=body) from error
+    if len(items) > MANY:
+        problem = f"has {len(items)} tasks: at most {MANY} in one request"
+        raise BadInput(f"The body {problem}.", fields={"body": problem})
+    return [_described(item) for item in items]
+
+
+def _described(item: msgspec.Raw) -> Description | RpmError:
+    try:
+        return read_description(item)
+    except RpmError as error:
+        return error

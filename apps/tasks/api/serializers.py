@@ -1,0 +1,156 @@
+"""The shapes of requests and answers, for the OpenAPI file.
+
+Requests are read by `apps.tasks.descriptions` and answers are made by `apps.tasks.answers`
+(`tests/tasks/api/test_shapes.py` compares them with these).
+"""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.tasks.states import AttemptState, TaskState
+
+
+class AbortCallbackSerializer(serializers.Serializer[Any]):
+    script = serializers.CharField(help_text="Run inside the container before SIGTERM.")
+    language = serializers.ChoiceField(choices=["bash", "python"], default="bash")
+    timeout_s = serializers.IntegerField(default=60, min_value=1, max_value=86_400)
+
+
+class DescriptionSerializer(serializers.Serializer[Any]):
+    """What a task may bring. Without a queue it becomes a draft."""
+
+    name = serializers.CharField(max_length=200)
+    queue = serializers.JSONField(required=False, help_text="Name or id of the queue.")
+    image = serializers.CharField(required=False)
+    command = serializers.ListField(child=serializers.CharField(), required=False)
+    environment = serializers.DictField(child=serializers.CharField(), required=False)
+    working_dir = serializers.CharField(required=False)
+    request = serializers.JSONField(
+        required=False, help_text="Amounts per key, or a number of GPUs; dynamic profiles only."
+    )
+    replicas = serializers.IntegerField(required=False, min_value=1, max_value=4096)
+    volumes = serializers.ListField(child=serializers.CharField(), required=False)
+    priority = serializers.IntegerField(default=0, min_value=-1000, max_value=1000)
+    is_preemptible = serializers.BooleanField(default=True)
+    is_restartable = serializers.BooleanField(default=True)
+    time_limit_s = serializers.IntegerField(required=False, min_value=1)
+    retries = serializers.IntegerField(default=0, min_value=0, max_value=100)
+    abort_callback = AbortCallbackSerializer(required=False)
+    tags = serializers.ListField(child=serializers.CharField(), required=False)
+
+
+class TaskSummarySerializer(serializers.Serializer[Any]):
+    """What everybody reads who sees the queue."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    state = serializers.ChoiceField(choices=TaskState.choices)
+    queue_id = serializers.IntegerField(allow_null=True)
+    queue = serializers.CharField(allow_null=True)
+    policy_id = serializers.IntegerField(allow_null=True)
+    owner = serializers.CharField()
+    priority = serializers.IntegerField()
+    request = serializers.DictField(
+        child=serializers.CharField(), allow_null=True, help_text="Null: that of the profile."
+    )
+    replicas = serializers.IntegerField(allow_null=True, help_text="Null: those of the profile.")
+    is_preemptible = serializers.BooleanField()
+    is_restartable = serializers.BooleanField()
+    time_limit_s = serializers.IntegerField(allow_null=True)
+    retries = serializers.IntegerField()
+    tags = serializers.ListField(child=serializers.CharField())
+    generation = serializers.IntegerField(help_text="How often it was admitted.")
+    preemptions = serializers.IntegerField()
+    failures = serializers.IntegerField()
+    exit_code = serializers.IntegerField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    submitted_at = serializers.DateTimeField(allow_null=True)
+    changed_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class TaskSerializer(TaskSummarySerializer):
+    """The whole task; the last fields are null for those who may not read its content."""
+
+    state_detail = serializers.CharField(allow_null=True)
+    image = serializers.CharField(allow_null=True)
+    command = serializers.ListField(child=serializers.CharField(), allow_null=True)
+    environment = serializers.DictField(child=serializers.CharField(), allow_null=True)
+    working_dir = serializers.CharField(allow_null=True)
+    volumes = serializers.ListField(child=serializers.CharField(), allow_null=True)
+    abort_callback = AbortCallbackSerializer(allow_null=True)
+
+
+class ErrorSerializer(serializers.Serializer[Any]):
+    """The one shape of an error."""
+
+    code = serializers.CharField()
+    detail = serializers.CharField()
+    fields = serializers.DictField(child=serializers.CharField())  # type: ignore[assignment]  # the name of the API, not DRF's attribute
+    request_id = serializers.CharField()
+
+
+class BulkAnswerSerializer(serializers.Serializer[Any]):
+    """The answer to one task of a bulk request: either is null."""
+
+    task = TaskSerializer(allow_null=True)
+    error = ErrorSerializer(allow_null=True)
+    status = serializers.IntegerField()
+
+
+class QueueChoiceSerializer(serializers.Serializer[Any]):
+    queue = serializers.JSONField(required=False, help_text="Name or id of the queue.")
+
+
+class PrioritySerializer(serializers.Serializer[Any]):
+    priority = serializers.IntegerField(min_value=-1000, max_value=1000)
+
+
+class MemberSerializer(serializers.Serializer[Any]):
+    """One member of an attempt."""
+
+    rank = serializers.IntegerField()
+    state = serializers.CharField()
+    node = serializers.CharField(allow_null=True)
+    devices = serializers.ListField(child=serializers.CharField())
+    exit_code = serializers.IntegerField(allow_null=True)
+
+
+class AttemptSerializer(serializers.Serializer[Any]):
+    """One admission of a task. Pool and nodes are null for those who may not see the pool."""
+
+    id = serializers.UUIDField()
+    generation = serializers.IntegerField()
+    state = serializers.ChoiceField(choices=AttemptState.choices)
+    pool = serializers.CharField(allow_null=True)
+    request = serializers.DictField(child=serializers.CharField())
+    replicas = serializers.IntegerField()
+    allocated_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+    exit_code = serializers.IntegerField(allow_null=True)
+    detail = serializers.CharField(allow_null=True)
+    members = MemberSerializer(many=True)
+
+
+class LogSerializer(serializers.Serializer[Any]):
+    """A part of what a member wrote; go on reading at `next_offset`."""
+
+    generation = serializers.IntegerField(allow_null=True)
+    rank = serializers.IntegerField()
+    offset = serializers.IntegerField()
+    next_offset = serializers.IntegerField()
+    is_cut = serializers.BooleanField()
+    is_over = serializers.BooleanField(help_text="The attempt has ended: nothing comes any more.")
+    text = serializers.CharField()
+
+
+class ExplanationSerializer(serializers.Serializer[Any]):
+    """Why a task waits; amounts in thousandths."""
+
+    state = serializers.CharField()
+    code = serializers.CharField(allow_blank=True)
+    reasons = serializers.ListField(child=serializers.DictField())
+    place = serializers.IntegerField(allow_null=True)
+    at = serializers.DateTimeField(allow_null=True)

@@ -1,0 +1,65 @@
+"""Attempts and logs as REST answers them."""
+
+import codecs
+from collections.abc import Collection
+from typing import Any
+
+from apps.core.units import milli_text
+from apps.tasks.api.asked import AskedLog
+from apps.tasks.models import Attempt, Holding
+from apps.tasks.states import AttemptState
+
+
+def attempt_told(attempt: Attempt, *, has_content: bool, pools: Collection[int]) -> dict[str, Any]:
+    """One admission; what the reader may not see of it is null.
+
+    Args:
+        pools: ids of the pools that the reader sees.
+    """
+    sees_pool = attempt.pool_id in pools
+    return {
+        "id": attempt.pk,
+        "generation": attempt.generation,
+        "state": attempt.state,
+        "pool": attempt.pool.name if sees_pool else None,
+        "request": {key: milli_text(amount) for key, amount in attempt.request.items()},
+        "replicas": attempt.replicas,
+        "allocated_at": attempt.allocated_at,
+        "started_at": attempt.started_at,
+        "ended_at": attempt.ended_at,
+        "exit_code": attempt.exit_code,
+        "detail": attempt.detail if has_content else None,
+        "members": [
+            _member(holding, has_devices=has_content, sees_pool=sees_pool)
+            for holding in attempt.holdings.all()
+        ],
+    }
+
+
+def log_told(asked: AskedLog) -> dict[str, Any]:
+    """Bytes as text; the beginning of a sign whose rest is still to come is left for later."""
+    attempt = asked.attempt
+    is_over = attempt is not None and attempt.state in {AttemptState.FINISHED, AttemptState.LOST}
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    text = decoder.decode(asked.part.data, final=is_over)
+    left, _ = decoder.getstate()
+    return {
+        "generation": attempt.generation if attempt else None,
+        "rank": asked.rank,
+        "offset": asked.part.offset,
+        "next_offset": asked.part.next_offset - len(left),
+        "is_cut": attempt.log_is_cut if attempt else False,
+        "is_over": is_over,
+        "text": text,
+    }
+
+
+def _member(holding: Holding, *, has_devices: bool, sees_pool: bool) -> dict[str, Any]:
+    held = holding.held_devices.all() if has_devices else []
+    return {
+        "rank": holding.rank,
+        "state": holding.state,
+        "node": holding.node.name if sees_pool and holding.node else None,
+        "devices": [one.device.uuid for one in held],
+        "exit_code": holding.exit_code,
+    }

@@ -1,0 +1,264 @@
+"""`/api/v1/tasks/`."""
+
+from typing import Any
+
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
+from rest_framework import status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.core.api import KeysetPagination, error_body
+from apps.core.errors import BadInput, RpmError
+from apps.policies.selectors import pools_visible_to
+from apps.tasks.answers import task_detail, task_summary
+from apps.tasks.api.asked import (
+    body_of,
+    listing_asked,
+    log_asked,
+    user_of,
+    version_of,
+    version_required,
+)
+from apps.tasks.api.bodies import (
+    PriorityBody,
+    QueueBody,
+    named,
+    read_body,
+    read_changes,
+    read_many,
+)
+from apps.tasks.api.parsers import RawBulkParser, RawJsonParser
+from apps.tasks.api.serializers import (
+    AttemptSerializer,
+    BulkAnswerSerializer,
+    DescriptionSerializer,
+    ErrorSerializer,
+    ExplanationSerializer,
+    LogSerializer,
+    PrioritySerializer,
+    QueueChoiceSerializer,
+    TaskSerializer,
+    TaskSummarySerializer,
+)
+from apps.tasks.api.told import attempt_told, log_told
+from apps.tasks.descriptions import read_description
+from apps.tasks.models import Task
+from apps.tasks.selectors.attempts import attempts_of
+from apps.tasks.selectors.seen import task_rights, task_seen, tasks_listed
+from apps.tasks.selectors.waiting import reasons_seen, task_explained
+from apps.tasks.services import (
+    task_abort,
+    task_change,
+    task_create,
+    task_dequeue,
+    task_enqueue,
+    task_resume,
+    task_run_again,
+    task_set_priority,
+    task_submit,
+    tasks_enqueue_many,
+)
+from apps.tasks.services.idempotency import idempotency_of
+
+_ERRORS = {"4XX": ErrorSerializer}
+_DETAIL = extend_schema(request=None, responses={200: TaskSerializer, **_ERRORS})
+_TO_QUEUE = extend_schema(request=QueueChoiceSerializer, responses={200: TaskSerializer, **_ERRORS})
+_KEY = OpenApiParameter(
+    "Idempotency-Key", location="header", description="The same key and body give the same task."
+)
+_FILTERS = [
+    OpenApiParameter("state", description="Several by commas."),
+    OpenApiParameter("queue", description="Name or id."),
+    OpenApiParameter("policy", description="Name or id."),
+    OpenApiParameter("owner", description="User name."),
+    OpenApiParameter("tag"),
+    OpenApiParameter("q", description="Part of the name."),
+]
+_LOG = [
+    OpenApiParameter("generation", OpenApiTypes.INT, description="Default: the last."),
+    OpenApiParameter("rank", OpenApiTypes.INT, description="Member of a gang; default 0."),
+    OpenApiParameter("offset", OpenApiTypes.INT, description="Default: the end of what is there."),
+    OpenApiParameter("limit", OpenApiTypes.INT, description="Bytes."),
+    OpenApiParameter("as", enum=["json", "text"], description="Default: json."),
+]
+
+
+@extend_schema_view(
+    list=extend_schema(parameters=_FILTERS, responses=TaskSummarySerializer(many=True)),
+    retrieve=_DETAIL,
+    create=extend_schema(
+        request=DescriptionSerializer,
+        parameters=[_KEY],
+        responses={201: TaskSerializer, **_ERRORS},
+    ),
+    partial_update=extend_schema(
+        request=DescriptionSerializer,
+        parameters=[OpenApiParameter("If-Match", location="header", description="The ETag.")],
+        responses={200: TaskSerializer, **_ERRORS},
+    ),
+)
+class TaskViewSet(viewsets.GenericViewSet[Task]):
+    """Tasks that one may know of: one's own, and those of queues that one sees."""
+
+    queryset = Task.objects.none()
+    serializer_class = TaskSerializer
+    pagination_class = KeysetPagination
+    filter_backends = []
+    parser_classes = [RawJsonParser]
+    lookup_value_regex = "[^/]+"
+
+    def list(self, request: Request) -> Response:
+        tasks = tasks_listed(user_of(request), listing_asked(request))
+        page = self.paginate_queryset(tasks) or []
+        return self.get_paginated_response([task_summary(task) for task in page])
+
+    def create(self, request: Request) -> Response:
+        """Enqueue a task; without a queue it is kept as a draft."""
+        user = user_of(request)
+        body = body_of(request)
+        description = read_description(body)
+        keep = idempotency_of(request.headers.get("Idempotency-Key", ""), body)
+        make = task_create if description.queue is None else task_submit
+        task = make(actor=user, description=description, idempotency=keep)
+        return self._told(request, task, status=status.HTTP_201_CREATED)
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self._told(request, task_seen(user_of(request), pk))
+
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Change a draft."""
+        user = user_of(request)
+        task = task_seen(user, pk)
+        version_required(request, task)
+        task = task_change(actor=user, task=task, changes=read_changes(body_of(request)))
+        return self._told(request, task)
+
+    @_TO_QUEUE
+    @action(detail=True, methods=["post"])
+    def enqueue(self, request: Request, pk: str) -> Response:
+        """Put a draft into a queue."""
+        user = user_of(request)
+        task = task_seen(user, pk)
+        body = read_body(body_of(request), QueueBody)
+        return self._told(request, task_enqueue(actor=user, task=task, queue=named(body)))
+
+    @_DETAIL
+    @action(detail=True, methods=["post"])
+    def dequeue(self, request: Request, pk: str) -> Response:
+        """Take a waiting task out of its queue; it is a draft again."""
+        user = user_of(request)
+        return self._told(request, task_dequeue(actor=user, task=task_seen(user, pk)))
+
+    @_DETAIL
+    @action(detail=True, methods=["post"])
+    def abort(self, request: Request, pk: str) -> Response:
+        """End a task: at once if it does not run, else as soon as it has stopped."""
+        user = user_of(request)
+        return self._told(request, task_abort(actor=user, task=task_seen(user, pk)))
+
+    @_DETAIL
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: str) -> Response:
+        """Let a paused or rejected task wait again."""
+        user = user_of(request)
+        return self._told(request, task_resume(actor=user, task=task_seen(user, pk)))
+
+    @_TO_QUEUE
+    @action(detail=True, methods=["post"], url_path="run-again")
+    def run_again(self, request: Request, pk: str) -> Response:
+        """Enqueue a task that ended once more."""
+        user = user_of(request)
+        task = task_seen(user, pk)
+        body = read_body(body_of(request), QueueBody)
+        return self._told(request, task_run_again(actor=user, task=task, queue=body.queue))
+
+    @extend_schema(request=PrioritySerializer, responses={200: TaskSerializer, **_ERRORS})
+    @action(detail=True, methods=["post"])
+    def priority(self, request: Request, pk: str) -> Response:
+        """Change the priority of a draft or a waiting task."""
+        user = user_of(request)
+        task = task_seen(user, pk)
+        body = read_body(body_of(request), PriorityBody)
+        return self._told(request, task_set_priority(actor=user, task=task, priority=body.priority))
+
+    @extend_schema(
+        parameters=_LOG,
+        responses={
+            (200, "application/json"): LogSerializer,
+            (200, "text/plain"): OpenApiTypes.STR,
+            **_ERRORS,
+        },
+    )
+    @action(detail=True)
+    def logs(self, request: Request, pk: str) -> Response | HttpResponse:
+        """What a member wrote: its end, or from `offset` on."""
+        user = user_of(request)
+        task = task_seen(user, pk)
+        asked = log_asked(request, task, task_rights(user, task))
+        if asked.is_text:
+            return HttpResponse(asked.part.data, content_type="text/plain; charset=utf-8")
+        return Response(log_told(asked))
+
+    @extend_schema(responses={200: ExplanationSerializer, **_ERRORS})
+    @action(detail=True)
+    def explain(self, request: Request, pk: str) -> Response:
+        """Why a task waits, as the last pass said it."""
+        user = user_of(request)
+        task = task_seen(user, pk)
+        known = task_explained(task)
+        return Response(
+            {
+                "state": task.state,
+                "code": known.code if known else "",
+                "reasons": reasons_seen(user, known.reasons) if known else [],
+                "place": known.place if known else None,
+                "at": known.at if known else None,
+            }
+        )
+
+    @extend_schema(responses={200: AttemptSerializer(many=True), **_ERRORS})
+    @action(detail=True, pagination_class=None)
+    def attempts(self, request: Request, pk: str) -> Response:
+        """The admissions of a task, the latest first."""
+        user = user_of(request)
+        task = task_seen(user, pk)
+        has_content = task_rights(user, task).content
+        pools = set(pools_visible_to(user).values_list("pk", flat=True))
+        return Response(
+            [
+                attempt_told(attempt, has_content=has_content, pools=pools)
+                for attempt in attempts_of(task)
+            ]
+        )
+
+    @extend_schema(
+        request=DescriptionSerializer(many=True),
+        responses={200: BulkAnswerSerializer(many=True), **_ERRORS},
+    )
+    @action(detail=False, methods=["post"], parser_classes=[RawBulkParser], pagination_class=None)
+    def bulk(self, request: Request) -> Response:
+        """Up to 1,000 tasks; each is answered by itself, in order."""
+        if "Idempotency-Key" in request.headers:
+            # Taking it and not heeding it would double what the sender believes safe.
+            problem = "is for single tasks: leave it out"
+            raise BadInput(f"Idempotency-Key {problem}.", fields={"Idempotency-Key": problem})
+        items = read_many(body_of(request))
+        answers = tasks_enqueue_many(actor=user_of(request), items=items)
+        return Response([self._bulk_answer(answer) for answer in answers])
+
+    def _bulk_answer(self, answer: Task | RpmError) -> dict[str, Any]:
+        if isinstance(answer, RpmError):
+            return {"task": None, "error": error_body(answer), "status": answer.status}
+        told = task_detail(answer, has_content=True)
+        return {"task": told, "error": None, "status": status.HTTP_201_CREATED}
+
+    def _told(self, request: Request, task: Task, *, status: int = status.HTTP_200_OK) -> Response:
+        rights = task_rights(user_of(request), task)
+        return Response(
+            task_detail(task, has_content=rights.content),
+            status=status,
+            headers={"ETag": f'"{version_of(task)}"'},
+        )

@@ -1,0 +1,320 @@
+"""What a task may bring, read from JSON and checked field by field; pure.
+
+The limits on commands and variables are those of the kernel and of the container runtimes: the
+node checks the same again.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from apps.core.errors import BadInput
+from apps.core.parsers import not_json
+from apps.core.units import check_request, quantities_text
+
+NAME_LENGTH = 200
+PATH_LENGTH = 500
+IMAGE_LENGTH = 500
+ARGUMENTS = 4096
+# The kernel's MAX_ARG_STRLEN is 128 KiB with the final NUL.
+ARGUMENT_BYTES = 128 * 1024 - 1
+COMMAND_BYTES = 1024 * 1024
+VARIABLES = 1024
+# The runtimes read variables with a scanner that stops at lines of 64 KiB.
+VARIABLE_BYTES = 60 * 1024
+ENVIRONMENT_BYTES = 1024 * 1024
+SCRIPT_BYTES = 64 * 1024
+TAGS = 50
+TAG_LENGTH = 100
+VOLUMES = 64
+REPLICAS = 4096
+RETRIES = 100
+PRIORITY = 1000
+YEAR_S = 366 * 86_400
+DAY_S = 86_400
+
+_IMAGE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._:/@-]{0,499}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+_AT = re.compile(r" - at `(key in )?\$\.?(?P<path>[^`]*)`$")
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`")
+_MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")
+_EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`, got `(?P<got>[^`]*)`")
+_TYPES = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "null": "null",
+    "object": "an object",
+    "str": "text",
+}
+
+Amounts = dict[str, int | float | str] | int | float | str | None
+
+
+class AbortCallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A script run inside the container when the task is being stopped, before SIGTERM."""
+
+    script: str
+    language: Literal["bash", "python"] = "bash"
+    timeout_s: int = 60
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task as its owner describes it; `queue` is a name or an id, None for a draft."""
+
+    name: str
+    queue: str | int | None = None
+    image: str = ""
+    command: list[str] = []
+    environment: dict[str, str] = {}
+    working_dir: str = ""
+    request: Amounts = None
+    replicas: int | None = None
+    volumes: list[str] = []
+    priority: int = 0
+    is_preemptible: bool = True
+    is_restartable: bool = True
+    time_limit_s: int | None = None
+    retries: int = 0
+    abort_callback: AbortCallback | None = None
+    tags: list[str] = []
+
+
+FIELDS = Description.__struct_fields__
+# What a change of a draft may name; the queue is chosen when it is enqueued.
+CHANGEABLE = tuple(name for name in FIELDS if name != "queue")
+
+_decoder = msgspec.json.Decoder(Description)
+
+
+def read_description(body: bytes | msgspec.Raw) -> Description:
+    """A description from JSON, checked.
+
+    Raises:
+        BadInput: one entry of `fields` per thing that is wrong; only the first where it is not
+            even of the right type.
+    """
+    try:
+        description = _decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise type_error(str(error), FIELDS) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise not_json(str(error), body=bytes(body)) from error
+    check(description)
+    return description
+
+
+def description_of(values: Mapping[str, Any]) -> Description:
+    """A description from plain values, as forms and changes give them, checked.
+
+    Raises:
+        BadInput: as `read_description`.
+    """
+    try:
+        description = msgspec.convert(dict(values), Description)
+    except msgspec.ValidationError as error:
+        raise type_error(str(error), FIELDS) from error
+    check(description)
+    return description
+
+
+def type_error(message: str, fields: tuple[str, ...]) -> BadInput:
+    """What msgspec found wrong, with the field in our notation and in words."""
+    at = _AT.search(message)
+    path = re.sub(r"\[(\d+)\]", r".\1", at["path"]).strip(".") if at else ""
+    text = _AT.sub("", message)
+    unknown, missing = _UNKNOWN.search(text), _MISSING.search(text)
+    if unknown:
+        known = AbortCallback.__struct_fields__ if path else fields
+        near = difflib.get_close_matches(unknown["name"], known, n=1, cutoff=0.0)[0]
+        path = f"{path}.{unknown['name']}".strip(".")
+        problem = f"is not a known field; did you mean {near!r}?"
+    elif missing:
+        path = f"{path}.{missing['name']}".strip(".")
+        problem = "is missing"
+    else:
+        problem = _in_words(text)
+    field = (path or "body").replace("[...]", "").rstrip(".")
+    return BadInput(f"{field} {problem.rstrip('.')}.", fields={field: problem})
+
+
+def check(description: Description) -> None:
+    """Everything that can be judged without knowing a queue.
+
+    Raises:
+        BadInput: one entry of `fields` per bad field.
+    """
+    problems = {
+        **_name(description),
+        **_image(description),
+        **_command(description.command),
+        **_environment(description.environment),
+        **_working_dir(description.working_dir),
+        **_numbers(description),
+        **_callback(description.abort_callback),
+        **_words("tags", description.tags, most=TAGS, length=TAG_LENGTH),
+        **_words("volumes", description.volumes, most=VOLUMES, length=63),
+    }
+    refuse(problems)
+
+
+def refuse(problems: Mapping[str, str]) -> None:
+    """Raise BadInput where there are problems."""
+    if problems:
+        sentence = "; ".join(f"{field} {problem}" for field, problem in problems.items())
+        raise BadInput(f"{sentence}.", fields=problems)
+
+
+def check_can_start(description: Description) -> None:
+    """A task in a queue needs something to run; a draft may still lack it.
+
+    Raises:
+        BadInput: naming `command`.
+    """
+    if not description.image and not description.command:
+        refuse({"command": "is missing: give a command, or an image that brings one"})
+
+
+def request_texts(description: Description, *, keys: frozenset[str] | None) -> dict[str, str]:
+    """The request as it is stored.
+
+    Raises:
+        BadInput: naming `request.<key>`.
+    """
+    texts = quantities_text(description.request, field="request", keys=keys)
+    check_request(texts, field="request")
+    return texts
+
+
+def _in_words(text: str) -> str:
+    expected = _EXPECTED.fullmatch(text)
+    if expected is None:
+        return text[:1].lower() + text[1:]
+    wanted = [_TYPES.get(word.strip(), word.strip()) for word in expected["wanted"].split("|")]
+    got = _TYPES.get(expected["got"], expected["got"])
+    return f"must be {' or '.join(wanted)}, not {got}"
+
+
+def _name(description: Description) -> dict[str, str]:
+    name = description.name
+    if not name.strip():
+        return {"name": "is empty: give the task a name"}
+    if len(name) > NAME_LENGTH:
+        return {"name": f"has {len(name)} signs: at most {NAME_LENGTH}"}
+    if not name.isprintable():
+        return {"name": "holds a sign that cannot be printed"}
+    return {}
+
+
+def _image(description: Description) -> dict[str, str]:
+    if description.image and not _IMAGE.fullmatch(description.image):
+        return {"image": "must be a name such as registry.example.org/team/train:1.0"}
+    return {}
+
+
+def _command(command: list[str]) -> dict[str, str]:
+    if len(command) > ARGUMENTS:
+        return {"command": f"has {len(command)} arguments: at most {ARGUMENTS}"}
+    total = 0
+    for index, argument in enumerate(command):
+        size, problem = _size(argument, most=ARGUMENT_BYTES)
+        if problem:
+            return {f"command.{index}": problem}
+        total += size
+    if total > COMMAND_BYTES:
+        return {"command": f"has {total} bytes: at most {COMMAND_BYTES} in all"}
+    if command and not command[0]:
+        return {"command.0": "is empty: it names the program"}
+    return {}
+
+
+def _environment(environment: dict[str, str]) -> dict[str, str]:
+    if len(environment) > VARIABLES:
+        return {"environment": f"has {len(environment)} variables: at most {VARIABLES}"}
+    total = 0
+    for name, value in environment.items():
+        if not _VARIABLE.fullmatch(name):
+            shown = name[:80].encode("ascii", "backslashreplace").decode().replace("\0", "\\0")
+            return {
+                f"environment.{shown}": "is no name of a variable: use letters, digits and "
+                "underscores, and begin with a letter or underscore"
+            }
+        size, problem = _size(value, most=VARIABLE_BYTES)
+        if not problem and ("\n" in value or "\r" in value):
+            problem = "holds a line break, which a variable cannot"
+        if problem:
+            return {f"environment.{name}": problem}
+        total += size + len(name)
+    if total > ENVIRONMENT_BYTES:
+        return {"environment": f"has {total} bytes: at most {ENVIRONMENT_BYTES} in all"}
+    return {}
+
+
+def _working_dir(path: str) -> dict[str, str]:
+    if not path:
+        return {}
+    parts = path.split("/")
+    is_plain = "." not in parts and ".." not in parts and "//" not in path
+    is_safe = not any(letter in ',:"\\' or not letter.isprintable() for letter in path)
+    if not path.startswith("/") or not is_plain or not is_safe or len(path) > PATH_LENGTH:
+        return {
+            "working_dir": "must be an absolute path such as /work, without '.', '..', comma, "
+            f"colon, quote or backslash, of at most {PATH_LENGTH} signs"
+        }
+    return {}
+
+
+def _numbers(description: Description) -> dict[str, str]:
+    bounds: tuple[tuple[str, int | None, int, int], ...] = (
+        ("priority", description.priority, -PRIORITY, PRIORITY),
+        ("replicas", description.replicas, 1, REPLICAS),
+        ("time_limit_s", description.time_limit_s, 1, YEAR_S),
+        ("retries", description.retries, 0, RETRIES),
+    )
+    return {
+        name: f"is {value}: it must lie between {low} and {high}"
+        for name, value, low, high in bounds
+        if value is not None and not low <= value <= high
+    }
+
+
+def _callback(callback: AbortCallback | None) -> dict[str, str]:
+    if callback is None:
+        return {}
+    _, problem = _size(callback.script, most=SCRIPT_BYTES)
+    if not problem and not callback.script.strip():
+        problem = "is empty"
+    if problem:
+        return {"abort_callback.script": problem}
+    if not 1 <= callback.timeout_s <= DAY_S:
+        return {"abort_callback.timeout_s": f"must lie between 1 and {DAY_S}"}
+    # A script that saves nobody's work must not look as if it did.
+    return {"abort_callback": "is not carried out by nodes yet: leave it out"}
+
+
+def _words(field: str, words: list[str], *, most: int, length: int) -> dict[str, str]:
+    if len(words) > most:
+        return {field: f"has {len(words)} entries: at most {most}"}
+    for index, word in enumerate(words):
+        if not word or len(word) > length or not word.isprintable():
+            return {f"{field}.{index}": f"must have 1 to {length} printable signs"}
+        if word in words[:index]:
+            return {f"{field}.{index}": f"names {word!r} twice"}
+    return {}
+
+
+def _size(text: str, *, most: int) -> tuple[int, str]:
+    """Bytes of a text, and what is wrong with it (empty: nothing)."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return 0, "holds half of a surrogate pair"
+    if "\0" in text:
+        return 0, "holds a NUL sign"
+    if size > most:
+        return size, f"has {size} bytes: at most {most}"
+    return size, ""

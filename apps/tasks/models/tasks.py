@@ -1,0 +1,157 @@
+"""What users asked for."""
+
+from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from apps.core.fields import QuantitiesField
+from apps.core.ids import uuid7
+from apps.policies.models import Queue
+from apps.tasks.states import TaskState
+
+
+class Run(models.Model):
+    """The equal tasks of a queue: the engine works on these, never on single waiting tasks.
+
+    `request` None means the live request of the profile; `user` is set only where a limit per
+    person exists. `reason` is what the last pass said about the first waiting task, `head`.
+    """
+
+    queue = models.ForeignKey(Queue, on_delete=models.CASCADE, related_name="runs")
+    # A hash of the columns below, up to exceeds_limit (`apps.tasks.shapes`).
+    shape = models.CharField(max_length=64)
+    request = QuantitiesField(null=True, default=None)
+    replicas = models.PositiveIntegerField(null=True, blank=True)
+    priority = models.IntegerField(default=0)
+    is_preemptible = models.BooleanField(default=True)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="+"
+    )
+    exceeds_limit = models.BooleanField(default=False)
+    head_id = models.UUIDField(null=True, blank=True)
+    reason_code = models.CharField(max_length=32, blank=True)
+    reason = models.JSONField(default=dict, blank=True)
+    reason_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["queue", "shape"], name="run_is_distinct"),
+        ]
+
+    def __str__(self) -> str:
+        return f"run {self.pk} of {self.queue_id}"
+
+
+class Task(models.Model):
+    """One piece of work, as its owner described it, and where it stands."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    queue = models.ForeignKey(
+        Queue, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
+    )
+    run = models.ForeignKey(
+        Run, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
+    )
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tasks", db_index=False
+    )
+    name = models.CharField(max_length=200)
+    image = models.CharField(max_length=500, blank=True)
+    command = models.JSONField(default=list, help_text=_("Program and arguments, as a list."))
+    environment = models.JSONField(default=dict, blank=True)
+    working_dir = models.CharField(max_length=500, blank=True)
+    request = QuantitiesField(null=True, default=None)
+    replicas = models.PositiveIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(1), MaxValueValidator(4096)]
+    )
+    volumes = models.JSONField(default=list, blank=True)
+    priority = models.IntegerField(default=0)
+    is_preemptible = models.BooleanField(default=True)
+    is_restartable = models.BooleanField(default=True)
+    time_limit_s = models.PositiveIntegerField(null=True, blank=True)
+    retries = models.PositiveIntegerField(default=0, validators=[MaxValueValidator(100)])
+    abort_callback = models.JSONField(null=True, blank=True)
+    tags = models.JSONField(default=list, blank=True)
+
+    state = models.CharField(
+        max_length=10, choices=TaskState.choices, default=TaskState.DRAFT, db_default="draft"
+    )
+    state_detail = models.CharField(max_length=2000, blank=True, default="")
+    generation = models.PositiveIntegerField(default=0)
+    preemptions = models.PositiveIntegerField(default=0)
+    failures = models.PositiveIntegerField(default=0)
+    exit_code = models.IntegerField(null=True, blank=True)
+    created_at = models.DateTimeField()
+    submitted_at = models.DateTimeField(null=True, blank=True)
+    changed_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            # The pass reads the heads of every run from this one.
+            models.Index(
+                fields=["run", "submitted_at", "id"],
+                condition=models.Q(state="queued"),
+                name="task_heads",
+            ),
+            # And pages the order in which a queue starts them.
+            models.Index(
+                fields=["queue", "-priority", "submitted_at", "id"],
+                condition=models.Q(state="queued"),
+                name="task_line",
+            ),
+            models.Index(fields=["queue", "-id"], name="task_of_queue"),
+            models.Index(fields=["owner", "-id"], name="task_of_owner"),
+            models.Index(
+                fields=["state", "queue"],
+                condition=models.Q(state__in=["allocated", "running", "stopping"]),
+                name="task_holding",
+            ),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=~models.Q(state__in=["queued", "allocated", "running", "stopping"])
+                | models.Q(queue__isnull=False, run__isnull=False, submitted_at__isnull=False),
+                name="task_in_line_has_a_queue",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ReasonChange(models.Model):
+    """Why a task waited, from `at` on; a row when code or blocker changes."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="reason_changes")
+    at = models.DateTimeField()
+    code = models.CharField(max_length=32)
+    blocker = models.CharField(max_length=200, blank=True)
+    data = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.code} since {self.at:%H:%M:%S}"
+
+
+class IdempotencyKey(models.Model):
+    """A person's own key for one enqueueing: same key and body, same task."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    key = models.CharField(max_length=200)
+    body_hash = models.CharField(max_length=64)
+    task_id = models.UUIDField()
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["user", "key"], name="idempotency_key_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.key

@@ -1,0 +1,1 @@
+"""Reads of tasks; every list that a user can see starts here."""

@@ -1,0 +1,76 @@
+"""Admissions of a task, and what they wrote."""
+
+from dataclasses import dataclass
+
+from django.db.models import Prefetch, QuerySet
+
+from apps.tasks.models import Attempt, AttemptLog, Holding, Task
+
+LOG_BYTES = 256 * 1024
+MOST_LOG_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """Bytes of a member's output from `offset`; go on reading at `next_offset`.
+
+    `offset` lies behind what was asked for where earlier bytes were dropped.
+    """
+
+    data: bytes
+    offset: int
+    next_offset: int
+
+
+def attempts_of(task: Task) -> QuerySet[Attempt]:
+    """The admissions of a task, the latest first, with members, nodes and devices; four queries."""
+    holdings = Holding.objects.select_related("node").prefetch_related("held_devices__device")
+    return (
+        Attempt.objects.filter(task=task)
+        .select_related("pool")
+        .prefetch_related(Prefetch("holdings", queryset=holdings))
+        .order_by("-generation")
+    )
+
+
+def attempt_latest(task: Task, generation: int | None = None) -> Attempt | None:
+    """The attempt of this generation, else the last one."""
+    attempts = Attempt.objects.filter(task=task)
+    if generation is not None:
+        return attempts.filter(generation=generation).first()
+    return attempts.order_by("-generation").first()
+
+
+def log_from(attempt: Attempt, *, rank: int, offset: int, most: int = LOG_BYTES) -> LogPart:
+    """What a member wrote, from byte `offset` on, at most `most` bytes."""
+    pieces = AttemptLog.objects.filter(attempt=attempt, rank=rank)
+    # The piece that holds `offset` may begin before it.
+    before = pieces.filter(offset__lte=offset).order_by("-offset").first()
+    rows = pieces.filter(offset__gte=before.offset if before else offset).order_by("offset")
+    data = b""
+    start = offset
+    for piece in rows.iterator(chunk_size=16):
+        content = bytes(piece.data)
+        skipped = max(0, offset - piece.offset)
+        content = content[skipped:]
+        if not content:
+            continue
+        if not data:
+            start = piece.offset + skipped
+        elif piece.offset != start + len(data):
+            break
+        data += content
+        if len(data) >= most:
+            break
+    data = data[:most]
+    return LogPart(data, start, start + len(data))
+
+
+def log_tail(attempt: Attempt, *, rank: int, most: int = LOG_BYTES) -> LogPart:
+    """The last bytes that a member wrote."""
+    pieces = AttemptLog.objects.filter(attempt=attempt, rank=rank)
+    last = pieces.order_by("-offset").first()
+    if last is None:
+        return LogPart(b"", 0, 0)
+    end = last.offset + len(bytes(last.data))
+    return log_from(attempt, rank=rank, offset=max(0, end - most), most=most)

@@ -1,0 +1,122 @@
+"""What decides whether a queue takes a task, read from the live configuration."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from apps.core.units import quantities_milli
+from apps.nodes.models import Node, Volume
+from apps.policies.models import LiveState, Policy, PolicyAmount, Pool, Queue
+from apps.policies.selectors import known_keys
+from apps.tasks.acceptance import QueueFacts
+from apps.tasks.fitting import Ceiling, Room
+
+Reservations = Mapping[int, Mapping[str, int]]
+
+
+def queue_facts(queue: Queue) -> QueueFacts:
+    """The facts of a queue, as the database has them now; a fixed number of queries.
+
+    `version` is read first: what changes meanwhile makes the facts look older than they are.
+    """
+    version = live_version()
+    profile = queue.profile
+    return QueueFacts(
+        queue_id=queue.pk,
+        name=queue.name,
+        policy_id=queue.policy_id,
+        version=version,
+        max_priority=queue.max_priority,
+        max_waiting=queue.max_waiting,
+        request=profile.request,
+        replicas=profile.replicas,
+        is_dynamic=profile.is_dynamic,
+        request_min=profile.request_min,
+        request_max=profile.request_max,
+        keys=frozenset(known_keys() | profile.request.keys()),
+        volumes=_volumes(profile.volumes),
+        ceilings=_ceilings(queue.policy_id),
+        rooms=_rooms(profile.pk),
+    )
+
+
+def live_version() -> int:
+    """The version of the live configuration."""
+    return LiveState.objects.values_list("version", flat=True).first() or 0
+
+
+def _volumes(names: list[str]) -> frozenset[str]:
+    if not names:
+        return frozenset()
+    live = Volume.objects.filter(removed_at__isnull=True, name__in=names)
+    return frozenset(live.values_list("name", flat=True))
+
+
+def _ceilings(policy_id: int) -> tuple[Ceiling, ...]:
+    """Of the policy and its ancestors, from the bottom up.
+
+    A parent's reservation, for each key that it does not set, is the sum of its children's.
+    """
+    rows = Policy.objects.filter(removed_at__isnull=True) | Policy.objects.filter(pk=policy_id)
+    policies = {pk: (parent, limit) for pk, parent, limit in _policy_rows(rows)}
+    reserved: dict[int, dict[str, int]] = defaultdict(dict)
+    limits: dict[int, dict[str, int]] = defaultdict(dict)
+    amounts = PolicyAmount.objects.filter(pool__isnull=True)
+    for pk, key, least, most in amounts.values_list(
+        "policy_id", "key", "reserved_milli", "limit_milli"
+    ):
+        if least is not None:
+            reserved[pk][key] = least
+        if most is not None:
+            limits[pk][key] = most
+    children: dict[int, list[int]] = defaultdict(list)
+    for pk, (parent, _) in policies.items():
+        if parent is not None:
+            children[parent].append(pk)
+    ceilings = []
+    seen: set[int] = set()
+    at: int | None = policy_id
+    while at is not None and at not in seen:
+        seen.add(at)
+        parent, user_limit = policies.get(at, (None, {}))
+        ceilings.append(
+            Ceiling(
+                reserved=_reservation(at, reserved, children),
+                limit=limits[at],
+                user_limit=quantities_milli(user_limit),
+            )
+        )
+        at = parent
+    return tuple(ceilings)
+
+
+def _policy_rows(rows: "object") -> list[tuple[int, int | None, dict[str, str]]]:
+    return list(rows.values_list("pk", "parent_id", "user_limit"))  # type: ignore[attr-defined]
+
+
+def _reservation(
+    policy_id: int, reserved: Reservations, children: Mapping[int, list[int]]
+) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for child in children.get(policy_id, ()):
+        for key, amount in _reservation(child, reserved, children).items():
+            total[key] = total.get(key, 0) + amount
+    return {**total, **reserved.get(policy_id, {})}
+
+
+def _rooms(profile_id: int) -> tuple[Room, ...]:
+    """The pools that the profile links to, in routing order, as if they were empty."""
+    pools = Pool.objects.filter(links__profile_id=profile_id, removed_at__isnull=True)
+    rows = list(pools.order_by("links__routing_rank", "pk").values_list("pk", "capacity"))
+    nodes: dict[int, list[dict[str, int]]] = defaultdict(list)
+    live = Node.objects.filter(removed_at__isnull=True, pool_id__in=[pk for pk, _ in rows])
+    for pool_id, capacity in live.values_list("pool_id", "capacity"):
+        if pool_id is not None:
+            nodes[pool_id].append(quantities_milli(capacity))
+    return tuple(
+        Room(
+            capacity=quantities_milli(capacity),
+            # A node that did not report yet may turn out to be large.
+            nodes=tuple(nodes[pk]) if nodes[pk] and all(nodes[pk]) else None,
+        )
+        for pk, capacity in rows
+    )

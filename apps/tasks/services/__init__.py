@@ -1,0 +1,35 @@
+"""What people and programs can do with tasks."""
+
+from apps.tasks.services.ending import (
+    task_abort,
+    task_dequeue,
+    task_resume,
+    task_run_again,
+    task_set_priority,
+)
+from apps.tasks.services.enqueueing import (
+    task_change,
+    task_create,
+    task_enqueue,
+    task_submit,
+    tasks_enqueue_many,
+)
+from apps.tasks.services.returning import tasks_return_to_draft
+from apps.tasks.services.transitions import Moved, tasks_announce, tasks_move
+
+__all__ = [
+    "Moved",
+    "task_abort",
+    "task_change",
+    "task_create",
+    "task_dequeue",
+    "task_enqueue",
+    "task_resume",
+    "task_run_again",
+    "task_set_priority",
+    "task_submit",
+    "tasks_announce",
+    "tasks_enqueue_many",
+    "tasks_move",
+    "tasks_return_to_draft",
+]

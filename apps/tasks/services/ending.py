@@ -1,0 +1,236 @@
+"""Taking tasks out of their queue, stopping them, and starting them again."""
+
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
+from apps.core.doorbell import after_commit
+from apps.core.errors import BadInput, Conflict, NotAllowed
+from apps.events.services import Entry, events_record
+from apps.policies.models import Queue
+from apps.tasks.acceptance import accept
+from apps.tasks.descriptions import description_of
+from apps.tasks.models import Attempt, Task
+from apps.tasks.selectors.facts import queue_facts
+from apps.tasks.services.enqueueing import description_values, task_return
+from apps.tasks.services.queues import may_manage
+from apps.tasks.services.runs import run_ensure
+from apps.tasks.services.transitions import DECIDE, tasks_move
+from apps.tasks.states import ENDED_STATES, LIVE_ATTEMPT_STATES, AttemptState, TaskState
+from apps.tasks.topics import task_topics
+
+NOT_STARTED = (TaskState.DRAFT, TaskState.QUEUED, TaskState.PAUSED, TaskState.REJECTED)
+OUT_OF_LINE = {"queue_id": None, "run_id": None, "submitted_at": None}
+
+
+def task_dequeue(*, actor: User, task: Task) -> Task:
+    """Take a waiting task out of its queue; it becomes a draft again.
+
+    Raises:
+        NotAllowed: it is somebody else's, and the actor does not manage its queue.
+        Conflict: it does not wait any more.
+    """
+    _check_may(actor, task)
+    if not tasks_move(
+        [task.pk],
+        expected=(TaskState.QUEUED,),
+        to=TaskState.DRAFT,
+        actor_id=actor.pk,
+        changes={**OUT_OF_LINE, "state_detail": ""},
+    ):
+        raise Conflict("Only waiting tasks can be taken out of their queue.")
+    task.refresh_from_db()
+    return task
+
+
+def task_abort(*, actor: User, task: Task, detail: str = "") -> Task:
+    """End a task: at once where it does not run, else as soon as it has stopped.
+
+    Aborting a task that ended already, or is being aborted, changes nothing.
+
+    Raises:
+        NotAllowed: it is somebody else's, and the actor does not manage its queue.
+        Conflict: it changed its state at this very moment, several times.
+    """
+    _check_may(actor, task)
+    said = detail or f"aborted by {actor.username}"
+    # A pass or a node may move the task between reading and writing; then the other way applies.
+    for _ in range(3):
+        with transaction.atomic():
+            if _abort_at_once(actor, task, said) or _abort_running(actor, task, said):
+                break
+        task.refresh_from_db()
+        if task.state in ENDED_STATES:
+            break
+    else:
+        raise Conflict("The task is changing its state right now: try again.")
+    task.refresh_from_db()
+    return task
+
+
+def task_run_again(*, actor: User, task: Task, queue: str | int | None = None) -> Task:
+    """Enqueue a task that ended once more, as a new submission.
+
+    Args:
+        queue: another queue; None means the one it was in.
+
+    Raises:
+        NotAllowed, NotFound: the actor may not do it, or may not use the queue.
+        BadInput, NeverFits: the queue does not take it any more.
+        Conflict: it has not ended.
+    """
+    _check_may(actor, task)
+    if task.state not in ENDED_STATES:
+        raise Conflict("Only tasks that have ended can run again.")
+    return task_return(
+        actor=actor,
+        task=task,
+        queue=_queue_or(task, queue),
+        expected=ENDED_STATES,
+        exit_code=None,
+        ended_at=None,
+        failures=0,
+        preemptions=0,
+    )
+
+
+def task_resume(*, actor: User, task: Task) -> Task:
+    """Let a paused or rejected task wait again; a paused one keeps its time of submission.
+
+    Raises:
+        NotAllowed, NotFound: the actor may not do it, or may not use the queue.
+        BadInput, NeverFits: the queue does not take it any more.
+        Conflict: it is neither paused nor rejected.
+    """
+    _check_may(actor, task)
+    if task.state not in {TaskState.PAUSED, TaskState.REJECTED}:
+        raise Conflict("Only paused or rejected tasks can be resumed.")
+    return task_return(
+        actor=actor,
+        task=task,
+        queue=_queue_or(task, None),
+        expected=(TaskState.PAUSED, TaskState.REJECTED),
+        submitted_at=task.submitted_at or timezone.now(),
+    )
+
+
+def task_set_priority(*, actor: User, task: Task, priority: int) -> Task:
+    """Change the priority of a draft or a waiting task, up to what its queue allows.
+
+    Raises:
+        NotAllowed: it is somebody else's, and the actor does not manage its queue.
+        BadInput: the priority is above that of the queue.
+        Conflict: it neither waits nor is a draft.
+    """
+    _check_may(actor, task)
+    description = description_of({**description_values(task), "priority": priority})
+    with transaction.atomic():
+        values: dict[str, int] = {"priority": priority}
+        queue = None
+        if task.state == TaskState.QUEUED and task.queue_id is not None:
+            queue = Queue.objects.select_related("profile").get(pk=task.queue_id)
+            shape = accept(description, queue_facts(queue), owner_id=task.owner_id)
+            values["run_id"] = run_ensure(queue.pk, shape)
+        elif task.state != TaskState.DRAFT:
+            raise Conflict("Only drafts and waiting tasks can get another priority.")
+        still = Task.objects.filter(pk=task.pk, state=task.state, run=task.run_id)
+        if not still.update(**values, changed_at=timezone.now()):
+            raise Conflict("The task is in another state by now: read it again.")
+        _record_priority(actor, task, queue, priority)
+    task.refresh_from_db()
+    return task
+
+
+def _check_may(actor: User, task: Task) -> None:
+    """One's own tasks, those of queues that one manages, and all for administrators."""
+    if task.owner_id == actor.pk or is_admin(actor) or may_manage(actor, task.queue_id):
+        return
+    raise NotAllowed("This task is somebody else's, and you do not manage its queue.")
+
+
+def _abort_at_once(actor: User, task: Task, said: str) -> bool:
+    return bool(
+        tasks_move(
+            [task.pk],
+            expected=NOT_STARTED,
+            to=TaskState.ABORTED,
+            actor_id=actor.pk,
+            changes={"state_detail": said},
+        )
+    )
+
+
+def _abort_running(actor: User, task: Task, said: str) -> bool:
+    """Ask for the stop of what runs; what is stopping for another reason ends aborted."""
+    # The attempt before its task: whoever locks both does it in this order.
+    live = Attempt.objects.filter(task_id=task.pk, state__in=LIVE_ATTEMPT_STATES)
+    attempt = live.select_for_update().first()
+    if attempt is None:
+        return False
+    asked: dict[str, Any] = {"stop_target": TaskState.ABORTED, "stop_detail": said[:500]}
+    if attempt.state != AttemptState.STOPPING:
+        moved = tasks_move(
+            [task.pk],
+            expected=(TaskState.ALLOCATED, TaskState.RUNNING),
+            to=TaskState.STOPPING,
+            actor_id=actor.pk,
+            changes={"state_detail": said},
+            data={"then": TaskState.ABORTED, "pool": attempt.pool_id},
+            topics=task_topics(task.pk, pool_id=attempt.pool_id),
+        )
+        if not moved:
+            return False
+        asked.update(state=AttemptState.STOPPING, stop_asked_at=timezone.now())
+    elif attempt.stop_target != TaskState.ABORTED:
+        _record_other_end(actor, task, attempt, said)
+    return bool(Attempt.objects.filter(pk=attempt.pk, state=attempt.state).update(**asked))
+
+
+def _record_other_end(actor: User, task: Task, attempt: Attempt, said: str) -> None:
+    """It stops already; from now on for this person's reason."""
+    Task.objects.filter(pk=task.pk, state=TaskState.STOPPING).update(
+        state_detail=said[:2000], changed_at=timezone.now()
+    )
+    entry = Entry(
+        kind="task.stopping",
+        object_type="task",
+        object_id=task.pk,
+        queue_id=attempt.queue_id,
+        policy_id=attempt.policy_id,
+        actor_id=actor.pk,
+        data={"from": TaskState.STOPPING, "then": TaskState.ABORTED, "pool": attempt.pool_id},
+    )
+    topics = task_topics(
+        task.pk,
+        queue_id=attempt.queue_id,
+        policy_id=attempt.policy_id,
+        pool_id=attempt.pool_id,
+    )
+    events_record([entry], topics=topics)
+
+
+def _queue_or(task: Task, queue: str | int | None) -> str | int:
+    if queue is not None:
+        return queue
+    if task.queue_id is None:
+        raise BadInput("queue is missing.", fields={"queue": "is missing: the task has none"})
+    return task.queue_id
+
+
+def _record_priority(actor: User, task: Task, queue: Queue | None, priority: int) -> None:
+    policy_id = queue.policy_id if queue is not None else None
+    entry = Entry(
+        kind="task.priority",
+        object_type="task",
+        object_id=task.pk,
+        queue_id=task.queue_id,
+        policy_id=policy_id,
+        actor_id=actor.pk,
+        data={"from": task.priority, "to": priority},
+    )
+    events_record([entry], topics=task_topics(task.pk, queue_id=task.queue_id, policy_id=policy_id))
+    if queue is not None:
+        after_commit(tasks=[DECIDE])

@@ -1,0 +1,348 @@
+"""Making tasks: drafts, and tasks that wait in a queue."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
+from apps.core.errors import BadInput, Conflict, NotAllowed, RpmError, Stale
+from apps.events.services import Entry, events_record
+from apps.policies.models import Queue
+from apps.tasks.acceptance import QueueFacts, accept
+from apps.tasks.descriptions import Description, description_of, request_texts
+from apps.tasks.models import Task
+from apps.tasks.selectors.facts import queue_facts
+from apps.tasks.services.idempotency import Idempotency, earlier_task, key_keep
+from apps.tasks.services.queues import queue_open_to
+from apps.tasks.services.runs import run_ensure
+from apps.tasks.services.transitions import Moved, tasks_announce, tasks_move
+from apps.tasks.states import TaskState
+
+MANY = 1000
+
+
+def task_create(
+    *, actor: User, description: Description, idempotency: Idempotency | None = None
+) -> Task:
+    """A draft of the actor's own; nothing runs before it is enqueued.
+
+    Raises:
+        Conflict: the idempotency key was used with another body.
+    """
+    known = earlier_task(actor.pk, idempotency)
+    if known is not None:
+        return known
+    task = _draft(description, actor)
+    try:
+        with transaction.atomic():
+            task.save(force_insert=True)
+            key_keep(actor.pk, idempotency, task.pk)
+            _record_drafts([task], actor)
+    except IntegrityError:
+        return _earlier_or_raise(actor, idempotency)
+    return task
+
+
+def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
+    """Change fields of a draft of one's own.
+
+    Args:
+        task: as the actor read it; who was faster since then is not overwritten.
+        changes: names of `Description` without the queue, which is chosen by enqueueing.
+
+    Raises:
+        NotAllowed: it is somebody else's.
+        BadInput: a field is unknown or will not do.
+        Conflict: the task is not a draft any more.
+        Stale: it was changed meanwhile.
+    """
+    if task.owner_id != actor.pk and not is_admin(actor):
+        raise NotAllowed("This draft is somebody else's.")
+    merged = description_of({**description_values(task), **changes})
+    if merged.queue is not None:
+        raise BadInput(
+            "queue is chosen when the task is enqueued.",
+            fields={"queue": "is chosen when the task is enqueued"},
+        )
+    request = None if merged.request is None else request_texts(merged, keys=None)
+    values = {**columns(merged), "request": request, "changed_at": timezone.now()}
+    with transaction.atomic():
+        drafts = Task.objects.filter(pk=task.pk, state=TaskState.DRAFT)
+        if not drafts.filter(changed_at=task.changed_at).update(**values):
+            if drafts.exists():
+                raise Stale("Somebody changed this draft since you read it.")
+            raise Conflict("Only drafts can be changed.")
+        entry = Entry(
+            kind="task.changed",
+            object_type="task",
+            object_id=task.pk,
+            actor_id=actor.pk,
+            data={"fields": sorted(changes)},
+        )
+        events_record([entry], topics=[f"task.{task.pk}"])
+    task.refresh_from_db()
+    return task
+
+
+def task_submit(
+    *, actor: User, description: Description, idempotency: Idempotency | None = None
+) -> Task:
+    """A new task that waits in the queue which its description names.
+
+    Raises:
+        NotFound, NotAllowed: the queue is invisible, or visible and not open.
+        BadInput, NeverFits: the queue does not take such a task.
+        Conflict: the idempotency key was used with another body.
+    """
+    known = earlier_task(actor.pk, idempotency)
+    if known is not None:
+        return known
+    if description.queue is None:
+        raise BadInput("queue is missing.", fields={"queue": "is missing"})
+    try:
+        with transaction.atomic():
+            queue = queue_open_to(actor, description.queue)
+            facts = queue_facts(queue)
+            _check_waiting(facts, actor.pk, more=1)
+            task = _waiting_task(description, queue, facts, actor=actor, runs={})
+            task.save(force_insert=True)
+            key_keep(actor.pk, idempotency, task.pk)
+            _announce([task], facts, actor.pk)
+    except IntegrityError:
+        return _earlier_or_raise(actor, idempotency)
+    return task
+
+
+def tasks_enqueue_many(*, actor: User, items: Sequence[Description | RpmError]) -> list[Any]:
+    """Enqueue many tasks at once; those without a queue become drafts.
+
+    All that can be taken are stored together, the others answered one by one.
+
+    Args:
+        items: descriptions, or what was wrong with them when they were read; at most 1,000.
+
+    Returns:
+        For each item, in order: the stored `Task`, or the error.
+    """
+    if len(items) > MANY:
+        problem = f"has {len(items)} tasks: at most {MANY} in one request"
+        raise BadInput(f"The body {problem}.", fields={"body": problem})
+    answers: list[Any] = list(items)
+    places: dict[str | int | None, list[int]] = {}
+    for index, item in enumerate(items):
+        if isinstance(item, Description):
+            places.setdefault(item.queue, []).append(index)
+    with transaction.atomic():
+        # Queues are locked in one order, so that two requests never wait in a circle.
+        for given in sorted(places, key=str):
+            chosen = [(index, items[index]) for index in places[given]]
+            for index, answer in _enqueue_in(actor, given, chosen):
+                answers[index] = answer
+    return answers
+
+
+def task_enqueue(*, actor: User, task: Task, queue: str | int) -> Task:
+    """Put a draft into a queue.
+
+    Raises:
+        NotFound, NotAllowed: the queue is invisible, or visible and not open; the draft is
+            somebody else's.
+        BadInput, NeverFits: the queue does not take such a task.
+        Conflict: the task is not a draft any more.
+    """
+    if task.owner_id != actor.pk and not is_admin(actor):
+        raise NotAllowed("This draft is somebody else's.")
+    return task_return(actor=actor, task=task, queue=queue, expected=(TaskState.DRAFT,))
+
+
+def task_return(
+    *, actor: User, task: Task, queue: str | int, expected: Sequence[str], **changes: Any
+) -> Task:
+    """Let a task wait in a queue, judged anew as if it had just been described.
+
+    Args:
+        expected: the states that it may come from.
+        changes: columns to set beside its place in the queue.
+    """
+    with transaction.atomic():
+        found = queue_open_to(actor, queue)
+        facts = queue_facts(found)
+        # As it is now: a change since the actor read it would else wait in the run of another.
+        now = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
+        description = description_of(description_values(now))
+        _check_waiting(facts, task.owner_id, more=1)
+        shape = accept(description, facts, owner_id=task.owner_id)
+        place: dict[str, Any] = {
+            "queue_id": facts.queue_id,
+            "run_id": run_ensure(facts.queue_id, shape),
+            "request": shape.request,
+            "state_detail": "",
+        }
+        if "submitted_at" not in changes:
+            place["submitted_at"] = timezone.now()
+        moved = tasks_move(
+            [task.pk],
+            expected=expected,
+            to=TaskState.QUEUED,
+            actor_id=actor.pk,
+            changes={**place, **changes},
+        )
+        if not moved:
+            raise Conflict("The task is in another state by now: read it again.")
+    task.refresh_from_db()
+    return task
+
+
+def columns(description: Description) -> dict[str, Any]:
+    """The columns of a task that say what its owner described, without request and place."""
+    callback = description.abort_callback
+    return {
+        "name": description.name.strip(),
+        "image": description.image,
+        "command": description.command,
+        "environment": description.environment,
+        "working_dir": description.working_dir,
+        "replicas": description.replicas,
+        "volumes": description.volumes,
+        "priority": description.priority,
+        "is_preemptible": description.is_preemptible,
+        "is_restartable": description.is_restartable,
+        "time_limit_s": description.time_limit_s,
+        "retries": description.retries,
+        "abort_callback": msgspec.to_builtins(callback) if callback else None,
+        "tags": description.tags,
+    }
+
+
+def description_values(task: Task) -> dict[str, Any]:
+    """What a task's description said, as plain values."""
+    names = (name for name in Description.__struct_fields__ if name != "queue")
+    return {name: getattr(task, name) for name in names}
+
+
+def _enqueue_in(
+    actor: User, given: str | int | None, chosen: Sequence[tuple[int, Any]]
+) -> list[tuple[int, Any]]:
+    """Answers of those items of one request that name the same queue."""
+    if given is None:
+        return _drafts(actor, chosen)
+    try:
+        queue = queue_open_to(actor, given)
+    except RpmError as error:
+        return [(index, error) for index, _ in chosen]
+    facts = queue_facts(queue)
+    room = _room_to_wait(facts, actor.pk)
+    answers: list[tuple[int, Any]] = []
+    tasks: list[Task] = []
+    runs: dict[str, int] = {}
+    for index, item in chosen:
+        try:
+            if room is not None and len(tasks) >= room:
+                raise _too_many_waiting(facts)
+            task = _waiting_task(item, queue, facts, actor=actor, runs=runs)
+        except RpmError as error:
+            answers.append((index, error))
+            continue
+        tasks.append(task)
+        answers.append((index, task))
+    Task.objects.bulk_create(tasks)
+    _announce(tasks, facts, actor.pk)
+    return answers
+
+
+def _drafts(actor: User, chosen: Sequence[tuple[int, Any]]) -> list[tuple[int, Any]]:
+    answers: list[tuple[int, Any]] = []
+    for index, item in chosen:
+        try:
+            answers.append((index, _draft(item, actor)))
+        except RpmError as error:
+            answers.append((index, error))
+    drafts = [answer for _, answer in answers if isinstance(answer, Task)]
+    Task.objects.bulk_create(drafts)
+    _record_drafts(drafts, actor)
+    return answers
+
+
+def _draft(description: Description, actor: User) -> Task:
+    request = None
+    if description.request is not None:
+        request = request_texts(description, keys=None)
+    now = timezone.now()
+    return Task(
+        owner=actor, **columns(description), request=request, created_at=now, changed_at=now
+    )
+
+
+def _record_drafts(drafts: Sequence[Task], actor: User) -> None:
+    entries = [
+        Entry(kind="task.draft", object_type="task", object_id=task.pk, actor_id=actor.pk)
+        for task in drafts
+    ]
+    events_record(entries, topics=[f"task.{task.pk}" for task in drafts])
+
+
+def _waiting_task(
+    description: Description,
+    queue: Queue,
+    facts: QueueFacts,
+    *,
+    actor: User,
+    runs: dict[str, int],
+) -> Task:
+    """A task of the actor's, not stored yet; `runs` remembers ids by shape over many tasks."""
+    shape = accept(description, facts, owner_id=actor.pk)
+    digest = shape.digest()
+    if digest not in runs:
+        runs[digest] = run_ensure(facts.queue_id, shape)
+    now = timezone.now()
+    return Task(
+        owner=actor,
+        queue=queue,
+        run_id=runs[digest],
+        state=TaskState.QUEUED,
+        request=shape.request,
+        created_at=now,
+        submitted_at=now,
+        changed_at=now,
+        **columns(description),
+    )
+
+
+def _announce(tasks: Sequence[Task], facts: QueueFacts, actor_id: int) -> None:
+    moved = [
+        Moved(task.pk, "", 0, facts.queue_id, facts.policy_id, task.owner_id) for task in tasks
+    ]
+    tasks_announce(moved, to=TaskState.QUEUED, actor_id=actor_id)
+
+
+def _check_waiting(facts: QueueFacts, owner_id: int, *, more: int) -> None:
+    room = _room_to_wait(facts, owner_id)
+    if room is not None and room < more:
+        raise _too_many_waiting(facts)
+
+
+def _room_to_wait(facts: QueueFacts, owner_id: int) -> int | None:
+    """How many more tasks of a person may wait in the queue; None without such a limit."""
+    if facts.max_waiting is None:
+        return None
+    waiting = Task.objects.filter(
+        queue_id=facts.queue_id, owner_id=owner_id, state=TaskState.QUEUED
+    )
+    return max(facts.max_waiting - waiting.count(), 0)
+
+
+def _too_many_waiting(facts: QueueFacts) -> Conflict:
+    problem = f"lets at most {facts.max_waiting} tasks of one person wait"
+    return Conflict(f"Queue {facts.name} {problem}.", fields={"queue": problem})
+
+
+def _earlier_or_raise(actor: User, idempotency: Idempotency | None) -> Task:
+    """The task of a doubled request that was faster; any other conflict is a fault."""
+    task = earlier_task(actor.pk, idempotency)
+    if task is None:
+        raise Conflict("Something changed meanwhile: try again.")
+    return task

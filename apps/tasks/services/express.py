@@ -1,0 +1,304 @@
+"""The hot way in: one statement that checks everything, stores task and event, and commits.
+
+What the process remembers (who a credential speaks for, what a queue takes) only saves reading:
+credential, right, queue and the version of the configuration are checked again inside the very
+statement that inserts, so that nothing remembered outlives its truth in any process. Where one of
+them does not hold, the statement inserts nothing, and the plain way (`task_submit`) answers.
+
+PostgreSQL only; everything else goes the plain way.
+"""
+
+import time
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+import psycopg
+from django.contrib.auth.models import Group, Permission
+from django.db import connection
+
+from apps.accounts.models import ADMINS
+from apps.accounts.services.credentials import credential_user, secret_hash
+from apps.core.doorbell import ring_now
+from apps.core.errors import RpmError
+from apps.core.ids import uuid7
+from apps.policies.models import Queue
+from apps.tasks.acceptance import QueueFacts, accept
+from apps.tasks.descriptions import Description
+from apps.tasks.models import Run
+from apps.tasks.selectors.facts import queue_facts
+from apps.tasks.services.transitions import DECIDE
+from apps.tasks.shapes import Shape
+from apps.tasks.topics import task_topics
+
+# Sizes of nodes may change without a new version of the configuration.
+FACTS_S = 10.0
+# So often at most `last_used_at` of a credential is written.
+PERSON_S = 60.0
+MOST_REMEMBERED = 10_000
+
+_STATEMENT: Final = """
+WITH gate AS (
+    SELECT q.id AS queue_id, q.policy_id, u.id AS owner_id, u.username
+    FROM accounts_credential c
+    JOIN accounts_user u ON u.id = c.user_id AND u.is_active
+    CROSS JOIN policies_queue q
+    WHERE c.key = %(key)s AND c.secret_hash = %(secret_hash)s AND c.user_id = %(owner)s
+        AND c.revoked_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+        AND q.id = %(queue)s AND q.name = %(queue_name)s AND q.removed_at IS NULL
+        AND q.max_priority >= %(priority)s AND q.max_waiting IS NULL
+        AND EXISTS (SELECT 1 FROM policies_livestate WHERE id = 1 AND version = %(version)s)
+        AND (
+            EXISTS (
+                SELECT 1 FROM policies_queueuserpermission g
+                WHERE g.content_object_id = q.id AND g.user_id = u.id
+                    AND g.permission_id = %(permission)s
+            ) OR EXISTS (
+                SELECT 1 FROM policies_queuegrouppermission g
+                JOIN accounts_user_groups m ON m.group_id = g.group_id AND m.user_id = u.id
+                WHERE g.content_object_id = q.id AND g.permission_id = %(permission)s
+            ) OR EXISTS (
+                SELECT 1 FROM accounts_user_groups m
+                WHERE m.user_id = u.id AND m.group_id = %(admins)s
+            )
+        )
+    FOR SHARE OF q
+), task AS (
+    INSERT INTO tasks_task (
+        id, queue_id, run_id, owner_id, name, image, command, environment, working_dir, request,
+        replicas, volumes, priority, is_preemptible, is_restartable, time_limit_s, retries,
+        abort_callback, tags, state, state_detail, generation, preemptions, failures,
+        created_at, submitted_at, changed_at
+    )
+    SELECT %(id)s, gate.queue_id, %(run)s, gate.owner_id, %(name)s, %(image)s,
+        %(command)s::jsonb, %(environment)s::jsonb, %(working_dir)s, %(request)s::jsonb,
+        %(replicas)s::int, %(volumes)s::jsonb, %(priority)s, %(is_preemptible)s,
+        %(is_restartable)s, %(time_limit_s)s::int, %(retries)s, %(abort_callback)s::jsonb,
+        %(tags)s::jsonb, 'queued', '', 0, 0, 0, %(now)s, %(now)s, %(now)s
+    FROM gate
+)
+INSERT INTO events_event (
+    at, kind, actor_id, object_type, object_id, queue_id, policy_id, data
+)
+SELECT %(now)s, 'task.queued', gate.owner_id, 'task', %(object)s::text, gate.queue_id,
+    gate.policy_id, '{"from": ""}'::jsonb
+FROM gate
+RETURNING (SELECT username FROM gate)
+"""
+
+
+class Unavailable(RpmError):
+    """The database went away while it was asked: whether the task is stored is unknown."""
+
+    code = "unavailable"
+    status = 503
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A task that waits now."""
+
+    id: uuid.UUID
+    owner: str
+    shape: Shape
+    facts: QueueFacts
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Person:
+    id: int
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is remembered of a queue; `runs` by the digest of their shape."""
+
+    facts: QueueFacts
+    permission_id: int
+    admins_id: int
+    runs: dict[str, int]
+    until: float
+
+    def run(self, digest: str) -> int | None:
+        """The id of the run of this shape, where there is one."""
+        found = self.runs.get(digest)
+        if found is None:
+            rows = Run.objects.filter(queue_id=self.facts.queue_id, shape=digest)
+            found = rows.values_list("pk", flat=True).first()
+            if found is not None:
+                _remember(self.runs, digest, found)
+        return found
+
+
+class Memory:
+    """What one process remembers; all of it may be wrong, see the module."""
+
+    def __init__(self) -> None:
+        self._people: dict[tuple[str, str], _Person] = {}
+        self._queues: dict[str | int, _Known] = {}
+
+    def person(self, key: str, hashed: str, header: str) -> _Person | None:
+        found = self._people.get((key, hashed))
+        if found is not None and found.until > time.monotonic():
+            return found
+        user = credential_user(header)
+        if user is None:
+            return None
+        found = _Person(user.pk, time.monotonic() + PERSON_S)
+        _remember(self._people, (key, hashed), found)
+        return found
+
+    def queue(self, given: str | int) -> _Known | None:
+        found = self._queues.get(given)
+        if found is not None and found.until > time.monotonic():
+            return found
+        found = _load(given)
+        if found is not None:
+            _remember(self._queues, given, found)
+        return found
+
+    def forget(self, given: str | int) -> None:
+        """What is remembered of this queue is not true any more."""
+        self._queues.pop(given, None)
+
+    def clear(self) -> None:
+        """Remember nothing."""
+        self._people.clear()
+        self._queues.clear()
+
+
+memory = Memory()
+
+
+def task_submit_at_once(
+    *, header: str, key: str, secret: str, description: Description
+) -> Stored | None:
+    """Store a task that waits in its queue, with the right that the credential gives.
+
+    None where anything is not as remembered, or not as it must be: ask the plain way, which says
+    what. Nothing is stored then.
+
+    Raises:
+        Unavailable: the database went away.
+        RpmError: the queue does not take such a task, as far as is remembered.
+    """
+    given = description.queue
+    # Digits may be a name or an id: the plain way finds out.
+    if connection.vendor != "postgresql" or given is None or _is_digits(given):
+        return None
+    hashed = secret_hash(secret)
+    person = memory.person(key, hashed, header)
+    known = memory.queue(given)
+    if person is None or known is None:
+        return None
+    facts = known.facts
+    shape = accept(description, facts, owner_id=person.id)
+    run = known.run(shape.digest())
+    if run is None:
+        # The plain way makes the run of the first task of its kind.
+        return None
+    stored = Stored(uuid7(), "", shape, facts, datetime.now(UTC))
+    owner = _insert(
+        {
+            **_columns(description, stored),
+            "key": key,
+            "secret_hash": hashed,
+            "owner": person.id,
+            "queue": facts.queue_id,
+            "queue_name": facts.name,
+            "version": facts.version,
+            "permission": known.permission_id,
+            "admins": known.admins_id,
+            "run": run,
+        }
+    )
+    if owner is None:
+        memory.forget(given)
+        return None
+    _, *topics = task_topics(stored.id, queue_id=facts.queue_id, policy_id=facts.policy_id)
+    # Nobody can look at the page of a task that is only now being answered.
+    ring_now(tasks=[DECIDE], topics=topics)
+    return Stored(stored.id, owner, shape, facts, stored.at)
+
+
+def _is_digits(given: str | int) -> bool:
+    return isinstance(given, str) and given.isdigit()
+
+
+def _columns(description: Description, stored: Stored) -> dict[str, Any]:
+    shape = stored.shape
+    return {
+        "id": stored.id,
+        "object": str(stored.id),
+        "now": stored.at,
+        "name": description.name.strip(),
+        "image": description.image,
+        "command": _json(description.command),
+        "environment": _json(description.environment),
+        "working_dir": description.working_dir,
+        "request": _json(shape.request),
+        "replicas": description.replicas,
+        "volumes": _json(description.volumes),
+        "priority": description.priority,
+        "is_preemptible": description.is_preemptible,
+        "is_restartable": description.is_restartable,
+        "time_limit_s": description.time_limit_s,
+        "retries": description.retries,
+        "abort_callback": _json(description.abort_callback),
+        "tags": _json(description.tags),
+    }
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
+
+
+def _insert(values: dict[str, Any]) -> str | None:
+    """The owner's name where the statement stored the task.
+
+    Raises:
+        Unavailable: the answer of the database never came.
+    """
+    if not connection.in_atomic_block:
+        connection.close_if_unusable_or_obsolete()
+    connection.ensure_connection()
+    raw: psycopg.Connection[Any] = connection.connection
+    # Django's own statements never are prepared; this one is always the same.
+    raw.prepare_threshold = 0
+    try:
+        with psycopg.Cursor(raw) as cursor:
+            row = cursor.execute(_STATEMENT, values, prepare=True).fetchone()
+    except psycopg.OperationalError as error:
+        connection.close()
+        raise Unavailable("The database went away: ask whether the task is there.") from error
+    except (psycopg.IntegrityError, psycopg.ProgrammingError):
+        return None
+    return str(row[0]) if row is not None else None
+
+
+def _load(given: str | int) -> _Known | None:
+    """What is to be remembered of the queue of this name or id, if there is one."""
+    live = Queue.objects.filter(removed_at__isnull=True).select_related("profile")
+    wanted = {"pk": given} if isinstance(given, int) else {"name": given}
+    queue = live.filter(**wanted).first()
+    if queue is None:
+        return None
+    return _Known(
+        facts=queue_facts(queue),
+        permission_id=Permission.objects.get(
+            codename="enqueue_queue", content_type__app_label="policies"
+        ).pk,
+        admins_id=Group.objects.get(name=ADMINS).pk,
+        runs={},
+        until=time.monotonic() + FACTS_S,
+    )
+
+
+def _remember(place: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(place) >= MOST_REMEMBERED:
+        place.clear()
+    place[key] = value

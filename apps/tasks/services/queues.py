@@ -1,0 +1,54 @@
+"""Finding the queue that somebody names, with the rights that they need."""
+
+from django.db.models import QuerySet
+
+from apps.accounts.models import User
+from apps.core.errors import NotAllowed, NotFound
+from apps.policies.models import Queue
+from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
+
+
+def queue_open_to(user: User, given: str | int) -> Queue:
+    """The queue of this name or id, on which the user may enqueue; locked until the commit.
+
+    The lock makes sure that a queue which is being closed takes no task any more.
+
+    Raises:
+        NotFound: there is none that the user may see.
+        NotAllowed: they see it and may not enqueue.
+    """
+    pk = _named(queues_open_to(user), given)
+    if pk is None:
+        if _named(queues_visible_to(user), given) is None:
+            raise not_found(given)
+        raise NotAllowed(f"You may not enqueue in queue {given}.", fields={"queue": "is not open"})
+    locked = Queue.objects.select_for_update(no_key=True, of=("self",)).select_related("profile")
+    queue = locked.filter(pk=pk, removed_at__isnull=True).first()
+    if queue is None:
+        raise not_found(given)
+    return queue
+
+
+def may_manage(user: User, queue_id: int | None) -> bool:
+    """Whether the user may reorder the queue and abort others' tasks in it."""
+    return queue_id is not None and queues_managed_by(user).filter(pk=queue_id).exists()
+
+
+def not_found(given: str | int) -> NotFound:
+    return NotFound(
+        f"There is no queue {given}, or you may not see it.",
+        fields={"queue": "is unknown: give the name or id of a queue"},
+    )
+
+
+def _named(queues: QuerySet[Queue], given: str | int) -> int | None:
+    """A name comes first: it may consist of digits."""
+    if isinstance(given, str):
+        pk = queues.filter(name=given).values_list("pk", flat=True).first()
+        if pk is not None or not given.isascii() or not given.isdigit():
+            return pk
+        given = int(given)
+    # Larger numbers are no ids, and SQLite cannot even hold them.
+    if not 0 < given < 2**63:
+        return None
+    return queues.filter(pk=given).values_list("pk", flat=True).first()

@@ -1,0 +1,173 @@
+"""The one way in which tasks change their state.
+
+An edge is one conditional UPDATE: a row that is not in the expected state any more is left alone
+and is missing in the answer. Which edges are legal stands in `apps.tasks.states`; the database
+refuses all others by a trigger.
+"""
+
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from apps.core.doorbell import after_commit
+from apps.events.services import Entry, events_record
+from apps.policies.models import Queue
+from apps.tasks.models import Task
+from apps.tasks.states import ENDED_STATES, TASK_EDGES, TaskState
+from apps.tasks.topics import task_topics
+
+DECIDE = "allocation.run_pass"
+LOOK = "execution.look"
+# Statements of this many rows at most.
+BATCH = 1000
+# Who has to look once tasks are in a state. Whatever leaves its place may let others move up.
+_LOOKS = {
+    TaskState.ALLOCATED: (LOOK,),
+    TaskState.RUNNING: (),
+    TaskState.STOPPING: (LOOK,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A task that took the edge: where it came from, and whom it concerns."""
+
+    id: uuid.UUID
+    previous: str
+    generation: int
+    queue_id: int | None
+    policy_id: int | None
+    owner_id: int
+
+
+def tasks_move(
+    ids: Iterable[uuid.UUID],
+    *,
+    expected: Collection[str],
+    to: str,
+    actor_id: int | None = None,
+    generation: int | None = None,
+    changes: Mapping[str, Any] | None = None,
+    data: Mapping[str, Any] | None = None,
+    topics: Iterable[str] = (),
+) -> list[Moved]:
+    """Move those of the tasks that are in one of the expected states to the state `to`.
+
+    Writes an event `task.<state>` for each, announces their topics and rings, all with the
+    transaction that is open, else with one of its own. Batches are locked in order of id, so two
+    callers never wait for each other in a circle.
+
+    Args:
+        generation: only tasks with this generation; None where it does not matter.
+        changes: further columns to set, the same for all; may hold expressions such as `F()`.
+        data: what the events say beside the two states.
+        topics: further topics to announce, e.g. `pool.3`.
+
+    Returns:
+        The tasks that really moved; the others are stale, drop them.
+
+    Raises:
+        ValueError: the table of edges does not list one of these edges.
+    """
+    illegal = [state for state in expected if to not in TASK_EDGES[state]]
+    if illegal:
+        raise ValueError(f"there is no edge from {illegal[0]} to {to}")
+    wanted = sorted(set(ids))
+    with transaction.atomic():
+        moved: list[Moved] = []
+        for batch in _batches(wanted):
+            moved += _move_batch(
+                batch, expected=expected, to=to, generation=generation, changes=changes or {}
+            )
+        tasks_announce(moved, to=to, actor_id=actor_id, data=data, topics=topics)
+    return moved
+
+
+def tasks_announce(
+    moved: Sequence[Moved],
+    *,
+    to: str,
+    actor_id: int | None,
+    data: Mapping[str, Any] | None = None,
+    topics: Iterable[str] = (),
+) -> None:
+    """Write the events of an edge, tell browsers, and ring whoever has to look."""
+    if not moved:
+        return
+    entries = [
+        Entry(
+            kind=f"task.{to}",
+            object_type="task",
+            object_id=task.id,
+            queue_id=task.queue_id,
+            policy_id=task.policy_id,
+            actor_id=actor_id,
+            data={"from": task.previous, **(data or {})},
+        )
+        for task in moved
+    ]
+    names: dict[str, None] = dict.fromkeys(topics)
+    for task in moved:
+        names.update(
+            dict.fromkeys(task_topics(task.id, queue_id=task.queue_id, policy_id=task.policy_id))
+        )
+    events_record(entries, topics=names)
+    after_commit(tasks=_LOOKS.get(TaskState(to), (DECIDE,)))
+
+
+def _batches(ids: Sequence[uuid.UUID]) -> Iterator[Sequence[uuid.UUID]]:
+    for start in range(0, len(ids), BATCH):
+        yield ids[start : start + BATCH]
+
+
+def _move_batch(
+    ids: Sequence[uuid.UUID],
+    *,
+    expected: Collection[str],
+    to: str,
+    generation: int | None,
+    changes: Mapping[str, Any],
+) -> list[Moved]:
+    rows = Task.objects.filter(pk__in=ids, state__in=list(expected))
+    if generation is not None:
+        rows = rows.filter(generation=generation)
+    # The lock makes the UPDATE meet exactly the rows that were read; SQLite has one writer.
+    found: list[tuple[uuid.UUID, str, int, int | None, int]] = list(
+        rows.select_for_update(no_key=True)
+        .order_by("pk")
+        .values_list("pk", "state", "generation", "queue_id", "owner_id")
+    )
+    if not found:
+        return []
+    # Who enters a queue by this edge is told of in that queue.
+    entered = changes.get("queue_id")
+    queues = {row[0]: entered or row[3] for row in found}
+    policies = _policies({queue for queue in queues.values() if queue is not None})
+    now = timezone.now()
+    values: dict[str, Any] = {"state": to, "changed_at": now}
+    if to in ENDED_STATES:
+        values["ended_at"] = now
+    Task.objects.filter(pk__in=[row[0] for row in found], state__in=list(expected)).update(
+        **values, **changes
+    )
+    return [
+        Moved(
+            id=pk,
+            previous=state,
+            generation=number,
+            queue_id=queues[pk],
+            policy_id=policies.get(queues[pk] or 0),
+            owner_id=owner,
+        )
+        for pk, state, number, _, owner in found
+    ]
+
+
+def _policies(queue_ids: set[int]) -> dict[int, int]:
+    if not queue_ids:
+        return {}
+    return dict(Queue.objects.filter(pk__in=queue_ids).values_list("pk", "policy_id"))

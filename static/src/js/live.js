@@ -1,0 +1,168 @@
+// Cards that change by themselves: every `[data-live]` element is one. The socket pushes a card's
+// whole HTML when it changed and the page morphs it in place. While the socket is down the page
+// asks every ten seconds, and says so.
+const POLL_MS = 10_000;
+const FIRST_RETRY_MS = 500;
+const LONGEST_RETRY_MS = 15_000;
+const ANNOUNCE_MS = 5_000;
+// Close codes of the server; the same stand in apps/dashboard/consumers.py.
+const NOT_SIGNED_IN = 4401;
+const RIGHTS_CHANGED = 4403;
+
+const root = document.documentElement;
+const cards = () => [...document.querySelectorAll("[data-live]")];
+const named = (name) => document.querySelectorAll(`[data-live="${CSS.escape(name)}"]`);
+let socket = null;
+let retryMs = FIRST_RETRY_MS;
+let pollTimer = 0;
+let failures = 0;
+let isLeaving = false;
+const announcements = new Set();
+let announceTimer = 0;
+
+function setState(state) {
+  root.dataset.liveState = state;
+  const words = { live: "Live", polling: "Every 10 s", connecting: "Connecting" };
+  for (const place of document.querySelectorAll("[data-live-word]")) {
+    place.textContent = words[state];
+  }
+}
+
+function answered() {
+  for (const place of document.querySelectorAll("[data-live-answered]")) {
+    place.textContent = new Date().toLocaleTimeString(undefined, { hourCycle: "h23" });
+  }
+}
+
+function announce(card) {
+  if (!card.dataset.announce) return;
+  announcements.add(card.dataset.announce);
+  announceTimer ||= setTimeout(() => {
+    announceTimer = 0;
+    const region = document.getElementById("live-region");
+    if (region) region.textContent = [...announcements].join(". ");
+    announcements.clear();
+  }, ANNOUNCE_MS);
+}
+
+const keepOpen = {
+  // What the reader opened or typed stays as it is.
+  beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS"),
+};
+
+function numbersOf(card) {
+  return new Map([...card.querySelectorAll("[data-num]")].map((n) => [n.dataset.num, n.textContent]));
+}
+
+function tintChanges(card, before) {
+  for (const number of card.querySelectorAll("[data-num]")) {
+    const old = before.get(number.dataset.num);
+    if (old === undefined || old === number.textContent) continue;
+    number.classList.remove("is-changed");
+    void number.offsetWidth; // Restarts the animation.
+    number.classList.add("is-changed");
+    number.addEventListener("animationend", () => number.classList.remove("is-changed"), {
+      once: true,
+    });
+  }
+}
+
+function replace(name, html) {
+  for (const card of named(name)) {
+    const before = numbersOf(card);
+    const said = card.dataset.announce;
+    window.Idiomorph.morph(card, html, {
+      morphStyle: "outerHTML",
+      ignoreActiveValue: true,
+      callbacks: keepOpen,
+    });
+    for (const fresh of named(name)) {
+      tintChanges(fresh, before);
+      if (fresh.dataset.announce !== said) announce(fresh);
+    }
+  }
+  dispatchEvent(new CustomEvent("rpm:card", { detail: name }));
+}
+
+async function fetchCard(card) {
+  const reply = await fetch(card.dataset.liveUrl, {
+    headers: { "If-None-Match": `"${card.dataset.version ?? ""}"` },
+  });
+  if (reply.status === 304) return;
+  // Signed out meanwhile: the answer is the page to sign in, which is no card.
+  if (reply.redirected) location.reload();
+  else if (reply.ok) replace(card.dataset.live, await reply.text());
+  else if (reply.status === 404 || reply.status === 403) location.reload();
+}
+
+async function poll() {
+  try {
+    for (const card of cards()) await fetchCard(card);
+    answered();
+  } catch {
+    // No answer: the strip keeps the time of the last one.
+  }
+}
+
+function watch() {
+  const watched = cards().map((card) => ({
+    card: card.dataset.live,
+    version: card.dataset.version ?? "",
+  }));
+  socket.send(JSON.stringify({ type: "watch", cards: watched }));
+}
+
+function received(message) {
+  answered();
+  if (message.type === "card") replace(message.card, message.html);
+  // What it shows is removed, or not ours to see any more: the page itself says which.
+  else if (message.type === "gone") location.reload();
+}
+
+function connect() {
+  if (isLeaving) return;
+  const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+  socket = new WebSocket(`${scheme}//${location.host}/ws/live/`);
+  socket.addEventListener("open", () => {
+    retryMs = FIRST_RETRY_MS;
+    failures = 0;
+    clearInterval(pollTimer);
+    pollTimer = 0;
+    setState("live");
+    watch();
+  });
+  socket.addEventListener("message", (event) => received(JSON.parse(event.data)));
+  socket.addEventListener("close", (event) => {
+    if (event.code === NOT_SIGNED_IN || event.code === RIGHTS_CHANGED) {
+      // Another page is due: begin again with the rights of now.
+      location.reload();
+      return;
+    }
+    failures += 1;
+    if (failures > 1) {
+      setState("polling");
+      pollTimer ||= setInterval(poll, POLL_MS);
+    } else setState("connecting");
+    setTimeout(connect, retryMs * (0.75 + Math.random() / 2));
+    retryMs = Math.min(LONGEST_RETRY_MS, retryMs * 2);
+  });
+}
+
+export function startLive() {
+  if (!cards().length) return;
+  setState("connecting");
+  answered();
+  addEventListener("pagehide", () => {
+    isLeaving = true;
+    socket?.close();
+  });
+  addEventListener("pageshow", (event) => {
+    if (!event.persisted) return;
+    isLeaving = false;
+    connect();
+  });
+  document.body.addEventListener("htmx:afterSettle", () => {
+    if (socket?.readyState === WebSocket.OPEN) watch();
+  });
+  connect();
+}
