@@ -1,0 +1,73 @@
+"""Groups decide what people may do."""
+
+import pytest
+from django.contrib.auth.models import Group
+
+from apps.accounts.models import ADMINS, User
+from apps.accounts.selectors import is_admin
+from apps.accounts.services.groups import group_remove, group_save, user_groups_complete
+from apps.core.errors import BadInput, Conflict
+from apps.policies.selectors import queues_visible_to
+from tests.cast import Example
+
+pytestmark = pytest.mark.django_db
+
+
+def again(user: User) -> User:
+    """The same person in their next request."""
+    return User.objects.get(pk=user.pk)
+
+
+def test_members_come_and_go_with_their_rights(
+    alice: User, charlie: User, dev_group: Group, example: Example
+) -> None:
+    group_save(group=dev_group, description="The builders.", members=[charlie])
+
+    assert [q.name for q in queues_visible_to(again(charlie)).order_by("name")] == [
+        "dev-4xgpu",
+        "research-4xgpu",
+    ]
+    assert not queues_visible_to(again(alice)).exists()
+
+
+def test_built_in_groups_keep_their_names_and_stay(root: User) -> None:
+    admins = Group.objects.get(name=ADMINS)
+
+    with pytest.raises(Conflict):
+        group_remove(group=admins)
+    admins.name = "Chiefs"
+    with pytest.raises(Conflict):
+        group_save(group=admins, description="", members=[root])
+
+
+def test_somebody_must_stay_in_admins(root: User) -> None:
+    with pytest.raises(Conflict):
+        group_save(group=Group.objects.get(name=ADMINS), description="", members=[])
+    root.groups.clear()
+    with pytest.raises(Conflict):
+        user_groups_complete(user=root)
+
+    root.groups.set(Group.objects.filter(name=ADMINS))
+    assert is_admin(again(root))
+
+
+def test_a_group_of_a_policy_is_not_removed(dev_group: Group, example: Example) -> None:
+    with pytest.raises(Conflict):
+        group_remove(group=dev_group)
+
+    assert Group.objects.filter(name="dev").exists()
+
+
+def test_a_group_without_policies_goes(db: None) -> None:
+    group = group_save(group=Group(name="guests"), description="", members=[])
+
+    group_remove(group=group)
+
+    assert not Group.objects.filter(name="guests").exists()
+
+
+def test_names_of_groups_are_unique(dev_group: Group) -> None:
+    with pytest.raises(BadInput) as refused:
+        group_save(group=Group(name="dev"), description="", members=[])
+
+    assert "name" in refused.value.fields

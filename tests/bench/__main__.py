@@ -1,0 +1,109 @@
+"""`make bench`: every measurement of this machine in one run, each beside what it is judged by.
+
+Names of parts as arguments run only those: engine, passes, enqueue, latency.
+"""
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.bench import engine, enqueue, latency, passes
+
+Row = tuple[str, str, str, str]
+
+
+def engine_rows() -> Iterator[Row]:
+    """The pure engine: nothing read, nothing written."""
+    for figure in engine.measure():
+        yield (
+            f"engine, {figure.name}",
+            f"{figure.median_ms:.0f} ms",
+            f"slowest {figure.slowest_ms:.0f} ms",
+            f"{figure.placed} placed, {figure.waiting_runs} runs wait",
+        )
+
+
+def pass_rows() -> Iterator[Row]:
+    """Full passes on PostgreSQL."""
+    figures = passes.measure()
+    for figure in figures:
+        parts = ", ".join(f"{name} {ms:.0f}" for name, ms in figure.parts_ms.items())
+        yield (
+            f"pass, {figure.waiting:,} tasks wait",
+            f"{figure.total_ms:.0f} ms ({parts})",
+            f"{figure.total_ms / figures[0].total_ms:.2f} of the first",
+            f"at most {passes.AIM}; {figure.queries} queries",
+        )
+
+
+def enqueue_rows() -> Iterator[Row]:
+    """Enqueueing over HTTP."""
+    figure = enqueue.measure()
+    yield (
+        f"enqueue, {enqueue.CLIENTS} clients, {enqueue.PROCESSES} processes",
+        f"{figure.requests_per_s:.0f} per s",
+        f"{figure.share:.2f} of {figure.commits_per_s:.0f} INSERT and COMMIT per s",
+        "at least 0.25",
+    )
+
+
+def latency_rows() -> Iterator[Row]:
+    """From POST to the container."""
+    figure = latency.measure()
+    yield (
+        "POST to the container's first line",
+        f"{figure.rpm_s:.2f} s",
+        f"{figure.more_s:+.2f} s beside podman run, {figure.podman_s:.2f} s",
+        f"within {latency.AIM_S} s",
+    )
+
+
+PARTS: dict[str, Callable[[], Iterator[Row]]] = {
+    "engine": engine_rows,
+    "passes": pass_rows,
+    "enqueue": enqueue_rows,
+    "latency": latency_rows,
+}
+
+
+def main() -> int:
+    names = sys.argv[1:] or list(PARTS)
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        _say(f"There is no part {unknown[0]}; the parts are {', '.join(PARTS)}.")
+        return 2
+    began = time.monotonic()
+    rows: list[Row] = []
+    for name in names:
+        _say(f"measuring: {name} ...")
+        rows += PARTS[name]()
+    _say(f"\n{_machine()}\n")
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in [("what", "figure", "beside", "aim"), *rows]:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        _say("  ".join(cells).rstrip())
+    _say(f"\n{time.monotonic() - began:.0f} s in all")
+    return 0
+
+
+def _machine() -> str:
+    """What the figures are of; how busy it was says how far they can be trusted."""
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    load = Path("/proc/loadavg")
+    busy = f", load {load.read_text().split()[0]}" if load.exists() else ""
+    today = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    return (
+        f"{today}: {len(os.sched_getaffinity(0))} cores, {memory_gib:.0f} GiB, "
+        f"Python {platform.python_version()}{busy}"
+    )
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201  # this is what it is for
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""Queues through REST."""
+
+import pytest
+from rest_framework.test import APIClient
+
+from apps.accounts.models import User
+from apps.configuration.selectors import live_document
+from apps.policies.models import QueueGroupPermission
+from tests.cast import Example
+from tests.configuration.api.common import V1, SignIn
+
+pytestmark = pytest.mark.django_db
+
+
+def test_queue_admins_do_queues_and_nothing_else(
+    api_as: SignIn, quinn: User, example: Example
+) -> None:
+    client = api_as(quinn)
+    policy = f"{V1}/policies/{example.dev.pk}/"
+
+    made = client.post(f"{policy}profiles/", {"profile": "2xGPU", "queue": "small"})
+    renamed = client.patch(f"{V1}/queues/small/", {"name": "smaller", "grace_s": 5})
+    ordered = client.post(
+        f"{V1}/queues/reorder/",
+        {"profile": "4xGPU", "order": ["research-4xgpu", "dev-4xgpu"]},
+    )
+    removed = client.delete(f"{policy}profiles/{made.json()['profile']['id']}/")
+
+    assert made.status_code == 201
+    assert renamed.json()["grace_s"] == 5
+    assert client.get(f"{V1}/queues/{made.json()['id']}/").status_code == 404
+    assert [row["name"] for row in ordered.json()] == ["research-4xgpu", "dev-4xgpu"]
+    assert live_document().profiles[0].queues == ("research-4xgpu", "dev-4xgpu")
+    assert removed.status_code == 204
+    assert client.patch(policy, {"weight": 2}).status_code == 404
+    assert client.post(f"{V1}/policies/", {}).status_code == 403
+    assert client.get(f"{V1}/nodes/").status_code == 403
+
+
+def test_renaming_keeps_the_id_and_the_grants(admin: APIClient, example: Example) -> None:
+    grants = QueueGroupPermission.objects.count()
+
+    taken = admin.patch(f"{V1}/queues/dev-4xgpu/", {"name": "research-4xgpu"})
+    bad = admin.patch(f"{V1}/queues/dev-4xgpu/", {"name": "Not allowed"})
+    renamed = admin.patch(f"{V1}/queues/{example.dev_queue.pk}/", {"name": "dev-large"})
+
+    assert "name" in taken.json()["fields"]
+    assert "name" in bad.json()["fields"]
+    assert renamed.json()["id"] == example.dev_queue.pk
+    assert QueueGroupPermission.objects.count() == grants
+    assert admin.get(f"{V1}/queues/dev-large").json()["id"] == example.dev_queue.pk
+
+
+def test_a_queue_is_found_by_name_first(admin: APIClient, example: Example) -> None:
+    other = example.research_queue.pk
+    admin.patch(f"{V1}/queues/dev-4xgpu/", {"name": str(other)})
+
+    assert admin.get(f"{V1}/queues/{other}/").json()["policy"]["name"] == "Dev"

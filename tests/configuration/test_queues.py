@@ -1,0 +1,43 @@
+"""Names of queues."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.accounts.models import User
+from apps.configuration.selectors import draft_document
+from apps.configuration.services.policies import policy_create
+from apps.configuration.services.queues import profile_connect, queue_name_suggest, queue_rename
+from apps.policies.models import DraftState, Policy, Profile
+from apps.policies.models.rights import QUEUE_NAME
+from tests.cast import Example
+
+pytestmark = pytest.mark.django_db
+
+names = st.text(min_size=1, max_size=120)
+
+
+@given(policy=names, profile=names)
+def test_a_suggested_name_is_always_allowed(policy: str, profile: str) -> None:
+    QUEUE_NAME(
+        queue_name_suggest(policy=Policy(pk=1, name=policy), profile=Profile(pk=2, name=profile))
+    )
+
+
+def test_a_suggested_name_is_not_taken_yet(root: User, example: Example) -> None:
+    other = policy_create(actor=root, name="Dev!", group=example.dev.group)
+
+    queue = profile_connect(actor=root, policy=other, profile=example.profile)
+
+    assert queue.name == "dev-4xgpu-2"
+
+
+def test_a_renamed_queue_makes_readers_of_the_draft_read_again(
+    root: User, example: Example
+) -> None:
+    version = DraftState.objects.get().version
+
+    queue_rename(actor=root, queue=example.dev_queue, name="dev-large")
+
+    assert draft_document().profiles[0].queues == ("dev-large", "research-4xgpu")
+    assert DraftState.objects.get().version == version + 1

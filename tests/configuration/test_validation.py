@@ -1,0 +1,157 @@
+"""What Validate says, sentence by sentence."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import User
+from apps.configuration.selectors import draft_document
+from apps.configuration.services.policies import policy_change, policy_create
+from apps.configuration.services.queues import profile_connect
+from apps.configuration.services.validation import document_check
+from apps.nodes.models import Node, NodeState
+from apps.policies.document import as_data, parse
+from apps.policies.models import Policy
+from tests.cast import Example
+
+pytestmark = pytest.mark.django_db
+
+
+def found(**changes: Any) -> dict[str, list[str]]:
+    """Sentences per code, for the draft with some parts replaced."""
+    document = parse(as_data(draft_document()) | changes)
+    sentences: dict[str, list[str]] = {}
+    for finding in document_check(document):
+        sentences.setdefault(finding.code, []).append(finding.detail)
+    return sentences
+
+
+def serve(example: Example, gpus: str, *, state: str = NodeState.HEALTHY) -> None:
+    number = Node.objects.count()
+    Node.objects.create(name=f"n{number}", pool=example.h100, state=state, capacity={"gpu": gpus})
+
+
+def test_a_pool_that_nobody_serves_is_told(example: Example) -> None:
+    serve(example, "8")
+
+    assert found() == {
+        "no_server": [
+            "Nobody serves pool 'Bare Metal Low END GPUs': it has no node and admits nothing."
+        ]
+    }
+
+
+def test_drift_compares_with_the_healthy_nodes_only(example: Example) -> None:
+    serve(example, "4")
+    serve(example, "4", state=NodeState.SUSPECT)
+
+    assert found()["drift"] == [
+        "Pool 'H100 Half a Superpod' is set to 8 gpu; its healthy nodes have 4. The smaller counts."
+    ]
+
+
+def test_a_queue_whose_tasks_could_never_run_is_told(root: User, example: Example) -> None:
+    policy_change(actor=root, policy=example.dev, changes={"reserved": 2, "limit": 2})
+
+    assert found()["above_limit"] == [
+        (
+            "Tasks of queue 'dev-4xgpu' could never run: '4xGPU' takes more gpu than the limit 2 "
+            "of policy 'Dev'."
+        )
+    ]
+
+
+def test_a_limit_of_an_ancestor_counts_too(root: User, example: Example) -> None:
+    top = policy_create(actor=root, name="Top", group=example.dev.group, limit=2)
+    policy_change(actor=root, policy=example.dev, changes={"parent": top})
+
+    assert "policy 'Top'" in found()["above_limit"][0]
+
+
+def test_a_volume_that_is_not_there_is_told(example: Example) -> None:
+    profiles = as_data(draft_document())["profiles"]
+    profiles[0]["volumes"] = ["scratch"]
+
+    assert found(profiles=profiles)["no_volume"] == [
+        "Profile '4xGPU' names volume 'scratch', which is not there."
+    ]
+
+
+def reserve_together(root: User, example: Example) -> None:
+    policy_change(actor=root, policy=example.dev, changes={"reserved": 9})
+
+
+def reserve_below_a_parent(root: User, example: Example) -> None:
+    """A parent without an own reservation has the sum of its children's."""
+    top = policy_create(actor=root, name="Top", group=example.dev.group)
+    policy_change(actor=root, policy=example.dev, changes={"parent": top, "reserved": 9})
+
+
+def reserve_what_is_apart(root: User, example: Example) -> None:
+    """A policy that reaches no pool of the others does not count with them."""
+    policy_create(actor=root, name="Elsewhere", group=example.dev.group, reserved=100)
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        (
+            reserve_together,
+            ["'Dev', 'Research' reserve 17 gpu together; the pools that they reach have 16."],
+        ),
+        (
+            reserve_below_a_parent,
+            ["'Research', 'Top' reserve 17 gpu together; the pools that they reach have 16."],
+        ),
+        (reserve_what_is_apart, []),
+    ],
+)
+def test_reservations_are_compared_with_what_can_be_reached(
+    root: User, example: Example, change: Callable[[User, Example], None], want: list[str]
+) -> None:
+    change(root, example)
+
+    assert found().get("reserved_beyond_capacity", []) == want
+
+
+def test_a_gang_larger_than_every_pool_is_an_error(example: Example) -> None:
+    profiles = as_data(draft_document())["profiles"]
+    profiles[0]["replicas"] = 3
+
+    assert found(profiles=profiles)["never_fits"] == [
+        (
+            "Profile '4xGPU' takes 12 gpu, more than any pool it links: 'Bare Metal Low END GPUs' "
+            "has 8 gpu; 'H100 Half a Superpod' has 8 gpu."
+        )
+    ]
+
+
+def test_keys_that_a_pool_does_not_count_do_not_stand_in_the_way(example: Example) -> None:
+    profiles = as_data(draft_document())["profiles"]
+    profiles[0]["request"] = {"gpu": 1, "cpu": 1000, "memory_mb": 10**9}
+
+    assert "never_fits" not in found(profiles=profiles)
+
+
+def test_a_pool_may_be_dedicated_to_a_parent(root: User, example: Example) -> None:
+    top = policy_create(actor=root, name="Top", group=example.dev.group)
+    for policy in Policy.objects.exclude(pk=top.pk):
+        policy_change(actor=root, policy=policy, changes={"parent": top})
+    pools = as_data(draft_document())["pools"]
+    pools[0]["dedicated_to"] = "Top"
+
+    assert "not_dedicated" not in found(pools=pools)
+
+
+def test_checking_takes_as_many_queries_however_much_there_is(
+    root: User, example: Example, django_assert_num_queries: Any
+) -> None:
+    for number in range(3):
+        policy = policy_create(actor=root, name=f"p{number}", group=example.dev.group)
+        profile_connect(actor=root, policy=policy, profile=example.profile)
+        serve(example, "8")
+    document = draft_document()
+
+    with django_assert_num_queries(7):
+        document_check(document)

@@ -1,0 +1,63 @@
+"""What every test can ask for; services live in tests/services/."""
+
+import os
+
+import pytest
+
+from tests.cast import (
+    alice,
+    api_as,
+    bob,
+    charlie,
+    dev_group,
+    example,
+    quinn,
+    research_group,
+    root,
+)
+from tests.services.browser import chromium, new_page, page
+from tests.services.cdi import cdi_devices
+from tests.services.databases import database_url
+from tests.services.podman import podman
+from tests.services.sshd import ssh_node, start_ssh_node
+
+__all__ = [
+    "alice",
+    "api_as",
+    "bob",
+    "cdi_devices",
+    "charlie",
+    "chromium",
+    "database_url",
+    "dev_group",
+    "example",
+    "new_page",
+    "page",
+    "podman",
+    "quinn",
+    "research_group",
+    "root",
+    "ssh_node",
+    "start_ssh_node",
+]
+
+# Fixtures that are costly to make: their tests share one process of a parallel run.
+GROUPS = {"chromium": "browser", "start_ssh_node": "nodes", "podman": "nodes"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marker that this file understands."""
+    config.addinivalue_line("markers", "postgres_only: SQLite has no such thing; left out there")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep tests that share a costly service together, and leave out what SQLite cannot do."""
+    if os.environ.get("RPM_TEST_DATABASE") != "postgres":
+        left_out = [item for item in items if item.get_closest_marker("postgres_only")]
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+    for item in items:
+        for fixture, group in GROUPS.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(group))
+                break

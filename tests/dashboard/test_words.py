@@ -1,0 +1,136 @@
+"""Amounts, durations and reasons in words."""
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from apps.accounts.models import User
+from apps.allocation.engine.reasons import Code
+from apps.dashboard.cards.reasons import Names, explain
+from apps.dashboard.cards.words import (
+    REASONS,
+    amount_text,
+    amounts_line,
+    duration_text,
+    ordinal,
+    plural,
+)
+from apps.policies.models import LiveState
+from tests.cast import Example
+
+NAMES = Names({1: "H100", 2: "Bare Metal"}, {7: "Dev"}, {3: "dev-4xgpu"}, routing=(2, 1))
+STRANGER = Names({}, {}, {}, routing=(2, 1))
+CAPACITY = {
+    "code": "capacity",
+    "details": [
+        {"pool": 2, "key": "gpu", "needed": 4000, "free": 5000, "largest": 3000},
+        {"pool": 1, "key": "gpu", "needed": 4000, "free": 8000, "largest": 3000},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        (0, "0 s"),
+        (15.9, "15 s"),
+        (600, "10 min"),
+        (7500, "2 h 05 min"),
+        (273_600, "3 d 4 h"),
+        (-5, "0 s"),
+    ],
+)
+def test_durations_have_their_two_largest_units(seconds: float, want: str) -> None:
+    assert duration_text(seconds) == want
+
+
+def test_amounts_stand_in_the_order_of_their_keys_with_their_units() -> None:
+    texts = {"memory_mb": "262144", "license": "2", "cpu": "32", "gpu": "1/7"}
+
+    assert amounts_line(texts) == "1/7 GPU · 32 CPU · 256 GB · 2 license"
+
+
+def test_memory_below_a_gigabyte_stays_in_megabytes() -> None:
+    assert amount_text("memory_mb", 512_000) == "512 MB"
+
+
+@pytest.mark.parametrize(
+    ("number", "want"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (11, "11th"), (22, "22nd")]
+)
+def test_ordinals(number: int, want: str) -> None:
+    assert ordinal(number) == want
+
+
+def test_one_is_singular() -> None:
+    assert (plural(1, "task"), plural(2, "task")) == ("1 task", "2 tasks")
+
+
+def test_a_block_that_is_too_small_is_named_with_what_each_pool_has() -> None:
+    view = explain({"reasons": [CAPACITY]}, NAMES, place=None)
+
+    assert "Bare Metal has 5 GPUs free, but at most 3 GPUs on one node" in view.verdict
+    assert [(fit.rank, fit.name, fit.cells) for fit in view.fits] == [
+        (1, "Bare Metal", (True, True, True, False)),
+        (2, "H100", (True, True, True, False)),
+    ]
+
+
+def test_whoever_may_not_see_a_pool_reads_its_place_and_the_same_numbers() -> None:
+    view = explain({"reasons": [CAPACITY]}, STRANGER, place=None)
+
+    assert [fit.name for fit in view.fits] == ["your first pool", "your second pool"]
+    assert "H100" not in str(view)
+    assert [fit.free for fit in view.fits] == ["5 GPUs", "8 GPUs"]
+
+
+@pytest.mark.parametrize(
+    ("names", "want"),
+    [
+        pytest.param(
+            NAMES,
+            "Dev",
+            id="a member",
+        ),
+        pytest.param(
+            STRANGER,
+            "another team",
+            id="a stranger",
+        ),
+    ],
+)
+def test_a_limit_names_the_policy_only_to_those_who_see_it(names: Names, want: str) -> None:
+    detail = {"policy": 7, "key": "gpu", "usage": 8000, "limit": 8000, "needed": 2000}
+
+    view = explain({"reasons": [{"code": "limit", "details": [detail]}]}, names, place=None)
+
+    numbers = "uses 8 GPUs of its limit of 8 GPUs; the task needs 2 GPUs more."
+    assert view.verdict == f"{want} {numbers}"
+
+
+def test_an_equal_task_further_back_waits_for_the_same_and_says_where_it_stands() -> None:
+    first = explain({"reasons": [CAPACITY]}, NAMES, place=None)
+    third = explain({"reasons": [CAPACITY]}, NAMES, place=3)
+
+    assert (third.code, third.verdict) == (first.code, first.verdict)
+    assert third.numbers == "It is the 3rd in its queue: 2 tasks come first."
+
+
+def test_every_reason_has_a_word_a_colour_and_a_sign() -> None:
+    assert set(REASONS) == {code.value for code in Code}
+
+
+def test_before_the_first_pass_the_reason_says_that_it_comes() -> None:
+    assert explain({}, NAMES, place=None).verdict == "The next pass looks at it within seconds."
+
+
+@pytest.mark.django_db
+def test_the_board_does_not_claim_to_take_back_what_passes_leave(
+    root: User, example: Example
+) -> None:
+    LiveState.objects.update(preemption="reclaim")
+    client = Client()
+    client.force_login(root)
+
+    page = client.get(reverse("resources")).text
+
+    assert "not carried out yet" in page

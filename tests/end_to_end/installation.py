@@ -1,0 +1,158 @@
+"""A whole installation, started as its users start it: `manage.py up`, in processes of its own."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+
+from tests.services import ports
+
+ROOT = Path(__file__).resolve().parents[2]
+START_WITHIN_S = 90.0
+STOP_WITHIN_S = 30.0
+# Processes of other tests share the machine: this says how long to look, never how fast it is.
+LOOK_FOR_S = 90.0
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Installation:
+    """Its address, its one-time token, and its command line."""
+
+    folder: Path
+    environment: dict[str, str]
+    port: int
+    output: list[str] = field(default_factory=list)
+    token: str = ""
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def manage(self, *arguments: str, content: str = "") -> str:
+        """Run one command of `manage.py` and return what it printed."""
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            input=content,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def person(self, name: str, *groups: str, password: str) -> "Client":
+        """Add a person, and return REST as they use it."""
+        flags = [flag for group in groups for flag in ("--group", group)]
+        words = self.manage(
+            *("person", "add", name, "--password-stdin", "--credential", *flags),
+            content=password + "\n",
+        )
+        key, secret = words.split()
+        return Client(httpx.Client(base_url=f"{self.address}/api/v1", auth=(key, secret)))
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """REST with somebody's credential."""
+
+    http: httpx.Client
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        return self._checked(self.http.get(path, params=parameters))
+
+    def post(self, path: str, body: object = None, **headers: str) -> Any:
+        return self._checked(self.http.post(path, json=body, headers=headers))
+
+    def put(self, path: str, body: object, **headers: str) -> Any:
+        return self._checked(self.http.put(path, json=body, headers=headers))
+
+    def patch(self, path: str, body: object, **headers: str) -> Any:
+        return self._checked(self.http.patch(path, json=body, headers=headers))
+
+    @staticmethod
+    def _checked(response: httpx.Response) -> Any:
+        assert response.status_code < 400, f"{response.status_code}: {response.text}"
+        return response.json() if response.content else None
+
+
+def until(look: Callable[[], T | None], *, what: str, within_s: float = LOOK_FOR_S) -> T:
+    """Look again until there is something; fails with `what` and the last sight."""
+    deadline = time.monotonic() + within_s
+    while True:
+        seen = look()
+        if seen:
+            return seen
+        assert time.monotonic() < deadline, f"never happened: {what}; last seen: {seen!r}"
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def installed(folder: Path, database_url: str, **variables: str) -> Iterator[Installation]:
+    """Start `manage.py up` on an empty database; Ctrl-C ends it."""
+    environment = {
+        **os.environ,
+        "DATABASE_URL": database_url,
+        "RPM_HOME": str(folder / "home"),
+        "RPM_SYNC_TICK_S": "1",
+        "RPM_PASS_EVERY_S": "1",
+        "PYTHONUNBUFFERED": "1",
+        **variables,
+    }
+    # Its own bundled Redis, as on a machine that has none.
+    environment.pop("REDIS_URL", None)
+    installation = Installation(folder, environment, ports.free_port())
+    log = folder / "up.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", "up", "--port", str(installation.port)],
+            cwd=ROOT,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        _wait_until_up(process, installation, log)
+        yield installation
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            pytest.fail(f"Ctrl-C did not end it:\n{_tail(log)}")
+
+
+def _wait_until_up(process: subprocess.Popen[bytes], installation: Installation, log: Path) -> None:
+    def is_up() -> bool:
+        assert process.poll() is None, _tail(log)
+        return "RPM is up at" in log.read_text(errors="replace")
+
+    until(is_up, what="RPM is up", within_s=START_WITHIN_S)
+    words = until(
+        lambda: re.search(r"up at http://127\.0\.0\.1:(\d+)/", log.read_text()), what="the address"
+    )
+    installation.port = int(words[1])
+    found = until(
+        lambda: re.search(r"set-up/\?token=([\w-]+)", log.read_text()), what="the set-up token"
+    )
+    installation.token = found[1]
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-6000:]

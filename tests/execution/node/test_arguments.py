@@ -1,0 +1,147 @@
+"""Argument lists and grammars, without a runtime."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.execution.node.arguments import Place, docker_run, podman_run
+from apps.execution.node.environment import container_environment, is_replaced
+from apps.execution.node.errors import Refusal
+from apps.execution.node.specs import Spec, spec_of
+
+PLACE = Place("rpm-inst-t1-1-0", "inst", "/home", "/home/tasks/t1/1-0")
+PLAIN: dict[str, Any] = {
+    "task_id": "t1",
+    "generation": 1,
+    "rank": 0,
+    "runtime": "podman",
+    "image": "registry.example/team/image:1",
+    "command": ["run"],
+    "cpu_milli": 2500,
+    "memory_mb": 1024,
+    "shm_mb": 512,
+    "pids": 100,
+    "uid": 1000,
+    "gid": 1001,
+    "network": "default",
+    "read_only": False,
+}
+BUILDERS = [pytest.param(podman_run, id="podman"), pytest.param(docker_run, id="docker")]
+
+
+def spec(**changes: Any) -> Spec:
+    return spec_of(PLAIN | changes)
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+def test_limits_devices_and_labels_stand_before_the_image(build: Any) -> None:
+    asked = spec(devices=[{"uuid": "GPU-1", "cdi": "nvidia.com/gpu=GPU-1"}])
+
+    arguments = build(asked, PLACE)
+
+    options = arguments[: arguments.index("--")]
+    assert {
+        "--name=rpm-inst-t1-1-0",
+        "--cap-drop=all",
+        "--security-opt=no-new-privileges",
+        "--cpus=2.500",
+        "--memory=1024m",
+        "--memory-swap=1024m",
+        "--shm-size=512m",
+        "--pids-limit=100",
+        "--user=1000:1001",
+        "--device=nvidia.com/gpu=GPU-1",
+        "--label=rpm.installation=inst",
+        "--label=rpm.task=t1",
+        "--pull=never",
+    } <= set(options)
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+def test_simulated_devices_are_not_asked_of_the_runtime(build: Any) -> None:
+    arguments = build(spec(devices=[{"uuid": "SIM-1", "cdi": ""}]), PLACE)
+
+    assert not [argument for argument in arguments if argument.startswith("--device")]
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+@given(command=st.lists(st.text(max_size=50), max_size=8))
+def test_whatever_the_command_is_it_stands_behind_the_image_or_is_refused(
+    build: Any, command: list[str]
+) -> None:
+    try:
+        asked = spec(command=command)
+    except Refusal:
+        return
+
+    arguments = build(asked, PLACE)
+
+    end = arguments.index("--")
+    assert arguments[end + 1 :] == [asked.image, *command]
+    assert arguments[:end] == build(spec(command=[]), PLACE)[:end]
+
+
+@given(source=st.text(max_size=40), target=st.text(max_size=40))
+def test_a_mount_never_holds_more_than_its_four_parts(source: str, target: str) -> None:
+    volume = {"source": "/" + source, "target": "/" + target, "read_only": True}
+    try:
+        asked = spec(volumes=[volume])
+    except Refusal:
+        return
+
+    (mount,) = [one for one in podman_run(asked, PLACE) if one.startswith("--mount")]
+
+    assert mount == f"--mount=type=bind,source=/{source},destination=/{target},readonly"
+    assert mount.count(",") == 3
+    assert mount.isprintable()
+
+
+@given(value=st.text(max_size=60))
+def test_a_variable_is_one_line_of_the_environment_file_or_refused(value: str) -> None:
+    try:
+        asked = spec(environment={"NAME": value})
+    except Refusal:
+        return
+
+    variables = container_environment(asked)
+
+    assert variables["NAME"] == value
+    assert "\n" not in value
+    assert "\r" not in value
+
+
+@pytest.mark.parametrize(
+    "name", ["LD_PRELOAD", "NVIDIA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY"]
+)
+def test_variables_that_decide_about_devices_are_the_nodes(name: str) -> None:
+    assert is_replaced(name)
+    assert container_environment(spec(environment={name: "mine"})).get(name) != "mine"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"image": "-v/:/host"}, id="an option as image"),
+        pytest.param({"image": "a b"}, id="a space in the image"),
+        pytest.param({"generation": True}, id="a boolean as number"),
+        pytest.param({"cpu_milli": float("nan")}, id="not a number"),
+        pytest.param({"cpu_milli": -1}, id="below zero"),
+        pytest.param({"network": "container:other"}, id="somebody's network"),
+        pytest.param({"command": ["x" * 2**17]}, id="an argument that the kernel refuses"),
+        pytest.param({"command": ["x" * 2**16] * 20}, id="a command of more than 1 MiB"),
+        pytest.param({"command": ["\ud800"]}, id="half a surrogate pair"),
+        pytest.param({"command": "ls"}, id="a string as command"),
+        pytest.param({"environment": {"A": 1}}, id="a number as variable"),
+        pytest.param({"devices": [{"uuid": "x", "cdi": "/dev/sda"}]}, id="a path as device"),
+        pytest.param({"devices": [{"uuid": "x", "cdi": "a/b=c:rwm,d"}]}, id="an odd device"),
+        pytest.param({"devices": "all"}, id="a word as devices"),
+        pytest.param({"uid": 0}, id="the host's root"),
+    ],
+)
+def test_a_field_out_of_its_grammar_refuses_the_request(changes: dict[str, Any]) -> None:
+    with pytest.raises(Refusal) as refusal:
+        spec(**changes)
+
+    assert refusal.value.code == "invalid"

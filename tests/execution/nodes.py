@@ -1,0 +1,137 @@
+"""Builders for tests that talk to a helper."""
+
+import secrets
+from collections.abc import Callable
+from itertools import count
+from time import monotonic
+
+from apps.execution.client import NodeClient
+from apps.execution.protocol.answers import LaunchedState, Probed, Report, ReportedMember
+from apps.execution.protocol.outcomes import (
+    Answered,
+    ImageMissing,
+    NodeUnreachable,
+    Refused,
+    StartFailed,
+)
+from apps.execution.protocol.requests import Launch, LogPosition, Member, Probe, Stop, Sync
+from apps.execution.transport.local import LocalTransport
+from apps.execution.transport.ssh import SshTransport
+from tests.services.sshd import SshdNode
+
+# Of this process alone: what runs is found by this mark, and tests run in parallel.
+INSTALLATION = f"test{secrets.token_hex(4)}"
+PATIENCE_S = 30.0
+Launching = Answered[LaunchedState] | Refused | NodeUnreachable | ImageMissing | StartFailed
+
+_numbers = count(1)
+
+
+class TestedNode:
+    """A client of one node, and what its reports told so far."""
+
+    __test__ = False
+
+    def __init__(self, client: NodeClient) -> None:
+        self.client = client
+        self.logs: dict[Member, bytes] = {}
+        self.seen = ""
+
+    def launch(self, *command: str, **changes: object) -> Launching:
+        """Launch a process that may start within the next minute, on the node's present boot."""
+        return self.client.launch(self.launch_request(*command, **changes))
+
+    def launch_request(self, *command: str, **changes: object) -> Launch:
+        """What `launch` sends; every field can be replaced."""
+        clocks = self.probe().clocks
+        fields: dict[str, object] = {
+            "installation": INSTALLATION,
+            "task_id": f"t{next(_numbers)}",
+            "generation": 1,
+            "boot_id": clocks.boot_id,
+            "not_after_s": clocks.uptime_s + 60,
+            "runtime": "process",
+            "command": command,
+            "allow_process": True,
+        }
+        return Launch(**(fields | changes))  # type: ignore[arg-type]  # the helper checks each field
+
+    def probe(self) -> Answered[Probed]:
+        """The node's inventory."""
+        outcome = self.client.probe(Probe(installation=INSTALLATION))
+        assert isinstance(outcome, Answered), outcome
+        return outcome
+
+    def sync(self, *acknowledged: Member, **changes: object) -> Report:
+        """One exchange; log bytes are gathered in `logs` for every member in it."""
+        fields: dict[str, object] = {"installation": INSTALLATION, "acknowledged": acknowledged}
+        outcome = self.client.sync(Sync(**(fields | changes)))  # type: ignore[arg-type]  # as above
+        assert isinstance(outcome, Answered), outcome
+        self.seen = outcome.answer.version
+        for part in outcome.answer.logs:
+            known = self.logs.get(part.member, b"")
+            self.logs[part.member] = known + part.content
+        return outcome.answer
+
+    def wait_for(
+        self, member: Member, condition: Callable[[ReportedMember], bool]
+    ) -> ReportedMember:
+        """Follow the node until its report of this member fulfils the condition."""
+        deadline = monotonic() + PATIENCE_S
+        while monotonic() < deadline:
+            report = self.sync(seen=self.seen, wait_s=5, logs=(self.position(member),))
+            for reported in report.members:
+                if reported.member == member and condition(reported):
+                    return reported
+        raise TimeoutError(f"{member}: {report}, {self.logs.get(member)!r}")
+
+    def wait_for_exit(self, member: Member) -> ReportedMember:
+        """Follow the member to its end and to the end of its log."""
+        return self.wait_for(
+            member,
+            lambda one: one.state == "exited" and len(self.logs.get(member, b"")) >= one.log_bytes,
+        )
+
+    def wait_for_log(self, member: Member, words: bytes) -> None:
+        """Follow the member until its log holds these bytes."""
+        self.wait_for(member, lambda _: words in self.logs.get(member, b""))
+
+    def stop(self, member: Member, *, grace_s: float = 10) -> str:
+        """Ask the member to end; the state the node answers."""
+        outcome = self.client.stop(
+            Stop(
+                installation=INSTALLATION,
+                task_id=member.task_id,
+                generation=member.generation,
+                rank=member.rank,
+                grace_s=grace_s,
+            )
+        )
+        assert isinstance(outcome, Answered), outcome
+        return outcome.answer.state
+
+    def position(self, member: Member) -> LogPosition:
+        """Where the gathered log of the member ends."""
+        offset = len(self.logs.get(member, b""))
+        return LogPosition(member.task_id, member.generation, member.rank, offset)
+
+
+def member_of(request: Launch) -> Member:
+    """Which member a launch request is about."""
+    return Member(request.task_id, request.generation, request.rank)
+
+
+def installed_local(home: str, **changes: object) -> TestedNode:
+    """This machine as a node, its helper installed in `home`."""
+    transport = LocalTransport()
+    client = NodeClient(transport, INSTALLATION)
+    transport.home = client.install(home=home, **changes).home  # type: ignore[arg-type]  # passed on
+    return TestedNode(client)
+
+
+def installed_ssh(server: SshdNode, environment: dict[str, str] | None = None) -> TestedNode:
+    """An sshd node with its helper installed."""
+    first = NodeClient(SshTransport(server.ssh_node(is_installed=False)), INSTALLATION)
+    first.install(home=server.home, environment=environment)
+    first.transport.close()
+    return TestedNode(NodeClient(SshTransport(server.ssh_node()), INSTALLATION))

@@ -1,0 +1,134 @@
+"""What there is to do on nodes."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.allocation.services import run_pass
+from apps.execution.selectors import (
+    attempts_never_started,
+    attempts_over_time,
+    member_facts,
+    members_to_launch,
+    members_to_stop,
+)
+from apps.nodes.models import Node, Volume
+from apps.tasks.models import Attempt, Holding, Task
+from apps.tasks.services.attempts import Ended, member_claim_start, member_exited, member_started
+from apps.tasks.services.ending import task_abort
+from tests.allocation.state import enqueue, make_node
+from tests.cast import Example
+
+
+@pytest.fixture
+def node(example: Example) -> Node:
+    return make_node(example.bare_metal, name="b1")
+
+
+@pytest.fixture
+def attempts(node: Node, example: Example, alice: User) -> list[Attempt]:
+    """Two tasks with their places."""
+    enqueue(alice, example.dev_queue, 2)
+    run_pass()
+    return list(Attempt.objects.order_by("id"))
+
+
+def to_launch(node: Node) -> list[object]:
+    return [holding.attempt_id for holding in members_to_launch([node.pk])]
+
+
+def run(attempt: Attempt) -> Holding:
+    holding = attempt.holdings.get()
+    member_claim_start(holding_id=holding.pk, token="t")
+    member_started(holding_id=holding.pk, at=timezone.now())
+    return holding
+
+
+def test_what_was_admitted_is_launched_on_the_nodes_served_here(
+    node: Node, attempts: list[Attempt]
+) -> None:
+    assert to_launch(node) == [attempt.pk for attempt in attempts]
+    assert list(members_to_launch([node.pk + 1])) == []
+    assert list(members_to_launch([])) == []
+
+
+def test_what_takes_from_others_waits_until_they_are_gone(
+    node: Node, attempts: list[Attempt]
+) -> None:
+    victim, taker = attempts
+    taker.blocked_by.add(victim)
+    holding = run(victim)
+    assert to_launch(node) == []
+
+    member_exited(holding_id=holding.pk, ended=Ended(143))
+
+    assert to_launch(node) == [taker.pk]
+
+
+def test_a_start_that_failed_waits_for_its_time(node: Node, attempts: list[Attempt]) -> None:
+    first, second = attempts
+    now = timezone.now()
+    Attempt.objects.filter(pk=first.pk).update(not_before=now + timedelta(seconds=5))
+    Attempt.objects.filter(pk=second.pk).update(not_before=now - timedelta(seconds=5))
+
+    assert to_launch(node) == [second.pk]
+
+
+def test_what_is_to_stop_is_stopped_until_it_has_ended(
+    node: Node, attempts: list[Attempt], alice: User
+) -> None:
+    holding = run(attempts[0])
+    task_abort(actor=alice, task=Task.objects.get(pk=attempts[0].task_id))
+    assert [one.pk for one in members_to_stop([node.pk])] == [holding.pk]
+
+    member_exited(holding_id=holding.pk, ended=Ended(143))
+
+    assert list(members_to_stop([node.pk])) == []
+
+
+def test_what_was_never_launched_needs_no_node_to_end(
+    node: Node, attempts: list[Attempt], alice: User
+) -> None:
+    run(attempts[0])
+    for attempt in attempts:
+        task_abort(actor=alice, task=Task.objects.get(pk=attempt.task_id))
+
+    assert attempts_never_started() == [attempts[1].pk]
+
+
+def test_time_is_over_when_the_run_took_as_long_as_the_limit(
+    node: Node, attempts: list[Attempt]
+) -> None:
+    for attempt in attempts:
+        run(attempt)
+    Task.objects.update(time_limit_s=60)
+    began = timezone.now() - timedelta(seconds=61)
+    Attempt.objects.filter(pk=attempts[0].pk).update(started_at=began)
+
+    assert attempts_over_time() == [(attempts[0].pk, 60)]
+
+
+def test_the_facts_of_a_launch_are_those_of_the_admission(
+    node: Node, attempts: list[Attempt], alice: User
+) -> None:
+    Volume.objects.create(name="data", path="/srv/data", is_read_only=True)
+    Node.objects.filter(pk=node.pk).update(report={"account": 1000})
+    Task.objects.update(volumes=["data"], environment={"A": "1"})
+    type(alice).objects.filter(pk=alice.pk).update(unix_uid=1234, unix_gid=99)
+    holding = Holding.objects.select_related(
+        "attempt__task__owner", "attempt__queue__profile", "node"
+    ).get(attempt=attempts[0])
+
+    facts = member_facts(holding, installation="ours")
+
+    assert (facts.task_id, facts.generation, facts.rank) == (str(attempts[0].task_id), 1, 0)
+    assert (facts.uid, facts.gid, facts.account) == (1234, 99, 1000)
+    assert facts.amounts == {"gpu": 4000}
+    assert [device.uuid for device in facts.devices] == [
+        f"GPU-b1-{index}" for index, _ in holding.devices
+    ]
+    (volume,) = facts.volumes
+    assert (volume.source, volume.target, volume.read_only) == ("/srv/data", "/volumes/data", True)
+    assert facts.environment == {"A": "1"}

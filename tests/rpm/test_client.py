@@ -1,0 +1,164 @@
+"""The client and `rpmctl`, against a real server."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from django.utils import timezone
+from pytest_django.live_server_helper import LiveServer
+from typer.testing import CliRunner, Result
+
+from apps.accounts.models import User
+from apps.accounts.services.credentials import credential_create
+from apps.accounts.services.people import built_in_groups_ensure
+from apps.policies.models import Pool
+from apps.tasks.models import Attempt, AttemptLog, Task
+from apps.tasks.states import AttemptState, TaskState
+from rpm.cli import app
+from rpm.client import Client, RefusedError, UnreachableError
+from tests.cast import Example
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _groups(transactional_db: None) -> None:
+    # Emptying the tables after a test takes the built-in groups along.
+    built_in_groups_ensure()
+
+
+@pytest.fixture
+def access(live_server: LiveServer, alice: User) -> dict[str, str]:
+    credential, secret = credential_create(user=alice, label="test")
+    return {"RPM_URL": live_server.url, "RPM_KEY": credential.key, "RPM_SECRET": secret}
+
+
+@pytest.fixture
+def client(access: dict[str, str]) -> Iterator[Client]:
+    with Client(access["RPM_URL"], key=access["RPM_KEY"], secret=access["RPM_SECRET"]) as client:
+        yield client
+
+
+def ctl(access: dict[str, str], *words: str) -> Result:
+    return CliRunner().invoke(app, list(words), env=access)
+
+
+def test_a_task_is_enqueued_listed_shown_and_aborted(
+    access: dict[str, str], example: Example
+) -> None:
+    queue = example.dev_queue.name
+    made = ctl(access, "enqueue", "-q", queue, "-e", "A=b=c", "-t", "night", "--", "sh", "-c", "ls")
+    task_id = made.stdout.strip()
+
+    listed = ctl(access, "list", "--state", "queued", "-t", "night").stdout.splitlines()
+    shown = json.loads(ctl(access, "show", task_id).stdout)
+    aborted = ctl(access, "abort", task_id)
+
+    assert [line.split("\t")[:4] for line in listed] == [[task_id, "sh -c ls", "queued", queue]]
+    assert (shown["command"], shown["environment"]) == (["sh", "-c", "ls"], {"A": "b=c"})
+    assert shown["waits"]["place"] == 1
+    assert (aborted.exit_code, aborted.stdout.strip()) == (0, "aborted")
+
+
+def test_queues_are_listed(access: dict[str, str], example: Example) -> None:
+    line = ctl(access, "queues").stdout.strip().split("\t")
+
+    assert line == [str(example.dev_queue.pk), example.dev_queue.name, "Dev", "4xGPU"]
+
+
+def test_what_the_server_refuses_is_raised_with_its_fields(
+    client: Client, access: dict[str, str], example: Example
+) -> None:
+    with pytest.raises(RefusedError) as refused:
+        client.task_submit(
+            {"name": "x", "image": "a", "queue": example.dev_queue.name, "replicas": 99}
+        )
+
+    assert (refused.value.status, refused.value.code) == (422, "never_fits")
+    assert list(refused.value.fields) == ["request.gpu"]
+    with (
+        pytest.raises(RefusedError, match="wrong"),
+        Client(access["RPM_URL"], key="nobody", secret="x") as stranger,
+    ):
+        next(stranger.tasks())
+
+
+def test_pages_are_read_to_the_end(client: Client, example: Example) -> None:
+    made = {client.task_submit({"name": f"t{number}"})["id"] for number in range(5)}
+
+    assert {task["id"] for task in client.tasks(limit=2)} == made
+
+
+def test_a_log_is_followed_until_the_task_ends(client: Client, example: Example) -> None:
+    task_id = client.task_submit({"name": "draft"})["id"]
+    attempt = Attempt.objects.create(
+        task_id=task_id,
+        generation=1,
+        queue=example.dev_queue,
+        policy=example.dev,
+        pool=Pool.objects.get(pk=example.h100.pk),
+        allocated_at=timezone.now(),
+    )
+    written = "größe\n".encode()
+
+    def write(start: int, end: int) -> None:
+        AttemptLog.objects.create(
+            attempt=attempt, offset=start, at=timezone.now(), data=written[start:end]
+        )
+
+    # The cut goes through a sign of two bytes.
+    write(0, 3)
+    parts = client.log_follow(task_id, every_s=0.01)
+    first = next(parts)
+    write(3, len(written))
+    Task.objects.filter(pk=task_id).update(state=TaskState.ABORTED)
+
+    assert first == "gr"
+    assert first + "".join(parts) == written.decode()
+
+
+def test_another_attempt_is_followed_from_its_beginning(client: Client, example: Example) -> None:
+    task_id = client.task_submit({"name": "draft"})["id"]
+
+    def attempt(generation: int, written: bytes) -> None:
+        made = Attempt.objects.create(
+            task_id=task_id,
+            generation=generation,
+            queue=example.dev_queue,
+            policy=example.dev,
+            pool=Pool.objects.get(pk=example.h100.pk),
+            allocated_at=timezone.now(),
+        )
+        AttemptLog.objects.create(attempt=made, offset=0, at=timezone.now(), data=written)
+
+    attempt(1, b"first, and long")
+    parts = client.log_follow(task_id, every_s=0.01)
+    first = next(parts)
+    Attempt.objects.update(state=AttemptState.FINISHED)
+    attempt(2, b"again")
+    Task.objects.filter(pk=task_id).update(state=TaskState.ABORTED)
+
+    assert (first, "".join(parts)) == ("first, and long", "again")
+
+
+def test_an_id_leads_to_no_other_address(client: Client) -> None:
+    with pytest.raises(RefusedError) as refused:
+        client.task("../queues")
+
+    assert refused.value.status == 404
+
+
+def test_a_server_that_does_not_answer_is_asked_again_and_then_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("rpm.client.time.sleep", pauses.append)
+
+    with Client("http://127.0.0.1:1", key="k", secret="s") as client:
+        with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
+            client.task_submit({"name": "x"})
+        assert pauses == [0.5, 1.0, 2.0]
+        with pytest.raises(UnreachableError):
+            client.task_do("x", "abort")
+
+    assert pauses == [0.5, 1.0, 2.0]

@@ -1,0 +1,81 @@
+"""The demonstration is the worked example, and leaves nothing behind when it goes."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.test import Client
+from pytest_django.fixtures import Settings
+
+from apps.accounts.models import User
+from apps.allocation.services import run_pass
+from apps.execution.serving.server import NodeServer
+from apps.nodes.models import Node
+from apps.policies.models import Policy, Pool, Profile, Queue
+from apps.tasks.models import Holding, Task
+from rpm import demonstration
+from tests.services.sshd import helpers_of, kill_helpers
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LOOK_FOR_S = 60.0
+
+
+@pytest.fixture
+def logins(settings: Settings) -> Iterator[list[demonstration.Login]]:
+    settings.SYNC_TICK_S = 1
+    yield demonstration.load()
+    for home in Node.objects.values_list("helper_home", flat=True):
+        kill_helpers(home)
+
+
+def test_four_tasks_run_four_wait_and_removing_it_leaves_nothing(
+    logins: list[demonstration.Login],
+) -> None:
+    server = NodeServer()
+    server.start()
+    run_pass()
+    server.look()
+    _until(lambda: Task.objects.filter(state="running").count() == 4)
+    by_pool = {
+        pool: set(
+            Task.objects.filter(state="running", attempts__pool__name=pool).values_list(
+                "queue__policy__name", flat=True
+            )
+        )
+        for pool in (demonstration.BARE_METAL, demonstration.H100)
+    }
+    assert by_pool == {demonstration.BARE_METAL: {"Dev"}, demonstration.H100: {"Research"}}
+    assert set(Task.objects.filter(state="queued").values_list("run__reason_code", flat=True)) == {
+        "capacity"
+    }
+    homes = list(Node.objects.values_list("helper_home", flat=True))
+    server.stop()
+
+    demonstration.remove()
+
+    assert not Holding.objects.filter(released_at__isnull=True).exists()
+    assert set(Task.objects.values_list("state", flat=True)) == {"aborted"}
+    for model in (Node, Policy, Pool, Profile, Queue):
+        assert not model._default_manager.filter(removed_at__isnull=True).exists()
+    assert not User.objects.filter(is_active=True).exists()
+    _until(lambda: not any(helpers_of(home) for home in homes))
+
+
+def test_every_login_works_and_a_removed_demonstration_can_be_loaded_again(
+    logins: list[demonstration.Login],
+) -> None:
+    demonstration.remove()
+    again = demonstration.load()
+
+    assert [login.username for login in again] == [login.username for login in logins]
+    assert [Client().login(username=one.username, password=one.password) for one in again] == [
+        True
+    ] * 3
+
+
+def _until(look: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LOOK_FOR_S
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -1,0 +1,67 @@
+"""What probes and `manage.py doctor` say when something is away."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from tests.services import ports
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ASK = """
+import django
+django.setup()
+from django.test import Client
+answer = Client().get("/readyz", headers={"Host": "localhost"})
+print(answer.status_code, answer.content.decode())
+"""
+
+
+def run(home: Path, *arguments: str, database_url: str) -> subprocess.CompletedProcess[str]:
+    """Python in a folder of its own."""
+    environment = os.environ | {
+        "RPM_HOME": str(home),
+        "DATABASE_URL": database_url,
+        "DJANGO_SETTINGS_MODULE": "rpm.settings",
+    }
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_readiness_without_a_database_is_503_and_names_no_server(tmp_path: Path) -> None:
+    nobody = f"postgresql://someone:hidden@127.0.0.1:{ports.free_port()}/books"
+
+    asked = run(tmp_path, "-c", ASK, database_url=nobody)
+
+    status, _, body = asked.stdout.partition(" ")
+    assert status == "503", asked.stderr
+    assert json.loads(body)["checks"]["database"] == "no answer"
+    assert json.loads(body)["checks"]["pass"] == "the database does not tell"
+    assert not [word for word in ("127.0.0.1", "someone", "hidden") if word in body]
+
+
+def test_the_doctor_says_that_tables_are_missing(tmp_path: Path) -> None:
+    asked = run(tmp_path, "manage.py", "doctor", database_url=f"sqlite:///{tmp_path}/new.sqlite3")
+
+    assert asked.returncode == 1
+    assert "the database does not tell" in asked.stdout
+    assert "Run manage.py migrate." in asked.stdout
+    assert "Traceback" not in asked.stderr
+
+
+@pytest.mark.django_db
+def test_an_installation_without_a_pass_is_not_ready(client: Client) -> None:
+    answer = client.get("/readyz")
+
+    assert (answer.status_code, answer["Retry-After"]) == (503, "5")
+    assert answer.json()["checks"]["pass"] == "no pass was ever made"

@@ -1,0 +1,94 @@
+"""`manage.py up` begins once per folder, and ends with everything it started."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.services import ports
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+START_WITHIN_S = 120.0
+
+
+def command(port: int) -> list[str]:
+    return [sys.executable, "manage.py", "up", "--port", str(port)]
+
+
+def children_of(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in listed.split()]
+
+
+def program_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/exe").resolve().name
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path) -> dict[str, str]:
+    """A machine with nothing but Python: SQLite and the bundled Redis in a folder of its own."""
+    kept = {k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "REDIS_URL"}}
+    return kept | {"RPM_HOME": str(tmp_path / "home"), "PYTHONUNBUFFERED": "1"}
+
+
+@pytest.fixture
+def up(surroundings: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`manage.py up`, ready; its words go to `log`."""
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command(ports.free_port()),
+            cwd=ROOT,
+            env=surroundings,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        ports.wait_for_server(
+            process,
+            lambda: "RPM is up at" in log.read_text(),
+            what="manage.py up",
+            timeout_s=START_WITHIN_S,
+        )
+        yield process
+    finally:
+        ports.stop(process, signal=signal.SIGHUP, timeout_s=30)
+
+
+def test_a_closed_terminal_ends_everything_and_a_second_one_does_not_begin(
+    up: subprocess.Popen[bytes], surroundings: dict[str, str], tmp_path: Path
+) -> None:
+    started = children_of(up.pid)
+    second = subprocess.run(
+        command(ports.free_port()),
+        cwd=ROOT,
+        env=surroundings,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    ports.stop(up, signal=signal.SIGHUP, timeout_s=30)
+
+    assert second.returncode == 1
+    assert "RPM is up already" in second.stderr
+    assert len(started) == 3
+    assert up.returncode == 0, (tmp_path / "log").read_text()
+    assert not [child for child in started if Path(f"/proc/{child}").exists()]
+
+
+def test_a_bundled_redis_that_dies_is_named_and_ends_the_rest(
+    up: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    started = children_of(up.pid)
+    [redis] = [pid for pid in started if program_of(pid) == "redis-server"]
+
+    os.kill(redis, signal.SIGKILL)
+
+    assert up.wait(timeout=60) == 1
+    assert "redis ended by itself" in (tmp_path / "log").read_text()
+    assert not [child for child in started if Path(f"/proc/{child}").exists()]

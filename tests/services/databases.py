@@ -1,0 +1,27 @@
+"""Empty databases for processes that a test starts."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+
+@pytest.fixture
+def database_url(tmp_path: Path) -> Iterator[str]:
+    """The address of an empty database of its own, on the server that this run uses.
+
+    For processes which a test starts; a test that works in its own process asks for `db`.
+    """
+    cluster = os.environ.get("DATABASE_URL", "")
+    if not cluster.startswith("postgresql://"):
+        yield f"sqlite:///{tmp_path / 'rpm.sqlite3'}"
+        return
+    name = f"rpm_{secrets.token_hex(6)}"
+    with psycopg.connect(cluster, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        yield f"{cluster.rsplit('/', 1)[0]}/{name}"
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

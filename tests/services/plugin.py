@@ -1,0 +1,85 @@
+"""pytest plugin: surroundings of the tests, made before Django reads its settings.
+
+Starts a private Redis and, with RPM_TEST_DATABASE=postgres, a private PostgreSQL; without it the
+tests use SQLite in memory. Variables of the caller that would change what RPM does are removed.
+With RPM_TEST_REPORT=FILE the counts of the run are written there for tools/test.py.
+"""
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+
+import pytest
+from _pytest.terminal import TerminalReporter
+
+from tests.services.postgres import running_postgres
+from tests.services.redis import running_redis
+
+KEPT = ("RPM_TEST_DATABASE", "RPM_TEST_REPORT", "RPM_TEST_STRICT")
+CATEGORIES = ("failed", "error", "passed", "skipped", "xfailed", "xpassed")
+DATABASE_FIXTURES = frozenset({"db", "transactional_db", "live_server"})
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]:
+    """Make the surroundings; a wrapper runs before pytest-django loads the settings."""
+    services = ExitStack()
+    early_config.add_cleanup(services.close)
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        signal.signal(signal.SIGTERM, _end)
+        _clear_environment()
+        # Parallel workers share the cluster; pytest-django gives each a database of its own.
+        if os.environ.get("RPM_TEST_DATABASE") == "postgres":
+            os.environ["DATABASE_URL"] = services.enter_context(running_postgres()).url()
+    # Channels of Redis know no database numbers: each process has its own server.
+    os.environ["REDIS_URL"] = services.enter_context(running_redis()).url()
+    # Nobody's installation is read or written.
+    home = services.enter_context(TemporaryDirectory(prefix="rpm-test-home-"))
+    os.environ["RPM_HOME"] = home
+    return (yield)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what touches the database, so that SQLite's turn can choose it."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if item.get_closest_marker("django_db") or DATABASE_FIXTURES.intersection(fixtures):
+            item.add_marker(pytest.mark.database)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """Leave counts and reasons of skipped tests for the program that runs several suites."""
+    path = os.environ.get("RPM_TEST_REPORT")
+    if path is None:
+        return
+    stats = terminalreporter.stats
+    counts = {name: len(stats.get(name, ())) for name in CATEGORIES}
+    reasons = Counter(_reason(report) for report in stats.get("skipped", ()))
+    Path(path).write_text(json.dumps({"counts": counts, "skipped": reasons}))
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Why a test was skipped; pytest keeps (file, line, reason) in its report."""
+    if isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    return str(report.longrepr)
+
+
+def _clear_environment() -> None:
+    for name in list(os.environ):
+        if name.startswith("RPM_") and name not in KEPT:
+            del os.environ[name]
+    for name in ("DATABASE_URL", "DATABASE_URL_FILE", "REDIS_URL", "REDIS_URL_FILE"):
+        os.environ.pop(name, None)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """Turn a request to end into the interrupt that lets pytest stop its services."""
+    raise KeyboardInterrupt
