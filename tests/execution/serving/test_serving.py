@@ -272,9 +272,9 @@ def test_a_node_that_shows_another_host_key_is_refused_and_sent_nothing(
     ssh_node.stop()
     ssh_node.change_host_key()
     ssh_node.start()
-    server = start_server()
+    # Before anybody has seen the new key: a refused node is given nothing at all.
     task = submit(alice, example.dev_queue, "echo never")
-    server.look()
+    start_server().look()
 
     wait_until(lambda: node_state(node) == NodeState.REFUSED, what="it is refused")
 
