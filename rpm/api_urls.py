@@ -25,8 +25,9 @@ urlpatterns = [
     path("", include("apps.configuration.api.urls")),
     path("", include("apps.nodes.api.urls")),
     path("", include("apps.accounts.api.urls")),
-    path("", include("apps.tasks.api.urls")),
+    # Before tasks, whose last part may be anything.
     path("", include("apps.allocation.api.urls")),
+    path("", include("apps.tasks.api.urls")),
     path("schema/", SpectacularAPIView.as_view(), name="api-schema"),
     path("docs/", SpectacularSwaggerView.as_view(url_name="api-schema"), name="api-docs"),
     re_path("", NoSuchAddress.as_view()),

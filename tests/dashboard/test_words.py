@@ -6,7 +6,8 @@ from django.urls import reverse
 
 from apps.accounts.models import User
 from apps.allocation.engine.reasons import Code
-from apps.dashboard.cards.reasons import Names, explain
+from apps.allocation.explaining import Names, reasons_now
+from apps.dashboard.cards.reasons import explain
 from apps.dashboard.cards.words import (
     REASONS,
     amount_text,
@@ -16,6 +17,7 @@ from apps.dashboard.cards.words import (
     plural,
 )
 from apps.policies.models import LiveState
+from apps.tasks.selectors.waiting import Explanation
 from tests.cast import Example
 
 NAMES = Names({1: "H100", 2: "Bare Metal"}, {7: "Dev"}, {3: "dev-4xgpu"}, routing=(2, 1))
@@ -66,7 +68,7 @@ def test_one_is_singular() -> None:
 
 
 def test_a_block_that_is_too_small_is_named_with_what_each_pool_has() -> None:
-    view = explain({"reasons": [CAPACITY]}, NAMES, place=None)
+    view = explain([CAPACITY], NAMES)
 
     assert "Bare Metal has 5 GPUs free, but at most 3 GPUs on one node" in view.verdict
     assert [(fit.rank, fit.name, fit.cells) for fit in view.fits] == [
@@ -76,7 +78,7 @@ def test_a_block_that_is_too_small_is_named_with_what_each_pool_has() -> None:
 
 
 def test_whoever_may_not_see_a_pool_reads_its_place_and_the_same_numbers() -> None:
-    view = explain({"reasons": [CAPACITY]}, STRANGER, place=None)
+    view = explain([CAPACITY], STRANGER)
 
     assert [fit.name for fit in view.fits] == ["your first pool", "your second pool"]
     assert "H100" not in str(view)
@@ -101,18 +103,39 @@ def test_whoever_may_not_see_a_pool_reads_its_place_and_the_same_numbers() -> No
 def test_a_limit_names_the_policy_only_to_those_who_see_it(names: Names, want: str) -> None:
     detail = {"policy": 7, "key": "gpu", "usage": 8000, "limit": 8000, "needed": 2000}
 
-    view = explain({"reasons": [{"code": "limit", "details": [detail]}]}, names, place=None)
+    view = explain([{"code": "limit", "details": [detail]}], names)
 
     numbers = "uses 8 GPUs of its limit of 8 GPUs; the task needs 2 GPUs more."
     assert view.verdict == f"{want} {numbers}"
 
 
 def test_an_equal_task_further_back_waits_for_the_same_and_says_where_it_stands() -> None:
-    first = explain({"reasons": [CAPACITY]}, NAMES, place=None)
-    third = explain({"reasons": [CAPACITY]}, NAMES, place=3)
+    first = explain([CAPACITY], NAMES)
+    third = explain(reasons_now(3, Explanation("", [CAPACITY], 3, is_first=False)), NAMES)
 
     assert (third.code, third.verdict) == (first.code, first.verdict)
-    assert third.numbers == "It is the 3rd in its queue: 2 tasks come first."
+    assert third.numbers == ("It is the 3rd in its queue: 2 tasks come first.",)
+
+
+def test_the_rest_of_the_reasons_are_sentences_below_the_dominant_one() -> None:
+    detail = {"policy": 7, "key": "gpu", "usage": 8000, "limit": 8000, "needed": 2000}
+
+    view = explain([CAPACITY, {"code": "limit", "details": [detail]}], NAMES)
+
+    (other,) = view.others
+    assert str(other.word.text) == "limit"
+    assert other.verdict.startswith("Dev uses 8 GPUs of its limit of 8 GPUs")
+    assert other.help
+
+
+def test_the_tasks_that_are_waited_for_are_named_as_far_as_they_may_be() -> None:
+    reason = {"code": "draining", "details": [{"pool": 1, "tasks": ["a", "b", "c"]}]}
+
+    named = explain([reason], Names({}, {}, {}, tasks={"a": "train", "c": "sweep"}))
+    hidden = explain([reason], STRANGER)
+
+    assert named.numbers == ("Waiting for train, sweep, 1 more.",)
+    assert hidden.numbers == ()
 
 
 def test_every_reason_has_a_word_a_colour_and_a_sign() -> None:
@@ -120,7 +143,7 @@ def test_every_reason_has_a_word_a_colour_and_a_sign() -> None:
 
 
 def test_before_the_first_pass_the_reason_says_that_it_comes() -> None:
-    assert explain({}, NAMES, place=None).verdict == "The next pass looks at it within seconds."
+    assert explain([], NAMES).verdict == "The next pass looks at it within seconds."
 
 
 @pytest.mark.django_db

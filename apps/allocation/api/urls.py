@@ -1,10 +1,15 @@
-"""Addresses of passes."""
+"""Addresses of passes, and of what they say about tasks."""
 
+from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
+from apps.allocation.api.tasks import task_explain
 from apps.allocation.api.views import PassViewSet
 
 router = SimpleRouter()
 router.register("passes", PassViewSet, "pass")
 
-urlpatterns = router.urls
+urlpatterns = [
+    path("tasks/<str:pk>/explain/", task_explain, name="task-explain"),
+    path("", include(router.urls)),
+]

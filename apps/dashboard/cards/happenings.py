@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from apps.dashboard.cards.reasons import Names, explain
+from apps.allocation.explaining import Names
+from apps.dashboard.cards.reasons import explain
 from apps.dashboard.selectors.history import History
 from apps.events.models import Event
 
@@ -53,7 +54,7 @@ def steps_of(history: History, names: Names) -> tuple[Step, ...]:
     """Events and changes of the reason, newest first."""
     steps = [_from_event(event, names) for event in history.events]
     for change in history.reasons:
-        view = explain(change.data, names, place=None)
+        view = explain(change.data.get("reasons", ())[:1], names)
         steps.append(Step(change.at, "wait", view.word.icon, "Waiting", view.verdict))
     return tuple(sorted(steps, key=lambda step: step.at, reverse=True))
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from django.db.models import Q
 
 from apps.accounts.models import User
+from apps.allocation.explaining import Names
 from apps.core.units import quantities_milli
 from apps.dashboard.cards.bars import UseBar
-from apps.dashboard.cards.reasons import Names, ReasonView, explain
+from apps.dashboard.cards.reasons import ReasonView, explain, stored_reasons
 from apps.dashboard.cards.words import ordinal
 from apps.dashboard.live import Sharing, card, key_id
 from apps.dashboard.selectors.use import GPU, held_now
@@ -67,6 +68,5 @@ def load_policy_mine(user: User, key: str) -> PolicyMine | None:
 def _waiting(task: Task, user: User) -> OwnWaiting:
     place = place_in_line(task)
     is_head = task.run is not None and task.run.head_id == task.pk
-    data = task.run.reason if task.run is not None else {}
-    view = explain(data, Names.of(user, task), place=None if is_head else place)
-    return OwnWaiting(task, ordinal(place), view)
+    reasons = stored_reasons(task, place=None if is_head else place)
+    return OwnWaiting(task, ordinal(place), explain(reasons, Names.of(user, task, reasons)))

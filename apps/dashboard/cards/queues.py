@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from django.db.models import Q
 
 from apps.accounts.models import User
-from apps.dashboard.cards.reasons import Names, ReasonView, explain
+from apps.allocation.explaining import Names
+from apps.dashboard.cards.reasons import ReasonView, explain, stored_reasons
 from apps.dashboard.live import Sharing, card, key_id, topics_of
 from apps.dashboard.selectors.use import held_now, use_by
 from apps.dashboard.selectors.waiting import Waiting, waiting_by_queue
@@ -75,7 +76,11 @@ def load_queue_waiting(user: User, key: str) -> QueueWaiting | None:
         return None
     waiting = waiting_by_queue([queue.pk])[queue.pk]
     tasks = list(in_line(queue.pk).select_related("owner", "run")[:MOST_WAITING])
-    names = Names.of(user, tasks[0]) if tasks else Names({}, {}, {})
+    reasons = [
+        stored_reasons(task, place=None if _is_head(task) else place)
+        for place, task in enumerate(tasks, start=1)
+    ]
+    names = Names.of(user, tasks[0] if tasks else None, [one for each in reasons for one in each])
     running = use_by(held_now(Q(queue=queue.pk)), frozenset(), of="queue_id")[queue.pk].tasks
     return QueueWaiting(
         row=QueueRow(queue, running, waiting, queues_open_to(user).filter(pk=queue.pk).exists()),
@@ -83,13 +88,9 @@ def load_queue_waiting(user: User, key: str) -> QueueWaiting | None:
             WaitingRow(
                 task=task,
                 place=place,
-                reason=explain(
-                    task.run.reason if task.run is not None else {},
-                    names,
-                    place=None if _is_head(task) else place,
-                ),
+                reason=explain(why, names),
             )
-            for place, task in enumerate(tasks, start=1)
+            for place, (task, why) in enumerate(zip(tasks, reasons, strict=True), start=1)
         ),
         more=max(waiting.count - len(tasks), 0),
         topics=(f"queue.{queue.pk}",),

@@ -7,18 +7,19 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.allocation.explaining import Names, explained
 from apps.dashboard.cards.bars import Stretch, Timeline
 from apps.dashboard.cards.happenings import Step, steps_of
-from apps.dashboard.cards.reasons import Names, ReasonView, explain
+from apps.dashboard.cards.reasons import ReasonView, reason_view
 from apps.dashboard.live import Sharing, card
 from apps.dashboard.selectors.history import History, task_history
+from apps.dashboard.selectors.pools import simulated_pools
 from apps.dashboard.selectors.tasks import VIEWS, TaskFilter, task_seen, tasks_matching
 from apps.dashboard.selectors.use import amounts_of, held_now, over_quota_tasks
 from apps.policies.models import Queue
 from apps.policies.selectors import pools_visible_to, queues_open_to
 from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors.seen import Rights, task_rights
-from apps.tasks.selectors.waiting import place_in_line
 from apps.tasks.states import ENDED_STATES, HOLDING_STATES, AttemptState, TaskState
 
 PAGE = 50
@@ -169,7 +170,7 @@ def load_task_story(user: User, key: str) -> TaskStory | None:
     stretches = _stretches(task, history, now)
     return TaskStory(
         timeline=Timeline.of(stretches, flags=_preempted_at(history)),
-        steps=steps_of(history, Names.of(user, task)),
+        steps=steps_of(history, _names(user, task, history)),
         running=_sum(stretches, {"run", "over"}),
         waiting=_sum(stretches, {"wait"}),
         preemptions=task.preemptions,
@@ -189,11 +190,15 @@ def load_task_now(user: User, key: str) -> TaskNow | None:
         _attempt_row(attempt, pools, sees_places=rights.content)
         for attempt in reversed(task_history(task).attempts)
     ]
+    found = explained(user, task)
+    is_told = task.state == TaskState.QUEUED or found.reasons
     return TaskNow(
         task=task,
         rights=rights,
-        reason=_reason(task, user),
-        reason_at=task.run.reason_at if task.run is not None else None,
+        reason=reason_view(found.reasons, found.names, simulated=simulated_pools())
+        if is_told
+        else None,
+        reason_at=found.at,
         is_over=_is_over(task),
         attempts=tuple(attempts),
         topics=(f"task.{task.pk}", f"queue.{task.queue_id}"),
@@ -206,12 +211,10 @@ def _code(task: Task) -> str:
     return task.run.reason_code
 
 
-def _reason(task: Task, user: User) -> ReasonView | None:
-    if task.state != TaskState.QUEUED or task.run is None:
-        return None
-    is_head = task.run.head_id == task.pk
-    place = None if is_head else place_in_line(task)
-    return explain(task.run.reason, Names.of(user, task), place=place)
+def _names(user: User, task: Task, history: History) -> Names:
+    """For the lines of what happened: each tells the dominant reason of its time."""
+    reasons = [one for past in history.reasons for one in past.data.get("reasons", ())[:1]]
+    return Names.of(user, task, reasons)
 
 
 def _is_over(task: Task) -> bool:

@@ -144,13 +144,3 @@ class LogSerializer(serializers.Serializer[Any]):
     is_cut = serializers.BooleanField()
     is_over = serializers.BooleanField(help_text="The attempt has ended: nothing comes any more.")
     text = serializers.CharField()
-
-
-class ExplanationSerializer(serializers.Serializer[Any]):
-    """Why a task waits; amounts in thousandths."""
-
-    state = serializers.CharField()
-    code = serializers.CharField(allow_blank=True)
-    reasons = serializers.ListField(child=serializers.DictField())
-    place = serializers.IntegerField(allow_null=True)
-    at = serializers.DateTimeField(allow_null=True)

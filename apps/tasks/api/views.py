@@ -36,7 +36,6 @@ from apps.tasks.api.serializers import (
     BulkAnswerSerializer,
     DescriptionSerializer,
     ErrorSerializer,
-    ExplanationSerializer,
     LogSerializer,
     PrioritySerializer,
     QueueChoiceSerializer,
@@ -48,7 +47,6 @@ from apps.tasks.descriptions import read_description
 from apps.tasks.models import Task
 from apps.tasks.selectors.attempts import attempts_of
 from apps.tasks.selectors.seen import task_rights, task_seen, tasks_listed
-from apps.tasks.selectors.waiting import reasons_seen, task_explained
 from apps.tasks.services import (
     task_abort,
     task_change,
@@ -201,23 +199,6 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         if asked.is_text:
             return HttpResponse(asked.part.data, content_type="text/plain; charset=utf-8")
         return Response(log_told(asked))
-
-    @extend_schema(responses={200: ExplanationSerializer, **_ERRORS})
-    @action(detail=True)
-    def explain(self, request: Request, pk: str) -> Response:
-        """Why a task waits, as the last pass said it."""
-        user = user_of(request)
-        task = task_seen(user, pk)
-        known = task_explained(task)
-        return Response(
-            {
-                "state": task.state,
-                "code": known.code if known else "",
-                "reasons": reasons_seen(user, known.reasons) if known else [],
-                "place": known.place if known else None,
-                "at": known.at if known else None,
-            }
-        )
 
     @extend_schema(responses={200: AttemptSerializer(many=True), **_ERRORS})
     @action(detail=True, pagination_class=None)

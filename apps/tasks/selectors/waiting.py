@@ -6,11 +6,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from apps.accounts.models import User
-from apps.accounts.selectors import is_admin
-from apps.policies.selectors import policies_visible_to, pools_visible_to, queues_visible_to
 from apps.tasks.models import Run, Task
-from apps.tasks.selectors.seen import tasks_visible_to
 from apps.tasks.states import TaskState
 
 # A place further back is not worth counting exactly.
@@ -22,14 +18,15 @@ class Explanation:
     """Why a task waits.
 
     `code` and `reasons` are what the last pass said about the first waiting task of its kind; they
-    hold for its equals behind it too, which only stand further back. `place` is the place in the
-    queue; it counts from 1 and stops at `FAR`.
+    hold for its equals behind it too, which only stand further back (`is_first` False). `place` is
+    the place in the queue; it counts from 1 and stops at `FAR`.
     """
 
     code: str
     reasons: list[dict[str, Any]]
     place: int | None = None
     at: datetime | None = None
+    is_first: bool = True
 
 
 def in_line(queue_id: int) -> QuerySet[Task]:
@@ -58,53 +55,8 @@ def task_explained(task: Task) -> Explanation | None:
     if not reasons or not _still_waits(run, task):
         # New: the next pass looks at it within moments.
         return Explanation("", [], place)
-    return Explanation(str(run.reason_code), reasons, place, run.reason_at)
-
-
-def reasons_seen(user: User, reasons: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The reasons with ids only of what the user may know of; all numbers stay.
-
-    What is not theirs is null; from lists it is missing. At most four queries.
-    """
-    if is_admin(user):
-        return reasons
-    details = [detail for reason in reasons for detail in reason.get("details", ())]
-    seen = {
-        "pool": _seen(pools_visible_to(user), details, "pool"),
-        "policy": _seen(policies_visible_to(user), details, "policy", "policies"),
-        "queue": _seen(queues_visible_to(user), details, "queue"),
-        "user": {str(user.pk)},
-        "tasks": _seen(tasks_visible_to(user), details, "tasks"),
-    }
-    seen["policies"] = seen["policy"]
-    return [
-        {**reason, "details": [_told(detail, seen) for detail in reason.get("details", ())]}
-        for reason in reasons
-    ]
-
-
-def _seen(rows: QuerySet[Any], details: list[dict[str, Any]], *fields: str) -> set[str]:
-    named = {
-        given
-        for detail in details
-        for field in fields
-        if field in detail
-        for given in (detail[field] if isinstance(detail[field], list) else [detail[field]])
-    }
-    if not named:
-        return set()
-    return {str(pk) for pk in rows.filter(pk__in=named).values_list("pk", flat=True)}
-
-
-def _told(detail: dict[str, Any], seen: dict[str, set[str]]) -> dict[str, Any]:
-    told = dict(detail)
-    for field in told.keys() & seen.keys():
-        given = told[field]
-        if isinstance(given, list):
-            told[field] = [one for one in given if str(one) in seen[field]]
-        elif str(given) not in seen[field]:
-            told[field] = None
-    return told
+    is_first = run.head_id == task.pk
+    return Explanation(str(run.reason_code), reasons, place, run.reason_at, is_first=is_first)
 
 
 def _still_waits(run: Run, task: Task) -> bool:

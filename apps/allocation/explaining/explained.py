@@ -1,0 +1,115 @@
+"""One task: why it waits, since when, and what it waited for before."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.allocation.engine.reasons import Code
+from apps.allocation.explaining.names import Names
+from apps.allocation.explaining.telling import Told, tell, tell_all
+from apps.tasks.models import Attempt, ReasonChange, Task
+from apps.tasks.selectors.waiting import Explanation, task_explained
+from apps.tasks.states import LIVE_ATTEMPT_STATES, TaskState
+
+MOST_PAST = 50
+
+Reasons = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """From `at` on the task waited for this, until the next change or its start."""
+
+    at: datetime
+    reason: Told
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """`reasons`, the dominant one first, are empty for a task that does not wait, and for a new
+    one that no pass has looked at yet. `place` is that in its queue, from 1; `history` is newest
+    first. `names` are those of the reader.
+    """
+
+    state: str
+    names: Names
+    reasons: tuple[Told, ...] = ()
+    place: int | None = None
+    at: datetime | None = None
+    history: tuple[Past, ...] = ()
+
+    @property
+    def code(self) -> str:
+        """Of the dominant reason."""
+        return self.reasons[0].code if self.reasons else ""
+
+
+def explained(user: User, task: Task) -> Explained:
+    """Why `task`, which the user may see, waits; with names of what the user may see only."""
+    known, now = task_explained(task), timezone.now()
+    reasons = _draining(task) if known is None else reasons_now(task.queue_id, known)
+    past = list(_past(task))
+    stored = [one.data.get("reasons", [])[:1] for one in past]
+    names = Names.of(user, task, [*reasons, *(reason for first in stored for reason in first)])
+    return Explained(
+        state=task.state,
+        names=names,
+        reasons=tell_all(reasons, names, now=now),
+        place=known.place if known else None,
+        at=known.at if known else None,
+        history=tuple(
+            Past(change.at, tell(first[0], names, now=change.at))
+            for change, first in zip(past, stored, strict=True)
+            if first
+        ),
+    )
+
+
+def reasons_now(queue_id: int | None, known: Explanation) -> Reasons:
+    """What the pass said of the first of its kind, and where this one stands by now.
+
+    Equal tasks wait for the same thing, one after the other: a pass says it once, and the place
+    of each is counted when somebody looks.
+    """
+    if not known.reasons or known.place is None:
+        return known.reasons
+    place = {"code": Code.BEHIND.value, "details": [{"queue": queue_id, "place": known.place}]}
+    places = [index for index, one in enumerate(known.reasons) if _is_place(one)]
+    found: list[Mapping[str, Any]] = [one for one in known.reasons if not _is_place(one)]
+    if places or not known.is_first:
+        found.insert(places[0] if places else 1, place)
+    return found
+
+
+def _is_place(reason: Mapping[str, Any]) -> bool:
+    """Whether this is the place of the first one, which is not that of its equals behind it."""
+    return reason["code"] == Code.BEHIND and any("place" in one for one in reason["details"])
+
+
+def _draining(task: Task) -> Reasons:
+    """Of a task that has its place and waits for those who have to leave it first."""
+    if task.state != TaskState.ALLOCATED:
+        return []
+    attempts = Attempt.objects.filter(task=task, state__in=LIVE_ATTEMPT_STATES)
+    rows = attempts.filter(blocked_by__state__in=LIVE_ATTEMPT_STATES).order_by("blocked_by")
+    pairs = list(rows.values_list("pool_id", "blocked_by__task_id"))
+    if not pairs:
+        return []
+    detail = {"pool": pairs[0][0], "tasks": [str(victim) for _, victim in pairs]}
+    return [{"code": Code.DRAINING.value, "details": [detail]}]
+
+
+def _past(task: Task) -> Sequence[ReasonChange]:
+    """Its own changes; of a task that was never first of its kind those of who is first."""
+    changes = ReasonChange.objects.order_by("-id")
+    own = list(changes.filter(task=task)[:MOST_PAST])
+    run = task.run
+    if own or run is None or run.head_id is None or task.submitted_at is None:
+        return own
+    if task.state != TaskState.QUEUED:
+        return []
+    return list(changes.filter(task=run.head_id, at__gte=task.submitted_at)[:MOST_PAST])

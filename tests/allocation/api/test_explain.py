@@ -1,0 +1,255 @@
+"""Why a task waits, in sentences, to each of the cast only with the names that they may read."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from guardian.shortcuts import assign_perm
+from rest_framework.test import APIClient
+
+from apps.accounts.models import User
+from apps.allocation.services import run_pass
+from apps.policies.models import Policy
+from apps.tasks.models import Attempt, ReasonChange, Run, Task
+from apps.tasks.states import AttemptState, TaskState
+from tests.allocation.state import enqueue, make_node
+from tests.cast import Example
+
+As = Callable[[User], APIClient]
+pytestmark = pytest.mark.django_db
+
+
+def told(api_as: As, user: User, task: Task) -> dict[str, Any]:
+    answer = api_as(user).get(f"/api/v1/tasks/{task.pk}/explain/")
+    assert answer.status_code == 200, answer.content
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def store(task: Task, *reasons: dict[str, Any], head: Task | None = None) -> None:
+    """Let the last pass have said this about the run of `task`."""
+    assert task.run is not None
+    Run.objects.filter(pk=task.run.pk).update(
+        head_id=(head or task).pk,
+        reason_code=reasons[0]["code"],
+        reason={"reasons": list(reasons)},
+        reason_at=timezone.now(),
+    )
+
+
+@pytest.fixture
+def held(example: Example, alice: User, charlie: User) -> tuple[Task, Task]:
+    """A task of Alice's whose reason names everything of both teams, and Charlie's."""
+    (own,), (foreign,) = enqueue(alice, example.dev_queue), enqueue(charlie, example.research_queue)
+    detail = {
+        "pool": example.h100.pk,
+        "policy": example.research.pk,
+        "policies": [example.dev.pk, example.research.pk],
+        "queue": example.dev_queue.pk,
+        "user": charlie.pk,
+        "tasks": [str(own.pk), str(foreign.pk)],
+        "key": "gpu",
+        "needed": 4000,
+        "free": 5000,
+        "limit": 4000,
+    }
+    store(own, {"code": "held", "details": [detail]})
+    return own, foreign
+
+
+def test_ids_and_names_of_other_teams_never_show_up(
+    api_as: As, alice: User, example: Example, held: tuple[Task, Task]
+) -> None:
+    own, foreign = held
+
+    answer = told(api_as, alice, own)
+
+    assert answer["reasons"][0]["details"] == [
+        {
+            "pool": None,
+            "rank": 2,
+            "policy": None,
+            "policies": [example.dev.pk],
+            "queue": example.dev_queue.pk,
+            "user": None,
+            "tasks": [str(own.pk)],
+            "task_count": 2,
+            "key": "gpu",
+            "needed": 4000,
+            "free": 5000,
+            "limit": 4000,
+            "names": {
+                "pool": "your second pool",
+                "policy": "another team",
+                "policies": ["Dev", "another team"],
+                "queue": example.dev_queue.name,
+                "tasks": [own.name],
+            },
+        }
+    ]
+    assert "your second pool" in answer["sentence"]
+    assert "another team" in answer["sentence"]
+    text = str(answer)
+    for hidden in ("Research", example.research_queue.name, "H100", str(foreign.pk), foreign.name):
+        assert hidden not in text
+
+
+@pytest.mark.parametrize("who", ["bob", "root"])
+def test_others_read_it_too_as_far_as_they_see(
+    api_as: As, request: pytest.FixtureRequest, held: tuple[Task, Task], who: str
+) -> None:
+    own, foreign = held
+
+    answer = told(api_as, request.getfixturevalue(who), own)
+
+    sees_all = who == "root"
+    assert ("Research" in answer["sentence"]) == sees_all
+    assert ("H100 Half a Superpod" in answer["sentence"]) == sees_all
+    assert (str(foreign.pk) in str(answer)) == sees_all
+    assert answer["help"]
+
+
+def test_a_stranger_gets_no_word(api_as: As, charlie: User, held: tuple[Task, Task]) -> None:
+    own, _ = held
+
+    assert api_as(charlie).get(f"/api/v1/tasks/{own.pk}/explain/").status_code == 404
+    assert APIClient().get(f"/api/v1/tasks/{own.pk}/explain/").status_code in {401, 403}
+
+
+def test_whoever_was_let_see_a_policy_reads_its_name(
+    api_as: As, alice: User, example: Example, held: tuple[Task, Task]
+) -> None:
+    assign_perm("view_policy", alice, Policy.objects.get(pk=example.research.pk))
+
+    assert "Research" in told(api_as, alice, held[0])["sentence"]
+
+
+def test_a_pass_explains_every_task_with_its_own_place(
+    api_as: As, alice: User, example: Example
+) -> None:
+    make_node(example.bare_metal, name="b1", gpus=8)
+    tasks = enqueue(alice, example.dev_queue, 5)
+    # The second looks at those behind the heads that went.
+    run_pass()
+    run_pass()
+
+    third, fifth = (told(api_as, alice, task) for task in (tasks[2], tasks[4]))
+
+    assert (third["state"], third["code"], third["place"]) == ("queued", "capacity", 1)
+    assert "There is not enough room" in third["sentence"]
+    # What the pass said of the first holds for its equals, each in its own place.
+    assert [one["code"] for one in fifth["reasons"]][:2] == ["capacity", "behind"]
+    assert fifth["reasons"][1]["details"][0]["place"] == fifth["place"] == 3
+    assert f"It is number 3 in {example.dev_queue.name}." in fifth["reasons"][1]["sentence"]
+
+
+def test_a_place_is_counted_when_somebody_looks(api_as: As, alice: User, example: Example) -> None:
+    first, second = enqueue(alice, example.dev_queue, 2)
+    behind = {"code": "behind", "details": [{"queue": example.dev_queue.pk, "place": 7}]}
+    store(second, behind)
+    assert told(api_as, alice, second)["reasons"][0]["details"][0]["place"] == 2
+
+    Task.objects.filter(pk=first.pk).update(state=TaskState.ABORTED)
+
+    assert told(api_as, alice, second)["reasons"][0]["details"][0]["place"] == 1
+
+
+def test_the_history_says_when_the_reason_changed(
+    api_as: As, alice: User, example: Example
+) -> None:
+    (task,) = enqueue(alice, example.dev_queue)
+    run_pass()
+    node = make_node(example.bare_metal, name="b1", gpus=2)
+    run_pass()
+
+    history = told(api_as, alice, task)["history"]
+
+    assert [one["code"] for one in history] == ["capacity", "no_server"]
+    assert history[0]["at"] > history[1]["at"]
+    assert all(one["sentence"].endswith(".") and one["help"] for one in history)
+    assert node.name not in str(history)
+
+
+def test_the_history_masks_what_was_said_before(
+    api_as: As, alice: User, example: Example, held: tuple[Task, Task]
+) -> None:
+    own, _ = held
+    data = {"reasons": [{"code": "limit", "details": [{"policy": example.research.pk}]}]}
+    ReasonChange.objects.create(task=own, at=timezone.now(), code="limit", data=data)
+
+    (past,) = told(api_as, alice, own)["history"]
+
+    assert (past["code"], past["details"][0]["policy"]) == ("limit", None)
+    assert "another team" in past["sentence"]
+    assert "Research" not in str(past)
+
+
+def test_a_task_that_was_never_first_reads_what_the_first_of_its_kind_waited_for(
+    api_as: As, alice: User, example: Example
+) -> None:
+    first, second = enqueue(alice, example.dev_queue, 2)
+    ReasonChange.objects.create(
+        task=first,
+        at=timezone.now() - timedelta(days=1),
+        code="no_pool",
+        data={"reasons": [{"code": "no_pool"}]},
+    )
+    run_pass()
+
+    # What was before it came is not its history.
+    assert [one["code"] for one in told(api_as, alice, second)["history"]] == ["no_server"]
+    assert [one["code"] for one in told(api_as, alice, first)["history"]] == [
+        "no_server",
+        "no_pool",
+    ]
+
+
+def test_before_the_first_pass_there_is_a_place_and_no_reason(
+    api_as: As, alice: User, example: Example
+) -> None:
+    (task,) = enqueue(alice, example.dev_queue)
+
+    answer = told(api_as, alice, task)
+
+    assert (answer["code"], answer["sentence"], answer["reasons"]) == ("", "", [])
+    assert (answer["place"], answer["history"]) == (1, [])
+
+
+def test_a_task_that_has_its_place_says_whom_it_waits_for(
+    api_as: As, alice: User, charlie: User, root: User, example: Example
+) -> None:
+    make_node(example.bare_metal, name="b1", gpus=8)
+    (taker,), (own,), (foreign,) = (
+        enqueue(alice, example.dev_queue),
+        enqueue(alice, example.dev_queue),
+        enqueue(charlie, example.research_queue),
+    )
+
+    def admit(task: Task, state: str) -> Attempt:
+        Task.objects.filter(pk=task.pk).update(state=TaskState.ALLOCATED)
+        assert task.queue is not None
+        return Attempt.objects.create(
+            task=task,
+            generation=1,
+            state=state,
+            queue=task.queue,
+            policy=task.queue.policy,
+            pool=example.bare_metal,
+            allocated_at=timezone.now(),
+        )
+
+    attempt = admit(taker, AttemptState.ALLOCATED)
+    victims = [admit(task, AttemptState.STOPPING) for task in (own, foreign)]
+    attempt.blocked_by.set(victims)
+
+    answer = told(api_as, alice, taker)
+
+    assert (answer["state"], answer["code"]) == ("allocated", "draining")
+    assert answer["reasons"][0]["details"][0]["tasks"] == [str(own.pk)]
+    assert answer["reasons"][0]["details"][0]["task_count"] == 2
+    assert foreign.name not in str(answer)
+    assert foreign.name in str(told(api_as, root, taker))
+    Attempt.objects.filter(pk__in=[one.pk for one in victims]).update(state=AttemptState.FINISHED)
+    assert told(api_as, alice, taker)["reasons"] == []
