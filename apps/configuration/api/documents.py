@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
 from apps.accounts.api.permissions import Admins, person
+from apps.configuration.api.previews import PreviewSerializer
 from apps.configuration.api.renderers import YamlParser, YamlRenderer
 from apps.configuration.api.serializers import (
     ComparedSerializer,
@@ -36,6 +37,7 @@ from apps.configuration.selectors import (
 )
 from apps.configuration.services.drafts import draft_reset, draft_write
 from apps.configuration.services.pools import resource_management_switch
+from apps.configuration.services.preview import draft_preview
 from apps.configuration.services.provision import document_provision
 from apps.configuration.services.revisions import revision_restore
 from apps.configuration.services.validation import document_check
@@ -118,6 +120,18 @@ class ValidateView(_DocumentView):
             "warnings": [finding for finding in found if not finding.is_error],
         }
         return Response({k: FindingSerializer(v, many=True).data for k, v in sides.items()})
+
+
+class PreviewView(_DocumentView):
+    @extend_schema(request=DOCUMENT, responses=PreviewSerializer)
+    def post(self, request: Request) -> Response:
+        """What provisioning would do to waiting and running tasks; nothing is kept.
+
+        Of the document that is sent; without a body, of the draft.
+        """
+        document = parse(request.data) if request.data else None
+        preview = draft_preview(actor=person(request), document=document)
+        return Response(PreviewSerializer(preview).data)
 
 
 class ProvisionView(_DocumentView):

@@ -15,6 +15,7 @@ from rest_framework.viewsets import GenericViewSet, ReadOnlyModelViewSet
 
 from apps.accounts.api.permissions import person
 from apps.accounts.selectors import is_admin, is_queue_admin
+from apps.configuration.api.previews import PreviewSerializer
 from apps.configuration.api.serializers import (
     ConnectSerializer,
     PolicyChangeSerializer,
@@ -32,6 +33,7 @@ from apps.configuration.services.pools import (
     pool_pause,
     pool_resume,
 )
+from apps.configuration.services.preview import policy_change_preview, policy_create_preview
 from apps.configuration.services.queues import (
     profile_connect,
     profile_disconnect,
@@ -157,6 +159,29 @@ class PolicyViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Policy]):
         admins_only(request)
         policy_remove(actor=person(request), policy=policy)
         return Response(status=204)
+
+    @extend_schema(
+        operation_id="policies_preview_new",
+        request=PolicyChangeSerializer,
+        responses=PreviewSerializer,
+    )
+    @action(detail=False, methods=["post"], url_path="preview", pagination_class=None)
+    def preview_new(self, request: Request) -> Response:
+        """What a new policy would do to waiting and running tasks; nothing is kept."""
+        admins_only(request)
+        body = self._values(checked(PolicyChangeSerializer, request))
+        preview = policy_create_preview(actor=person(request), **body)
+        return Response(PreviewSerializer(preview).data)
+
+    @extend_schema(request=PolicyChangeSerializer, responses=PreviewSerializer)
+    @action(detail=True, methods=["post"])
+    def preview(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
+        """What saving these changes would do to waiting and running tasks; nothing is kept."""
+        policy = self.get_object()
+        admins_only(request)
+        changes = self._values(checked(PolicyChangeSerializer, request, is_partial=True))
+        preview = policy_change_preview(actor=person(request), policy=policy, changes=changes)
+        return Response(PreviewSerializer(preview).data)
 
     @extend_schema(request=PauseSerializer)
     @action(detail=True, methods=["post"])

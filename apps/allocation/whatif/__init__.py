@@ -1,0 +1,1 @@
+"""What would happen: passes carried out on paper, on snapshots that nobody stores."""

@@ -1,0 +1,191 @@
+"""Passes carried out on paper until they rest."""
+
+from dataclasses import replace
+
+import pytest
+
+from apps.allocation.engine import decide
+from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.allocation.whatif.comparing import compare
+from apps.allocation.whatif.counting import policy_uses, pool_uses, reservations_of
+from apps.allocation.whatif.settling import carry_out, settle
+from tests.allocation.engine.builders import queued, running, scenario
+
+
+def team(name: str, reserved: int = 0, **more: object) -> object:
+    return {"name": name, "reserved": {"gpu": reserved}, "profiles": ["p"], **more}
+
+
+def shared(*tasks: object, reclaims: bool = True, gpus: int = 8, **fields: object) -> Snapshot:
+    """One pool; Dev has nothing reserved, Research 4; every task takes 4."""
+    defaults: dict[str, object] = {
+        "settings": {"preemption": "reclaim" if reclaims else "none"},
+        "pools": [{"name": "a", "capacity": {"gpu": gpus}, "profiles": ["p"]}],
+        "profiles": [{"name": "p", "request": {"gpu": 4}, "pools": ["a"]}],
+        "policies": [team("dev"), team("research", 4)],
+        "tasks": list(tasks),
+    }
+    return scenario(**{**defaults, **fields})
+
+
+def running_in(snapshot: Snapshot) -> dict[Id, Id]:
+    return {held.task: group.pool for group in snapshot.running for held in group.tasks}
+
+
+def waiting_in(snapshot: Snapshot) -> list[Id]:
+    return [head.task for run in snapshot.runs for head in run.heads]
+
+
+def every_queue(snapshot: Snapshot) -> list[Id]:
+    return [queue.id for queue in snapshot.queues]
+
+
+TAKE_BACK = shared(
+    running("d1", "dev", "p", "a", started=1, submitted=1),
+    running("d2", "dev", "p", "a", started=2, submitted=2),
+    queued("d3", "dev", "p", submitted=3),
+    queued("r1", "research", "p", submitted=4),
+)
+
+
+def test_a_victim_waits_again_in_its_old_place_and_the_taker_runs() -> None:
+    settled = settle(TAKE_BACK, returning=every_queue(TAKE_BACK))
+
+    assert settled.is_at_rest
+    assert running_in(settled.snapshot) == {"d1": "a", "r1": "a"}
+    assert waiting_in(settled.snapshot) == ["d2", "d3"]
+    assert (settled.passes, settled.preempted["d2"].beneficiary) == (2, "r1")
+
+
+def test_a_victim_whose_queue_does_not_take_it_back_is_gone() -> None:
+    settled = settle(TAKE_BACK, returning=())
+
+    assert waiting_in(settled.snapshot) == ["d3"]
+
+
+def test_whoever_is_stopping_already_makes_room() -> None:
+    snapshot = shared(
+        running("d1", "dev", "p", "a", state="stopping"),
+        running("d2", "dev", "p", "a"),
+        queued("d3", "dev", "p"),
+    )
+
+    settled = settle(snapshot, returning=())
+
+    assert running_in(settled.snapshot) == {"d2": "a", "d3": "a"}
+
+
+def test_the_tasks_behind_the_heads_are_counted() -> None:
+    snapshot = shared(queued("d1", "dev", "p"), queued("d2", "dev", "p"), reclaims=False, gpus=4)
+    runs = tuple(replace(run, count=1000) for run in snapshot.runs)
+
+    settled = settle(replace(snapshot, runs=runs), returning=())
+
+    assert [(run.count, len(run.heads)) for run in settled.snapshot.runs] == [(999, 1)]
+    assert settled.waiting[0].count == 999
+
+
+def test_a_long_chain_is_cut_and_says_so() -> None:
+    settled = settle(TAKE_BACK, returning=every_queue(TAKE_BACK), most_passes=1)
+
+    assert (settled.passes, settled.is_at_rest) == (1, False)
+
+
+def test_the_state_after_a_plan_holds_nothing_twice() -> None:
+    plan = decide(TAKE_BACK)
+
+    after = carry_out(TAKE_BACK, plan, returning=every_queue(TAKE_BACK))
+
+    everyone = [*running_in(after), *waiting_in(after)]
+    assert sorted(map(str, everyone)) == ["d1", "d2", "d3", "r1"]
+    assert pool_uses(after)["a"].use == {"gpu": 8000}
+
+
+def test_running_work_is_labelled_as_people_read_it() -> None:
+    snapshot = shared(
+        running("old", "dev", "p", "a", started=1),
+        running("young", "dev", "p", "a", started=2),
+        running("high", "dev", "p", "a", started=3, priority=5),
+        running("fixed", "dev", "p", "a", started=4, preemptible=False),
+        queued("next", "dev", "p"),
+        gpus=16,
+        policies=[team("dev", 8), team("research")],
+    )
+
+    use = policy_uses(snapshot)["dev"]
+
+    assert (use.reserved, use.over_quota) == ({"gpu": 8000}, {"gpu": 8000})
+    assert (use.running, use.waiting) == (4, 1)
+
+
+def test_a_department_counts_what_its_teams_hold_and_reserve() -> None:
+    snapshot = shared(
+        running("d1", "dev", "p", "a"),
+        running("r1", "research", "p", "a"),
+        queued("r2", "research", "p"),
+        policies=[
+            {"name": "both", "reserved": {"cpu": 3}},
+            team("dev", 0, parent="both"),
+            team("research", 4, parent="both"),
+        ],
+    )
+
+    use = policy_uses(snapshot)["both"]
+
+    assert reservations_of(snapshot.policies)["both"] == {"cpu": 3000, "gpu": 4000}
+    assert (use.reserved, use.over_quota) == ({"gpu": 4000}, {"gpu": 4000})
+    assert (use.running, use.waiting) == (2, 1)
+
+
+def test_what_happens_anyway_is_no_effect_of_the_change() -> None:
+    found = compare(
+        TAKE_BACK,
+        settle(TAKE_BACK, returning=every_queue(TAKE_BACK)),
+        settle(TAKE_BACK, returning=every_queue(TAKE_BACK)),
+    )
+
+    assert (found.starts, found.preempted, found.moved) == ((), (), ())
+    assert (found.delayed, found.spared, found.rejected) == ((), (), ())
+    assert sum(wait.count for _, wait in found.waiting) == 2
+
+
+def test_a_change_that_lets_take_back_starts_one_and_preempts_another() -> None:
+    off = replace(TAKE_BACK, settings=shared(reclaims=False).settings)
+    without, with_it = (settle(one, returning=every_queue(off)) for one in (off, TAKE_BACK))
+
+    found = compare(off, without, with_it)
+    undone = compare(off, with_it, without)
+
+    assert [place.task for place in found.starts] == ["r1"]
+    assert [(one.task, one.beneficiary) for one in found.preempted] == [("d2", "r1")]
+    assert (undone.delayed, undone.spared) == (("r1",), ("d2",))
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        pytest.param({}, [], id="nothing changed"),
+        pytest.param({"gpus": 2}, ["request.gpu"], id="the pool is too small now"),
+        pytest.param(
+            {"policies": [team("dev", limit={"gpu": 2}), team("research", 4)]},
+            ["request.gpu"],
+            id="the limit is too low now",
+        ),
+        pytest.param(
+            {"policies": [team("dev", 3), team("research", 4)]},
+            ["request.gpu"],
+            id="the reservation is too small for work that cannot be preempted",
+        ),
+    ],
+)
+def test_work_that_could_never_run_any_more_is_rejected(
+    change: dict[str, object], want: list[str]
+) -> None:
+    task = queued("d1", "dev", "p", preemptible=False)
+    before = shared(task, policies=[team("dev", 4), team("research", 4)])
+    after = shared(task, **{"policies": [team("dev", 4), team("research", 4)], **change})  # type: ignore[arg-type]  # fields of a scenario
+
+    found = compare(before, settle(before, returning=()), settle(after, returning=()))
+
+    assert [key for one in found.rejected for key in one.problems] == want
+    assert not found.waiting
