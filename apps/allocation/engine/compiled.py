@@ -1,12 +1,15 @@
 """The snapshot with everything looked up once: places, chains, amounts by index of key.
 
 Policies, pools and keys become indices; waiting runs become `Work`, in the order across pools.
+The part that only the configuration decides is compiled once: the next snapshot with an equal
+configuration needs nothing but `set_moment`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from apps.allocation.engine import tables
 from apps.allocation.engine.quantities import GPU, UNCOUNTED_UNLESS_LISTED, Quantities
 from apps.allocation.engine.snapshot import (
     Head,
@@ -31,6 +34,7 @@ IMPLEMENTS_CONSOLIDATION = True
 Amounts = tuple[tuple[int, int], ...]
 Prefix = tuple[int, int, int, int]
 ServingKey = tuple[int, int, int, int, int, Id]
+Pairs = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,23 @@ class Shape:
     gpu_milli: int
     replicas: int
     models: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where the runs of one queue, of one priority and kind, may go, and their place there."""
+
+    queue: Queue
+    policy: int
+    chain: tuple[int, ...]
+    models: tuple[str, ...]
+    # Those that take something now, and all of the profile's list.
+    pools: tuple[int, ...]
+    linked_pools: tuple[int, ...]
+    prefixes: dict[int, Prefix]
+    across: Prefix
+    is_strict: bool
+    is_paused: bool
 
 
 @dataclass(slots=True)
@@ -104,19 +125,26 @@ class Compiled:
     user_limits: tuple[dict[int, int], ...]
     pools: tuple[Pool, ...]
     pool_index: dict[Id, int]
+    capacities: tuple[tuple[int, ...], ...]
+    levels: tuple[Preemption, ...]
     profiles: dict[Id, Profile]
+    queues: dict[Id, Queue]
     depth: int
-    levels: tuple[Preemption, ...] = ()
-    shapes: dict[tuple[Quantities, int, tuple[str, ...]], Shape] = field(default_factory=dict)
+    # Places of profiles in pools, and of policies in profiles; what is not listed is missing.
+    profile_places: dict[tuple[int, Id], int]
+    policy_places: dict[tuple[Id, Id], int]
+    # Grow with what was asked for so far.
+    shapes: dict[tuple[Pairs, int, tuple[str, ...]], Shape] = field(default_factory=dict)
+    routes: dict[tuple[Id, int, bool], Route] = field(default_factory=dict)
+    # Of this moment only.
     works: list[Work] = field(default_factory=list)
     paused: list[tuple[int, Run]] = field(default_factory=list)
 
     def indexed(self, amounts: Quantities) -> dict[int, int]:
-        index = self.key_index
-        return {index[key]: amount for key, amount in amounts.pairs if key in index}
+        return tables.indexed(amounts, self.key_index)
 
     def shape_of(self, request: Quantities, replicas: int, models: tuple[str, ...] = ()) -> Shape:
-        name = (request, replicas, models)
+        name = (request.pairs, replicas, models)
         shape = self.shapes.get(name)
         if shape is None:
             member = tuple(
@@ -130,22 +158,27 @@ class Compiled:
 
     def capacity_of(self, pool: Pool) -> list[int]:
         """By key index; `UNCOUNTED` for keys that the pool does not count."""
-        return [
-            pool.capacity.get(key, UNCOUNTED if key in UNCOUNTED_UNLESS_LISTED else 0)
-            for key in self.keys
-        ]
+        return list(self.capacities[self.pool_index[pool.id]])
+
+    def route(self, queue: Id, priority: int, *, is_preemptible: bool) -> Route:
+        name = (queue, priority, is_preemptible)
+        route = self.routes.get(name)
+        if route is None:
+            route = _route(self, self.queues[queue], priority, 1 if is_preemptible else 0)
+            self.routes[name] = route
+        return route
 
 
-def compile_snapshot(snapshot: Snapshot) -> Compiled:
-    """Look everything up once; the result depends on contents, not on the order of rows."""
-    keys = _keys(snapshot)
+def compile_configuration(snapshot: Snapshot) -> Compiled:
+    """All but what waits; the result depends on contents, not on the order of rows."""
+    keys = tuple(sorted(tables.configured_keys(snapshot) | tables.requested_keys(snapshot)))
     key_index = {key: number for number, key in enumerate(keys)}
     policies = tuple(sorted(snapshot.policies, key=lambda one: (one.rank, one.name, one.id)))
     policy_index = {policy.id: number for number, policy in enumerate(policies)}
     pools = tuple(sorted(snapshot.pools, key=lambda one: (one.name, one.id)))
-    chains = tuple(_chain(policy, policies, policy_index) for policy in policies)
-    children = _children(policies, policy_index)
-    compiled = Compiled(
+    chains = tables.chains_of(policies, policy_index)
+    children = tables.children_of(policies, policy_index)
+    return Compiled(
         snapshot=snapshot,
         keys=keys,
         key_index=key_index,
@@ -153,161 +186,99 @@ def compile_snapshot(snapshot: Snapshot) -> Compiled:
         policy_index=policy_index,
         chains=chains,
         children=children,
-        reserved=(),
-        limits=(),
-        user_limits=(),
+        reserved=tables.reservations_of(policies, key_index, chains, children),
+        limits=tuple(tables.indexed(policy.limit, key_index) for policy in policies),
+        user_limits=tuple(tables.indexed(policy.user_limit, key_index) for policy in policies),
         pools=pools,
         pool_index={pool.id: number for number, pool in enumerate(pools)},
+        capacities=tuple(_capacity(pool, keys) for pool in pools),
+        levels=tuple(pool.preemption or snapshot.settings.preemption for pool in pools),
         profiles={profile.id: profile for profile in snapshot.profiles},
+        queues={queue.id: queue for queue in snapshot.queues},
         depth=max((len(chain) for chain in chains), default=1),
+        profile_places=tables.profile_places(pools),
+        policy_places=tables.policy_places(snapshot.profiles),
     )
-    compiled.levels = tuple(_level(snapshot, pool) for pool in pools)
-    compiled.reserved = _reservations(compiled)
-    compiled.limits = tuple(compiled.indexed(policy.limit) for policy in policies)
-    compiled.user_limits = tuple(compiled.indexed(policy.user_limit) for policy in policies)
-    compiled.works = _works(compiled)
-    return compiled
 
 
-def _level(snapshot: Snapshot, pool: Pool) -> Preemption:
-    """The level of taking back in force in `pool`: what is set, as far as implemented."""
-    wanted = pool.preemption or snapshot.settings.preemption
-    levels = tuple(Preemption)
-    return min(wanted, IMPLEMENTED_PREEMPTION[-1], key=levels.index)
+def _capacity(pool: Pool, keys: tuple[str, ...]) -> tuple[int, ...]:
+    capacity = pool.capacity.as_dict()
+    return tuple(
+        capacity.get(key, UNCOUNTED if key in UNCOUNTED_UNLESS_LISTED else 0) for key in keys
+    )
 
 
-def _keys(snapshot: Snapshot) -> tuple[str, ...]:
-    keys = {GPU}
-    for pool in snapshot.pools:
-        keys.update(pool.capacity)
-        for node in pool.nodes:
-            keys.update(node.capacity)
-    asked = {run.request for run in snapshot.runs}
-    asked.update(group.request for group in snapshot.running)
-    for request in asked:
-        keys.update(request)
-    for policy in snapshot.policies:
-        keys.update(policy.reserved)
-        keys.update(policy.limit)
-        keys.update(policy.user_limit)
-    return tuple(sorted(keys))
-
-
-def _chain(policy: Policy, policies: tuple[Policy, ...], index: dict[Id, int]) -> tuple[int, ...]:
-    """From the top ancestor down to the policy itself."""
-    chain = [index[policy.id]]
-    parent = policy.parent
-    while parent is not None and parent in index:
-        chain.append(index[parent])
-        parent = policies[index[parent]].parent
-    return tuple(reversed(chain))
-
-
-def _children(policies: tuple[Policy, ...], index: dict[Id, int]) -> tuple[tuple[int, ...], ...]:
-    found: list[list[int]] = [[] for _ in policies]
-    for number, policy in enumerate(policies):
-        if policy.parent is not None and policy.parent in index:
-            found[index[policy.parent]].append(number)
-    return tuple(tuple(one) for one in found)
-
-
-def _reservations(compiled: Compiled) -> tuple[dict[int, int], ...]:
-    """By key index. Of a parent, for each key that it does not set, the sum of its children's."""
-    found: list[dict[int, int]] = [
-        {} if policy.is_removed else compiled.indexed(policy.reserved)
-        for policy in compiled.policies
-    ]
-    deepest_first = sorted(range(len(found)), key=lambda number: -len(compiled.chains[number]))
-    for number in deepest_first:
-        if compiled.policies[number].is_removed:
-            continue
-        total: dict[int, int] = {}
-        for child in compiled.children[number]:
-            for key, amount in found[child].items():
-                total[key] = total.get(key, 0) + amount
-        found[number] = total | found[number]
-    return tuple(found)
-
-
-def _works(compiled: Compiled) -> list[Work]:
-    """All runs that could be offered, in the order across pools; paused ones are set aside."""
-    snapshot = compiled.snapshot
-    queues = {queue.id: queue for queue in snapshot.queues}
-    routes = _Routes(compiled)
-    works = []
+def set_moment(compiled: Compiled, snapshot: Snapshot) -> None:
+    """Take what waits and what runs from `snapshot`, whose configuration is the compiled one."""
+    compiled.snapshot = snapshot
+    compiled.works = []
+    compiled.paused = []
     for index, run in enumerate(snapshot.runs):
-        queue = queues[run.queue]
-        if is_paused(compiled, queue):
+        route = compiled.route(run.queue, run.priority, is_preemptible=run.is_preemptible)
+        if route.is_paused:
             compiled.paused.append((index, run))
         else:
-            works.append(_work(compiled, routes, index, run, queue))
-    works.sort(key=_across_order)
-    return works
+            compiled.works.append(_work(compiled, route, index, run))
+    compiled.works.sort(key=_across_order)
 
 
-def _across_order(work: Work) -> tuple[object, ...]:
-    return (
-        *work.across,
-        *((work.head(0).submitted_us, work.head(0).task) if work.run.heads else ()),
-    )
-
-
-def is_paused(compiled: Compiled, queue: Queue) -> bool:
-    chain = compiled.chains[compiled.policy_index[queue.policy]]
-    return queue.is_paused or any(compiled.policies[one].is_paused for one in chain)
-
-
-class _Routes:
-    """Places of profiles in pools and of policies in profiles, looked up once."""
-
-    def __init__(self, compiled: Compiled) -> None:
-        self.profile_place: dict[tuple[int, Id], int] = {}
-        for number, pool in enumerate(compiled.pools):
-            for place, profile in enumerate(pool.profiles):
-                self.profile_place[number, profile] = place
-        self.profiles = compiled.profiles
-        self.linked: dict[Id, tuple[int, ...]] = {}
-        self.open: dict[Id, tuple[int, ...]] = {}
-        for one in compiled.profiles.values():
-            linked = tuple(
-                compiled.pool_index[pool] for pool in one.pools if pool in compiled.pool_index
-            )
-            self.linked[one.id] = linked
-            self.open[one.id] = tuple(
-                number
-                for number in linked
-                if compiled.pools[number].has_server and not compiled.pools[number].is_paused
-            )
-
-    def prefix(self, pool: int, profile: Id, policy: Id, run: Run) -> Prefix:
-        """Profile's place, policy's place, priority, non-preemptible first; unlisted is last."""
-        policies = self.profiles[profile].policies
-        return (
-            self.profile_place.get((pool, profile), UNCOUNTED),
-            policies.index(policy) if policy in policies else UNCOUNTED,
-            -run.priority,
-            1 if run.is_preemptible else 0,
-        )
-
-
-def _work(compiled: Compiled, routes: _Routes, index: int, run: Run, queue: Queue) -> Work:
-    profile = compiled.profiles[queue.profile]
-    policy = compiled.policy_index[queue.policy]
-    linked = routes.linked[profile.id]
-    prefixes = {pool: routes.prefix(pool, profile.id, queue.policy, run) for pool in linked}
-    nowhere: Prefix = (UNCOUNTED, UNCOUNTED, -run.priority, 1 if run.is_preemptible else 0)
-    queueing = compiled.policies[policy].queueing or compiled.snapshot.settings.queueing
+def _work(compiled: Compiled, route: Route, index: int, run: Run) -> Work:
     return Work(
         index=index,
         run=run,
+        queue=route.queue,
+        policy=route.policy,
+        chain=route.chain,
+        shape=compiled.shape_of(run.request, run.replicas, route.models),
+        pools=route.pools,
+        linked_pools=route.linked_pools,
+        prefixes=route.prefixes,
+        across=route.across,
+        has_exceeded=run.can_exceed_limit and run.is_preemptible,
+        is_strict=route.is_strict,
+    )
+
+
+def _across_order(work: Work) -> tuple[object, ...]:
+    if not work.run.heads:
+        return work.across
+    head = work.run.heads[0]
+    return (*work.across, head.submitted_us, head.task)
+
+
+def _route(compiled: Compiled, queue: Queue, priority: int, kind: int) -> Route:
+    profile = compiled.profiles[queue.profile]
+    policy = compiled.policy_index[queue.policy]
+    linked = tuple(
+        compiled.pool_index[pool] for pool in profile.pools if pool in compiled.pool_index
+    )
+    pools = [compiled.pools[number] for number in linked]
+    policy_place = compiled.policy_places.get((profile.id, queue.policy), UNCOUNTED)
+    prefixes = {
+        pool: (
+            compiled.profile_places.get((pool, profile.id), UNCOUNTED),
+            policy_place,
+            -priority,
+            kind,
+        )
+        for pool in linked
+    }
+    nowhere = (UNCOUNTED, UNCOUNTED, -priority, kind)
+    queueing = compiled.policies[policy].queueing or compiled.snapshot.settings.queueing
+    chain = compiled.chains[policy]
+    return Route(
         queue=queue,
         policy=policy,
-        chain=compiled.chains[policy],
-        shape=compiled.shape_of(run.request, run.replicas, profile.models),
-        pools=routes.open[profile.id],
+        chain=chain,
+        models=profile.models,
+        pools=tuple(
+            number
+            for number, pool in zip(linked, pools, strict=True)
+            if pool.has_server and not pool.is_paused
+        ),
         linked_pools=linked,
         prefixes=prefixes,
         across=prefixes[linked[0]] if linked else nowhere,
-        has_exceeded=run.can_exceed_limit and run.is_preemptible,
         is_strict=queueing is Queueing.STRICT,
+        is_paused=queue.is_paused or any(compiled.policies[one].is_paused for one in chain),
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from apps.allocation.engine.compiled import Compiled, compile_snapshot
+from apps.allocation.engine.compiled import Compiled
 from apps.allocation.engine.explaining import all_disabled, explain
+from apps.allocation.engine.keeping import borrow, give_back
 from apps.allocation.engine.moving import Moved
 from apps.allocation.engine.plan import Figures, Move, Place, Plan, Preempt
 from apps.allocation.engine.snapshot import Id, Snapshot
@@ -22,10 +23,18 @@ def decide(snapshot: Snapshot) -> Plan:
     Returns:
         Every waiting head of the snapshot exactly once, placed or waiting with its reasons.
     """
-    compiled = compile_snapshot(snapshot)
-    if not snapshot.settings.is_enabled:
-        return Plan(waiting=all_disabled(compiled))
-    state = Pass(compiled)
+    kept = borrow(snapshot)
+    plan = _decided(Pass(kept)) if snapshot.settings.is_enabled else _disabled(kept.compiled)
+    give_back(kept)
+    return plan
+
+
+def _disabled(compiled: Compiled) -> Plan:
+    return Plan(waiting=all_disabled(compiled))
+
+
+def _decided(state: Pass) -> Plan:
+    compiled = state.compiled
     taking = walk_standings(state)
     victims = taking.victims
     instead = state.seat_in_order()

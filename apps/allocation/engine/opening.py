@@ -31,11 +31,11 @@ class Holding:
 class Opening:
     """Ledger and rooms of the moment."""
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: Compiled, sites: list[Site | None]) -> None:
         self.compiled = compiled
         self.ledger = Ledger(compiled)
-        self.sites = [Site(compiled, pool) if pool.nodes else None for pool in compiled.pools]
-        self._free = [compiled.capacity_of(pool) for pool in compiled.pools]
+        self.sites = sites
+        self._free = [list(capacity) for capacity in compiled.capacities]
         self._states: list[list[State]] = [site.empty() if site else [] for site in self.sites]
         self.linked = _linked(compiled.snapshot.running)
         # Seats of running work that nobody wrote down, as this pass takes them to be.

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from apps.allocation.engine.compiled import Work
-from apps.allocation.engine.fair import Shares
 from apps.allocation.engine.moving import Movable, Moved, find_moves
 from apps.allocation.engine.nodes import Seat, seats_of
 from apps.allocation.engine.prey import FIRST, Flock, Rights, find_flocks, least_loss
@@ -39,7 +38,7 @@ class Taking:
     def __init__(self, state: Pass) -> None:
         self.state = state
         self.flocks = find_flocks(state.compiled, state.linked)
-        self.rights = Rights(state.ledger, Shares(state.compiled), self.flocks)
+        self.rights = Rights(state.ledger, state.shares, self.flocks)
         self.victims: list[Victim] = []
         self.moved: list[Moved] = []
         self._failed: dict[int, int] = {}

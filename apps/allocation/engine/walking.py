@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apps.allocation.engine.compiled import Work
-from apps.allocation.engine.fair import Filling
+from apps.allocation.engine.filling import Filling
 from apps.allocation.engine.holds import Holds, find_holds
 from apps.allocation.engine.matching import match_offers
 from apps.allocation.engine.snapshot import OverQuota, Preemption

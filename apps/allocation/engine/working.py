@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from apps.allocation.engine.compiled import Compiled, ServingKey, Shape, Work
 from apps.allocation.engine.holds import Holds
+from apps.allocation.engine.keeping import Kept
 from apps.allocation.engine.ledger import Ledger
 from apps.allocation.engine.nodes import Nodes, Seat, Site
 from apps.allocation.engine.opening import Opening
@@ -60,15 +61,17 @@ class Front:
 class Pass:
     """Everything that changes while one snapshot is decided. Local to one call of `decide`."""
 
-    def __init__(self, compiled: Compiled) -> None:
-        opening = Opening(compiled)
+    def __init__(self, kept: Kept) -> None:
+        compiled = kept.compiled
+        opening = Opening(compiled, kept.sites)
         self.compiled = compiled
+        self.shares = kept.shares
         self.ledger: Ledger = opening.ledger
         self.rooms = opening.rooms
         self.sites = opening.sites
         self.linked = opening.linked
         self.likely_seats = opening.likely_seats
-        self._empty_rooms: dict[int, Room] = {}
+        self._fits_empty = kept.fits_empty
         self.placed: list[Placed] = []
         self.strict = _strict_works(compiled.works)
         # Runs that a pool without backfill turned away, and with which standing; those that found
@@ -93,11 +96,13 @@ class Pass:
 
     def could_ever_take(self, pool: int, shape: Shape) -> bool:
         """Whether the pool has room for a task of `shape` while it is empty."""
-        room = self._empty_rooms.get(pool)
-        if room is None:
+        name = (pool, shape.number)
+        found = self._fits_empty.get(name)
+        if found is None:
             room = _empty_room(self.compiled, pool, self.sites[pool])
-            self._empty_rooms[pool] = room
-        return room.bound(shape) > 0
+            found = room.bound(shape) > 0
+            self._fits_empty[name] = found
+        return found
 
     def turn_away(self, work: Work, pools: Iterable[int], standing: int) -> None:
         """Remember which candidate found no room where nothing below may pass by."""
@@ -205,7 +210,7 @@ class Pass:
 
 def _empty_room(compiled: Compiled, number: int, site: Site | None) -> Room:
     nodes = Nodes.of(site, site.empty()) if site else None
-    return Room(compiled.capacity_of(compiled.pools[number]), nodes)
+    return Room(list(compiled.capacities[number]), nodes)
 
 
 def _strict_works(works: list[Work]) -> dict[int, list[Work]]:
