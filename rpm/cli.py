@@ -20,6 +20,15 @@ out = Console()
 err = Console(stderr=True)
 
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
+_PREVIEWED = {
+    "starts": "tasks would start",
+    "preempted": "would be preempted",
+    "moved": "would be moved inside their pool",
+    "delayed": "would wait that start without the change",
+    "rejected": "could never run any more",
+    "closed": "would become drafts, because they may wait in their queue no longer",
+    "waiting": "would still wait",
+}
 COLUMNS = ("id", "name", "state", "queue", "owner", "priority", "submitted_at")
 
 
@@ -51,6 +60,7 @@ def enqueue(
     priority: Annotated[int, typer.Option()] = 0,
     time_limit_s: Annotated[int, typer.Option(help="Seconds.")] = 0,
     preemptible: Annotated[bool, typer.Option()] = True,
+    dry_run: Annotated[bool, typer.Option(help="Say whether it would run now.")] = False,
 ) -> None:
     """Enqueue a task; prints its id."""
     words = command or []
@@ -71,7 +81,10 @@ def enqueue(
         "time_limit_s": time_limit_s,
     }
     description.update({field: value for field, value in optional.items() if value})
-    print(_client(context).task_submit(description)["id"])
+    if dry_run:
+        _checked(_client(context).task_check(description))
+    else:
+        print(_client(context).task_submit(description)["id"])
 
 
 @app.command("list")
@@ -99,6 +112,36 @@ def show(context: typer.Context, task_id: TaskId) -> None:
     if task["state"] == "queued":
         task["waits"] = client.explain(task_id)
     out.print_json(data=task)
+
+
+@app.command()
+def explain(context: typer.Context, task_id: TaskId) -> None:
+    """Why a task waits, what would help, and what it waited for before."""
+    found = _client(context).explain(task_id)
+    if not found["reasons"]:
+        print(f"It is {found['state']}." if found["place"] is None else "No pass looked at it yet.")
+    for number, reason in enumerate(found["reasons"]):
+        print(reason["sentence"] if number == 0 else f"Also: {reason['sentence']}")
+        print(f"  {reason['help']}")
+    if found["place"] is not None:
+        print(f"Place in its queue: {found['place']}")
+    for past in found["history"]:
+        print(f"{past['at'][:19].replace('T', ' ')}  {past['code']}: {past['sentence']}")
+
+
+@app.command()
+def preview(context: typer.Context) -> None:
+    """What provisioning the draft of the configuration would do; for administrators."""
+    found = _client(context).draft_preview()
+    for field, words in _PREVIEWED.items():
+        print(f"{found[field]['count']:>6}  {words}")
+    for row in found["starts"]["rows"]:
+        print(f"start    {row['name']} of {row['policy']} in {row['pool']}, {row['standing']}")
+    for row in found["preempted"]["rows"]:
+        taker = row["beneficiary"]
+        print(f"preempt  {row['name']} of {row['policy']} for {taker['name']} of {taker['policy']}")
+    for row in (*found["rejected"]["rows"], *found["waiting"]["rows"]):
+        print(f"{row['count']:>6} of {row['queue']}: {row['sentence']}")
 
 
 @app.command()
@@ -142,6 +185,16 @@ def main() -> None:
     except UnreachableError as error:
         err.print(str(error), markup=False)
         sys.exit(2)
+
+
+def _checked(found: dict[str, Any]) -> None:
+    """Whether it would run; if not, why, what would help, and who comes first."""
+    print(found["sentence"])
+    if not found["would_run"]:
+        print(f"  {found['help']}")
+        for reason in found["reasons"][1:]:
+            print(f"Also: {reason['sentence']}")
+        print(f"Waiting tasks of its queue before it: {found['ahead']}")
 
 
 def _client(context: typer.Context) -> Client:

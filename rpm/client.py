@@ -67,7 +67,16 @@ class Client:
         """`abort`, `dequeue`, `enqueue`, `resume` or `run-again`; with the task as it is then."""
         return self._object("POST", f"{_path(task_id)}{verb}/", json=values)
 
+    def task_check(self, description: Mapping[str, Any]) -> dict[str, Any]:
+        """Whether the task would run if it were enqueued now; nothing is stored."""
+        return self._object("POST", "tasks/check/", json=dict(description))
+
+    def draft_preview(self) -> dict[str, Any]:
+        """What provisioning the draft would do; for administrators."""
+        return self._object("POST", "configuration/draft/preview/")
+
     def explain(self, task_id: str) -> dict[str, Any]:
+        """Why a task waits, in sentences."""
         return self._object("GET", f"{_path(task_id)}explain/")
 
     def tasks(self, **filters: str | int) -> Iterator[dict[str, Any]]:

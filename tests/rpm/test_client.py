@@ -11,11 +11,13 @@ from typer.testing import CliRunner, Result
 from apps.accounts.models import User
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.people import built_in_groups_ensure
+from apps.allocation.services import run_pass
 from apps.policies.models import Pool
 from apps.tasks.models import Attempt, AttemptLog, Task
 from apps.tasks.states import AttemptState, TaskState
 from rpm.cli import app
 from rpm.client import Client, RefusedError, UnreachableError
+from tests.allocation.state import make_node
 from tests.cast import Example
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -58,6 +60,49 @@ def test_a_task_is_enqueued_listed_shown_and_aborted(
     assert (shown["command"], shown["environment"]) == (["sh", "-c", "ls"], {"A": "b=c"})
     assert shown["waits"]["place"] == 1
     assert (aborted.exit_code, aborted.stdout.strip()) == (0, "aborted")
+
+
+def test_a_dry_run_says_why_it_would_wait_and_enqueues_nothing(
+    access: dict[str, str], example: Example
+) -> None:
+    words = ("enqueue", "--dry-run", "-q", example.dev_queue.name, "--", "true")
+
+    waits = ctl(access, *words).stdout
+    make_node(example.bare_metal, name="b1")
+    runs = ctl(access, *words).stdout
+
+    assert waits.startswith("Nothing serves")
+    assert waits.splitlines()[-1] == "Waiting tasks of its queue before it: 0"
+    assert runs == "It would start now in your first pool, within the reservation.\n"
+    assert not Task.objects.exists()
+
+
+def test_a_task_is_explained_in_sentences(access: dict[str, str], example: Example) -> None:
+    task_id = ctl(access, "enqueue", "-q", example.dev_queue.name, "--", "true").stdout.strip()
+    new = ctl(access, "explain", task_id).stdout
+    run_pass()
+
+    told = ctl(access, "explain", task_id).stdout.splitlines()
+
+    assert new == "No pass looked at it yet.\nPlace in its queue: 1\n"
+    assert told[0].startswith("Nothing serves")
+    assert told[2] == "Place in its queue: 1"
+    assert "no_server: Nothing serves" in told[3]
+
+
+def test_an_administrator_looks_ahead(
+    live_server: LiveServer, root: User, access: dict[str, str], example: Example
+) -> None:
+    credential, secret = credential_create(user=root, label="test")
+    ctl(access, "enqueue", "-q", example.dev_queue.name, "--", "true")
+
+    seen = ctl({**access, "RPM_KEY": credential.key, "RPM_SECRET": secret}, "preview").stdout
+    refused = ctl(access, "preview")
+
+    assert "     0  tasks would start\n" in seen
+    assert "     1  would still wait\n" in seen
+    assert f"1 of {example.dev_queue.name}: Nothing serves" in seen
+    assert refused.exit_code == 1
 
 
 def test_queues_are_listed(access: dict[str, str], example: Example) -> None:

@@ -44,3 +44,24 @@ class ExplanationSerializer(serializers.Serializer[Any]):
     place = serializers.IntegerField(allow_null=True, help_text="In its queue, from 1.")
     at = serializers.DateTimeField(allow_null=True, help_text="When the reason was last changed.")
     history = PastReasonSerializer(many=True)
+
+
+class CheckSerializer(serializers.Serializer[Any]):
+    """What the next pass would do with a task; `reasons` say why it would not run."""
+
+    would_run = serializers.BooleanField()
+    sentence = serializers.CharField()
+    code = serializers.CharField(allow_blank=True)
+    help = serializers.CharField(allow_blank=True)
+    reasons = ReasonSerializer(many=True)
+    pool = serializers.CharField(allow_blank=True, help_text='Or "your first pool".')
+    nodes = serializers.ListField(
+        child=serializers.CharField(), help_text="Only where one sees the pool."
+    )
+    standing = serializers.ChoiceField(choices=["reserved", "lent", "over_quota"], allow_blank=True)
+    stops = serializers.IntegerField(help_text="Tasks that have to stop for it first.")
+    stopped = serializers.ListField(
+        child=serializers.CharField(), help_text="The names of those that one sees."
+    )
+    place = serializers.IntegerField(help_text="In its queue, from 1.")
+    ahead = serializers.IntegerField(help_text="Waiting tasks of the queue that come first.")

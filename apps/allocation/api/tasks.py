@@ -1,20 +1,23 @@
 """What passes say about single tasks: why one waits, and whether one would run."""
 
 from dataclasses import asdict
+from typing import Any
 
 from drf_spectacular.utils import extend_schema
-from rest_framework.decorators import api_view
+from rest_framework.decorators import api_view, parser_classes
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.allocation.api.serializers import ExplanationSerializer
-from apps.allocation.explaining import explained
-from apps.tasks.api.asked import user_of
-from apps.tasks.api.serializers import ErrorSerializer
+from apps.allocation.api.serializers import CheckSerializer, ExplanationSerializer
+from apps.allocation.explaining import Told, explained
+from apps.allocation.whatif.checking import task_check
+from apps.tasks.api.asked import body_of, user_of
+from apps.tasks.api.parsers import RawJsonParser
+from apps.tasks.api.serializers import DescriptionSerializer, ErrorSerializer
+from apps.tasks.descriptions import read_description
 from apps.tasks.selectors.seen import task_seen
 
 _ERRORS = {"4XX": ErrorSerializer}
-_DOMINANT = ("code", "sentence", "help")
 
 
 @extend_schema(
@@ -23,18 +26,47 @@ _DOMINANT = ("code", "sentence", "help")
     responses={200: ExplanationSerializer, **_ERRORS},
 )
 @api_view()
-def task_explain(request: Request, pk: str) -> Response:
+def explain(request: Request, pk: str) -> Response:
     """Why a task waits, as the last pass said it, in sentences; what it waited for before."""
     user = user_of(request)
     found = explained(user, task_seen(user, pk))
-    first = found.reasons[0] if found.reasons else None
     return Response(
         {
             "state": found.state,
-            **{name: getattr(first, name) if first else "" for name in _DOMINANT},
+            **_dominant(found.reasons),
             "reasons": [asdict(reason) for reason in found.reasons],
             "place": found.place,
             "at": found.at,
             "history": [{"at": past.at, **asdict(past.reason)} for past in found.history],
         }
     )
+
+
+@extend_schema(
+    operation_id="tasks_check",
+    tags=["tasks"],
+    request=DescriptionSerializer,
+    responses={200: CheckSerializer, **_ERRORS},
+)
+@api_view(["POST"])
+@parser_classes([RawJsonParser])
+def check(request: Request) -> Response:
+    """Whether a task would run if it were enqueued now; nothing is stored.
+
+    Takes what enqueueing takes, and refuses what it refuses.
+    """
+    description = read_description(body_of(request))
+    found = task_check(actor=user_of(request), description=description)
+    return Response(
+        {
+            **asdict(found),
+            **_dominant(found.reasons),
+            "sentence": found.sentence,
+            "place": found.place,
+        }
+    )
+
+
+def _dominant(reasons: tuple[Told, ...]) -> dict[str, Any]:
+    names = ("code", "sentence", "help")
+    return {name: getattr(reasons[0], name) if reasons else "" for name in names}

@@ -3,13 +3,14 @@
 from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
-from apps.allocation.api.tasks import task_explain
+from apps.allocation.api.tasks import check, explain
 from apps.allocation.api.views import PassViewSet
 
 router = SimpleRouter()
 router.register("passes", PassViewSet, "pass")
 
 urlpatterns = [
-    path("tasks/<str:pk>/explain/", task_explain, name="task-explain"),
+    path("tasks/check/", check, name="task-check"),
+    path("tasks/<str:pk>/explain/", explain, name="task-explain"),
     path("", include(router.urls)),
 ]
