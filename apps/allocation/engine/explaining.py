@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from apps.allocation.engine.compiled import UNCOUNTED, Compiled, Work
 from apps.allocation.engine.holds import Holds
@@ -11,9 +12,12 @@ from apps.allocation.engine.plan import Wait
 from apps.allocation.engine.prey import Rights, find_protected
 from apps.allocation.engine.quantities import GPU
 from apps.allocation.engine.reasons import Code, Detail, Reason
+from apps.allocation.engine.rooms import Room
 from apps.allocation.engine.snapshot import Id, Run
-from apps.allocation.engine.standing import covers, is_over_quota, standing_of
+from apps.allocation.engine.standing import covers, is_over_quota, standing_of, within_limits
 from apps.allocation.engine.working import Pass
+
+_task_of = attrgetter("task")
 
 
 def explain(state: Pass, holds: Holds | None, rights: Rights) -> tuple[Wait, ...]:
@@ -59,22 +63,24 @@ class _Explaining:
         self.lines = Lines(state)
         self.stopping = _stopping(self.compiled)
         self.shortages: dict[tuple[int, int], Detail] = {}
+        self.capacities: dict[tuple[int, tuple[int, ...]], Reason] = {}
         self.holders: dict[int, tuple[Id, Id]] = {}
         if holds is not None:
             self.holders = _first_holders(self.compiled, holds)
 
     def wait(self, work: Work) -> Wait:
-        reasons = tuple(self._reasons(work))
+        place = self.lines.place(work)
+        reasons = tuple(self._reasons(work, place))
         return Wait(
             run=work.index,
             queue=work.queue.id,
-            tasks=tuple([head.task for head in work.run.heads[work.taken :]]),
+            tasks=tuple(map(_task_of, work.run.heads[work.taken :])),
             count=work.run.count - work.taken,
-            place=self.lines.place(work),
+            place=place,
             reasons=reasons,
         )
 
-    def _reasons(self, work: Work) -> Iterator[Reason]:
+    def _reasons(self, work: Work, place: int) -> Iterator[Reason]:
         """The dominant one first."""
         if not work.pools:
             yield from self._closed(work)
@@ -82,7 +88,6 @@ class _Explaining:
         found = [*self._drained_for(work), *self._rights(work), *self._room(work)]
         if work.waiting > 0:
             found += self._outranked(work)
-        place = self.lines.place(work)
         if place > 1 or not found:
             found.append(Reason(Code.BEHIND, (Detail(queue=work.queue.id, place=place),)))
         yield from found
@@ -118,9 +123,8 @@ class _Explaining:
             yield Reason(Code.DRAINING, details)
 
     def _rights(self, work: Work) -> Iterator[Reason]:
-        limits = tuple(self._limits(work))
-        if limits:
-            yield Reason(Code.LIMIT, limits)
+        if not within_limits(self.state.ledger, work):
+            yield Reason(Code.LIMIT, tuple(self._limits(work)))
         if not work.run.is_preemptible:
             short = tuple(self._uncovered(work, work.chain))
             if short:
@@ -184,22 +188,28 @@ class _Explaining:
         """Per pool of the list: no room, room that is held, or strict order in front of it."""
         if work.waiting <= 0:
             return
-        pools = work.pools
-        short = [one for one in pools if not self.state.rooms[one].bound(work.shape)]
+        rooms = self.state.rooms
+        shape = work.shape
+        short = tuple([one for one in work.pools if not rooms[one].bound(shape)])
+        if len(short) < len(work.pools):
+            yield from self._not_let_in(work, [one for one in work.pools if one not in short])
+        if short:
+            yield from self._protected(work, short)
+            yield self._capacity(work, short)
+            yield from self._draining(short)
+
+    def _not_let_in(self, work: Work, pools: list[int]) -> Iterator[Reason]:
+        """What keeps it out of pools that have room for it."""
         blocked = self.state.blocked_pools(work, work.taken, {})
-        behind = [one for one in pools if one in blocked and one not in short]
-        held = [self._held(work, one) for one in pools if one not in short and one not in behind]
+        behind = [one for one in pools if one in blocked]
+        held = [self._held(work, one) for one in pools if one not in blocked]
         if behind:
             details = dict.fromkeys(self.lines.strictly_behind(work, one) for one in behind)
             yield Reason(Code.BEHIND, tuple(details))
         if any(held):
             yield Reason(Code.HELD, tuple(detail for detail in held if detail))
-        if short:
-            yield from self._protected(work, short)
-            yield Reason(Code.CAPACITY, tuple(self._shortage(work, one) for one in short))
-            yield from self._draining({self.compiled.pools[one].id for one in short})
 
-    def _protected(self, work: Work, pools: list[int]) -> Iterator[Reason]:
+    def _protected(self, work: Work, pools: tuple[int, ...]) -> Iterator[Reason]:
         """Work that it has a right to, but that may not be stopped yet."""
         standing = standing_of(self.state.ledger, work) if self.protected else None
         if standing is None:
@@ -226,6 +236,14 @@ class _Explaining:
         if details:
             yield Reason(Code.PROTECTED, tuple(details))
 
+    def _capacity(self, work: Work, short: tuple[int, ...]) -> Reason:
+        """The same for all work of one shape that the same pools have no room for."""
+        found = self.capacities.get((work.shape.number, short))
+        if found is None:
+            found = Reason(Code.CAPACITY, tuple(self._shortage(work, one) for one in short))
+            self.capacities[work.shape.number, short] = found
+        return found
+
     def _shortage(self, work: Work, pool: int) -> Detail:
         """Needed and free, the same for all work of one shape."""
         found = self.shortages.get((pool, work.shape.number))
@@ -240,8 +258,8 @@ class _Explaining:
         largest = None
         for key, amount in work.shape.amounts:
             if room.free[key] < amount:
-                if room.nodes is not None:
-                    largest = room.nodes.largest(self.compiled.keys[key], work.shape)
+                if self.state.sites[pool] is not None:
+                    largest = self._largest(work, room, key)
                 return Detail(
                     pool=facts.id,
                     key=self.compiled.keys[key],
@@ -253,7 +271,7 @@ class _Explaining:
         key, amount = self._short_on_nodes(work, pool)
         name = self.compiled.keys[key]
         if room.nodes is not None:
-            largest = room.nodes.largest(name, work.shape)
+            largest = self._largest(work, room, key)
         return Detail(
             pool=facts.id,
             key=name,
@@ -262,6 +280,13 @@ class _Explaining:
             limit=facts.capacity.get(name),
             largest=largest,
         )
+
+    def _largest(self, work: Work, room: Room, key: int) -> int:
+        """The most of a key that one node could give, which is nothing where the pool is full."""
+        free = room.free[key]
+        if free <= 0 or room.nodes is None:
+            return 0
+        return min(free, room.nodes.largest(self.compiled.keys[key], work.shape))
 
     def _short_on_nodes(self, work: Work, pool: int) -> tuple[int, int]:
         """The key, and a member's amount of it, that no node has; GPUs when it is a mixture."""
@@ -297,10 +322,11 @@ class _Explaining:
             limit=total[key],
         )
 
-    def _draining(self, pools: set[Id]) -> Iterator[Reason]:
+    def _draining(self, short: tuple[int, ...]) -> Iterator[Reason]:
         """Work that stops in those pools without a taker: its room comes back soon."""
         if not self.stopping:
             return
+        pools = {self.compiled.pools[one].id for one in short}
         details = tuple(
             Detail(pool=pool, tasks=tasks)
             for (pool, taker), tasks in self.stopping.items()
@@ -310,9 +336,7 @@ class _Explaining:
             yield Reason(Code.DRAINING, details)
 
     def _outranked(self, work: Work) -> Iterator[Reason]:
-        details = tuple(
-            detail for pool in work.pools if (detail := self.lines.ahead(work, pool)) is not None
-        )
+        details = self.lines.ahead(work)
         if details:
             yield Reason(Code.OUTRANKED, details)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.allocation.engine.compiled import ServingKey, Work
+from apps.allocation.engine.compiled import Work
 from apps.allocation.engine.reasons import Detail
 from apps.allocation.engine.snapshot import Id
 from apps.allocation.engine.standing import standing_of, within_limits
@@ -12,8 +12,8 @@ from apps.allocation.engine.working import Pass
 NAMED_POLICIES = 3
 
 
-# Standing, place in the pool, index of the run (-1: placed already), the run, how many.
-Entry = tuple[int, ServingKey, int, Work, int]
+# Standing, place in the pool, index of the run (-1: placed already), its policy, how many.
+Entry = tuple[int, int, int, int, int, int, Id, int, Id, int]
 
 
 class Lines:
@@ -25,7 +25,7 @@ class Lines:
         for work in state.compiled.works:
             if work.run.count > work.taken:
                 self._by_queue.setdefault(work.queue.id, []).append(work)
-        self._ahead: dict[tuple[int, int], tuple[int, tuple[Id, ...]]] | None = None
+        self._ahead: dict[tuple[int, int], Detail] | None = None
 
     def place(self, work: Work) -> int:
         """The place of the first waiting task of a run in its queue, from 1."""
@@ -43,34 +43,32 @@ class Lines:
         )
         return Detail(policy=work.queue.policy, tasks=(first.head(first.taken).task,))
 
-    def ahead(self, work: Work, pool: int) -> Detail | None:
-        """How many tasks `pool` serves before this one, and whose; None when nobody's."""
+    def ahead(self, work: Work) -> tuple[Detail, ...]:
+        """Per pool of its list, how many tasks that pool serves before this one, and whose."""
         if self._ahead is None:
             self._ahead = self._count_all()
-        count, policies = self._ahead.get((pool, work.index), (0, ()))
-        if not count:
-            return None
-        id_ = self._state.compiled.pools[pool].id
-        return Detail(pool=id_, count=count, policies=policies)
+        index = work.index
+        ahead = self._ahead
+        return tuple([ahead[pool, index] for pool in work.pools if (pool, index) in ahead])
 
-    def _count_all(self) -> dict[tuple[int, int], tuple[int, tuple[Id, ...]]]:
+    def _count_all(self) -> dict[tuple[int, int], Detail]:
         """By pool and run: tasks of better standing, or of the same and earlier in the order.
 
         Counted are those that this pass placed in the pool, and those that wait for it and that
         no limit keeps back.
         """
-        entries = self._entries()
-        found: dict[tuple[int, int], tuple[int, tuple[Id, ...]]] = {}
-        for pool, line in entries.items():
-            line.sort(key=lambda entry: entry[:3])
+        found: dict[tuple[int, int], Detail] = {}
+        for pool, line in self._entries().items():
+            line.sort()
+            id_ = self._state.compiled.pools[pool].id
             total = 0
             policies: tuple[Id, ...] = ()
-            for _, _, index, work, count in line:
-                if index >= 0:
-                    found[pool, index] = (total, policies)
+            for *_, index, policy, count in line:
+                if total and index >= 0:
+                    found[pool, index] = Detail(pool=id_, count=total, policies=policies)
                 total += count
-                if len(policies) < NAMED_POLICIES and work.queue.policy not in policies:
-                    policies = (*policies, work.queue.policy)
+                if len(policies) < NAMED_POLICIES and policy not in policies:
+                    policies = (*policies, policy)
         return found
 
     def _entries(self) -> dict[int, list[Entry]]:
@@ -78,15 +76,17 @@ class Lines:
         entries: dict[int, list[Entry]] = {}
         for placed in self._state.placed:
             key = placed.work.serving_key(placed.pool, placed.number)
-            entry = (placed.standing, key, -1, placed.work, 1)
+            entry = (placed.standing, *key, -1, placed.work.queue.policy, 1)
             entries.setdefault(placed.pool, []).append(entry)
         for work in self._state.compiled.works:
             standing = standing_of(ledger, work) if work.waiting > 0 else None
             if standing is not None and within_limits(ledger, work):
+                head = work.run.heads[work.taken]
+                rest = (head.submitted_us, head.task, work.index, work.queue.policy)
                 count = work.run.count - work.taken
                 for pool in work.pools:
-                    key = work.serving_key(pool, work.taken)
-                    entries.setdefault(pool, []).append((standing, key, work.index, work, count))
+                    entry = (standing, *work.prefixes[pool], *rest, count)
+                    entries.setdefault(pool, []).append(entry)
         return entries
 
 

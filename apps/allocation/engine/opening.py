@@ -6,18 +6,22 @@ taker stands on the room of its victims. A chain of takers is followed to its en
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 
 from apps.allocation.engine.compiled import Compiled
 from apps.allocation.engine.ledger import Ledger
 from apps.allocation.engine.nodes import Nodes, Seat, Site, State
-from apps.allocation.engine.quantities import GPU, WHOLE
+from apps.allocation.engine.quantities import WHOLE
 from apps.allocation.engine.rooms import Room
 from apps.allocation.engine.snapshot import Held, Id, Member, Running
 
 # ("usage", policy, key) and the like, with thousandths.
 Account = tuple[str | int, ...]
+
+_devices_of = attrgetter("devices")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,27 +33,49 @@ class Holding:
 
 
 class Opening:
-    """Ledger and rooms of the moment."""
+    """Ledger and rooms of the moment.
+
+    Who sits where is found out pool by pool once somebody looks at its nodes: in a full pool
+    nobody does.
+    """
 
     def __init__(self, compiled: Compiled, sites: list[Site | None]) -> None:
         self.compiled = compiled
         self.ledger = Ledger(compiled)
         self.sites = sites
-        self._free = [list(capacity) for capacity in compiled.capacities]
-        self._states: list[list[State]] = [site.empty() if site else [] for site in self.sites]
         self.linked = _linked(compiled.snapshot.running)
-        # Seats of running work that nobody wrote down, as this pass takes them to be.
-        self.likely_seats: dict[Id, tuple[Seat, ...]] = {}
-        self._book_all(self.linked)
+        self._free = [list(capacity) for capacity in compiled.capacities]
+        self._seated: dict[int, list[Running]] = {
+            pool: [] for pool, site in enumerate(sites) if site is not None
+        }
+        self._states: dict[int, list[State]] = {}
+        self._likely_seats: dict[Id, tuple[Seat, ...]] = {}
+        self._book_drains(self._book_all())
         self.rooms = [
-            Room(self._free[number], Nodes.of(site, self._states[number]) if site else None)
-            for number, site in enumerate(self.sites)
+            Room(free, partial(self._nodes, pool) if pool in self._seated else None)
+            for pool, free in enumerate(self._free)
         ]
 
-    def _book_all(self, linked: set[Id]) -> None:
-        running = self.compiled.snapshot.running
+    def likely_seats(self) -> dict[Id, tuple[Seat, ...]]:
+        """Seats of running work that nobody wrote down, as this pass takes them to be."""
+        for pool in self._seated:
+            self._seat(pool)
+        return self._likely_seats
+
+    def _nodes(self, pool: int) -> Nodes:
+        site = self.sites[pool]
+        if site is None:
+            raise AssertionError("only a pool with nodes is asked for them")
+        return Nodes.of(site, self._seat(pool))
+
+    def _book_all(self) -> dict[Id, Holding]:
+        """Book what no draining concerns; returns the rest, by task."""
+        linked = self.linked
         singles: dict[Id, Holding] = {}
-        for group in running:
+        for group in self.compiled.snapshot.running:
+            pool = self.compiled.pool_index.get(group.pool)
+            if pool in self._seated:
+                self._seated[pool].append(group)
             plain = group.tasks
             if linked:
                 plain = tuple(held for held in group.tasks if held.task not in linked)
@@ -57,17 +83,13 @@ class Opening:
                     held.task: Holding(group, held) for held in group.tasks if held.task in linked
                 }
             if plain:
-                self._book_plain(group, plain)
-        self._seat_known(running, linked)
-        for group, held in self._unknown(running, linked):
-            for account, amount in self._seat_accounts(group, held, {}).items():
-                self._apply(account, amount)
-        self._book_drains(singles)
+                self._book_plain(group, pool, len(plain))
+        return singles
 
-    def _book_plain(self, group: Running, plain: tuple[Held, ...]) -> None:
+    def _book_plain(self, group: Running, pool: int | None, count: int) -> None:
         chain = self.compiled.chains[self.compiled.policy_index[group.policy]]
         shape = self.compiled.shape_of(group.request, group.replicas)
-        amounts = tuple((key, amount * len(plain)) for key, amount in shape.amounts)
+        amounts = tuple([(key, amount * count) for key, amount in shape.amounts])
         self.ledger.book(
             chain,
             amounts,
@@ -75,54 +97,39 @@ class Opening:
             is_exempt=group.can_exceed_limit and group.is_preemptible,
             user=group.user,
         )
-        pool = self.compiled.pool_index.get(group.pool)
         if pool is not None:
             for key, amount in amounts:
                 self._free[pool][key] -= amount
 
-    def _seat_known(self, running: Iterable[Running], linked: set[Id]) -> None:
-        """Work of which the snapshot says on which GPUs it sits: most of it, so done in bulk."""
-        states = [[(list(scalars), list(gpus)) for scalars, gpus in pool] for pool in self._states]
-        for group in running:
-            pool = self.compiled.pool_index.get(group.pool)
-            site = None if pool is None else self.sites[pool]
-            if pool is None or site is None:
-                continue
-            need = site.need(self.compiled.shape_of(group.request, group.replicas))
-            members = (
-                member
-                for held in group.tasks
-                if held.task not in linked and _is_known(held, need.gpu_milli)
-                for member in held.members
-                if member.node in site.index
-            )
-            for member in members:
-                node = site.index[member.node]
-                scalars, gpus = states[pool][node]
-                for place, amount in need.scalars:
-                    scalars[place] -= amount
-                for place, milli in _named_gpus(member, site.gpus[node]):
-                    gpus[place] -= milli
-        self._states = [
-            [(tuple(scalars), tuple(gpus)) for scalars, gpus in pool] for pool in states
-        ]
+    def _seat(self, pool: int) -> list[State]:
+        """The nodes of a pool with everybody on them whom no draining concerns."""
+        found = self._states.get(pool)
+        if found is None:
+            site = self.sites[pool]
+            found = self._states[pool] = site.empty() if site else []
+            if site is not None:
+                self._seat_all(site, self._seated[pool], found)
+        return found
 
-    def _unknown(
-        self, running: Iterable[Running], linked: set[Id]
-    ) -> Iterator[tuple[Running, Held]]:
-        """Work on nodes of which nobody wrote down the GPUs: whole GPUs first, then fractions."""
-        found = []
-        for group in running:
-            gpu_milli = group.request.get(GPU)
-            pool = self.compiled.pool_index.get(group.pool)
-            if gpu_milli and pool is not None and self.sites[pool] is not None:
-                found += [
-                    (-gpu_milli, held.task, group, held)
-                    for held in group.tasks
-                    if not _is_known(held, gpu_milli) and held.task not in linked
-                ]
-        found.sort(key=lambda one: one[:2])
-        return ((group, held) for _, _, group, held in found)
+    def _seat_all(self, site: Site, groups: list[Running], states: list[State]) -> None:
+        free = [(list(scalars), list(gpus)) for scalars, gpus in states]
+        unknown: list[tuple[int, Id, Running, Held]] = []
+        for group in groups:
+            shape = self.compiled.shape_of(group.request, group.replicas)
+            need = site.need(shape)
+            for held in group.tasks:
+                if held.task in self.linked:
+                    continue
+                if not shape.gpu_milli or all(map(_devices_of, held.members)):
+                    _take_known(site, need.scalars, held, free)
+                else:
+                    unknown.append((-shape.gpu_milli, held.task, group, held))
+        states[:] = [(tuple(scalars), tuple(gpus)) for scalars, gpus in free]
+        # Whole GPUs first, then fractions.
+        unknown.sort(key=lambda one: one[:2])
+        for _, _, group, held in unknown:
+            for account, amount in self._seat_accounts(group, held, {}).items():
+                self._apply(account, amount)
 
     def _seat_accounts(
         self, group: Running, held: Held, spare: dict[Account, int]
@@ -134,6 +141,7 @@ class Opening:
             return {}
         shape = self.compiled.shape_of(group.request, group.replicas)
         need = site.need(shape)
+        states = self._seat(pool)
         accounts: dict[Account, int] = {}
         seats: list[Seat] = []
         for member in held.members:
@@ -147,13 +155,13 @@ class Opening:
                 accounts_of = [("gpu", pool, node, place) for place in range(len(site.gpus[node]))]
                 free = [
                     one + spare.get(account, 0) - accounts.get(account, 0)
-                    for one, account in zip(self._states[pool][node][1], accounts_of, strict=True)
+                    for one, account in zip(states[node][1], accounts_of, strict=True)
                 ]
                 gpus = _likely_gpus(free, shape.gpu_milli)
             for place, milli in gpus:
                 _count(accounts, ("gpu", pool, node, place), milli)
             seats.append((node, tuple(gpus)))
-        self.likely_seats[held.task] = tuple(seats)
+        self._likely_seats[held.task] = tuple(seats)
         return accounts
 
     def _book_drains(self, singles: dict[Id, Holding]) -> None:
@@ -247,10 +255,24 @@ def _circular(task: Id, singles: dict[Id, Holding]) -> bool:
     return False
 
 
-def _is_known(held: Held, gpu_milli: int) -> bool:
-    if not gpu_milli:
-        return True
-    return all(member.devices for member in held.members)
+def _take_known(
+    site: Site,
+    scalars: tuple[tuple[int, int], ...],
+    held: Held,
+    free: list[tuple[list[int], list[int]]],
+) -> None:
+    for member in held.members:
+        node = site.index.get(member.node)
+        if node is None:
+            continue
+        free_scalars, free_gpus = free[node]
+        for place, amount in scalars:
+            free_scalars[place] -= amount
+        indices = site.gpus[node]
+        for share in member.devices:
+            index = share.index
+            if index in indices:
+                free_gpus[indices.index(index)] -= share.milli
 
 
 def _named_gpus(member: Member, indices: tuple[int, ...]) -> list[tuple[int, int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from apps.allocation.engine.compiled import Shape
 from apps.allocation.engine.nodes import Nodes, Seat
 
@@ -9,17 +11,29 @@ MANY = 1 << 40
 
 
 class Room:
-    """What is free in a pool. Forks are independent; seats are empty without nodes."""
+    """What is free in a pool. Forks are independent; seats are empty without nodes.
 
-    __slots__ = ("_bounds", "free", "nodes")
+    `find_nodes` is asked when somebody looks at the nodes for the first time; None: there are none.
+    """
 
-    def __init__(self, free: list[int], nodes: Nodes | None) -> None:
+    __slots__ = ("_bounds", "_find_nodes", "_nodes", "free")
+
+    def __init__(self, free: list[int], find_nodes: Callable[[], Nodes] | None) -> None:
         self.free = free
-        self.nodes = nodes
+        self._find_nodes = find_nodes
+        self._nodes: Nodes | None = None
         self._bounds: dict[int, int] = {}
 
+    @property
+    def nodes(self) -> Nodes | None:
+        if self._find_nodes is not None:
+            self._nodes = self._find_nodes()
+            self._find_nodes = None
+        return self._nodes
+
     def fork(self) -> Room:
-        return Room(list(self.free), self.nodes.fork() if self.nodes else None)
+        nodes = self.nodes
+        return Room(list(self.free), nodes.fork if nodes else None)
 
     def bound(self, shape: Shape) -> int:
         """How many tasks of `shape` fit if nothing else comes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from apps.allocation.engine.compiled import Compiled, ServingKey, Shape, Work
 from apps.allocation.engine.holds import Holds
@@ -70,7 +71,7 @@ class Pass:
         self.rooms = opening.rooms
         self.sites = opening.sites
         self.linked = opening.linked
-        self.likely_seats = opening.likely_seats
+        self._opening = opening
         self._fits_empty = kept.fits_empty
         self.placed: list[Placed] = []
         self.strict = _strict_works(compiled.works)
@@ -82,6 +83,11 @@ class Pass:
         self.walks = 0
         self.matches = 0
         self.rounds = 0
+
+    @property
+    def likely_seats(self) -> dict[Id, Seats]:
+        """By task, where running work sits of which nobody wrote it down."""
+        return self._opening.likely_seats()
 
     def front(self, pool: int, holds: Holds | None) -> Front:
         held = None
@@ -209,8 +215,8 @@ class Pass:
 
 
 def _empty_room(compiled: Compiled, number: int, site: Site | None) -> Room:
-    nodes = Nodes.of(site, site.empty()) if site else None
-    return Room(list(compiled.capacities[number]), nodes)
+    find_nodes = partial(Nodes.of, site, site.empty()) if site else None
+    return Room(list(compiled.capacities[number]), find_nodes)
 
 
 def _strict_works(works: list[Work]) -> dict[int, list[Work]]:
