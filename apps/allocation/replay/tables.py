@@ -1,0 +1,111 @@
+"""Reports as a table for people, and as data for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from apps.allocation.replay.measures import HOUR, Report, Row, Waits
+
+_HEADINGS = (
+    "GPUs",
+    "jobs",
+    "wait h: mean",
+    "median",
+    "95th",
+    "first start h",
+    "used %",
+    "preempted",
+    "most",
+    "lost GPU h",
+)
+
+
+def table(reports: Sequence[Report]) -> str:
+    """One line per regime, what was covered, then the teams of each."""
+    rows = [(report.regime.name, _cells(report, report.overall)) for report in reports]
+    blocks = [_aligned(("regime", *_HEADINGS), rows), "\n".join(map(_covered, reports))]
+    for report in reports:
+        teams = [(row.name, _cells(report, row)) for row in report.teams]
+        blocks.append(_aligned((report.regime.name, *_HEADINGS), teams))
+    return "\n\n".join(blocks)
+
+
+def data(report: Report) -> dict[str, object]:
+    """Seconds are of waiting, hours are GPU hours."""
+    return {
+        "regime": report.regime.name,
+        "terms": asdict(report.terms),
+        "overall": _row_data(report, report.overall),
+        "teams": [_row_data(report, row) for row in report.teams],
+        "covered": asdict(report.covered),
+        "refused": report.refused,
+        "moments": report.moments,
+        "passes": report.passes,
+        "unsettled": report.unsettled,
+    }
+
+
+def _row_data(report: Report, row: Row) -> dict[str, object]:
+    return {
+        "name": row.name,
+        "gpus": row.reserved,
+        "jobs": row.jobs,
+        "wait": _waits_data(row.waits),
+        "first_wait": _waits_data(row.first_waits),
+        "utilisation": round(report.utilisation(row, row.reserved), 4),
+        "preemptions": row.preemptions,
+        "most_preempted": row.most_preempted,
+        "lost_gpu_hours": round(row.lost_s / HOUR, 1),
+    }
+
+
+def _waits_data(waits: Waits) -> dict[str, float]:
+    return {
+        "mean_s": round(waits.mean_s, 1),
+        "median_s": waits.median_s,
+        "p95_s": waits.p95_s,
+        "longest_s": waits.longest_s,
+    }
+
+
+def _cells(report: Report, row: Row) -> tuple[str, ...]:
+    waits = row.waits
+    return (
+        str(row.reserved),
+        f"{row.jobs:,}",
+        *(f"{one / HOUR:.2f}" for one in (waits.mean_s, waits.median_s, waits.p95_s)),
+        f"{row.first_waits.mean_s / HOUR:.2f}",
+        f"{100 * report.utilisation(row, row.reserved):.1f}",
+        f"{row.preemptions:,}",
+        str(row.most_preempted),
+        f"{row.lost_s / HOUR:.0f}",
+    )
+
+
+def _covered(report: Report) -> str:
+    covered = report.covered
+    if not report.regime.has_policies:
+        return f"{report.regime.name}: {report.passes:,} passes."
+    return (
+        f"{report.regime.name}: {covered.jobs:,} jobs kept all work of their team within its "
+        f"reservation when submitted; the longest of them waited {covered.longest_wait_s} s. "
+        f"For {covered.waited_s} s anything waited that its team's reservation had room for. "
+        f"{report.passes:,} passes{_unsettled(report)}."
+    )
+
+
+def _unsettled(report: Report) -> str:
+    if not report.unsettled:
+        return ""
+    return f"; {report.unsettled:,} moments in which jobs took each other's room were cut short"
+
+
+def _aligned(headings: Sequence[str], rows: Sequence[tuple[str, tuple[str, ...]]]) -> str:
+    lines = [tuple(headings), *((name, *cells) for name, cells in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(headings))]
+    return "\n".join(
+        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in rest)]).rstrip()
+        for line in lines
+        for rest in [list(zip(line[1:], widths[1:], strict=True))]
+    )
