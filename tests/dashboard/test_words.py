@@ -95,7 +95,7 @@ def test_whoever_may_not_see_a_pool_reads_its_place_and_the_same_numbers() -> No
         ),
         pytest.param(
             STRANGER,
-            "another team",
+            "Another team",
             id="a stranger",
         ),
     ],

@@ -28,6 +28,9 @@ class Names(Protocol):
 
     def task(self, id_: Id) -> str: ...
 
+    def is_reader(self, id_: Id) -> bool:
+        """Whether this user is who reads; others read of the task's owner."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
@@ -129,10 +132,13 @@ def _limit(reason: Reason, names: Names) -> Sentence:
             "It can run with a smaller request, or once an administrator raises the limit.",
         )
     if detail.user is not None:
+        who, whose = ("You use", "your own tasks")
+        if not names.is_reader(detail.user):
+            who, whose = ("Its owner uses", "its owner's tasks")
         return Sentence(
-            f"You use {used} of the {limit} that one user may hold in {policy}; "
+            f"{who} {used} of the {limit} that one user may hold in {policy}; "
             f"the task needs {needed} more.",
-            "It starts once enough of your own tasks have ended.",
+            f"It starts once enough of {whose} have ended.",
         )
     return Sentence(
         f"{policy} uses {used} of its limit of {limit}; the task needs {needed} more.",

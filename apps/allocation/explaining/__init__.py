@@ -1,7 +1,23 @@
 """Why tasks wait, in the words that a reader may read: the same for REST and pages."""
 
-from apps.allocation.explaining.explained import Explained, Past, explained, reasons_now
+from apps.allocation.explaining.explained import (
+    Explained,
+    Past,
+    explained,
+    past_reasons,
+    reasons_now,
+)
 from apps.allocation.explaining.names import Names
 from apps.allocation.explaining.telling import Told, tell, tell_all
 
-__all__ = ["Explained", "Names", "Past", "Told", "explained", "reasons_now", "tell", "tell_all"]
+__all__ = [
+    "Explained",
+    "Names",
+    "Past",
+    "Told",
+    "explained",
+    "past_reasons",
+    "reasons_now",
+    "tell",
+    "tell_all",
+]

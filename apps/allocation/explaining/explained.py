@@ -52,7 +52,7 @@ def explained(user: User, task: Task) -> Explained:
     """Why `task`, which the user may see, waits; with names of what the user may see only."""
     known, now = task_explained(task), timezone.now()
     reasons = _draining(task) if known is None else reasons_now(task.queue_id, known)
-    past = list(_past(task))
+    past = past_reasons(task)
     stored = [one.data.get("reasons", [])[:1] for one in past]
     names = Names.of(user, task, [*reasons, *(reason for first in stored for reason in first)])
     return Explained(
@@ -103,8 +103,12 @@ def _draining(task: Task) -> Reasons:
     return [{"code": Code.DRAINING.value, "details": [detail]}]
 
 
-def _past(task: Task) -> Sequence[ReasonChange]:
-    """Its own changes; of a task that was never first of its kind those of who is first."""
+def past_reasons(task: Task) -> Sequence[ReasonChange]:
+    """When the reason changed, newest first.
+
+    A pass tells it of the first of its kind: whoever never was that waited for the same as the
+    one that is first now.
+    """
     changes = ReasonChange.objects.order_by("-id")
     own = list(changes.filter(task=task)[:MOST_PAST])
     run = task.run

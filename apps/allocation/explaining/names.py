@@ -70,6 +70,9 @@ class Names:
     def task(self, id_: object) -> str:
         return self.tasks.get(str(id_), EARLIER_TASK)
 
+    def is_reader(self, id_: object) -> bool:
+        return self.reader is not None and number_of(id_) == self.reader
+
     def rank(self, id_: object) -> int:
         """Place in the routing order, from 1."""
         return self.routing.index(number_of(id_)) + 1 if number_of(id_) in self.routing else 1

@@ -9,6 +9,8 @@ from apps.allocation.engine.reasons import from_data
 from apps.allocation.engine.sentences import sentence
 from apps.allocation.explaining.names import Names, number_of
 
+# Sentences may begin with the word for something that has no name here.
+_WORDS = ("your ", "another ", "an earlier ")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -40,10 +42,15 @@ def tell(reason: Mapping[str, Any], names: Names, *, now: datetime) -> Told:
     said = sentence(from_data(reason), names, now_us=now_us)
     return Told(
         code=str(reason["code"]),
-        sentence=said.text,
+        sentence=_begun(said.text),
         help=said.help,
         details=tuple(_detail(detail, names) for detail in reason.get("details", ())),
     )
+
+
+def _begun(text: str) -> str:
+    """With a capital letter, unless a name comes first, which is spelt as people spell it."""
+    return text[:1].upper() + text[1:] if text.startswith(_WORDS) else text
 
 
 def _detail(detail: Mapping[str, Any], names: Names) -> dict[str, Any]:
@@ -66,7 +73,7 @@ def _detail(detail: Mapping[str, Any], names: Names) -> dict[str, Any]:
         seen = [one for one in told["tasks"] if str(one) in names.tasks]
         words["tasks"] = [names.task(one) for one in seen]
         told["task_count"], told["tasks"] = len(told["tasks"]), seen
-    if "user" in told and told["user"] != names.reader:
+    if "user" in told and not names.is_reader(told["user"]):
         told["user"] = None
     if "until_us" in told:
         # Moments are texts like everywhere else in REST.

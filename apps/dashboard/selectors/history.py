@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from django.db.models import Prefetch
 
+from apps.allocation.explaining import past_reasons
 from apps.events.models import Event
 from apps.tasks.models import Attempt, Holding, ReasonChange, Task
 
@@ -27,7 +28,7 @@ class History:
 
 
 def task_history(task: Task) -> History:
-    """In five queries, however much happened."""
+    """In six queries at most, however much happened."""
     holdings = Holding.objects.select_related("node")
     attempts = (
         task.attempts.select_related("pool")
@@ -38,5 +39,5 @@ def task_history(task: Task) -> History:
     return History(
         attempts=tuple(attempts),
         events=tuple(events.select_related("actor")[:MOST_EVENTS]),
-        reasons=tuple(task.reason_changes.all()[:MOST_EVENTS]),
+        reasons=tuple(past_reasons(task)),
     )

@@ -89,7 +89,7 @@ def test_ids_and_names_of_other_teams_never_show_up(
             },
         }
     ]
-    assert "your second pool" in answer["sentence"]
+    assert answer["sentence"].startswith("Your second pool")
     assert "another team" in answer["sentence"]
     text = str(answer)
     for hidden in ("Research", example.research_queue.name, "H100", str(foreign.pk), foreign.name):
@@ -109,6 +109,34 @@ def test_others_read_it_too_as_far_as_they_see(
     assert ("H100 Half a Superpod" in answer["sentence"]) == sees_all
     assert (str(foreign.pk) in str(answer)) == sees_all
     assert answer["help"]
+
+
+@pytest.mark.parametrize(
+    ("who", "want"),
+    [
+        pytest.param("alice", "You use 4 GPUs", id="the owner"),
+        pytest.param("bob", "Its owner uses 4 GPUs", id="somebody of the group"),
+        pytest.param("root", "Its owner uses 4 GPUs", id="an administrator"),
+    ],
+)
+def test_a_limit_per_user_speaks_to_the_owner_and_of_the_owner(
+    api_as: As, request: pytest.FixtureRequest, alice: User, example: Example, who: str, want: str
+) -> None:
+    (task,) = enqueue(alice, example.dev_queue)
+    detail = {
+        "policy": example.dev.pk,
+        "user": alice.pk,
+        "key": "gpu",
+        "usage": 4000,
+        "limit": 4000,
+        "needed": 4000,
+    }
+    store(task, {"code": "limit", "details": [detail]})
+
+    answer = told(api_as, request.getfixturevalue(who), task)
+
+    assert answer["sentence"].startswith(want)
+    assert answer["reasons"][0]["details"][0]["user"] == (alice.pk if who == "alice" else None)
 
 
 def test_a_stranger_gets_no_word(api_as: As, charlie: User, held: tuple[Task, Task]) -> None:
@@ -182,7 +210,7 @@ def test_the_history_masks_what_was_said_before(
     (past,) = told(api_as, alice, own)["history"]
 
     assert (past["code"], past["details"][0]["policy"]) == ("limit", None)
-    assert "another team" in past["sentence"]
+    assert past["sentence"].startswith("Another team")
     assert "Research" not in str(past)
 
 

@@ -29,6 +29,9 @@ class Plain:
     def policy(self, id_: Id) -> str:
         return f"policy {id_}"
 
+    def is_reader(self, _id: Id) -> bool:
+        return True
+
     def queue(self, id_: Id) -> str:
         return f"queue {id_}"
 
