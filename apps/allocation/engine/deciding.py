@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.allocation.engine.compiled import Compiled
+from apps.allocation.engine.compiled import UNCOUNTED, Compiled
 from apps.allocation.engine.explaining import all_disabled, explain
 from apps.allocation.engine.keeping import borrow, give_back
 from apps.allocation.engine.moving import Moved
@@ -14,23 +14,25 @@ from apps.allocation.engine.walking import holds_now, walk_standings
 from apps.allocation.engine.working import Pass, Placed
 
 
-def decide(snapshot: Snapshot) -> Plan:
+def decide(snapshot: Snapshot, *, at_most: int | None = None) -> Plan:
     """Choose which waiting tasks start, and where.
 
     Goes through the standings, best first (docs/allocation.md, "One pass"). Ties go by names
     and ids, so one snapshot gives one plan, in whatever order its rows come.
 
+    Args:
+        at_most: how many tasks may start; what is left over is decided by the next pass.
+
     Returns:
         Every waiting head of the snapshot exactly once, placed or waiting with its reasons.
     """
     kept = borrow(snapshot)
-    plan = _decided(Pass(kept)) if snapshot.settings.is_enabled else _disabled(kept.compiled)
+    if snapshot.settings.is_enabled:
+        plan = _decided(Pass(kept, UNCOUNTED if at_most is None else at_most))
+    else:
+        plan = Plan(waiting=all_disabled(kept.compiled))
     give_back(kept)
     return plan
-
-
-def _disabled(compiled: Compiled) -> Plan:
-    return Plan(waiting=all_disabled(compiled))
 
 
 def _decided(state: Pass) -> Plan:

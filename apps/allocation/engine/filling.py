@@ -34,7 +34,7 @@ class Filling:
         """Place until every run is closed. Returns how many tasks were placed."""
         count = 0
         self.state.forget_turned(self.standing)
-        while True:
+        while self.state.left:
             work = self._least(self.roots)
             if work is None:
                 break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import count
 
 from apps.allocation.engine.compiled import ServingKey, Work
 from apps.allocation.engine.matching import Trial
@@ -13,10 +14,14 @@ from apps.allocation.engine.working import Front, Pass, Seats
 
 @dataclass(slots=True)
 class Sitting:
-    """Where one head sits for now: its place in the run's pools, and its seats."""
+    """Where one head sits for now: its place in the run's pools, and its seats.
+
+    `turn` counts who came to sit first; it stays when a head moves.
+    """
 
     place: int
     seats: Seats
+    turn: int
 
 
 def sweep(state: Pass, trial: Trial, candidates: list[Work]) -> int:
@@ -31,11 +36,12 @@ def sweep(state: Pass, trial: Trial, candidates: list[Work]) -> int:
 def _sittings(trial: Trial) -> dict[int, list[Sitting]]:
     """By work index, in order of heads."""
     found: dict[int, list[Sitting]] = {}
+    turns = count()
     for unit in trial.units:
         into = found.setdefault(unit.work.index, [])
         for place, pool in enumerate(unit.pools):
             at = unit.work.pools.index(pool)
-            into.extend(Sitting(at, seats) for seats in unit.seats[place])
+            into.extend(Sitting(at, seats, next(turns)) for seats in unit.seats[place])
     return found
 
 
@@ -56,6 +62,7 @@ class _Sweep:
             for pool in work.pools:
                 self.linked.setdefault(pool, []).append(work)
         self.works = {work.index: work for work in candidates}
+        self._turns = count(sum(len(sitting) for sitting in sittings.values()))
 
     def once(self) -> bool:
         """All pools in order of their names (the order of their indices)."""
@@ -142,25 +149,39 @@ class _Sweep:
         if seats is None:
             return False
         sitting = self.sittings[work.index]
-        here = Sitting(work.pools.index(pool), seats)
+        place = work.pools.index(pool)
         if number < len(sitting):
             before = sitting[number]
             self.front(work.pools[before.place]).room.give(work.shape, before.seats)
-            sitting[number] = here
+            sitting[number] = Sitting(place, seats, before.turn)
         else:
             self.state.ledger.charge(work, 1)
-            sitting.append(here)
+            sitting.append(Sitting(place, seats, next(self._turns)))
         return True
 
 
 def _settle(
     state: Pass, trial: Trial, candidates: list[Work], sittings: dict[int, list[Sitting]]
 ) -> int:
-    count = 0
     for pool, front in trial.fronts.items():
         state.rooms[pool] = front.room
+    settled = sum(len(sitting) for sitting in sittings.values())
+    if settled > state.left:
+        _stand_up(state, candidates, sittings)
+        settled = state.left
     for work in candidates:
         for sitting in sittings[work.index]:
             state.settle(work, work.pools[sitting.place], sitting.seats, trial.standing)
-            count += 1
-    return count
+    return settled
+
+
+def _stand_up(state: Pass, candidates: list[Work], sittings: dict[int, list[Sitting]]) -> None:
+    """Who came to sit last leaves, until no more sit than may start in this pass."""
+    turns = sorted(one.turn for sitting in sittings.values() for one in sitting)
+    first_out = turns[state.left]
+    for work in candidates:
+        sitting = sittings[work.index]
+        while sitting and sitting[-1].turn >= first_out:
+            last = sitting.pop()
+            state.rooms[work.pools[last.place]].give(work.shape, last.seats)
+            state.ledger.charge(work, -1)

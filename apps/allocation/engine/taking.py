@@ -65,7 +65,11 @@ class Taking:
 
     def _is_worth_asking(self, work: Work, standing: int) -> bool:
         """Not again before anything has changed since it failed."""
-        if work.waiting <= 0 or self._failed.get(work.index) == self._changes:
+        if (
+            work.waiting <= 0
+            or not self.state.left
+            or self._failed.get(work.index) == self._changes
+        ):
             return False
         return standing_of(self.state.ledger, work) == standing
 

@@ -16,7 +16,7 @@ from apps.allocation.engine.working import Pass
 def walk_standings(state: Pass) -> Taking:
     """Place everything that can be placed. Returns what was taken for it."""
     taking = Taking(state)
-    while _walk(state, taking):
+    while state.left > 0 and _walk(state, taking):
         pass
     taking.spare_whom_possible()
     return taking
@@ -33,6 +33,8 @@ def _walk(state: Pass, taking: Taking) -> bool:
             return has_placed
         placed = _place(state, standing, candidates)
         placed += taking.take_for(standing, candidates)
+        if not state.left:
+            return False
         has_placed = has_placed or placed > 0
         done = standing - 1 if placed else standing
 

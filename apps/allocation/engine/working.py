@@ -62,7 +62,7 @@ class Front:
 class Pass:
     """Everything that changes while one snapshot is decided. Local to one call of `decide`."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: Kept, at_most: int) -> None:
         compiled = kept.compiled
         opening = Opening(compiled, kept.sites)
         self.compiled = compiled
@@ -74,6 +74,7 @@ class Pass:
         self._opening = opening
         self._fits_empty = kept.fits_empty
         self.placed: list[Placed] = []
+        self._at_most = at_most
         self.strict = _strict_works(compiled.works)
         # Runs that a pool without backfill turned away, and with which standing; those that found
         # a later pool wait no more.
@@ -88,6 +89,11 @@ class Pass:
     def likely_seats(self) -> dict[Id, Seats]:
         """By task, where running work sits of which nobody wrote it down."""
         return self._opening.likely_seats()
+
+    @property
+    def left(self) -> int:
+        """How many more tasks may start in this pass."""
+        return self._at_most - len(self.placed)
 
     def front(self, pool: int, holds: Holds | None) -> Front:
         held = None
