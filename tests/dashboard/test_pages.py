@@ -15,6 +15,7 @@ from apps.dashboard.render import card_render
 from apps.policies.models import Profile
 from apps.tasks.models import Task
 from apps.tasks.services.ending import task_abort, task_dequeue
+from tests.allocation.state import make_node
 from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 
@@ -144,6 +145,25 @@ def test_a_description_that_will_not_do_says_so_at_its_field(
     assert too_eager.status_code == 400
     assert 'id="id_priority_error"' in too_eager.content.decode()
     assert re.search(r'name="priority"[^>]*autofocus', too_eager.content.decode())
+    assert not Task.objects.exists()
+
+
+def test_the_form_says_whether_a_task_would_run_now_and_keeps_what_was_typed(
+    example: Example, alice: User, client_for: ClientFor
+) -> None:
+    client = client_for(alice)
+    form = {"name": "x", "queue": example.dev_queue.name, "command": "true", "check": "1"}
+
+    waits = client.post(reverse("task_enqueue"), form)
+    make_node(example.bare_metal, name="b1")
+    starts = client.post(reverse("task_enqueue"), form)
+    nowhere = client.post(reverse("task_enqueue"), form | {"queue": ""})
+
+    assert (waits.status_code, starts.status_code, nowhere.status_code) == (200, 200, 400)
+    assert "It would wait. Nothing serves" in text(waits)
+    assert "It would start now in your first pool, within the reservation." in text(starts)
+    assert 'value="x"' in starts.content.decode()
+    assert 'id="id_queue_error"' in nowhere.content.decode()
     assert not Task.objects.exists()
 
 

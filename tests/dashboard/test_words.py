@@ -134,7 +134,7 @@ def test_the_tasks_that_are_waited_for_are_named_as_far_as_they_may_be() -> None
     named = explain([reason], Names({}, {}, {}, tasks={"a": "train", "c": "sweep"}))
     hidden = explain([reason], STRANGER)
 
-    assert named.numbers == ("Waiting for train, sweep, 1 more.",)
+    assert named.numbers == ("Waiting for train, sweep and 1 more.",)
     assert hidden.numbers == ()
 
 
@@ -147,13 +147,11 @@ def test_before_the_first_pass_the_reason_says_that_it_comes() -> None:
 
 
 @pytest.mark.django_db
-def test_the_board_does_not_claim_to_take_back_what_passes_leave(
-    root: User, example: Example
-) -> None:
-    LiveState.objects.update(preemption="reclaim")
+def test_the_board_says_who_may_take_capacity_back(root: User, example: Example) -> None:
+    LiveState.objects.update(preemption="rank")
     client = Client()
     client.force_login(root)
 
     page = client.get(reverse("resources")).text
 
-    assert "not carried out yet" in page
+    assert "and better rank among over-quota work" in page

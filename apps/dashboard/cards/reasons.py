@@ -120,8 +120,8 @@ def _which(told: Told) -> tuple[str, ...]:
         return ()
     named = [name for one in told.details for name in one["names"].get("tasks", ())]
     rest = sum(one.get("task_count", 0) for one in told.details) - len(named[:MOST_NAMED])
-    words = [*named[:MOST_NAMED], *([f"{rest} more"] if rest else [])]
-    return (f"Waiting for {', '.join(words)}.",) if named else ()
+    words = ", ".join(named[:MOST_NAMED]) + (f" and {rest} more" if rest else "")
+    return (f"Waiting for {words}.",) if named else ()
 
 
 def _fit(detail: Mapping[str, Any], names: Names, simulated: frozenset[int]) -> PoolFit:

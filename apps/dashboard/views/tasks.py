@@ -10,6 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.models import User
+from apps.allocation.whatif.checking import Checked, task_check
 from apps.core.errors import NotAllowed, RpmError
 from apps.dashboard.access import person
 from apps.dashboard.cards.logs import log_pieces
@@ -62,17 +63,20 @@ def task_detail(request: HttpRequest, pk: UUID) -> HttpResponse:
 # permission: whoever is signed in; the services check the queue
 @login_required
 def task_form(request: HttpRequest) -> HttpResponse:
-    """Describe a task; enqueue it, or keep it as a draft."""
+    """Describe a task; enqueue it, keep it as a draft, or ask whether it would run now."""
     user = person(request)
     initial = {"queue": request.GET.get("queue", ""), "is_preemptible": True, "priority": 0}
     form = TaskForm(request.POST or None, initial=initial, user=user)
+    checked = None
     if request.method == "POST" and form.is_valid():
-        task = _made(form, user)
-        if task is not None:
+        if "check" in request.POST:
+            checked = _checked(form, user)
+        elif (task := _made(form, user)) is not None:
             return redirect("task_detail", task.pk)
     focus_first_error(form)
-    status = 400 if request.method == "POST" else 200
-    return render(request, "pages/task_form.html", {"form": form}, status=status)
+    status = 400 if request.method == "POST" and checked is None else 200
+    context = {"form": form, "checked": checked}
+    return render(request, "pages/task_form.html", context, status=status)
 
 
 # permission: the owner, and enqueue on the queue; the service checks
@@ -155,6 +159,17 @@ def _made(form: TaskForm, user: User) -> Task | None:
         if description.queue is None:
             return task_create(actor=user, description=description)
         return task_submit(actor=user, description=description)
+    except RpmError as error:
+        add_errors(form, error)
+        return None
+
+
+def _checked(form: TaskForm, user: User) -> Checked | None:
+    description = form.description()
+    if description is None:
+        return None
+    try:
+        return task_check(actor=user, description=description)
     except RpmError as error:
         add_errors(form, error)
         return None
