@@ -18,11 +18,15 @@ Row = tuple[str, str, str, str]
 def engine_rows() -> Iterator[Row]:
     """The pure engine: nothing read, nothing written."""
     for figure in engine.measure():
+        decided = f"{figure.placed:,} start, {figure.preempted:,} preempted"
+        if figure.decisions:
+            decided += f", {figure.median_ms / figure.decisions:.3f} ms each"
+        loops = f"{figure.cpu_ms / figure.calibration_ms:.1f} x {figure.calibration_ms:.1f} ms"
         yield (
             f"engine, {figure.name}",
-            f"{figure.median_ms:.0f} ms",
-            f"slowest {figure.slowest_ms:.0f} ms",
-            f"{figure.placed} placed, {figure.waiting_runs} runs wait",
+            f"{figure.median_ms:.1f} ms ({decided})",
+            f"CPU {figure.cpu_ms:.1f} ms = {loops} of calibration",
+            figure.aim,
         )
 
 
