@@ -29,6 +29,7 @@ from apps.policies.models import (
     Queue,
 )
 from apps.tasks.models import Attempt, Holding, Task
+from tests.allocation.state import enqueue, make_node
 from tests.cast import Example
 
 pytestmark = pytest.mark.django_db
@@ -254,6 +255,22 @@ def test_a_deleted_draft_pool_stays_live_until_it_is_provisioned(
     assert len(live_document().pools) == 2
     refused = site.get(reverse("admin:draft_validate")).content.decode()
     assert "Provisioning removes pool &#x27;Bare Metal Low END GPUs&#x27;" in refused
+
+
+def test_provisioning_says_first_what_it_would_do_to_tasks(
+    site: Client, example: Example, alice: User
+) -> None:
+    make_node(example.bare_metal, name="b1", gpus=4)
+    enqueue(alice, example.dev_queue, 2)
+
+    page = " ".join(site.get(reverse("admin:draft_provision")).text.split())
+    DraftProfile.objects.filter(name="4xGPU").update(request={"gpu": "99"})
+    wrong = site.get(reverse("admin:draft_provision")).text
+
+    assert "<li>0 would start</li> <li>0 would be preempted</li>" in page
+    assert f"<li>1 would still wait: 1 of {example.dev_queue.name}, capacity</li>" in page
+    # A draft with errors has no outcome.
+    assert "What it would do" not in wrong
 
 
 def test_provisioning_and_resetting_ask_first(site: Client, example: Example) -> None:

@@ -11,6 +11,7 @@ from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.configuration.selectors import draft_changes, draft_document
 from apps.configuration.services.drafts import draft_reset
+from apps.configuration.services.preview import draft_preview
 from apps.configuration.services.provision import document_provision
 from apps.configuration.services.validation import document_check
 from apps.core.errors import RpmError
@@ -23,7 +24,7 @@ DRAFT = "admin:policies_draftstate_changelist"
 def validate_view(request: HttpRequest) -> HttpResponse:
     """Errors and warnings of the draft."""
     _administrator(request)
-    return _page(request, title="Validate the draft", verb="")
+    return _page(request, title="Validate the draft", verb="", looks_ahead=True)
 
 
 # Permission: administrators.
@@ -40,7 +41,7 @@ def provision_view(request: HttpRequest) -> HttpResponse:
         else:
             messages.success(request, f"Provisioned as revision {revision.number}.")
             return redirect(DRAFT)
-    return _page(request, title="Provision the draft", verb="Provision")
+    return _page(request, title="Provision the draft", verb="Provision", looks_ahead=True)
 
 
 # Permission: administrators.
@@ -69,8 +70,11 @@ def _version(request: HttpRequest) -> int:
     return int(given) if given.isascii() and given.isdigit() and len(given) < 19 else -1
 
 
-def _page(request: HttpRequest, *, title: str, verb: str) -> HttpResponse:
+def _page(
+    request: HttpRequest, *, title: str, verb: str, looks_ahead: bool = False
+) -> HttpResponse:
     found = document_check(draft_document())
+    has_errors = any(finding.is_error for finding in found)
     context: dict[str, Any] = {
         **admin.site.each_context(request),
         "title": title,
@@ -79,5 +83,6 @@ def _page(request: HttpRequest, *, title: str, verb: str) -> HttpResponse:
         "changes": [str(change) for change in draft_changes()],
         "errors": [finding for finding in found if finding.is_error],
         "warnings": [finding for finding in found if not finding.is_error],
+        "preview": draft_preview(actor=None) if looks_ahead and not has_errors else None,
     }
     return render(request, "admin/draft_step.html", context)

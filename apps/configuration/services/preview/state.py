@@ -7,7 +7,7 @@ from datetime import datetime
 
 from django.db.models import Count
 
-from apps.allocation.engine.snapshot import Id, Run, Snapshot
+from apps.allocation.engine.snapshot import Id, Pool, Run, Snapshot
 from apps.allocation.loader import load
 from apps.allocation.loader.configuration import Configuration, load_configuration
 from apps.allocation.loader.running import microseconds
@@ -39,8 +39,10 @@ def state_now(*, now: datetime, base: Snapshot | None = None) -> State:
     if base is None:
         base = load(now_us=microseconds(now)).snapshot
     counts = _counts()
-    # With nothing running: on the way to rest room comes free that is taken now.
-    runs = [_whole(run, counts[pk]) for pk, run in load_runs(configuration, ())]
+    # With nothing running: on the way to rest room comes free that is taken now. And in pools
+    # of twice the size, so that of those who find no room some are there to say why.
+    roomy = replace(configuration, pools=tuple(map(_twice, configuration.pools)))
+    runs = [_whole(run, counts[pk]) for pk, run in load_runs(roomy, ())]
     names = dict(Queue.objects.values_list("pk", "name"))
     waiting: dict[Id, int] = defaultdict(int)
     for run in runs:
@@ -55,6 +57,10 @@ def state_now(*, now: datetime, base: Snapshot | None = None) -> State:
             ).values_list("pk", flat=True)
         ),
     )
+
+
+def _twice(pool: Pool) -> Pool:
+    return replace(pool, capacity=pool.capacity.times(2))
 
 
 def _counts() -> Mapping[int | None, int]:
