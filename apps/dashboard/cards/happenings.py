@@ -7,6 +7,7 @@ from typing import Any
 
 from apps.allocation.explaining import Names
 from apps.dashboard.cards.reasons import explain
+from apps.dashboard.cards.words import plural
 from apps.dashboard.selectors.history import History
 from apps.events.models import Event
 
@@ -43,6 +44,12 @@ _EVENTS: Mapping[str, tuple[str, str, str]] = {
 _UNKNOWN = ("wait", "info", "")
 # States from which going into a queue is a person's doing, not a return.
 _BEGINNINGS = ("", "draft", "completed", "failed", "aborted")
+# What becomes of a task that was preempted.
+_THEN = {
+    "queued": "waits again in its old place",
+    "paused": "paused, as its queue says",
+    "aborted": "ended",
+}
 _STANDINGS = {
     "reserved": "within the reservation",
     "lent": "on the department's reservation",
@@ -77,8 +84,19 @@ def _text(event: Event, data: Mapping[str, Any], names: Names) -> str:
         words.append(f"attempt {data['generation']}")
     if data.get("standing"):
         words.append(_STANDINGS.get(str(data["standing"]), str(data["standing"])))
+    words.append(_what_follows(data))
     if data.get("exit_code") is not None:
         words.append(f"exit code {data['exit_code']}")
     if event.actor is not None:
         words.append(f"by {event.actor}")
-    return ", ".join(words)
+    return ", ".join(filter(None, words))
+
+
+def _what_follows(data: Mapping[str, Any]) -> str:
+    """Of an admission whose room others have to leave, and of a preemption."""
+    if data.get("waits_for"):
+        has = "has" if data["waits_for"] == 1 else "have"
+        return f"starts once {plural(data['waits_for'], 'task')} there {has} stopped"
+    if data.get("is_moved"):
+        return "starts again on another node of its pool"
+    return _THEN.get(str(data.get("then")), "")
