@@ -14,7 +14,7 @@ from apps.core.admin_base import ReadOnlyAdmin
 class PassRecordAdmin(ReadOnlyAdmin):
     """Its snapshot is downloaded as a scenario file through REST."""
 
-    list_display = ("id", "at", "duration_ms", "placed", "preempted", "skipped")
+    list_display = ("id", "at", "duration_ms", "placed", "preempted", "moved", "skipped")
     search_fields = ("=id",)
     fields = (*list_display, "decisions")
 

@@ -14,6 +14,7 @@ class PassRecord(models.Model):
     duration_ms = models.PositiveIntegerField()
     placed = models.PositiveIntegerField(default=0)
     preempted = models.PositiveIntegerField(default=0)
+    moved = models.PositiveIntegerField(default=0, db_default=0)
     skipped = models.PositiveIntegerField(default=0)
     decisions = models.JSONField(default=dict)
     snapshot = models.BinaryField(null=True)

@@ -12,9 +12,9 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models import F
 from django.utils import timezone
 
-from apps.allocation.applier import Applied, apply_places, apply_reasons
+from apps.allocation.applier import Applied, apply_plan, apply_reasons
 from apps.allocation.engine import decide
-from apps.allocation.engine.plan import Place, Plan
+from apps.allocation.engine.plan import Move, Place, Plan, Preempt
 from apps.allocation.engine.snapshot import Snapshot
 from apps.allocation.loader import load
 from apps.allocation.loader.running import microseconds
@@ -40,6 +40,8 @@ class PassOutcome:
 
     ran: bool
     placed: int = 0
+    preempted: int = 0
+    moved: int = 0
     skipped: int = 0
     waiting: int = 0
     duration_ms: int = 0
@@ -63,11 +65,13 @@ def run_pass(*, waits: bool = False) -> PassOutcome:
         now = timezone.now()
         loaded = load(now_us=microseconds(now))
         plan = decide(loaded.snapshot)
-        applied = apply_places(plan.placed, snapshot=loaded.snapshot, runs=loaded.run_ids, now=now)
+        applied = apply_plan(plan, snapshot=loaded.snapshot, runs=loaded.run_ids, now=now)
         apply_reasons(plan.waiting, runs=loaded.run_ids, now=now)
         outcome = PassOutcome(
             ran=True,
             placed=len(applied.placed),
+            preempted=len(applied.preempted),
+            moved=len(applied.moved),
             skipped=applied.skipped,
             waiting=len(plan.waiting),
             duration_ms=round((time.monotonic() - started) * 1000),
@@ -77,7 +81,13 @@ def run_pass(*, waits: bool = False) -> PassOutcome:
             # Launch what was placed, and look again: heads may stand behind those that went.
             after_commit(tasks=["execution.look", "allocation.run_pass"])
     if outcome.placed or outcome.skipped:
-        log.info("pass.decided", placed=outcome.placed, skipped=outcome.skipped)
+        log.info(
+            "pass.decided",
+            placed=outcome.placed,
+            preempted=outcome.preempted,
+            moved=outcome.moved,
+            skipped=outcome.skipped,
+        )
     return outcome
 
 
@@ -128,8 +138,10 @@ def _record(
         at=now,
         duration_ms=outcome.duration_ms,
         placed=outcome.placed,
+        preempted=outcome.preempted,
+        moved=outcome.moved,
         skipped=outcome.skipped,
-        decisions={"placed": [_decision(place) for place in applied.placed]},
+        decisions=_decisions(applied),
         snapshot=zlib.compress(snapshot_to_json(snapshot).encode()),
     )
     PassRecord.objects.filter(pk__lte=record.pk - SNAPSHOTS_KEPT, snapshot__isnull=False).update(
@@ -138,10 +150,23 @@ def _record(
     PassRecord.objects.filter(at__lt=now - RECORDS_KEPT).delete()
 
 
-def _decision(place: Place) -> dict[str, Any]:
+def _decisions(applied: Applied) -> dict[str, Any]:
+    return {
+        "placed": [_placed(place) for place in applied.placed],
+        "preempted": [_taken(victim) for victim in applied.preempted],
+        "moved": [_taken(moved) for moved in applied.moved],
+    }
+
+
+def _placed(place: Place) -> dict[str, Any]:
     return {
         "task": str(place.task),
         "queue": place.queue,
         "pool": place.pool,
         "standing": place.standing.value,
+        "waits_for": [str(task) for task in place.waits_for],
     }
+
+
+def _taken(one: Preempt | Move) -> dict[str, Any]:
+    return {"task": str(one.task), "pool": one.pool, "beneficiary": str(one.beneficiary)}

@@ -1,11 +1,22 @@
 """Builders: nodes that exist in the books only, and tasks in the queues of the worked example."""
 
+from collections import Counter
+
+from django.utils import timezone
+
 from apps.accounts.models import User
 from apps.nodes.models import Device, Node, NodeState, Transport
 from apps.policies.models import Pool, Queue
 from apps.tasks.descriptions import Description
-from apps.tasks.models import Task
+from apps.tasks.models import Attempt, HeldDevice, Holding, Task
+from apps.tasks.services.attempts import (
+    Ended,
+    member_claim_start,
+    member_exited,
+    member_started,
+)
 from apps.tasks.services.enqueueing import task_submit
+from apps.tasks.states import MemberState
 
 
 def make_node(pool: Pool, *, name: str, gpus: int = 8, **changes: object) -> Node:
@@ -43,3 +54,47 @@ def states(tasks: list[Task]) -> list[str]:
     """The states of the tasks as the database has them now."""
     found = dict(Task.objects.filter(pk__in=[task.pk for task in tasks]).values_list("pk", "state"))
     return [found[task.pk] for task in tasks]
+
+
+def begin(*attempts: Attempt) -> None:
+    """Their members are launched and run."""
+    for attempt in attempts:
+        for holding in attempt.holdings.all():
+            assert member_claim_start(holding_id=holding.pk, token="t")
+            assert member_started(holding_id=holding.pk, at=timezone.now())
+
+
+def end(attempt: Attempt, *, code: int | None = 143, is_stop_asked: bool = True) -> None:
+    """Their nodes say that they are gone."""
+    for holding in attempt.holdings.all():
+        ended = Ended(code, is_stop_asked=is_stop_asked)
+        assert member_exited(holding_id=holding.pk, ended=ended)
+
+
+def latest(task: Task) -> Attempt:
+    """The last attempt of a task."""
+    return Attempt.objects.filter(task=task).order_by("-generation")[0]
+
+
+def overbooked() -> list[str]:
+    """Devices of which more is given out than there is: in the ledger, and by what may be there.
+
+    What may be there are members that were launched and are not known to be gone.
+    """
+    found = [
+        f"{held.device_id} in the ledger"
+        for held in HeldDevice.objects.filter(released_at__isnull=True)
+        if _all_of(held.device_id) > 1000
+    ]
+    there: Counter[tuple[int | None, int]] = Counter()
+    for holding in Holding.objects.filter(state__in=[MemberState.STARTING, MemberState.RUNNING]):
+        for index, milli in holding.devices:
+            there[holding.node_id, index] += milli
+    return found + [
+        f"{index} of node {node}" for (node, index), all_ in there.items() if all_ > 1000
+    ]
+
+
+def _all_of(device: int) -> int:
+    held = HeldDevice.objects.filter(device=device, released_at__isnull=True)
+    return sum(held.values_list("milli", flat=True))

@@ -8,7 +8,7 @@ from django.db import IntegrityError, connections, transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.allocation.applier import Applied, apply_places
+from apps.allocation.applier import Applied, apply_plan
 from apps.allocation.engine import decide
 from apps.allocation.engine.plan import Plan
 from apps.allocation.loader import Loaded, load
@@ -34,13 +34,11 @@ def decided() -> tuple[Loaded, Plan]:
 
 def apply(loaded: Loaded, plan: Plan) -> Applied:
     with transaction.atomic():
-        return apply_places(
-            plan.placed, snapshot=loaded.snapshot, runs=loaded.run_ids, now=timezone.now()
-        )
+        return apply_plan(plan, snapshot=loaded.snapshot, runs=loaded.run_ids, now=timezone.now())
 
 
 def test_nothing_to_place_costs_nothing(served: Example) -> None:
-    assert apply(*decided()) == Applied(placed=(), skipped=0)
+    assert apply(*decided()) == Applied()
 
 
 @pytest.mark.parametrize(

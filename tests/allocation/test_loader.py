@@ -26,8 +26,8 @@ from apps.allocation.engine.snapshot import (
 )
 from apps.allocation.loader import load
 from apps.allocation.loader.configuration import served_capacity
+from apps.allocation.loader.rooms import MOST_HEADS
 from apps.allocation.loader.running import microseconds
-from apps.allocation.loader.waiting import MOST_HEADS
 from apps.allocation.services import run_pass
 from apps.nodes.models import Device, DeviceState, Node, NodeState
 from apps.policies.models import LiveState, Policy, PolicyAmount, Pool, Profile, Queue
@@ -245,13 +245,65 @@ def test_a_limit_needs_one_head_more_than_fits_and_full_pools_one(
     assert [len(run.heads) for run in snapshot().runs] == [1, 1]
 
 
+@pytest.mark.parametrize(
+    ("settings", "want"),
+    [
+        pytest.param({"preemption": "none"}, 1, id="nobody takes anything"),
+        pytest.param({"preemption": "reclaim"}, 3, id="what it reserves, and one more"),
+        pytest.param({"preemption": "rank"}, 4, id="whatever can be taken, and no more"),
+        pytest.param({"over_quota": "fair_share"}, 4, id="rights that follow from shares"),
+    ],
+)
+def test_room_that_can_be_taken_back_counts_as_free(
+    example: Example, alice: User, charlie: User, settings: dict[str, str], want: int
+) -> None:
+    make_node(example.bare_metal, name="b1")
+    Profile.objects.filter(pk=example.profile.pk).update(request={"gpu": "2"})
+    PolicyAmount.objects.update(reserved_milli=4000, limit_milli=None)
+    enqueue(alice, example.dev_queue, 4)
+    run_pass()
+    enqueue(charlie, example.research_queue, 9)
+    LiveState.objects.update(**settings)
+
+    (run,) = snapshot().runs
+
+    assert len(run.heads) == want
+
+
+def test_work_that_cannot_be_taken_is_no_room(example: Example, alice: User, charlie: User) -> None:
+    make_node(example.bare_metal, name="b1")
+    enqueue(alice, example.dev_queue, 2, is_preemptible=False)
+    run_pass()
+    enqueue(charlie, example.research_queue, 9)
+    LiveState.objects.update(preemption="rank")
+
+    (run,) = snapshot().runs
+
+    assert len(run.heads) == 1
+
+
+def test_a_moved_task_is_charged_where_it_goes_to(example: Example, alice: User) -> None:
+    node = make_node(example.bare_metal, name="b1")
+    enqueue(alice, example.dev_queue, 1)
+    run_pass()
+    seats = [[node.pk, [[4, 1000], [5, 1000], [6, 1000], [7, 1000]]]]
+    Attempt.objects.update(state="stopping", is_preempted=True, moves_to=seats)
+
+    (group,) = snapshot().running
+
+    assert (group.is_stopping, group.tasks[0].stops_for) == (True, None)
+    shares = tuple(Share(index, 1000) for index in range(4, 8))
+    assert group.tasks[0].members == (Member(node.pk, shares),)
+
+
 def test_running_work_arrives_in_groups_with_its_devices(example: Example, alice: User) -> None:
     node = make_node(example.bare_metal, name="b1")
     enqueue(alice, example.dev_queue, 2)
     run_pass()
     began = datetime(2026, 3, 1, 12, tzinfo=UTC)
     first, second = Attempt.objects.order_by("id")
-    Attempt.objects.filter(pk=first.pk).update(started_at=began)
+    saved = began + timedelta(hours=1)
+    Attempt.objects.filter(pk=first.pk).update(started_at=began, checkpointed_at=saved)
     Task.objects.filter(pk=first.task_id).update(preemptions=2)
 
     (group,) = snapshot().running
@@ -263,6 +315,7 @@ def test_running_work_arrives_in_groups_with_its_devices(example: Example, alice
     assert set(held) == {str(first.task_id), str(second.task_id)}
     mine = held[str(first.task_id)]
     assert (mine.started_us, mine.preemptions) == (microseconds(began), 2)
+    assert mine.checkpointed_us == microseconds(saved)
     devices = Holding.objects.get(attempt=first).devices
     assert mine.members == (
         Member(node.pk, tuple(Share(index, milli) for index, milli in devices)),
@@ -277,7 +330,7 @@ def test_stopping_work_still_holds_its_room_and_says_for_whom(
     enqueue(alice, example.dev_queue, 2)
     run_pass()
     victim, taker = Attempt.objects.order_by("id")
-    taker.blocked_by.add(victim)
+    Attempt.objects.filter(pk=victim.pk).update(stops_for=taker)
     task_abort(actor=alice, task=victim.task)
 
     groups = snapshot().running
@@ -329,6 +382,6 @@ def test_loading_makes_as_many_queries_for_1000_tasks_as_for_10(
             load(now_us=0)
         counts.append(len(captured))
 
-    assert counts == [14, 14]
+    assert counts == [13, 13]
     assert Run.objects.count() == 1
     assert Node.objects.count() == 1

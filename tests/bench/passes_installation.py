@@ -122,7 +122,7 @@ def _clocks() -> dict[str, float]:
     steps = {
         "load": "load",
         "decide": "decide",
-        "apply_places": "apply",
+        "apply_plan": "apply",
         "apply_reasons": "apply",
         "_record": "apply",
     }

@@ -1,7 +1,7 @@
 """Admissions: tasks become allocated, attempts and their ledger rows are made."""
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,21 +12,10 @@ from apps.allocation.engine.plan import Place
 from apps.allocation.engine.quantities import Quantities
 from apps.allocation.engine.snapshot import Snapshot
 from apps.events.services import Entry, events_record
-from apps.nodes.models import Device
-from apps.tasks.models import Attempt, HeldDevice, Holding, Task
+from apps.tasks.models import Attempt, Holding, Task
+from apps.tasks.services.ledger import DeviceIds, device_ids, devices_hold
 from apps.tasks.states import TaskState
 from apps.tasks.topics import task_topics
-
-# The rows of devices by node and index.
-DeviceIds = Mapping[tuple[Any, int], int]
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """Which places were carried out, and how many were skipped because the task had changed."""
-
-    placed: tuple[Place, ...]
-    skipped: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,61 +29,48 @@ class _Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class _Admission:
+class Ready:
+    """The tasks that can be admitted, locked: by id, the generation of their next attempt."""
+
+    generations: Mapping[str, int]
+    terms: Mapping[str, _Terms]
+    devices: DeviceIds
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
     """A task that was given its place, and the attempt that carries it out."""
 
     place: Place
     attempt: Attempt
 
 
-def apply_places(
-    places: Sequence[Place], *, snapshot: Snapshot, runs: Sequence[int], now: datetime
-) -> Applied:
-    """Admit the tasks of `places` that still wait in the same run. Eight statements at most.
-
-    Runs inside the transaction of the pass.
-
-    Args:
-        runs: ids of the run rows in the order of the snapshot's `runs`.
-    """
-    if not places:
-        return Applied(placed=(), skipped=0)
-    terms = _terms(snapshot, runs)
-    devices = _device_ids(places)
-    wanted = {uuid.UUID(str(place.task)): place for place in places if _is_there(place, devices)}
-    generations = _take(wanted, terms, now)
-    admissions = [
-        _Admission(
-            wanted[pk],
-            _attempt(wanted[pk], terms[str(pk)], generation=generation, now=now),
-        )
-        for pk, generation in generations.items()
-    ]
-    Attempt.objects.bulk_create([one.attempt for one in admissions])
-    _write_ledger(admissions, devices)
-    _tell(admissions)
-    return Applied(
-        placed=tuple(one.place for one in admissions), skipped=len(places) - len(admissions)
-    )
-
-
-def _take(
-    wanted: Mapping[uuid.UUID, Place], terms: Mapping[str, _Terms], now: datetime
-) -> dict[uuid.UUID, int]:
-    """Move the tasks that are as the snapshot saw them; their new generations.
+def ready_tasks(places: Sequence[Place], *, snapshot: Snapshot, runs: Sequence[int]) -> Ready:
+    """Lock the tasks of `places` that still wait in the same run, on devices that are there.
 
     A task that somebody else holds is being changed: it is left to the next pass.
     """
+    terms = _terms(snapshot, runs)
+    devices = device_ids({int(member.node) for place in places for member in place.members})
+    wanted = [uuid.UUID(str(place.task)) for place in places if _is_there(place, devices)]
     rows = (
         Task.objects.select_for_update(skip_locked=True, no_key=True)
-        .filter(pk__in=list(wanted), state=TaskState.QUEUED)
+        .filter(pk__in=wanted, state=TaskState.QUEUED)
         .order_by("pk")
         .values_list("pk", "generation", "run_id")
     )
-    taken = {
-        pk: generation + 1 for pk, generation, run_id in rows if run_id == terms[str(pk)].run_id
+    generations = {
+        str(pk): generation + 1
+        for pk, generation, run_id in rows
+        if run_id == terms[str(pk)].run_id
     }
-    Task.objects.filter(pk__in=list(taken), state=TaskState.QUEUED).update(
+    return Ready(generations=generations, terms=terms, devices=devices)
+
+
+def admit(places: Sequence[Place], ready: Ready, *, now: datetime) -> list[Admission]:
+    """Move these tasks on, each with an attempt."""
+    tasks = [uuid.UUID(str(place.task)) for place in places]
+    Task.objects.filter(pk__in=tasks, state=TaskState.QUEUED).update(
         state=TaskState.ALLOCATED,
         state_detail="",
         generation=F("generation") + 1,
@@ -102,7 +78,9 @@ def _take(
         ended_at=None,
         changed_at=now,
     )
-    return taken
+    admissions = [Admission(place, _attempt(place, ready, now=now)) for place in places]
+    Attempt.objects.bulk_create([one.attempt for one in admissions])
+    return admissions
 
 
 def _terms(snapshot: Snapshot, runs: Sequence[int]) -> dict[str, _Terms]:
@@ -119,12 +97,6 @@ def _terms(snapshot: Snapshot, runs: Sequence[int]) -> dict[str, _Terms]:
     }
 
 
-def _device_ids(places: Sequence[Place]) -> DeviceIds:
-    nodes = {int(member.node) for place in places for member in place.members}
-    rows = Device.objects.filter(node__in=nodes).values_list("node_id", "index", "pk")
-    return {(node, index): pk for node, index, pk in rows}
-
-
 def _is_there(place: Place, devices: DeviceIds) -> bool:
     """Whether a node's report has not taken a device away since the snapshot."""
     return all(
@@ -134,10 +106,11 @@ def _is_there(place: Place, devices: DeviceIds) -> bool:
     )
 
 
-def _attempt(place: Place, terms: _Terms, *, generation: int, now: datetime) -> Attempt:
+def _attempt(place: Place, ready: Ready, *, now: datetime) -> Attempt:
+    terms = ready.terms[str(place.task)]
     return Attempt(
         task_id=uuid.UUID(str(place.task)),
-        generation=generation,
+        generation=ready.generations[str(place.task)],
         queue_id=int(place.queue),
         policy_id=int(terms.policy),
         pool_id=int(place.pool),
@@ -147,17 +120,16 @@ def _attempt(place: Place, terms: _Terms, *, generation: int, now: datetime) -> 
     )
 
 
-def _write_ledger(admissions: Iterable[_Admission], devices: DeviceIds) -> None:
+def ledger_write(
+    admissions: Iterable[Admission], ready: Ready, *, blocked: Collection[uuid.UUID]
+) -> None:
+    """What each member holds from now on; `blocked` attempts get some of their devices later."""
     holdings = [_holding(one, rank) for one in admissions for rank in range(one.attempt.replicas)]
     Holding.objects.bulk_create(holdings)
-    HeldDevice.objects.bulk_create(
-        HeldDevice(holding=holding, device_id=devices[holding.node_id, index], milli=milli)
-        for holding in holdings
-        for index, milli in holding.devices
-    )
+    devices_hold(holdings, ready.devices, blocked=blocked)
 
 
-def _holding(admission: _Admission, rank: int) -> Holding:
+def _holding(admission: Admission, rank: int) -> Holding:
     attempt, members = admission.attempt, admission.place.members
     member = members[rank] if members else None
     return Holding(
@@ -170,7 +142,10 @@ def _holding(admission: _Admission, rank: int) -> Holding:
     )
 
 
-def _tell(admissions: Iterable[_Admission]) -> None:
+def admissions_record(
+    admissions: Iterable[Admission], *, blocked: Mapping[uuid.UUID, Collection[object]]
+) -> None:
+    """The event of each; `waits_for` says how many have to go before it starts."""
     entries: list[Entry] = []
     topics: dict[str, None] = {}
     for one in admissions:
@@ -179,6 +154,7 @@ def _tell(admissions: Iterable[_Admission]) -> None:
             "generation": attempt.generation,
             "pool": attempt.pool_id,
             "standing": one.place.standing.value,
+            "waits_for": len(blocked.get(attempt.pk, ())),
         }
         entries.append(
             Entry(

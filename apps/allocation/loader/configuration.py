@@ -27,10 +27,6 @@ from apps.policies.models import Pool as PoolRow
 from apps.policies.models import Profile as ProfileRow
 from apps.policies.models import Queue as QueueRow
 
-# Levels of taking back of which the applier carries out the victims too. The engine knows them
-# all; a plan with victims that nobody stops would give the same room away twice.
-CARRIED_OUT = frozenset({Preemption.NONE})
-
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
@@ -76,16 +72,10 @@ def _settings() -> Settings:
     state = LiveState.objects.get(id=1)
     return Settings(
         is_enabled=state.is_enabled,
-        preemption=level_in_force(Preemption(state.preemption)),
+        preemption=Preemption(state.preemption),
         over_quota=OverQuota(state.over_quota),
-        # Moves are not carried out either.
-        has_consolidation=False,
+        has_consolidation=state.consolidation,
     )
-
-
-def level_in_force(level: Preemption) -> Preemption:
-    """The level in force: the one that is set, as far as the applier carries plans out."""
-    return level if level in CARRIED_OUT else Preemption.NONE
 
 
 def _pools(links: Iterable[tuple[int, int, int, int]]) -> tuple[Pool, ...]:

@@ -5,20 +5,18 @@ run and not what waits.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection
 
 from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.snapshot import Head, Id, Policy, Profile, Run, Running
+from apps.allocation.engine.snapshot import Head, Run, Running
 from apps.allocation.loader.configuration import Configuration, amounts
+from apps.allocation.loader.rooms import Rooms, Wanted
 from apps.allocation.loader.running import microseconds
 from apps.tasks.models import Run as RunRow
-
-# No run can place more in one pass; the next pass follows at once.
-MOST_HEADS = 1000
 
 # One probe of the partial index per run, whatever waits behind.
 _HEADS_POSTGRESQL = """
@@ -44,7 +42,7 @@ def load_runs(configuration: Configuration, running: tuple[Running, ...]) -> lis
     """Runs with waiting tasks, each with the id of its row. Two queries."""
     profiles = {profile.id: profile for profile in configuration.profiles}
     queues = {queue.id: queue for queue in configuration.queues}
-    rooms = _Rooms(configuration, running)
+    rooms = Rooms(configuration, running)
     rows = [row for row in _rows() if row["queue_id"] in queues]
     shapes: dict[int, tuple[Quantities, int]] = {}
     most: dict[int, int] = {}
@@ -57,10 +55,13 @@ def load_runs(configuration: Configuration, running: tuple[Running, ...]) -> lis
         replicas = row["replicas"] or profile.replicas
         shapes[row["id"]] = request, replicas
         most[row["id"]] = rooms.most(
-            profile,
-            queue.policy,
-            request.times(replicas),
-            skips_own_limit=row["exceeds_limit"],
+            Wanted(
+                profile=profile,
+                policy=queue.policy,
+                total=request.times(replicas),
+                is_preemptible=row["is_preemptible"],
+                skips_own_limit=row["exceeds_limit"],
+            )
         )
     heads = _heads(most)
     return [
@@ -82,73 +83,6 @@ def _run(row: Any, request: Quantities, replicas: int, *, heads: list[Head]) -> 
         user=row["user_id"],
         can_exceed_limit=row["exceeds_limit"],
     )
-
-
-class _Rooms:
-    """How many tasks could start at most: by what is free in the pools, and by limits now.
-
-    Beyond that no head can change the plan of an engine that takes nothing back: capacity that
-    it could take back counts as free here from the day it can.
-    """
-
-    def __init__(self, configuration: Configuration, running: tuple[Running, ...]) -> None:
-        self._policies = {policy.id: policy for policy in configuration.policies}
-        self._usage = _usage(self._policies, running)
-        held = _held(running)
-        self._free = {
-            pool.id: {
-                key: max(0, amount - held[pool.id].get(key, 0))
-                for key, amount in pool.capacity.items()
-            }
-            for pool in configuration.pools
-            if pool.has_server and not pool.is_paused
-        }
-
-    def most(
-        self, profile: Profile, policy: Id, total: Quantities, *, skips_own_limit: bool
-    ) -> int:
-        """At least 1: the first task is always looked at, so that it has a reason."""
-        room = sum(_times(self._free[pool], total) for pool in profile.pools if pool in self._free)
-        at: Id | None = self._policies[policy].parent if skips_own_limit else policy
-        while at is not None:
-            row = self._policies[at]
-            room = min(room, self._left(row, total))
-            at = row.parent
-        return max(1, min(room, MOST_HEADS))
-
-    def _left(self, policy: Policy, total: Quantities) -> int:
-        held = self._usage.get(policy.id, {})
-        free = {key: amount - held.get(key, 0) for key, amount in policy.limit.items()}
-        counts = [
-            max(0, free[key]) // amount for key, amount in total.items() if key in free and amount
-        ]
-        # One more than fits, so that a limit shows as the reason of the first that does not.
-        return min(counts) + 1 if counts else MOST_HEADS
-
-
-def _held(running: Iterable[Running]) -> dict[Id, dict[str, int]]:
-    """Thousandths that work holds, per pool and key."""
-    held: dict[Id, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for group in running:
-        for key, amount in group.request.items():
-            held[group.pool][key] += amount * group.replicas * len(group.tasks)
-    return held
-
-
-def _usage(policies: Mapping[Id, Policy], running: Iterable[Running]) -> dict[Id, dict[str, int]]:
-    usage: dict[Id, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for group in running:
-        at: Id | None = group.policy
-        while at is not None:
-            for key, amount in group.request.items():
-                usage[at][key] += amount * group.replicas * len(group.tasks)
-            at = policies[at].parent
-    return usage
-
-
-def _times(free: Mapping[str, int], total: Quantities) -> int:
-    counts = [free[key] // amount for key, amount in total.items() if amount and key in free]
-    return min(counts) if counts else MOST_HEADS
 
 
 def _rows() -> list[Any]:

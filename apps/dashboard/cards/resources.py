@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
-from apps.allocation.engine.snapshot import Preemption
-from apps.allocation.loader.configuration import level_in_force
 from apps.dashboard.cards.bars import Gauge
 from apps.dashboard.live import Sharing, card, topics_of
 from apps.dashboard.selectors.pools import PoolFacts, pool_facts
@@ -62,14 +60,6 @@ class Board:
     is_admin: bool
     topics: tuple[str, ...]
     announce: str = ""
-
-    @property
-    def is_taking_back(self) -> bool:
-        """Whether passes do what the setting says."""
-        if self.settings is None:
-            return True
-        level = Preemption(self.settings.preemption)
-        return level_in_force(level) is level
 
 
 @card("resource_board", Sharing.ADMINS)

@@ -251,7 +251,7 @@ def _preempted_at(history: History) -> list[datetime]:
     return [
         attempt.ended_at
         for attempt in history.attempts
-        if attempt.ended_at is not None and attempt.stop_target in {"queued", "paused"}
+        if attempt.ended_at is not None and attempt.is_preempted
     ]
 
 

@@ -246,9 +246,10 @@ class _Applier:
         if holding.log_offset < min(seen.log_bytes, MOST_BYTES + 1):
             return
         at = _moment(seen.ended_wall_s) if seen.ended_wall_s is not None else timezone.now()
-        member_exited(
-            holding_id=holding.pk, ended=Ended(exit_code=seen.exit_code, detail=seen.error, at=at)
+        ended = Ended(
+            exit_code=seen.exit_code, detail=seen.error, at=at, is_stop_asked=seen.is_stop_asked
         )
+        member_exited(holding_id=holding.pk, ended=ended)
         self._acknowledged.append(seen.member)
 
     def _gone(self, member: Member, ended: Ended) -> bool:

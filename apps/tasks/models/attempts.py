@@ -28,13 +28,26 @@ class Attempt(models.Model):
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="+")
     request = models.JSONField(default=dict)
     replicas = models.PositiveIntegerField(default=1)
+    # Launched when all of these are gone. Of each victim, `stops_for` is the one attempt that is
+    # charged with its room; the others only stand where it has not left yet.
     blocked_by = models.ManyToManyField("self", symmetrical=False, related_name="beneficiaries")
+    stops_for = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="victims"
+    )
     allocated_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True, blank=True)
+    # When the task last said that it had saved its state: what came before is not lost with it.
+    checkpointed_at = models.DateTimeField(null=True, blank=True)
     stop_asked_at = models.DateTimeField(null=True, blank=True)
     # The task's state after a stop: queued, paused, aborted or failed.
     stop_target = models.CharField(max_length=10, blank=True)
     stop_detail = models.CharField(max_length=500, blank=True)
+    # Stopped by a pass, for the good of others. One that ended by itself before its node heard of
+    # it keeps its own result.
+    is_preempted = models.BooleanField(default=False, db_default=False)
+    # Seats kept for the task's next admission, [node, [[index, thousandths], ...]] per member:
+    # it is moved there as soon as it is gone from here. They are charged instead of the old ones.
+    moves_to = models.JSONField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     exit_code = models.IntegerField(null=True, blank=True)
     detail = models.CharField(max_length=2000, blank=True)
@@ -92,6 +105,8 @@ class Holding(models.Model):
     exit_code = models.IntegerField(null=True, blank=True)
     detail = models.CharField(max_length=2000, blank=True)
     log_offset = models.PositiveBigIntegerField(default=0)
+    # It had been told to stop before it ended.
+    is_stop_asked = models.BooleanField(default=False, db_default=False)
     # The node may forget the member's files once its result is here.
     is_acknowledged = models.BooleanField(default=False)
 

@@ -11,13 +11,16 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 
 from apps.core.doorbell import after_commit
 from apps.events.services import Entry, events_record
+from apps.policies.models import Queue
 from apps.policies.models.rights import OnNodeLoss
 from apps.tasks.models import Attempt, HeldDevice, Holding, Task
+from apps.tasks.services.ledger import devices_claim
+from apps.tasks.services.moving import attempt_move
 from apps.tasks.states import (
     ENDED_STATES,
     HOLDING_STATES,
@@ -39,12 +42,14 @@ class Ended:
 
     `exit_code` is None when it never ran or its result is gone, `detail` is in the node's words.
     With `is_lost` its node went away under it: no fault of the task, which may run again.
+    `is_stop_asked` False: it ended before its node was told to stop it.
     """
 
     exit_code: int | None
     detail: str = ""
     at: datetime | None = None
     is_lost: bool = False
+    is_stop_asked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +62,16 @@ class _Next:
 
 
 def member_claim_start(*, holding_id: int, token: str) -> bool:
-    """Take the right to launch one member; False when it is not to be launched (any more)."""
+    """Take the right to launch one member; False when it is not to be launched (any more, yet).
+
+    What it takes over from others becomes its own here, once all of them are gone.
+    """
     with transaction.atomic():
         holding = Holding.objects.select_related("attempt").get(pk=holding_id)
         attempt = _locked(holding.attempt_id)
         if attempt.state not in {AttemptState.ALLOCATED, AttemptState.STARTING}:
+            return False
+        if holding.state != MemberState.ALLOCATED or not _has_room(attempt, holding):
             return False
         claimed = Holding.objects.filter(pk=holding_id, state=MemberState.ALLOCATED).update(
             state=MemberState.STARTING
@@ -72,6 +82,11 @@ def member_claim_start(*, holding_id: int, token: str) -> bool:
             state=AttemptState.STARTING, lock_token=token, not_before=timezone.now()
         )
         return True
+
+
+def _has_room(attempt: Attempt, holding: Holding) -> bool:
+    blockers = attempt.blocked_by.filter(state__in=LIVE_ATTEMPT_STATES)
+    return not blockers.exists() and devices_claim(holding)
 
 
 def member_confirm_start(*, holding_id: int, detail: str = "") -> bool:
@@ -176,6 +191,7 @@ def member_exited(*, holding_id: int, ended: Ended) -> bool:
                 ended_at=at,
                 exit_code=ended.exit_code,
                 detail=ended.detail[:2000],
+                is_stop_asked=ended.is_stop_asked and attempt.stop_asked_at is not None,
             )
         )
         if not changed or attempt.state not in LIVE_ATTEMPT_STATES:
@@ -217,7 +233,10 @@ def _ask_to_stop(attempt: Attempt, *, target: str, words: str) -> None:
 
 
 def _finish(attempt: Attempt, at: datetime, *, is_lost: bool = False) -> None:
-    """End the attempt, release what it held, and move the task on, all at once."""
+    """End the attempt, release what it held, and move the task on, all at once.
+
+    Its own victims, where some still stop, stop from now on for whom it stops itself.
+    """
     attempt.refresh_from_db()
     worst = _worst(attempt)
     Attempt.objects.filter(pk=attempt.pk, state=attempt.state).update(
@@ -230,6 +249,8 @@ def _finish(attempt: Attempt, at: datetime, *, is_lost: bool = False) -> None:
     HeldDevice.objects.filter(holding__attempt=attempt, released_at__isnull=True).update(
         released_at=at
     )
+    victims = Attempt.objects.filter(stops_for=attempt, state__in=LIVE_ATTEMPT_STATES)
+    victims.update(stops_for=attempt.stops_for_id)
     task = Task.objects.select_for_update().get(pk=attempt.task_id)
     if task.generation == attempt.generation and task.state in HOLDING_STATES:
         _move_on(task, attempt, Ended(worst.exit_code, worst.detail, at, is_lost))
@@ -261,10 +282,31 @@ def _move_on(task: Task, attempt: Attempt, ended: Ended) -> None:
     if ended.is_lost:
         data["cause"] = "node_loss"
     _tell(attempt, [_entry(attempt, f"task.{step.state}", **data)])
+    if step.state == TaskState.QUEUED and not _left_closed_queue(attempt) and attempt.moves_to:
+        attempt_move(attempt, at=timezone.now())
+
+
+def _left_closed_queue(attempt: Attempt) -> bool:
+    """A task that would wait in a queue which was closed meanwhile becomes a draft instead."""
+    queue = Queue.objects.select_for_update(no_key=True, of=("self",)).get(pk=attempt.queue_id)
+    if queue.removed_at is None:
+        return False
+    Task.objects.filter(
+        pk=attempt.task_id, state=TaskState.QUEUED, generation=attempt.generation
+    ).update(
+        state=TaskState.DRAFT,
+        queue=None,
+        run=None,
+        submitted_at=None,
+        state_detail=f"Queue {queue.name} was closed while the task ran.",
+    )
+    _tell(attempt, [_entry(attempt, "task.draft")])
+    return True
 
 
 def _next_step(task: Task, attempt: Attempt, ended: Ended) -> _Next:
-    if attempt.state == AttemptState.STOPPING and attempt.stop_target:
+    is_stopped = attempt.state == AttemptState.STOPPING and attempt.stop_target
+    if is_stopped and not _ended_by_itself(attempt):
         return _Next(TaskState(attempt.stop_target), attempt.stop_detail)
     if ended.is_lost:
         return _after_loss(task, attempt, ended.detail)
@@ -276,6 +318,17 @@ def _next_step(task: Task, attempt: Attempt, ended: Ended) -> _Next:
         tried = f"Try {task.failures + 1} of {task.retries + 1} failed: {words}"
         return _Next(TaskState.QUEUED, tried, is_failure=True)
     return _Next(TaskState.FAILED, words)
+
+
+def _ended_by_itself(attempt: Attempt) -> bool:
+    """Whether a preempted attempt was over before any of its nodes was told to stop it.
+
+    Its result stands then: it would be wrong to run again what is done.
+    """
+    if not attempt.is_preempted:
+        return False
+    stopped = Q(is_stop_asked=True) | Q(exit_code__isnull=True)
+    return not attempt.holdings.filter(stopped).exists()
 
 
 def _after_loss(task: Task, attempt: Attempt, words: str) -> _Next:

@@ -170,7 +170,13 @@ def _abort_running(actor: User, task: Task, said: str) -> bool:
     attempt = live.select_for_update().first()
     if attempt is None:
         return False
-    asked: dict[str, Any] = {"stop_target": TaskState.ABORTED, "stop_detail": said[:500]}
+    asked: dict[str, Any] = {
+        "stop_target": TaskState.ABORTED,
+        "stop_detail": said[:500],
+        # Of one that was preempted, too: nothing is kept for it, and it is over however it ends.
+        "is_preempted": False,
+        "moves_to": None,
+    }
     if attempt.state != AttemptState.STOPPING:
         moved = tasks_move(
             [task.pk],

@@ -1,0 +1,172 @@
+"""Consolidation, carried out: who is moved stops once, and goes on where its seats were kept."""
+
+import pytest
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.allocation.loader import load
+from apps.allocation.models import PassRecord
+from apps.allocation.services import run_pass
+from apps.nodes.models import Device, DeviceState, Node
+from apps.policies.models import LiveState, Profile, Queue
+from apps.tasks.models import Attempt, Task
+from apps.tasks.services.attempts import member_claim_start
+from apps.tasks.services.ending import task_abort
+from tests.allocation.state import begin, end, enqueue, latest, make_node, overbooked, states
+from tests.cast import Example
+
+
+@pytest.fixture
+def nodes(example: Example) -> list[Node]:
+    LiveState.objects.update(consolidation=True)
+    return [make_node(example.bare_metal, name=name, gpus=4) for name in ("b1", "b2")]
+
+
+@pytest.fixture
+def torn(nodes: list[Node], example: Example, alice: User) -> list[Task]:
+    """Two tasks of 2 GPUs run on two nodes of 4: half of each is free."""
+    wants(example, 2)
+    tasks = enqueue(alice, example.dev_queue, 3)
+    run_pass()
+    begin(*map(latest, tasks))
+    by_node: dict[int | None, list[Task]] = {}
+    for task in tasks:
+        by_node.setdefault(latest(task).holdings.get().node_id, []).append(task)
+    pair = next(both for both in by_node.values() if len(both) == 2)
+    end(latest(pair[0]), code=0, is_stop_asked=False)
+    wants(example, 4)
+    return [task for task in tasks if task != pair[0]]
+
+
+def wants(example: Example, gpus: int) -> None:
+    Profile.objects.filter(pk=example.profile.pk).update(request={"gpu": str(gpus)})
+
+
+def moved_of(tasks: list[Task]) -> Task:
+    (moved,) = [task for task in tasks if states([task]) == ["stopping"]]
+    return moved
+
+
+def node_of(task: Task) -> int | None:
+    return latest(task).holdings.get().node_id
+
+
+def test_a_task_is_moved_to_its_new_seats_and_the_large_one_starts_where_it_was(
+    torn: list[Task], example: Example, alice: User
+) -> None:
+    (large,) = enqueue(alice, example.dev_queue)
+
+    outcome = run_pass()
+
+    assert (outcome.placed, outcome.preempted, outcome.moved) == (1, 0, 1)
+    moved = moved_of(torn)
+    (stays,) = [task for task in torn if task != moved]
+    assert node_of(large) == node_of(moved) != node_of(stays)
+    assert PassRecord.objects.latest("id").decisions["moved"][0]["task"] == str(moved.pk)
+    assert not member_claim_start(holding_id=latest(large).holdings.get().pk, token="t")
+
+    end(latest(moved))
+
+    assert states([moved, large]) == ["allocated", "allocated"]
+    again = latest(moved)
+    assert (again.generation, again.request, node_of(moved)) == (2, {"gpu": 2000}, node_of(stays))
+    assert Task.objects.get(pk=moved.pk).preemptions == 1
+    begin(latest(large), again)
+    assert states([*torn, large]) == ["running"] * 3
+    assert overbooked() == []
+
+
+def test_passes_during_a_move_decide_nothing_and_keep_the_seats(
+    torn: list[Task], example: Example, alice: User, charlie: User
+) -> None:
+    (large,) = enqueue(alice, example.dev_queue)
+    run_pass()
+    moved = moved_of(torn)
+    wants(example, 2)
+    (late,) = enqueue(charlie, example.research_queue)
+    LiveState.objects.update(preemption="none", consolidation=False)
+
+    assert [run_pass().placed for _ in range(2)] == [0, 0]
+    groups = load(now_us=0).snapshot.running
+    assert sum(len(group.tasks) * group.request.get("gpu") for group in groups) == 8000
+    end(latest(moved))
+    assert run_pass().placed == 0
+
+    assert states([moved, large, late]) == ["allocated", "allocated", "queued"]
+
+
+def test_who_is_placed_where_a_moved_task_still_runs_waits_for_it(
+    torn: list[Task], example: Example, alice: User
+) -> None:
+    """The large task is aborted meanwhile: its room is free, and not yet empty."""
+    (large,) = enqueue(alice, example.dev_queue)
+    run_pass()
+    moved = moved_of(torn)
+    task_abort(actor=alice, task=large)
+    end(latest(large), code=None)
+    wants(example, 2)
+    late = enqueue(alice, example.dev_queue, 2)
+
+    assert run_pass().placed == 2
+
+    for task in late:
+        assert list(latest(task).blocked_by.all()) == [latest(moved)]
+        assert not member_claim_start(holding_id=latest(task).holdings.get().pk, token="t")
+    end(latest(moved))
+    begin(latest(moved), *map(latest, late))
+    assert overbooked() == []
+
+
+def test_a_moved_task_that_is_aborted_goes_nowhere(
+    torn: list[Task], example: Example, alice: User
+) -> None:
+    (large,) = enqueue(alice, example.dev_queue)
+    run_pass()
+    moved = moved_of(torn)
+
+    task_abort(actor=alice, task=moved)
+    end(latest(moved))
+
+    assert states([moved, large]) == ["aborted", "allocated"]
+    assert latest(moved).generation == 1
+    begin(latest(large))
+    assert overbooked() == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda: Node.objects.update(is_draining=True), id="the node is drained"),
+        pytest.param(lambda: Node.objects.update(state="suspect"), id="the node fell silent"),
+        pytest.param(
+            lambda: Device.objects.update(state=DeviceState.MISSING), id="a device is gone"
+        ),
+        pytest.param(lambda: Queue.objects.update(paused_at=timezone.now()), id="its queue paused"),
+        pytest.param(lambda: LiveState.objects.update(is_enabled=False), id="all is off"),
+    ],
+)
+def test_a_moved_task_whose_seats_are_no_good_any_more_waits_like_any_other(
+    torn: list[Task], example: Example, alice: User, change: object
+) -> None:
+    enqueue(alice, example.dev_queue)
+    run_pass()
+    moved = moved_of(torn)
+    assert callable(change)
+    change()
+
+    end(latest(moved))
+
+    assert states([moved]) == ["queued"]
+    assert Attempt.objects.filter(task=moved).count() == 1
+
+
+def test_a_moved_task_that_was_done_before_it_heard_of_it_is_done(
+    torn: list[Task], example: Example, alice: User
+) -> None:
+    enqueue(alice, example.dev_queue)
+    run_pass()
+    moved = moved_of(torn)
+
+    end(latest(moved), code=0, is_stop_asked=False)
+
+    assert states([moved]) == ["completed"]
