@@ -71,7 +71,10 @@ class Route:
 
 @dataclass(slots=True)
 class Work:
-    """One run, compiled. `taken` counts the heads that this pass has placed."""
+    """One run, compiled. `taken` counts the heads that this pass has placed.
+
+    Standing and what limits allow are remembered with the ledger's turn on which they were found.
+    """
 
     index: int
     run: Run
@@ -86,6 +89,10 @@ class Work:
     has_exceeded: bool
     is_strict: bool
     taken: int = 0
+    standing: int | None = None
+    standing_turn: int = -1
+    within_limits: int = 0
+    limits_turn: int = -1
 
     def head(self, number: int) -> Head:
         return self.run.heads[number]

@@ -9,9 +9,13 @@ UserKey = tuple[int, Id]
 
 
 class Ledger:
-    """Thousandths by policy index and key index. A policy's usage includes those below it."""
+    """Thousandths by policy index and key index. A policy's usage includes those below it.
 
-    __slots__ = ("compiled", "exempt", "fixed", "usage", "users")
+    `turns` counts, for each policy without a parent, the bookings below it: what was found out
+    from usage on the same turn still holds.
+    """
+
+    __slots__ = ("compiled", "exempt", "fixed", "turns", "usage", "users")
 
     def __init__(self, compiled: Compiled) -> None:
         policies, keys = len(compiled.policies), len(compiled.keys)
@@ -22,6 +26,7 @@ class Ledger:
         # Of the policy's own tasks that are not counted in its limit (*exceed limit*).
         self.exempt = [[0] * keys for _ in range(policies)]
         self.users: dict[UserKey, list[int]] = {}
+        self.turns = [0] * policies
 
     def charge(self, work: Work, count: int) -> None:
         """Book `count` tasks of `work`; a negative count takes them back."""
@@ -44,6 +49,7 @@ class Ledger:
         is_exempt: bool,
         user: Id | None,
     ) -> None:
+        self.turns[chain[0]] += 1
         for policy in chain:
             _add(self.usage[policy], amounts)
             if not is_preemptible:

@@ -21,6 +21,14 @@ def standing_of(ledger: Ledger, work: Work) -> int | None:
     such work; work that exceeds a limit by permission is always over quota; and a queue may
     forbid over-quota work.
     """
+    turn = ledger.turns[work.chain[0]]
+    if work.standing_turn != turn:
+        work.standing = _standing_of(ledger, work)
+        work.standing_turn = turn
+    return work.standing
+
+
+def _standing_of(ledger: Ledger, work: Work) -> int | None:
     depth = ledger.compiled.depth
     if work.has_exceeded:
         standing = (1 << depth) - 1
@@ -112,6 +120,14 @@ def _within_reservation(ledger: Ledger, policy: int, work: Work) -> int:
 
 def within_limits(ledger: Ledger, work: Work) -> int:
     """How many more tasks of `work` every limit above it allows."""
+    turn = ledger.turns[work.chain[0]]
+    if work.limits_turn != turn:
+        work.within_limits = _within_limits(ledger, work)
+        work.limits_turn = turn
+    return work.within_limits
+
+
+def _within_limits(ledger: Ledger, work: Work) -> int:
     compiled = ledger.compiled
     count = UNCOUNTED
     for policy in work.chain:

@@ -162,13 +162,16 @@ class Pass:
 
         For the time after a match: by what everybody uses now.
         """
+        turned = self.turned.get(pool)
+        if not turned:
+            return True
         key = work.serving_key(pool, work.taken)
         return not any(
             turned_with <= standing
             and other.waiting > 0
             and other.serving_key(pool, other.taken) < key
             and self._is_candidate(other, standing)
-            for other, turned_with in self.turned.get(pool, {}).values()
+            for other, turned_with in turned.values()
         )
 
     def settle(self, work: Work, pool: int, seats: Seats, standing: int) -> None:
