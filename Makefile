@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in $(CANDIDATES); do \
 
 VENV := .venv/bin
 
-.PHONY: help install install-dev assets run test check bench properties lock schema clean
+.PHONY: help install install-dev assets run test check bench properties chaos lock schema clean
 
 help: ## Show these commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -50,6 +50,9 @@ bench: install-dev ## Measure this machine: pass, enqueueing, launch.
 
 properties: install-dev ## Run the engine's laws over many generated cases (long).
 	@exec $(VENV)/python -m pytest tests/allocation/engine --hypothesis-profile=properties
+
+chaos: install-dev ## Break an installation in every way for ten minutes, and prove it holds (root).
+	@exec $(VENV)/python -m tests.chaos $(ARGS)
 
 schema: install ## Write the REST schema to docs/openapi.yaml.
 	@$(VENV)/python manage.py spectacular --file docs/openapi.yaml --validate --fail-on-warn

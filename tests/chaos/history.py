@@ -1,0 +1,153 @@
+"""What a run left behind, as plain data; the checker reads nothing else."""
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+Member = tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One process that did the work of a member, by its own words. Times on the boot clock, s.
+
+    Args:
+        last_s: its last sign of life.
+        ended_s: when it said that it ends; None when it never did.
+        is_alone: whether it got the lock that only one living copy can have.
+        is_child: left behind by the process of the work, in a session of its own.
+    """
+
+    task: str
+    generation: int
+    rank: int
+    node: str
+    pid: int
+    started_s: float
+    last_s: float
+    ended_s: float | None = None
+    code: int | None = None
+    is_alone: bool = True
+    is_child: bool = False
+
+    @property
+    def member(self) -> Member:
+        return (self.task, self.generation, self.rank)
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """A node that lost all its processes at this moment."""
+
+    node: str
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """The work of an attempt that the run itself killed: nobody else is to blame for its end."""
+
+    task: str
+    generation: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """A task as the database has it at the end."""
+
+    task: str
+    state: str
+    exit_code: int | None
+    generation: int
+    retries: int
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """An attempt as the database has it at the end; `held`: rows of the ledger not released."""
+
+    task: str
+    generation: int
+    state: str
+    exit_code: int | None
+    stop_target: str
+    detail: str = ""
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A task that the server said it has taken, with the client's own key."""
+
+    key: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One answer over HTTP, or the lack of one (status 0)."""
+
+    at_s: float
+    path: str
+    status: int
+    has_retry_after: bool = False
+    words: str = ""
+
+
+LeftKind = Literal["process", "container", "folder"]
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Something of ours that is still there although every task has ended."""
+
+    node: str
+    kind: LeftKind
+    words: str
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that the checker looks at."""
+
+    lives: list[Life] = field(default_factory=list)
+    downs: list[Down] = field(default_factory=list)
+    killed: list[Killed] = field(default_factory=list)
+    tasks: list[TaskRow] = field(default_factory=list)
+    attempts: list[AttemptRow] = field(default_factory=list)
+    accepted: list[Accepted] = field(default_factory=list)
+    responses: list[Response] = field(default_factory=list)
+    leftovers: list[Leftover] = field(default_factory=list)
+
+
+def read_journal(node: str, text: str) -> list[Life]:
+    """The lives of one node, in the order of their starts.
+
+    Args:
+        text: lines of `event ns task generation rank pid word`, as job.c writes them.
+    """
+    lives: dict[tuple[str, int, int, int], Life] = {}
+    done: list[Life] = []
+    for line in text.splitlines():
+        event, ns, task, generation, rank, pid, word = line.split()
+        at = int(ns) / 1e9
+        key = (task, int(generation), int(rank), int(pid))
+        if event == "start":
+            if key in lives:
+                # After a reboot the kernel gives the same numbers again.
+                done.append(lives[key])
+            lives[key] = Life(*key[:3], node, key[3], at, at, is_alone=word == "alone")
+        else:
+            lives[key] = _lived_on(lives.get(key), key, node, at, event, word)
+    return sorted([*done, *lives.values()], key=lambda life: life.started_s)
+
+
+def _lived_on(
+    life: Life | None, key: tuple[str, int, int, int], node: str, at: float, event: str, word: str
+) -> Life:
+    if life is None:
+        life = Life(*key[:3], node, key[3], at, at, is_child=True)
+    if event == "end":
+        return replace(life, last_s=at, ended_s=at, code=int(word))
+    return replace(life, last_s=at)

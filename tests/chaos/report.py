@@ -1,0 +1,66 @@
+"""The one table that a run prints."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tests.chaos.checker import KINDS, Verdict
+from tests.chaos.classes import CLASSES, NOT_YET
+from tests.chaos.history import History
+
+WORDS = 12
+
+
+def table(
+    *,
+    history: History,
+    verdict: Verdict,
+    injected: Mapping[str, int],
+    recovery: tuple[float, float, str],
+    title: str,
+) -> str:
+    """Faults by class, tasks, what was broken, re-runs, and how long recovery took."""
+    faults = [(f"fault {name}", str(injected.get(name, 0))) for name in known(injected)]
+    states = Counter(row.state for row in history.tasks)
+    reruns = Counter(reason for reason, _ in verdict.reruns)
+    median_s, worst_s, which = recovery
+    outcome = [
+        ("faults", str(sum(injected.values()))),
+        ("tasks accepted", str(len({one.task for one in history.accepted}))),
+        ("tasks by state", ", ".join(f"{state} {n}" for state, n in sorted(states.items()))),
+        ("attempts", str(len(history.attempts))),
+        ("starts of work", str(sum(not life.is_child for life in history.lives))),
+        *((kind, str(verdict.count(kind))) for kind in KINDS),
+        ("re-run after node loss", str(verdict.reruns_for("node loss"))),
+        ("re-run: preempted, retry", f"{reruns['preempted']}, {reruns['retry']}"),
+        ("answers over HTTP", _answers(history)),
+        ("time to recover", f"median {median_s:.1f} s, worst {worst_s:.1f} s ({which})"),
+    ]
+    lines = [title, *_columns([*faults, *outcome])]
+    lines += [f"  not yet: {name}: {reason}" for name, reason in sorted(NOT_YET.items())]
+    return "\n".join(lines)
+
+
+def breaches(verdict: Verdict) -> str:
+    """The first of each kind, in words."""
+    lines = []
+    for kind in KINDS:
+        found = [breach.words for breach in verdict.breaches if breach.kind == kind]
+        lines += [f"  {kind}: {words}" for words in found[:WORDS]]
+        if len(found) > WORDS:
+            lines.append(f"  {kind}: and {len(found) - WORDS} more")
+    return "\n".join(lines)
+
+
+def known(injected: Mapping[str, int]) -> list[str]:
+    """Classes in the order of their list, those that this run could not do left out."""
+    return [one.name for one in CLASSES if one.name in injected]
+
+
+def _answers(history: History) -> str:
+    counts = Counter(answer.status for answer in history.responses)
+    return ", ".join(f"{status or 'none'}: {n}" for status, n in sorted(counts.items()))
+
+
+def _columns(rows: Sequence[tuple[str, str]]) -> list[str]:
+    width = max(len(name) for name, _ in rows)
+    return [f"  {name.ljust(width)}  {value}" for name, value in rows]

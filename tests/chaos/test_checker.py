@@ -1,0 +1,287 @@
+"""The checker is tested with histories that a broken system would leave: each is caught."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.checker import KINDS, Verdict, check
+from tests.chaos.history import (
+    Accepted,
+    AttemptRow,
+    Down,
+    History,
+    Killed,
+    Leftover,
+    Life,
+    Response,
+    TaskRow,
+    read_journal,
+)
+from tests.services import ports
+from tests.services.requirements import need
+from tools.packages import find_program
+
+SOURCE = Path(__file__).parent / "job.c"
+
+
+def life(generation: int = 1, *, begin: float = 10, end: float = 20, node: str = "n1") -> Life:
+    """The work of task t, alone, ended with 0."""
+    return Life("t", generation, 0, node, 100 + generation, begin, end, end, 0)
+
+
+def attempt(generation: int = 1, *, code: int | None = 0, target: str = "") -> AttemptRow:
+    return AttemptRow("t", generation, "finished", code, target)
+
+
+def good() -> History:
+    """One task that ran once and completed."""
+    return History(
+        lives=[life()],
+        tasks=[TaskRow("t", "completed", 0, 1, 0)],
+        attempts=[attempt()],
+        accepted=[Accepted("k", "t")],
+        responses=[Response(1, "/tasks/", 201), Response(2, "/tasks/", 503, has_retry_after=True)],
+    )
+
+
+def cut(one: Life, *, at: float) -> Life:
+    """The same without its end: whatever ended it gave it no time to say so."""
+    return replace(one, last_s=at, ended_s=None, code=None)
+
+
+def only(verdict: Verdict, kind: str) -> bool:
+    """Whether this was broken and nothing else."""
+    return {breach.kind for breach in verdict.breaches} == {kind}
+
+
+def test_a_history_without_a_fault_is_clean() -> None:
+    assert check(good()) == Verdict((), ())
+
+
+def test_every_kind_has_a_seeded_bug_below() -> None:
+    assert {kind for _, kind in SEEDED.values()} == set(KINDS)
+
+
+def _no_fence(history: History) -> None:
+    """A late launch of an older attempt is started beside the newer one."""
+    history.lives = [life(2), cut(life(1, begin=12), at=15)]
+    history.attempts = [attempt(1, target="queued"), attempt(2)]
+
+
+def _starts_anything_that_exists(history: History) -> None:
+    """The exited container of an attempt is started once more."""
+    history.lives = [life(), replace(life(begin=30, end=40), pid=7)]
+
+
+def _no_lease(history: History) -> None:
+    """Started elsewhere while the node that fell silent goes on."""
+    history.lives = [life(1, end=60), life(2, begin=40, end=50, node="n2")]
+    history.attempts = [replace(attempt(1), state="lost", exit_code=None), attempt(2)]
+
+
+def _lock_held_by_a_stopped_process(history: History) -> None:
+    """The first copy is stopped, so it gives no sign, and lives."""
+    history.lives = [
+        cut(life(1), at=12),
+        replace(life(2, begin=30, end=40, node="n2"), is_alone=False),
+    ]
+    history.attempts = [attempt(1, target="queued"), attempt(2)]
+
+
+def _ledger_not_unique(history: History) -> None:
+    """Two live admissions of one task, though only one of them has run yet."""
+    history.attempts.append(replace(attempt(2), state="allocated", exit_code=None))
+    history.attempts.append(replace(attempt(3), state="running", exit_code=None))
+
+
+def _ledger_not_released(history: History) -> None:
+    history.attempts = [replace(attempt(), held=1)]
+
+
+def _retry_without_token(history: History) -> None:
+    """A request that was answered late is sent again and makes a second task."""
+    history.accepted.append(Accepted("k", "u"))
+    history.tasks.append(TaskRow("u", "completed", 0, 1, 0))
+    history.lives.append(replace(life(), task="u"))
+    history.attempts.append(replace(attempt(), task="u"))
+
+
+def _unknown_task(history: History) -> None:
+    """The client was told no, and the task is there all the same."""
+    history.tasks.append(TaskRow("u", "aborted", None, 0, 0))
+
+
+def _result_dropped_before_the_commit(history: History) -> None:
+    history.attempts = [attempt(code=None)]
+    history.tasks = [TaskRow("t", "failed", None, 1, 0, "container_lost")]
+
+
+def _success_made_up(history: History) -> None:
+    history.lives = [cut(life(), at=15)]
+
+
+def _requeued_by_a_silence(history: History) -> None:
+    """One missed answer is taken for a lost node; the work had ended by then."""
+    history.lives = [cut(life(1), at=15), life(2, begin=30, end=40, node="n2")]
+    history.attempts = [replace(attempt(1), state="lost", exit_code=None), attempt(2)]
+
+
+def _task_forgotten(history: History) -> None:
+    history.tasks, history.attempts = [], []
+
+
+def _task_stuck(history: History) -> None:
+    history.lives, history.attempts = [], []
+    history.tasks = [TaskRow("t", "queued", None, 0, 0)]
+
+
+def _child_left_behind(history: History) -> None:
+    history.leftovers = [Leftover("n1", "process", "123 job")]
+
+
+def _child_lives_into_the_next_attempt(history: History) -> None:
+    """What the work left behind in a session of its own still lives when it is run again."""
+    child = replace(cut(life(1), at=35), pid=555, is_child=True)
+    history.lives = [life(1), child, life(2, begin=30, end=40)]
+    history.attempts = [attempt(1, code=0, target="queued"), attempt(2)]
+
+
+def _broken_page(history: History) -> None:
+    history.responses.append(Response(3, "/tasks/", 500))
+
+
+def _unavailable_without_a_hint(history: History) -> None:
+    history.responses.append(Response(3, "/tasks/", 503))
+
+
+Bug = Callable[[History], None]
+SEEDED: dict[str, tuple[Bug, str]] = {
+    "no fence": (_no_fence, "overlapping"),
+    "starts anything that exists": (_starts_anything_that_exists, "re-run without node loss"),
+    "no lease": (_no_lease, "overlapping"),
+    "lock held by a stopped process": (_lock_held_by_a_stopped_process, "overlapping"),
+    "ledger not unique": (_ledger_not_unique, "ledger"),
+    "ledger not released": (_ledger_not_released, "ledger"),
+    "retry without token": (_retry_without_token, "doubled"),
+    "unknown task": (_unknown_task, "doubled"),
+    "result dropped before the commit": (_result_dropped_before_the_commit, "wrong result"),
+    "success made up": (_success_made_up, "wrong result"),
+    "requeued by a silence": (_requeued_by_a_silence, "re-run without node loss"),
+    "task forgotten": (_task_forgotten, "lost"),
+    "task stuck": (_task_stuck, "lost"),
+    "child left behind": (_child_left_behind, "orphans"),
+    "child lives on": (_child_lives_into_the_next_attempt, "overlapping"),
+    "broken page": (_broken_page, "HTTP 5xx"),
+    "unavailable without a hint": (_unavailable_without_a_hint, "HTTP 5xx"),
+}
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_a_seeded_bug_is_caught(name: str) -> None:
+    bug, want_kind = SEEDED[name]
+    history = good()
+
+    bug(history)
+
+    assert check(history).count(want_kind) >= 1
+
+
+@pytest.mark.parametrize(
+    ("first", "facts", "retries", "want_reason"),
+    [
+        pytest.param(
+            replace(attempt(1, code=None), state="lost"),
+            {"downs": [Down("n1", 15)]},
+            0,
+            "node loss",
+            id="its node went down",
+        ),
+        pytest.param(
+            attempt(1, code=137, target="queued"), {}, 0, "preempted", id="it was preempted"
+        ),
+        pytest.param(attempt(1, code=3), {}, 2, "retry", id="it failed and has retries"),
+        pytest.param(
+            attempt(1, code=None),
+            {"killed": [Killed("t", 1, 15)]},
+            2,
+            "retry",
+            id="the run killed it and it has retries",
+        ),
+    ],
+)
+def test_work_may_run_again_for_a_reason(
+    first: AttemptRow, facts: dict[str, list[object]], retries: int, want_reason: str
+) -> None:
+    history = good()
+    history.lives = [cut(life(1), at=15), life(2, begin=30, end=40, node="n2")]
+    history.attempts = [first, attempt(2)]
+    history.tasks = [TaskRow("t", "completed", 0, 2, retries)]
+    for name, value in facts.items():
+        setattr(history, name, value)
+
+    verdict = check(history)
+
+    assert verdict.breaches == ()
+    assert verdict.reruns_for(want_reason) == 1
+
+
+def test_a_node_that_went_down_before_or_after_is_no_excuse() -> None:
+    history = good()
+    history.lives = [cut(life(1), at=15), life(2, begin=30, end=40, node="n2")]
+    history.attempts = [replace(attempt(1), state="lost", exit_code=None), attempt(2)]
+    history.downs = [Down("n1", 5), Down("n1", 31), Down("n2", 20)]
+
+    assert only(check(history), "re-run without node loss")
+
+
+def test_an_end_that_its_node_took_along_is_excused() -> None:
+    history = good()
+    history.lives = [life(1), life(2, begin=30, end=40)]
+    history.attempts = [replace(attempt(1), state="lost", exit_code=None), attempt(2)]
+    history.downs = [Down("n1", 20.5)]
+
+    assert check(history).breaches == ()
+
+
+def test_a_journal_is_read_as_the_work_wrote_it() -> None:
+    text = (
+        "start 1000000000 t 1 0 5 alone\nbeat 1500000000 t 1 0 5 -\nbeat 1600000000 t 1 0 6 -\n"
+        "end 2000000000 t 1 0 5 3\nstart 4000000000 t 2 0 5 overlap\n"
+    )
+
+    assert read_journal("n1", text) == [
+        Life("t", 1, 0, "n1", 5, 1.0, 2.0, 2.0, 3),
+        Life("t", 1, 0, "n1", 6, 1.6, 1.6, is_child=True),
+        Life("t", 2, 0, "n1", 5, 4.0, 4.0, is_alone=False),
+    ]
+
+
+def test_real_work_tells_of_a_copy_that_is_stopped(tmp_path: Path) -> None:
+    if find_program("cc") is None:
+        need("a C compiler", because="there is no cc")
+    program = tmp_path / "job"
+    subprocess.run(["cc", "-o", program, SOURCE], check=True)
+    journal = tmp_path / "journal"
+
+    def start(generation: int, seconds: str) -> subprocess.Popen[bytes]:
+        own = {"RPM_TASK_ID": "t", "RPM_ATTEMPT": str(generation)}
+        folders = {"CHAOS_HERE": str(tmp_path), "CHAOS_LOCKS": str(tmp_path)}
+        return subprocess.Popen([program, seconds, "0", "plain"], env=own | folders)
+
+    first = start(1, "60")
+    ports.wait_until(lambda: journal.exists() and b"beat" in journal.read_bytes(), what="it beats")
+    os.kill(first.pid, signal.SIGSTOP)
+    assert start(2, "0.1").wait(10) == 0
+    first.kill()
+    first.wait()
+    assert start(3, "0.1").wait(10) == 0
+
+    lives = read_journal("n1", journal.read_text())
+    assert [(one.generation, one.is_alone) for one in lives] == [(1, True), (2, False), (3, True)]
+    assert lives[0].started_s <= time.clock_gettime(time.CLOCK_BOOTTIME)

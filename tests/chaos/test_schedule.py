@@ -1,0 +1,83 @@
+"""The schedule: the same for the same seed, every class in it, nothing hit twice at once."""
+
+from itertools import combinations
+
+import pytest
+
+from tests.chaos.classes import BY_NAME, CLASSES, NOT_YET
+from tests.chaos.faults import INJECTORS
+from tests.chaos.recovery import Span, covered_s, recoveries
+from tests.chaos.schedule import counts, make_schedule, parse_fault
+
+TARGETS = {
+    "web": ["web-1", "web-2"],
+    "worker": ["worker-1", "worker-2"],
+    "server": ["server-1"],
+    "beat": ["beat-1"],
+    "control": ["control"],
+    "node": ["node-1", "node-2", "node-3", "node-4", "node-5", "node-6"],
+    "podman-node": ["node-1", "node-2"],
+    "redis": ["redis"],
+    "postgres": ["postgres"],
+}
+
+
+def test_the_same_seed_gives_the_same_schedule() -> None:
+    first = make_schedule(seed=7, seconds=600, count=300, targets=TARGETS)
+
+    assert make_schedule(seed=7, seconds=600, count=300, targets=TARGETS) == first
+    assert make_schedule(seed=8, seconds=600, count=300, targets=TARGETS) != first
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(600, 300), (60, 40)])
+def test_every_class_is_in_it_and_faults_overlap(seconds: float, count: int) -> None:
+    faults = make_schedule(seed=3, seconds=seconds, count=count, targets=TARGETS)
+
+    assert len(faults) == count
+    assert set(counts(faults)) == set(BY_NAME)
+    overlaps = [a for a, b in combinations(faults, 2) if a.at_s <= b.at_s < a.until_s]
+    assert len(overlaps) > count / 4
+
+
+def test_nothing_is_hit_twice_in_one_way_at_once() -> None:
+    faults = make_schedule(seed=5, seconds=600, count=300, targets=TARGETS)
+
+    for first, second in combinations(faults, 2):
+        if BY_NAME[first.name].channel == BY_NAME[second.name].channel:
+            both = {first.target, second.target}
+            is_same = first.target == second.target or "control" in both
+            assert not is_same or second.at_s > first.until_s
+
+
+def test_a_run_without_room_is_refused() -> None:
+    with pytest.raises(ValueError, match="no room"):
+        make_schedule(seed=1, seconds=5, count=300, targets=TARGETS, names=["redis-kill"])
+
+
+def test_a_fault_is_read_back_as_it_prints() -> None:
+    faults = make_schedule(seed=1, seconds=60, count=40, targets=TARGETS)
+
+    assert tuple(parse_fault(str(fault)) for fault in faults) == faults
+    with pytest.raises(ValueError, match="no class"):
+        parse_fault("1:earthquake:node-1:2")
+
+
+def test_every_class_can_be_done_and_none_is_both_done_and_left_for_later() -> None:
+    assert set(INJECTORS) == {one.name for one in CLASSES}
+    assert not set(NOT_YET) & set(INJECTORS)
+
+
+def test_recovery_counts_only_time_in_which_nothing_else_held_it() -> None:
+    spans = [Span("partition", "a", 0, 10), Span("sshd-kill", "a", 12, 15)]
+    signs = {"node:a": [5.0, 16.0], "node:b": [11.0]}
+
+    found = dict(recoveries(spans, signs, until_s=100))
+
+    assert found[spans[0]] == 16 - 10 - 3
+    assert found[spans[1]] == 1
+
+
+def test_overlapping_spans_are_counted_once() -> None:
+    spans = [Span("flap", "a", 1, 4), Span("flap", "a", 2, 6), Span("flap", "a", 9, 20)]
+
+    assert covered_s(spans, 0, 10) == 5 + 1

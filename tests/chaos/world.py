@@ -1,0 +1,311 @@
+"""A whole installation to be broken: servers, nodes and processes, all of them ended at the end."""
+
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from tests.chaos import control as control_plane
+from tests.chaos.control import ControlPlane
+from tests.chaos.faults import STANDBY, Stage
+from tests.chaos.load import Place
+from tests.chaos.messages import MessageThief
+from tests.chaos.nodes import ChaosNode, run, set_clock
+from tests.chaos.proxy import CommitProxy
+from tests.chaos.servers import PostgresServer, RedisControl
+from tests.end_to_end.installation import Client, Installation, until
+from tests.services import ports
+from tests.services.podman import PodmanStore, podman_store
+from tests.services.postgres import running_postgres
+from tests.services.redis import running_redis
+from tools.packages import find_program
+
+SOURCES = Path(__file__).parent
+PASSWORD = "correct-horse-battery"
+POSTGRES_DISK_MB = 1024
+SLOTS = 8
+POOLS = {"podman": "Containers", "process": "Processes"}
+PROFILES = {"podman": "box", "process": "mass"}
+TEAMS = ("alpha", "beta")
+GRACE_S = 2
+
+
+@dataclass(slots=True)
+class World:
+    """The stage of the faults, and what a client needs to know."""
+
+    folder: Path
+    stage: Stage
+    database_url: str
+    webs: dict[str, str]
+    credential: tuple[str, str] = ("", "")
+
+    @property
+    def targets(self) -> dict[str, list[str]]:
+        """Kind of target -> names, as the schedule asks."""
+        names = [name for name in self.stage.control.commands if name not in STANDBY]
+        nodes = self.stage.nodes
+        return {
+            **{
+                kind: [name for name in names if name.startswith(f"{kind}-")]
+                for kind in ("web", "worker", "server", "beat")
+            },
+            "control": ["control"],
+            "node": list(nodes),
+            "podman-node": [name for name, node in nodes.items() if node.store is not None],
+            "redis": ["redis"],
+            "postgres": ["postgres"],
+        }
+
+    def places(self, image: str) -> dict[str, list[Place]]:
+        """The queues of each runtime, and how their work finds its folders."""
+        here = next(iter(self.stage.nodes.values())).here
+        inside = {
+            "image": image,
+            "volumes": ["here", "locks", "tools"],
+            "environment": {"CHAOS_HERE": "/volumes/here", "CHAOS_LOCKS": "/volumes/locks"},
+        }
+        outside = {
+            "image": "none",
+            "environment": {"CHAOS_HERE": str(here), "CHAOS_LOCKS": f"{self.folder}/locks"},
+        }
+        return {
+            "podman": [Place(f"{team}-box", inside, "/volumes/tools/job") for team in TEAMS],
+            "process": [
+                Place(f"{team}-mass", outside, f"{self.folder}/tools/job") for team in TEAMS
+            ],
+        }
+
+
+@contextmanager
+def opened(
+    *, seed: int, podman_nodes: int, process_nodes: int, keep: Path | None
+) -> Iterator[World]:
+    """Everything running and healthy; ended and removed afterwards, whatever happened.
+
+    Args:
+        keep: where logs and journals are put before that.
+    """
+    with ExitStack() as stack:
+        folder = _folder(stack)
+        library = _compile(folder)
+        postgres, redis = _servers(stack, folder)
+        proxy = CommitProxy(postgres.cluster.port, seed=seed)
+        proxy.start()
+        stack.callback(proxy.close)
+        if keep is not None:
+            stack.callback(_keep, keep, folder)
+        nodes = _nodes(stack, folder, library, podman_nodes, process_nodes)
+        clock = folder / "control-clock"
+        set_clock(clock, 0)
+        environment = control_plane.control_environment(
+            database_url=postgres.cluster.url().replace(
+                f":{postgres.cluster.port}/", f":{proxy.port}/"
+            ),
+            redis_url=redis.server.url(),
+            home=folder / "home",
+            clock_library=library,
+            clock=clock,
+        )
+        web_ports = [ports.free_port(), ports.free_port()]
+        control = ControlPlane(
+            folder,
+            environment,
+            control_plane.programs(web_ports=web_ports, home=folder / "home"),
+        )
+        stack.callback(control.close)
+        stage = Stage(
+            seed, nodes, control, postgres, redis, proxy, MessageThief(redis.server.port), clock
+        )
+        webs = {f"web-{n}": f"http://127.0.0.1:{port}" for n, port in enumerate(web_ports, 1)}
+        world = World(folder, stage, postgres.cluster.url(), webs)
+        _begin(world, web_ports[0])
+        yield world
+
+
+def _folder(stack: ExitStack) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="rpm-chaos-"))
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    for name, mode in (("", 0o755), ("locks", 0o777), ("tools", 0o755), ("home", 0o700)):
+        (folder / name).mkdir(exist_ok=True)
+        os.chmod(folder / name, mode)
+    return folder
+
+
+def _keep(keep: Path, folder: Path) -> None:
+    keep.mkdir(parents=True, exist_ok=True)
+    found = [
+        *folder.glob("*.log"),
+        *folder.glob("node-*/log"),
+        *folder.glob("node-*/here/journal"),
+        *folder.glob("node-*/disk/home/crashes.log"),
+    ]
+    for source in found:
+        name = ".".join(source.relative_to(folder).parts)
+        (keep / name).write_bytes(source.read_bytes())
+
+
+def _compile(folder: Path) -> Path:
+    """The program of the work, without libraries so that it runs in any image, and the clock."""
+    job, clock = folder / "tools" / "job", folder / "tools" / "clock.so"
+    run("cc", "-O1", "-static", "-o", job, SOURCES / "job.c")
+    run("cc", "-O1", "-shared", "-fPIC", "-o", clock, SOURCES / "clock.c")
+    return clock
+
+
+def _servers(stack: ExitStack, folder: Path) -> tuple[PostgresServer, RedisControl]:
+    disk = folder / "postgres"
+    disk.mkdir(mode=0o777)
+    run("mount", "-t", "tmpfs", "-o", f"size={POSTGRES_DISK_MB}m,mode=1777", "rpm-chaos", disk)
+    stack.callback(run, "umount", "-l", disk, check=False)
+    # Where the cluster's folder is made: a disk of its own, that can be filled.
+    before, tempfile.tempdir = tempfile.tempdir, str(disk)
+    try:
+        cluster = stack.enter_context(running_postgres())
+    finally:
+        tempfile.tempdir = before
+    postgres = PostgresServer(cluster)
+    stack.callback(postgres.close)
+    redis = RedisControl(stack.enter_context(running_redis()), folder)
+    stack.callback(redis.close)
+    return postgres, redis
+
+
+def _nodes(
+    stack: ExitStack, folder: Path, library: Path, podman_nodes: int, process_nodes: int
+) -> dict[str, ChaosNode]:
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    token, base = secrets.token_hex(2), 128 + secrets.randbelow(120)
+    nodes: dict[str, ChaosNode] = {}
+    for number in range(podman_nodes + process_nodes):
+        store: PodmanStore | None = None
+        if number < podman_nodes:
+            store = stack.enter_context(podman_store())
+        name = f"node-{number + 1}"
+        node = ChaosNode(
+            name=name,
+            folder=folder / name,
+            here=folder / "mine",
+            cable=f"c{token}{number}",
+            address=f"10.{base}.{number}.2",
+            gateway=f"10.{base}.{number}.1",
+            runtime="podman" if store else "process",
+            store=store.folder if store else None,
+            clock_library=library,
+        )
+        stack.callback(node.remove)
+        node.make()
+        node.boot()
+        node.start_sshd()
+        nodes[name] = node
+    return nodes
+
+
+def _begin(world: World, port: int) -> None:
+    """Fill the database and start every program."""
+    installation = Installation(world.folder, world.stage.control.environment, port)
+    installation.manage("migrate", "--verbosity", "0")
+    for name in world.stage.control.commands:
+        if name not in STANDBY:
+            world.stage.control.start(name)
+    _wait_for_webs(world)
+    root = installation.person("rita", "Admins", password=PASSWORD)
+    groups = [word for team in TEAMS for word in ("--group", team)]
+    words = installation.manage(
+        *("person", "add", "alice", "--password-stdin", "--credential", *groups),
+        content=f"{PASSWORD}\n",
+    )
+    key, secret = words.split()
+    world.credential = (key, secret)
+    _configure(root, world)
+    _add_nodes(installation, world)
+
+
+def _wait_for_webs(world: World) -> None:
+    def all_answer() -> bool:
+        try:
+            return all(
+                httpx.get(f"{address}/healthz", timeout=2).status_code == 200
+                for address in world.webs.values()
+            )
+        except httpx.HTTPError:
+            return False
+
+    until(all_answer, what="every web process answers", within_s=60)
+
+
+def _configure(root: Client, world: World) -> None:
+    here = next(iter(world.stage.nodes.values())).here
+    volumes = {"here": here, "locks": world.folder / "locks", "tools": world.folder / "tools"}
+    for name, path in volumes.items():
+        is_read_only = name == "tools"
+        body = {"name": name, "path": str(path), "is_read_only": is_read_only}
+        root.post("/volumes/", {**body, "scope": "everywhere"})
+    version = root.http.get("/configuration/draft/").headers["ETag"]
+    counts = {
+        kind: SLOTS * sum(node.runtime == kind for node in world.stage.nodes.values())
+        for kind in POOLS
+    }
+    document = {
+        "pools": [{"name": POOLS[kind], "capacity": count} for kind, count in counts.items()],
+        "profiles": [
+            {
+                "name": PROFILES[kind],
+                "request": 1,
+                "pools": [{"pool": POOLS[kind]}],
+                "volumes": list(volumes) if kind == "podman" else [],
+            }
+            for kind in POOLS
+        ],
+    }
+    root.put("/configuration/draft/", document, **{"If-Match": version})
+    root.post("/configuration/draft/provision/", {"note": "Chaos."})
+    total = sum(counts.values())
+    for team in TEAMS:
+        # Less reserved than there is: the rest is over quota, so that there is what to take back.
+        policy = root.post(
+            "/policies/",
+            {"name": team, "group": team, "reserved": total // 3, "limit": {"gpu": total}},
+        )
+        for kind in POOLS:
+            root.post(f"/policies/{policy['id']}/profiles/", {"profile": PROFILES[kind]})
+            root.patch(f"/queues/{team}-{PROFILES[kind]}/", {"grace_s": GRACE_S})
+
+
+def _add_nodes(installation: Installation, world: World) -> None:
+    """All by one program: each would else take seconds to start."""
+    calls = ["from django.core.management import call_command"]
+    for node in world.stage.nodes.values():
+        words = [
+            *("node", "add", node.name, "--pool", POOLS[node.runtime]),
+            *("--address", node.address, "--user", "root", "--key", str(node.key_path)),
+            *("--fingerprint", node.host_key.fingerprint, "--runtime", node.runtime),
+            *("--state-dir", str(node.home), "--simulated-gpus", str(SLOTS)),
+            *(f"--env={name}={value}" for name, value in node.environment.items()),
+            *(["--allow-process"] if node.runtime == "process" else []),
+        ]
+        calls.append(f"call_command(*{words!r})")
+    installation.manage("shell", content="\n".join(calls) + "\n")
+
+
+def what_is_missing() -> str:
+    """Why this machine cannot run it; empty when it can."""
+    if os.geteuid() != 0:
+        return "needs root: nodes are namespaces of their own"
+    programs = ("cc", "ip", "iptables", "nsenter", "unshare", "sshd", "podman", "initdb")
+    missing = [name for name in programs if find_program(name) is None]
+    if missing:
+        return f"needs {', '.join(missing)}"
+    tried = subprocess.run(
+        ["unshare", "--mount", "--pid", "--net", "--fork", "--mount-proc", "true"],
+        capture_output=True,
+        check=False,
+    )
+    return "" if tried.returncode == 0 else "namespaces are not allowed here"
