@@ -16,6 +16,9 @@ import httpx
 import pytest
 
 from tests.services import ports
+from tests.services.cdi import CdiDevice
+from tests.services.podman import PodmanStore
+from tests.services.sshd import SshdNode
 
 ROOT = Path(__file__).resolve().parents[2]
 START_WITHIN_S = 90.0
@@ -88,6 +91,27 @@ class Client:
     def _checked(response: httpx.Response) -> Any:
         assert response.status_code < 400, f"{response.status_code}: {response.text}"
         return response.json() if response.content else None
+
+
+def add_node(
+    installation: Installation,
+    node: SshdNode,
+    podman: PodmanStore,
+    pool: str,
+    name: str,
+    devices: tuple[CdiDevice, ...],
+) -> None:
+    """Let the installation reach a node, whose containers get these devices."""
+    pattern = devices[0].cdi.removesuffix("0") + "{index}"
+    variables = [f"--env={key}={value}" for key, value in podman.environment.items()]
+    installation.manage(
+        *("node", "add", name, "--pool", pool, "--address", node.address),
+        *("--port", str(node.port), "--user", node.user, "--key", str(node.key_path)),
+        *("--fingerprint", node.host_key.fingerprint, "--runtime", "podman"),
+        *("--state-dir", node.home),
+        *("--simulated-gpus", str(len(devices)), "--simulated-cdi", pattern),
+        *variables,
+    )
 
 
 def until(look: Callable[[], T | None], *, what: str, within_s: float = LOOK_FOR_S) -> T:

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.end_to_end.installation import Client, Installation, installed, until
+from tests.end_to_end.installation import Client, Installation, add_node, installed, until
 from tests.services.browser import NewPage
-from tests.services.cdi import CdiDevice, MakeDevices
+from tests.services.cdi import MakeDevices
 from tests.services.podman import PodmanStore
-from tests.services.sshd import SshdNode, StartSshNode
+from tests.services.sshd import StartSshNode
 
 BARE_METAL = "Bare Metal Low END GPUs"
 H100 = "H100 Half a Superpod"
@@ -98,7 +98,7 @@ def world(
         ruth = installation.person("ruth", "research", password=PASSWORD)
         _configure(root, gates)
         for pool, name in ((BARE_METAL, "low"), (H100, "high")):
-            _add_node(installation, start_ssh_node(), podman, pool, name, devices[pool])
+            add_node(installation, start_ssh_node(), podman, pool, name, devices[pool])
         paths = {pool: [device.path for device in row] for pool, row in devices.items()}
         yield World(installation, root, alice, ruth, gates, podman, paths)
 
@@ -170,25 +170,6 @@ def _configure(root: Client, gates: Path) -> None:
             {"name": name, "group": name.lower(), "reserved": 8, "limit": {"gpu": 16}},
         )
         root.post(f"/policies/{policy['id']}/profiles/", {"profile": profile["name"]})
-
-
-def _add_node(
-    installation: Installation,
-    node: SshdNode,
-    podman: PodmanStore,
-    pool: str,
-    name: str,
-    devices: tuple[CdiDevice, ...],
-) -> None:
-    pattern = devices[0].cdi.removesuffix("0") + "{index}"
-    variables = [f"--env={key}={value}" for key, value in podman.environment.items()]
-    installation.manage(
-        *("node", "add", name, "--pool", pool, "--address", node.address),
-        *("--port", str(node.port), "--user", node.user, "--key", str(node.key_path)),
-        *("--fingerprint", node.host_key.fingerprint, "--runtime", "podman"),
-        *("--state-dir", node.home, "--simulated-gpus", "8", "--simulated-cdi", pattern),
-        *variables,
-    )
 
 
 def _enqueue(client: Client, name: str, image: str) -> None:
