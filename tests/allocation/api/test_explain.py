@@ -10,6 +10,7 @@ from guardian.shortcuts import assign_perm
 from rest_framework.test import APIClient
 
 from apps.accounts.models import User
+from apps.allocation.engine.reasons import Code
 from apps.allocation.services import run_pass
 from apps.policies.models import Policy
 from apps.tasks.models import Attempt, ReasonChange, Run, Task
@@ -94,6 +95,65 @@ def test_ids_and_names_of_other_teams_never_show_up(
     text = str(answer)
     for hidden in ("Research", example.research_queue.name, "H100", str(foreign.pk), foreign.name):
         assert hidden not in text
+
+
+@pytest.mark.parametrize(
+    ("code", "field"),
+    [
+        *((code, "") for code in Code if code not in {Code.PAUSED, Code.BEHIND}),
+        *((Code.PAUSED, field) for field in ("queue", "policy", "pool")),
+        (Code.BEHIND, "policy"),
+    ],
+)
+def test_no_reason_of_any_kind_tells_of_others(
+    api_as: As, alice: User, bob: User, charlie: User, example: Example, code: Code, field: str
+) -> None:
+    """Each code with everything foreign in its details; a few sentences ask for one field only."""
+    (own,), (foreign,) = enqueue(alice, example.dev_queue), enqueue(charlie, example.research_queue)
+    named = {
+        "pool": example.h100.pk,
+        "policy": example.research.pk,
+        "queue": example.research_queue.pk,
+    }
+    only = {field: named[field]} if field else named
+    numbers = {"needed": 4000, "free": 1000, "usage": 3000, "limit": 4000, "count": 2}
+    detail = {
+        **only,
+        **numbers,
+        "policies": [example.research.pk],
+        "tasks": [str(foreign.pk)],
+        "user": charlie.pk,
+        "key": "gpu",
+        "until_us": 1_800_000_000_000_000,
+    }
+    store(own, {"code": code.value, "details": [detail]})
+    ReasonChange.objects.create(
+        task=own,
+        at=timezone.now(),
+        code=code.value,
+        data={"reasons": [{"code": code.value, "details": [detail]}]},
+    )
+    hidden = (
+        "Research",
+        example.research_queue.name,
+        example.h100.name,
+        str(foreign.pk),
+        foreign.name,
+        charlie.username,
+    )
+
+    for reader in (alice, bob):
+        answer = told(api_as, reader, own)
+        page = api_as(reader).get(f"/tasks/{own.pk}/").content.decode()
+
+        assert answer["reasons"][0]["sentence"]
+        assert answer["history"][0]["sentence"]
+        for word in hidden:
+            assert word not in str(answer)
+            assert word not in page
+        for one in answer["reasons"][0]["details"]:
+            assert not {one.get(name) for name in ("pool", "policy", "user")} - {None}
+            assert one["policies"] == one["tasks"] == []
 
 
 @pytest.mark.parametrize("who", ["bob", "root"])
