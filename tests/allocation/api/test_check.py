@@ -144,6 +144,25 @@ def test_names_of_other_teams_never_show_up(
     assert "Research" in told[root]
 
 
+def test_whoever_would_stop_for_it_is_counted_and_named_only_to_those_who_see_them(
+    api_as: As, alice: User, charlie: User, root: User, example: Example
+) -> None:
+    make_node(example.bare_metal, name="b1")
+    make_node(example.h100, name="h1")
+    enqueue(charlie, example.research_queue, 4)
+    run_pass()
+
+    own, seen = (checked(api_as, who, example.dev_queue) for who in (alice, root))
+
+    assert (own["would_run"], own["standing"]) == (True, "reserved")
+    assert (own["stops"], own["stopped"]) == (1, [])
+    assert "once 1 task there has stopped to make room" in own["sentence"]
+    assert "research" not in str(own).lower()
+    assert seen["stops"] == len(seen["stopped"]) == 1
+    assert seen["stopped"][0].startswith(example.research_queue.name)
+    assert not Task.objects.filter(state="stopping").exists()
+
+
 def test_a_limit_is_the_reason_and_named(
     api_as: As, alice: User, root: User, example: Example
 ) -> None:

@@ -10,12 +10,15 @@ from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.configuration.models import Revision
 from apps.configuration.selectors import draft_document, live_document
+from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.preview import draft_preview
+from apps.configuration.services.provision import document_provision
 from apps.events.models import Event
+from apps.policies.document import parse
 from apps.policies.models import DraftState, LiveState, Policy, Pool, Profile, Queue
 from apps.tasks.models import Attempt, Run, Task
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
+from tests.cast import EXAMPLE, Example
 from tests.configuration.api.common import V1, SignIn
 
 pytestmark = pytest.mark.django_db
@@ -138,6 +141,9 @@ def test_names_of_the_draft_are_used_before_they_have_ids(
 def test_work_that_could_never_run_any_more_is_listed(
     admin: APIClient, example: Example, busy: list[Task]
 ) -> None:
+    # Else Research takes back what Dev holds beyond its smaller reservation.
+    LiveState.objects.update(preemption="none")
+
     found = previewed(
         admin, f"{V1}/policies/{example.dev.pk}/preview/", {"reserved": 2, "limit": 2}
     )
@@ -211,6 +217,77 @@ def test_a_new_policy_stands_beside_the_others(
     assert (third["policy"], third["before"]) == ("Third", None)
     assert third["after"]["reservation"] == {"gpu": "8"}
     assert not Policy.objects.filter(name="Third").exists()
+
+
+@pytest.fixture
+def lent(example: Example, root: User, alice: User, charlie: User) -> tuple[list[Task], Task]:
+    """Nobody is preempted. Dev borrows Research's reservation, and Research waits for it."""
+    settings = {"preemption": "none"}
+    draft_write(document=parse({**EXAMPLE, "settings": settings}), actor=root)
+    document_provision(actor=root)
+    for pool in (example.bare_metal, example.h100):
+        make_node(pool, name=pool.name[:4])
+    running = enqueue(alice, example.dev_queue, 4)
+    run_pass()
+    (waiting,) = enqueue(charlie, example.research_queue, 1)
+    run_pass()
+    return running, waiting
+
+
+@pytest.mark.parametrize(
+    ("then", "waits_again"), [("requeue", True), ("pause", False), ("end", False)]
+)
+def test_a_draft_that_lets_take_back_says_who_stops_for_whom(
+    admin: APIClient,
+    example: Example,
+    lent: tuple[list[Task], Task],
+    then: str,
+    waits_again: bool,
+) -> None:
+    running, waiting = lent
+    Queue.objects.filter(pk=example.dev_queue.pk).update(on_preemption=then)
+    document = drafted(admin)
+    assert previewed(admin, DRAFT, document)["preempted"]["count"] == 0
+    document["settings"]["preemption"] = "reclaim"
+
+    found = previewed(admin, DRAFT, document)
+
+    (start,), (victim,) = found["starts"]["rows"], found["preempted"]["rows"]
+    assert (start["task"], start["standing"]) == (str(waiting.pk), "reserved")
+    assert start["takes_room_of"] == 1
+    assert victim["task"] in {str(task.pk) for task in running}
+    assert (victim["policy"], victim["waits_again"]) == ("Dev", waits_again)
+    assert victim["beneficiary"] == {
+        "task": str(waiting.pk),
+        "name": waiting.name,
+        "queue": example.research_queue.name,
+        "policy": "Research",
+    }
+    assert found["is_at_rest"]
+    (dev,) = [row for row in found["policies"] if row["policy"] == "Dev"]
+    assert (dev["before"]["running"], dev["after"]["running"]) == (4, 3)
+    assert dev["after"]["waiting"] == (1 if waits_again else 0)
+    assert found["waiting"]["count"] == (1 if waits_again else 0)
+
+
+def test_a_larger_reservation_takes_back_at_once(
+    admin: APIClient, example: Example, alice: User, charlie: User
+) -> None:
+    for pool in (example.bare_metal, example.h100):
+        make_node(pool, name=pool.name[:4])
+    changes = {"reserved": 0}
+    admin.patch(f"{V1}/policies/{example.research.pk}/", changes, format="json")
+    enqueue(alice, example.dev_queue, 4)
+    run_pass()
+    enqueue(charlie, example.research_queue, 3)
+    run_pass()
+
+    found = previewed(admin, f"{V1}/policies/{example.research.pk}/preview/", {"reserved": 8})
+
+    assert (found["starts"]["count"], found["preempted"]["count"]) == (2, 2)
+    assert {row["policy"] for row in found["preempted"]["rows"]} == {"Dev"}
+    (research,) = [row for row in found["policies"] if row["policy"] == "Research"]
+    assert (research["after"]["reserved"], research["after"]["waiting"]) == ({"gpu": "8"}, 1)
 
 
 @pytest.mark.parametrize(
