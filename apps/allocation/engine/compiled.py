@@ -89,6 +89,8 @@ class Work:
     has_exceeded: bool
     is_strict: bool
     taken: int = 0
+    # One of its tasks was placed in this pass and taken again: none is placed any more.
+    is_closed: bool = False
     standing: int | None = None
     standing_turn: int = -1
     within_limits: int = 0
@@ -112,8 +114,8 @@ class Work:
 
     @property
     def waiting(self) -> int:
-        """Heads that are not placed yet."""
-        return len(self.run.heads) - self.taken
+        """Heads that may still be placed."""
+        return 0 if self.is_closed else len(self.run.heads) - self.taken
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from apps.allocation.engine.claims import Victim
 from apps.allocation.engine.compiled import UNCOUNTED, Compiled
 from apps.allocation.engine.explaining import all_disabled, explain
 from apps.allocation.engine.keeping import borrow, give_back
@@ -9,7 +10,6 @@ from apps.allocation.engine.moving import Moved
 from apps.allocation.engine.plan import Figures, Move, Place, Plan, Preempt
 from apps.allocation.engine.snapshot import Id, Snapshot
 from apps.allocation.engine.standing import name_of
-from apps.allocation.engine.taking import Victim
 from apps.allocation.engine.walking import holds_now, walk_standings
 from apps.allocation.engine.working import Pass, Placed
 

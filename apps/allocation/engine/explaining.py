@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from apps.allocation.engine.compiled import UNCOUNTED, Compiled, Work
+from apps.allocation.engine.flocks import find_protected
 from apps.allocation.engine.holds import Holds
 from apps.allocation.engine.lines import Lines
 from apps.allocation.engine.plan import Wait
-from apps.allocation.engine.prey import Rights, find_protected
+from apps.allocation.engine.prey import Rights
 from apps.allocation.engine.quantities import GPU
 from apps.allocation.engine.reasons import Code, Detail, Reason
 from apps.allocation.engine.rooms import Room

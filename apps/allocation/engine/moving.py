@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import combinations, islice
 
 from apps.allocation.engine.compiled import Work
+from apps.allocation.engine.flocks import Flock
 from apps.allocation.engine.nodes import Seat
-from apps.allocation.engine.prey import Flock
 from apps.allocation.engine.rooms import Room
 from apps.allocation.engine.snapshot import Held, Id
 

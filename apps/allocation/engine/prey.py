@@ -1,213 +1,28 @@
-"""What running work could be taken back, in groups of equal tasks, and who has a right to it."""
+"""Who has a right to take what, judged by the usage of the moment, and what is prey at all."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from apps.allocation.engine.compiled import (
-    UNCOUNTED,
-    Amounts,
-    Compiled,
-    ServingKey,
-    Shape,
-    Work,
-)
+from apps.allocation.engine.compiled import Amounts, ServingKey, Work
 from apps.allocation.engine.fair import FairShare, Shares
+from apps.allocation.engine.flocks import Flock
 from apps.allocation.engine.ledger import Ledger
-from apps.allocation.engine.snapshot import Held, Id, OverQuota, Preemption, Queue, Running
-from apps.allocation.engine.standing import covers_wholly, is_over_quota
+from apps.allocation.engine.snapshot import Held, OverQuota, Preemption
+from apps.allocation.engine.standing import covers_wholly
 
-SECOND = 1_000_000
 # Rights, the better first; under fair shares a second choice comes after all of the first.
 FIRST, SECOND_CHOICE = 0, 1
 
 
-@dataclass(slots=True)
-class Flock:
-    """Equal running tasks of one pool that nothing protects: those that lose least come first."""
-
-    pool: int
-    chain: tuple[int, ...]
-    shape: Shape
-    priority: int
-    profile_place: int
-    policy_place: int
-    user: Id | None
-    is_exempt: bool
-    is_removed: bool
-    left: list[Held]
-    is_sorted: bool = False
-
-    def first(self) -> Held:
-        """The task that would lose least; sorted only once somebody asks."""
-        if not self.is_sorted:
-            self.left.sort(key=least_loss)
-            self.is_sorted = True
-        return self.left[0]
-
-    @property
-    def policy(self) -> int:
-        return self.chain[-1]
-
-    def serving_key(self, held: Held) -> ServingKey:
-        return (
-            self.profile_place,
-            self.policy_place,
-            -self.priority,
-            1,
-            held.submitted_us,
-            held.task,
-        )
-
-
-def find_flocks(compiled: Compiled, linked: set[Id]) -> dict[int, list[Flock]]:
-    """By pool, what may be taken. Not: what is not preemptible, stops, waits for others to stop,
-    started less than its queue's `min_runtime` ago, or was preempted as often as that allows.
-    """
-    queues = {queue.id: queue for queue in compiled.snapshot.queues}
-    found: dict[int, list[Flock]] = {}
-    for group in compiled.snapshot.running:
-        pool = compiled.pool_index.get(group.pool)
-        if pool is None or not group.is_preemptible or group.is_stopping:
-            continue
-        if compiled.levels[pool] is Preemption.NONE:
-            continue
-        queue = queues.get(group.queue) if group.queue is not None else None
-        left = list(group.tasks)
-        if linked or (queue and (queue.min_runtime_s or queue.max_preemptions is not None)):
-            left = [
-                held
-                for held in left
-                if held.task not in linked and protected_until(compiled, queue, held) is None
-            ]
-        if left:
-            found.setdefault(pool, []).append(_flock(compiled, pool, group, left))
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Protected:
-    """A running task that others may have a right to, but not yet."""
-
-    flock: Flock
-    task: Id
-    until_us: int
-
-
-def find_protected(compiled: Compiled) -> dict[int, list[Protected]]:
-    """By pool, the preemptible work that only its queue's settings keep safe now."""
-    queues = {
-        queue.id: queue
-        for queue in compiled.snapshot.queues
-        if queue.min_runtime_s or queue.max_preemptions is not None
-    }
-    found: dict[int, list[Protected]] = {}
-    if not queues:
-        return found
-    for group in compiled.snapshot.running:
-        pool = compiled.pool_index.get(group.pool)
-        queue = queues.get(group.queue) if group.queue is not None else None
-        if pool is None or queue is None or not group.is_preemptible or group.is_stopping:
-            continue
-        for held in group.tasks:
-            until = protected_until(compiled, queue, held)
-            if until is not None and compiled.levels[pool] is not Preemption.NONE:
-                flock = _flock(compiled, pool, group, [held])
-                found.setdefault(pool, []).append(Protected(flock, held.task, until))
-    return found
-
-
-def protected_until(compiled: Compiled, queue: Queue | None, held: Held) -> int | None:
-    """Until when a task may not be taken, `UNCOUNTED` for ever; None when it may be."""
-    if queue is None:
-        return None
-    if queue.max_preemptions is not None and held.preemptions >= queue.max_preemptions:
-        return UNCOUNTED
-    if not queue.min_runtime_s:
-        return None
-    until = held.started_us + queue.min_runtime_s * SECOND
-    return until if compiled.snapshot.now_us < until else None
-
-
-def least_loss(held: Held) -> tuple[int, Id]:
-    """Sorts first what would lose least: the latest of its start and its last checkpoint."""
-    return (-max(held.started_us, held.checkpointed_us or held.started_us), held.task)
-
-
-def _flock(compiled: Compiled, pool: int, group: Running, left: list[Held]) -> Flock:
-    policy = compiled.policy_index[group.policy]
-    profile = compiled.profiles.get(group.profile)
-    profiles = compiled.pools[pool].profiles
-    policies = profile.policies if profile else ()
-    return Flock(
-        pool=pool,
-        chain=compiled.chains[policy],
-        shape=compiled.shape_of(group.request, group.replicas),
-        priority=group.priority,
-        profile_place=(profiles.index(group.profile) if group.profile in profiles else UNCOUNTED),
-        policy_place=policies.index(group.policy) if group.policy in policies else UNCOUNTED,
-        user=group.user,
-        is_exempt=group.can_exceed_limit,
-        is_removed=compiled.policies[policy].is_removed,
-        left=left,
-    )
-
-
 class Rights:
-    """Who may take capacity from whom, judged by the usage of the moment."""
+    """Who may take capacity from whom."""
 
-    def __init__(self, ledger: Ledger, shares: Shares, flocks: dict[int, list[Flock]]) -> None:
+    def __init__(self, ledger: Ledger, shares: Shares) -> None:
         self.ledger = ledger
         self.shares = shares
-        self.flocks = flocks
-        self._largest: dict[int, FairShare] = {}
-        self._lowest_own: dict[tuple[int, int], int] = {}
-        for pool, found in flocks.items():
-            for flock in found:
-                key = (pool, flock.policy)
-                priority = self._lowest_own.get(key, flock.priority)
-                self._lowest_own[key] = min(priority, flock.priority)
         settings = ledger.compiled.snapshot.settings
         self.is_fair = settings.over_quota is OverQuota.FAIR_SHARE
-
-    def may_have_prey(self, work: Work, pool: int, standing: int) -> bool:
-        """Whether a search could find anything at all; most tasks without a right end here.
-
-        Who is covered nowhere on its path, has no lower work of its own policy there and no
-        smaller share has no first victim, and rights only grow with victims.
-        """
-        compiled = self.ledger.compiled
-        level = compiled.levels[pool]
-        lowest = self._lowest_own.get((pool, work.policy))
-        if lowest is not None:
-            if not work.run.is_preemptible and lowest <= work.run.priority:
-                return True
-            if level is not Preemption.RECLAIM and lowest < work.run.priority:
-                return True
-        if level is Preemption.RANK and is_over_quota(standing, compiled.depth):
-            return True
-        amounts = work.shape.amounts
-        if not work.has_exceeded and any(
-            covers_wholly(self.ledger, policy, amounts) for policy in work.chain
-        ):
-            return True
-        return self.is_fair and any(
-            self.shares.after(self.ledger, policy, amounts) < self._largest_share(pool)
-            for policy in work.chain
-        )
-
-    def _largest_share(self, pool: int) -> FairShare:
-        """Of all policies that have something to take in `pool`."""
-        found = self._largest.get(pool)
-        if found is None:
-            policies = {policy for flock in self.flocks[pool] for policy in flock.chain}
-            found = max(self.shares.after(self.ledger, policy, ()) for policy in sorted(policies))
-            self._largest[pool] = found
-        return found
-
-    def forget_shares(self) -> None:
-        """Usage has changed."""
-        self._largest.clear()
 
     def over_others(
         self, work: Work, flock: Flock, level: Preemption, *, is_over: bool
@@ -224,11 +39,13 @@ class Rights:
                 return FIRST
             if self.is_fair and (tier := self._fairer(work, mine, flock, theirs)) is not None:
                 return tier
-        if level is Preemption.RANK and not self.is_fair and is_over:
-            place = (flock.profile_place, flock.policy_place, -flock.priority)
-            if self.is_over(flock.chain[0], flock) and work.prefixes[flock.pool][:3] < place:
-                return FIRST
-        return None
+        return FIRST if is_over and self._ranks_above(work, flock, level) else None
+
+    def _ranks_above(self, work: Work, flock: Flock, level: Preemption) -> bool:
+        """At the level `rank`: over-quota work with a worse place; not for a later submission."""
+        if level is not Preemption.RANK or self.is_fair:
+            return False
+        return work.prefixes[flock.pool][:3] < flock.place and self.is_over(flock.chain[0], flock)
 
     def _fairer(self, work: Work, mine: int, flock: Flock, theirs: int) -> int | None:
         taker = self.shares.after(self.ledger, mine, work.shape.amounts)
@@ -239,18 +56,33 @@ class Rights:
 
     def is_over(self, policy: int, flock: Flock) -> bool:
         """Whether the policy is over for that running work, which its usage includes."""
-        none_more: Amounts = tuple((key, 0) for key, _ in flock.shape.amounts)
-        return flock.is_exempt or not covers_wholly(self.ledger, policy, none_more)
+        return flock.is_exempt or not covers_wholly(self.ledger, policy, flock.none_more)
 
     def over_own(
-        self, work: Work, number: int, flock: Flock, level: Preemption, missing: set[int]
+        self,
+        work: Work,
+        place: ServingKey,
+        flock: Flock,
+        held: Held,
+        level: Preemption,
+        missing: frozenset[int],
+        *,
+        is_over: bool,
     ) -> bool:
-        """Right to work of the taker's own policy; tells about the flock's next task."""
-        if flock.serving_key(flock.first()) <= work.serving_key(flock.pool, number):
+        """Right to a task of the taker's own policy.
+
+        Args:
+            place: of the taker in the pool.
+            missing: keys that the taker lacks in the pool or in a limit.
+            is_over: the taker stands as over quota.
+        """
+        if is_over and self._ranks_above(work, flock, level):
+            return True
+        if flock.serving_key(held) <= place:
             return False
         if not work.run.is_preemptible and flock.priority <= work.run.priority:
             return True
-        if level is Preemption.RECLAIM or flock.priority >= work.run.priority:
+        if level in (Preemption.NONE, Preemption.RECLAIM) or flock.priority >= work.run.priority:
             return False
         reserved = self.ledger.compiled.reserved[work.policy]
         return all(
@@ -266,8 +98,140 @@ class Rights:
 
 
 def parting(mine: tuple[int, ...], theirs: tuple[int, ...]) -> int:
-    """The first level from the top at which two paths differ; their length where none does."""
+    """The first level from the top at which two paths differ.
+
+    Work that still runs in a policy which was given children since ends its path above theirs: it
+    is judged by its own policy.
+    """
     for level, (one, other) in enumerate(zip(mine, theirs, strict=False)):
         if one != other:
             return level
-    return min(len(mine), len(theirs))
+    return min(len(mine), len(theirs)) - 1
+
+
+Watched = dict[Amounts, tuple[Flock, set[int]]]
+
+
+class Prey:
+    """What may be taken, by pool, and what of it belongs to policies that are over.
+
+    Victims only make policies less over, so that what is found here bounds what a taker can find
+    in other policies. It is looked up anew only when a policy's being over flips.
+    """
+
+    def __init__(self, rights: Rights, flocks: dict[int, list[Flock]]) -> None:
+        self.flocks = flocks
+        self._rights = rights
+        self._levels = rights.ledger.compiled.levels
+        self._own: dict[tuple[int, int], list[Flock]] = {}
+        self._over: dict[int, list[Flock]] = {}
+        self._largest: dict[int, FairShare] = {}
+        # By policy and keys: a flock to ask with, and the pools of which it may be the prey.
+        self._watched: dict[int, Watched] = {}
+        self._flags: dict[tuple[int, Amounts], bool] = {}
+        # By pool: grows with everything that gives others more to take in it.
+        self.versions = [0] * len(self._levels)
+        for found in flocks.values():
+            for flock in found:
+                self._enter(flock)
+
+    def add(self, flock: Flock) -> None:
+        """Something more that may be taken."""
+        self.flocks.setdefault(flock.pool, []).append(flock)
+        self._enter(flock)
+        if flock.pool in self._over and self.is_prey(flock):
+            self._over[flock.pool].append(flock)
+
+    def _enter(self, flock: Flock) -> None:
+        if self._levels[flock.pool] is Preemption.NONE:
+            return
+        self._own.setdefault((flock.pool, flock.policy), []).append(flock)
+        for policy in dict.fromkeys((flock.chain[0], flock.policy)):
+            watched = self._watched.setdefault(policy, {})
+            watched.setdefault(flock.none_more, (flock, set()))[1].add(flock.pool)
+
+    def own(self, pool: int, policy: int) -> list[Flock]:
+        return self._own.get((pool, policy), [])
+
+    def over(self, pool: int) -> list[Flock]:
+        """What others could take at most."""
+        found = self._over.get(pool)
+        if found is None:
+            found = [flock for flock in self.flocks.get(pool, ()) if self.is_prey(flock)]
+            self._over[pool] = found
+        return found
+
+    def is_prey(self, flock: Flock) -> bool:
+        """Whether others could have a right to it."""
+        level = self._levels[flock.pool]
+        if level is Preemption.NONE:
+            return False
+        return self._is_over(flock.policy, flock) or (
+            level is Preemption.RANK and self._is_over(flock.chain[0], flock)
+        )
+
+    def _is_over(self, policy: int, flock: Flock) -> bool:
+        if flock.is_exempt:
+            return True
+        name = (policy, flock.none_more)
+        found = self._flags.get(name)
+        if found is None:
+            found = self._rights.is_over(policy, flock)
+            self._flags[name] = found
+        return found
+
+    def refresh(self, chain: Iterable[int]) -> None:
+        """Usage of these policies has changed."""
+        self._largest.clear()
+        for policy in chain:
+            for keys, (flock, pools) in self._watched.get(policy, {}).items():
+                is_over = not covers_wholly(self._rights.ledger, policy, flock.none_more)
+                if self._flags.get((policy, keys)) is not is_over:
+                    self._flags[policy, keys] = is_over
+                    for pool in pools:
+                        self._over.pop(pool, None)
+                        self.versions[pool] += is_over
+
+    def may_have(self, work: Work, pool: int, *, is_over: bool) -> bool:
+        """Whether a search in other policies could find anything; most without a right end here.
+
+        Who is covered nowhere on its path and has no smaller share has no first victim, and
+        rights over others grow only with victims.
+        """
+        prey = self.over(pool)
+        if not prey:
+            return False
+        if is_over and self._levels[pool] is Preemption.RANK:
+            return True
+        rights = self._rights
+        amounts = work.shape.amounts
+        if not work.has_exceeded and any(
+            covers_wholly(rights.ledger, policy, amounts) for policy in work.chain
+        ):
+            return True
+        return rights.is_fair and any(
+            rights.shares.after(rights.ledger, policy, amounts) < self._largest_share(pool)
+            for policy in work.chain
+        )
+
+    def may_have_own(self, work: Work, pool: int) -> bool:
+        """Whether it could take anything of its own policy."""
+        level = self._levels[pool]
+        own = self.own(pool, work.policy)
+        if level is Preemption.NONE or not own:
+            return False
+        if not work.run.is_preemptible or level is Preemption.RANK:
+            return True
+        return level is Preemption.PRIORITY and any(
+            flock.priority < work.run.priority for flock in own
+        )
+
+    def _largest_share(self, pool: int) -> FairShare:
+        """Of all policies that have something to take in `pool`."""
+        found = self._largest.get(pool)
+        if found is None:
+            rights = self._rights
+            policies = {policy for flock in self.over(pool) for policy in flock.chain}
+            found = max(rights.shares.after(rights.ledger, one, ()) for one in sorted(policies))
+            self._largest[pool] = found
+        return found

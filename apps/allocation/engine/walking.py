@@ -16,9 +16,13 @@ from apps.allocation.engine.working import Pass
 def walk_standings(state: Pass) -> Taking:
     """Place everything that can be placed. Returns what was taken for it."""
     taking = Taking(state)
-    while state.left > 0 and _walk(state, taking):
-        pass
-    taking.spare_whom_possible()
+    is_settled = False
+    while not is_settled:
+        while state.left > 0 and _walk(state, taking):
+            pass
+        # Who is put back may make a policy over again, and so give somebody a right.
+        is_settled = not taking.spare_whom_possible()
+    taking.finish()
     return taking
 
 
