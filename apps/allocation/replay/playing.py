@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from itertools import groupby
+from typing import Protocol
 
 from apps.allocation.engine import decide
 from apps.allocation.engine.quantities import GPU, Quantities
-from apps.allocation.engine.snapshot import Head, Id, Preemption
+from apps.allocation.engine.snapshot import Head, Id, Preemption, Snapshot
+from apps.allocation.forecast.world import Kind, World
 from apps.allocation.replay.regimes import Part
 from apps.allocation.replay.trace import Job
-from apps.allocation.replay.world import Kind, World
 
 SECOND = 1_000_000
 
@@ -48,11 +50,25 @@ class Played:
     covered_wait_s: int = 0
 
 
+class Observer(Protocol):
+    """Looks on while a history is played, and changes nothing."""
+
+    def arrived(self, job: Job, kind: Kind, submitted_us: int) -> None:
+        """`job` was enqueued, by the clock of the snapshots."""
+
+    def waits(self, job: Job, snapshot: Callable[[], Snapshot]) -> None:
+        """`job` was submitted and did not start at once; `snapshot` is of the moment after."""
+
+    def ended(self, job: Job, ran_us: int) -> None:
+        """`job` has ended by itself, its last start `ran_us` ago."""
+
+
 def play(
     part: Part,
     *,
     checkpoint_s: int | None,
     on_progress: Callable[[int], None] = lambda _count: None,
+    observer: Observer | None = None,
     skips_idle: bool = True,
 ) -> Played:
     """Let the engine decide every moment at which something arrives or ends.
@@ -63,9 +79,10 @@ def play(
 
     Args:
         on_progress: called with the number of jobs that ended since the last call.
+        observer: is told what waits and what ends.
         skips_idle: leave out passes that provably decide nothing; for tests, False.
     """
-    return _Playing(part, checkpoint_s, on_progress, skips_idle=skips_idle).run()
+    return _Playing(part, checkpoint_s, on_progress, observer, skips_idle=skips_idle).run()
 
 
 class _Playing:
@@ -74,12 +91,14 @@ class _Playing:
         part: Part,
         checkpoint_s: int | None,
         on_progress: Callable[[int], None],
+        observer: Observer | None,
         *,
         skips_idle: bool,
     ) -> None:
         self.part = part
         self.checkpoint_s = checkpoint_s
         self.on_progress = on_progress
+        self.observer = observer
         self.skips_idle = skips_idle
         has_rank = part.base.settings.preemption is Preemption.RANK
         self.rests_at_once = skips_idle and not has_rank
@@ -103,11 +122,14 @@ class _Playing:
             now = self._next_moment(upcoming)
             self.played.moments += 1
             needs_pass = self._end(now)
+            arrived: list[Job] = []
             if upcoming is not None and upcoming[0] == now:
-                needs_pass = self._arrive(upcoming[1]) or needs_pass
+                arrived = upcoming[1]
+                needs_pass = self._arrive(arrived) or needs_pass
                 upcoming = next(arrivals, None)
             if self.world.has_waiting and (needs_pass or not self.skips_idle):
                 self._decide(now)
+            self._show(arrived, now)
             if upcoming is not None or self.ends:
                 spent = self._next_moment(upcoming) - now
                 self.played.covered_wait_s += self.coverage.is_waiting() * spent
@@ -128,8 +150,19 @@ class _Playing:
                 self._stop(number, now)
                 self.world.end(number)
                 count += 1
+                if self.observer is not None:
+                    self.observer.ended(self.records[number].job, (now - started) * SECOND)
         self.on_progress(count)
         return count > 0
+
+    def _show(self, arrived: list[Job], now: int) -> None:
+        if self.observer is None:
+            return
+        for job in arrived:
+            if self.world.is_waiting(job.number):
+                self._save(now)
+                now_us = (now - self.zero_s) * SECOND
+                self.observer.waits(job, partial(self.world.snapshot, now_us))
 
     def _stop(self, number: int, now: int) -> None:
         record = self.records[number]
@@ -148,6 +181,8 @@ class _Playing:
             self.coverage.wait(job)
             head = Head((job.submitted_s - self.zero_s) * SECOND, job.number)
             needs_pass = self.world.arrive(self._kind(job), head) or needs_pass
+            if self.observer is not None:
+                self.observer.arrived(job, self._kind(job), head.submitted_us)
         return needs_pass
 
     def _kind(self, job: Job) -> Kind:

@@ -21,7 +21,7 @@ from apps.allocation.engine.snapshot import (
     Settings,
     Snapshot,
 )
-from apps.allocation.replay.world import Kind, World
+from apps.allocation.forecast.world import Kind, World
 
 ONE = Quantities.whole(gpu=1)
 QUEUE_A = Kind("a", ONE)

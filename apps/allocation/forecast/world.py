@@ -30,6 +30,30 @@ class Kind:
     user: Id | None = None
     can_exceed_limit: bool = False
 
+    @classmethod
+    def of_run(cls, run: Run) -> Kind:
+        return cls(
+            queue=run.queue,
+            request=run.request,
+            replicas=run.replicas,
+            priority=run.priority,
+            is_preemptible=run.is_preemptible,
+            user=run.user,
+            can_exceed_limit=run.can_exceed_limit,
+        )
+
+    @classmethod
+    def of_running(cls, running: Running, queue: Id) -> Kind:
+        return cls(
+            queue=queue,
+            request=running.request,
+            replicas=running.replicas,
+            priority=running.priority,
+            is_preemptible=running.is_preemptible,
+            user=running.user,
+            can_exceed_limit=running.can_exceed_limit,
+        )
+
 
 @dataclass(slots=True)
 class Line:
@@ -124,7 +148,7 @@ class World:
             self._begin_running(group)
 
     def _begin_run(self, run: Run) -> None:
-        line = self._line(_kind_of_run(run))
+        line = self._line(Kind.of_run(run))
         line.unseen += run.count - len(run.heads)
         for head in run.heads:
             line.add(head)
@@ -135,7 +159,7 @@ class World:
             group = Group(running)
             self._loose.append(group)
         else:
-            group = self._group(running.pool, _kind_of_running(running, running.queue))
+            group = self._group(running.pool, Kind.of_running(running, running.queue))
         for held in running.tasks:
             group.put(held)
             self._group_of[held.task] = group
@@ -252,7 +276,7 @@ class World:
         self._preemptions[task] = held.preemptions + 1
         like = group.like
         if like.queue is not None and like.queue in self._queues:
-            self.arrive(_kind_of_running(like, like.queue), Head(held.submitted_us, task))
+            self.arrive(Kind.of_running(like, like.queue), Head(held.submitted_us, task))
 
 
 class Rooms:
@@ -296,27 +320,3 @@ class Rooms:
             if amount > 0 and key in free
         ]
         return max(counts, default=MANY)
-
-
-def _kind_of_run(run: Run) -> Kind:
-    return Kind(
-        queue=run.queue,
-        request=run.request,
-        replicas=run.replicas,
-        priority=run.priority,
-        is_preemptible=run.is_preemptible,
-        user=run.user,
-        can_exceed_limit=run.can_exceed_limit,
-    )
-
-
-def _kind_of_running(running: Running, queue: Id) -> Kind:
-    return Kind(
-        queue=queue,
-        request=running.request,
-        replicas=running.replicas,
-        priority=running.priority,
-        is_preemptible=running.is_preemptible,
-        user=running.user,
-        can_exceed_limit=running.can_exceed_limit,
-    )

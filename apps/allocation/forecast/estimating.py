@@ -1,0 +1,178 @@
+"""When a waiting task will probably start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+
+from apps.allocation.engine import decide
+from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.allocation.forecast.arrivals import Arrivals
+from apps.allocation.forecast.forward import Future, stand_in, with_everybody
+from apps.allocation.forecast.lengths import SECOND, Lengths, Source
+
+# Futures that are looked at, and which of them, sorted by start, bound the interval.
+FUTURES = 20
+EARLY, LATE = 2, 17
+# Futures differ less from each other than the world does from them: waits, and half a minute, are
+# divided and multiplied by this. Measured on a history of jobs (docs/replay.md).
+WIDER = (17, 10)
+PAD_US = 30 * SECOND
+# Passes of one future, and rows of snapshots that all of them may go through together.
+MOST_PASSES = 250
+MOST_ROWS = 400_000
+
+
+class Basis(StrEnum):
+    """What an estimate rests on; the weakest of what was used."""
+
+    # It starts with the next pass, whatever anybody knows.
+    NOW = "now"
+    TIME_LIMIT = "time_limit"
+    QUEUE = "queue"
+    ALL_QUEUES = "all_queues"
+
+
+class Why(StrEnum):
+    """Why there is no estimate."""
+
+    # No time limit, and too little has ended yet to go by.
+    NOTHING_KNOWN = "nothing_known"
+    # It did not start in the futures that were looked at: something else than room keeps it.
+    NOT_IN_SIGHT = "not_in_sight"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Four of five such tasks start between the two moments, in microseconds as the snapshot's.
+
+    `latest_us` None: later than anybody can say. `futures` were looked at; `ended` attempts of
+    its queue, or of all queues, say how long work runs (0 where `basis` needs none).
+    """
+
+    earliest_us: int
+    latest_us: int | None
+    basis: Basis
+    futures: int
+    ended: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoEstimate:
+    why: Why
+
+
+def expected_start(
+    snapshot: Snapshot,
+    *,
+    task: Id,
+    lengths: Lengths,
+    arrivals: Arrivals | None = None,
+    behind: tuple[int, int] | None = None,
+    seed: int = 0,
+) -> Estimate | NoEstimate:
+    """Between which moments a waiting task will probably start, if nobody changes anything.
+
+    Runs the engine forward through `FUTURES` possible futures. They differ in how long running
+    and waiting work takes, drawn from time limits and from what ended before, and in what is
+    enqueued meanwhile: what was enqueued lately, once more, each from another moment on. The
+    interval is where the middle of them start the task, widened so that four of five starts
+    fell into it when a history of jobs was replayed. Say that it is an estimate, and show its
+    basis.
+
+    The same arguments give the same answer. Work is bounded: `MOST_PASSES` per future, fewer in
+    large snapshots; typically some tenths of a second.
+
+    Args:
+        snapshot: of now.
+        task: the id of a head of the snapshot, or, with `behind`, any.
+        lengths: what is known of run times; `history.load_lengths` reads them.
+        arrivals: what was enqueued lately, from the same place; None: nothing will be.
+        behind: of a task that stands behind the heads that its run shows: the index of the run
+            in `snapshot.runs`, and its place among all waiting tasks of the run, from 1.
+        seed: picks the futures.
+    """
+    known = arrivals or Arrivals(snapshot.now_us, 1)
+    return _Estimating(snapshot, lengths, known, seed).estimate(_wanted(snapshot, task, behind))
+
+
+def _wanted(snapshot: Snapshot, task: Id, behind: tuple[int, int] | None) -> Id:
+    """The task, or its stand-in where the snapshot does not show it."""
+    if behind is None:
+        return task
+    index, place = behind
+    heads = snapshot.runs[index].heads
+    if place <= len(heads):
+        return heads[place - 1].task
+    return stand_in(index, heads[-1], place - len(heads)).task
+
+
+def _times(wait_us: int, factor: tuple[int, int]) -> int:
+    return (wait_us + PAD_US) * factor[0] // factor[1] - PAD_US
+
+
+class _Estimating:
+    def __init__(self, snapshot: Snapshot, lengths: Lengths, arrivals: Arrivals, seed: int) -> None:
+        self.snapshot = with_everybody(snapshot)
+        self.lengths = lengths
+        self.arrivals = arrivals
+        self.seed = seed
+
+    def estimate(self, task: Id) -> Estimate | NoEstimate:
+        first = decide(self.snapshot)
+        now = self.snapshot.now_us
+        for place in first.placed:
+            if place.task == task and not place.waits_for:
+                return Estimate(now, now, Basis.NOW, futures=1, ended=0)
+        source = self._source()
+        if source is None:
+            return NoEstimate(Why.NOTHING_KNOWN)
+        most_passes = self._most_passes()
+        random = Random(self.seed)  # noqa: S311 - futures, no secrets
+        starts = [
+            self._future(number, random).start_us(task, first, most_passes)
+            for number in range(FUTURES)
+        ]
+        found = sorted(start for start in starts if start is not None)
+        if len(found) <= EARLY:
+            return NoEstimate(Why.NOT_IN_SIGHT)
+        return Estimate(
+            earliest_us=now + max(_times(found[EARLY] - now, WIDER[::-1]), 0),
+            latest_us=now + _times(found[LATE] - now, WIDER) if len(found) > LATE else None,
+            basis=Basis(source.value),
+            futures=FUTURES,
+            ended=self._ended(task, source),
+        )
+
+    def _future(self, number: int, random: Random) -> Future:
+        again = self.arrivals.again(number, FUTURES)
+        return Future(self.snapshot, self.lengths, again, random)
+
+    def _most_passes(self) -> int:
+        rows = len(self.snapshot.runs) + len(self.snapshot.running) + len(self.snapshot.policies)
+        return max(min(MOST_PASSES, MOST_ROWS // (FUTURES * max(rows, 1))), 1)
+
+    def _source(self) -> Source | None:
+        """The weakest that any work goes by; None where something goes by nothing."""
+        works = [
+            (held.task, group.queue)
+            for group in self.snapshot.running
+            if not group.is_stopping
+            for held in group.tasks
+        ]
+        works += [(head.task, run.queue) for run in self.snapshot.runs for head in run.heads]
+        found = {self.lengths.source(task, queue) for task, queue in works}
+        if None in found:
+            return None
+        return max((one for one in found if one), key=list(Source).index, default=None)
+
+    def _ended(self, task: Id, source: Source) -> int:
+        if source is Source.TIME_LIMIT:
+            return 0
+        queues = (
+            run.queue for run in self.snapshot.runs if any(head.task == task for head in run.heads)
+        )
+        queue = next(queues, None)
+        ended = self.lengths.by_queue.get(queue, ()) if queue is not None else ()
+        return len(ended or self.lengths.overall)

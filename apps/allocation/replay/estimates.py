@@ -1,0 +1,99 @@
+"""How good expected starts are: estimated while a history is played, compared with what came."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.allocation.forecast import Arrivals, Estimate, Lengths, expected_start
+from apps.allocation.forecast.arrivals import SPAN_US
+from apps.allocation.forecast.world import Kind
+from apps.allocation.replay.playing import SECOND
+from apps.allocation.replay.trace import Job
+
+# As many of the last ended jobs of a team as an estimate goes by.
+LAST = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """An estimate made for a job when it was submitted; times in seconds from then."""
+
+    job: Job
+    estimate: Estimate | None
+    earliest_s: int = 0
+    latest_s: int | None = None
+
+
+class Sampling:
+    """Estimates the start of every `each`-th job that waits, as an installation could have."""
+
+    def __init__(self, queues: Mapping[str, str], *, start_s: int, end_s: int, each: int) -> None:
+        self.samples: list[Sample] = []
+        self._queues = queues
+        self._start_s, self._end_s = start_s, end_s
+        self._each = each
+        self._seen = 0
+        self._history: dict[Id, _Ended] = {queue: _Ended() for queue in queues.values()}
+        self._overall = _Ended()
+        self._recent: deque[tuple[int, Kind]] = deque()
+
+    def arrived(self, _job: Job, kind: Kind, submitted_us: int) -> None:
+        self._recent.append((submitted_us, kind))
+
+    def ended(self, job: Job, ran_us: int) -> None:
+        self._history[self._queues[job.team]].add(ran_us)
+        self._overall.add(ran_us)
+
+    def waits(self, job: Job, snapshot: Callable[[], Snapshot]) -> None:
+        if not self._start_s <= job.submitted_s < self._end_s:
+            return
+        self._seen += 1
+        if self._seen % self._each:
+            return
+        now = snapshot()
+        found = expected_start(
+            now,
+            task=job.number,
+            lengths=self._lengths(),
+            arrivals=self._arrivals(now.now_us),
+            seed=job.number,
+        )
+        if not isinstance(found, Estimate):
+            self.samples.append(Sample(job, None))
+            return
+        latest = found.latest_us
+        self.samples.append(
+            Sample(
+                job,
+                found,
+                earliest_s=(found.earliest_us - now.now_us) // SECOND,
+                latest_s=None if latest is None else -((now.now_us - latest) // SECOND),
+            )
+        )
+
+    def _arrivals(self, now_us: int) -> Arrivals:
+        while self._recent and self._recent[0][0] <= now_us - SPAN_US:
+            self._recent.popleft()
+        return Arrivals(now_us, SPAN_US, tuple(self._recent))
+
+    def _lengths(self) -> Lengths:
+        by_queue = {queue: tuple(ended.ascending) for queue, ended in self._history.items()}
+        return Lengths(by_queue=by_queue, overall=tuple(self._overall.ascending))
+
+
+class _Ended:
+    """The run times of the last jobs that ended, ascending."""
+
+    def __init__(self) -> None:
+        self._recent: deque[int] = deque()
+        self.ascending: list[int] = []
+
+    def add(self, ran_us: int) -> None:
+        self._recent.append(ran_us)
+        insort(self.ascending, ran_us)
+        if len(self._recent) > LAST:
+            self.ascending.remove(self._recent.popleft())
