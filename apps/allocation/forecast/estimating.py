@@ -71,6 +71,7 @@ def expected_start(
     arrivals: Arrivals | None = None,
     behind: tuple[int, int] | None = None,
     seed: int = 0,
+    most_rows: int = MOST_ROWS,
 ) -> Estimate | NoEstimate:
     """Between which moments a waiting task will probably start, if nobody changes anything.
 
@@ -92,9 +93,12 @@ def expected_start(
         behind: of a task that stands behind the heads that its run shows: the index of the run
             in `snapshot.runs`, and its place among all waiting tasks of the run, from 1.
         seed: picks the futures.
+        most_rows: of snapshots that all futures may go through together; fewer where somebody
+            waits for the answer.
     """
     known = arrivals or Arrivals(snapshot.now_us, 1)
-    return _Estimating(snapshot, lengths, known, seed).estimate(_wanted(snapshot, task, behind))
+    estimating = _Estimating(snapshot, lengths, known, seed)
+    return estimating.estimate(_wanted(snapshot, task, behind), most_rows)
 
 
 def _wanted(snapshot: Snapshot, task: Id, behind: tuple[int, int] | None) -> Id:
@@ -119,7 +123,7 @@ class _Estimating:
         self.arrivals = arrivals
         self.seed = seed
 
-    def estimate(self, task: Id) -> Estimate | NoEstimate:
+    def estimate(self, task: Id, most_rows: int) -> Estimate | NoEstimate:
         first = decide(self.snapshot)
         now = self.snapshot.now_us
         for place in first.placed:
@@ -128,7 +132,7 @@ class _Estimating:
         source = self._source()
         if source is None:
             return NoEstimate(Why.NOTHING_KNOWN)
-        most_passes = self._most_passes()
+        most_passes = self._most_passes(most_rows)
         random = Random(self.seed)  # noqa: S311 - futures, no secrets
         starts = [
             self._future(number, random).start_us(task, first, most_passes)
@@ -149,9 +153,9 @@ class _Estimating:
         again = self.arrivals.again(number, FUTURES)
         return Future(self.snapshot, self.lengths, again, random)
 
-    def _most_passes(self) -> int:
+    def _most_passes(self, most_rows: int) -> int:
         rows = len(self.snapshot.runs) + len(self.snapshot.running) + len(self.snapshot.policies)
-        return max(min(MOST_PASSES, MOST_ROWS // (FUTURES * max(rows, 1))), 1)
+        return max(min(MOST_PASSES, most_rows // (FUTURES * max(rows, 1))), 1)
 
     def _source(self) -> Source | None:
         """The weakest that any work goes by; None where something goes by nothing."""
