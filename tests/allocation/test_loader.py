@@ -29,7 +29,11 @@ from apps.allocation.loader.configuration import served_capacity
 from apps.allocation.loader.rooms import MOST_HEADS
 from apps.allocation.loader.running import microseconds
 from apps.allocation.services import run_pass
+from apps.configuration.selectors import draft_document
+from apps.configuration.services.drafts import draft_write
+from apps.configuration.services.provision import document_provision
 from apps.nodes.models import Device, DeviceState, Node, NodeState
+from apps.policies.document import as_data, parse
 from apps.policies.models import LiveState, Policy, PolicyAmount, Pool, Profile, Queue
 from apps.tasks.models import Attempt, Holding, Run, Task
 from apps.tasks.services.ending import task_abort
@@ -46,16 +50,38 @@ def amounts(**milli: int) -> Quantities:
 
 
 def test_the_settings_of_the_live_configuration_arrive(example: Example) -> None:
-    LiveState.objects.update(is_enabled=False, preemption="none", over_quota="fair_share")
+    LiveState.objects.update(
+        is_enabled=False,
+        queueing="strict",
+        preemption="none",
+        over_quota="fair_share",
+        consolidation=True,
+    )
 
     loaded = load(now_us=77).snapshot
 
     assert loaded.now_us == 77
     assert loaded.settings == Settings(
         is_enabled=False,
+        queueing=Queueing.STRICT,
         preemption=Preemption.NONE,
         over_quota=OverQuota.FAIR_SHARE,
+        has_consolidation=True,
     )
+
+
+def test_a_level_of_its_own_is_provisioned_with_its_pool(example: Example, root: User) -> None:
+    document = as_data(draft_document())
+    document["pools"][1]["preemption"] = "none"
+    document["settings"]["queueing"] = "strict"
+    draft_write(document=parse(document), actor=root)
+    assert {pool.preemption for pool in snapshot().pools} == {None}
+
+    document_provision(actor=root, note="")
+
+    loaded = snapshot()
+    assert [pool.preemption for pool in loaded.pools] == [None, Preemption.NONE]
+    assert loaded.settings.queueing is Queueing.STRICT
 
 
 def test_a_pool_with_its_orders_arrives(example: Example) -> None:

@@ -51,6 +51,17 @@ def test_drift_compares_with_the_healthy_nodes_only(example: Example) -> None:
     ]
 
 
+def test_ranks_beside_fair_shares_are_told(example: Example) -> None:
+    pools = as_data(draft_document())["pools"]
+    pools[1]["preemption"] = "rank"
+
+    ranks = found(settings={"over_quota": "fair_share", "preemption": "rank"}, pools=pools)
+
+    words = "With fair shares, the level 'rank' takes back no more than 'priority' does."
+    assert ranks["rank_with_fair_share"] == [words, words]
+    assert "rank_with_fair_share" not in found(settings={"preemption": "rank"}, pools=pools)
+
+
 def test_a_queue_whose_tasks_could_never_run_is_told(root: User, example: Example) -> None:
     policy_change(actor=root, policy=example.dev, changes={"reserved": 2, "limit": 2})
 

@@ -11,6 +11,7 @@ AMOUNTS = [1, 4, "0.5", 8, "1/7", 0.25]
 settings = st.fixed_dictionaries(
     {},
     optional={
+        "queueing": st.sampled_from(["best_effort", "strict"]),
         "over_quota": st.sampled_from(["priority", "fair_share"]),
         "preemption": st.sampled_from(["none", "reclaim", "priority", "rank"]),
         "consolidation": st.booleans(),
@@ -30,6 +31,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
             "description": draw(st.sampled_from(["", "In the cellar.\nBehind the door."])),
             "capacity": {"gpu": 64, "license": draw(st.integers(0, 5))},
             "backfill": draw(st.booleans()),
+            "preemption": draw(st.sampled_from(["", "none", "reclaim", "priority", "rank"])),
             "profiles": draw(
                 st.permutations(
                     [p["name"] for p in profiles if name in [k["pool"] for k in p["pools"]]]

@@ -120,6 +120,18 @@ PROFILE = {"name": "p", "request": 4, "pools": [{"pool": "a"}]}
             "true",
             id="bounds without dynamic requests",
         ),
+        pytest.param(
+            {"pools": [{**POOL, "preemption": "always"}]},
+            "pools[0].preemption",
+            "must be empty, none, reclaim, priority or rank",
+            id="a level that there is not",
+        ),
+        pytest.param(
+            {"settings": {"queueing": "lifo"}},
+            "settings.queueing",
+            "must be best_effort or strict",
+            id="an order that there is not",
+        ),
     ],
 )
 def test_bad_input_is_named_by_its_path(raw: Any, path: str, words: str) -> None:

@@ -72,6 +72,7 @@ def _settings() -> Settings:
     state = LiveState.objects.get(id=1)
     return Settings(
         is_enabled=state.is_enabled,
+        queueing=Queueing(state.queueing),
         preemption=Preemption(state.preemption),
         over_quota=OverQuota(state.over_quota),
         has_consolidation=state.consolidation,
@@ -84,7 +85,7 @@ def _pools(links: Iterable[tuple[int, int, int, int]]) -> tuple[Pool, ...]:
         order[pool].append((rank, profile))
     nodes = _nodes()
     rows = PoolRow.objects.filter(removed_at__isnull=True).values_list(
-        "id", "name", "capacity", "backfill", "paused_at"
+        "id", "name", "capacity", "backfill", "preemption", "paused_at"
     )
     return tuple(
         Pool(
@@ -96,8 +97,9 @@ def _pools(links: Iterable[tuple[int, int, int, int]]) -> tuple[Pool, ...]:
             has_backfill=backfill,
             is_paused=paused_at is not None,
             has_server=bool(nodes[pk]),
+            preemption=Preemption(level) if level else None,
         )
-        for pk, name, capacity, backfill, paused_at in rows.order_by("id")
+        for pk, name, capacity, backfill, level, paused_at in rows.order_by("id")
     )
 
 

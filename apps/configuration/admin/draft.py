@@ -15,6 +15,7 @@ from unfold.decorators import action
 from apps.configuration.admin.steps import provision_view, reset_view, validate_view
 from apps.configuration.services.draft_rows import draft_rows_save
 from apps.core.admin_base import ServiceAdmin
+from apps.policies.document import Settings
 from apps.policies.models import (
     DraftPool,
     DraftPoolLink,
@@ -23,6 +24,8 @@ from apps.policies.models import (
     DraftState,
     Queue,
 )
+
+SETTINGS = Settings.__struct_fields__
 
 
 class _LinkForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
@@ -126,10 +129,18 @@ class _DraftAdmin(ServiceAdmin):
 
 @admin.register(DraftPool)
 class DraftPoolAdmin(_DraftAdmin):
-    list_display = ("name", "amounts", "backfill", "dedicated_to", "position")
+    list_display = ("name", "amounts", "backfill", "preemption", "dedicated_to", "position")
     list_select_related = ("dedicated_to",)
     search_fields = ("name", "description")
-    fields = ("name", "description", "capacity", "backfill", "dedicated_to", "position")
+    fields = (
+        "name",
+        "description",
+        "capacity",
+        "backfill",
+        "preemption",
+        "dedicated_to",
+        "position",
+    )
     autocomplete_fields = ("dedicated_to",)
     inlines = (LinksOfPool,)
 
@@ -165,13 +176,11 @@ class DraftProfileAdmin(_DraftAdmin):
 class DraftStateAdmin(_DraftAdmin):
     """The settings of the whole configuration: one row."""
 
-    list_display = ("__str__", "saved_by", "saved_at", "over_quota", "preemption", "consolidation")
+    list_display = ("__str__", "saved_by", "saved_at", *SETTINGS)
     list_select_related = ("saved_by",)
     search_fields = ("preemption",)
     fields = (
-        "over_quota",
-        "preemption",
-        "consolidation",
+        *SETTINGS,
         "version",
         "base_revision",
         "saved_by",
@@ -190,8 +199,7 @@ class DraftStateAdmin(_DraftAdmin):
         return [*(page(name, view) for name, view in steps.items()), *super().get_urls()]
 
     def save_all(self, request: HttpRequest, form: Any, formsets: list[Any]) -> None:  # noqa: ARG002  # one signature for all
-        names = ("over_quota", "preemption", "consolidation")
-        settings = {name: form.cleaned_data[name] for name in names}
+        settings = {name: form.cleaned_data[name] for name in SETTINGS}
         draft_rows_save(actor=request.user, settings=settings)  # type: ignore[arg-type]  # only people enter the admin site
 
     def changelist_view(

@@ -34,7 +34,15 @@ class _LiveAdmin(ReadOnlyAdmin):
 
 @admin.register(Pool)
 class PoolAdmin(_LiveAdmin):
-    list_display = ("name", "capacity", "backfill", "dedicated_to", "is_paused", "pause_reason")
+    list_display = (
+        "name",
+        "capacity",
+        "backfill",
+        "preemption",
+        "dedicated_to",
+        "is_paused",
+        "pause_reason",
+    )
     list_select_related = ("dedicated_to",)
     search_fields = ("name", "description")
     inlines = (LinksOfPool,)

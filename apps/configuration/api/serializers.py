@@ -105,6 +105,7 @@ class PoolSerializer(_ForAdmins):
             "description",
             "capacity",
             "backfill",
+            "preemption",
             "dedicated_to",
             "is_paused",
             "pause_reason",

@@ -59,6 +59,7 @@ def document_check(document: Document) -> list[Finding]:
     """Errors first, then warnings, each in the order of the document. Eight queries."""
     facts = _facts()
     found = [
+        *_levels(document),
         *_links(document),
         *_dedication(document, facts),
         *_volumes(document, facts),
@@ -269,6 +270,20 @@ def _total_reserved(policy_id: int, facts: Facts) -> Amounts:
             for key, amount in _total_reserved(child.pk, facts).items():
                 total[key] += amount
     return {**total, **facts.reserved.get(policy_id, {})}
+
+
+def _levels(document: Document) -> Iterator[Finding]:
+    """Fair shares order over-quota work by what each has already; ranks have no say there."""
+    if document.settings.over_quota != "fair_share":
+        return
+    levels: list[tuple[str, str]] = [("settings.preemption", document.settings.preemption)]
+    levels += [
+        (f"pools[{index}].preemption", pool.preemption) for index, pool in enumerate(document.pools)
+    ]
+    for path, level in levels:
+        if level == "rank":
+            detail = "With fair shares, the level 'rank' takes back no more than 'priority' does."
+            yield _warning(path, "rank_with_fair_share", detail)
 
 
 def _nodes(document: Document, facts: Facts) -> Iterator[Finding]:

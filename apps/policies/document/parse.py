@@ -34,8 +34,10 @@ _FIELDS: dict[str, Sequence[str]] = {
     "policies.queues": QueueEntry.__struct_fields__,
 }
 _CHOICES = {
+    "settings.queueing": "best_effort or strict",
     "settings.over_quota": "priority or fair_share",
     "settings.preemption": "none, reclaim, priority or rank",
+    "pools.preemption": "empty, none, reclaim, priority or rank",
     "schema": "1",
 }
 

@@ -20,6 +20,7 @@ Whole = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 
 
 class Settings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    queueing: Literal["best_effort", "strict"] = "best_effort"
     over_quota: Literal["priority", "fair_share"] = "priority"
     preemption: Literal["none", "reclaim", "priority", "rank"] = "reclaim"
     consolidation: bool = False
@@ -28,7 +29,8 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
 class PoolEntry(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """`key` joins draft and live; where it is left out, the name does, or the pool is new.
 
-    `dedicated_to` is the name of a policy; `profiles` are names, in execution order.
+    `preemption` "" is that of the settings; `dedicated_to` is the name of a policy; `profiles` are
+    names, in execution order.
     """
 
     key: str = ""
@@ -36,6 +38,7 @@ class PoolEntry(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields
     description: Text = ""
     capacity: dict[str, str] = {}
     backfill: bool = True
+    preemption: Literal["", "none", "reclaim", "priority", "rank"] = ""
     dedicated_to: Name | None = None
     profiles: tuple[str, ...] = ()
 

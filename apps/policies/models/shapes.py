@@ -26,9 +26,21 @@ class Preemption(models.TextChoices):
     RANK = "rank", _("and better rank among over-quota work")
 
 
+class Queueing(models.TextChoices):
+    BEST_EFFORT = "best_effort", _("later tasks may pass one that has to wait")
+    STRICT = "strict", _("no task starts before an earlier one of its policy")
+
+
 class SettingsFields(models.Model):
     """Settings of the whole configuration."""
 
+    queueing = models.CharField(
+        max_length=16,
+        choices=Queueing.choices,
+        default=Queueing.BEST_EFFORT,
+        db_default=Queueing.BEST_EFFORT,
+        help_text=_("Of all policies; a single policy can be set to be strict."),
+    )
     over_quota = models.CharField(
         max_length=16,
         choices=OverQuota.choices,
@@ -39,7 +51,10 @@ class SettingsFields(models.Model):
         max_length=16,
         choices=Preemption.choices,
         default=Preemption.RECLAIM,
-        help_text=_("Who may take capacity back from running work."),
+        help_text=_(
+            "Who may take capacity back from running work; the last level needs over-quota work "
+            "to be ordered by policies and priority."
+        ),
     )
     consolidation = models.BooleanField(
         default=False, help_text=_("Running work may be moved to make room on one node.")
@@ -64,6 +79,14 @@ class PoolFields(models.Model):
     backfill = models.BooleanField(
         default=True,
         help_text=_("Smaller work may start while earlier work waits for more room."),
+    )
+    preemption = models.CharField(
+        max_length=16,
+        choices=Preemption.choices,
+        blank=True,
+        default="",
+        db_default="",
+        help_text=_("Who may take capacity back here; empty: as in the whole configuration."),
     )
 
     class Meta:
