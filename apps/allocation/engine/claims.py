@@ -62,7 +62,13 @@ class Grounds:
             return None
         place = work.serving_key(self.pool, self.number)
         has_right = self.rights.over_own(
-            work, place, flock, held, self.level, self.missing, is_over=self.is_over
+            work,
+            place,
+            flock,
+            held,
+            level=self.level,
+            missing=self.missing,
+            is_over=self.is_over,
         )
         return FIRST if has_right else None
 

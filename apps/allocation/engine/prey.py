@@ -64,9 +64,9 @@ class Rights:
         place: ServingKey,
         flock: Flock,
         held: Held,
+        *,
         level: Preemption,
         missing: frozenset[int],
-        *,
         is_over: bool,
     ) -> bool:
         """Right to a task of the taker's own policy.

@@ -180,7 +180,8 @@ class Taking:
         room = self.state.rooms[pool]
         if self._no_moves.get(name) == version or room.nodes is None:
             return False
-        if self._is_held(work, pool, standing):
+        is_short = any(room.free[key] < amount for key, amount in work.shape.amounts)
+        if is_short or self._is_held(work, pool, standing):
             return False
         plan = find_moves(room, work, self._movables(pool))
         if plan is None:
