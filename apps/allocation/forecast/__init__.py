@@ -1,6 +1,6 @@
 """When waiting work will probably start: the engine, run forward. An estimate, never a promise.
 
-`expected_start` is pure; `history.expected_start_of` answers it from the database.
+`expected_start` is pure; `history.load_lengths` reads what it goes by from the database.
 """
 
 from apps.allocation.forecast.arrivals import Arrivals

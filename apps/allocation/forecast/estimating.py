@@ -9,7 +9,7 @@ from random import Random
 from apps.allocation.engine import decide
 from apps.allocation.engine.snapshot import Id, Snapshot
 from apps.allocation.forecast.arrivals import Arrivals
-from apps.allocation.forecast.forward import Future, stand_in, with_everybody
+from apps.allocation.forecast.forward import MOST_UNSEEN, Future, stand_in, with_everybody
 from apps.allocation.forecast.lengths import SECOND, Lengths, Source
 
 # Futures that are looked at, and which of them, sorted by start, bound the interval.
@@ -96,6 +96,8 @@ def expected_start(
         most_rows: of snapshots that all futures may go through together; fewer where somebody
             waits for the answer.
     """
+    if behind is not None and behind[1] > len(snapshot.runs[behind[0]].heads) + MOST_UNSEEN:
+        return NoEstimate(Why.NOT_IN_SIGHT)
     known = arrivals or Arrivals(snapshot.now_us, 1)
     estimating = _Estimating(snapshot, lengths, known, seed)
     return estimating.estimate(_wanted(snapshot, task, behind), most_rows)

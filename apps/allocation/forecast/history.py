@@ -1,85 +1,25 @@
-"""What expected starts go by, read from the database: who waits, run times, limits, arrivals."""
+"""What expected starts go by, read from the database: run times, limits, arrivals."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any
-
-from django.db.models import Q
 
 from apps.allocation.engine.quantities import Quantities
 from apps.allocation.engine.snapshot import Id, Snapshot
 from apps.allocation.forecast.arrivals import SPAN_US, Arrivals
-from apps.allocation.forecast.estimating import Estimate, NoEstimate, Why, expected_start
-from apps.allocation.forecast.forward import MOST_UNSEEN
 from apps.allocation.forecast.lengths import SECOND, Lengths
 from apps.allocation.forecast.world import Kind
-from apps.allocation.loader import Loaded, load
 from apps.allocation.loader.running import microseconds
-from apps.allocation.loader.waiting import _heads as read_heads
 from apps.tasks.models import Attempt, Task
-from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState, TaskState
+from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState
 
-# The last attempts that are looked at, of all queues; and of the waiting tasks, those that are
-# looked at in all, and whose time limits are.
+# The last attempts that are looked at, of all queues; and of the waiting tasks the first, for
+# their time limits.
 LAST_ATTEMPTS = 2_000
-MOST_WAITING = 10_000
 FIRST_WAITING = 1_000
-
-
-def expected_start_of(task: Task, *, now_us: int) -> Estimate | NoEstimate:
-    """When a waiting task will probably start, from the state of this moment.
-
-    Takes some tenths of a second, more in large installations: ask where somebody looks, never
-    for a list. The number of queries is fixed.
-
-    Args:
-        now_us: microseconds since the epoch.
-    """
-    loaded = load(now_us=now_us)
-    is_waiting = task.state == TaskState.QUEUED and task.submitted_at is not None
-    if not is_waiting or task.run_id is None or task.run_id not in loaded.run_ids:
-        return NoEstimate(Why.NOT_IN_SIGHT)
-    index = loaded.run_ids.index(task.run_id)
-    place = 1 + _ahead(task, task.run_id)
-    if place > MOST_UNSEEN:
-        return NoEstimate(Why.NOT_IN_SIGHT)
-    snapshot = _with_more_heads(loaded, index, place)
-    lengths, arrivals = load_lengths(snapshot)
-    return expected_start(
-        snapshot, task=str(task.pk), lengths=lengths, arrivals=arrivals, behind=(index, place)
-    )
-
-
-def _ahead(task: Task, run: int) -> int:
-    """How many of its run come first."""
-    earlier = Q(submitted_at__lt=task.submitted_at) | Q(
-        submitted_at=task.submitted_at, id__lt=task.pk
-    )
-    waiting = Task.objects.filter(earlier, run_id=run, state=TaskState.QUEUED)
-    return len(waiting.values_list("pk")[: MOST_UNSEEN + 1])
-
-
-def _with_more_heads(loaded: Loaded, index: int, place: int) -> Snapshot:
-    """A pass looks only at what could start at once; a forecast at what comes after that too.
-
-    The run at `index` counts at least `place` tasks.
-    """
-    snapshot = loaded.snapshot
-    each = max(MOST_WAITING // len(snapshot.runs), 1)
-    most = {
-        pk: max(each, len(run.heads)) for pk, run in zip(loaded.run_ids, snapshot.runs, strict=True)
-    }
-    found = read_heads(most)
-    runs = []
-    for at, (pk, run) in enumerate(zip(loaded.run_ids, snapshot.runs, strict=True)):
-        heads = tuple(found.get(pk, run.heads))
-        count = max(len(heads), place if at == index else 0)
-        runs.append(replace(run, heads=heads, count=count))
-    return replace(snapshot, runs=tuple(runs))
 
 
 def load_lengths(snapshot: Snapshot) -> tuple[Lengths, Arrivals]:

@@ -149,6 +149,15 @@ def test_a_task_behind_the_heads_waits_for_those_before_it() -> None:
     assert estimate(snapshot, "t0", behind=(0, 1)) == estimate(snapshot, "t0")
 
 
+def test_a_task_behind_more_than_a_forecast_looks_at_is_not_in_sight() -> None:
+    snapshot = busy()
+    snapshot = replace(snapshot, runs=(replace(snapshot.runs[0], count=10**6),))
+
+    found = expected_start(snapshot, task="far", lengths=HOURS, behind=(0, 10**6))
+
+    assert found == NoEstimate(Why.NOT_IN_SIGHT)
+
+
 def test_the_same_arguments_give_the_same_answer() -> None:
     lengths = Lengths(by_queue={"q": tuple(range(MINUTE, 99 * MINUTE, MINUTE))})
 

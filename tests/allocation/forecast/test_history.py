@@ -1,16 +1,15 @@
 """Expected starts from the database."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.allocation.engine.quantities import Quantities
-from apps.allocation.forecast import Basis, Estimate, NoEstimate, Why
-from apps.allocation.forecast.history import expected_start_of, load_lengths
+from apps.allocation.forecast import Basis, Estimate, expected_start
+from apps.allocation.forecast.history import load_lengths
 from apps.allocation.loader import load
 from apps.allocation.loader.running import microseconds
 from apps.allocation.services import run_pass
@@ -44,36 +43,16 @@ def finish(task: Task, *, ran: timedelta, **changes: object) -> None:
     ended.update(started_at=timezone.now() - ran, ended_at=timezone.now(), **changes)
 
 
-def test_time_limits_say_by_when_there_is_room(busy: list[Task]) -> None:
-    now = now_us()
+def test_an_estimate_goes_by_what_is_read(busy: list[Task]) -> None:
+    snapshot = load(now_us=now_us()).snapshot
+    lengths, arrivals = load_lengths(snapshot)
 
-    found = expected_start_of(busy[2], now_us=now)
+    found = expected_start(snapshot, task=str(busy[2].pk), lengths=lengths, arrivals=arrivals)
 
     assert isinstance(found, Estimate)
     assert found.basis is Basis.TIME_LIMIT
     assert found.latest_us is not None
-    assert now <= found.earliest_us < found.latest_us <= now + 90 * 60 * 10**6
-
-
-def test_who_stands_behind_starts_later(busy: list[Task]) -> None:
-    now = now_us()
-
-    first = expected_start_of(busy[2], now_us=now)
-    last = expected_start_of(busy[4], now_us=now)
-
-    assert isinstance(first, Estimate)
-    assert isinstance(last, Estimate)
-    assert first.earliest_us < last.earliest_us
-
-
-def test_without_limits_and_history_there_is_none(busy: list[Task]) -> None:
-    Task.objects.update(time_limit_s=None)
-
-    assert expected_start_of(busy[2], now_us=now_us()) == NoEstimate(Why.NOTHING_KNOWN)
-
-
-def test_what_does_not_wait_has_none(busy: list[Task]) -> None:
-    assert expected_start_of(busy[0], now_us=now_us()) == NoEstimate(Why.NOT_IN_SIGHT)
+    assert snapshot.now_us <= found.earliest_us < found.latest_us
 
 
 def test_run_times_are_of_attempts_that_ended_by_themselves(
@@ -111,17 +90,10 @@ def test_arrivals_are_what_was_enqueued_within_a_day(busy: list[Task], example: 
     assert len(kinds) == len(load(now_us=now_us()).snapshot.runs[0].heads) + 1
 
 
-def test_it_takes_as_many_queries_for_many_waiting_tasks_as_for_few(
-    busy: list[Task], example: Example, alice: User
-) -> None:
-    def count() -> int:
-        with CaptureQueriesContext(
-            connection,
-        ) as queries:
-            expected_start_of(busy[2], now_us=now_us())
-        return len(queries)
+def test_it_takes_three_queries(busy: list[Task], django_assert_num_queries: Any) -> None:
+    snapshot = load(now_us=now_us()).snapshot
 
-    few = count()
-    enqueue(alice, example.dev_queue, 20, time_limit_s=60)
+    with django_assert_num_queries(3):
+        lengths, _ = load_lengths(snapshot)
 
-    assert count() == few
+    assert str(busy[2].pk) in lengths.limits
