@@ -5,12 +5,12 @@ result, work run again only after its node was lost, nothing left behind.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from tests.chaos.history import AttemptRow, History, Life, TaskRow
+from tests.chaos.history import AttemptRow, History, Killed, Life, TaskRow
 
 ENDED: Final = frozenset({"completed", "failed", "aborted"})
 OVER: Final = frozenset({"finished", "lost"})
@@ -41,10 +41,11 @@ KINDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was broken, and the re-runs that are allowed, by their reason."""
+    """What was broken, and what is allowed: re-runs by their reason, results nobody could keep."""
 
     breaches: tuple[Breach, ...]
     reruns: tuple[tuple[str, str], ...]
+    unknown_results: int = 0
 
     def count(self, kind: str) -> int:
         """How often this was broken."""
@@ -59,7 +60,7 @@ def check(history: History) -> Verdict:
     """Look at everything; each kind of breach is found by a function of its own."""
     breaches = [breach for look in CHECKS for breach in look(history)]
     reruns = [one for one in _reruns(history) if one[0] != "none"]
-    return Verdict(tuple(breaches), tuple(reruns))
+    return Verdict(tuple(breaches), tuple(reruns), _unknown_results(history))
 
 
 def _lost(history: History) -> Iterator[Breach]:
@@ -159,9 +160,11 @@ def _excused(history: History, life: Life, row: AttemptRow) -> bool:
     is_lost = row.exit_code is None and _went_down(
         history, life, until_s=ended_s + WRITTEN_WITHIN_S
     )
+    # Who waits for a process has its result; killed, nobody has it, and the task fails and says so.
+    is_unwatched = row.exit_code is None and _is_in(history.unwatched, life)
     # Between its last line and its exit a process can still be killed, by a stop or by the run.
     is_late_kill = row.exit_code in {137, 143} and (row.stop_target or _was_killed(history, life))
-    return is_lost or bool(is_late_kill)
+    return is_lost or is_unwatched or bool(is_late_kill)
 
 
 def _ledger(history: History) -> Iterator[Breach]:
@@ -204,10 +207,25 @@ def _went_down(history: History, life: Life, *, until_s: float) -> bool:
 
 
 def _was_killed(history: History, life: Life) -> bool:
+    return _is_in(history.killed, life)
+
+
+def _is_in(kills: Iterable[Killed], life: Life) -> bool:
     return any(
         (kill.task, kill.generation) == life.member[:2] and kill.at_s >= life.started_s
-        for kill in history.killed
+        for kill in kills
     )
+
+
+def _unknown_results(history: History) -> int:
+    """Attempts that ended by themselves and whose code nobody could keep."""
+    rows = {(row.task, row.generation): row for row in history.attempts}
+    count = 0
+    for life in history.lives:
+        row = rows.get(life.member[:2])
+        is_unknown = row is not None and row.state in OVER and row.exit_code is None
+        count += life.ended_s is not None and is_unknown and _is_in(history.unwatched, life)
+    return count
 
 
 def _name(life: Life) -> str:

@@ -4,10 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.chaos.nodes import kill
 from tests.services import ports
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,14 +27,13 @@ class ControlPlane:
     environment: dict[str, str]
     commands: dict[str, tuple[str, ...]]
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    starts: int = 0
+    ended: list[tuple[str, int]] = field(default_factory=list)
 
     def start(self, name: str) -> None:
         """Start it; nothing while it runs."""
         process = self.running.get(name)
         if process is not None and process.poll() is None:
             return
-        self.starts += 1
         with (self.folder / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
                 [sys.executable, *self.commands[name]],
@@ -51,32 +50,40 @@ class ControlPlane:
         """As by the kernel's out-of-memory killer: at once, with all its threads."""
         process = self.running.pop(name, None)
         if process is not None:
-            process.kill()
+            # Its children too, as a service manager would.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def pause(self, name: str, *, is_on: bool) -> None:
         """SIGSTOP, or SIGCONT."""
         process = self.running.get(name)
         if process is not None:
-            kill(process.pid, signal.SIGSTOP if is_on else signal.SIGCONT)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGSTOP if is_on else signal.SIGCONT)
 
-    def ended(self) -> dict[str, int]:
-        """Programs that ended by themselves, with their status."""
-        found = {name: process.poll() for name, process in self.running.items()}
-        return {name: status for name, status in found.items() if status is not None}
+    def revive(self) -> None:
+        """Start again what ended by itself, as a service manager does, and remember it."""
+        for name, process in list(self.running.items()):
+            status = process.poll()
+            if status is not None:
+                self.ended.append((name, status))
+                self.start(name)
 
     def close(self) -> None:
         """End all: asked first, killed if they do not."""
         for process in self.running.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGCONT)
                 process.send_signal(signal.SIGTERM)
         for process in self.running.values():
             ports.stop(process, signal=signal.SIGTERM, timeout_s=ENDS_WITHIN_S)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         self.running.clear()
 
 
-def programs(*, web_ports: list[int], home: Path) -> dict[str, tuple[str, ...]]:
+def programs(*, web_ports: tuple[int, int], home: Path) -> dict[str, tuple[str, ...]]:
     """Every program of an installation: two of most kinds, as a careful one has them."""
     worker = ("-m", "celery", "-q", "-A", "rpm", "worker", "--pool", "threads")
     options = (
@@ -88,12 +95,19 @@ def programs(*, web_ports: list[int], home: Path) -> dict[str, tuple[str, ...]]:
         "--without-mingle",
     )
     beat = ("-m", "celery", "-q", "-A", "rpm", "beat", "--loglevel", "warning", "--pidfile=")
-    found: dict[str, tuple[str, ...]] = {}
-    for number, port in enumerate(web_ports, start=1):
-        found[f"web-{number}"] = (
-            *("-m", "uvicorn", "rpm.asgi:application", "--host", "127.0.0.1", "--port", str(port)),
-            *("--no-access-log", "--log-level", "warning", "--timeout-graceful-shutdown", "3"),
-        )
+    first, second = (f"127.0.0.1:{port}" for port in web_ports)
+    found: dict[str, tuple[str, ...]] = {
+        "web-1": (
+            *("-m", "uvicorn", "rpm.asgi:application", "--host", "127.0.0.1"),
+            *("--port", first.partition(":")[2], "--no-access-log", "--log-level", "warning"),
+            *("--timeout-graceful-shutdown", "3"),
+        ),
+        # Over WSGI tasks come in by a shorter way.
+        "web-2": (
+            *("-m", "gunicorn", "rpm.wsgi:application", "--bind", second, "--workers", "1"),
+            *("--threads", "4", "--no-control-socket", "--log-level", "warning"),
+        ),
+    }
     for number in (1, 2):
         found[f"worker-{number}"] = (*worker, *options, "--hostname", f"worker-{number}@chaos")
         found[f"beat-{number}"] = (*beat, "--schedule", str(home / f"beat-{number}"))

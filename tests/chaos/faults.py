@@ -4,7 +4,9 @@ An injector is a generator: what stands before its first `yield` does the fault,
 how many seconds to wait, and its end means that the fault is over. Closing it early undoes it.
 """
 
+import os
 import random
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,6 +23,10 @@ from tests.chaos.schedule import Fault
 from tests.chaos.servers import PostgresServer, RedisControl
 
 CLOCK_JUMPS_S: Final = (-7200.0, -65.0, 65.0, 7200.0)
+# A member in a path of the helper (task/generation-rank) or in the name of its container.
+MEMBER: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[/-]([0-9]+)-[0-9]+")
+# How long a fault that needs work waits for some to come.
+PATIENCE, PATIENCE_STEP_S = 60, 0.5
 STANDBY: Final = frozenset({"beat-2"})
 
 
@@ -41,6 +47,7 @@ class Stage:
     thief: MessageThief
     control_clock: Path
     killed: list[Killed] = field(default_factory=list)
+    unwatched: list[Killed] = field(default_factory=list)
 
 
 class NothingToHit(Exception):
@@ -167,25 +174,32 @@ def _reboot(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
 
 def _work_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
     node = stage.nodes[fault.target]
-    work = sorted(pid for pid in node.pids("job") if _variable(pid, "RPM_TASK_ID"))
-    if not work:
+    for _ in range(PATIENCE):
+        work = sorted(pid for pid in node.pids("job") if _variable(pid, "RPM_TASK_ID"))
+        if work:
+            break
+        yield PATIENCE_STEP_S
+    else:
         raise NothingToHit
     pid = rng.choice(work)
     task, generation = _variable(pid, "RPM_TASK_ID"), _variable(pid, "RPM_ATTEMPT")
     # Noted first: the end of the work may be in the books before this process goes on.
     stage.killed.append(Killed(task, int(generation or 0), boot_clock()))
     kill(pid)
-    yield 0
 
 
 def _monitor_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
     """The container's monitor, or one of the helper's own processes beside the work."""
     node = stage.nodes[fault.target]
-    beside = sorted([*node.pids("conmon"), *supervisors(node)])
-    if not beside:
-        raise NothingToHit
-    kill(rng.choice(beside))
-    yield 0
+    for _ in range(PATIENCE):
+        beside = sorted([*node.pids("conmon"), *supervisors(node)])
+        if beside:
+            pid = rng.choice(beside)
+            stage.unwatched += [Killed(*one, boot_clock()) for one in _attempts_beside(pid)]
+            kill(pid)
+            return
+        yield PATIENCE_STEP_S
+    raise NothingToHit
 
 
 def _runtime_missing(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
@@ -248,8 +262,12 @@ def _redis_paused(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[f
 
 
 def _postgres_restarted(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
-    stage.postgres.stop()
+    stage.postgres.ask_to_end()
     try:
+        for _ in range(PATIENCE):
+            if not stage.postgres.is_up:
+                break
+            yield PATIENCE_STEP_S / 5
         yield fault.lasts_s
     finally:
         stage.postgres.start()
@@ -325,6 +343,15 @@ def supervisors(node: ChaosNode) -> list[int]:
         if parent == [str(node.init).encode()] and str(node.home).encode() in read(pid, "cmdline"):
             found.append(pid)
     return found
+
+
+def _attempts_beside(pid: int) -> set[tuple[str, int]]:
+    """Whose monitor it is: by the files that it holds open, and by its own name for it."""
+    folder = Path(f"/proc/{pid}/fd")
+    words = [read(pid, "cmdline").decode(errors="replace")]
+    with suppress(OSError):
+        words += [os.readlink(path) for path in folder.iterdir()]
+    return {(match[1], int(match[2])) for text in words for match in MEMBER.finditer(text)}
 
 
 def _variable(pid: int, name: str) -> str:

@@ -44,7 +44,7 @@ class Down:
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """The work of an attempt that the run itself killed: nobody else is to blame for its end."""
+    """An attempt whose work, or whose monitor, the run itself killed at this moment."""
 
     task: str
     generation: int
@@ -109,11 +109,15 @@ class Leftover:
 
 @dataclass(slots=True)
 class History:
-    """Everything that the checker looks at."""
+    """Everything that the checker looks at.
+
+    `killed` are attempts whose work the run killed, `unwatched` those whose monitor it killed.
+    """
 
     lives: list[Life] = field(default_factory=list)
     downs: list[Down] = field(default_factory=list)
     killed: list[Killed] = field(default_factory=list)
+    unwatched: list[Killed] = field(default_factory=list)
     tasks: list[TaskRow] = field(default_factory=list)
     attempts: list[AttemptRow] = field(default_factory=list)
     accepted: list[Accepted] = field(default_factory=list)

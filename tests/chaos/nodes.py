@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
@@ -314,10 +315,12 @@ def set_clock(path: Path, seconds: float) -> None:
 def fill(balloon: Path, *, is_full: bool) -> None:
     """Take every free byte of a disk, or give them back."""
     balloon.unlink(missing_ok=True)
-    if is_full:
-        free = shutil.disk_usage(balloon.parent).free
-        with balloon.open("wb") as target:
-            os.posix_fallocate(target.fileno(), 0, max(free, 1))
+    if not is_full:
+        return
+    with balloon.open("wb", buffering=0) as target, suppress(OSError):
+        # Others write meanwhile: until the disk itself says that it is full.
+        while target.write(bytes(256 * 1024)):
+            pass
 
 
 def make_key(path: Path) -> None:

@@ -33,6 +33,18 @@ class Span:
     ended_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How long after a fault the last thing that it hit gave a sign of life, and which that was."""
+
+    span: Span
+    seconds: float
+    slowest: str
+
+    def __str__(self) -> str:
+        return f"{self.span.name} of {self.span.target}, {self.slowest}"
+
+
 @dataclass(slots=True)
 class Sampler:
     """Looks from outside, several times a second, what gives a sign of life.
@@ -77,7 +89,7 @@ class Sampler:
 
 def recoveries(
     spans: Sequence[Span], signs: dict[str, list[float]], *, until_s: float
-) -> list[tuple[Span, float]]:
+) -> list[Recovery]:
     """Seconds from the end of each fault to the first sign of life of everything that it hit.
 
     Time in which another fault held the same thing does not count: nothing could recover then.
@@ -85,15 +97,17 @@ def recoveries(
     """
     found = []
     for span in spans:
-        longest = 0.0
+        slowest = Recovery(span, 0.0, "-")
         for name in affected(span, signs):
             sign_s = next((at for at in signs[name] if at >= span.ended_s), until_s)
             others = [
                 other for other in spans if other is not span and name in affected(other, signs)
             ]
             held_s = covered_s(others, span.ended_s, sign_s)
-            longest = max(longest, sign_s - span.ended_s - held_s)
-        found.append((span, longest))
+            seconds = sign_s - span.ended_s - held_s
+            if seconds > slowest.seconds:
+                slowest = Recovery(span, seconds, name)
+        found.append(slowest)
     return found
 
 
@@ -120,10 +134,10 @@ def covered_s(spans: Iterable[Span], begin_s: float, end_s: float) -> float:
     return total
 
 
-def summary(found: Sequence[tuple[Span, float]]) -> tuple[float, float, str]:
+def summary(found: Sequence[Recovery]) -> tuple[float, float, str]:
     """Median and worst in seconds, and which fault the worst was."""
     if not found:
         return 0.0, 0.0, "-"
-    worst, seconds = max(found, key=lambda one: one[1])
-    median = statistics.median(seconds for _, seconds in found)
-    return median, seconds, f"{worst.name} of {worst.target}"
+    worst = max(found, key=lambda one: one.seconds)
+    median = statistics.median(one.seconds for one in found)
+    return median, worst.seconds, str(worst)

@@ -32,6 +32,7 @@ def table(
         *((kind, str(verdict.count(kind))) for kind in KINDS),
         ("re-run after node loss", str(verdict.reruns_for("node loss"))),
         ("re-run: preempted, retry", f"{reruns['preempted']}, {reruns['retry']}"),
+        ("results unknown, monitor killed", str(verdict.unknown_results)),
         ("answers over HTTP", _answers(history)),
         ("time to recover", f"median {median_s:.1f} s, worst {worst_s:.1f} s ({which})"),
     ]

@@ -20,7 +20,7 @@ from tests.chaos.history import History
 from tests.chaos.load import Client, wishes
 from tests.chaos.nodes import boot_clock
 from tests.chaos.observe import leftovers, observe, open_tasks
-from tests.chaos.recovery import Sampler, Span
+from tests.chaos.recovery import Recovery, Sampler, Span
 from tests.chaos.schedule import Fault, make_schedule
 from tests.chaos.world import World, opened
 from tests.services.podman import IMAGE
@@ -68,6 +68,7 @@ class Faults:
     spans: list[Span] = field(default_factory=list)
     injected: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
+    late_s: float = 0.0
     _turns: list[tuple[float, int, Fault]] = field(default_factory=list)
     _running: dict[int, tuple[Iterator[float], float]] = field(default_factory=dict)
 
@@ -81,7 +82,9 @@ class Faults:
             now_s = boot_clock() - self.began_s
             if at_s > now_s:
                 time.sleep(at_s - now_s)
+            self.late_s = max(self.late_s, now_s - at_s)
             self._turn(number, fault)
+            self.world.stage.control.revive()
             if now_s - said_s > SAY_EVERY_S:
                 said_s = now_s
                 say(f"{now_s:6.0f} s: {sum(self.injected.values())} faults, {self._work()}")
@@ -195,8 +198,9 @@ def _judged(
     notes = [
         *(f"  refused: {words}" for words in client.refused[:5]),
         *(f"  the run itself failed: {words}" for words in faults.failures),
-        *(f"  ended by itself: {one}" for one in world.stage.control.ended().items()),
-        *_slowest(found),
+        *(f"  ended by itself: {name}, {n}" for name, n in world.stage.control.ended),
+        f"  the latest fault came {faults.late_s:.1f} s after its time",
+        *_slowest(found, client.began_s),
     ]
     if plan.keep is not None:
         plan.keep.mkdir(parents=True, exist_ok=True)
@@ -204,15 +208,19 @@ def _judged(
     return Outcome(verdict, injected, "\n".join([text, *notes, report.breaches(verdict)]))
 
 
-def _slowest(found: list[tuple[Span, float]]) -> list[str]:
-    slow = sorted(found, key=lambda one: -one[1])[:5]
-    return [f"  slow: {span.name} of {span.target}: {seconds:.1f} s" for span, seconds in slow]
+def _slowest(found: list[Recovery], began_s: float) -> list[str]:
+    slow = sorted(found, key=lambda one: -one.seconds)[:5]
+    return [
+        f"  slow: {one.seconds:.1f} s after {one.span.ended_s - began_s:.1f} s: {one}"
+        for one in slow
+    ]
 
 
 def _drain(plan: Plan, world: World, client: Client) -> None:
     """Wait until every wish was answered, every task has ended and every node is clear."""
     until_s = boot_clock() + plan.drain_s
     while boot_clock() < until_s:
+        world.stage.control.revive()
         with suppress(psycopg.Error):
             if client.is_done and not open_tasks(world.database_url):
                 break

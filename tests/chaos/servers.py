@@ -7,16 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psycopg
 import redis
 
-from tests.chaos.nodes import all_pids, children, fill, kill, read
+from tests.chaos.nodes import children, fill, kill, read
 from tests.services import ports
 from tests.services.postgres import Cluster
 from tests.services.redis import RedisServer
 from tools.packages import find_program
-
-ANSWERS_WITHIN_S = 60.0
 
 
 @dataclass(slots=True)
@@ -43,15 +40,18 @@ class PostgresServer:
         if sessions:
             kill(max(sessions))
 
-    def stop(self) -> None:
-        """A fast shutdown: sessions are ended first."""
-        pid = self.pid
-        if pid and kill(pid, signal.SIGINT):
-            ports.wait_until(lambda: not is_alive(pid), what="PostgreSQL ends", timeout_s=30)
+    def ask_to_end(self) -> None:
+        """A fast shutdown: sessions are ended first. `is_up` tells when it is done."""
+        if self.pid:
+            kill(self.pid, signal.SIGINT)
+
+    @property
+    def is_up(self) -> bool:
+        return bool(self.pid) and is_alive(self.pid)
 
     def start(self) -> None:
         """Start it again as it was started before; nothing while it runs."""
-        if self.pid and is_alive(self.pid):
+        if self.is_up:
             return
         owner = self.data.stat()
         command = (self.data / "postmaster.opts").read_text().replace('"', "").split()
@@ -140,19 +140,3 @@ def is_alive(pid: int) -> bool:
     """Whether there is such a process and it has not ended."""
     state = read(pid, "stat").rpartition(b")")[2].split()
     return bool(state) and state[0] not in {b"Z", b"X"}
-
-
-def wait_for_postgres(cluster: Cluster) -> None:
-    """Until it takes connections again."""
-    ports.wait_until(cluster.is_ready, what="PostgreSQL answers", timeout_s=ANSWERS_WITHIN_S)
-
-
-def rows(url: str, statement: str) -> list[tuple[object, ...]]:
-    """What one statement answers, read beside the code under test."""
-    with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
-        return connection.execute(statement.encode()).fetchall()
-
-
-def pids_of(mark: bytes) -> list[int]:
-    """Processes with these bytes in their command line."""
-    return [pid for pid in all_pids() if mark in read(pid, "cmdline")]

@@ -249,6 +249,17 @@ def test_an_end_that_its_node_took_along_is_excused() -> None:
     assert check(history).breaches == ()
 
 
+def test_a_result_that_nobody_could_keep_is_counted_and_no_breach() -> None:
+    history = good()
+    history.attempts = [attempt(code=None)]
+    history.unwatched = [Killed("t", 1, 15)]
+
+    verdict = check(history)
+
+    assert verdict.breaches == ()
+    assert verdict.unknown_results == 1
+
+
 def test_a_journal_is_read_as_the_work_wrote_it() -> None:
     text = (
         "start 1000000000 t 1 0 5 alone\nbeat 1500000000 t 1 0 5 -\nbeat 1600000000 t 1 0 6 -\n"

@@ -114,7 +114,7 @@ def opened(
             clock_library=library,
             clock=clock,
         )
-        web_ports = [ports.free_port(), ports.free_port()]
+        web_ports = (ports.free_port(), ports.free_port())
         control = ControlPlane(
             folder,
             environment,
