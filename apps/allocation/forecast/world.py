@@ -228,12 +228,15 @@ class World:
         group = self._group_of[task]
         group.put(replace(group.tasks[task], checkpointed_us=at_us))
 
-    def snapshot(self, now_us: int) -> Snapshot:
+    def snapshot(self, now_us: int, *, is_whole: bool = False) -> Snapshot:
+        """Args: is_whole: with every waiting task, also those that no pass could start."""
         return replace(
             self._base,
             now_us=now_us,
             runs=tuple(
-                line.run(self._rooms.most(kind, self._pools_of[kind.queue]))
+                line.run(
+                    MANY if is_whole else self._rooms.most(kind, self._pools_of[kind.queue])
+                )
                 for kind, line in self._lines.items()
                 if line.heads
             ),

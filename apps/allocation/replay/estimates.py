@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from apps.allocation.engine.snapshot import Id, Snapshot
 from apps.allocation.forecast import Arrivals, Estimate, Lengths, expected_start
 from apps.allocation.forecast.arrivals import SPAN_US
 from apps.allocation.forecast.world import Kind
-from apps.allocation.replay.playing import SECOND
+from apps.allocation.replay.playing import SECOND, Record
 from apps.allocation.replay.trace import Job
 
 # As many of the last ended jobs of a team as an estimate goes by.
@@ -26,6 +26,46 @@ class Sample:
     estimate: Estimate | None
     earliest_s: int = 0
     latest_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many starts fell into their interval, of the estimates with this basis.
+
+    `half`: of the measured time, 1 or 2. `basis` "none": nobody could tell, `samples` only.
+    """
+
+    half: int
+    basis: str
+    samples: int
+    inside: int
+    earlier: int
+    later: int
+
+
+def coverage(
+    samples: Iterable[Sample], records: Mapping[int, Record], middle_s: int
+) -> tuple[Coverage, ...]:
+    """By half and basis; jobs submitted from `middle_s` on are the second half."""
+    groups: dict[tuple[int, str], list[Sample]] = {}
+    for sample in samples:
+        half = 1 if sample.job.submitted_s < middle_s else 2
+        basis = sample.estimate.basis.value if sample.estimate else "none"
+        groups.setdefault((half, basis), []).append(sample)
+    return tuple(_covered(*key, groups[key], records) for key in sorted(groups))
+
+
+def _covered(
+    half: int, basis: str, samples: Sequence[Sample], records: Mapping[int, Record]
+) -> Coverage:
+    told = [
+        (sample, records[sample.job.number].ran[0][0] - sample.job.submitted_s)
+        for sample in samples
+        if sample.estimate is not None
+    ]
+    earlier = sum(wait < sample.earliest_s for sample, wait in told)
+    later = sum(sample.latest_s is not None and wait > sample.latest_s for sample, wait in told)
+    return Coverage(half, basis, len(samples), len(told) - earlier - later, earlier, later)
 
 
 class Sampling:

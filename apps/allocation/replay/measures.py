@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from apps.allocation.engine.quantities import WHOLE
+from apps.allocation.replay.estimates import Coverage, Sample, Sampling, coverage
 from apps.allocation.replay.playing import Played, Record, play, saved_s
-from apps.allocation.replay.regimes import Regime, parts, reservations
+from apps.allocation.replay.regimes import Part, Regime, parts, reservations
 from apps.allocation.replay.trace import Job
 
 HOUR = 3600
@@ -78,6 +79,7 @@ class Report:
     moments: int
     passes: int
     unsettled: int
+    estimates: tuple[Coverage, ...]
 
     def utilisation(self, row: Row, gpus: int) -> float:
         """Used GPU time by what `gpus` could give in the measured time."""
@@ -91,18 +93,42 @@ def replay(
     terms: Terms,
     *,
     on_progress: Callable[[int], None] = lambda _count: None,
+    estimates_each: int | None = None,
 ) -> Report:
-    """Play the whole history under one regime."""
+    """Play the whole history under one regime.
+
+    Args:
+        estimates_each: estimate the start of every so-manieth job that has to wait.
+    """
     reserved = reservations(jobs, gpus=terms.gpus, start_s=terms.start_s, end_s=terms.end_s)
-    played = [
-        play(part, checkpoint_s=terms.checkpoint_s, on_progress=on_progress)
-        for part in parts(regime, jobs, reserved, terms.gpus)
-    ]
-    return report(regime, terms, reserved, played)
+    played: list[Played] = []
+    samples: list[Sample] = []
+    for part in parts(regime, jobs, reserved, terms.gpus):
+        sampling = _sampling(part, terms, estimates_each)
+        played.append(
+            play(
+                part,
+                checkpoint_s=terms.checkpoint_s,
+                on_progress=on_progress,
+                observer=sampling,
+            )
+        )
+        samples += sampling.samples if sampling else []
+    return report(regime, terms, reserved, played, samples)
+
+
+def _sampling(part: Part, terms: Terms, each: int | None) -> Sampling | None:
+    if each is None:
+        return None
+    return Sampling(part.queues, start_s=terms.start_s, end_s=terms.end_s, each=each)
 
 
 def report(
-    regime: Regime, terms: Terms, reserved: Mapping[str, int], played: Sequence[Played]
+    regime: Regime,
+    terms: Terms,
+    reserved: Mapping[str, int],
+    played: Sequence[Played],
+    samples: Sequence[Sample] = (),
 ) -> Report:
     records = [record for one in played for record in one.records]
     by_team: dict[str, list[Record]] = {team: [] for team in reserved}
@@ -123,6 +149,11 @@ def report(
         moments=sum(one.moments for one in played),
         passes=sum(one.passes for one in played),
         unsettled=sum(one.unsettled for one in played),
+        estimates=coverage(
+            samples,
+            {record.job.number: record for record in records},
+            (terms.start_s + terms.end_s) // 2,
+        ),
     )
 
 

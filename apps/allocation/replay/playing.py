@@ -162,7 +162,7 @@ class _Playing:
             if self.world.is_waiting(job.number):
                 self._save(now)
                 now_us = (now - self.zero_s) * SECOND
-                self.observer.waits(job, partial(self.world.snapshot, now_us))
+                self.observer.waits(job, partial(self.world.snapshot, now_us, is_whole=True))
 
     def _stop(self, number: int, now: int) -> None:
         record = self.records[number]

@@ -28,6 +28,7 @@ def table(reports: Sequence[Report]) -> str:
     for report in reports:
         teams = [(row.name, _cells(report, row)) for row in report.teams]
         blocks.append(_aligned((report.regime.name, *_HEADINGS), teams))
+    blocks += [_estimates(report) for report in reports if report.estimates]
     return "\n\n".join(blocks)
 
 
@@ -43,6 +44,7 @@ def data(report: Report) -> dict[str, object]:
         "moments": report.moments,
         "passes": report.passes,
         "unsettled": report.unsettled,
+        "estimates": [asdict(one) for one in report.estimates],
     }
 
 
@@ -81,6 +83,24 @@ def _cells(report: Report, row: Row) -> tuple[str, ...]:
         str(row.most_preempted),
         f"{row.lost_s / HOUR:.0f}",
     )
+
+
+def _estimates(report: Report) -> str:
+    """Both halves, because the width of the intervals was chosen on the first of one history."""
+    rows = [
+        (
+            f"half {one.half}, {one.basis}",
+            (
+                f"{one.samples:,}",
+                f"{100 * one.inside / one.samples:.1f}",
+                f"{100 * one.earlier / one.samples:.1f}",
+                f"{100 * one.later / one.samples:.1f}",
+            ),
+        )
+        for one in report.estimates
+    ]
+    headings = (f"{report.regime.name}: expected starts", "jobs", "in %", "before %", "after %")
+    return _aligned(headings, rows)
 
 
 def _covered(report: Report) -> str:

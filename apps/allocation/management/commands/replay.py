@@ -64,6 +64,13 @@ class Command(BaseCommand):
             metavar="28d",
             help="jobs submitted from here on are not measured (default: after the last one)",
         )
+        parser.add_argument(
+            "--estimates",
+            type=int,
+            metavar="EACH",
+            help="also estimate the start of every EACH-th job that waits, and tell how many "
+            "started within their interval",
+        )
         parser.add_argument("--json", action="store_true", help="one JSON line per regime")
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -72,10 +79,21 @@ class Command(BaseCommand):
         except BadInput as error:
             raise CommandError(str(error)) from error
         terms = _terms(jobs, options)
+        each = options["estimates"]
+        if each is not None and each < 1:
+            raise CommandError("--estimates must be at least 1.")
         reports = []
         for name in _regimes(options["regime"]):
             with _Bar(self.stderr, name, len(jobs)) as bar:
-                reports.append(replay(REGIMES[name], jobs, terms, on_progress=bar.advance))
+                reports.append(
+                    replay(
+                        REGIMES[name],
+                        jobs,
+                        terms,
+                        on_progress=bar.advance,
+                        estimates_each=each,
+                    )
+                )
             if options["json"]:
                 self.stdout.write(json.dumps(data(reports[-1])))
         if not options["json"]:
