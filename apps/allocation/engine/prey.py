@@ -24,6 +24,23 @@ class Rights:
         settings = ledger.compiled.snapshot.settings
         self.is_fair = settings.over_quota is OverQuota.FAIR_SHARE
 
+    def may_exist(self, work: Work, pools: Iterable[int]) -> bool:
+        """Whether a right to anything is possible, whatever runs; for most who wait it is not.
+
+        Own work needs a higher level than `reclaim`, or a taker that is not preemptible.
+        """
+        if self.is_fair or not work.run.is_preemptible or self.is_covered(work):
+            return True
+        levels = self.ledger.compiled.levels
+        return any(levels[pool] not in (Preemption.NONE, Preemption.RECLAIM) for pool in pools)
+
+    def is_covered(self, work: Work) -> bool:
+        """Whether some policy of its path covers it by its whole usage."""
+        amounts = work.shape.amounts
+        if work.has_exceeded:
+            return False
+        return any(covers_wholly(self.ledger, policy, amounts) for policy in work.chain)
+
     def over_others(
         self, work: Work, flock: Flock, level: Preemption, *, is_over: bool
     ) -> int | None:
@@ -205,9 +222,7 @@ class Prey:
             return True
         rights = self._rights
         amounts = work.shape.amounts
-        if not work.has_exceeded and any(
-            covers_wholly(rights.ledger, policy, amounts) for policy in work.chain
-        ):
+        if rights.is_covered(work):
             return True
         return rights.is_fair and any(
             rights.shares.after(rights.ledger, policy, amounts) < self._largest_share(pool)

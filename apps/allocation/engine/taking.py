@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from apps.allocation.engine.again import Again
 from apps.allocation.engine.claims import BOTH, OTHERS, OWN, Claim, Grounds, Victim
 from apps.allocation.engine.compiled import Work
@@ -26,10 +28,11 @@ class Taking:
 
     def __init__(self, state: Pass) -> None:
         self.state = state
-        self.flocks = find_flocks(state.compiled, state.linked)
         self.rights = Rights(state.ledger, state.shares)
-        self.prey = Prey(self.rights, self.flocks)
-        self.again = Again(state, self.prey)
+        self.is_possible = state.compiled.snapshot.settings.has_consolidation or any(
+            level is not Preemption.NONE for level in state.compiled.levels
+        )
+        self._has_looked = False
         self.moved: list[Moved] = []
         # All that was taken, in order: running work, and what this pass had placed itself.
         self._taken: list[Victim] = []
@@ -39,6 +42,23 @@ class Taking:
         # By policy: how often victims or moves may have given its tasks more rights or budget.
         self._fell = [0] * len(state.compiled.policies)
 
+    @cached_property
+    def _found(self) -> tuple[Prey, Again]:
+        """What could be taken: looked up once somebody may have a right to any of it."""
+        self._has_looked = True
+        prey = Prey(self.rights, find_flocks(self.state.compiled, self.state.linked))
+        again = Again(self.state, prey)
+        again.notice_placed()
+        return prey, again
+
+    @property
+    def prey(self) -> Prey:
+        return self._found[0]
+
+    @property
+    def again(self) -> Again:
+        return self._found[1]
+
     @property
     def victims(self) -> list[Victim]:
         """Running work that is preempted."""
@@ -46,9 +66,9 @@ class Taking:
 
     def take_for(self, standing: int, candidates: list[Work]) -> int:
         """Try the tasks of one standing in the order across pools. Returns how many got room."""
-        self.again.notice_placed()
-        if not self.flocks:
+        if not self.is_possible:
             return 0
+        self._notice_placed()
         count = 0
         asked = [work for work in candidates if self._is_worth_asking(work, standing)]
         for work in sorted(asked, key=lambda one: one.across_key(one.taken)):
@@ -59,8 +79,14 @@ class Taking:
                 count += 1
         return count
 
+    def _notice_placed(self) -> None:
+        if self._has_looked:
+            self.again.notice_placed()
+
     def _version(self, work: Work) -> int:
         """Grows with everything that could give a run room, rights or budget that it lacked."""
+        if not self._has_looked:
+            return 0
         if self.rights.is_fair or work.is_strict or self.state.turned:
             return self.again.changes + len(self._taken) + len(self.moved)
         versions = self.prey.versions
@@ -72,7 +98,8 @@ class Taking:
         """Not again before anything that concerns it has changed since it failed."""
         if work.waiting <= 0 or not self.state.left:
             return False
-        if self._failed.get(work.index) == (standing, self._version(work)):
+        failed = self._failed.get(work.index)
+        if failed is not None and failed == (standing, self._version(work)):
             return False
         return standing_of(self.state.ledger, work) == standing
 
@@ -103,6 +130,8 @@ class Taking:
 
     def _preempt(self, work: Work, pools: list[int], standing: int) -> bool:
         is_over = is_over_quota(standing, self.state.compiled.depth)
+        if not self.rights.may_exist(work, pools):
+            return False
         others = {pool for pool in pools if self.prey.may_have(work, pool, is_over=is_over)}
         own = {pool for pool in pools if self.prey.may_have_own(work, pool)}
         if not others and not own:
@@ -138,7 +167,7 @@ class Taking:
         state.settle(work, pool, seats, standing)
         self._taken += victims
         self._note_fallen(victims)
-        self.again.notice_placed()
+        self._notice_placed()
 
     def _note_fallen(self, victims: list[Victim]) -> None:
         for victim in victims:
@@ -193,7 +222,7 @@ class Taking:
     def _movables(self, pool: int) -> list[Movable]:
         return [
             Movable(flock, held, self.seats(flock, held))
-            for flock in self.flocks.get(pool, ())
+            for flock in self.prey.flocks.get(pool, ())
             if flock.work is None
             for held in flock.left
         ]
@@ -269,6 +298,8 @@ class Taking:
 
     def finish(self) -> None:
         """Once nothing moves any more: what was placed and taken again waits on."""
+        if not self._has_looked:
+            return
         names = self.again.finish()
         everyone: list[Victim | Moved] = [*self._taken, *self.moved]
         for one in everyone:

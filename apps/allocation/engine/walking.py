@@ -46,7 +46,7 @@ def _walk(state: Pass, taking: Taking) -> bool:
 def _next_standing(state: Pass, taking: Taking, done: int) -> tuple[int | None, list[Work]]:
     """The best standing after `done` that some waiting task has, and the runs that have it."""
     found: dict[int, list[Work]] = {}
-    can_be_full = bool(state.turned or taking.flocks)
+    can_be_full = bool(state.turned or taking.is_possible)
     for work in state.compiled.works:
         if work.waiting <= 0 or not work.pools:
             continue
