@@ -125,6 +125,7 @@ def explain(context: typer.Context, task_id: TaskId) -> None:
         print(f"  {reason['help']}")
     if found["place"] is not None:
         print(f"Place in its queue: {found['place']}")
+        print(f"Expected start: {_expected(found)}")
     for past in found["history"]:
         print(f"{past['at'][:19].replace('T', ' ')}  {past['code']}: {past['sentence']}")
 
@@ -185,6 +186,20 @@ def main() -> None:
     except UnreachableError as error:
         err.print(str(error), markup=False)
         sys.exit(2)
+
+
+def _expected(found: dict[str, Any]) -> str:
+    """An estimate, and what it goes by."""
+    expected = found["expected_start"]
+    if expected is None:
+        return str(found["no_estimate"])
+    latest = _minute(expected["latest"]) if expected["latest"] else "nobody can say when"
+    between = f"between {_minute(expected['earliest'])} and {latest}"
+    return f"probably {between} (an estimate). {expected['sentence']}"
+
+
+def _minute(at: str) -> str:
+    return f"{at[:16].replace('T', ' ')} UTC"
 
 
 def _checked(found: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ urlpatterns: list[URLPattern] = [
     path("tasks/", tasks.task_list, name="task_list"),
     path("tasks/new/", tasks.task_form, name="task_enqueue"),
     path("tasks/<uuid:pk>/", tasks.task_detail, name="task_detail"),
+    path("tasks/<uuid:pk>/expected-start/", tasks.task_expected_start, name="task_expected_start"),
     path("tasks/<uuid:pk>/enqueue/", tasks.task_put_in_queue, name="task_put_in_queue"),
     path("tasks/<uuid:pk>/abort/", tasks.task_stop, name="task_abort"),
     path("tasks/<uuid:pk>/dequeue/", tasks.task_take_out, name="task_dequeue"),

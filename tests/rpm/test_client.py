@@ -15,7 +15,7 @@ from apps.allocation.services import run_pass
 from apps.policies.models import Pool
 from apps.tasks.models import Attempt, AttemptLog, Task
 from apps.tasks.states import AttemptState, TaskState
-from rpm.cli import app
+from rpm.cli import _expected, app
 from rpm.client import Client, RefusedError, UnreachableError
 from tests.allocation.state import make_node
 from tests.cast import Example
@@ -84,10 +84,26 @@ def test_a_task_is_explained_in_sentences(access: dict[str, str], example: Examp
 
     told = ctl(access, "explain", task_id).stdout.splitlines()
 
-    assert new == "No pass looked at it yet.\nPlace in its queue: 1\n"
+    assert new.startswith("No pass looked at it yet.\nPlace in its queue: 1\nExpected start: ")
     assert told[0].startswith("Nothing serves")
     assert told[2] == "Place in its queue: 1"
-    assert "no_server: Nothing serves" in told[3]
+    assert told[3] == "Expected start: No start is in sight: see why it waits."
+    assert "no_server: Nothing serves" in told[4]
+
+
+def test_an_expected_start_is_told_as_an_estimate() -> None:
+    expected = {
+        "earliest": "2026-11-21T14:10:33.5Z",
+        "latest": None,
+        "sentence": "Judged by the time limits of the work before it.",
+    }
+
+    told = _expected({"expected_start": expected, "no_estimate": ""})
+
+    assert told == (
+        "probably between 2026-11-21 14:10 UTC and nobody can say when (an estimate). "
+        "Judged by the time limits of the work before it."
+    )
 
 
 def test_an_administrator_looks_ahead(

@@ -33,6 +33,18 @@ class PastReasonSerializer(ReasonSerializer):
     at = serializers.DateTimeField(help_text="From then on, until the next one.")
 
 
+class ExpectedStartSerializer(serializers.Serializer[Any]):
+    """An estimate: four of five such tasks start between the two moments."""
+
+    earliest = serializers.DateTimeField()
+    latest = serializers.DateTimeField(
+        allow_null=True, help_text="Null: later than anybody can say."
+    )
+    basis = serializers.ChoiceField(choices=["now", "time_limit", "queue", "all_queues"])
+    sentence = serializers.CharField(help_text="What it goes by.")
+    is_estimate = serializers.BooleanField(help_text="Always true: it is never a promise.")
+
+
 class ExplanationSerializer(serializers.Serializer[Any]):
     """Why a task waits. `code`, `sentence` and `help` are of the dominant reason."""
 
@@ -42,6 +54,10 @@ class ExplanationSerializer(serializers.Serializer[Any]):
     help = serializers.CharField(allow_blank=True)
     reasons = ReasonSerializer(many=True)
     place = serializers.IntegerField(allow_null=True, help_text="In its queue, from 1.")
+    expected_start = ExpectedStartSerializer(allow_null=True)
+    no_estimate = serializers.CharField(
+        allow_blank=True, help_text="Why there is no estimate for a task that waits."
+    )
     at = serializers.DateTimeField(allow_null=True, help_text="When the reason was last changed.")
     history = PastReasonSerializer(many=True)
 

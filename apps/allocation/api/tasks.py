@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.allocation.api.serializers import CheckSerializer, ExplanationSerializer
-from apps.allocation.explaining import Told, explained
+from apps.allocation.explaining import Told, expected_start, explained
 from apps.allocation.whatif.checking import task_check
 from apps.tasks.api.asked import body_of, user_of
 from apps.tasks.api.parsers import RawJsonParser
@@ -29,13 +29,16 @@ _ERRORS = {"4XX": ErrorSerializer}
 def explain(request: Request, pk: str) -> Response:
     """Why a task waits, as the last pass said it, in sentences; what it waited for before."""
     user = user_of(request)
-    found = explained(user, task_seen(user, pk))
+    task = task_seen(user, pk)
+    found, expected = explained(user, task), expected_start(task)
     return Response(
         {
             "state": found.state,
             **_dominant(found.reasons),
             "reasons": [asdict(reason) for reason in found.reasons],
             "place": found.place,
+            "expected_start": asdict(expected) if expected and expected.earliest else None,
+            "no_estimate": expected.sentence if expected and not expected.earliest else "",
             "at": found.at,
             "history": [{"at": past.at, **asdict(past.reason)} for past in found.history],
         }

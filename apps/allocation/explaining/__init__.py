@@ -1,5 +1,6 @@
 """Why tasks wait, in the words that a reader may read: the same for REST and pages."""
 
+from apps.allocation.explaining.expecting import ExpectedStart, expected_start
 from apps.allocation.explaining.explained import (
     Explained,
     Past,
@@ -11,10 +12,12 @@ from apps.allocation.explaining.names import Names
 from apps.allocation.explaining.telling import Told, tell, tell_all
 
 __all__ = [
+    "ExpectedStart",
     "Explained",
     "Names",
     "Past",
     "Told",
+    "expected_start",
     "explained",
     "past_reasons",
     "reasons_now",

@@ -7,9 +7,11 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.models import User
+from apps.allocation.explaining import expected_start
 from apps.allocation.whatif.checking import Checked, task_check
 from apps.core.errors import NotAllowed, RpmError
 from apps.dashboard.access import person
@@ -58,6 +60,21 @@ def task_detail(request: HttpRequest, pk: UUID) -> HttpResponse:
         "log_key": f"{task.pk}/{attempt}" if key_id(attempt) else str(task.pk),
     }
     return render(request, "pages/task_detail.html", context)
+
+
+# permission: the owner, and view of the queue
+@require_GET
+@login_required
+def task_expected_start(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """When it will probably start: asked for by the page, which does not wait for it."""
+    expected = expected_start(_seen(person(request), pk))
+    now = timezone.now()
+    context = {
+        "expected": expected,
+        "after": expected.earliest - now if expected and expected.earliest else None,
+        "before": expected.latest - now if expected and expected.latest else None,
+    }
+    return render(request, "components/expected_start.html", context)
 
 
 # permission: whoever is signed in; the services check the queue

@@ -5,17 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from django.db.models import Count
-
 from apps.allocation.engine.snapshot import Id, Pool, Run, Snapshot
 from apps.allocation.loader import load
 from apps.allocation.loader.configuration import Configuration, load_configuration
 from apps.allocation.loader.running import microseconds
 from apps.allocation.loader.waiting import load_runs
+from apps.allocation.whatif.loading import counted, waiting_counts
 from apps.policies.models import Queue
 from apps.policies.models.rights import OnPreemption
-from apps.tasks.models import Task
-from apps.tasks.states import TaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +35,11 @@ def state_now(*, now: datetime, base: Snapshot | None = None) -> State:
     configuration = load_configuration()
     if base is None:
         base = load(now_us=microseconds(now)).snapshot
-    counts = _counts()
+    counts = waiting_counts()
     # With nothing running: on the way to rest room comes free that is taken now. And in pools
     # of twice the size, so that of those who find no room some are there to say why.
     roomy = replace(configuration, pools=tuple(map(_twice, configuration.pools)))
-    runs = [_whole(run, counts[pk]) for pk, run in load_runs(roomy, ())]
+    runs = [counted(run, counts[pk]) for pk, run in load_runs(roomy, ())]
     names = dict(Queue.objects.values_list("pk", "name"))
     waiting: dict[Id, int] = defaultdict(int)
     for run in runs:
@@ -61,16 +58,6 @@ def state_now(*, now: datetime, base: Snapshot | None = None) -> State:
 
 def _twice(pool: Pool) -> Pool:
     return replace(pool, capacity=pool.capacity.times(2))
-
-
-def _counts() -> Mapping[int | None, int]:
-    rows = Task.objects.filter(state=TaskState.QUEUED).order_by().values_list("run_id")
-    return defaultdict(int, rows.annotate(Count("pk")))
-
-
-def _whole(run: Run, count: int) -> Run:
-    """With all that wait, those behind the heads included."""
-    return replace(run, count=max(count, len(run.heads)))
 
 
 def _with(base: Snapshot, configuration: Configuration, runs: tuple[Run, ...]) -> Snapshot:

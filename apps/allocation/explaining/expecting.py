@@ -1,0 +1,145 @@
+"""When a waiting task will probably start: an estimate, with what it goes by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from django.core.cache import cache
+from django.db.models import Q
+from django.utils import timezone
+
+from apps.allocation.engine.reasons import Code
+from apps.allocation.engine.snapshot import Head, Id, Snapshot
+from apps.allocation.forecast import Basis, Estimate, NoEstimate, Why
+from apps.allocation.forecast import expected_start as estimate
+from apps.allocation.forecast.forward import stand_in
+from apps.allocation.forecast.history import load_lengths
+from apps.allocation.forecast.lengths import SECOND
+from apps.allocation.loader.running import microseconds
+from apps.allocation.whatif.loading import load_counted
+from apps.tasks.models import Task
+from apps.tasks.states import TaskState
+
+# Estimates are work, and hardly change from one look to the next.
+KEPT_S = 60
+# Somebody waits for the answer: of what the estimator may go through at most, a part.
+MOST_ROWS = 40_000
+# Whoever stands further back in its run has no start in sight.
+MOST_BEFORE = 2_000
+# Of every other run, as many tasks behind its heads as are taken along.
+MOST_BEHIND = 50
+Line = Mapping[UUID, tuple[datetime | None, int | None]]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# However much work ends, the task does not start before somebody does something.
+_NOT_ROOM = frozenset({Code.DISABLED, Code.PAUSED, Code.NO_POOL, Code.NO_SERVER})
+_BASES = {
+    Basis.NOW: "The next pass starts it.",
+    Basis.TIME_LIMIT: "Judged by the time limits of the work before it.",
+    Basis.QUEUE: "Judged by how long {ended} earlier tasks of its queue ran.",
+    Basis.ALL_QUEUES: "Judged by how long {ended} earlier tasks of all queues ran.",
+}
+_UNKNOWN = {
+    Why.NOTHING_KNOWN: "Too little work has ended to judge by, and not all has a time limit.",
+    Why.NOT_IN_SIGHT: "No start is in sight: see why it waits.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedStart:
+    """An estimate, never a promise: four of five such tasks start between the two moments.
+
+    `latest` None: later than anybody can say. `basis` is a word for programs, `sentence` says the
+    same to people. Where nothing can be said both moments are None, and the two say why.
+    """
+
+    basis: str
+    sentence: str
+    earliest: datetime | None = None
+    latest: datetime | None = None
+    is_estimate: bool = True
+
+
+def expected_start(task: Task) -> ExpectedStart | None:
+    """When `task` will probably start, worked out at most once a minute; None: it does not wait."""
+    if task.state != TaskState.QUEUED or task.run is None:
+        return None
+    if task.run.reason_code in _NOT_ROOM:
+        return _told(NoEstimate(Why.NOT_IN_SIGHT))
+    key = f"expected-start:{task.pk}:{task.generation}:{microseconds(task.submitted_at)}"
+    known: ExpectedStart | None = cache.get(key)
+    if known is None:
+        known = _told(_estimated(task))
+        cache.set(key, known, KEPT_S)
+    return known
+
+
+def _estimated(task: Task) -> Estimate | NoEstimate:
+    loaded = load_counted(now_us=microseconds(timezone.now()))
+    line = _line_before(task)
+    if task.run_id not in loaded.run_ids or task.pk not in line:
+        return NoEstimate(Why.NOT_IN_SIGHT)
+    snapshot = _with_line(loaded.snapshot, loaded.run_ids.index(task.run_id), line)
+    lengths, arrivals = load_lengths(snapshot)
+    limits = {**lengths.limits, **_limits(line)}
+    return estimate(
+        snapshot,
+        task=str(task.pk),
+        lengths=replace(lengths, limits={**limits, **_limits_behind(snapshot, limits)}),
+        arrivals=arrivals,
+        most_rows=MOST_ROWS,
+    )
+
+
+def _line_before(task: Task) -> Line:
+    """Its equals in order up to itself, with time of submission and limit in seconds."""
+    equals = Task.objects.filter(run=task.run_id, state=TaskState.QUEUED)
+    upto = Q(submitted_at__lt=task.submitted_at) | Q(
+        submitted_at=task.submitted_at, pk__lte=task.pk
+    )
+    rows = equals.filter(upto).order_by("submitted_at", "pk")
+    return {
+        pk: (submitted, limit_s)
+        for pk, submitted, limit_s in rows.values_list("pk", "submitted_at", "time_limit_s")[
+            :MOST_BEFORE
+        ]
+    }
+
+
+def _with_line(snapshot: Snapshot, index: int, line: Line) -> Snapshot:
+    """All that stand before it in its run; of the other runs some that stand behind the heads."""
+    heads = tuple(Head(microseconds(at), str(pk)) for pk, (at, _) in line.items())
+    runs = [
+        replace(run, count=min(run.count, len(run.heads) + MOST_BEHIND)) for run in snapshot.runs
+    ]
+    runs[index] = replace(runs[index], heads=heads, count=len(heads))
+    return replace(snapshot, runs=tuple(runs))
+
+
+def _limits(line: Line) -> dict[Id, int]:
+    return {str(pk): limit_s * SECOND for pk, (_, limit_s) in line.items() if limit_s is not None}
+
+
+def _limits_behind(snapshot: Snapshot, limits: Mapping[Id, int]) -> dict[Id, int]:
+    """Whoever stands behind the heads of a run is taken to be like the last of them."""
+    return {
+        stand_in(index, run.heads[-1], number).task: limits[run.heads[-1].task]
+        for index, run in enumerate(snapshot.runs)
+        if run.heads and run.heads[-1].task in limits
+        for number in range(1, run.count - len(run.heads) + 1)
+    }
+
+
+def _told(found: Estimate | NoEstimate) -> ExpectedStart:
+    if isinstance(found, NoEstimate):
+        return ExpectedStart(found.why.value, _UNKNOWN[found.why])
+    return ExpectedStart(
+        basis=found.basis.value,
+        sentence=_BASES[found.basis].format(ended=found.ended),
+        earliest=_moment(found.earliest_us),
+        latest=None if found.latest_us is None else _moment(found.latest_us),
+    )
+
+
+def _moment(us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=us)
