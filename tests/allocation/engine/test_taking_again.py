@@ -80,3 +80,49 @@ def test_min_runtime_does_not_protect_what_has_not_started() -> None:
     snapshot = twice(queues={"p2": {"min_runtime": 1}})
 
     assert preempted(decide(snapshot)) == {"r": "t"}
+
+
+def chain(*more: object) -> Snapshot:
+    """`p` takes `v`; then `x` and `y` make `right` and `fourth` over, and `t` takes the pool."""
+    return scenario(
+        settings={"preemption": "reclaim"},
+        pools=[
+            {"name": "a", "capacity": {"gpu": 4}},
+            {"name": "b", "capacity": {"gpu": 4}},
+        ],
+        profiles=[
+            {"name": "p4", "request": {"gpu": 4}, "pools": ["a"]},
+            {"name": "p2", "request": {"gpu": 2}, "pools": ["a"]},
+            {"name": "q2", "request": {"gpu": 2}, "pools": ["b"]},
+        ],
+        policies=[
+            {"name": "left", "reserved": {"gpu": 4}, "profiles": ["p4"]},
+            {"name": "right", "reserved": {"gpu": 2}, "profiles": ["p2", "q2"]},
+            {"name": "third", "profiles": ["p2"]},
+            {"name": "fourth", "reserved": {"gpu": 2}, "profiles": ["p2", "q2"]},
+        ],
+        tasks=[
+            running("v", "third", "p2", "a", started=1),
+            running("w", "fourth", "p2", "a", started=1),
+            queued("t", "left", "p4", 1),
+            queued("p", "right", "p2", 2),
+            queued("x", "right", "q2", 3),
+            queued("y", "fourth", "q2", 4),
+            *more,
+        ],
+    )
+
+
+def test_victims_of_work_that_is_taken_again_count_for_its_taker() -> None:
+    plan = decide(chain())
+
+    assert placed(plan) == {"t": "a", "x": "b", "y": "b"}
+    assert preempted(plan) == {"v": "t", "w": "t"}
+    assert next(one for one in plan.placed if one.task == "t").waits_for == ("v", "w")
+
+
+def test_the_rest_of_a_run_waits_with_the_one_that_was_taken_again() -> None:
+    plan = decide(chain(queued("p2", "right", "p2", 9)))
+
+    assert placed(plan) == {"t": "a", "x": "b", "y": "b"}
+    assert [wait.tasks for wait in plan.waiting] == [("p", "p2")]
