@@ -265,7 +265,10 @@ class Taking:
                 if could_stay(self.state, victim) and self._keeps_rights(victim):
                     self._put_back(victim)
                     is_settled = False
-        return len(self._taken) < count
+        has_spared = len(self._taken) < count
+        if has_spared:
+            self._failed.clear()
+        return has_spared
 
     def _keeps_rights(self, victim: Victim) -> bool:
         """Whether its beneficiary would have had a right to its other victims without it.
