@@ -296,7 +296,8 @@ class _Explaining:
         for key, amount in member:
             if nodes is not None and nodes.largest(self.compiled.keys[key], work.shape) < amount:
                 return key, amount
-        return member[0]
+        # Who asks for nothing still needs a node that takes work.
+        return member[0] if member else (self.compiled.key_index[GPU], 0)
 
     def _held(self, work: Work, pool: int) -> Detail | None:
         if self.holds is None or pool not in self.holds.total:

@@ -19,6 +19,8 @@ from apps.allocation.engine.rooms import Room
 from apps.allocation.engine.snapshot import Held, Id, Member, Running
 
 # ("usage", policy, key) and the like, with thousandths.
+# Accounts of room, not of what policies use.
+ROOM = frozenset({"pool", "scalar", "gpu"})
 Account = tuple[str | int, ...]
 
 _devices_of = attrgetter("devices")
@@ -187,7 +189,10 @@ class Opening:
                 _count(below, account, amount)
         own = self._accounts(singles[task], below)
         for account, amount in below.items():
-            own[account] = max(own.get(account, 0), amount)
+            # Their room is held until they are gone; what policies use is the taker's already,
+            # as in the pass that took them, so that no right changes while they drain.
+            if account[0] in ROOM:
+                own[account] = max(own.get(account, 0), amount)
         return own
 
     def _accounts(self, holding: Holding, spare: dict[Account, int]) -> dict[Account, int]:

@@ -50,12 +50,14 @@ class Rights:
             is_over: the taker stands as over quota.
         """
         part = parting(work.chain, flock.chain)
-        if all(self.is_over(policy, flock) for policy in flock.chain[part:]):
-            mine, theirs = work.chain[part], flock.chain[part]
-            if not work.has_exceeded and covers_wholly(self.ledger, mine, work.shape.amounts):
-                return FIRST
-            if self.is_fair and (tier := self._fairer(work, mine, flock, theirs)) is not None:
-                return tier
+        if not all(self.is_over(policy, flock) for policy in flock.chain[part:]):
+            # Not by a better rank either: what its team covers would take it back at once.
+            return None
+        mine, theirs = work.chain[part], flock.chain[part]
+        if not work.has_exceeded and covers_wholly(self.ledger, mine, work.shape.amounts):
+            return FIRST
+        if self.is_fair and (tier := self._fairer(work, mine, flock, theirs)) is not None:
+            return tier
         return FIRST if is_over and self._ranks_above(work, flock, level) else None
 
     def _ranks_above(self, work: Work, flock: Flock, level: Preemption) -> bool:

@@ -1,0 +1,81 @@
+"""Faults that the laws found, each in the smallest state that shows it."""
+
+from __future__ import annotations
+
+from apps.allocation.engine import decide
+from apps.allocation.engine.snapshot import Snapshot
+from tests.allocation.engine.builders import placed, queued, running, scenario
+from tests.allocation.engine.laws.history import Moment
+from tests.allocation.engine.laws.repetition import (
+    a_second_pass_decides_nothing,
+    passes_come_to_rest,
+)
+
+
+def pass_over(snapshot: Snapshot) -> Moment:
+    return Moment(snapshot, decide(snapshot), decide)
+
+
+def test_a_policy_whose_victims_still_stop_is_not_over_because_of_them() -> None:
+    """Dev is back at its reservation once `d2` stops; the next pass took `d1` as well."""
+    profiles = [{"name": "p", "request": {"gpu": 2}, "pools": ["a"]}]
+    snapshot = scenario(
+        settings={"preemption": "reclaim", "over_quota": "fair_share"},
+        pools=[{"name": "a", "capacity": {"gpu": 4}}],
+        profiles=profiles,
+        policies=[
+            {"name": "dev", "reserved": {"gpu": 2}, "weight": 0, "profiles": ["p"]},
+            {"name": "research", "reserved": {"gpu": 1}, "profiles": ["p"]},
+        ],
+        tasks=[
+            queued("t1", "research", "p", 0),
+            queued("t2", "research", "p", 1),
+            running("d1", "dev", "p", "a", started=1),
+            running("d2", "dev", "p", "a", started=2),
+        ],
+    )
+
+    moment = pass_over(snapshot)
+
+    assert [one.task for one in moment.plan.preempted] == ["d2"]
+    a_second_pass_decides_nothing(moment)
+
+
+def test_a_better_rank_takes_nothing_that_its_team_covers() -> None:
+    """Low covers `t` and takes `r` back from high, whose better place took `t`, and so on."""
+    snapshot = scenario(
+        settings={"preemption": "rank"},
+        pools=[{"name": "a", "capacity": {"gpu": 2}}],
+        profiles=[{"name": "p", "request": {"gpu": 2}, "pools": ["a"]}],
+        policies=[
+            {"name": "high", "parent": "top", "reserved": {"gpu": 1}, "profiles": ["p"]},
+            {"name": "low", "parent": "top", "reserved": {"gpu": 2}, "profiles": ["p"]},
+            {"name": "top", "reserved": {"gpu": 1}},
+        ],
+        tasks=[queued("t", "low", "p", 0), running("r", "high", "p", "a", started=1)],
+    )
+
+    moment = pass_over(snapshot)
+
+    assert placed(moment.plan) == {"t": "a"}
+    passes_come_to_rest(moment)
+
+
+def test_a_task_that_asks_for_nothing_says_why_it_waits() -> None:
+    """No node of the pool takes work; there was no key to name."""
+    snapshot = scenario(
+        pools=[
+            {
+                "name": "a",
+                "capacity": {"gpu": 1},
+                "nodes": [{"name": "n", "capacity": {"gpu": 1}, "schedulable": False}],
+            }
+        ],
+        profiles=[{"name": "p", "request": {"gpu": 0}, "pools": ["a"]}],
+        policies=[{"name": "dev", "profiles": ["p"]}],
+        tasks=[queued("t", "dev", "p")],
+    )
+
+    waits = decide(snapshot).waiting
+
+    assert [reason.code for reason in waits[0].reasons] == ["capacity"]
