@@ -23,16 +23,32 @@ class Rights:
         self.shares = shares
         settings = ledger.compiled.snapshot.settings
         self.is_fair = settings.over_quota is OverQuota.FAIR_SHARE
+        # The largest share of all policies, on which turn of the ledger.
+        self._largest: FairShare = (0, 0)
+        self._largest_turn = -1
 
     def may_exist(self, work: Work, pools: Iterable[int]) -> bool:
         """Whether a right to anything is possible, whatever runs; for most who wait it is not.
 
         Own work needs a higher level than `reclaim`, or a taker that is not preemptible.
         """
-        if self.is_fair or not work.run.is_preemptible or self.is_covered(work):
+        if not work.run.is_preemptible or self.is_covered(work) or self._is_poorer(work):
             return True
         levels = self.ledger.compiled.levels
         return any(levels[pool] not in (Preemption.NONE, Preemption.RECLAIM) for pool in pools)
+
+    def _is_poorer(self, work: Work) -> bool:
+        """Whether with the task it has, on some level, less of a share than somebody has now."""
+        if not self.is_fair:
+            return False
+        ledger = self.ledger
+        turn = sum(ledger.turns)
+        if self._largest_turn != turn:
+            policies = range(len(ledger.usage))
+            self._largest = max([self.shares.after(ledger, one, ()) for one in policies])
+            self._largest_turn = turn
+        amounts = work.shape.amounts
+        return any(self.shares.after(ledger, one, amounts) < self._largest for one in work.chain)
 
     def is_covered(self, work: Work) -> bool:
         """Whether some policy of its path covers it by its whole usage."""

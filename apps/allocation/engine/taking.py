@@ -86,7 +86,7 @@ class Taking:
     def _version(self, work: Work) -> int:
         """Grows with everything that could give a run room, rights or budget that it lacked."""
         if not self._has_looked:
-            return 0
+            return len(self.state.placed) if self.rights.is_fair else 0
         if self.rights.is_fair or work.is_strict or self.state.turned:
             return self.again.changes + len(self._taken) + len(self.moved)
         versions = self.prey.versions
