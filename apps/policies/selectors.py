@@ -7,6 +7,7 @@ are seen through their links by administrators, and by those who were given `vie
 
 from typing import TypeVar
 
+from django.contrib.auth.models import Group
 from django.db.models import Model, Q, QuerySet
 
 from apps.accounts.models import User
@@ -23,6 +24,8 @@ from apps.policies.models import (
     QueueGroupPermission,
     QueueUserPermission,
 )
+
+EXCEED_LIMIT = "exceed_limit_policy"
 
 _GRANTS = {
     Policy: (PolicyUserPermission, PolicyGroupPermission),
@@ -84,6 +87,31 @@ def profiles_visible_to(user: Person) -> QuerySet[Profile]:
     if is_admin(user):
         return live
     return live.filter(pk__in=queues_visible_to(user).values("profile_id"))
+
+
+def may_exceed_limit(policy_id: int) -> set[int]:
+    """Ids of the people whose preemptible tasks skip the limit of this policy.
+
+    Only whom somebody gave the right, by name or by a group; administrators not by themselves,
+    since such work always stands as over quota.
+    """
+    users, groups = limit_exceeders(policy_id)
+    members = User.objects.filter(groups__in=groups)
+    return set((users | members).values_list("pk", flat=True))
+
+
+def limit_exceeders(policy: Policy | int) -> tuple[QuerySet[User], QuerySet[Group]]:
+    """To whom the right to exceed the limit of a policy was given."""
+    users = PolicyUserPermission.objects.filter(
+        content_object=policy, permission__codename=EXCEED_LIMIT
+    )
+    groups = PolicyGroupPermission.objects.filter(
+        content_object=policy, permission__codename=EXCEED_LIMIT
+    )
+    return (
+        User.objects.filter(pk__in=users.values("user")),
+        Group.objects.filter(pk__in=groups.values("group")),
+    )
 
 
 def known_keys() -> set[str]:

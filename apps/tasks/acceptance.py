@@ -5,7 +5,7 @@ they cannot answer differently.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from apps.core.errors import BadInput, NeverFits
 from apps.core.units import quantities_milli
@@ -19,7 +19,8 @@ class QueueFacts:
     """What decides whether a queue takes a task.
 
     `request`, `request_min` and `request_max` are texts per key, of the profile; `volumes` are the
-    live ones that the profile allows; `version` is that of the live configuration.
+    live ones that the profile allows; `version` is that of the live configuration; `exceeding` are
+    ids of people whose preemptible tasks skip the limit of the queue's own policy.
     """
 
     queue_id: int
@@ -37,6 +38,7 @@ class QueueFacts:
     volumes: frozenset[str]
     ceilings: tuple[Ceiling, ...]
     rooms: tuple[Room, ...]
+    exceeding: frozenset[int] = frozenset()
 
     @property
     def has_user_limit(self) -> bool:
@@ -56,11 +58,12 @@ def accept(description: Description, facts: QueueFacts, *, owner_id: int) -> Sha
     if description.request is not None:
         own_request = _own_request(description, facts)
     request = quantities_milli(facts.request if own_request is None else own_request)
+    exceeds_limit = description.is_preemptible and owner_id in facts.exceeding
     problems = never_fits(
         request=request,
         replicas=description.replicas or facts.replicas,
         is_preemptible=description.is_preemptible,
-        ceilings=facts.ceilings,
+        ceilings=_without_own_limit(facts.ceilings) if exceeds_limit else facts.ceilings,
         rooms=facts.rooms,
     )
     if problems:
@@ -72,7 +75,12 @@ def accept(description: Description, facts: QueueFacts, *, owner_id: int) -> Sha
         priority=description.priority,
         is_preemptible=description.is_preemptible,
         user_id=owner_id if facts.has_user_limit else None,
+        exceeds_limit=exceeds_limit,
     )
+
+
+def _without_own_limit(ceilings: tuple[Ceiling, ...]) -> tuple[Ceiling, ...]:
+    return (*(replace(one, limit={}) for one in ceilings[:1]), *ceilings[1:])
 
 
 def _against_queue(description: Description, facts: QueueFacts) -> dict[str, str]:

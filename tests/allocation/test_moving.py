@@ -160,6 +160,17 @@ def test_a_moved_task_whose_seats_are_no_good_any_more_waits_like_any_other(
     assert Attempt.objects.filter(task=moved).count() == 1
 
 
+def test_a_task_that_would_not_start_again_is_not_moved(
+    torn: list[Task], example: Example, alice: User
+) -> None:
+    Task.objects.update(is_restartable=False)
+    (large,) = enqueue(alice, example.dev_queue)
+
+    assert run_pass().moved == 0
+
+    assert states([*torn, large]) == ["running", "running", "queued"]
+
+
 def test_a_moved_task_that_was_done_before_it_heard_of_it_is_done(
     torn: list[Task], example: Example, alice: User
 ) -> None:

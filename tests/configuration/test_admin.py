@@ -17,6 +17,7 @@ from apps.accounts.models import User
 from apps.accounts.services.credentials import credential_create
 from apps.configuration.models import Revision
 from apps.configuration.selectors import draft_document, live_document
+from apps.events.models import Event
 from apps.nodes.models import Node, Volume
 from apps.policies.models import (
     DraftPool,
@@ -28,6 +29,7 @@ from apps.policies.models import (
     Pool,
     Queue,
 )
+from apps.policies.selectors import limit_exceeders
 from apps.tasks.models import Attempt, Holding, Task
 from tests.allocation.state import enqueue, make_node
 from tests.cast import Example
@@ -307,6 +309,28 @@ def test_a_policy_with_amounts_makes_one_revision(site: Client, example: Example
     amount = Policy.objects.get(name="New").amounts.get()
     assert (amount.reserved_milli, amount.reserved_text) == (142, "1/7")
     assert (amount.limit_milli, amount.limit_text) == (4000, "4")
+
+
+def test_who_may_exceed_a_limit_is_set_with_the_policy(
+    site: Client, example: Example, alice: User, bob: User
+) -> None:
+    address = url(Policy, "change", example.dev.pk)
+    added = form_of(site, address) | {
+        "policyuserpermission_set-TOTAL_FORMS": "2",
+        "policyuserpermission_set-0-user": alice.pk,
+        "policyuserpermission_set-1-user": bob.pk,
+        "policygrouppermission_set-TOTAL_FORMS": "1",
+        "policygrouppermission_set-0-group": example.research.group.pk,
+    }
+    assert site.post(address, added).status_code == 302
+    removed = form_of(site, address) | {"policyuserpermission_set-1-DELETE": "on"}
+    assert site.post(address, removed).status_code == 302
+
+    users, groups = limit_exceeders(example.dev)
+
+    assert (list(users), list(groups)) == ([alice], [example.research.group])
+    assert site.post(address, form_of(site, address)).status_code == 302
+    assert Event.objects.filter(kind="policy.exceeding").count() == 2
 
 
 def test_a_reservation_above_the_limit_is_told_at_its_field(site: Client, example: Example) -> None:

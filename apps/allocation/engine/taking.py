@@ -225,6 +225,7 @@ class Taking:
             for flock in self.prey.flocks.get(pool, ())
             if flock.work is None
             for held in flock.left
+            if held.is_movable
         ]
 
     def _is_held(self, work: Work, pool: int, standing: int) -> bool:

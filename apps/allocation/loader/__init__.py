@@ -25,7 +25,7 @@ def load(*, now_us: int) -> Loaded:
         now_us: microseconds since the epoch.
     """
     configuration = load_configuration()
-    running = load_running()
+    running = load_running(configuration)
     runs = load_runs(configuration, running)
     profiles = {profile.id for profile in configuration.profiles}
     snapshot = Snapshot(

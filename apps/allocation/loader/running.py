@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.snapshot import Held, Member, Running, Share
+from apps.allocation.engine.snapshot import Held, Id, Member, Running, Share
+from apps.allocation.loader.configuration import Configuration
 from apps.tasks.models import Attempt, Holding
 from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState
 
@@ -17,12 +18,13 @@ def microseconds(moment: datetime | None) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1) if moment else 0
 
 
-def load_running() -> tuple[Running, ...]:
+def load_running(configuration: Configuration) -> tuple[Running, ...]:
     """Every live attempt, in groups of equal ones. Two queries.
 
     Attempts are read first: a moved task begins its next one at any time, and what is read here
     must have its members.
     """
+    by_person = _limited_by_person(configuration)
     rows = list(_attempts())
     members = _members()
     groups: dict[tuple[Any, ...], list[Held]] = defaultdict(list)
@@ -37,7 +39,7 @@ def load_running() -> tuple[Running, ...]:
             row["replicas"],
             row["task__priority"],
             row["task__is_preemptible"],
-            row["task__run__user_id"],
+            row["task__owner_id"] if row["policy_id"] in by_person else None,
             row["task__run__exceeds_limit"],
             row["state"] == AttemptState.STOPPING,
         )
@@ -50,6 +52,7 @@ def load_running() -> tuple[Running, ...]:
                 checkpointed_us=_moment_us(row["checkpointed_at"]),
                 preemptions=row["task__preemptions"],
                 stops_for=_taker(row),
+                is_movable=row["task__is_restartable"],
             )
         )
     return tuple(_running(key, held) for key, held in groups.items())
@@ -97,10 +100,24 @@ def _attempts() -> Any:
             "task__is_preemptible",
             "task__submitted_at",
             "task__preemptions",
-            "task__run__user_id",
+            "task__is_restartable",
+            "task__owner_id",
             "task__run__exceeds_limit",
         )
     )
+
+
+def _limited_by_person(configuration: Configuration) -> set[Id]:
+    """Policies under a limit per person; it counts what ran before it was set, too."""
+    policies = {policy.id: policy for policy in configuration.policies}
+    found: set[Id] = set()
+    for policy in configuration.policies:
+        at: Id | None = policy.id
+        while at is not None:
+            if policies[at].user_limit:
+                found.add(policy.id)
+            at = policies[at].parent
+    return found
 
 
 def _members() -> dict[Any, list[Member]]:

@@ -154,6 +154,7 @@ class _Writer:
                     None if held.checkpointed_us is None else _seconds(held.checkpointed_us)
                 ),
                 preemptions=held.preemptions or None,
+                movable=None if held.is_movable else False,
             ),
             **({} if held.stops_for is None else {"for": held.stops_for}),
         }

@@ -9,12 +9,20 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import TabularInline
 
+from apps.configuration.services.exceeding import policy_set_exceeding
 from apps.configuration.services.policies import policy_change, policy_create, policy_remove
 from apps.configuration.services.pools import policy_pause, policy_resume
 from apps.core.admin_base import ReadOnlyInline, ServiceAdmin
 from apps.core.errors import BadInput
 from apps.core.units import milli, quantity_text
-from apps.policies.models import Policy, PolicyAmount, Queue
+from apps.policies.models import (
+    Policy,
+    PolicyAmount,
+    PolicyGroupPermission,
+    PolicyUserPermission,
+    Queue,
+)
+from apps.policies.selectors import EXCEED_LIMIT
 
 
 class AmountForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
@@ -49,6 +57,33 @@ class AmountsOfPolicy(TabularInline):
         return amounts
 
 
+_HOLDERS = ("user", "group")
+
+
+class _Exceeding(TabularInline):
+    """Who may exceed the limit; other rights on policies are not shown here."""
+
+    extra = 0
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rights: QuerySet[Any] = super().get_queryset(request)
+        return rights.filter(permission__codename=EXCEED_LIMIT)
+
+
+class ExceedingUsers(_Exceeding):
+    model = PolicyUserPermission
+    fields = ("user",)
+    autocomplete_fields = ("user",)
+    verbose_name_plural = _("people who may exceed the limit, with work that is always over quota")
+
+
+class ExceedingGroups(_Exceeding):
+    model = PolicyGroupPermission
+    fields = ("group",)
+    autocomplete_fields = ("group",)
+    verbose_name_plural = _("groups whose members may exceed the limit")
+
+
 class QueuesOfPolicy(ReadOnlyInline):
     """Profiles are connected among the queues."""
 
@@ -76,7 +111,7 @@ class PolicyAdmin(ServiceAdmin):
         "user_limit",
         "logs_open_to_group",
     )
-    inlines = (AmountsOfPolicy, QueuesOfPolicy)
+    inlines = (AmountsOfPolicy, ExceedingUsers, ExceedingGroups, QueuesOfPolicy)
     actions = ("pause", "resume")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -97,6 +132,13 @@ class PolicyAdmin(ServiceAdmin):
             form.instance.pk = policy_create(actor=actor, **values).pk
         elif values:
             policy_change(actor=actor, policy=form.instance, changes=values)
+        rights = [f for f in formsets if f.model in (PolicyUserPermission, PolicyGroupPermission)]
+        if any(formset.has_changed() for formset in rights):
+            users, groups = (
+                [row[name] for row in _rows(formset)]
+                for formset, name in zip(rights, _HOLDERS, strict=True)
+            )
+            policy_set_exceeding(actor=actor, policy=form.instance, users=users, groups=groups)
 
     def remove(self, request: HttpRequest, row: Policy) -> None:
         policy_remove(actor=request.user, policy=row)  # type: ignore[arg-type]  # only people enter the admin site
@@ -112,13 +154,18 @@ class PolicyAdmin(ServiceAdmin):
             policy_resume(actor=request.user, policy=policy)  # type: ignore[arg-type]  # only people enter the admin site
 
 
-def _amounts(formset: Any) -> dict[str, dict[str, str]]:
-    """Reservation and limit per key, as the inline was sent."""
-    rows = [
+def _rows(formset: Any) -> list[dict[str, Any]]:
+    """What an inline was sent with, without what is to be removed."""
+    return [
         form.cleaned_data
         for form in formset.forms
         if form.cleaned_data and not form.cleaned_data.get("DELETE")
     ]
+
+
+def _amounts(formset: Any) -> dict[str, dict[str, str]]:
+    """Reservation and limit per key, as the inline was sent."""
+    rows = _rows(formset)
     return {
         "reserved": {row["key"]: row["reserved_text"] for row in rows if row["reserved_text"]},
         "limit": {row["key"]: row["limit_text"] for row in rows if row["limit_text"]},

@@ -10,11 +10,12 @@ from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import GenericViewSet, ReadOnlyModelViewSet
 
 from apps.accounts.api.permissions import person
 from apps.accounts.selectors import is_admin, is_queue_admin
+from apps.configuration.api.asking import admins_only, checked
+from apps.configuration.api.exceeding import ExceedingMixin
 from apps.configuration.api.previews import PreviewSerializer
 from apps.configuration.api.serializers import (
     ConnectSerializer,
@@ -124,7 +125,7 @@ class ProfileViewSet(ReadOnlyModelViewSet[Profile]):
         return profiles.prefetch_related(Prefetch("links", queryset=links))
 
 
-class PolicyViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Policy]):
+class PolicyViewSet(ExceedingMixin, ListModelMixin, RetrieveModelMixin, GenericViewSet[Policy]):
     """Policies. They apply at once."""
 
     serializer_class = PolicySerializer
@@ -350,22 +351,6 @@ class QueueViewSet(ListModelMixin, GenericViewSet[Queue]):
         if not may:
             raise NotAllowed("You may see this queue, but not manage it.")
         return queue
-
-
-def checked(
-    serializer: type[BaseSerializer[Any]], request: Request, *, is_partial: bool = False
-) -> dict[str, Any]:
-    """The body, or the errors of its fields."""
-    body = serializer(data=request.data, partial=is_partial)
-    body.is_valid(raise_exception=True)
-    values: dict[str, Any] = body.validated_data
-    return values
-
-
-def admins_only(request: Request) -> None:
-    """Refuse who sees the thing and may not change it."""
-    if not is_admin(request.user):
-        raise NotAllowed("This is for administrators.")
 
 
 def _unknown(field: str, given: str) -> BadInput:

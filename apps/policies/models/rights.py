@@ -45,7 +45,11 @@ class Policy(Removable, Pausable):
     class Meta:
         ordering = ["position", "id"]
         verbose_name_plural = _("policies")
-        permissions = [("enqueue_policy", "Can enqueue"), ("manage_policy", "Can manage queues")]
+        permissions = [
+            ("enqueue_policy", "Can enqueue"),
+            ("manage_policy", "Can manage queues"),
+            ("exceed_limit_policy", "Can exceed the limit"),
+        ]
         constraints = [
             unique_name("policy", removable=True),
             models.CheckConstraint(

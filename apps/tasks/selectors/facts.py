@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from apps.core.units import quantities_milli
 from apps.nodes.models import Node, Volume
 from apps.policies.models import LiveState, Policy, PolicyAmount, Pool, Queue
-from apps.policies.selectors import known_keys
+from apps.policies.selectors import known_keys, may_exceed_limit
 from apps.tasks.acceptance import QueueFacts
 from apps.tasks.fitting import Ceiling, Room
 
@@ -36,6 +36,7 @@ def queue_facts(queue: Queue) -> QueueFacts:
         volumes=_volumes(profile.volumes),
         ceilings=_ceilings(queue.policy_id),
         rooms=_rooms(profile.pk),
+        exceeding=frozenset(may_exceed_limit(queue.policy_id)),
     )
 
 

@@ -1,0 +1,69 @@
+"""Who may exceed the limit of a policy."""
+
+from collections.abc import Iterable
+
+from django.contrib.auth.models import Group, Permission
+from django.db import transaction
+
+from apps.accounts.models import User
+from apps.configuration.services.recording import change_record
+from apps.configuration.services.rows import live_lock
+from apps.core.errors import Conflict
+from apps.policies.models import Policy, PolicyGroupPermission, PolicyUserPermission
+from apps.policies.selectors import EXCEED_LIMIT
+from apps.tasks.services.reshaping import tasks_reshape
+
+
+@transaction.atomic
+def policy_set_exceeding(
+    *, actor: User | None, policy: Policy, users: Iterable[User], groups: Iterable[Group]
+) -> None:
+    """Let exactly these people, and members of these groups, exceed the policy's limit.
+
+    It holds for their waiting tasks at once. What runs goes on as it was admitted.
+
+    Raises:
+        Conflict: the policy is removed.
+    """
+    live_lock()
+    if Policy.objects.get(pk=policy.pk).is_removed:
+        raise Conflict(f"Policy {policy.name} was removed.")
+    right = Permission.objects.get(codename=EXCEED_LIMIT, content_type__app_label="policies")
+    people, teams = sorted(users, key=_pk), sorted(groups, key=_pk)
+    by_user = PolicyUserPermission.objects.filter(content_object=policy, permission=right)
+    by_group = PolicyGroupPermission.objects.filter(content_object=policy, permission=right)
+    by_user.exclude(user__in=people).delete()
+    by_group.exclude(group__in=teams).delete()
+    PolicyUserPermission.objects.bulk_create(
+        (
+            PolicyUserPermission(
+                content_object=policy, user=one, permission=right, created_by=actor
+            )
+            for one in people
+        ),
+        ignore_conflicts=True,
+    )
+    PolicyGroupPermission.objects.bulk_create(
+        (
+            PolicyGroupPermission(
+                content_object=policy, group=one, permission=right, created_by=actor
+            )
+            for one in teams
+        ),
+        ignore_conflicts=True,
+    )
+    tasks_reshape(policy_ids=[policy.pk])
+    change_record(
+        "policy.exceeding",
+        actor=actor,
+        object_type="policy",
+        object_id=policy.pk,
+        policy_id=policy.pk,
+        note=f"Who may exceed the limit of policy {policy.name}.",
+        data={"users": [one.username for one in people], "groups": [one.name for one in teams]},
+        topics=[f"policy.{policy.pk}", "policies"],
+    )
+
+
+def _pk(row: User | Group) -> int:
+    return row.pk

@@ -1,0 +1,50 @@
+"""Who may exceed a policy's limit, through REST."""
+
+import pytest
+
+from apps.accounts.models import User
+from tests.cast import Example
+from tests.configuration.api.common import V1, SignIn
+
+pytestmark = pytest.mark.django_db
+
+
+def test_an_administrator_says_who_may_exceed_a_limit(
+    api_as: SignIn, root: User, alice: User, example: Example
+) -> None:
+    address = f"{V1}/policies/{example.dev.pk}/exceeding/"
+    wanted = {"users": ["alice"], "groups": ["research"]}
+    assert api_as(root).get(address).json() == {"users": [], "groups": []}
+
+    set_ = api_as(root).put(address, wanted, format="json")
+
+    assert (set_.status_code, set_.json()) == (200, wanted)
+    assert api_as(root).get(address).json() == wanted
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        pytest.param({"users": ["nobody"], "groups": []}, "users", id="an unknown person"),
+        pytest.param({"users": [], "groups": ["none"]}, "groups", id="an unknown group"),
+        pytest.param({"users": []}, "groups", id="half of it"),
+    ],
+)
+def test_what_is_not_known_is_named(
+    api_as: SignIn, root: User, example: Example, body: object, field: str
+) -> None:
+    answer = api_as(root).put(f"{V1}/policies/{example.dev.pk}/exceeding/", body, format="json")
+
+    assert (answer.status_code, list(answer.json()["fields"])) == (400, [field])
+
+
+def test_nobody_else_learns_it_or_sets_it(
+    api_as: SignIn, bob: User, charlie: User, example: Example
+) -> None:
+    address = f"{V1}/policies/{example.dev.pk}/exceeding/"
+    body = {"users": ["bob"], "groups": []}
+
+    assert api_as(bob).get(address).status_code == 403
+    assert api_as(bob).put(address, body, format="json").status_code == 403
+    assert api_as(charlie).get(address).status_code == 404
+    assert api_as(charlie).put(address, body, format="json").status_code == 404
