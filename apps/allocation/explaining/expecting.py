@@ -13,6 +13,7 @@ from apps.allocation.engine.reasons import Code
 from apps.allocation.engine.snapshot import Head, Id, Snapshot
 from apps.allocation.forecast import Basis, Estimate, NoEstimate, Why
 from apps.allocation.forecast import expected_start as estimate
+from apps.allocation.forecast.estimating import FUTURES
 from apps.allocation.forecast.forward import stand_in
 from apps.allocation.forecast.history import load_lengths
 from apps.allocation.forecast.lengths import SECOND
@@ -24,7 +25,9 @@ from apps.tasks.states import TaskState
 # Estimates are work, and hardly change from one look to the next.
 KEPT_S = 60
 # Somebody waits for the answer: of what the estimator may go through at most, a part.
-MOST_ROWS = 40_000
+MOST_ROWS = 100_000
+# Futures that end after fewer passes than this show no start of anybody but the first.
+FEWEST_PASSES = 8
 # Whoever stands further back in its run has no start in sight.
 MOST_BEFORE = 2_000
 # Of every other run, as many tasks behind its heads as are taken along.
@@ -74,12 +77,17 @@ def expected_start(task: Task) -> ExpectedStart | None:
     return known
 
 
-def _estimated(task: Task) -> Estimate | NoEstimate:
+def _estimated(task: Task) -> Estimate | NoEstimate | None:
+    """None where it would take too long."""
     loaded = load_counted(now_us=microseconds(timezone.now()))
     line = _line_before(task)
     if task.run_id not in loaded.run_ids or task.pk not in line:
         return NoEstimate(Why.NOT_IN_SIGHT)
-    snapshot = _with_line(loaded.snapshot, loaded.run_ids.index(task.run_id), line)
+    index = loaded.run_ids.index(task.run_id)
+    snapshot = _competing(_with_line(loaded.snapshot, index, line), index)
+    rows = len(snapshot.runs) + len(snapshot.running) + len(snapshot.policies)
+    if FUTURES * rows * FEWEST_PASSES > MOST_ROWS:
+        return None
     lengths, arrivals = load_lengths(snapshot)
     limits = {**lengths.limits, **_limits(line)}
     return estimate(
@@ -116,6 +124,21 @@ def _with_line(snapshot: Snapshot, index: int, line: Line) -> Snapshot:
     return replace(snapshot, runs=tuple(runs))
 
 
+def _competing(snapshot: Snapshot, index: int) -> Snapshot:
+    """With the queues only that share a pool with that of the run at `index`.
+
+    What waits for other pools could matter through limits and reservations in common; that is
+    left to the width of the interval.
+    """
+    profiles = {queue.id: queue.profile for queue in snapshot.queues}
+    pools = {profile.id: set(profile.pools) for profile in snapshot.profiles}
+    wanted = pools[profiles[snapshot.runs[index].queue]]
+    queues = tuple(queue for queue in snapshot.queues if pools[queue.profile] & wanted)
+    kept = {queue.id for queue in queues}
+    runs = tuple(run for run in snapshot.runs if run.queue in kept)
+    return replace(snapshot, queues=queues, runs=runs)
+
+
 def _limits(line: Line) -> dict[Id, int]:
     return {str(pk): limit_s * SECOND for pk, (_, limit_s) in line.items() if limit_s is not None}
 
@@ -130,7 +153,9 @@ def _limits_behind(snapshot: Snapshot, limits: Mapping[Id, int]) -> dict[Id, int
     }
 
 
-def _told(found: Estimate | NoEstimate) -> ExpectedStart:
+def _told(found: Estimate | NoEstimate | None) -> ExpectedStart:
+    if found is None:
+        return ExpectedStart("too_large", "There is too much work here to estimate it on the spot.")
     if isinstance(found, NoEstimate):
         return ExpectedStart(found.why.value, _UNKNOWN[found.why])
     return ExpectedStart(

@@ -10,9 +10,13 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from apps.accounts.models import User
+from apps.allocation import forecast
+from apps.allocation.engine.snapshot import Snapshot
 from apps.allocation.explaining import expecting
 from apps.allocation.services import run_pass
 from apps.configuration.services.pools import policy_pause
+from apps.configuration.services.queues import profile_connect
+from apps.policies.models import Profile
 from apps.tasks.models import Attempt, Task
 from apps.tasks.states import AttemptState, TaskState
 from tests.allocation.state import enqueue, make_node
@@ -166,6 +170,49 @@ def test_the_page_says_it_is_an_estimate_and_what_it_goes_by(
         api_as(alice).get(f"/tasks/{full[1].pk}/").content.decode()
     )
     assert api_as(charlie).get(f"/tasks/{full[1].pk}/expected-start/").status_code == 404
+
+
+def test_where_it_would_take_too_long_it_is_not_begun(
+    api_as: As, alice: User, full: list[Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expecting, "MOST_ROWS", 100)
+    monkeypatch.setattr(expecting, "estimate", None)
+
+    answer = told(api_as, alice, full[1])
+
+    assert answer["expected_start"] is None
+    assert answer["no_estimate"] == "There is too much work here to estimate it on the spot."
+
+
+def test_work_of_other_pools_is_left_out_and_that_of_the_own_ones_is_not(
+    api_as: As,
+    alice: User,
+    charlie: User,
+    root: User,
+    example: Example,
+    full: list[Task],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shares = profile_connect(
+        actor=root, policy=example.research, profile=Profile.objects.get(name="8xGPU")
+    )
+    Profile.objects.get(name="2xGPU").links.all().delete()
+    other = profile_connect(
+        actor=root, policy=example.research, profile=Profile.objects.get(name="2xGPU")
+    )
+    for queue in (shares, other):
+        enqueue(charlie, queue, 1)
+    seen: list[set[object]] = []
+    estimate = forecast.expected_start
+
+    def listening(snapshot: Snapshot, **rest: Any) -> Any:
+        seen.append({run.queue for run in snapshot.runs})
+        return estimate(snapshot, **rest)
+
+    monkeypatch.setattr(expecting, "estimate", listening)
+    told(api_as, alice, full[1])
+
+    assert seen == [{example.dev_queue.pk, shares.pk}]
 
 
 def test_it_is_worked_out_once_a_minute_at_most(
