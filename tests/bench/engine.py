@@ -42,6 +42,7 @@ SIZES = (1, 2, 2, 4)
 
 # Work of the calibration loop: some milliseconds of plain Python, whatever the engine becomes.
 CALIBRATION = 100_000
+OBJECTS = 20_000
 # Policies that come back for what they reserve, and how many GPUs of it they do not hold.
 CLAIMANTS = (0, 1, 2, 200, 201)
 CLAIM = 80
@@ -113,12 +114,22 @@ def _measured(name: str, snapshots: Iterator[Snapshot], passes: int, aim: str) -
 
 
 def _calibrated() -> float:
-    """Milliseconds of a loop that does what Python does most: look up, add, store."""
+    """Milliseconds of a loop that does what Python does most: look up, add, store.
+
+    It goes through its small objects in no order of memory, as a pass does, so that it suffers
+    from what else a machine does as much as a pass.
+    """
     started = time.process_time()
     amounts = dict.fromkeys(range(1024), 0)
-    for number in range(CALIBRATION):
-        amounts[number & 1023] += number & 7
+    place = 0
+    for _ in range(CALIBRATION):
+        place, amount = _SCATTERED[place]
+        amounts[place & 1023] += amount
     return (time.process_time() - started) * 1000
+
+
+# Each leads to the next one, some thousand objects away.
+_SCATTERED = [((number * 7921 + 104_729) % OBJECTS, number & 7) for number in range(OBJECTS)]
 
 
 def full_snapshot(*, has_nodes: bool) -> Snapshot:
