@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from apps.execution.launching import MemberFacts
 from apps.execution.protocol.requests import GivenDevice, GivenVolume, RuntimeName
-from apps.nodes.models import Device, Volume
+from apps.nodes.models import Device, NodeState, Volume
 from apps.policies.models import Profile
 from apps.tasks.models import Attempt, Holding
 from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState, MemberState
@@ -62,6 +62,22 @@ def attempts_over_time() -> list[tuple[UUID, int]]:
         and limit_s is not None
         and now - started_at >= timedelta(seconds=limit_s)
     ]
+
+
+def attempts_stranded() -> list[UUID]:
+    """Attempts that nobody has begun to launch, and whose node cannot be reached.
+
+    Many wait for those who have to leave their room first; their node may never tell of it.
+    """
+    return list(
+        Attempt.objects.filter(
+            state=AttemptState.ALLOCATED,
+            holdings__node__state__in=[NodeState.SUSPECT, NodeState.REFUSED],
+        )
+        .order_by("pk")
+        .distinct()
+        .values_list("pk", flat=True)
+    )
 
 
 def attempts_never_started() -> list[UUID]:

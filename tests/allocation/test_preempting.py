@@ -18,13 +18,14 @@ from apps.allocation.models import PassRecord, PassState
 from apps.allocation.services import run_pass
 from apps.configuration.services.queues import profile_disconnect
 from apps.events.models import Event
-from apps.execution.selectors import members_to_launch, members_to_stop
-from apps.nodes.models import Node
+from apps.execution.selectors import attempts_stranded, members_to_launch, members_to_stop
+from apps.nodes.models import Node, NodeState
 from apps.policies.models import LiveState, PolicyAmount, Queue
 from apps.policies.models.rights import OnPreemption
 from apps.tasks.models import Attempt, HeldDevice, Task
 from apps.tasks.services.attempts import attempt_end_unstarted, member_claim_start
 from apps.tasks.services.ending import task_abort, task_dequeue
+from apps.tasks.services.withdrawing import attempt_withdraw
 from tests.allocation.state import begin, end, enqueue, latest, make_node, overbooked, states
 from tests.cast import Example
 
@@ -295,6 +296,38 @@ def test_a_taker_that_is_aborted_while_it_waits_leaves_nothing_behind(
     assert states([*full, taker]) == ["running", "allocated", "aborted"]
     begin(latest(full[1]))
     assert overbooked() == []
+
+
+def test_a_taker_whose_node_falls_silent_while_victims_drain_waits_again(
+    full: list[Task], node: Node, example: Example, charlie: User
+) -> None:
+    (taker,) = enqueue(charlie, example.research_queue)
+    run_pass()
+    Node.objects.update(state=NodeState.SUSPECT)
+
+    (stranded,) = attempts_stranded()
+    assert attempt_withdraw(attempt_id=stranded, detail="silent")
+    assert run_pass().placed == 0
+    assert states([*full, taker]) == ["running", "stopping", "queued"]
+
+    # What ran there holds its room until its node answers.
+    Node.objects.update(state=NodeState.HEALTHY)
+    end(latest(full[1]))
+    assert run_pass().preempted == 0
+    begin(latest(taker))
+    assert overbooked() == []
+
+
+def test_an_attempt_whose_launch_has_begun_is_not_withdrawn(
+    node: Node, example: Example, alice: User
+) -> None:
+    (task,) = enqueue(alice, example.dev_queue)
+    run_pass()
+    attempt = latest(task)
+    member_claim_start(holding_id=attempt.holdings.get().pk, token="t")
+
+    assert not attempt_withdraw(attempt_id=attempt.pk, detail="silent")
+    assert states([task]) == ["allocated"]
 
 
 def test_a_pass_that_fails_half_way_stops_nobody(

@@ -18,6 +18,7 @@ from apps.execution.connections import installation_key
 from apps.execution.selectors import (
     attempts_never_started,
     attempts_over_time,
+    attempts_stranded,
     members_to_launch,
     members_to_stop,
 )
@@ -26,6 +27,7 @@ from apps.execution.serving.loop import NodeLoop
 from apps.nodes.models import Node
 from apps.tasks.models import Holding
 from apps.tasks.services.attempts import attempt_end_unstarted, attempt_stop
+from apps.tasks.services.withdrawing import attempt_withdraw
 from apps.tasks.states import TaskState
 
 log = structlog.get_logger(__name__)
@@ -39,6 +41,7 @@ EXCHANGES_AT_ONCE = 32
 ENDS_WITHIN_S = 3.0
 # A stop that was sent is sent again after so long; nodes take it as the same one.
 STOP_AGAIN_S = 15.0
+STRANDED = "Its node fell silent before it started."
 
 
 class NodeServer:
@@ -115,6 +118,8 @@ class NodeServer:
             for node_id, loop in self._loops.items()
             if not loop.is_over and loop.client is not None and loop.clock is not None
         }
+        for attempt_id in attempts_stranded():
+            attempt_withdraw(attempt_id=attempt_id, detail=STRANDED)
         for attempt_id in attempts_never_started():
             attempt_end_unstarted(attempt_id=attempt_id)
         for attempt_id, limit_s in attempts_over_time():

@@ -10,6 +10,7 @@ from apps.allocation.services import run_pass
 from apps.execution.selectors import (
     attempts_never_started,
     attempts_over_time,
+    attempts_stranded,
     member_facts,
     members_to_launch,
     members_to_stop,
@@ -96,6 +97,20 @@ def test_what_was_never_launched_needs_no_node_to_end(
         task_abort(actor=alice, task=Task.objects.get(pk=attempt.task_id))
 
     assert attempts_never_started() == [attempts[1].pk]
+
+
+@pytest.mark.parametrize(
+    ("state", "want"),
+    [("healthy", False), ("suspect", True), ("refused", True)],
+)
+def test_what_nobody_has_begun_to_launch_on_a_silent_node_is_stranded(
+    node: Node, attempts: list[Attempt], state: str, *, want: bool
+) -> None:
+    running, waiting = attempts
+    run(running)
+    Node.objects.update(state=state)
+
+    assert attempts_stranded() == ([waiting.pk] if want else [])
 
 
 def test_time_is_over_when_the_run_took_as_long_as_the_limit(

@@ -1,0 +1,23 @@
+"""Taking back an admission that nobody has begun to carry out."""
+
+from uuid import UUID
+
+from django.db import transaction
+
+from apps.tasks.models import Attempt
+from apps.tasks.services.attempts import attempt_end_unstarted, attempt_stop
+from apps.tasks.states import AttemptState, TaskState
+
+
+def attempt_withdraw(*, attempt_id: UUID, detail: str) -> bool:
+    """Let the task wait again, with its old time of submission.
+
+    Returns:
+        False where a launch has begun: then only its node can tell what became of it.
+    """
+    with transaction.atomic():
+        attempt = Attempt.objects.select_for_update().get(pk=attempt_id)
+        if attempt.state != AttemptState.ALLOCATED:
+            return False
+        attempt_stop(attempt_id=attempt_id, target=TaskState.QUEUED, detail=detail)
+        return attempt_end_unstarted(attempt_id=attempt_id)
