@@ -102,6 +102,12 @@ def time_clock(at: datetime | None) -> dict[str, Any]:
     return _time(at, "clock")
 
 
+@register.inclusion_tag("components/time.html")
+def time_moment(at: datetime | None) -> dict[str, Any]:
+    """A moment to come, to the minute; with the day where it is not today."""
+    return _time(at, "moment")
+
+
 @register.inclusion_tag("components/field.html")
 def field(bound: Any) -> dict[str, Any]:
     """A form field with label, help and the sentences of its errors."""
@@ -154,5 +160,11 @@ def _time(at: datetime | None, shape: str) -> dict[str, Any]:
     if at is None:
         return {"at": None}
     since = words.duration_text((timezone.now() - at).total_seconds())
-    texts = {"ago": f"{since} ago", "since": since, "clock": f"{at:%H:%M:%S}"}
+    day = "" if at.date() == timezone.now().date() else f"{at:%-d %b}, "
+    texts = {
+        "ago": f"{since} ago",
+        "since": since,
+        "clock": f"{at:%H:%M:%S}",
+        "moment": f"{day}{at:%H:%M}",
+    }
     return {"at": at, "format": shape, "text": texts[shape]}

@@ -9,6 +9,13 @@ const clock = new Intl.DateTimeFormat(undefined, {
   second: "2-digit",
   hourCycle: "h23",
 });
+const minute = new Intl.DateTimeFormat(undefined, {
+  timeZone,
+  hour: "2-digit",
+  minute: "2-digit",
+  hourCycle: "h23",
+});
+const day = new Intl.DateTimeFormat(undefined, { timeZone, day: "numeric", month: "short" });
 const full = new Intl.DateTimeFormat(undefined, {
   timeZone,
   dateStyle: "medium",
@@ -33,10 +40,21 @@ export function duration(seconds) {
   return minutes ? `${minutes} min` : `${whole} s`;
 }
 
+// A moment to come, as exact as anybody knows it: the day where it is not today.
+function moment(at) {
+  const isToday = day.format(at) === day.format(Date.now());
+  return isToday ? minute.format(at) : `${day.format(at)}, ${minute.format(at)}`;
+}
+
 function show(element) {
   const at = new Date(element.dateTime);
   const since = duration((Date.now() - at) / 1000);
-  const texts = { clock: () => clock.format(at), since: () => since, ago: () => `${since} ago` };
+  const texts = {
+    clock: () => clock.format(at),
+    moment: () => moment(at),
+    since: () => since,
+    ago: () => `${since} ago`,
+  };
   const text = (texts[element.dataset.format] ?? texts.ago)();
   if (element.textContent !== text) element.textContent = text;
   element.title = full.format(at);
