@@ -48,8 +48,10 @@ check: install-dev ## Check style, types, imports, migrations, the API schema an
 bench: install-dev ## Measure this machine: pass, enqueueing, launch.
 	@exec $(VENV)/python -m tests.bench
 
-properties: install-dev ## Run the engine's laws over many generated cases (long).
-	@exec $(VENV)/python -m pytest tests/allocation/engine --hypothesis-profile=properties
+properties: install-dev ## Try the engine's laws on 100,000 generated cases (up to an hour).
+	@exec $(VENV)/python -m pytest tests/allocation/engine/test_properties.py \
+		tests/allocation/engine/test_taking_properties.py \
+		-n auto --hypothesis-profile=properties -o faulthandler_timeout=7200
 
 chaos: install-dev ## Break an installation in every way for ten minutes, and prove it holds (root).
 	@exec $(VENV)/python -m tests.chaos $(ARGS)

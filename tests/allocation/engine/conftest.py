@@ -6,14 +6,14 @@ SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too
 
 settings.register_profile(
     "engine",
-    max_examples=100,
+    max_examples=200,
     deadline=None,
     suppress_health_check=SLOW,
     # The same cases every time: a law that fails here was broken by the change at hand.
     derandomize=True,
 )
 settings.register_profile(
-    "properties", max_examples=8_000, deadline=None, suppress_health_check=SLOW
+    "properties", max_examples=8_500, deadline=None, suppress_health_check=SLOW
 )
 if settings.get_current_profile_name() == "default":
     settings.load_profile("engine")

@@ -1,10 +1,11 @@
 """A slow, plain reading of docs/allocation.md, to check plans against. It shares no code with the
-engine but the data of snapshot and plan: everything is counted anew for each question.
+engine but the data of snapshot and plan: everything is added up anew from those two.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from apps.allocation.engine.plan import Plan
 from apps.allocation.engine.quantities import Quantities
@@ -13,121 +14,178 @@ from apps.allocation.engine.snapshot import (
     Id,
     Member,
     Node,
-    Policy,
     Pool,
     Preemption,
     Profile,
     Queue,
     Queueing,
     Run,
+    Running,
     Snapshot,
 )
 
 OPTIONAL = ("cpu", "memory_mb", "slot")
 FAR = 1 << 60
 ServingKey = tuple[int, int, int, int, int, Id]
+# ("usage", policy, key), ("fixed", policy, key), ("counted", policy, key),
+# ("user", policy, user, key), ("pool", pool, key), ("node", node, key), ("gpu", node, index)
+Account = tuple[object, ...]
+ROOM = frozenset({"pool", "node", "gpu"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One task that holds room, wherever it comes from."""
 
     task: Id
     policy: Id
+    profile: Id
     pool: Id
     request: Quantities
     replicas: int
+    priority: int
     is_preemptible: bool
     user: Id | None
     is_exempt: bool
     members: tuple[Member, ...]
+    submitted_us: int
+    # Of running work; -1: placed by the plan.
+    started_us: int = -1
+    checkpointed_us: int | None = None
+    preemptions: int = 0
+    queue: Id | None = None
+    is_stopping: bool = False
+    stops_for: Id | None = None
 
     def total(self, key: str) -> int:
         return self.request.get(key) * self.replicas
 
 
-@dataclass
 class World:
-    """The state after a plan: `entries` hold room, the other heads wait."""
+    """The state after a plan: `entries` hold room, the heads that are not `placed` wait."""
 
-    snapshot: Snapshot
-    entries: list[Entry]
-    placed: set[Id]
-    pools: dict[Id, Pool] = field(default_factory=dict)
-    profiles: dict[Id, Profile] = field(default_factory=dict)
-    policies: dict[Id, Policy] = field(default_factory=dict)
-    queues: dict[Id, Queue] = field(default_factory=dict)
+    def __init__(self, snapshot: Snapshot, entries: Iterable[Entry], placed: set[Id]) -> None:
+        self.snapshot = snapshot
+        self.entries = list(entries)
+        self.placed = placed
+        self.pools = {one.id: one for one in snapshot.pools}
+        self.profiles = {one.id: one for one in snapshot.profiles}
+        self.policies = {one.id: one for one in snapshot.policies}
+        self.queues = {one.id: one for one in snapshot.queues}
+        self._sums: dict[Account, int] | None = None
+        self._chains: dict[Id, list[Id]] = {}
+        self._reserved: dict[Id, dict[str, int]] = {}
 
-    def __post_init__(self) -> None:
-        self.pools = {one.id: one for one in self.snapshot.pools}
-        self.profiles = {one.id: one for one in self.snapshot.profiles}
-        self.policies = {one.id: one for one in self.snapshot.policies}
-        self.queues = {one.id: one for one in self.snapshot.queues}
+    def without(self, *tasks: Id) -> World:
+        """The same with those tasks gone."""
+        left = [entry for entry in self.entries if entry.task not in tasks]
+        return World(self.snapshot, left, self.placed - set(tasks))
+
+    def beside(self, *entries: Entry) -> World:
+        """The same with those tasks in their old place."""
+        return World(self.snapshot, [*self.entries, *entries], self.placed)
+
+    # What is held
+
+    def sums(self) -> dict[Account, int]:
+        """Everything held, per account; victims that drain and their taker count once."""
+        if self._sums is None:
+            self._sums = {}
+            by_task = {entry.task: entry for entry in self.entries}
+            victims: dict[Id, list[Entry]] = {}
+            roots = []
+            for entry in self.entries:
+                if entry.is_stopping and entry.stops_for in by_task:
+                    victims.setdefault(entry.stops_for, []).append(entry)
+                else:
+                    roots.append(entry)
+            for entry in roots:
+                for account, amount in self._held(entry, victims).items():
+                    self._sums[account] = self._sums.get(account, 0) + amount
+        return self._sums
+
+    def _held(self, entry: Entry, victims: dict[Id, list[Entry]]) -> dict[Account, int]:
+        below: dict[Account, int] = {}
+        for victim in victims.get(entry.task, []):
+            for account, amount in self._held(victim, victims).items():
+                below[account] = below.get(account, 0) + amount
+        own: dict[Account, int] = {}
+        for account, amount in self._accounts(entry):
+            own[account] = own.get(account, 0) + amount
+        # What policies use is the taker's already; room is held until the victims are gone.
+        rooms = {one: amount for one, amount in below.items() if one[0] in ROOM}
+        return {one: max(own.get(one, 0), rooms.get(one, 0)) for one in {**rooms, **own}}
+
+    def _accounts(self, entry: Entry) -> Iterator[tuple[Account, int]]:
+        for key, each in entry.request.items():
+            amount = each * entry.replicas
+            yield ("pool", entry.pool, key), amount
+            for policy in self.chain(entry.policy):
+                yield ("usage", policy, key), amount
+                if not entry.is_preemptible:
+                    yield ("fixed", policy, key), amount
+                if not (entry.is_exempt and policy == entry.policy):
+                    yield ("counted", policy, key), amount
+                yield ("user", policy, entry.user, key), amount
+            for member in entry.members:
+                yield ("node", member.node, key), each
+        for member in entry.members:
+            for share in member.devices:
+                yield ("gpu", member.node, share.index), share.milli
+
+    # Policies
 
     def chain(self, policy: Id) -> list[Id]:
         """From the top down."""
-        found = [policy]
-        while (parent := self.policies[found[0]].parent) is not None:
-            found.insert(0, parent)
-        return found
-
-    def below(self, policy: Id) -> list[Entry]:
-        return [entry for entry in self.entries if policy in self.chain(entry.policy)]
+        if policy not in self._chains:
+            found = [policy]
+            while (parent := self.policies[found[0]].parent) is not None:
+                found.insert(0, parent)
+            self._chains[policy] = found
+        return self._chains[policy]
 
     def reserved(self, policy: Id) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for child in self.policies.values():
-            if child.parent == policy:
-                for key, amount in self.reserved(child.id).items():
-                    found[key] = found.get(key, 0) + amount
-        return found | self.policies[policy].reserved.as_dict()
+        if policy not in self._reserved:
+            found: dict[str, int] = {}
+            for child in self.policies.values():
+                if child.parent == policy:
+                    for key, amount in self.reserved(child.id).items():
+                        found[key] = found.get(key, 0) + amount
+            self._reserved[policy] = found | self.policies[policy].reserved.as_dict()
+        return self._reserved[policy]
 
     def usage(self, policy: Id, key: str) -> int:
-        return sum(entry.total(key) for entry in self.below(policy))
+        return self.sums().get(("usage", policy, key), 0)
 
     def fixed(self, policy: Id, key: str) -> int:
-        return sum(entry.total(key) for entry in self.below(policy) if not entry.is_preemptible)
+        return self.sums().get(("fixed", policy, key), 0)
 
     def counted(self, policy: Id, key: str) -> int:
-        return sum(
-            entry.total(key)
-            for entry in self.below(policy)
-            if not (entry.is_exempt and entry.policy == policy)
-        )
+        return self.sums().get(("counted", policy, key), 0)
 
     def used_by(self, user: Id | None, policy: Id, key: str) -> int:
-        return sum(entry.total(key) for entry in self.below(policy) if entry.user == user)
+        return self.sums().get(("user", policy, user, key), 0)
+
+    # Room
 
     def free(self, pool: Pool, key: str) -> int | None:
         """None: the pool does not count the key."""
         if key not in pool.capacity and key in OPTIONAL:
             return None
-        used = sum(entry.total(key) for entry in self.entries if entry.pool == pool.id)
-        return pool.capacity.get(key) - used
+        return pool.capacity.get(key) - self.sums().get(("pool", pool.id, key), 0)
 
     def node_free(self, node: Node, key: str) -> int | None:
         if key not in node.capacity and key in OPTIONAL:
             return None
-        used = sum(
-            entry.request.get(key)
-            for entry in self.entries
-            for member in entry.members
-            if member.node == node.id
-        )
-        return node.capacity.get(key) - used
+        return node.capacity.get(key) - self.sums().get(("node", node.id, key), 0)
 
     def gpus_free(self, node: Node) -> list[int]:
-        found = []
-        for index in range(node.capacity.get("gpu") // 1000):
-            used = sum(
-                share.milli
-                for entry in self.entries
-                for member in entry.members
-                for share in member.devices
-                if member.node == node.id and share.index == index
-            )
-            found.append(0 if index in node.unavailable_gpus else 1000 - used)
-        return found
+        return [
+            0
+            if index in node.unavailable_gpus
+            else 1000 - self.sums().get(("gpu", node.id, index), 0)
+            for index in range(node.capacity.get("gpu") // 1000)
+        ]
 
     # Questions about a waiting run
 
@@ -138,12 +196,12 @@ class World:
         return self.profiles[self.queues[run.queue].profile]
 
     def covers(self, policy: Id, run: Run) -> bool:
-        reserved = self.reserved(policy)
-        asked = {key: amount * run.replicas for key, amount in run.request.items() if amount > 0}
-        named = {key: amount for key, amount in asked.items() if key in reserved}
         used = self.usage if run.is_preemptible else self.fixed
+        reserved = self.reserved(policy)
+        named = [key for key, amount in run.request.items() if amount > 0 and key in reserved]
         return bool(named) and all(
-            used(policy, key) + amount <= reserved[key] for key, amount in named.items()
+            used(policy, key) + run.request.get(key) * run.replicas <= reserved[key]
+            for key in named
         )
 
     def standing(self, run: Run) -> tuple[bool, ...] | None:
@@ -161,6 +219,10 @@ class World:
         return tuple(levels)
 
     def within_limits(self, run: Run) -> bool:
+        return not any(True for _ in self.short_limits(run))
+
+    def short_limits(self, run: Run) -> Iterator[tuple[Id, str, bool]]:
+        """Policy and key of each limit that one more task would pass; True: per user."""
         own = self.policy_of(run)
         is_exempt = run.can_exceed_limit and run.is_preemptible
         for policy in self.chain(own):
@@ -169,13 +231,12 @@ class World:
                 if amount <= 0:
                     continue
                 more = amount * run.replicas
-                counted = self.counted(policy, key)
-                used = self.used_by(run.user, policy, key)
-                if not (is_exempt and policy == own) and counted + more > facts.limit.get(key, FAR):
-                    return False
-                if run.user is not None and used + more > facts.user_limit.get(key, FAR):
-                    return False
-        return True
+                counted = self.counted(policy, key) + more
+                if not (is_exempt and policy == own) and counted > facts.limit.get(key, FAR):
+                    yield policy, key, False
+                used = self.used_by(run.user, policy, key) + more
+                if run.user is not None and used > facts.user_limit.get(key, FAR):
+                    yield policy, key, True
 
     def is_paused(self, run: Run) -> bool:
         chain = self.chain(self.policy_of(run))
@@ -200,9 +261,8 @@ class World:
                 continue
             if pool not in self.open_pools(other):
                 continue
-            for one in self.waiting(other):
-                if self.strict_key(other, one) < mine:
-                    return True
+            if any(self.strict_key(other, one) < mine for one in self.waiting(other)):
+                return True
         return False
 
     def strict_key(self, run: Run, head: Head) -> tuple[int, int, Id]:
@@ -215,6 +275,9 @@ class World:
             if self.pools[pool].has_server and not self.pools[pool].is_paused
         ]
 
+    def level(self, pool: Id) -> Preemption:
+        return self.pools[pool].preemption or self.snapshot.settings.preemption
+
     def serving_key(self, run: Run, head: Head, pool: Id) -> ServingKey:
         profile = self.profile_of(run)
         return (
@@ -226,7 +289,9 @@ class World:
             head.task,
         )
 
-    def fits(self, run: Run, pool: Pool, held: dict[str, int]) -> bool:
+    def fits(self, run: Run, pool: Pool, held: dict[str, int] | None = None) -> bool:
+        """Whether one more task of the run fits into the pool, beside what is `held` there."""
+        held = held or {}
         for key, amount in run.request.items():
             free = self.free(pool, key)
             if free is None or amount <= 0:
@@ -265,98 +330,67 @@ class World:
         return found
 
 
+def running_entries(snapshot: Snapshot) -> list[Entry]:
+    queues = {(queue.policy, queue.profile): queue for queue in snapshot.queues}
+    return [
+        Entry(
+            task=held.task,
+            policy=group.policy,
+            profile=group.profile,
+            pool=group.pool,
+            request=group.request,
+            replicas=group.replicas,
+            priority=group.priority,
+            is_preemptible=group.is_preemptible,
+            user=group.user,
+            is_exempt=group.can_exceed_limit and group.is_preemptible,
+            members=held.members,
+            submitted_us=held.submitted_us,
+            started_us=held.started_us,
+            checkpointed_us=held.checkpointed_us,
+            preemptions=held.preemptions,
+            queue=_queue_of(group, queues),
+            is_stopping=group.is_stopping,
+            stops_for=held.stops_for,
+        )
+        for group in snapshot.running
+        for held in group.tasks
+    ]
+
+
+def _queue_of(group: Running, queues: dict[tuple[Id, Id], Queue]) -> Id | None:
+    found = queues.get((group.policy, group.profile))
+    return group.queue if group.queue is not None else found.id if found else None
+
+
 def world_after(snapshot: Snapshot, plan: Plan | None) -> World:
     """The state once the plan is carried out and its victims are gone; None: as it is."""
     gone = {one.task for one in plan.preempted} if plan else set()
     moved = {one.task: one.members for one in plan.moved} if plan else {}
     entries = [
-        Entry(
-            task=held.task,
-            policy=group.policy,
-            pool=group.pool,
-            request=group.request,
-            replicas=group.replicas,
-            is_preemptible=group.is_preemptible,
-            user=group.user,
-            is_exempt=group.can_exceed_limit and group.is_preemptible,
-            members=moved.get(held.task, held.members),
-        )
-        for group in snapshot.running
-        for held in group.tasks
-        if held.task not in gone
+        replace(entry, members=moved.get(entry.task, entry.members))
+        for entry in running_entries(snapshot)
+        if entry.task not in gone
     ]
-    runs = {head.task: run for run in snapshot.runs for head in run.heads}
+    runs = {head.task: (run, head) for run in snapshot.runs for head in run.heads}
     queues = {queue.id: queue for queue in snapshot.queues}
-    places = plan.placed if plan else ()
-    for place in places:
-        run = runs[place.task]
+    for place in plan.placed if plan else ():
+        run, head = runs[place.task]
         entries.append(
             Entry(
                 task=place.task,
                 policy=queues[run.queue].policy,
+                profile=queues[run.queue].profile,
                 pool=place.pool,
                 request=run.request,
                 replicas=run.replicas,
+                priority=run.priority,
                 is_preemptible=run.is_preemptible,
                 user=run.user,
                 is_exempt=run.can_exceed_limit and run.is_preemptible,
                 members=place.members,
+                submitted_us=head.submitted_us,
+                queue=run.queue,
             )
         )
-    return World(snapshot, entries, {place.task for place in places})
-
-
-def holds_of(world: World) -> dict[Id, list[tuple[Id, dict[str, int]]]]:
-    """By pool: waiting task and what it holds per key, in the order across pools."""
-    empty = World(world.snapshot, [], set())
-    line = _across_pools(world)
-    found: dict[Id, list[tuple[Id, dict[str, int]]]] = {}
-    unused: dict[tuple[Id, str], int] = {}
-    for key_of, run in line:
-        chain = world.chain(world.policy_of(run))
-        fitting = [
-            pool for pool in world.profile_of(run).pools if empty.fits(run, world.pools[pool], {})
-        ]
-        if not fitting or not _alone_reserved(world, run) or not world.within_limits(run):
-            continue
-        pool = world.pools[fitting[0]]
-        if (pool.preemption or world.snapshot.settings.preemption) is not Preemption.NONE:
-            continue
-        part: dict[str, int] = {}
-        for key, amount in run.request.items():
-            free = world.free(pool, key)
-            naming = [policy for policy in chain if key in world.reserved(policy)]
-            if amount <= 0 or free is None or not naming:
-                continue
-            others = sum(one.get(key, 0) for _, one in found.get(pool.id, []))
-            left = min(
-                unused.get((policy, key), world.reserved(policy)[key] - world.usage(policy, key))
-                for policy in naming
-            )
-            part[key] = max(0, min(amount * run.replicas, free - others, left))
-            for policy in naming:
-                before = unused.get(
-                    (policy, key), world.reserved(policy)[key] - world.usage(policy, key)
-                )
-                unused[policy, key] = before - part[key]
-        found.setdefault(pool.id, []).append((key_of[-1], part))
-    return found
-
-
-def _across_pools(world: World) -> list[tuple[ServingKey, Run]]:
-    line = []
-    for run in world.snapshot.runs:
-        pools = world.profile_of(run).pools
-        if pools and not world.is_paused(run):
-            line += [(world.serving_key(run, one, pools[0]), run) for one in world.waiting(run)]
-    return sorted(line, key=lambda entry: entry[0])
-
-
-def _alone_reserved(world: World, run: Run) -> bool:
-    for policy in world.chain(world.policy_of(run)):
-        reserved = world.reserved(policy)
-        asked = {key: one * run.replicas for key, one in run.request.items() if one > 0}
-        named = [key for key in asked if key in reserved]
-        if not named or any(asked[key] > reserved[key] for key in named):
-            return False
-    return True
+    return World(snapshot, entries, {one.task for one in plan.placed} if plan else set())

@@ -10,7 +10,7 @@ from apps.allocation.engine import decide
 from apps.allocation.engine.quantities import NOTHING, Quantities
 from apps.allocation.engine.snapshot import (
     Head,
-    Id,
+    Held,
     Node,
     OverQuota,
     Policy,
@@ -20,20 +20,20 @@ from apps.allocation.engine.snapshot import (
     Queue,
     Queueing,
     Run,
+    Running,
     Settings,
     Snapshot,
 )
-from tests.allocation.engine.builders import after
+from tests.allocation.engine.laws.history import SECOND, Case, Step, carried_out, merged
 
-GPU_REQUESTS = (250, 500, 700, 1000, 1000, 1000, 2000, 2000, 3000, 4000)
+GPU_REQUESTS = (1000, 2000, 1000, 1000, 500, 2000, 250, 3000, 700, 4000)
+USERS = ("u1", "u2")
+NOW = 100
 
 
 def one_in(number: int) -> st.SearchStrategy[bool]:
     """True once in `number`; Hypothesis shrinks it to False, the plain case."""
     return st.sampled_from((*[False] * (number - 1), True))
-
-
-USERS = ("u1", "u2")
 
 
 @dataclass(frozen=True)
@@ -47,19 +47,51 @@ class Kind:
     can_take: bool = True
     can_be_strict: bool = True
     can_lack_backfill: bool = True
+    # Few queues took all there was, and reservations of others claim it now.
+    has_claims: bool = False
+    # What keeps work waiting; each case has some of it only, so that the rest is reached too.
+    has_pauses: bool = True
+    has_limits: bool = True
+    has_refusals: bool = True
+    has_fixed: bool = True
+    has_protection: bool = True
+    # Every pool has nodes, and work may be moved on them.
+    is_packed: bool = False
+    # The most passes that follow the first.
+    steps: int = 2
 
 
 EVERYTHING = Kind()
+# Work that was given room when nobody else wanted it, and reservations that claim it now.
+TAKING = Kind(can_be_calm=False, has_claims=True)
+# Gaps on nodes that moving closes.
+PACKED = Kind(can_be_calm=False, has_claims=True, is_packed=True)
 
 
 @st.composite
-def quantities(draw: st.DrawFn, most_gpus: int, *, has_cpu: bool = True) -> Quantities:
+def some_of(draw: st.DrawFn, kind: Kind) -> Kind:
+    return replace(
+        kind,
+        has_pauses=kind.has_pauses and draw(one_in(6)),
+        has_limits=kind.has_limits and draw(one_in(2)),
+        has_refusals=kind.has_refusals and draw(one_in(3)),
+        has_fixed=kind.has_fixed and draw(one_in(2)),
+        has_protection=kind.has_protection and draw(one_in(3)),
+    )
+
+
+@st.composite
+def quantities(draw: st.DrawFn, most_gpus: int) -> Quantities:
     """Amounts per key, each of which may be left out."""
     found: dict[str, int] = {}
     if not draw(one_in(8)):
         found["gpu"] = 1000 * draw(st.sampled_from(range(most_gpus + 1)))
-    if has_cpu and draw(one_in(4)):
+    if draw(one_in(4)):
         found["cpu"] = 1000 * draw(st.sampled_from(range(2 * most_gpus + 1)))
+        if draw(one_in(3)):
+            found["memory_mb"] = 1000 * draw(st.sampled_from((16, 8, 4, 0)))
+        elif draw(one_in(3)):
+            found["license"] = 1000 * draw(st.sampled_from((2, 1, 0)))
     return Quantities.of(found)
 
 
@@ -67,10 +99,12 @@ def quantities(draw: st.DrawFn, most_gpus: int, *, has_cpu: bool = True) -> Quan
 def nodes(draw: st.DrawFn, pool: int) -> tuple[Node, ...]:
     found = []
     for number in range(draw(st.integers(1, 3))):
-        gpus = draw(st.sampled_from((4, 2, 1, 3, 4, 0)))
+        gpus = draw(st.sampled_from((4, 2, 4, 3, 4, 1, 8, 0)))
         capacity = {"gpu": 1000 * gpus}
         if draw(one_in(3)):
             capacity["cpu"] = 1000 * draw(st.sampled_from((8, 4, 2, 0)))
+            if draw(one_in(3)):
+                capacity["memory_mb"] = 1000 * draw(st.sampled_from((16, 8, 4)))
         found.append(
             Node(
                 id=f"n{pool}{number}",
@@ -87,15 +121,18 @@ def nodes(draw: st.DrawFn, pool: int) -> tuple[Node, ...]:
 @st.composite
 def pools(draw: st.DrawFn, profiles: list[str], kind: Kind) -> tuple[Pool, ...]:
     found = []
-    for number in range(draw(st.integers(1, 3))):
+    for number in range(draw(st.sampled_from((1, 2, 1, 2, 3)))):
         members: tuple[Node, ...] = ()
-        if kind.has_nodes and draw(one_in(3)):
+        capacity: dict[str, int]
+        if kind.is_packed or (kind.has_nodes and draw(one_in(3))):
             members = draw(nodes(number))
             capacity = {"gpu": sum(node.capacity.get("gpu") for node in members)}
             if draw(st.booleans()):
-                capacity["cpu"] = sum(node.capacity.get("cpu") for node in members)
+                for key in ("cpu", "memory_mb"):
+                    if any(key in node.capacity for node in members):
+                        capacity[key] = sum(node.capacity.get(key) for node in members)
         else:
-            capacity = {"gpu": 1000 * draw(st.sampled_from((4, 8, 6, 3, 2, 1, 0)))}
+            capacity = {"gpu": 1000 * draw(st.sampled_from((4, 6, 8, 3, 6, 2, 8, 1, 12, 0)))}
             if draw(one_in(3)):
                 capacity["cpu"] = 1000 * draw(st.sampled_from((12, 8, 4, 1)))
         if draw(one_in(3)):
@@ -108,8 +145,8 @@ def pools(draw: st.DrawFn, profiles: list[str], kind: Kind) -> tuple[Pool, ...]:
                 profiles=tuple(draw(st.permutations(profiles))),
                 nodes=members,
                 has_backfill=not (kind.can_lack_backfill and draw(one_in(4))),
-                is_paused=draw(one_in(20)),
-                has_server=not draw(one_in(20)),
+                is_paused=kind.has_pauses and draw(one_in(8)),
+                has_server=not (kind.has_pauses and draw(one_in(8))),
             )
         )
     return tuple(found)
@@ -117,16 +154,16 @@ def pools(draw: st.DrawFn, profiles: list[str], kind: Kind) -> tuple[Pool, ...]:
 
 @st.composite
 def policies(draw: st.DrawFn, kind: Kind) -> tuple[Policy, ...]:
-    """Up to three levels; leaves are those that nobody names as parent."""
-    count = draw(st.sampled_from((2, 3, 4, 5, 1)))
+    """Up to three levels and more; leaves are those that nobody names as parent."""
+    count = draw(st.sampled_from((3, 2, 4, 3, 5, 2, 1)))
     ranks = draw(st.permutations(range(count)))
     found = []
     for number in range(count):
         parent = None
         if number and draw(one_in(2)):
             parent = f"policy{draw(st.integers(0, number - 1))}"
-        limit = draw(quantities(10)) if draw(one_in(4)) else NOTHING
-        user_limit = draw(quantities(4)) if draw(one_in(8)) else NOTHING
+        limit = draw(quantities(10)) if kind.has_limits and draw(one_in(2)) else NOTHING
+        user_limit = draw(quantities(4)) if kind.has_limits and draw(one_in(4)) else NOTHING
         queueing = None
         if kind.can_be_strict and draw(one_in(5)):
             queueing = Queueing.STRICT
@@ -136,15 +173,22 @@ def policies(draw: st.DrawFn, kind: Kind) -> tuple[Policy, ...]:
                 name=f"policy{number}",
                 rank=ranks[number],
                 parent=parent,
-                reserved=draw(quantities(6)),
+                reserved=_claim(draw) if kind.has_claims else draw(quantities(6)),
                 limit=limit,
                 user_limit=user_limit,
                 weight_milli=draw(st.sampled_from((0, 500, 1000, 1000, 2000))),
                 queueing=queueing,
-                is_paused=draw(one_in(30)),
+                is_paused=kind.has_pauses and draw(one_in(10)),
             )
         )
     return tuple(found)
+
+
+def _claim(draw: st.DrawFn) -> Quantities:
+    """A reservation that names GPUs, mostly; of a parent it may be what its children have."""
+    if draw(one_in(4)):
+        return draw(st.one_of(st.just(NOTHING), quantities(6)))
+    return Quantities.of({"gpu": 1000 * draw(st.sampled_from((4, 2, 0, 3, 6, 1, 8)))})
 
 
 @st.composite
@@ -155,9 +199,45 @@ def profile_requests(draw: st.DrawFn) -> Quantities:
         found["cpu"] = 1000
     elif draw(one_in(4)):
         found["cpu"] = 1000 * draw(st.sampled_from((1, 2, 4)))
+        if draw(one_in(3)):
+            found["memory_mb"] = 1000 * draw(st.sampled_from((2, 4, 8)))
     if draw(one_in(12)):
         found["license"] = 1000
     return Quantities.of(found)
+
+
+def _seldom(draw: st.DrawFn, values: tuple[int, ...], *, if_any: bool) -> int | None:
+    return draw(st.sampled_from(values)) if if_any and draw(one_in(3)) else None
+
+
+@st.composite
+def queues(draw: st.DrawFn, leaves: list[str], names: list[str], kind: Kind) -> tuple[Queue, ...]:
+    links = [(leaf, name) for leaf in leaves for name in names]
+    least = 2 if len(links) > 1 else 1
+    chosen = draw(st.lists(st.sampled_from(links), min_size=least, max_size=6, unique=True))
+    return tuple(
+        Queue(
+            id=f"{policy}/{profile}",
+            policy=policy,
+            profile=profile,
+            allows_over_quota=not (kind.has_refusals and draw(one_in(3))),
+            is_paused=kind.has_pauses and draw(one_in(10)),
+            min_runtime_s=_seldom(draw, (60, 15), if_any=kind.has_protection) or 0,
+            max_preemptions=_seldom(draw, (1, 0), if_any=kind.has_protection),
+        )
+        for policy, profile in chosen
+    )
+
+
+@st.composite
+def settings_of(draw: st.DrawFn, kind: Kind) -> Settings:
+    levels = [level for level in Preemption if level is not Preemption.NONE]
+    calm = [Preemption.NONE] * len(levels) if kind.can_be_calm else []
+    return Settings(
+        preemption=draw(st.sampled_from((*calm, *(levels if kind.can_take else ())))),
+        over_quota=kind.over_quota or draw(st.sampled_from(tuple(OverQuota))),
+        has_consolidation=kind.is_packed or (kind.can_take and draw(one_in(4))),
+    )
 
 
 @st.composite
@@ -167,7 +247,7 @@ def configurations(draw: st.DrawFn, kind: Kind) -> Snapshot:
     pool_list = draw(pools(names, kind))
     policy_list = draw(policies(kind))
     parents = {policy.parent for policy in policy_list}
-    leaves = [policy.id for policy in policy_list if policy.id not in parents]
+    leaves = [str(policy.id) for policy in policy_list if policy.id not in parents]
     ids = [pool.id for pool in pool_list]
     profiles = []
     for name in names:
@@ -180,57 +260,42 @@ def configurations(draw: st.DrawFn, kind: Kind) -> Snapshot:
                 request=draw(profile_requests()),
                 pools=tuple(routing[:length]),
                 policies=tuple(draw(st.permutations(leaves))),
-                replicas=draw(st.sampled_from((1, 1, 1, 2, 3))),
+                replicas=draw(st.sampled_from((1, 1, 1, 1, 1, 2, 3))),
                 models=("A",) if draw(one_in(10)) else (),
             )
         )
-    links = [(leaf, name) for leaf in leaves for name in names]
-    chosen = draw(
-        st.lists(
-            st.sampled_from(links), min_size=2 if len(links) > 1 else 1, max_size=6, unique=True
-        )
-    )
-    queues = tuple(
-        Queue(
-            id=f"{policy}/{profile}",
-            policy=policy,
-            profile=profile,
-            allows_over_quota=not draw(one_in(6)),
-            is_paused=draw(one_in(30)),
-            min_runtime_s=5 if draw(one_in(10)) else 0,
-            max_preemptions=0 if draw(one_in(10)) else None,
-        )
-        for policy, profile in chosen
-    )
     linked = {profile.id: set(profile.pools) for profile in profiles}
-    pool_list = tuple(
-        replace(pool, profiles=tuple(one for one in pool.profiles if pool.id in linked[str(one)]))
-        for pool in pool_list
-    )
-    over_quota = kind.over_quota or draw(st.sampled_from(tuple(OverQuota)))
-    levels = [level for level in Preemption if level is not Preemption.NONE]
-    calm = [Preemption.NONE] * len(levels) if kind.can_be_calm else []
-    preemption = draw(st.sampled_from((*calm, *(levels if kind.can_take else ()))))
-    settings = Settings(
-        preemption=preemption, over_quota=over_quota, has_consolidation=draw(one_in(4))
-    )
     return Snapshot(
-        settings=settings,
-        now_us=10,
-        pools=pool_list,
+        settings=draw(settings_of(kind)),
+        now_us=NOW * SECOND,
+        pools=tuple(
+            replace(
+                pool,
+                profiles=tuple(one for one in pool.profiles if pool.id in linked[str(one)]),
+                preemption=_own_level(draw, kind),
+            )
+            for pool in pool_list
+        ),
         profiles=tuple(profiles),
         policies=policy_list,
-        queues=queues,
+        queues=draw(queues(leaves, names, kind)),
     )
+
+
+def _own_level(draw: st.DrawFn, kind: Kind) -> Preemption | None:
+    """Seldom a pool has a level of its own."""
+    if kind.can_take and kind.can_be_calm and draw(one_in(12)):
+        return draw(st.sampled_from(tuple(Preemption)))
+    return None
 
 
 @st.composite
-def runs(draw: st.DrawFn, base: Snapshot, prefix: str, most: int) -> tuple[Run, ...]:
-    """Waiting work for the queues of `base`; no two runs of one queue are equal."""
+def runs(draw: st.DrawFn, base: Snapshot, prefix: str, most: int, kind: Kind) -> tuple[Run, ...]:
+    """Waiting work for the queues of `base`; equal tasks are one run."""
     profiles = {profile.id: profile for profile in base.profiles}
-    found: dict[tuple[object, ...], Run] = {}
+    found = []
     number = 0
-    for _ in range(draw(st.integers(2, most))):
+    for _ in range(draw(st.integers(min(2, most), most))):
         queue = draw(st.sampled_from(base.queues))
         profile = profiles[queue.profile]
         request = profile.request
@@ -243,47 +308,101 @@ def runs(draw: st.DrawFn, base: Snapshot, prefix: str, most: int) -> tuple[Run, 
             heads=(),
             replicas=profile.replicas,
             priority=draw(st.sampled_from((0, 0, 0, 1, 5))),
-            is_preemptible=not draw(one_in(5)),
+            is_preemptible=not (kind.has_fixed and draw(one_in(3))),
             user=draw(st.sampled_from(USERS)),
-            can_exceed_limit=draw(one_in(12)),
+            can_exceed_limit=kind.has_limits and draw(one_in(8)),
         )
-        times = sorted(draw(st.lists(st.integers(0, 9), min_size=1, max_size=5)))
-        heads = []
-        for time in times:
-            heads.append(Head(time, f"{prefix}{number:02d}"))
-            number += 1
-        key = (run.queue, run.request, run.priority, run.is_preemptible, run.user)
-        if key not in found:
-            found[key] = replace(run, heads=tuple(heads), count=len(heads))
-    return tuple(found.values())
+        times = draw(st.lists(st.integers(0, 9), min_size=1, max_size=5))
+        heads = tuple(
+            Head(time * SECOND, f"{prefix}{number + place:02d}")
+            for place, time in enumerate(sorted(times))
+        )
+        number += len(heads)
+        found.append(replace(run, heads=heads))
+    return merged(found)
 
 
 @st.composite
 def snapshots(draw: st.DrawFn, kind: Kind = EVERYTHING) -> Snapshot:
     """A configuration with running work that once had room, and new waiting work."""
+    kind = draw(some_of(kind))
     base = draw(configurations(kind))
-    if not draw(one_in(6)):
-        old = draw(runs(base, "r", 6))
+    if not draw(one_in(10)):
+        most = 8 if kind.has_claims else 6
+        old = draw(runs(_few_queues(draw, base, kind), "r", most, kind))
         if not draw(one_in(3)):
             old = tuple(replace(run, is_preemptible=True) for run in old)
         first = replace(_unbound(base), runs=old)
-        plan = decide(first)
-        tasks: list[Id] = [place.task for place in plan.placed]
-        kept = [task for task in tasks if not draw(one_in(6))]
-        base = replace(base, running=after(first, plan, keep=kept).running)
+        running = carried_out(first, decide(first)).running
+        lived = [_lived(draw, group) for group in running]
+        base = replace(base, running=tuple(group for group in lived if group.tasks))
         if draw(one_in(4)):
             base = replace(base, policies=draw(_changed(base.policies)))
-    return replace(base, runs=draw(runs(base, "t", 6)))
+    return replace(base, runs=draw(runs(base, "t", 6, kind)))
+
+
+def _few_queues(draw: st.DrawFn, base: Snapshot, kind: Kind) -> Snapshot:
+    """Whose work ran before: all queues', or where there are claims those of few."""
+    if not kind.has_claims or draw(one_in(4)):
+        return base
+    return replace(base, queues=base.queues[: draw(st.integers(1, 2))])
+
+
+@st.composite
+def cases(draw: st.DrawFn, kind: Kind = EVERYTHING) -> Case:
+    """A snapshot, and often one or two more passes with what happens between them."""
+    snapshot = draw(snapshots(kind))
+    count = draw(st.sampled_from((0, 1, *range(kind.steps + 1))))
+    return Case(snapshot, tuple(draw(steps(snapshot, number)) for number in range(count)))
+
+
+def any_cases() -> st.SearchStrategy[Case]:
+    return st.one_of(cases(EVERYTHING), cases(TAKING), cases(PACKED))
+
+
+def claimed_cases() -> st.SearchStrategy[Case]:
+    return st.one_of(cases(TAKING), cases(PACKED))
+
+
+@st.composite
+def steps(draw: st.DrawFn, base: Snapshot, number: int) -> Step:
+    return Step(
+        is_drained=draw(st.booleans()),
+        ends=tuple(draw(st.lists(st.integers(0, 20), max_size=3))),
+        arrivals=draw(runs(base, f"a{number}", 2, EVERYTHING)) if draw(one_in(2)) else (),
+        seconds=draw(st.sampled_from((10, 1, 60))),
+    )
+
+
+def _lived(draw: st.DrawFn, group: Running) -> Running:
+    """Running work with a past: when it started, what it saved; some has ended meanwhile."""
+    left = [held for held in group.tasks if not draw(one_in(5))]
+    return replace(group, tasks=tuple(_past(draw, held) for held in left))
+
+
+def _past(draw: st.DrawFn, held: Held) -> Held:
+    started = draw(st.sampled_from((10, 20, 50, 90)))
+    checkpointed = started + 5 if draw(one_in(6)) else None
+    return replace(
+        held,
+        started_us=started * SECOND,
+        checkpointed_us=checkpointed * SECOND if checkpointed else None,
+        preemptions=draw(st.sampled_from((0, 0, 0, 1))),
+    )
 
 
 def _unbound(base: Snapshot) -> Snapshot:
     """The same without limits, pauses and claims: whatever fits runs, as of old."""
-    policies = tuple(
-        replace(one, limit=NOTHING, user_limit=NOTHING, is_paused=False) for one in base.policies
+    return replace(
+        base,
+        policies=tuple(
+            replace(one, limit=NOTHING, user_limit=NOTHING, is_paused=False)
+            for one in base.policies
+        ),
+        queues=tuple(replace(one, is_paused=False, allows_over_quota=True) for one in base.queues),
+        pools=tuple(replace(one, preemption=None) for one in base.pools),
+        settings=replace(base.settings, preemption=Preemption.NONE),
     )
-    queues = tuple(replace(one, is_paused=False, allows_over_quota=True) for one in base.queues)
-    settings = replace(base.settings, preemption=Preemption.NONE)
-    return replace(base, policies=policies, queues=queues, settings=settings)
 
 
 @st.composite

@@ -1,0 +1,142 @@
+"""Engines whose source is changed in a line or two. A patch that no longer applies says so."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import CodeType, ModuleType
+
+from tests.allocation.engine.broken.misreadings import Broken
+from tests.allocation.engine.laws.history import Decide
+
+PACKAGE = "apps.allocation.engine"
+# What snapshots and plans are made of stays the same, so that laws can read them.
+DATA = frozenset({PACKAGE, *(f"{PACKAGE}.{name}" for name in ("snapshot", "plan", "quantities"))})
+
+
+@dataclass(frozen=True)
+class Patch:
+    """In a module of the engine, `new` instead of `old`, which stands there once."""
+
+    module: str
+    old: str
+    new: str
+
+
+class PatchDoesNotApply(Exception):
+    """The engine's source has changed: aim the patch at the same rule again."""
+
+
+class _Loader(SourceFileLoader):
+    patches: tuple[Patch, ...] = ()
+
+    def get_code(self, fullname: str) -> CodeType:
+        source = self.get_data(self.path).decode()
+        for patch in self.patches:
+            if fullname == f"{PACKAGE}.{patch.module}":
+                if source.count(patch.old) != 1:
+                    raise PatchDoesNotApply(f"{patch.module}: {patch.old!r}")
+                source = source.replace(patch.old, patch.new)
+        return compile(source, self.path, "exec")
+
+
+class _Finder(MetaPathFinder):
+    def __init__(self, patches: tuple[Patch, ...]) -> None:
+        self.patches = patches
+
+    def find_spec(
+        self, fullname: str, path: object = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not fullname.startswith(f"{PACKAGE}."):
+            return None
+        spec = PathFinder.find_spec(fullname, sys.modules[PACKAGE].__path__)
+        if spec is not None and spec.origin is not None:
+            loader = _Loader(fullname, spec.origin)
+            loader.patches = self.patches
+            spec.loader = loader
+        return spec
+
+
+def patched(*patches: Patch) -> Decide:
+    """The engine's `decide`, its modules loaded once more with the patches in them."""
+    package = sys.modules[PACKAGE]
+    names = dict(vars(package))
+    mine = [name for name in sys.modules if name.startswith(PACKAGE) and name not in DATA]
+    kept = {name: sys.modules.pop(name) for name in mine}
+    finder = _Finder(patches)
+    sys.meta_path.insert(0, finder)
+    try:
+        found = importlib.import_module(f"{PACKAGE}.deciding").decide
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [one for one in sys.modules if one.startswith(PACKAGE) and one not in DATA]:
+            del sys.modules[name]
+        sys.modules.update(kept)
+        vars(package).clear()
+        vars(package).update(names)
+    return found  # type: ignore[no-any-return]  # the module's own function
+
+
+def changed(law: str, name: str, *patches: Patch) -> Broken:
+    """An engine of which the source is changed."""
+    engine: Callable[[Decide], Decide] = lambda _decide: patched(*patches)  # noqa: E731
+    return Broken(name, law, engine)
+
+
+CHANGED = (
+    changed(
+        "nobody_loses_what_is_theirs",
+        "takes_where_any_policy_of_the_path_is_over",
+        Patch(
+            "prey",
+            "if not all(self.is_over(policy, flock)",
+            "if not any(self.is_over(policy, flock)",
+        ),
+    ),
+    changed(
+        "every_victim_is_needed",
+        "puts_no_victim_back",
+        Patch("claims", "return self._needed(taken)", "return taken"),
+        Patch("taking", "if could_stay(self.state, victim) and", "if False and"),
+    ),
+    changed(
+        "covered_work_gets_its_claims",
+        "takes_one_victim_at_most",
+        Patch(
+            "claims",
+            "            flock = self._worst()\n",
+            "            flock = None if taken else self._worst()\n",
+        ),
+    ),
+    changed(
+        "a_pass_ends_soon",
+        "walks_thrice_whatever_happens",
+        Patch(
+            "walking",
+            "            return has_placed\n",
+            "            return has_placed or state.walks < 3\n",
+        ),
+    ),
+    changed(
+        "a_pass_ends_soon",
+        "walks_twice_where_once_is_enough",
+        Patch(
+            "walking",
+            "and _walk(state, taking):",
+            "and _walk(state, taking) | _walk(state, taking):",
+        ),
+    ),
+    changed(
+        "a_pass_ends_soon",
+        "lowers_what_is_offered_one_by_one",
+        Patch(
+            "matching",
+            "caps[index] = found[index]",
+            "caps[index] = max(found[index], caps.get(index, 40) - 1)",
+        ),
+    ),
+)

@@ -1,0 +1,142 @@
+"""Laws 1 and 2: nothing is exceeded, and nobody loses what is theirs."""
+
+from __future__ import annotations
+
+from apps.allocation.engine.plan import Move, Place, Preempt
+from apps.allocation.engine.snapshot import Id, Node
+from tests.allocation.engine.laws.claims import is_over, is_protected, parted
+from tests.allocation.engine.laws.history import Moment
+from tests.allocation.engine.oracle import Entry, World, running_entries
+
+
+def nothing_is_exceeded(moment: Moment) -> None:
+    """Law 1: no pool, node, GPU or limit, in any key.
+
+    What was exceeded before (somebody lowered a limit) must not get worse.
+    """
+    _rooms_hold(moment.world, moment.before)
+    _limits_hold(moment)
+    for waits in sorted({place.waits_for for place in moment.plan.placed}):
+        _rooms_hold(_once_gone(moment, set(waits)), moment.before)
+    for place in moment.plan.placed:
+        _check_seats(moment, place)
+
+
+def _rooms_hold(world: World, before: World) -> None:
+    for account, amount in world.sums().items():
+        kind, owner, *rest = account
+        if kind not in {"pool", "node", "gpu"} or amount <= before.sums().get(account, 0):
+            continue
+        if kind == "pool":
+            free = world.free(world.pools[_id(owner)], str(rest[0]))
+        else:
+            node = next(
+                one for pool in world.pools.values() for one in pool.nodes if one.id == owner
+            )
+            if kind == "gpu":
+                free = world.gpus_free(node)[_index(rest[0])]
+                assert rest[0] not in node.unavailable_gpus, f"GPU {account} is out of order"
+            else:
+                free = _on_node(world, node, str(rest[0]))
+        assert free is None or free >= 0, f"{account} is exceeded by {-free}"
+
+
+def _on_node(world: World, node: Node, key: str) -> int | None:
+    """None: none of the pool's nodes lists the key, so it is counted for the pool alone."""
+    pool = next(one for one in world.pools.values() if node in one.nodes)
+    if not any(key in one.capacity for one in pool.nodes):
+        return None
+    return world.node_free(node, key)
+
+
+def _id(value: object) -> Id:
+    assert isinstance(value, int | str)
+    return value
+
+
+def _index(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _once_gone(moment: Moment, gone: set[Id]) -> World:
+    """The state when those tasks have stopped, and what waited for no others has started.
+
+    What is moved has stopped too: it finds its new place once that is free.
+    """
+    startable = {place.task for place in moment.plan.placed if set(place.waits_for) <= gone}
+    entries = [entry for entry in moment.before.entries if entry.task not in gone]
+    entries += [entry for entry in moment.world.entries if entry.task in startable]
+    return World(moment.snapshot, entries, startable)
+
+
+def _limits_hold(moment: Moment) -> None:
+    world, before = moment.world, moment.before
+    users = {entry.user for entry in world.entries if entry.user is not None}
+    for policy in moment.snapshot.policies:
+        for key, limit in policy.limit.items():
+            counted = world.counted(policy.id, key)
+            most = max(limit, before.counted(policy.id, key))
+            assert counted <= most, f"{policy.id} holds {counted} {key} over {limit}"
+        for key, limit in policy.user_limit.items():
+            for user in users:
+                used = world.used_by(user, policy.id, key)
+                most = max(limit, before.used_by(user, policy.id, key))
+                assert used <= most, f"{user} holds {used} {key} over {limit}"
+        for key, reserved in world.reserved(policy.id).items():
+            fixed = world.fixed(policy.id, key)
+            most = max(reserved, before.fixed(policy.id, key))
+            assert fixed <= most, f"{policy.id} has {fixed} {key} that nobody may preempt"
+
+
+def _check_seats(moment: Moment, place: Place) -> None:
+    """Whole GPUs of one node, a fraction on one GPU; nodes that take work, of a fitting model."""
+    run = moment.runs[place.task]
+    pool = moment.world.pools[place.pool]
+    assert place.pool in moment.world.open_pools(run), "a pool that is not open to it"
+    assert not moment.world.is_paused(run), "what is paused starts"
+    assert len(place.members) == (run.replicas if pool.nodes else 0)
+    by_id = {node.id: node for node in pool.nodes}
+    models = moment.world.profile_of(run).models
+    for member in place.members:
+        node = by_id[member.node]
+        assert node.is_schedulable, f"{node.id} takes no work"
+        assert not models or node.model in models, f"{node.id} is {node.model}"
+        shares = [share.milli for share in member.devices]
+        gpu = run.request.get("gpu")
+        assert shares == ([gpu] if 0 < gpu < 1000 else [1000] * (gpu // 1000))
+        assert len({share.index for share in member.devices}) == len(shares)
+
+
+def nobody_loses_what_is_theirs(moment: Moment) -> None:
+    """Law 2: what must not be preempted never is; a policy that covers its work loses nothing.
+
+    Its work is what runs and what the pass gave it: one that covered everything before the pass
+    may be given over-quota work in it, and lose while that makes it over. Between losses usage
+    only grows, so with a victim and the later ones put back each policy of its path is over. What
+    gave way to a task of its own policy counts for whoever took that task again in the same pass.
+    """
+    owners = {entry.task: entry for entry in running_entries(moment.snapshot)}
+    taken: list[Preempt | Move] = [*moment.plan.preempted, *moment.plan.moved]
+    for one in taken:
+        assert not is_protected(moment.before, owners[one.task]), f"{one.task} is protected"
+    victims = [owners[one.task] for one in moment.plan.preempted]
+    for number, victim in enumerate(victims):
+        taker = moment.runs[moment.plan.preempted[number].beneficiary]
+        then = moment.world.beside(*victims[number:])
+        if victim.policy == moment.world.policy_of(taker) or _gave_way_to_its_own(moment, victim):
+            continue
+        _, path = parted(moment.world, moment.world.policy_of(taker), victim.policy)
+        for policy in path:
+            assert is_over(then, policy, victim), f"{policy} is not over for {victim.task}"
+
+
+def _gave_way_to_its_own(moment: Moment, victim: Entry) -> bool:
+    """Whether a waiting task of its own policy may have been its first taker."""
+    return any(
+        moment.world.policy_of(run) == victim.policy
+        and victim.pool in moment.world.open_pools(run)
+        and (run.priority > victim.priority or not run.is_preemptible)
+        for run in moment.snapshot.runs
+        if moment.world.waiting(run)
+    )

@@ -1,0 +1,74 @@
+"""Law 5: no pointless preemption."""
+
+from __future__ import annotations
+
+from apps.allocation.engine.plan import Move, Preempt
+from apps.allocation.engine.snapshot import Id
+from tests.allocation.engine.laws.claims import Claim, is_rightful
+from tests.allocation.engine.laws.history import Moment
+from tests.allocation.engine.oracle import Entry, World, running_entries
+
+
+def every_victim_is_needed(moment: Moment) -> None:
+    """Each has a beneficiary that is placed in its pool and waits for it; put any one back, and
+    it has no room beside everything placed, or its beneficiary no right to the others.
+    """
+    plan = moment.plan
+    owners = {entry.task: entry for entry in running_entries(moment.snapshot)}
+    everyone: list[Preempt | Move] = [*plan.preempted, *plan.moved]
+    for one in everyone:
+        place = moment.places.get(one.beneficiary)
+        assert place is not None, f"{one.task} makes room for nobody"
+        assert place.pool == one.pool == owners[one.task].pool
+        assert one.task in place.waits_for
+    victims: dict[Id, list[Entry]] = {}
+    for taken in plan.preempted:
+        victims.setdefault(taken.beneficiary, []).append(owners[taken.task])
+    for beneficiary, taken_for in victims.items():
+        for victim in taken_for:
+            if _could_stay(moment.world, victim):
+                others = [one for one in taken_for if one is not victim]
+                assert not _has_right_to(moment, beneficiary, taken_for, others), (
+                    f"{victim.task} is stopped for nothing"
+                )
+
+
+def _could_stay(world: World, victim: Entry) -> bool:
+    """Whether it fits on its own seats beside everything placed, within every limit."""
+    beside = world.beside(victim)
+    pool = beside.pools[victim.pool]
+    for key in victim.request.positive():
+        free = beside.free(pool, key)
+        if free is not None and free < 0:
+            return False
+    mine = {member.node for member in victim.members}
+    for node in pool.nodes:
+        if node.id not in mine:
+            continue
+        short = [key for key in victim.request.positive() if (beside.node_free(node, key) or 0) < 0]
+        if short or any(free < 0 for free in beside.gpus_free(node)):
+            return False
+    return _within_limits(beside, victim)
+
+
+def _within_limits(beside: World, victim: Entry) -> bool:
+    for policy in beside.chain(victim.policy):
+        facts = beside.policies[policy]
+        is_counted = not (victim.is_exempt and policy == victim.policy)
+        for key in victim.request.positive():
+            if is_counted and beside.counted(policy, key) > facts.limit.get(key, 1 << 60):
+                return False
+            used = beside.used_by(victim.user, policy, key)
+            if victim.user is not None and used > facts.user_limit.get(key, 1 << 60):
+                return False
+    return True
+
+
+def _has_right_to(
+    moment: Moment, beneficiary: Id, taken_for: list[Entry], others: list[Entry]
+) -> bool:
+    """Judged at the end of the pass, as if the beneficiary had not been placed yet."""
+    world = moment.world.without(beneficiary).beside(*taken_for)
+    place = moment.places[beneficiary]
+    claim = Claim(moment.runs[beneficiary], moment.heads[beneficiary], place.pool)
+    return is_rightful(world, claim, others)
