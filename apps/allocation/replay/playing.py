@@ -11,7 +11,7 @@ from typing import Protocol
 
 from apps.allocation.engine import decide
 from apps.allocation.engine.quantities import GPU, Quantities
-from apps.allocation.engine.snapshot import Head, Id, Preemption, Snapshot
+from apps.allocation.engine.snapshot import Head, Id, Snapshot
 from apps.allocation.forecast.world import Kind, World
 from apps.allocation.replay.regimes import Part
 from apps.allocation.replay.trace import Job
@@ -100,8 +100,6 @@ class _Playing:
         self.on_progress = on_progress
         self.observer = observer
         self.skips_idle = skips_idle
-        has_rank = part.base.settings.preemption is Preemption.RANK
-        self.rests_at_once = skips_idle and not has_rank
         self.world = World(part.base)
         self.records = {job.number: Record(job) for job in part.jobs}
         self.played = Played(list(self.records.values()))
@@ -196,7 +194,7 @@ class _Playing:
         """Again while something was taken back: its victims wait now.
 
         After a pass that took nothing, another one decides nothing (docs/allocation.md: a second
-        pass on the outcome rests); at level `rank` it may, for what the first one placed.
+        pass on the outcome rests).
         """
         now_us = (now - self.zero_s) * SECOND
         self._save(now)
@@ -212,7 +210,7 @@ class _Playing:
                 self._preempt(int(preempt.task), now)
             for place in plan.placed:
                 self._start(int(place.task), now)
-            if self.rests_at_once and not victims:
+            if self.skips_idle and not victims:
                 return
             if victims & taken:
                 self.played.unsettled += 1

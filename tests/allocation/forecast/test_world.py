@@ -1,6 +1,6 @@
 """A world against snapshots written by hand."""
 
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 
 import pytest
 
@@ -99,6 +99,29 @@ def test_moved_work_sits_elsewhere() -> None:
     world.carry_out(Plan(moved=(Move("r", "p", "x", (Member("m"),)),)), 7)
 
     assert world.snapshot(7).running[0].tasks == (Held("r", 1, 7, (Member("m"),)),)
+
+
+# Every field differs from its default, so that none can be lost on the way.
+UNUSUAL_HELD = Held("r", 1, 2, (Member("n"),), 3, 4, "x", is_movable=False)
+UNUSUAL = Running(
+    "p", "a", "w", ONE, (UNUSUAL_HELD,), "a", 2, 3, False, "eve", True, is_stopping=True
+)
+
+
+@pytest.mark.parametrize("one", [UNUSUAL_HELD, UNUSUAL], ids=["held", "running"])
+def test_the_unusual_differs_in_every_field(one: Held | Running) -> None:
+    defaults = [field for field in fields(one) if field.default is not MISSING]
+
+    assert [field.name for field in defaults if getattr(one, field.name) == field.default] == []
+
+
+def test_a_checkpoint_changes_nothing_else() -> None:
+    world = World(replace(BASE, running=(UNUSUAL,)))
+
+    world.checkpoint("r", 9)
+
+    want = replace(UNUSUAL, tasks=(replace(UNUSUAL_HELD, checkpointed_us=9),))
+    assert world.snapshot(9).running == (want,)
 
 
 def test_what_did_not_change_is_the_same_object() -> None:
