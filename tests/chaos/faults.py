@@ -192,10 +192,11 @@ def _monitor_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[
     """The container's monitor, or one of the helper's own processes beside the work."""
     node = stage.nodes[fault.target]
     for _ in range(PATIENCE):
-        beside = sorted([*node.pids("conmon"), *supervisors(node)])
+        candidates = sorted([*node.pids("conmon"), *supervisors(node)])
+        beside = {pid: members for pid in candidates if (members := _attempts_beside(pid))}
         if beside:
-            pid = rng.choice(beside)
-            stage.unwatched += [Killed(*one, boot_clock()) for one in _attempts_beside(pid)]
+            pid = rng.choice(list(beside))
+            stage.unwatched += [Killed(*one, boot_clock()) for one in sorted(beside[pid])]
             kill(pid)
             return
         yield PATIENCE_STEP_S
@@ -350,7 +351,7 @@ def _attempts_beside(pid: int) -> set[tuple[str, int]]:
     folder = Path(f"/proc/{pid}/fd")
     words = [read(pid, "cmdline").decode(errors="replace")]
     with suppress(OSError):
-        words += [os.readlink(path) for path in folder.iterdir()]
+        words.extend(os.readlink(path) for path in folder.iterdir())
     return {(match[1], int(match[2])) for text in words for match in MEMBER.finditer(text)}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from tests.chaos.checker import KINDS, Verdict
 from tests.chaos.classes import CLASSES, NOT_YET
 from tests.chaos.history import History
+from tests.chaos.recovery import Recovery, summary
 
 WORDS = 12
 
@@ -15,14 +16,17 @@ def table(
     history: History,
     verdict: Verdict,
     injected: Mapping[str, int],
-    recovery: tuple[float, float, str],
+    recovered: Sequence[Recovery],
     title: str,
 ) -> str:
     """Faults by class, tasks, what was broken, re-runs, and how long recovery took."""
-    faults = [(f"fault {name}", str(injected.get(name, 0))) for name in known(injected)]
+    faults = [
+        (f"fault {name}", f"{injected[name]:>4}{_times(name, recovered)}")
+        for name in known(injected)
+    ]
     states = Counter(row.state for row in history.tasks)
     reruns = Counter(reason for reason, _ in verdict.reruns)
-    median_s, worst_s, which = recovery
+    median_s, worst_s, which = summary(recovered)
     outcome = [
         ("faults", str(sum(injected.values()))),
         ("tasks accepted", str(len({one.task for one in history.accepted}))),
@@ -55,6 +59,15 @@ def breaches(verdict: Verdict) -> str:
 def known(injected: Mapping[str, int]) -> list[str]:
     """Classes in the order of their list, those that this run could not do left out."""
     return [one.name for one in CLASSES if one.name in injected]
+
+
+def _times(name: str, recovered: Sequence[Recovery]) -> str:
+    """How long it took to recover from this class."""
+    own = [one for one in recovered if one.span.name == name]
+    if not own:
+        return ""
+    median_s, worst_s, _ = summary(own)
+    return f"   recovered in {median_s:.1f} s, at worst {worst_s:.1f} s"
 
 
 def _answers(history: History) -> str:

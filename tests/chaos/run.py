@@ -22,7 +22,7 @@ from tests.chaos.nodes import boot_clock
 from tests.chaos.observe import leftovers, observe, open_tasks
 from tests.chaos.recovery import Recovery, Sampler, Span
 from tests.chaos.schedule import Fault, make_schedule
-from tests.chaos.world import World, opened
+from tests.chaos.world import World, opened, target_names
 from tests.services.podman import IMAGE
 
 CLEAR_WITHIN_S = 30.0
@@ -123,6 +123,14 @@ class Faults:
 
 def carry_out(plan: Plan) -> Outcome:
     """One whole run."""
+    schedule = plan.chosen or make_schedule(
+        seed=plan.seed,
+        seconds=plan.seconds,
+        count=plan.faults,
+        targets=target_names(podman_nodes=plan.podman_nodes, process_nodes=plan.process_nodes),
+        names=plan.names,
+    )
+    say("schedule (at:class:target:seconds): " + " ".join(map(str, schedule)))
     began = time.monotonic()
     with opened(
         seed=plan.seed,
@@ -131,14 +139,6 @@ def carry_out(plan: Plan) -> Outcome:
         keep=plan.keep,
     ) as world:
         say(f"installation is up after {time.monotonic() - began:.0f} s in {world.folder}")
-        schedule = plan.chosen or make_schedule(
-            seed=plan.seed,
-            seconds=plan.seconds,
-            count=plan.faults,
-            targets=world.targets,
-            names=plan.names,
-        )
-        say("schedule (at:class:target:seconds): " + " ".join(map(str, schedule)))
         return _run(plan, world, schedule)
 
 
@@ -192,7 +192,7 @@ def _judged(
         history=history,
         verdict=verdict,
         injected=injected,
-        recovery=recovery.summary(found),
+        recovered=found,
         title=f"chaos, seed {plan.seed}, {plan.seconds:.0f} s, {len(world.stage.nodes)} nodes",
     )
     notes = [

@@ -63,12 +63,20 @@ def make_schedule(
     """
     rng = random.Random(seed)
     chosen = [one for one in CLASSES if (not names or one.name in names) and targets[one.targets]]
-    drawn = list(chosen[:count])
-    drawn += rng.choices(chosen, [one.weight for one in chosen], k=count - len(drawn))
-    rng.shuffle(drawn)
+    # What hits everything of its kind needs the most room, so it goes first.
+    once = sorted(chosen[:count], key=lambda one: one.targets != "control")
+    more = rng.choices(chosen, [one.weight for one in chosen], k=count - len(once))
     faults: list[Fault] = []
-    for one in drawn:
-        faults.append(_placed(one, rng, seconds, targets, faults))
+    for number, one in enumerate([*once, *more]):
+        fault = _placed(one, rng, seconds, targets, faults)
+        # Where a class has no room any more, another one of those that have it takes its turn.
+        others = iter(rng.sample(chosen, len(chosen)) if number >= len(once) else [])
+        while fault is None:
+            other = next(others, None)
+            if other is None:
+                raise ValueError(f"no room for another {one.name} in {seconds:.0f} s")
+            fault = _placed(other, rng, seconds, targets, faults)
+        faults.append(fault)
     return tuple(sorted(faults))
 
 
@@ -83,8 +91,8 @@ def _placed(
     seconds: float,
     targets: Mapping[str, Sequence[str]],
     others: Sequence[Fault],
-) -> Fault:
-    """A free place for it; shorter and shorter where the run is full."""
+) -> Fault | None:
+    """A free place for it, None where there is none; shorter and shorter where the run is full."""
     for turn in range(TRIES):
         shrink = 1 - turn / TRIES
         longest = max(one.shortest_s, min(one.longest_s, seconds / 4) * shrink)
@@ -93,7 +101,7 @@ def _placed(
         fault = Fault(at, one.name, rng.choice(list(targets[one.targets])), lasts)
         if not any(_collide(fault, other, targets) for other in others):
             return fault
-    raise ValueError(f"no room for another {one.name} in {seconds:.0f} s")
+    return None
 
 
 def _collide(first: Fault, second: Fault, targets: Mapping[str, Sequence[str]]) -> bool:

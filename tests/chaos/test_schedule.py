@@ -8,18 +8,9 @@ from tests.chaos.classes import BY_NAME, CLASSES, NOT_YET
 from tests.chaos.faults import INJECTORS
 from tests.chaos.recovery import Span, covered_s, recoveries
 from tests.chaos.schedule import counts, make_schedule, parse_fault
+from tests.chaos.world import target_names
 
-TARGETS = {
-    "web": ["web-1", "web-2"],
-    "worker": ["worker-1", "worker-2"],
-    "server": ["server-1"],
-    "beat": ["beat-1"],
-    "control": ["control"],
-    "node": ["node-1", "node-2", "node-3", "node-4", "node-5", "node-6"],
-    "podman-node": ["node-1", "node-2"],
-    "redis": ["redis"],
-    "postgres": ["postgres"],
-}
+TARGETS = target_names(podman_nodes=2, process_nodes=4)
 
 
 def test_the_same_seed_gives_the_same_schedule() -> None:
@@ -47,6 +38,15 @@ def test_nothing_is_hit_twice_in_one_way_at_once() -> None:
             both = {first.target, second.target}
             is_same = first.target == second.target or "control" in both
             assert not is_same or second.at_s > first.until_s
+
+
+def test_a_class_that_has_no_room_gives_its_turn_to_another() -> None:
+    names = ["control-away", "worker-kill", "flap"]
+
+    faults = make_schedule(seed=1, seconds=60, count=60, targets=TARGETS, names=names)
+
+    assert len(faults) == 60
+    assert set(counts(faults)) == set(names)
 
 
 def test_a_run_without_room_is_refused() -> None:

@@ -47,23 +47,6 @@ class World:
     webs: dict[str, str]
     credential: tuple[str, str] = ("", "")
 
-    @property
-    def targets(self) -> dict[str, list[str]]:
-        """Kind of target -> names, as the schedule asks."""
-        names = [name for name in self.stage.control.commands if name not in STANDBY]
-        nodes = self.stage.nodes
-        return {
-            **{
-                kind: [name for name in names if name.startswith(f"{kind}-")]
-                for kind in ("web", "worker", "server", "beat")
-            },
-            "control": ["control"],
-            "node": list(nodes),
-            "podman-node": [name for name, node in nodes.items() if node.store is not None],
-            "redis": ["redis"],
-            "postgres": ["postgres"],
-        }
-
     def places(self, image: str) -> dict[str, list[Place]]:
         """The queues of each runtime, and how their work finds its folders."""
         here = next(iter(self.stage.nodes.values())).here
@@ -82,6 +65,22 @@ class World:
                 Place(f"{team}-mass", outside, f"{self.folder}/tools/job") for team in TEAMS
             ],
         }
+
+
+def target_names(*, podman_nodes: int, process_nodes: int) -> dict[str, list[str]]:
+    """Kind of target -> names, as the schedule asks."""
+    nodes = [f"node-{number + 1}" for number in range(podman_nodes + process_nodes)]
+    return {
+        "web": ["web-1", "web-2"],
+        "worker": ["worker-1", "worker-2"],
+        "server": ["server-1"],
+        "beat": ["beat-1"],
+        "control": ["control"],
+        "node": nodes,
+        "podman-node": nodes[:podman_nodes],
+        "redis": ["redis"],
+        "postgres": ["postgres"],
+    }
 
 
 @contextmanager
@@ -268,11 +267,11 @@ def _configure(root: Client, world: World) -> None:
     root.put("/configuration/draft/", document, **{"If-Match": version})
     root.post("/configuration/draft/provision/", {"note": "Chaos."})
     total = sum(counts.values())
-    for team in TEAMS:
-        # Less reserved than there is: the rest is over quota, so that there is what to take back.
+    for team, reserved in zip(TEAMS, (total * 2 // 3, 0), strict=True):
+        # All that the second team runs is over quota: there is always something to take back.
         policy = root.post(
             "/policies/",
-            {"name": team, "group": team, "reserved": total // 3, "limit": {"gpu": total}},
+            {"name": team, "group": team, "reserved": reserved, "limit": {"gpu": total}},
         )
         for kind in POOLS:
             root.post(f"/policies/{policy['id']}/profiles/", {"profile": PROFILES[kind]})
