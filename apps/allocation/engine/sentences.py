@@ -15,6 +15,8 @@ from apps.allocation.engine.reasons import Code, Reason
 from apps.allocation.engine.snapshot import Id
 
 MICROSECONDS = 1_000_000
+# Pools that a sentence names, before it only counts them.
+MOST_NAMED = 2
 
 
 class Names(Protocol):
@@ -78,7 +80,17 @@ def _tasks(count: int | None) -> str:
 
 
 def _pools(reason: Reason, names: Names) -> str:
-    return _listed(names.pool(one.pool) for one in reason.details if one.pool is not None)
+    """The first pools by name: nobody reads a list of fifty."""
+    found = [names.pool(one.pool) for one in reason.details if one.pool is not None]
+    return _listed(_first(list(dict.fromkeys(found)), "pool"))
+
+
+def _first(parts: list[str], what: str) -> list[str]:
+    """As many as a reader takes in, and how many more there are."""
+    more = len(parts) - MOST_NAMED
+    if more < 2:
+        return parts
+    return [*parts[:MOST_NAMED], f"{more} more {what}s"]
 
 
 def _disabled(_reason: Reason, _names: Names) -> Sentence:
@@ -117,7 +129,7 @@ def _no_server(reason: Reason, names: Names) -> Sentence:
     pools = _pools(reason, names)
     return Sentence(
         f"Nothing serves {pools}: no healthy node is attached.",
-        "It goes on once an administrator adds a node or a node comes back.",
+        "It starts by itself once a node comes back; if that takes long, tell an administrator.",
     )
 
 
@@ -149,11 +161,18 @@ def _limit(reason: Reason, names: Names) -> Sentence:
 def _needs_reservation(reason: Reason, names: Names) -> Sentence:
     detail = reason.details[0]
     policy = names.policy(detail.policy) if detail.policy is not None else ""
+    if (detail.needed or 0) > (detail.limit or 0):
+        return Sentence(
+            f"The task may not be preempted and needs {amount_text(detail.key, detail.needed)}, "
+            f"more than the {amount_text(detail.key, detail.limit)} reserved for {policy}.",
+            "Make it preemptible or smaller, or ask an administrator to reserve more.",
+        )
     return Sentence(
         f"The task may not be preempted, so it needs room in the reservation of {policy}: "
-        f"{amount_text(detail.key, detail.usage)} of {amount_text(detail.key, detail.limit)} "
-        f"are taken by such work, and it needs {amount_text(detail.key, detail.needed)}.",
-        "It can run now if you make it preemptible, or once such work has ended.",
+        f"such work holds {amount_text(detail.key, detail.usage)} of the "
+        f"{amount_text(detail.key, detail.limit)}, and it needs "
+        f"{amount_text(detail.key, detail.needed)}.",
+        "Make it preemptible, so that it need not wait for this; or wait until such work ends.",
     )
 
 
@@ -165,11 +184,19 @@ def _over_quota_not_allowed(reason: Reason, names: Names) -> Sentence:
         )
     detail = reason.details[0]
     policy = names.policy(detail.policy) if detail.policy is not None else ""
+    if (detail.needed or 0) > (detail.limit or 0):
+        return Sentence(
+            f"The task needs {amount_text(detail.key, detail.needed)}, more than the "
+            f"{amount_text(detail.key, detail.limit)} reserved for {policy}, and this queue takes "
+            "no work beyond the reservation.",
+            "Enqueue it on a queue that allows over-quota work, or make it smaller.",
+        )
     return Sentence(
         f"{policy} uses {amount_text(detail.key, detail.usage)} of the "
         f"{amount_text(detail.key, detail.limit)} reserved for it, the task needs "
         f"{amount_text(detail.key, detail.needed)}, and this queue takes no work beyond that.",
-        "It starts once enough work has ended; another queue may allow over-quota work.",
+        f"It starts once enough work of {policy} has ended; or enqueue it on a queue that allows "
+        "over-quota work.",
     )
 
 
@@ -186,7 +213,7 @@ def _capacity(reason: Reason, names: Names) -> Sentence:
             part = f"{pool} has {free} free, but at most {most} on one node; {needed} are needed"
         parts.append(part)
         is_too_large = is_too_large and (detail.limit or 0) < (detail.needed or 0)
-    text = f"There is not enough room: {'; '.join(parts)}."
+    text = f"There is not enough room: {'; '.join(_first(parts, 'pool'))}."
     if is_too_large:
         return Sentence(text, "It can never fit there: ask for less, or choose another queue.")
     return Sentence(text, "It starts once enough work has ended; a smaller task fits sooner.")
@@ -200,7 +227,7 @@ def _outranked(reason: Reason, names: Names) -> Sentence:
         if one.pool is not None
     ]
     return Sentence(
-        f"{'; '.join(parts)}.",
+        f"{'; '.join(_first(parts, 'pool'))}.",
         "It moves up as those start; within a policy, a higher priority helps.",
     )
 
@@ -237,7 +264,7 @@ def _draining(reason: Reason, names: Names) -> Sentence:
     verb = "is" if count == 1 else "are"
     return Sentence(
         f"{_tasks(count)} in {_pools(reason, names)} {verb} stopping; the room comes back then.",
-        "Nothing needs to be done.",
+        "Nothing needs to be done: it starts by itself.",
     )
 
 
@@ -248,10 +275,12 @@ def _protected(reason: Reason, names: Names, now_us: int) -> Sentence:
     if until is not None:
         minutes = max(1, -(-(until - now_us) // (60 * MICROSECONDS)))
         when = f"; the first of them may be stopped in {minutes} min"
+    verb = "be stopped yet" if when else "be stopped again"
     return Sentence(
-        f"It has a claim on room in {_pools(reason, names)}, but the {_tasks(count)} there "
-        f"may not be stopped yet{when}.",
-        "It starts as soon as one of them ends or may be stopped.",
+        f"It has a claim on room in {_pools(reason, names)}, but the "
+        f"{'task' if count == 1 else _tasks(count)} there may not {verb}{when}.",
+        "Nothing needs to be done: it starts as soon as enough of that work ends"
+        f"{' or may be stopped' if when else ''}.",
     )
 
 

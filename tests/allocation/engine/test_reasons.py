@@ -279,3 +279,41 @@ def test_amounts_are_written_as_people_say_them(key: str, milli: int, want: str)
 def test_a_reason_with_an_unknown_field_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown field"):
         from_data({"code": "capacity", "details": [{"colour": 1}]})
+
+
+def test_a_sentence_names_few_pools_and_counts_the_rest() -> None:
+    reason = Reason(Code.NO_SERVER, tuple(Detail(pool=name) for name in "abcde"))
+
+    words = sentence(reason, Plain())
+
+    assert words.text.startswith("Nothing serves pool a, pool b and 3 more pools:")
+
+
+@pytest.mark.parametrize(
+    ("code", "want"),
+    [
+        pytest.param(
+            Code.NEEDS_RESERVATION,
+            "The task may not be preempted and needs 4 GPUs, more than the 2 GPUs reserved for "
+            "policy dev.",
+            id="not preemptible",
+        ),
+        pytest.param(
+            Code.OVER_QUOTA_NOT_ALLOWED,
+            "The task needs 4 GPUs, more than the 2 GPUs reserved for policy dev, and this queue "
+            "takes no work beyond the reservation.",
+            id="nothing over quota",
+        ),
+    ],
+)
+def test_a_reservation_that_is_too_small_is_not_said_to_be_used_up(code: Code, want: str) -> None:
+    detail = Detail(policy="dev", key="gpu", usage=0, limit=2000, needed=4000)
+
+    assert sentence(Reason(code, (detail,)), Plain()).text == want
+
+
+def test_work_that_may_never_be_stopped_again_gives_no_hope_of_it() -> None:
+    words = sentence(Reason(Code.PROTECTED, (Detail(pool="a", tasks=("x",)),)), Plain())
+
+    assert words.text.endswith("but the task there may not be stopped again.")
+    assert words.help.endswith("as soon as enough of that work ends.")
