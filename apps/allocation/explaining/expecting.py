@@ -17,8 +17,8 @@ from apps.allocation.forecast.estimating import FUTURES
 from apps.allocation.forecast.forward import stand_in
 from apps.allocation.forecast.history import load_lengths
 from apps.allocation.forecast.lengths import SECOND
+from apps.allocation.loader.counted import load_counted
 from apps.allocation.loader.running import microseconds
-from apps.allocation.whatif.loading import load_counted
 from apps.tasks.models import Task
 from apps.tasks.states import TaskState
 

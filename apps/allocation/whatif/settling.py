@@ -1,7 +1,7 @@
 """Passes run forward on paper until they rest; pure.
 
-Everything happens at once: who is placed runs, who is preempted or was stopping is gone, and
-comes back into its queue where that is the queue's setting. The clock of the snapshot stands.
+Everything happens at once: who is placed runs, who was stopping is gone, and so is who is
+preempted, or waits again where that is the queue's setting. The clock of the snapshot stands.
 """
 
 from __future__ import annotations

@@ -75,6 +75,46 @@ def test_whoever_is_stopping_already_makes_room() -> None:
     assert running_in(settled.snapshot) == {"d2": "a", "d3": "a"}
 
 
+def test_whoever_is_moved_runs_on_and_is_no_victim() -> None:
+    snapshot = scenario(
+        settings={"preemption": "none", "consolidation": True},
+        pools=[
+            {
+                "name": "a",
+                "capacity": {"gpu": 4},
+                "profiles": ["one", "two"],
+                "nodes": [{"name": n, "capacity": {"gpu": 2}} for n in ("n1", "n2")],
+            }
+        ],
+        profiles=[
+            {"name": "one", "request": {"gpu": 1}, "pools": ["a"]},
+            {"name": "two", "request": {"gpu": 2}, "pools": ["a"]},
+        ],
+        policies=[{"name": "dev", "profiles": ["one", "two"]}],
+        tasks=[
+            running("s1", "dev", "one", "a", node="n1"),
+            running("s2", "dev", "one", "a", node="n2"),
+            queued("big", "dev", "two"),
+        ],
+    )
+    apart = replace(snapshot, settings=replace(snapshot.settings, has_consolidation=False))
+
+    settled = settle(snapshot, returning=every_queue(snapshot))
+    found = compare(snapshot, settle(apart, returning=()), settled)
+
+    assert running_in(settled.snapshot) == {"s1": "a", "s2": "a", "big": "a"}
+    nodes = [
+        held.members[0].node
+        for group in settled.snapshot.running
+        for held in group.tasks
+        if held.task != "big"
+    ]
+    assert len(set(nodes)) == 1
+    assert (len(settled.moved), settled.preempted) == (1, {})
+    assert (found.moved, found.preempted) == (settled.moved, ())
+    assert [place.task for place in found.starts] == ["big"]
+
+
 def test_the_tasks_behind_the_heads_are_counted() -> None:
     snapshot = shared(queued("d1", "dev", "p"), queued("d2", "dev", "p"), reclaims=False, gpus=4)
     runs = tuple(replace(run, count=1000) for run in snapshot.runs)
