@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from apps.allocation.engine.compiled import Shape
-from apps.allocation.engine.nodes import Seat, State, members_on
+from apps.allocation.engine.kinds import members_on
+from apps.allocation.engine.nodes import Seat, State
 from apps.allocation.engine.rooms import Room
 
 
@@ -20,10 +21,7 @@ class Clearing:
         self._members = 0
         if room.nodes is not None:
             self._need = room.nodes.site.need(shape)
-            self._members = sum(
-                members_on(kind, self._need) * len(numbers)
-                for kind, numbers in room.nodes.buckets.items()
-            )
+            self._members = room.nodes.members(self._need)
 
     def fits(self) -> bool:
         """Whether the taker has room, on real nodes where there are some."""
@@ -74,4 +72,4 @@ class Clearing:
         if not site.nodes[node].is_schedulable:
             return 0
         scalars, gpus = self._states.get(node) or self._nodes.states[node]
-        return members_on((site.models[node], scalars, gpus), self._need)
+        return members_on(site.models[node], scalars, gpus, self._need)

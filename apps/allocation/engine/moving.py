@@ -12,7 +12,8 @@ from itertools import combinations, islice
 
 from apps.allocation.engine.compiled import Shape, Work
 from apps.allocation.engine.flocks import Flock, least_loss
-from apps.allocation.engine.nodes import Need, Nodes, Seat, State, members_on
+from apps.allocation.engine.kinds import Need, members_on
+from apps.allocation.engine.nodes import Nodes, Seat, State
 from apps.allocation.engine.quantities import WHOLE
 from apps.allocation.engine.rooms import Room
 from apps.allocation.engine.snapshot import Held, Id
@@ -142,9 +143,7 @@ class _Search:
         if nodes is None or most <= 0:
             return
         need = self.site.need(shape)
-        missing = shape.replicas - sum(
-            members_on(kind, need) * len(numbers) for kind, numbers in nodes.buckets.items()
-        )
+        missing = shape.replicas - nodes.members(need)
         found = self._single_sets(trial, nodes, need, most, missing)
         if missing > 1:
             found = list(_joined(found, most, missing))
@@ -169,12 +168,12 @@ class _Search:
     def _sets_on(
         self, node: int, state: State, movables: list[Movable], need: Need, most: int
     ) -> list[_Set]:
-        before = members_on(self._kind(node, state), need)
+        before = members_on(*self._kind(node, state), need)
         found: list[_Set] = []
         for count in range(1, most + 1):
             for several in islice(combinations(movables, count), MOST_SETS):
                 after = self._without(node, state, several)
-                gain = members_on(self._kind(node, after), need) - before
+                gain = members_on(*self._kind(node, after), need) - before
                 is_more_than_needed = any(
                     one.gain >= gain and all(each in several for each in one.movables)
                     for one in found

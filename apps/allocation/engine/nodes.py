@@ -6,27 +6,22 @@ Nodes in the same state form one bucket, so that a choice looks at kinds of node
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from apps.allocation.engine.compiled import UNCOUNTED, Compiled, Shape
+from apps.allocation.engine.fragmentation import Fragmentation, scarcity_points
+from apps.allocation.engine.kinds import Gpus, Kind, Need, Scalars, seat_gpus
 from apps.allocation.engine.quantities import GPU, UNCOUNTED_UNLESS_LISTED, WHOLE
-from apps.allocation.engine.snapshot import Id, Member, Node, Pool, Share
+from apps.allocation.engine.rankings import Ranking
+from apps.allocation.engine.snapshot import Id, Member, Node, Pool, Share, Usual
 
 # A node's free amounts: of its scalar keys, and of each GPU by position.
-State = tuple[tuple[int, ...], tuple[int, ...]]
-# Number of the node's model, free scalars, free amounts of its GPUs in ascending order.
-Kind = tuple[int, tuple[int, ...], tuple[int, ...]]
+State = tuple[Scalars, Gpus]
 # Where a member sits: node, and (GPU position, thousandths) for each GPU that it uses.
 Seat = tuple[int, tuple[tuple[int, int], ...]]
 
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What a member asks of a node: (position of scalar, amount), and of its GPUs."""
-
-    scalars: tuple[tuple[int, int], ...]
-    gpu_milli: int
-    models: frozenset[int] | None
+# Beyond so many remembered kinds, a site forgets them before it is looked at anew.
+MOST_KINDS = 50_000
 
 
 class Site:
@@ -42,29 +37,84 @@ class Site:
         models = sorted({node.model or "" for node in self.nodes})
         self.model_number = {model: number for number, model in enumerate(models)}
         self.models = tuple(self.model_number[node.model or ""] for node in self.nodes)
-        self._gpu_key = compiled.key_index[GPU]
-        self._needs: dict[int, Need] = {}
+        self._by_content: dict[tuple[object, ...], Need] = {}
+        self._by_shape: dict[int, Need] = {}
         self._empty = [
             (_scalars(node, self.keys), _gpus(node, self.gpus[number]))
             for number, node in enumerate(self.nodes)
         ]
+        self._kinds: dict[tuple[int, Scalars, Gpus], Kind] = {}
+        self._by_state: dict[tuple[int, Scalars, Gpus], Kind] = {}
+        self._serials = 0
+        self.fragmentation = self._fragmentation(
+            [one for one in compiled.snapshot.usual if one.pool in {None, pool.id}]
+        )
 
     def need(self, shape: Shape) -> Need:
-        found = self._needs.get(shape.number)
+        found = self._by_shape.get(shape.number)
         if found is None:
-            scalars = tuple(
+            scalars = [
                 (self.key_position[key], amount)
                 for key, amount in shape.member
                 if key in self.key_position
-            )
-            models = None
-            if shape.models:
-                models = frozenset(
-                    self.model_number[one] for one in shape.models if one in self.model_number
-                )
-            found = Need(scalars, shape.gpu_milli, models)
-            self._needs[shape.number] = found
+            ]
+            found = self._need(scalars, shape.gpu_milli, shape.models)
+            self._by_shape[shape.number] = found
         return found
+
+    def _need(
+        self, scalars: Iterable[tuple[int, int]], gpu_milli: int, models: tuple[str, ...]
+    ) -> Need:
+        asked = tuple(sorted(scalars))
+        allowed = None
+        if models:
+            allowed = frozenset(
+                self.model_number[one] for one in models if one in self.model_number
+            )
+        content = (asked, gpu_milli, allowed)
+        found = self._by_content.get(content)
+        if found is None:
+            found = Need(len(self._by_content), asked, gpu_milli, allowed)
+            self._by_content[content] = found
+        return found
+
+    def _fragmentation(self, usual: Iterable[Usual]) -> Fragmentation:
+        frequencies: dict[Need, int] = {}
+        for one in usual:
+            scalars = [
+                (self.keys.index(key), amount)
+                for key, amount in one.request.pairs
+                if key in self.keys and amount > 0
+            ]
+            need = self._need(scalars, max(one.request.get(GPU), 0), one.models)
+            frequencies[need] = frequencies.get(need, 0) + one.frequency * one.replicas
+        capacities = [0] * len(self.model_number)
+        for model, (_, gpus) in zip(self.models, self._empty, strict=True):
+            capacities[model] += sum(gpus)
+        found = list(frequencies.items())
+        return Fragmentation(found, scarcity_points(found, capacities), len(self.keys))
+
+    def kind(self, number: int, state: State) -> Kind:
+        """The kind of node `number` while this much of it is free."""
+        model = self.models[number]
+        name = (model, *state)
+        found = self._by_state.get(name)
+        if found is None:
+            scalars, gpus = state
+            ordered = tuple(sorted(gpus))
+            found = self._kinds.get((model, scalars, ordered))
+            if found is None:
+                found = Kind(self._serials, model, scalars, ordered)
+                self._serials += 1
+                self._kinds[model, scalars, ordered] = found
+            self._by_state[name] = found
+        return found
+
+    def forget_kinds(self) -> None:
+        """Start anew once too many are remembered; whoever uses old ones goes on with them."""
+        if len(self._by_state) > MOST_KINDS:
+            self._by_state = {}
+            self._kinds = {}
 
     def empty(self) -> list[State]:
         return list(self._empty)
@@ -103,31 +153,52 @@ def _gpus(node: Node, indices: tuple[int, ...]) -> tuple[int, ...]:
 class Nodes:
     """The free room on the nodes of one pool; forks share what they do not change."""
 
-    __slots__ = ("buckets", "site", "states")
+    __slots__ = ("_kinds", "_log", "_owner", "_rankings", "buckets", "site", "states")
 
-    def __init__(self, site: Site, states: list[State], buckets: dict[Kind, tuple[int, ...]]):
+    def __init__(
+        self,
+        site: Site,
+        states: list[State],
+        kinds: list[Kind],
+        buckets: dict[Kind, tuple[int, ...]],
+    ) -> None:
         self.site = site
         self.states = states
         self.buckets = buckets
+        self._kinds = kinds
+        # Kinds that got a node since the first ranking was made.
+        self._log: list[Kind] = []
+        self._rankings: dict[int, Ranking] = {}
+        self._owner = object()
 
     @classmethod
     def of(cls, site: Site, states: list[State]) -> Nodes:
+        site.forget_kinds()
+        kinds = [site.kind(number, state) for number, state in enumerate(states)]
         grouped: dict[Kind, list[int]] = {}
-        for number, state in enumerate(states):
+        for number, kind in enumerate(kinds):
             if site.nodes[number].is_schedulable:
-                grouped.setdefault(_kind(site, number, state), []).append(number)
-        return cls(site, states, {kind: tuple(found) for kind, found in grouped.items()})
+                grouped.setdefault(kind, []).append(number)
+        return cls(site, states, kinds, {kind: tuple(found) for kind, found in grouped.items()})
 
     def fork(self) -> Nodes:
-        return Nodes(self.site, list(self.states), dict(self.buckets))
+        fork = Nodes(self.site, list(self.states), list(self._kinds), dict(self.buckets))
+        fork._log = list(self._log)
+        fork._rankings = dict(self._rankings)
+        # What both know from now on belongs to neither.
+        self._owner = object()
+        return fork
 
     def bound(self, shape: Shape) -> int:
         """How many whole tasks of `shape` fit."""
-        need = self.site.need(shape)
-        members = 0
+        return self.members(self.site.need(shape)) // shape.replicas
+
+    def members(self, need: Need) -> int:
+        """How many members fit."""
+        found = 0
         for kind, numbers in self.buckets.items():
-            members += members_on(kind, need) * len(numbers)
-        return members // shape.replicas
+            found += kind.room_for(need) * len(numbers)
+        return found
 
     def largest(self, key: str, shape: Shape) -> int:
         """The most of `key` that one node has free (of GPUs: whole ones, else the best part).
@@ -136,14 +207,14 @@ class Nodes:
         """
         best = 0
         models = self.site.need(shape).models
-        for model, scalars, gpus in self.buckets:
-            if models is not None and model not in models:
+        for kind in self.buckets:
+            if models is not None and kind.model not in models:
                 continue
             if key == GPU:
-                whole = sum(one for one in gpus if one == WHOLE)
-                best = max(best, whole or max(gpus, default=0))
+                whole = kind.gpus.count(WHOLE) * WHOLE
+                best = max(best, whole or max(kind.gpus, default=0))
             elif key in self.site.keys:
-                best = max(best, scalars[self.site.keys.index(key)])
+                best = max(best, kind.scalars[self.site.keys.index(key)])
         return best
 
     def take(self, shape: Shape) -> tuple[Seat, ...] | None:
@@ -153,10 +224,11 @@ class Nodes:
         need = self.site.need(shape)
         seats = []
         for _ in range(shape.replicas):
-            node = self._choose(need)
+            node = self._ranking(need).first(self.buckets, self._log)
             if node is None:
                 return None
-            seat = (node, seat_gpus(self.states[node][1], need.gpu_milli))
+            choice = self.site.fragmentation.choice(self._kinds[node], need)
+            seat = (node, seat_gpus(self.states[node][1], need.gpu_milli, choice.gpu))
             self._change(seat, need, sign=-1)
             seats.append(seat)
         return tuple(seats)
@@ -186,15 +258,21 @@ class Nodes:
             for (part, node, place), amount in asked.items()
         )
 
-    def _choose(self, need: Need) -> int | None:
-        """The node that fits best: the least free of what is asked, then the first by name."""
-        best: tuple[tuple[int, ...], int] | None = None
-        for kind, numbers in self.buckets.items():
-            if members_on(kind, need) > 0:
-                candidate = (tightness(kind, need), numbers[0])
-                if best is None or candidate < best:
-                    best = candidate
-        return None if best is None else best[1]
+    def _ranking(self, need: Need) -> Ranking:
+        if len(self._log) > 64 + 4 * len(self.states):
+            # Looking at every kind again costs no more than going through all that.
+            self._log = []
+            self._rankings = {}
+        found = self._rankings.get(need.number)
+        if found is None:
+            fragmentation = self.site.fragmentation
+            found = Ranking.of(fragmentation, need, self.buckets, len(self._log), self._owner)
+        elif found.owner is not self._owner:
+            found = found.copy(self._owner)
+        else:
+            return found
+        self._rankings[need.number] = found
+        return found
 
     def _change(self, seat: Seat, need: Need, *, sign: int) -> None:
         number, shares = seat
@@ -212,19 +290,24 @@ class Nodes:
         self._move(number, (scalars, gpus))
 
     def _move(self, number: int, state: State) -> None:
-        old = _kind(self.site, number, self.states[number])
+        old = self._kinds[number]
+        new = self.site.kind(number, state)
         self.states[number] = state
-        if old not in self.buckets or number not in self.buckets[old]:
+        self._kinds[number] = new
+        buckets = self.buckets
+        if not self.site.nodes[number].is_schedulable or new is old:
             return
-        left = tuple(one for one in self.buckets[old] if one != number)
-        if left:
-            self.buckets[old] = left
+        numbers = buckets[old]
+        if len(numbers) == 1:
+            del buckets[old]
         else:
-            del self.buckets[old]
-        new = _kind(self.site, number, state)
-        numbers = self.buckets.get(new, ())
+            at = bisect_left(numbers, number)
+            buckets[old] = (*numbers[:at], *numbers[at + 1 :])
+        numbers = buckets.get(new, ())
         at = bisect_left(numbers, number)
-        self.buckets[new] = (*numbers[:at], number, *numbers[at:])
+        buckets[new] = (*numbers[:at], number, *numbers[at:])
+        if at == 0 and self._rankings:
+            self._log.append(new)
 
 
 def seats_of(site: Site, members: tuple[Member, ...]) -> tuple[Seat, ...]:
@@ -241,49 +324,3 @@ def seats_of(site: Site, members: tuple[Member, ...]) -> tuple[Seat, ...]:
             )
             seats.append((node, shares))
     return tuple(seats)
-
-
-def _kind(site: Site, number: int, state: State) -> Kind:
-    return (site.models[number], state[0], tuple(sorted(state[1])))
-
-
-def members_on(kind: Kind, need: Need) -> int:
-    """How many members fit on one node of this kind."""
-    model, scalars, gpus = kind
-    if need.models is not None and model not in need.models:
-        return 0
-    found = UNCOUNTED
-    if need.gpu_milli >= WHOLE:
-        if need.gpu_milli % WHOLE:
-            return 0
-        found = gpus.count(WHOLE) // (need.gpu_milli // WHOLE)
-    elif need.gpu_milli:
-        found = sum(one // need.gpu_milli for one in gpus if one > 0)
-    for place, amount in need.scalars:
-        found = min(found, scalars[place] // amount)
-    return max(found, 0)
-
-
-def tightness(kind: Kind, need: Need) -> tuple[int, ...]:
-    """Less is tighter: what is free of what is asked, the GPU to be shared before the node."""
-    _, scalars, gpus = kind
-    first: tuple[int, ...] = ()
-    if need.gpu_milli:
-        first = (sum(gpus),)
-        if need.gpu_milli < WHOLE:
-            first = (min(one for one in gpus if one >= need.gpu_milli), *first)
-    return (*first, *(scalars[place] for place, _ in need.scalars))
-
-
-def seat_gpus(gpus: tuple[int, ...], milli: int) -> tuple[tuple[int, int], ...]:
-    """Positions for a member that fits.
-
-    A fraction goes to the fullest GPU that has it free, whole GPUs are the first free ones.
-    """
-    if not milli:
-        return ()
-    if milli < WHOLE:
-        _, place = min((one, place) for place, one in enumerate(gpus) if one >= milli)
-        return ((place, milli),)
-    whole = [place for place, one in enumerate(gpus) if one == WHOLE]
-    return tuple((place, WHOLE) for place in whole[: milli // WHOLE])

@@ -33,7 +33,9 @@ class Room:
 
     def fork(self) -> Room:
         nodes = self.nodes
-        return Room(list(self.free), nodes.fork if nodes else None)
+        fork = Room(list(self.free), nodes.fork if nodes else None)
+        fork._bounds = dict(self._bounds)
+        return fork
 
     def bound(self, shape: Shape) -> int:
         """How many tasks of `shape` fit if nothing else comes."""
