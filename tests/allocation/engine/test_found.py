@@ -10,6 +10,7 @@ from tests.allocation.engine.laws.repetition import (
     a_second_pass_decides_nothing,
     passes_come_to_rest,
 )
+from tests.allocation.engine.laws.service import covered_work_gets_its_claims
 
 
 def pass_over(snapshot: Snapshot) -> Moment:
@@ -79,3 +80,31 @@ def test_a_task_that_asks_for_nothing_says_why_it_waits() -> None:
     waits = decide(snapshot).waiting
 
     assert [reason.code for reason in waits[0].reasons] == ["capacity"]
+
+
+def test_worst_first_may_find_no_room_where_another_order_would() -> None:
+    """Why law 6 speaks of an order: once `small` is taken dev is covered, and `large` is safe."""
+    profiles = [
+        {"name": name, "request": {"gpu": gpus}, "pools": ["a"]}
+        for name, gpus in (("p1", 1), ("p4", 4))
+    ]
+    both = ["p1", "p4"]
+    snapshot = scenario(
+        settings={"preemption": "reclaim"},
+        pools=[{"name": "a", "capacity": {"gpu": 5}}],
+        profiles=profiles,
+        policies=[
+            {"name": "dev", "reserved": {"gpu": 4}, "profiles": both},
+            {"name": "research", "reserved": {"gpu": 4}, "profiles": both},
+        ],
+        tasks=[
+            queued("t", "research", "p4"),
+            running("large", "dev", "p4", "a", started=1),
+            running("small", "dev", "p1", "a", started=2),
+        ],
+    )
+
+    moment = pass_over(snapshot)
+
+    assert (moment.plan.placed, moment.plan.preempted) == ((), ())
+    covered_work_gets_its_claims(moment)
