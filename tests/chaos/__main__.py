@@ -54,6 +54,8 @@ def asked() -> Plan:
     unknown = [name for name in names if name not in BY_NAME]
     if unknown:
         parser.error(f"no such class: {', '.join(unknown)}; there are {', '.join(BY_NAME)}")
+    if given.podman_nodes < 1 or given.process_nodes < 1:
+        parser.error("at least one node of each kind is needed")
     return Plan(
         seed=given.seed,
         seconds=given.seconds,

@@ -169,7 +169,12 @@ def _run(plan: Plan, world: World, schedule: Sequence[Fault]) -> Outcome:
     for thread in threads:
         thread.join(30)
     history = observe(
-        History(killed=world.stage.killed, accepted=client.accepted, responses=client.responses),
+        History(
+            killed=world.stage.killed,
+            unwatched=world.stage.unwatched,
+            accepted=client.accepted,
+            responses=client.responses,
+        ),
         url=world.database_url,
         nodes=world.stage.nodes.values(),
     )
