@@ -1,6 +1,10 @@
 """Consolidation, carried out: who is moved stops once, and goes on where its seats were kept."""
 
+import threading
+from typing import Any
+
 import pytest
+from django.db import connections
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -10,6 +14,7 @@ from apps.allocation.services import run_pass
 from apps.nodes.models import Device, DeviceState, Node
 from apps.policies.models import LiveState, Profile, Queue
 from apps.tasks.models import Attempt, Task
+from apps.tasks.services import moving
 from apps.tasks.services.attempts import member_claim_start
 from apps.tasks.services.ending import task_abort
 from tests.allocation.state import begin, end, enqueue, latest, make_node, overbooked, states
@@ -181,3 +186,52 @@ def test_a_moved_task_that_was_done_before_it_heard_of_it_is_done(
     end(latest(moved), code=0, is_stop_asked=False)
 
     assert states([moved]) == ["completed"]
+
+
+@pytest.mark.postgres_only
+@pytest.mark.django_db(transaction=True)
+def test_two_that_change_places_and_end_at_the_same_moment_do_not_wait_in_a_circle(
+    nodes: list[Node],
+    example: Example,
+    alice: User,
+    charlie: User,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wants(example, 4)
+    # Of two queues: who leaves for the same queue does so one after the other anyway.
+    tasks = enqueue(alice, example.dev_queue) + enqueue(charlie, example.research_queue)
+    run_pass()
+    begin(*map(latest, tasks))
+    seats = [[[node_of(task), latest(task).holdings.get().devices]] for task in tasks]
+    Task.objects.update(state="stopping")
+    for task, others in zip(tasks, reversed(seats), strict=True):
+        Attempt.objects.filter(task=task).update(
+            state="stopping",
+            is_preempted=True,
+            stop_asked_at=timezone.now(),
+            stop_target="queued",
+            moves_to=others,
+        )
+    together, look = threading.Barrier(2), moving._good_devices
+
+    def look_together(*given: Any) -> object:
+        together.wait(30)
+        return look(*given)
+
+    monkeypatch.setattr(moving, "_good_devices", look_together)
+
+    def finish(task: Task) -> None:
+        try:
+            end(latest(task))
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=finish, args=[task]) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert states(tasks) == ["allocated", "allocated"]
+    begin(*map(latest, tasks))
+    assert overbooked() == []

@@ -368,8 +368,11 @@ def members_acknowledged(holding_ids: Iterable[int]) -> None:
 
 
 def _locked(attempt_id: UUID) -> Attempt:
-    """The attempt, held against every other writer until the transaction ends."""
-    return Attempt.objects.select_for_update().get(pk=attempt_id)
+    """The attempt, held against every other writer until the transaction ends.
+
+    Others may still refer to it: attempts that end at the same moment wait for one another's room.
+    """
+    return Attempt.objects.select_for_update(no_key=True).get(pk=attempt_id)
 
 
 def _entry(attempt: Attempt, kind: str, **data: Any) -> Entry:

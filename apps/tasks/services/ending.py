@@ -167,7 +167,7 @@ def _abort_running(actor: User, task: Task, said: str) -> bool:
     """Ask for the stop of what runs; what is stopping for another reason ends aborted."""
     # The attempt before its task: whoever locks both does it in this order.
     live = Attempt.objects.filter(task_id=task.pk, state__in=LIVE_ATTEMPT_STATES)
-    attempt = live.select_for_update().first()
+    attempt = live.select_for_update(no_key=True).first()
     if attempt is None:
         return False
     asked: dict[str, Any] = {

@@ -16,7 +16,7 @@ def attempt_withdraw(*, attempt_id: UUID, detail: str) -> bool:
         False where a launch has begun: then only its node can tell what became of it.
     """
     with transaction.atomic():
-        attempt = Attempt.objects.select_for_update().get(pk=attempt_id)
+        attempt = Attempt.objects.select_for_update(no_key=True).get(pk=attempt_id)
         if attempt.state != AttemptState.ALLOCATED:
             return False
         attempt_stop(attempt_id=attempt_id, target=TaskState.QUEUED, detail=detail)
