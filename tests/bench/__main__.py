@@ -34,12 +34,19 @@ def pass_rows() -> Iterator[Row]:
     """Full passes on PostgreSQL."""
     figures = passes.measure()
     for figure in figures:
-        parts = ", ".join(f"{name} {ms:.0f}" for name, ms in figure.parts_ms.items())
+        parts = ", ".join(
+            f"{name} {ms:.0f} ms in {figure.queries[name]} queries"
+            for name, ms in figure.parts_ms.items()
+            if name != "decide"
+        )
+        decided = f", {figure.placed} start, {figure.preempted} preempted" if figure.placed else ""
         yield (
-            f"pass, {figure.waiting:,} tasks wait",
-            f"{figure.total_ms:.0f} ms ({parts})",
-            f"{figure.total_ms / figures[0].total_ms:.2f} of the first",
-            f"at most {passes.AIM}; {figure.queries} queries",
+            f"pass, {figure.name}",
+            f"{figure.total_ms:.0f} ms (decide {figure.parts_ms['decide']:.0f} ms{decided})",
+            f"{parts}; {figure.queries['total']} queries in all",
+            ""
+            if decided
+            else f"{figure.total_ms / figures[0].total_ms:.2f} of the first, at most {passes.AIM}",
         )
 
 

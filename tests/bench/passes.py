@@ -1,8 +1,9 @@
 """A full allocation pass beside ever longer queues: it must cost what can run, not what waits.
 
-1,000 queues, 50 pools, all pools full; 10 thousand, 100 thousand and 1 million waiting tasks on
-PostgreSQL, each in a database of its own. Passes alternate between them within one run, so that
-whatever else the machine does meets all three.
+1,000 queues, 50 pools of 100 nodes with 8 GPUs, all full; 10 thousand, 100 thousand and 1 million
+waiting tasks on PostgreSQL, each in a database of its own. Passes alternate between them within
+one run, so that whatever else the machine does meets all three. At last passes over the largest
+that have something to write: 500 tasks have ended, or a policy claims what it reserves.
 """
 
 import json
@@ -23,22 +24,26 @@ from tests.services.postgres import Cluster, running_postgres
 from tests.services.redis import running_redis
 
 WAITING = (10_000, 100_000, 1_000_000)
-PASSES = 25
+PASSES = 20
+BUSY_PASSES = 5
 WARM_UP = 3
 AIM = 1.5
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-m", "tests.bench.passes_installation"]
 PARTS = ("load", "decide", "apply")
+BUSY = {"ended": "500 tasks ended", "claimed": "100 GPUs claimed"}
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Medians in milliseconds, the whole pass and its parts, and its number of queries."""
+    """Medians, in milliseconds, of a whole pass and its parts, with the number of queries."""
 
-    waiting: int
+    name: str
     total_ms: float
     parts_ms: dict[str, float]
-    queries: int
+    queries: dict[str, int]
+    placed: int
+    preempted: int
 
 
 def measure(*, waiting: tuple[int, ...] = WAITING, passes: int = PASSES) -> list[Figure]:
@@ -65,12 +70,18 @@ def measure(*, waiting: tuple[int, ...] = WAITING, passes: int = PASSES) -> list
         servers = [
             stack.enter_context(_server(environment | {"DATABASE_URL": url})) for url in databases
         ]
-        rows = [_measured(servers, "") for _ in range(WARM_UP + passes)][WARM_UP:]
-        queries = [int(found["queries"]) for found in _measured(servers, "count")]
-    return [
-        _figure(count, [row[number] for row in rows], queries[number])
-        for number, count in enumerate(waiting)
-    ]
+        rows = [_measured(servers, "still") for _ in range(WARM_UP + passes)][WARM_UP:]
+        counted = _measured(servers, "still count")
+        figures = [
+            _figure(f"{count:,} tasks wait", [row[number] for row in rows], counted[number])
+            for number, count in enumerate(waiting)
+        ]
+        return figures + [_busy(servers[-1], command) for command in BUSY]
+
+
+def _busy(server: subprocess.Popen[str], command: str) -> Figure:
+    rows = [_ask(server, command) for _ in range(BUSY_PASSES)]
+    return _figure(BUSY[command], rows, _ask(server, f"{command} count"))
 
 
 def _databases(
@@ -127,24 +138,15 @@ def _ask(server: subprocess.Popen[str], command: str) -> dict[str, float]:
     return found
 
 
-def _figure(waiting: int, rows: list[dict[str, float]], queries: int) -> Figure:
-    def median(name: str) -> float:
-        return statistics.median(row.get(name, 0.0) for row in rows)
+def _figure(name: str, rows: list[dict[str, float]], counted: dict[str, float]) -> Figure:
+    def median(part: str) -> float:
+        return statistics.median(row.get(part, 0.0) for row in rows)
 
-    return Figure(waiting, median("total"), {part: median(part) for part in PARTS}, queries)
-
-
-def main() -> None:
-    figures = measure()
-    smallest = figures[0].total_ms
-    for figure in figures:
-        parts = ", ".join(f"{name} {ms:.0f}" for name, ms in figure.parts_ms.items())
-        print(  # noqa: T201  # this is what it is for
-            f"pass over {figure.waiting:>9,} waiting tasks: {figure.total_ms:.0f} ms ({parts}), "
-            f"{figure.queries} queries; {figure.total_ms / smallest:.2f} of the smallest "
-            f"(aim: at most {AIM})"
-        )
-
-
-if __name__ == "__main__":
-    main()
+    return Figure(
+        name,
+        median("total") * 1000,
+        {part: median(part) * 1000 for part in PARTS},
+        {part: round(counted.get(f"{part} queries", 0)) for part in ("total", *PARTS)},
+        round(median("placed")),
+        round(median("preempted")),
+    )

@@ -2,13 +2,17 @@
 
 build       1,000 queues and 50 pools, every pool full of running work
 fill N      N waiting tasks, spread over all queues
-serve       a full pass for every line on standard input; its figures as one JSON line
+serve       a full pass for every line on standard input; its figures as one JSON line:
+            nothing has changed (still), 500 tasks have ended (ended), or one policy reserves 100
+            GPUs more and claims them (claimed)
 """
 
 import json
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any
 
@@ -18,8 +22,9 @@ django.setup()
 
 from django.contrib.auth.models import Group  # noqa: E402  # needs the models
 from django.core.management import call_command  # noqa: E402
-from django.db import connection  # noqa: E402
+from django.db import connection, transaction  # noqa: E402
 from django.test.utils import CaptureQueriesContext  # noqa: E402
+from django.utils import timezone  # noqa: E402
 
 from apps.accounts.models import User  # noqa: E402
 from apps.allocation import services  # noqa: E402
@@ -32,18 +37,21 @@ from apps.policies.models import (  # noqa: E402
     Profile,
     Queue,
 )
-from apps.tasks.models import Run, Task  # noqa: E402
+from apps.tasks.models import Attempt, HeldDevice, Holding, Run, Task  # noqa: E402
 from apps.tasks.shapes import Shape  # noqa: E402
+from apps.tasks.states import AttemptState, MemberState, TaskState  # noqa: E402
 
 POOLS = 50
-NODES_PER_POOL = 4
+NODES_PER_POOL = 100
 GPUS_PER_NODE = 8
 PROFILES = 20
 POLICIES = 50
 QUEUES = PROFILES * POLICIES
 POOLS_PER_PROFILE = 5
-SIZES = (1, 2, 4, 8)
+SIZES = (1, 2, 2, 4)
 RESERVED_MILLI = 16_000
+ENDED = 500
+CLAIMED_MILLI = 100_000
 
 _TASKS = """
     INSERT INTO tasks_task (
@@ -65,10 +73,14 @@ def build() -> None:
     call_command("migrate", verbosity=0)
     owner = User.objects.create(username="owner")
     _configure()
+    each = 4
     while True:
-        _insert(owner.pk, QUEUES * 4)
-        if services.run_pass().placed == 0:
+        _insert(owner.pk, QUEUES * each)
+        placed = services.run_pass().placed
+        if placed == 0:
             break
+        if placed < QUEUES * each:
+            each = 1
     _settle()
 
 
@@ -86,36 +98,64 @@ def fill(count: int) -> None:
 def serve() -> None:
     """Passes on demand, until standard input ends."""
     spent = _clocks()
+    before = {"still": lambda: None, "ended": _end_some, "claimed": _claim_more}
     for line in sys.stdin:
+        command, *rest = line.split()
+        before[command]()
         spent.clear()
-        began = time.perf_counter()
-        if line.strip() == "count":
-            with CaptureQueriesContext(connection) as captured:
-                outcome = services.run_pass()
-            queries = len(captured)
-        else:
-            outcome, queries = services.run_pass(), 0
-        total = time.perf_counter() - began
-        if not outcome.ran or outcome.placed or outcome.waiting != QUEUES:
-            raise RuntimeError(f"not a pass over full pools: {outcome}")
-        parts = {name: seconds * 1000 for name, seconds in spent.items()}
-        print(  # noqa: T201  # the other process reads it
-            json.dumps({"total": total * 1000, "queries": queries, **parts}), flush=True
+        with CaptureQueriesContext(connection) if rest == ["count"] else nullcontext():
+            began = time.perf_counter()
+            outcome = services.run_pass()
+            spent["total"] += time.perf_counter() - began
+            spent["total queries"] = len(connection.queries_log)
+        is_right = outcome.placed > 0 or (command == "still" and outcome.waiting == QUEUES)
+        if not outcome.ran or not is_right or outcome.skipped:
+            raise RuntimeError(f"not a pass over full pools, {command}: {outcome}")
+        found = {"placed": outcome.placed, "preempted": outcome.preempted, **spent}
+        print(json.dumps(found), flush=True)  # noqa: T201  # the other process reads it
+
+
+def _end_some() -> None:
+    """500 tasks go, spread over all pools, before any of their members was launched."""
+    begun = Attempt.objects.filter(state=AttemptState.ALLOCATED).order_by("pool", "pk")
+    ids = list(begun.values_list("pk", flat=True))
+    gone = ids[:: len(ids) // ENDED][:ENDED]
+    now = timezone.now()
+    with transaction.atomic():
+        HeldDevice.objects.filter(holding__attempt__in=gone).update(released_at=now)
+        Holding.objects.filter(attempt__in=gone).update(
+            state=MemberState.EXITED, released_at=now, ended_at=now, is_acknowledged=True
         )
+        Task.objects.filter(attempts__in=gone).update(state=TaskState.ABORTED)
+        Attempt.objects.filter(pk__in=gone).update(state=AttemptState.FINISHED, ended_at=now)
+    _settle()
+
+
+def _claim_more() -> None:
+    """The policy that reserves least, the first of them, reserves 100 GPUs more than it holds."""
+    first = PolicyAmount.objects.order_by("reserved_milli", "policy__position")[0]
+    held = Holding.objects.filter(attempt__policy=first.policy, released_at__isnull=True)
+    first.reserved_milli = CLAIMED_MILLI + sum(
+        milli for devices in held.values_list("devices", flat=True) for _, milli in devices
+    )
+    first.reserved_text = str(first.reserved_milli // 1000)
+    first.save()
 
 
 def _clocks() -> dict[str, float]:
-    """Let the steps of a pass add the seconds they take to a dictionary."""
-    spent: dict[str, float] = {}
+    """Let the steps of a pass add the seconds and queries that they take to a dictionary."""
+    spent: dict[str, float] = defaultdict(float)
 
     def timed(name: str, step: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(step)
         def run(*args: Any, **kwargs: Any) -> Any:
+            asked = len(connection.queries_log)
             began = time.perf_counter()
             try:
                 return step(*args, **kwargs)
             finally:
-                spent[name] = spent.get(name, 0.0) + time.perf_counter() - began
+                spent[name] += time.perf_counter() - began
+                spent[f"{name} queries"] += len(connection.queries_log) - asked
 
         return run
 
