@@ -6,6 +6,9 @@ from heapq import heappop, heappush
 import pytest
 from hypothesis import assume, given, settings
 
+from apps.allocation.engine.plan import Place, Plan, Preempt, Standing
+from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.replay import playing
 from apps.allocation.replay.playing import Record, play
 from apps.allocation.replay.regimes import FIFO, REGIMES, STATIC, parts
 from apps.allocation.replay.trace import Job
@@ -152,18 +155,28 @@ def test_the_victim_is_who_loses_least_since_its_last_checkpoint() -> None:
     assert (len(found[1].ran), len(found[2].ran)) == (2, 1)
 
 
-def test_a_moment_whose_passes_take_the_same_job_twice_is_cut_short_and_counted() -> None:
-    jobs = (
-        job(1, 0, 2, gpus=8, team="a"),
-        job(2, 1, 5, gpus=1, team="b"),
-        job(3, 1, 5, gpus=4, team="b"),
+def take_turns(snapshot: Snapshot) -> Plan:
+    """An engine that never rests: who waits takes everything from who runs."""
+    (run, *_) = snapshot.runs
+    taker = run.heads[0].task
+    victims = [held.task for group in snapshot.running for held in group.tasks]
+    return Plan(
+        placed=(Place(taker, run.queue, "work", Standing.OVER_QUOTA, waits_for=tuple(victims)),),
+        preempted=tuple(Preempt(victim, "work", taker) for victim in victims),
     )
+
+
+def test_a_moment_whose_passes_take_the_same_job_twice_is_cut_short_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(playing, "decide", take_turns)
+    jobs = (job(1, 0, 5, gpus=8, team="a"), job(2, 1, 5, gpus=8, team="b"))
     part = parts(REGIMES["rank/priority"], jobs, RESERVED, GPUS)[0]
 
-    played = play(part, checkpoint_s=7)
+    played = play(part, checkpoint_s=1)
 
-    assert played.unsettled > 0
-    assert all(record.ran[-1][1] > 0 for record in played.records)
+    assert (played.unsettled, played.passes) == (1, 5)
+    assert [record.ran[-1] for record in played.records] == [(6, 10), (1, 6)]
 
 
 def test_a_job_larger_than_the_pool_is_refused() -> None:
