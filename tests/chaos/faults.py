@@ -205,8 +205,8 @@ def _monitor_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[
 
 def _runtime_missing(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
     node = stage.nodes[fault.target]
-    if not node.is_up:
-        raise NothingToHit
+    while not node.is_up:
+        yield PATIENCE_STEP_S
     node.hide_runtime(is_hidden=True)
     try:
         yield fault.lasts_s
@@ -306,34 +306,38 @@ def _answers_lost(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[f
 
 def _messages_held(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
     """Taken away as they come, given back together: late, and in another order if asked."""
-    held: list[bytes] = []
+    given: list[int] = []
 
-    def take() -> None:
+    def take_and_give() -> None:
+        held: list[bytes] = []
         while not over.is_set():
             held.extend(stage.thief.take(seconds=0.2))
+        if fault.name == "messages-shuffled":
+            rng.shuffle(held)
+        given.append(stage.thief.give(held))
 
     over = threading.Event()
-    thread = threading.Thread(target=take, daemon=True)
+    # Redis may be paused meanwhile: waiting for it must not hold the other faults up.
+    thread = threading.Thread(target=take_and_give, daemon=True)
     thread.start()
     try:
         yield fault.lasts_s
     finally:
         over.set()
-        thread.join()
-        if fault.name == "messages-shuffled":
-            rng.shuffle(held)
-        given = stage.thief.give(held)
-    if not given:
+    while thread.is_alive():
+        yield 0.1
+    if not sum(given):
         raise NothingToHit
 
 
 def _messages_doubled(stage: Stage, _fault: Fault, rng: random.Random) -> Iterator[float]:
-    if not stage.thief.kept:
-        with suppress(OSError):
-            stage.thief.take(seconds=2)
-    if not stage.thief.double(rng):
-        raise NothingToHit
-    yield 0
+    for _ in range(PATIENCE // 3):
+        if not stage.thief.kept:
+            stage.thief.take(seconds=0.2)
+        if stage.thief.kept and stage.thief.double(rng):
+            return
+        yield PATIENCE_STEP_S
+    raise NothingToHit
 
 
 def supervisors(node: ChaosNode) -> list[int]:

@@ -5,6 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 QUEUE = "celery"
 MOST = 500
@@ -44,4 +46,8 @@ class MessageThief:
         return self.give([message for message in chosen for _ in range(2)])
 
     def _client(self, seconds: float) -> redis.Redis:
-        return redis.Redis(port=self.port, socket_timeout=seconds + 1, socket_connect_timeout=1)
+        # Without the client's own retries, which would wait for a Redis that is paused on purpose.
+        never = Retry(NoBackoff(), 0)
+        return redis.Redis(
+            port=self.port, socket_timeout=seconds + 1, socket_connect_timeout=1, retry=never
+        )

@@ -182,6 +182,7 @@ class ChaosNode:
             # What podman keeps on a tmpfs, which a machine loses when it goes down.
             for name in ("tmp", "run"):
                 shutil.rmtree(self.store / name, ignore_errors=True)
+            clear_cgroups({path.name for path in self.store.glob("graph/vfs-containers/*")})
 
     def start_sshd(self) -> None:
         """Start sshd and wait until it answers; nothing where it runs already."""
@@ -321,6 +322,17 @@ def fill(balloon: Path, *, is_full: bool) -> None:
         # Others write meanwhile: until the disk itself says that it is full.
         while target.write(bytes(256 * 1024)):
             pass
+
+
+def clear_cgroups(containers: set[str]) -> None:
+    """Remove the groups of containers whose processes are gone, as a reboot does."""
+    root = Path("/sys/fs/cgroup")
+    for pattern in ("libpod_parent/libpod-*", "*/libpod_parent/libpod-*"):
+        for path in root.glob(pattern):
+            if path.name.rpartition("-")[2] in containers:
+                for folder in [*path.glob("*/"), path]:
+                    with suppress(OSError):
+                        folder.rmdir()
 
 
 def make_key(path: Path) -> None:

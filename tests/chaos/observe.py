@@ -45,7 +45,9 @@ def observe(history: History, *, url: str, nodes: Iterable[ChaosNode]) -> Histor
 
 def open_tasks(url: str) -> list[str]:
     """Which states are left that are not the end, with how many tasks; empty when all is over."""
-    with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
+    # A server without a free byte may take the connection and never answer.
+    patience = "-c statement_timeout=2000"
+    with psycopg.connect(url, autocommit=True, connect_timeout=2, options=patience) as connection:
         return [str(row[0]) for row in connection.execute(OPEN).fetchall()]
 
 

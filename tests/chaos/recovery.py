@@ -77,7 +77,10 @@ class Sampler:
                     self._ask_database()
 
     def _ask_database(self) -> None:
-        with psycopg.connect(self.url, autocommit=True, connect_timeout=1) as connection:
+        patience = "-c statement_timeout=1000"
+        with psycopg.connect(
+            self.url, autocommit=True, connect_timeout=2, options=patience
+        ) as connection:
             found = connection.execute(LOOK).fetchall()
         at = boot_clock()
         for name, value in found:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from tests.chaos.nodes import children, fill, kill, read
 from tests.services import ports
@@ -127,7 +129,10 @@ class RedisControl:
 
     def client(self) -> redis.Redis:
         """A client that gives up soon."""
-        return redis.Redis(port=self.server.port, socket_timeout=1, socket_connect_timeout=1)
+        never = Retry(NoBackoff(), 0)
+        return redis.Redis(
+            port=self.server.port, socket_timeout=1, socket_connect_timeout=1, retry=never
+        )
 
     def close(self) -> None:
         """End what this object started."""
