@@ -408,6 +408,6 @@ def test_loading_makes_as_many_queries_for_1000_tasks_as_for_10(
             load(now_us=0)
         counts.append(len(captured))
 
-    assert counts == [13, 13]
+    assert counts == [14, 14]
     assert Run.objects.count() == 1
     assert Node.objects.count() == 1

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from apps.allocation.engine.snapshot import Snapshot
 from apps.allocation.loader.configuration import load_configuration
 from apps.allocation.loader.running import load_running
+from apps.allocation.loader.usual import load_usual
 from apps.allocation.loader.waiting import load_runs
 
 __all__ = ["Loaded", "load"]
@@ -38,5 +39,6 @@ def load(*, now_us: int) -> Loaded:
         queues=tuple(queue for queue in configuration.queues if queue.profile in profiles),
         runs=tuple(run for _, run in runs),
         running=running,
+        usual=load_usual(configuration, now_us=now_us),
     )
     return Loaded(snapshot=snapshot, run_ids=tuple(pk for pk, _ in runs))
