@@ -2,9 +2,15 @@
 
 from collections import Counter
 
+from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.allocation.applier import Applied, apply_plan
+from apps.allocation.engine import decide
+from apps.allocation.engine.plan import Plan
+from apps.allocation.loader import Loaded, load
+from apps.allocation.loader.running import microseconds
 from apps.nodes.models import Device, Node, NodeState, Transport
 from apps.policies.models import Pool, Queue
 from apps.tasks.descriptions import Description
@@ -98,3 +104,18 @@ def overbooked() -> list[str]:
 def _all_of(device: int) -> int:
     held = HeldDevice.objects.filter(device=device, released_at__isnull=True)
     return sum(held.values_list("milli", flat=True))
+
+
+def decided() -> tuple[Loaded, Plan]:
+    loaded = load(now_us=microseconds(timezone.now()))
+    return loaded, decide(loaded.snapshot)
+
+
+def apply(loaded: Loaded, plan: Plan) -> Applied:
+    with transaction.atomic():
+        return apply_plan(plan, snapshot=loaded.snapshot, runs=loaded.run_ids, now=timezone.now())
+
+
+def devices_of(attempt: Attempt) -> list[int]:
+    held = HeldDevice.objects.filter(holding__attempt=attempt, released_at__isnull=True)
+    return sorted(held.values_list("device__index", flat=True))

@@ -1,64 +1,34 @@
 """Taking back, carried out: victims stop, who takes their room waits for it, nothing is doubled."""
 
 import random
-import threading
 from datetime import timedelta
 
 import pytest
-from django.db import connections, transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.allocation.applier import Applied, apply_plan
-from apps.allocation.engine import decide
-from apps.allocation.engine.plan import Plan
-from apps.allocation.loader import Loaded, load
-from apps.allocation.loader.running import microseconds
 from apps.allocation.models import PassRecord, PassState
 from apps.allocation.services import run_pass
 from apps.configuration.services.queues import profile_disconnect
 from apps.events.models import Event
-from apps.execution.selectors import attempts_stranded, members_to_launch, members_to_stop
-from apps.nodes.models import Node, NodeState
+from apps.execution.selectors import members_to_launch, members_to_stop
+from apps.nodes.models import Node
 from apps.policies.models import LiveState, PolicyAmount, Queue
 from apps.policies.models.rights import OnPreemption
-from apps.tasks.models import Attempt, HeldDevice, Task
+from apps.tasks.models import Attempt, Task
 from apps.tasks.services.attempts import attempt_end_unstarted, member_claim_start
-from apps.tasks.services.ending import task_abort, task_dequeue
-from apps.tasks.services.withdrawing import attempt_withdraw
-from tests.allocation.state import begin, end, enqueue, latest, make_node, overbooked, states
+from apps.tasks.services.ending import task_abort
+from tests.allocation.state import (
+    begin,
+    devices_of,
+    end,
+    enqueue,
+    latest,
+    make_node,
+    overbooked,
+    states,
+)
 from tests.cast import Example
-
-
-@pytest.fixture
-def node(example: Example) -> Node:
-    return make_node(example.bare_metal, name="b1")
-
-
-@pytest.fixture
-def full(node: Node, example: Example, alice: User) -> list[Task]:
-    """Dev runs two tasks of 4 GPUs, one of them over quota; Research may claim 4."""
-    PolicyAmount.objects.update(reserved_milli=4000)
-    tasks = enqueue(alice, example.dev_queue, 2)
-    run_pass()
-    # The second one began last: it would lose least.
-    begin(*map(latest, tasks))
-    return tasks
-
-
-def decided() -> tuple[Loaded, Plan]:
-    loaded = load(now_us=microseconds(timezone.now()))
-    return loaded, decide(loaded.snapshot)
-
-
-def apply(loaded: Loaded, plan: Plan) -> Applied:
-    with transaction.atomic():
-        return apply_plan(plan, snapshot=loaded.snapshot, runs=loaded.run_ids, now=timezone.now())
-
-
-def devices_of(attempt: Attempt) -> list[int]:
-    held = HeldDevice.objects.filter(holding__attempt=attempt, released_at__isnull=True)
-    return sorted(held.values_list("device__index", flat=True))
 
 
 def test_who_is_covered_takes_back_what_another_borrowed(
@@ -203,150 +173,6 @@ def test_a_victim_whose_queue_was_closed_becomes_a_draft(
 
 
 @pytest.mark.parametrize(
-    ("code", "want"),
-    [pytest.param(0, "completed", id="done"), pytest.param(3, "failed", id="failed")],
-)
-def test_what_was_over_before_its_node_heard_of_the_stop_keeps_its_result(
-    full: list[Task], example: Example, charlie: User, code: int, want: str
-) -> None:
-    (taker,) = enqueue(charlie, example.research_queue)
-    run_pass()
-
-    end(latest(full[1]), code=code, is_stop_asked=False)
-
-    assert states(full) == ["running", want]
-    begin(latest(taker))
-
-
-def test_a_victim_that_ended_by_itself_since_leaves_its_room_to_the_taker(
-    full: list[Task], example: Example, charlie: User
-) -> None:
-    (taker,) = enqueue(charlie, example.research_queue)
-    loaded, plan = decided()
-    end(latest(full[1]), code=0, is_stop_asked=False)
-
-    applied = apply(loaded, plan)
-
-    assert (len(applied.placed), len(applied.preempted)) == (1, 0)
-    assert states([*full, taker]) == ["running", "completed", "allocated"]
-    assert not latest(taker).blocked_by.exists()
-    assert len(devices_of(latest(taker))) == 4
-    assert overbooked() == []
-
-
-def test_a_victim_that_is_aborted_since_stays_aborted_and_is_waited_for(
-    full: list[Task], example: Example, alice: User, charlie: User
-) -> None:
-    (taker,) = enqueue(charlie, example.research_queue)
-    loaded, plan = decided()
-    task_abort(actor=alice, task=full[1])
-
-    apply(loaded, plan)
-
-    assert not member_claim_start(holding_id=latest(taker).holdings.get().pk, token="t")
-    end(latest(full[1]))
-    begin(latest(taker))
-    victim = Task.objects.get(pk=full[1].pk)
-    assert (victim.state, victim.preemptions) == ("aborted", 0)
-
-
-def test_nobody_stops_for_a_task_that_does_not_wait_any_more(
-    full: list[Task], example: Example, charlie: User
-) -> None:
-    (taker,) = enqueue(charlie, example.research_queue)
-    loaded, plan = decided()
-    task_dequeue(actor=charlie, task=taker)
-
-    applied = apply(loaded, plan)
-
-    assert applied == Applied(skipped=1)
-    assert states([*full, taker]) == ["running", "running", "draft"]
-    assert Task.objects.get(pk=full[1].pk).preemptions == 0
-
-
-def test_a_plan_that_is_applied_twice_preempts_once(
-    full: list[Task], example: Example, charlie: User
-) -> None:
-    enqueue(charlie, example.research_queue)
-    loaded, plan = decided()
-    apply(loaded, plan)
-
-    again = apply(loaded, plan)
-
-    assert (len(again.placed), len(again.preempted), again.skipped) == (0, 0, 1)
-    assert Task.objects.get(pk=full[1].pk).preemptions == 1
-
-
-def test_a_taker_that_is_aborted_while_it_waits_leaves_nothing_behind(
-    full: list[Task], example: Example, charlie: User
-) -> None:
-    (taker,) = enqueue(charlie, example.research_queue)
-    run_pass()
-    attempt, victim = latest(taker), latest(full[1])
-    task_abort(actor=charlie, task=taker)
-    assert attempt_end_unstarted(attempt_id=attempt.pk)
-
-    # The victim still stops; what it holds is nobody else's until it is gone.
-    assert run_pass().placed == 0
-    victim.refresh_from_db()
-    assert (victim.state, victim.stops_for) == ("stopping", None)
-    end(victim)
-    run_pass()
-
-    assert states([*full, taker]) == ["running", "allocated", "aborted"]
-    begin(latest(full[1]))
-    assert overbooked() == []
-
-
-def test_a_taker_whose_node_falls_silent_while_victims_drain_waits_again(
-    full: list[Task], node: Node, example: Example, charlie: User
-) -> None:
-    (taker,) = enqueue(charlie, example.research_queue)
-    run_pass()
-    Node.objects.update(state=NodeState.SUSPECT)
-
-    (stranded,) = attempts_stranded()
-    assert attempt_withdraw(attempt_id=stranded, detail="silent")
-    assert run_pass().placed == 0
-    assert states([*full, taker]) == ["running", "stopping", "queued"]
-
-    # What ran there holds its room until its node answers.
-    Node.objects.update(state=NodeState.HEALTHY)
-    end(latest(full[1]))
-    assert run_pass().preempted == 0
-    begin(latest(taker))
-    assert overbooked() == []
-
-
-def test_an_attempt_whose_launch_has_begun_is_not_withdrawn(
-    node: Node, example: Example, alice: User
-) -> None:
-    (task,) = enqueue(alice, example.dev_queue)
-    run_pass()
-    attempt = latest(task)
-    member_claim_start(holding_id=attempt.holdings.get().pk, token="t")
-
-    assert not attempt_withdraw(attempt_id=attempt.pk, detail="silent")
-    assert states([task]) == ["allocated"]
-
-
-def test_a_pass_that_fails_half_way_stops_nobody(
-    full: list[Task], example: Example, charlie: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (taker,) = enqueue(charlie, example.research_queue)
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr("apps.allocation.services.apply_reasons", fail)
-    with pytest.raises(OSError, match="disk is full"):
-        run_pass()
-
-    assert states([*full, taker]) == ["running", "running", "queued"]
-    assert Attempt.objects.filter(state="running").count() == 2
-
-
-@pytest.mark.parametrize(
     "protection",
     [
         pytest.param({"min_runtime_s": 3600}, id="started too short ago"),
@@ -446,35 +272,3 @@ def _one_step(chance: random.Random, step: str) -> None:
         end(attempt, code=chance.choice([0, 143]), is_stop_asked=attempt.state == "stopping")
     elif step == "start" and holding in members_to_launch([holding.node_id or 0]):
         begin(attempt)
-
-
-@pytest.mark.postgres_only
-@pytest.mark.django_db(transaction=True)
-def test_a_victim_that_somebody_is_changing_right_now_keeps_its_room(
-    full: list[Task], example: Example, alice: User, charlie: User
-) -> None:
-    (taker,) = enqueue(charlie, example.research_queue)
-    loaded, plan = decided()
-    is_held, may_go = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        try:
-            with transaction.atomic():
-                Attempt.objects.select_for_update().get(task=full[1])
-                is_held.set()
-                may_go.wait(30)
-        finally:
-            connections.close_all()
-
-    holding = threading.Thread(target=hold)
-    holding.start()
-    assert is_held.wait(30)
-
-    # It waits for nobody, and who was to have the room waits for the next pass.
-    applied = apply(loaded, plan)
-    may_go.set()
-    holding.join(30)
-
-    assert applied == Applied(skipped=1)
-    assert states([*full, taker]) == ["running", "running", "queued"]
-    assert run_pass().preempted == 1

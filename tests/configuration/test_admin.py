@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
-from django.contrib.auth.models import Group
 from django.db import connection
-from django.forms import BaseFormSet, BaseModelForm
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -33,45 +31,11 @@ from apps.policies.selectors import limit_exceeders
 from apps.tasks.models import Attempt, Holding, Task
 from tests.allocation.state import enqueue, make_node
 from tests.cast import Example
+from tests.configuration.site import form_of, url
 
 pytestmark = pytest.mark.django_db
 
 SignIn = Callable[[User], Client]
-
-
-@pytest.fixture
-def site_as() -> SignIn:
-    def sign_in(user: User) -> Client:
-        client = Client()
-        client.force_login(user)
-        return client
-
-    return sign_in
-
-
-@pytest.fixture
-def site(root: User, site_as: SignIn) -> Client:
-    return site_as(root)
-
-
-def url(model: Any, page: str, *args: Any) -> str:
-    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
-
-
-def form_of(client: Client, address: str) -> dict[str, Any]:
-    """What the browser would send back from a page, unchanged."""
-    context = client.get(address).context
-    data: dict[str, Any] = {}
-    forms: list[BaseModelForm[Any]] = [context["adminform"].form]
-    for inline in context["inline_admin_formsets"]:
-        formset: BaseFormSet[Any] = inline.formset
-        forms += [formset.management_form, *formset.forms]  # type: ignore[list-item]  # a form too
-    for form in forms:
-        for field in form:
-            value = field.value()
-            if value is not None and value is not False:
-                data[field.html_name] = "on" if value is True else value
-    return data
 
 
 def run_something() -> None:
@@ -364,45 +328,3 @@ def test_a_queue_is_renamed_and_moved(site: Client, example: Example) -> None:
     )
 
     assert live_document().profiles[0].queues == ("research-large", "dev-4xgpu")
-
-
-def test_somebody_stays_an_administrator(site: Client, root: User) -> None:
-    address = url(User, "change", root.pk)
-
-    answer = site.post(address, form_of(site, address) | {"groups": []}, follow=True)
-
-    assert "Somebody must stay in Admins." in answer.content.decode()
-    assert root.groups.filter(name="Admins").exists()
-
-
-def test_a_person_made_here_is_in_users_and_has_no_flags(site: Client) -> None:
-    answer = site.post(
-        url(User, "add"),
-        {"username": "dora", "password1": "correct-horse-9", "password2": "correct-horse-9"},
-    )
-
-    assert answer.status_code == 302
-    dora = User.objects.get(username="dora")
-    assert [group.name for group in dora.groups.all()] == ["Users"]
-    assert not dora.is_staff
-    assert not dora.is_superuser
-
-
-def test_members_of_a_group_are_set_on_its_page(
-    site: Client, alice: User, charlie: User, dev_group: Group
-) -> None:
-    address = url(Group, "change", dev_group.pk)
-
-    answer = site.post(address, {"name": "dev", "description": "", "members": [charlie.pk]})
-
-    assert answer.status_code == 302
-    assert [user.username for user in User.objects.filter(groups=dev_group)] == ["charlie"]
-
-
-def test_a_built_in_group_is_not_removed(site: Client) -> None:
-    admins = Group.objects.get(name="Admins")
-
-    answer = site.post(url(Group, "delete", admins.pk), {"post": "yes"}, follow=True)
-
-    assert "is built in and cannot be removed" in answer.content.decode()
-    assert Group.objects.filter(name="Admins").exists()

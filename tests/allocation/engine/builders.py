@@ -176,3 +176,8 @@ __all__ = [
     "running",
     "scenario",
 ]
+
+
+def preempted(plan: Plan) -> dict[Id, Id]:
+    """Who is taken for whom."""
+    return {one.task: one.beneficiary for one in plan.preempted}

@@ -1,0 +1,52 @@
+"""People and groups on the admin site."""
+
+import pytest
+from django.contrib.auth.models import Group
+from django.test import Client
+
+from apps.accounts.models import User
+from tests.configuration.site import form_of, url
+
+pytestmark = pytest.mark.django_db
+
+
+def test_somebody_stays_an_administrator(site: Client, root: User) -> None:
+    address = url(User, "change", root.pk)
+
+    answer = site.post(address, form_of(site, address) | {"groups": []}, follow=True)
+
+    assert "Somebody must stay in Admins." in answer.content.decode()
+    assert root.groups.filter(name="Admins").exists()
+
+
+def test_a_person_made_here_is_in_users_and_has_no_flags(site: Client) -> None:
+    answer = site.post(
+        url(User, "add"),
+        {"username": "dora", "password1": "correct-horse-9", "password2": "correct-horse-9"},
+    )
+
+    assert answer.status_code == 302
+    dora = User.objects.get(username="dora")
+    assert [group.name for group in dora.groups.all()] == ["Users"]
+    assert not dora.is_staff
+    assert not dora.is_superuser
+
+
+def test_members_of_a_group_are_set_on_its_page(
+    site: Client, alice: User, charlie: User, dev_group: Group
+) -> None:
+    address = url(Group, "change", dev_group.pk)
+
+    answer = site.post(address, {"name": "dev", "description": "", "members": [charlie.pk]})
+
+    assert answer.status_code == 302
+    assert [user.username for user in User.objects.filter(groups=dev_group)] == ["charlie"]
+
+
+def test_a_built_in_group_is_not_removed(site: Client) -> None:
+    admins = Group.objects.get(name="Admins")
+
+    answer = site.post(url(Group, "delete", admins.pk), {"post": "yes"}, follow=True)
+
+    assert "is built in and cannot be removed" in answer.content.decode()
+    assert Group.objects.filter(name="Admins").exists()
