@@ -11,8 +11,9 @@ MANY = 1 << 40
 
 
 class Room:
-    """What is free in a pool. Forks are independent; seats are empty without nodes.
+    """What is free in a pool. Seats are empty without nodes.
 
+    A fork copies the nodes once it looks at them: whoever forks a room leaves it alone until then.
     `find_nodes` is asked when somebody looks at the nodes for the first time; None: there are none.
     """
 
