@@ -146,8 +146,12 @@ class ChaosNode:
         """Start the node under a new boot id, without sshd yet."""
         boot_id = self.folder / "boot_id"
         boot_id.write_text(f"{uuid4()}\n")
+        # Nodes are without anybody's start-up files: those of a shell that is killed half-way can
+        # leave locks behind, on the machine and for everybody.
+        start_up = Path.home() / ".bashrc"
+        hidden = f"mount --bind /dev/null {start_up} && " if start_up.exists() else ""
         script = (
-            f"mount --bind {boot_id} /proc/sys/kernel/random/boot_id && "
+            f"{hidden}mount --bind {boot_id} /proc/sys/kernel/random/boot_id && "
             f"mount --bind {self.folder}/here {self.here} && "
             f'exec {sys.executable} -c "$INIT"'
         )

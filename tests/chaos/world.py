@@ -35,6 +35,19 @@ POOLS = {"podman": "Containers", "process": "Processes"}
 PROFILES = {"podman": "box", "process": "mass"}
 TEAMS = ("alpha", "beta")
 GRACE_S = 2
+# A machine that is busy with other things may not answer in time at first.
+ADDING = """
+from django.core.management import CommandError, call_command
+
+def add(words):
+    for turn in range(3):
+        try:
+            return call_command(*words)
+        except CommandError:
+            if turn == 2:
+                raise
+
+"""
 
 
 @dataclass(slots=True)
@@ -280,7 +293,7 @@ def _configure(root: Client, world: World) -> None:
 
 def _add_nodes(installation: Installation, world: World) -> None:
     """All by one program: each would else take seconds to start."""
-    calls = ["from django.core.management import call_command"]
+    calls = [ADDING]
     for node in world.stage.nodes.values():
         words = [
             *("node", "add", node.name, "--pool", POOLS[node.runtime]),
@@ -290,7 +303,7 @@ def _add_nodes(installation: Installation, world: World) -> None:
             *(f"--env={name}={value}" for name, value in node.environment.items()),
             *(["--allow-process"] if node.runtime == "process" else []),
         ]
-        calls.append(f"call_command(*{words!r})")
+        calls.append(f"add({words!r})")
     installation.manage("shell", content="\n".join(calls) + "\n")
 
 
