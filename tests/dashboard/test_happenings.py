@@ -1,5 +1,6 @@
 """What happened to a task, as lines."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -8,11 +9,14 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.allocation.explaining import Names
 from apps.dashboard.cards.happenings import steps_of
+from apps.dashboard.cards.tasks import TaskNow, load_task_now
+from apps.dashboard.render import card_render
 from apps.dashboard.selectors.history import History, task_history
 from apps.events.models import Event
-from apps.tasks.models import ReasonChange
+from apps.tasks.models import Attempt, Holding, ReasonChange, Task
+from apps.tasks.states import AttemptState
 from tests.cast import Example
-from tests.dashboard.conftest import Submit
+from tests.dashboard.conftest import RunIn, Submit
 
 NAMES = Names({1: "H100"}, {}, {}, routing=(1,))
 STRANGER = Names({}, {}, {}, routing=(1,))
@@ -60,11 +64,125 @@ def line(names: Names, kind: str, **data: object) -> tuple[str, str]:
             ("Preempted", "H100, ended"),
             id="preempted and ended",
         ),
+        pytest.param(
+            "task.queued",
+            {
+                "from": "stopping",
+                "pool": 1,
+                "exit_code": 143,
+                "detail": "Preempted: others have the better claim.",
+            },
+            (
+                "Back in the queue",
+                "Preempted: others have the better claim, H100, exit code 143",
+            ),
+            id="a sentence that goes on",
+        ),
     ],
 )
 def test_an_event_is_a_line(kind: str, data: dict[str, object], want: tuple[str, str]) -> None:
     assert line(NAMES, kind, **data) == want
     assert line(STRANGER, kind, **data) == (want[0], want[1].replace("H100", "your first pool"))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("reader", "want"), [("alice", "another team"), ("charlie", "Research"), ("root", "Research")]
+)
+def test_a_preemption_says_for_whose_task_as_far_as_the_reader_may_know(
+    example: Example,
+    submit: Submit,
+    run_in: RunIn,
+    reader: str,
+    want: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    alice, charlie = request.getfixturevalue("alice"), request.getfixturevalue("charlie")
+    victim = run_in(submit(alice, "victim"), example.h100)
+    theirs = submit(charlie, "taker", queue=example.research_queue.name)
+    taker = run_in(theirs, example.h100)
+    Attempt.objects.filter(pk=victim.pk).update(stops_for=taker)
+    data = {"generation": 1, "then": "queued"}
+    Event.objects.create(
+        kind="task.preempted", object_type="task", object_id=str(victim.task_id), data=data
+    )
+    names = Names.of(request.getfixturevalue(reader), victim.task)
+
+    steps = steps_of(task_history(victim.task), names)
+
+    (text,) = (step.text for step in steps if step.title == "Preempted")
+    assert text == f"for a task of {want}, attempt 1, waits again in its old place"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("changes", "member", "want"),
+    [
+        pytest.param({"exit_code": 0}, {"exit_code": 0}, "Ended", id="it ended well"),
+        pytest.param({"exit_code": 1}, {"exit_code": 1}, "Failed", id="it failed"),
+        pytest.param(
+            {"exit_code": 143, "is_preempted": True, "stop_target": "queued"},
+            {"exit_code": 143, "is_stop_asked": True},
+            "Preempted",
+            id="it was preempted",
+        ),
+        pytest.param(
+            {"exit_code": 0, "is_preempted": True, "stop_target": "queued"},
+            {"exit_code": 0, "is_stop_asked": True},
+            "Preempted",
+            id="it was preempted and saved its state",
+        ),
+        pytest.param(
+            {"exit_code": 0, "is_preempted": True, "stop_target": "queued"},
+            {"exit_code": 0},
+            "Ended",
+            id="it ended before its node heard of the preemption",
+        ),
+        pytest.param(
+            {"exit_code": 0, "stop_target": "aborted"},
+            {"exit_code": 0, "is_stop_asked": True},
+            "Stopped",
+            id="somebody aborted it",
+        ),
+        pytest.param(
+            {"exit_code": 143, "stop_target": "failed"},
+            {"exit_code": 143, "is_stop_asked": True},
+            "Failed",
+            id="it ran longer than its time limit",
+        ),
+    ],
+)
+def test_an_attempt_that_is_over_says_how_it_ended(
+    example: Example,
+    alice: User,
+    submit: Submit,
+    run_in: RunIn,
+    changes: dict[str, object],
+    member: dict[str, object],
+    want: str,
+) -> None:
+    attempt = run_in(submit(alice, "eval"), example.h100)
+    Attempt.objects.filter(pk=attempt.pk).update(state=AttemptState.FINISHED, **changes)
+    Holding.objects.filter(attempt=attempt).update(**member)
+
+    card = load_task_now(alice, str(attempt.task_id))
+
+    assert isinstance(card, TaskNow)
+    assert [str(row.word.text) for row in card.attempts] == [want]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("times", "want"), [(1, "once preempted"), (2, "2 times preempted")])
+def test_the_story_counts_preemptions_in_words(
+    alice: User, submit: Submit, times: int, want: str
+) -> None:
+    task = submit(alice, "eval")
+    Task.objects.filter(pk=task.pk).update(preemptions=times)
+
+    card = card_render("task_story", str(task.pk), alice)
+
+    assert card is not None
+    assert want in " ".join(re.sub(r"<[^>]+>", " ", card.html).split())
 
 
 @pytest.mark.django_db

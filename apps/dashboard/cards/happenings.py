@@ -59,25 +59,37 @@ _STANDINGS = {
 
 def steps_of(history: History, names: Names) -> tuple[Step, ...]:
     """Events and changes of the reason, newest first."""
-    steps = [_from_event(event, names) for event in history.events]
+    steps = [_from_event(event, history, names) for event in history.events]
     for change in history.reasons:
         view = explain(change.data.get("reasons", ())[:1], names)
         steps.append(Step(change.at, "wait", view.word.icon, "Waiting", view.verdict))
     return tuple(sorted(steps, key=lambda step: step.at, reverse=True))
 
 
-def _from_event(event: Event, names: Names) -> Step:
+def _from_event(event: Event, history: History, names: Names) -> Step:
     kind, icon, title = _EVENTS.get(event.kind, _UNKNOWN)
     if event.kind == "task.queued" and event.data.get("from", "") in _BEGINNINGS:
         kind, icon, title = _EVENTS["task.enqueued"]
     title = title or event.kind.partition(".")[2].replace("_", " ").capitalize()
-    return Step(event.at, kind, icon, title, _text(event, event.data, names))
+    words = _words(event.data, names)
+    if event.kind == "task.preempted":
+        words.insert(0, _for_whom(event.data, history, names))
+    if event.actor is not None:
+        words.append(f"by {event.actor}")
+    return Step(event.at, kind, icon, title, ", ".join(filter(None, words)))
 
 
-def _text(event: Event, data: Mapping[str, Any], names: Names) -> str:
+def _for_whom(data: Mapping[str, Any], history: History, names: Names) -> str:
+    """Whose task gets the room, in the reader's words; empty where that is not known any more."""
+    policy = history.taker_policy(data.get("generation", 0))
+    return "" if policy is None else f"for a task of {names.policy(policy)}"
+
+
+def _words(data: Mapping[str, Any], names: Names) -> list[str]:
     words = []
     if data.get("detail"):
-        words.append(str(data["detail"]))
+        # A sentence that goes on after a comma has no stop before it.
+        words.append(str(data["detail"]).rstrip("."))
     if data.get("pool") is not None:
         words.append(names.pool(data["pool"]))
     if data.get("generation"):
@@ -87,9 +99,7 @@ def _text(event: Event, data: Mapping[str, Any], names: Names) -> str:
     words.append(_what_follows(data))
     if data.get("exit_code") is not None:
         words.append(f"exit code {data['exit_code']}")
-    if event.actor is not None:
-        words.append(f"by {event.actor}")
-    return ", ".join(filter(None, words))
+    return words
 
 
 def _what_follows(data: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from apps.allocation.explaining import Names, explained
 from apps.dashboard.cards.bars import Stretch, Timeline
 from apps.dashboard.cards.happenings import Step, steps_of
 from apps.dashboard.cards.reasons import ReasonView, reason_view
+from apps.dashboard.cards.words import ATTEMPT_STATES, FAILED, PREEMPTED, STOPPED, Word
 from apps.dashboard.live import Sharing, card
 from apps.dashboard.selectors.history import History, task_history
 from apps.dashboard.selectors.pools import simulated_pools
@@ -94,6 +95,7 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
     attempt: Attempt
+    word: Word
     pool: str
     places: tuple[Place, ...]
     ran: timedelta | None
@@ -251,7 +253,7 @@ def _preempted_at(history: History) -> list[datetime]:
     return [
         attempt.ended_at
         for attempt in history.attempts
-        if attempt.ended_at is not None and attempt.is_preempted
+        if attempt.ended_at is not None and _lost_its_room(attempt)
     ]
 
 
@@ -275,7 +277,26 @@ def _attempt_row(attempt: Attempt, pools: dict[int, str], *, sees_places: bool) 
         )
         for holding in (attempt.holdings.all() if sees_places else ())
     )
-    return AttemptRow(attempt, pools.get(attempt.pool_id, ""), places, ran)
+    return AttemptRow(attempt, _word(attempt), pools.get(attempt.pool_id, ""), places, ran)
+
+
+def _word(attempt: Attempt) -> Word:
+    """Its state; of one that is over how it ended, which is not well for all of them."""
+    if attempt.state != AttemptState.FINISHED:
+        return ATTEMPT_STATES[attempt.state]
+    if _lost_its_room(attempt):
+        return PREEMPTED
+    if attempt.stop_target and not attempt.is_preempted:
+        return FAILED if attempt.stop_target == TaskState.FAILED else STOPPED
+    return ATTEMPT_STATES[attempt.state] if attempt.exit_code == 0 else FAILED
+
+
+def _lost_its_room(attempt: Attempt) -> bool:
+    """Preempted, and not over by itself before any of its nodes was told."""
+    members = attempt.holdings.all()
+    return attempt.is_preempted and any(
+        member.is_stop_asked or member.exit_code is None for member in members
+    )
 
 
 def _devices(pairs: list[list[int]]) -> str:

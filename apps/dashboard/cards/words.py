@@ -39,6 +39,10 @@ ATTEMPT_STATES = {
     "lost": Word("bad", "unplug", _("Lost")),
     "finished": Word("ok", "check", _("Ended")),
 }
+# Of attempts that are over, but did not simply end well.
+PREEMPTED = Word("warn", "corner-down-left", _("Preempted"))
+STOPPED = Word("wait", "square", _("Stopped"))
+FAILED = Word("bad", "x", _("Failed"))
 NODE_STATES = {
     "new": Word("wait", "loader-circle", _("Not reached yet")),
     "healthy": Word("ok", "circle-check", _("Healthy")),

@@ -19,6 +19,13 @@ class History:
     events: tuple[Event, ...]
     reasons: tuple[ReasonChange, ...]
 
+    def taker_policy(self, generation: int) -> int | None:
+        """The policy of whose task the attempt was stopped for."""
+        for attempt in self.attempts:
+            if attempt.generation == generation and attempt.stops_for is not None:
+                return attempt.stops_for.policy_id
+        return None
+
     def standing(self, generation: int) -> str:
         """How the pass counted the attempt when it was admitted."""
         for event in self.events:
@@ -31,7 +38,7 @@ def task_history(task: Task) -> History:
     """In six queries at most, however much happened."""
     holdings = Holding.objects.select_related("node")
     attempts = (
-        task.attempts.select_related("pool")
+        task.attempts.select_related("pool", "stops_for")
         .prefetch_related(Prefetch("holdings", holdings))
         .order_by("generation")
     )

@@ -49,12 +49,6 @@ def task_state(state: str, *, is_chip: bool = False) -> dict[str, Any]:
 
 
 @register.inclusion_tag("components/state.html")
-def attempt_state(state: str, *, is_chip: bool = False) -> dict[str, Any]:
-    """An attempt's state: icon and word."""
-    return {"word": words.ATTEMPT_STATES[state], "is_chip": is_chip}
-
-
-@register.inclusion_tag("components/state.html")
 def node_state(state: str, *, is_chip: bool = False) -> dict[str, Any]:
     """A node's state: icon and word."""
     return {"word": words.NODE_STATES[state], "is_chip": is_chip}
