@@ -16,11 +16,10 @@ from django.utils import timezone
 
 from apps.core.doorbell import after_commit
 from apps.events.services import Entry, events_record
-from apps.policies.models import Queue
 from apps.policies.models.rights import OnNodeLoss
 from apps.tasks.models import Attempt, HeldDevice, Holding, Task
 from apps.tasks.services.ledger import devices_claim
-from apps.tasks.services.moving import attempt_move
+from apps.tasks.services.requeueing import task_wait_again
 from apps.tasks.states import (
     ENDED_STATES,
     HOLDING_STATES,
@@ -282,26 +281,8 @@ def _move_on(task: Task, attempt: Attempt, ended: Ended) -> None:
     if ended.is_lost:
         data["cause"] = "node_loss"
     _tell(attempt, [_entry(attempt, f"task.{step.state}", **data)])
-    if step.state == TaskState.QUEUED and not _left_closed_queue(attempt) and attempt.moves_to:
-        attempt_move(attempt, at=timezone.now())
-
-
-def _left_closed_queue(attempt: Attempt) -> bool:
-    """A task that would wait in a queue which was closed meanwhile becomes a draft instead."""
-    queue = Queue.objects.select_for_update(no_key=True, of=("self",)).get(pk=attempt.queue_id)
-    if queue.removed_at is None:
-        return False
-    Task.objects.filter(
-        pk=attempt.task_id, state=TaskState.QUEUED, generation=attempt.generation
-    ).update(
-        state=TaskState.DRAFT,
-        queue=None,
-        run=None,
-        submitted_at=None,
-        state_detail=f"Queue {queue.name} was closed while the task ran.",
-    )
-    _tell(attempt, [_entry(attempt, "task.draft")])
-    return True
+    if step.state == TaskState.QUEUED:
+        task_wait_again(attempt, at=timezone.now())
 
 
 def _next_step(task: Task, attempt: Attempt, ended: Ended) -> _Next:

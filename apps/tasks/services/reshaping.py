@@ -1,9 +1,11 @@
 """Waiting tasks sorted anew into runs, when what tells them apart has changed."""
 
 from collections.abc import Collection
+from uuid import UUID
 
 from apps.core.doorbell import after_commit
-from apps.policies.models import Queue
+from apps.policies.models import Policy, Queue
+from apps.policies.selectors import may_exceed_limit
 from apps.tasks.models import Run, Task
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.services.runs import run_ensure
@@ -33,6 +35,36 @@ def tasks_reshape(*, policy_ids: Collection[int]) -> int:
     return moved
 
 
+def task_reshape(task_id: UUID, *, policy_id: int) -> None:
+    """Sort a task that waits again into its run, by the rules that were set while it ran.
+
+    Call it with its queue locked, as `tasks_reshape` does.
+    """
+    task = Task.objects.select_related("run").get(pk=task_id, state=TaskState.QUEUED)
+    if task.run is None or task.queue_id is None:
+        raise ValueError(f"task {task_id} waits in no run")
+    shape = _shape(
+        task.run,
+        owner_id=task.owner_id,
+        has_user_limit=_has_user_limit(policy_id),
+        exceeding=may_exceed_limit(policy_id) if task.run.is_preemptible else (),
+    )
+    if shape.digest() != task.run.shape:
+        run_id = run_ensure(task.queue_id, shape)
+        Task.objects.filter(pk=task_id, run=task.run_id).update(run=run_id)
+
+
+def _has_user_limit(policy_id: int) -> bool:
+    """Whether the policy, or one above it, limits what one person holds."""
+    at: int | None = policy_id
+    while at is not None:
+        policy = Policy.objects.only("parent_id", "user_limit").get(pk=at)
+        if policy.user_limit:
+            return True
+        at = policy.parent_id
+    return False
+
+
 def _reshape(queue: Queue) -> int:
     facts = queue_facts(queue)
     waiting = Task.objects.filter(queue=queue, state=TaskState.QUEUED)
@@ -41,15 +73,24 @@ def _reshape(queue: Queue) -> int:
     moved = 0
     for run_id, owner_id in pairs:
         run = runs[run_id]
-        shape = Shape(
-            request=run.request,
-            replicas=run.replicas,
-            priority=run.priority,
-            is_preemptible=run.is_preemptible,
-            user_id=owner_id if facts.has_user_limit else None,
-            exceeds_limit=run.is_preemptible and owner_id in facts.exceeding,
+        shape = _shape(
+            run,
+            owner_id=owner_id,
+            has_user_limit=facts.has_user_limit,
+            exceeding=facts.exceeding,
         )
         if shape.digest() != run.shape:
             new = run_ensure(queue.pk, shape)
             moved += waiting.filter(run=run_id, owner=owner_id).update(run=new)
     return moved
+
+
+def _shape(run: Run, *, owner_id: int, has_user_limit: bool, exceeding: Collection[int]) -> Shape:
+    return Shape(
+        request=run.request,
+        replicas=run.replicas,
+        priority=run.priority,
+        is_preemptible=run.is_preemptible,
+        user_id=owner_id if has_user_limit else None,
+        exceeds_limit=run.is_preemptible and owner_id in exceeding,
+    )

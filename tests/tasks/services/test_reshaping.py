@@ -13,7 +13,7 @@ from apps.core.errors import Conflict, NeverFits
 from apps.events.models import Event
 from apps.policies.models import LiveState, Policy, PolicyUserPermission, Profile, Queue
 from apps.tasks.models import Attempt, Run, Task
-from tests.allocation.state import enqueue, make_node, states
+from tests.allocation.state import begin, end, enqueue, latest, make_node, states
 from tests.cast import Example
 
 Change = Callable[[User, Example], object]
@@ -131,6 +131,39 @@ def test_a_group_may_exceed_the_limit_until_it_may_not(
     assert not Attempt.objects.exists()
     with pytest.raises(NeverFits):
         enqueue(alice, served.dev_queue)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "want"),
+    [
+        pytest.param([], [], False, id="nobody may"),
+        pytest.param(["alice"], [], False, id="she may no more"),
+        pytest.param([], ["alice"], True, id="she may since"),
+    ],
+)
+def test_work_that_comes_back_to_its_queue_waits_by_the_rules_of_now(
+    served: Example, root: User, alice: User, before: list[str], after: list[str], want: bool
+) -> None:
+    """What changed while it ran concerns it once it waits again."""
+    people = {"alice": alice}
+    policy_set_exceeding(
+        actor=root, policy=served.dev, users=[people[name] for name in before], groups=[]
+    )
+    (task,) = enqueue(alice, served.dev_queue)
+    run_pass()
+    begin(latest(task))
+    policy_set_exceeding(
+        actor=root, policy=served.dev, users=[people[name] for name in after], groups=[]
+    )
+    policy_change(actor=root, policy=served.dev, changes={"user_limit": {"gpu": 4}})
+    Attempt.objects.update(state="stopping", stop_target="queued")
+    Task.objects.update(state="stopping")
+
+    end(latest(task))
+
+    run = Task.objects.select_related("run").get(pk=task.pk).run
+    assert run is not None
+    assert (states([task]), run.user_id, run.exceeds_limit) == (["queued"], alice.pk, want)
 
 
 def test_what_somebody_granted_for_another_right_stays(
