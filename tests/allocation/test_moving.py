@@ -188,6 +188,24 @@ def test_a_moved_task_that_was_done_before_it_heard_of_it_is_done(
     assert states([moved]) == ["completed"]
 
 
+def test_a_moved_task_waits_for_a_victim_on_its_node_that_was_aborted_since(
+    torn: list[Task], example: Example, alice: User
+) -> None:
+    (large,) = enqueue(alice, example.dev_queue)
+    run_pass()
+    moved = moved_of(torn)
+    (victim,) = [task for task in torn if task != moved]
+    Task.objects.filter(pk=victim.pk).update(state="stopping")
+    Attempt.objects.filter(task=victim).update(
+        state="stopping", is_preempted=True, stop_target="queued", stops_for=latest(large)
+    )
+    task_abort(actor=alice, task=victim)
+
+    end(latest(moved))
+
+    assert list(latest(moved).blocked_by.all()) == [latest(victim)]
+
+
 @pytest.mark.postgres_only
 @pytest.mark.django_db(transaction=True)
 def test_two_that_change_places_and_end_at_the_same_moment_do_not_wait_in_a_circle(

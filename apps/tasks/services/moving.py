@@ -8,6 +8,8 @@ transaction in which that one ends. Nothing can come between, and nothing runs t
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Q
+
 from apps.core.doorbell import after_commit
 from apps.events.services import Entry, events_record
 from apps.nodes.models import Device, DeviceState, Node, NodeState
@@ -101,11 +103,11 @@ def _may_go_on(old: Attempt) -> bool:
 
 
 def _leaving(nodes: set[int], old: Attempt) -> list[Attempt]:
-    """Those who were preempted on the seats' nodes and are not gone yet."""
+    """Those who were preempted on the seats' nodes and are not gone yet, aborted since or not."""
     return list(
         Attempt.objects.filter(
+            Q(is_preempted=True) | Q(stops_for__isnull=False),
             state=AttemptState.STOPPING,
-            is_preempted=True,
             holdings__node__in=nodes,
             holdings__released_at__isnull=True,
         )
