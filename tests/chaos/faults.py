@@ -173,8 +173,8 @@ def _reboot(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
 
 
 def _work_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
-    node = stage.nodes[fault.target]
-    for _ in range(PATIENCE):
+    for turn in range(PATIENCE):
+        node = _node_with_luck(stage, fault, turn)
         work = sorted(pid for pid in node.pids("job") if _variable(pid, "RPM_TASK_ID"))
         if work:
             break
@@ -190,8 +190,8 @@ def _work_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[flo
 
 def _monitor_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
     """The container's monitor, or one of the helper's own processes beside the work."""
-    node = stage.nodes[fault.target]
-    for _ in range(PATIENCE):
+    for turn in range(PATIENCE):
+        node = _node_with_luck(stage, fault, turn)
         candidates = sorted([*node.pids("conmon"), *supervisors(node)])
         beside = {pid: members for pid in candidates if (members := _attempts_beside(pid))}
         if beside:
@@ -201,6 +201,13 @@ def _monitor_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[
             return
         yield PATIENCE_STEP_S
     raise NothingToHit
+
+
+def _node_with_luck(stage: Stage, fault: Fault, turn: int) -> ChaosNode:
+    """The fault's own node; where nothing runs there for a while, the others in their turn."""
+    names = list(stage.nodes)
+    first = names.index(fault.target)
+    return stage.nodes[names[(first + turn // 4) % len(names)]]
 
 
 def _runtime_missing(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
@@ -312,6 +319,8 @@ def _messages_held(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[f
         held: list[bytes] = []
         while not over.is_set():
             held.extend(stage.thief.take(seconds=0.2))
+        # The workers may have been faster with all of them: then old ones are the late ones.
+        held = held or stage.thief.kept[-10:]
         if fault.name == "messages-shuffled":
             rng.shuffle(held)
         given.append(stage.thief.give(held))

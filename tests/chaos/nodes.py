@@ -322,10 +322,15 @@ def fill(balloon: Path, *, is_full: bool) -> None:
     balloon.unlink(missing_ok=True)
     if not is_full:
         return
-    with balloon.open("wb", buffering=0) as target, suppress(OSError):
-        # Others write meanwhile: until the disk itself says that it is full.
-        while target.write(bytes(256 * 1024)):
-            pass
+    with balloon.open("wb") as target:
+        size, step = 0, 64 * 2**20
+        while step >= 4096:
+            # Others write meanwhile: until the disk itself says that not even a page is left.
+            try:
+                os.posix_fallocate(target.fileno(), size, step)
+                size += step
+            except OSError:
+                step //= 2
 
 
 def clear_cgroups(containers: set[str]) -> None:
