@@ -67,16 +67,22 @@ def line(names: Names, kind: str, **data: object) -> tuple[str, str]:
         pytest.param(
             "task.queued",
             {
-                "from": "stopping",
                 "pool": 1,
+                "generation": 1,
                 "exit_code": 143,
                 "detail": "Preempted: others have the better claim.",
             },
             (
                 "Back in the queue",
-                "Preempted: others have the better claim, H100, exit code 143",
+                "Preempted: others have the better claim, H100, attempt 1, exit code 143",
             ),
             id="a sentence that goes on",
+        ),
+        pytest.param(
+            "task.stopping",
+            {"pool": 1, "generation": 1, "reason": "Its time limit of 200 s is over."},
+            ("Stop asked", "Its time limit of 200 s is over, H100, attempt 1"),
+            id="why it is stopped",
         ),
     ],
 )
@@ -169,6 +175,18 @@ def test_an_attempt_that_is_over_says_how_it_ended(
 
     assert isinstance(card, TaskNow)
     assert [str(row.word.text) for row in card.attempts] == [want]
+
+
+@pytest.mark.django_db
+def test_where_it_runs_is_said_in_the_readers_words(
+    example: Example, alice: User, root: User, submit: Submit, run_in: RunIn
+) -> None:
+    task = run_in(submit(alice, "eval"), example.bare_metal).task
+
+    heads = [card_render("task_now", str(task.pk), who) for who in (alice, root)]
+
+    assert ["In your first pool" in head.html for head in heads if head] == [True, False]
+    assert [f"In {example.bare_metal.name}" in head.html for head in heads if head] == [False, True]
 
 
 @pytest.mark.django_db

@@ -68,7 +68,8 @@ def steps_of(history: History, names: Names) -> tuple[Step, ...]:
 
 def _from_event(event: Event, history: History, names: Names) -> Step:
     kind, icon, title = _EVENTS.get(event.kind, _UNKNOWN)
-    if event.kind == "task.queued" and event.data.get("from", "") in _BEGINNINGS:
+    is_return = "generation" in event.data or event.data.get("from", "") not in _BEGINNINGS
+    if event.kind == "task.queued" and not is_return:
         kind, icon, title = _EVENTS["task.enqueued"]
     title = title or event.kind.partition(".")[2].replace("_", " ").capitalize()
     words = _words(event.data, names)
@@ -86,10 +87,8 @@ def _for_whom(data: Mapping[str, Any], history: History, names: Names) -> str:
 
 
 def _words(data: Mapping[str, Any], names: Names) -> list[str]:
-    words = []
-    if data.get("detail"):
-        # A sentence that goes on after a comma has no stop before it.
-        words.append(str(data["detail"]).rstrip("."))
+    # A sentence that goes on after a comma has no stop before it.
+    words = [str(data.get("detail") or data.get("reason") or "").rstrip(".")]
     if data.get("pool") is not None:
         words.append(names.pool(data["pool"]))
     if data.get("generation"):

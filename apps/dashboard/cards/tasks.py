@@ -18,7 +18,7 @@ from apps.dashboard.selectors.pools import simulated_pools
 from apps.dashboard.selectors.tasks import VIEWS, TaskFilter, task_seen, tasks_matching
 from apps.dashboard.selectors.use import amounts_of, held_now, over_quota_tasks
 from apps.policies.models import Queue
-from apps.policies.selectors import pools_visible_to, queues_open_to
+from apps.policies.selectors import queues_open_to
 from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors.seen import Rights, task_rights
 from apps.tasks.states import ENDED_STATES, HOLDING_STATES, AttemptState, TaskState
@@ -187,12 +187,11 @@ def load_task_now(user: User, key: str) -> TaskNow | None:
     if task is None:
         return None
     rights = task_rights(user, task)
-    pools = dict(pools_visible_to(user).values_list("pk", "name"))
+    found = explained(user, task)
     attempts = [
-        _attempt_row(attempt, pools, sees_places=rights.content)
+        _attempt_row(attempt, found.names, sees_places=rights.content)
         for attempt in reversed(task_history(task).attempts)
     ]
-    found = explained(user, task)
     is_told = task.state == TaskState.QUEUED or found.reasons
     return TaskNow(
         task=task,
@@ -261,13 +260,13 @@ def _sum(stretches: list[Stretch], kinds: set[str]) -> timedelta:
     return sum((s.ended - s.began for s in stretches if s.kind in kinds), timedelta())
 
 
-def _attempt_row(attempt: Attempt, pools: dict[int, str], *, sees_places: bool) -> AttemptRow:
+def _attempt_row(attempt: Attempt, names: Names, *, sees_places: bool) -> AttemptRow:
     end = attempt.ended_at
     if end is None and attempt.state not in {AttemptState.FINISHED, AttemptState.LOST}:
         end = timezone.now()
     ran = end - attempt.started_at if end is not None and attempt.started_at is not None else None
     # A node's name says which pool it is, as REST has it.
-    sees_pool = attempt.pool_id in pools
+    sees_pool = attempt.pool_id in names.pools
     places = tuple(
         Place(
             node=holding.node.name if sees_pool and holding.node is not None else "",
@@ -277,7 +276,7 @@ def _attempt_row(attempt: Attempt, pools: dict[int, str], *, sees_places: bool) 
         )
         for holding in (attempt.holdings.all() if sees_places else ())
     )
-    return AttemptRow(attempt, _word(attempt), pools.get(attempt.pool_id, ""), places, ran)
+    return AttemptRow(attempt, _word(attempt), names.pool(attempt.pool_id), places, ran)
 
 
 def _word(attempt: Attempt) -> Word:
