@@ -113,7 +113,7 @@ class ValidateView(_DocumentView):
     @extend_schema(request=DOCUMENT, responses=FINDINGS)
     def post(self, request: Request) -> Response:
         """Errors and warnings of the document that is sent; without a body, of the draft."""
-        document = parse(request.data) if request.data else draft_document()
+        document = _sent(request) or draft_document()
         found = document_check(document)
         sides = {
             "errors": [finding for finding in found if finding.is_error],
@@ -129,8 +129,7 @@ class PreviewView(_DocumentView):
 
         Of the document that is sent; without a body, of the draft.
         """
-        document = parse(request.data) if request.data else None
-        preview = draft_preview(actor=person(request), document=document)
+        preview = draft_preview(actor=person(request), document=_sent(request))
         return Response(PreviewSerializer(preview).data)
 
 
@@ -204,6 +203,11 @@ class RevisionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Revisio
 
 def _draft_response() -> Response:
     return _document_response(draft_document(), DraftState.objects.get(id=1).version)
+
+
+def _sent(request: Request) -> Document | None:
+    """The document of the body; None without a body, which arrives as an empty object."""
+    return None if request.data in (None, {}) else parse(request.data)
 
 
 def _document_response(document: Document, version: int) -> Response:

@@ -330,6 +330,17 @@ def test_what_saving_would_refuse_the_preview_refuses(
     assert everything() == before
 
 
+@pytest.mark.parametrize("body", ["[]", "0", "false", '""'])
+@pytest.mark.parametrize("verb", ["preview", "validate"])
+def test_a_body_that_is_no_document_is_not_taken_for_none(
+    admin: APIClient, verb: str, body: str
+) -> None:
+    path = f"{V1}/configuration/draft/{verb}/"
+
+    assert admin.post(path, body, content_type="application/json").status_code == 400
+    assert admin.post(path, "{}", content_type="application/json").status_code == 200
+
+
 @pytest.mark.parametrize("who", ["alice", "bob", "charlie", "quinn"])
 def test_only_administrators_look_ahead(
     api_as: SignIn, request: pytest.FixtureRequest, example: Example, who: str
