@@ -79,13 +79,7 @@ class _Sweep:
         return front
 
     def _offer(self, pool: int) -> bool:
-        heap: list[tuple[ServingKey, int, int]] = []
-        front = self.front(pool)
-        for work in self.linked[pool]:
-            # With backfill, who has no room here has no say either.
-            if pool in self.state.turned or front.room.bound(work.shape) > 0:
-                self._push(heap, work, pool, 0)
-        heapify(heap)
+        heap = self._asked(pool)
         offered = {index: len(sitting) for index, sitting in self.sittings.items()}
         # Those of this standing are all asked here, in their order.
         barrier = self.state.barrier(pool, self.trial.standing - 1, offered)
@@ -102,9 +96,24 @@ class _Sweep:
                 self._push(heap, work, pool, number + 1)
                 self._ask_again(heap, work, pool)
             elif pool in self.state.turned and self._may_start(work, number, pool):
-                self.state.turn_away(work, (pool,), self.trial.standing)
-                break
+                seated = len(self.sittings[work.index])
+                if number == seated:
+                    self.state.turn_away(work, (pool,), self.trial.standing)
+                    break
+                # It has a later pool, so it stands in nobody's way; those behind it may.
+                self._push(heap, work, pool, seated)
         return moved
+
+    def _asked(self, pool: int) -> list[tuple[ServingKey, int, int]]:
+        """The first head of each run that would rather sit in the pool, as a heap."""
+        heap: list[tuple[ServingKey, int, int]] = []
+        front = self.front(pool)
+        for work in self.linked[pool]:
+            # With backfill, who has no room here has no say either.
+            if pool in self.state.turned or front.room.bound(work.shape) > 0:
+                self._push(heap, work, pool, 0)
+        heapify(heap)
+        return heap
 
     def _push(
         self, heap: list[tuple[ServingKey, int, int]], work: Work, pool: int, start: int
