@@ -42,6 +42,7 @@ _BASES = {
     Basis.QUEUE: "Judged by how long {ended} earlier tasks of its queue ran.",
     Basis.ALL_QUEUES: "Judged by how long {ended} earlier tasks of all queues ran.",
 }
+_OTHER_QUEUES = "Judged by how long earlier tasks of the queues before it ran."
 _UNKNOWN = {
     Why.NOTHING_KNOWN: "Too little work has ended to judge by, and not all has a time limit.",
     Why.NOT_IN_SIGHT: "No start is in sight: see why it waits.",
@@ -158,9 +159,11 @@ def _told(found: Estimate | NoEstimate | None) -> ExpectedStart:
         return ExpectedStart("too_large", "There is too much work here to estimate it on the spot.")
     if isinstance(found, NoEstimate):
         return ExpectedStart(found.why.value, _UNKNOWN[found.why])
+    by_others = found.basis is Basis.QUEUE and not found.ended
+    words = _OTHER_QUEUES if by_others else _BASES[found.basis]
     return ExpectedStart(
         basis=found.basis.value,
-        sentence=_BASES[found.basis].format(ended=found.ended),
+        sentence=words.format(ended=found.ended),
         earliest=_moment(found.earliest_us),
         latest=None if found.latest_us is None else _moment(found.latest_us),
     )

@@ -48,7 +48,8 @@ class Estimate:
     """Four of five such tasks start between the two moments, in microseconds as the snapshot's.
 
     `latest_us` None: later than anybody can say. `futures` were looked at; `ended` attempts of
-    its queue, or of all queues, say how long work runs (0 where `basis` needs none).
+    its queue, or of all queues, say how long work runs (0 where `basis` needs none, or rests on
+    the queues of other work only).
     """
 
     earliest_us: int
@@ -174,11 +175,14 @@ class _Estimating:
         return max((one for one in found if one), key=list(Source).index, default=None)
 
     def _ended(self, task: Id, source: Source) -> int:
+        """The attempts behind the basis; 0 where it is not the task's own queue that has them."""
         if source is Source.TIME_LIMIT:
             return 0
+        if source is Source.ALL_QUEUES:
+            return len(self.lengths.overall)
         queues = (
             run.queue for run in self.snapshot.runs if any(head.task == task for head in run.heads)
         )
         queue = next(queues, None)
-        ended = self.lengths.by_queue.get(queue, ()) if queue is not None else ()
-        return len(ended or self.lengths.overall)
+        is_own = self.lengths.source(task, queue) is Source.QUEUE
+        return len(self.lengths.by_queue[queue]) if is_own and queue is not None else 0

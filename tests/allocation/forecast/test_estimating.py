@@ -114,8 +114,21 @@ def test_other_queues_speak_for_one_that_has_too_little_history() -> None:
 
     found = estimate(busy(), lengths=lengths)
 
-    assert found.basis is Basis.ALL_QUEUES
+    assert (found.basis, found.ended) == (Basis.ALL_QUEUES, 20)
     assert_is_about(found, 50 * MINUTE)
+
+
+def test_the_history_of_another_queue_is_not_counted_as_its_own() -> None:
+    lengths = Lengths(
+        limits={"t0": 30 * MINUTE}, by_queue={"q": (60 * MINUTE,) * 20, "own": (1,) * 5}
+    )
+    snapshot = busy()
+    own = replace(snapshot.queues[0], id="own")
+    runs = tuple(replace(run, queue="own") for run in snapshot.runs)
+
+    found = estimate(replace(snapshot, queues=(*snapshot.queues, own), runs=runs), lengths=lengths)
+
+    assert (found.basis, found.ended) == (Basis.QUEUE, 0)
 
 
 @pytest.mark.parametrize(
