@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,7 @@ def read_trace(path: Path) -> tuple[Job, ...]:
     try:
         with _opened(path) as file:
             jobs = list(_jobs(file))
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path}: {error}") from error
     if not jobs:
         raise BadInput(f"{path}: holds no job.")
@@ -47,9 +48,10 @@ def read_trace(path: Path) -> tuple[Job, ...]:
 
 
 def _opened(path: Path) -> TextIO:
+    """Spreadsheets begin their files with a mark, which is no part of the first column's name."""
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
-    return path.open(encoding="utf-8", newline="")
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
 
 
 def _jobs(file: TextIO) -> Iterator[Job]:
@@ -58,9 +60,12 @@ def _jobs(file: TextIO) -> Iterator[Job]:
     if absent:
         raise BadInput(f"{file.name}: has no column {', '.join(absent)}.")
     for number, row in enumerate(rows, start=1):
+        short = [name for name in COLUMNS if row[name] is None]
         try:
+            if short:
+                raise ValueError(f"has no {', '.join(short)}")
             yield _job(number, row)
-        except (ValueError, AttributeError, BadInput) as error:
+        except (ValueError, BadInput) as error:
             raise BadInput(f"{file.name}, line {rows.line_num}: {error}") from error
 
 

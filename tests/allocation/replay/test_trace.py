@@ -42,7 +42,8 @@ def test_columns_may_come_in_any_order_and_beside_others(tmp_path: Path) -> None
         pytest.param(TEXT + "1,1,0,a\n", "line 4: gpus must be", id="no GPU"),
         pytest.param(TEXT + "1,1,1.5,a\n", "line 4: gpus must be", id="one and a half"),
         pytest.param(TEXT + "1,1,1,\n", "line 4: team is empty", id="team"),
-        pytest.param(TEXT + "1,1,1\n", "line 4: ", id="short line"),
+        pytest.param(TEXT + "1,1,1\n", "line 4: has no team", id="short line"),
+        pytest.param(TEXT + "1\n", "line 4: has no duration_s, gpus, team", id="shorter line"),
         pytest.param("submit_s,duration_s,gpus,team\n", "holds no job", id="empty"),
     ],
 )
@@ -52,6 +53,24 @@ def test_a_bad_line_is_named(tmp_path: Path, text: str, want: str) -> None:
 
     with pytest.raises(BadInput, match=want):
         read_trace(path)
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv.gz"
+    rows = "".join(f"{at},{at * 7919 % 1000},1,a\n" for at in range(2000))
+    packed = bytearray(gzip.compress((TEXT + rows).encode()))
+    packed[40:60] = bytes(byte ^ 0x5A for byte in packed[40:60])
+    path.write_bytes(packed)
+
+    with pytest.raises(BadInput, match=r"trace\.csv\.gz"):
+        read_trace(path)
+
+
+def test_the_mark_of_a_spreadsheet_is_no_part_of_a_column(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(TEXT, encoding="utf-8-sig")
+
+    assert len(read_trace(path)) == 2
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
