@@ -44,7 +44,7 @@ class Grounds:
         self.rights = rights
         self.ledger: Ledger = rights.ledger
         self.work = work
-        self.number = work.taken
+        self.place = work.serving_key(pool, work.taken)
         self.pool = pool
         self.stage = stage
         self.is_over = is_over
@@ -60,10 +60,9 @@ class Grounds:
             return self.rights.over_others(work, flock, self.level, is_over=self.is_over)
         if self.stage == OTHERS or (self.stage == BOTH and self._is_covered()):
             return None
-        place = work.serving_key(self.pool, self.number)
         has_right = self.rights.over_own(
             work,
-            place,
+            self.place,
             flock,
             held,
             level=self.level,

@@ -71,7 +71,8 @@ class Route:
 
 @dataclass(slots=True)
 class Work:
-    """One run, compiled. `taken` counts the heads that this pass has placed.
+    """One run, compiled. `taken` counts the heads that this pass has placed; until it ends, the
+    run is without those that were taken again.
 
     Standing and what limits allow are remembered with the ledger's turn on which they were found.
     """
@@ -89,8 +90,6 @@ class Work:
     has_exceeded: bool
     is_strict: bool
     taken: int = 0
-    # One of its tasks was placed in this pass and taken again: none is placed any more.
-    is_closed: bool = False
     standing: int | None = None
     standing_turn: int = -1
     within_limits: int = 0
@@ -115,7 +114,7 @@ class Work:
     @property
     def waiting(self) -> int:
         """Heads that may still be placed."""
-        return 0 if self.is_closed else len(self.run.heads) - self.taken
+        return len(self.run.heads) - self.taken
 
 
 @dataclass(slots=True)

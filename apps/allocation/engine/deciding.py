@@ -49,6 +49,7 @@ def _decided(state: Pass) -> Plan:
         waiting=explain(state, holds_now(state), taking.rights),
         preempted=tuple(_preempt(compiled, victim) for victim in victims),
         moved=tuple(_move(state, moved) for moved in taking.moved),
+        taken_again=taking.taken_again(),
         figures=Figures(walks=state.walks, matches=state.matches, rounds=state.rounds),
     )
 

@@ -16,7 +16,8 @@ SECOND = 1_000_000
 class Flock:
     """Equal tasks of one pool that nothing protects: those that lose least come first.
 
-    `work` is set where this very pass placed them; the one placed last comes first then.
+    `work` is set where this very pass placed them: they start now, so that the smallest id goes
+    first, as it would in the next pass.
     """
 
     pool: int
@@ -42,11 +43,8 @@ class Flock:
         return self.left[0]
 
     def put_back(self, held: Held) -> None:
-        """Undo taking it from `left`."""
-        at = (
-            0 if self.work is not None else bisect_left(self.left, least_loss(held), key=least_loss)
-        )
-        self.left.insert(at, held)
+        """Into `left`, once that is sorted."""
+        self.left.insert(bisect_left(self.left, least_loss(held), key=least_loss), held)
 
     @property
     def policy(self) -> int:

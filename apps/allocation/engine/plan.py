@@ -80,10 +80,15 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Every waiting head of the snapshot exactly once, placed or waiting."""
+    """Every waiting head of the snapshot exactly once, placed or waiting.
+
+    `taken_again` are those of the waiting that the pass had placed, before it needed their room
+    for others: it does not place them once more.
+    """
 
     placed: tuple[Place, ...] = ()
     waiting: tuple[Wait, ...] = ()
     preempted: tuple[Preempt, ...] = ()
     moved: tuple[Move, ...] = ()
+    taken_again: tuple[Id, ...] = ()
     figures: Figures = Figures()

@@ -308,3 +308,7 @@ class Taking:
         everyone: list[Victim | Moved] = [*self._taken, *self.moved]
         for one in everyone:
             one.beneficiary = names.get(one.beneficiary, one.beneficiary)
+
+    def taken_again(self) -> tuple[Id, ...]:
+        """What waits on although this pass had placed it."""
+        return self.again.taken() if self._has_looked else ()

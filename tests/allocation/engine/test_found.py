@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from apps.allocation.engine import decide
 from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.scenarios import snapshot_from_json
 from tests.allocation.engine.builders import placed, queued, running, scenario
+from tests.allocation.engine.laws import BY_NAME, LAWS
 from tests.allocation.engine.laws.history import Moment, carried_out
 from tests.allocation.engine.laws.repetition import (
     a_second_pass_decides_nothing,
     passes_come_to_rest,
 )
 from tests.allocation.engine.laws.service import covered_work_gets_its_claims
+
+# Each broke the law whose name it has; all of it together does it.
+FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
 
 
 def pass_over(snapshot: Snapshot) -> Moment:
@@ -110,6 +118,50 @@ def test_worst_first_may_find_no_room_where_another_order_would() -> None:
 
     assert (moment.plan.placed, moment.plan.preempted) == ((), ())
     covered_work_gets_its_claims(moment)
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+def test_a_state_that_once_broke_a_law_keeps_all_of_them(path: Path) -> None:
+    assert path.stem in BY_NAME
+    moment = pass_over(snapshot_from_json(json.loads(path.read_text(encoding="utf-8"))))
+
+    for law in LAWS:
+        law.check(moment)
+
+
+def test_the_rest_of_a_run_may_start_where_the_one_that_was_taken_again_did_not() -> None:
+    """`t` takes the room that `o` got in `a`: what is left of the limit serves `o` in `c`."""
+    both = {"request": {"gpu": 2}, "pools": ["a", "c"]}
+    snapshot = scenario(
+        settings={"preemption": "reclaim"},
+        pools=[
+            {"name": "a", "capacity": {"gpu": 4}},
+            {"name": "b", "capacity": {"gpu": 2}},
+            {"name": "c", "capacity": {"gpu": 2}},
+        ],
+        profiles=[
+            {"name": "p4", "request": {"gpu": 4}, "pools": ["a"]},
+            {"name": "p2", **both},
+            {"name": "q2", "request": {"gpu": 2}, "pools": ["b"]},
+        ],
+        policies=[
+            {"name": "left", "reserved": {"gpu": 4}, "profiles": ["p4"]},
+            {"name": "right", "reserved": {"gpu": 2}, "profiles": ["p2", "q2"]},
+            {"name": "third", "limit": {"gpu": 2}, "profiles": ["p2"]},
+        ],
+        tasks=[
+            running("r", "right", "p2", "a", started=1),
+            queued("t", "left", "p4", 5),
+            queued("o", "third", "p2", 6),
+            queued("o2", "third", "p2", 6),
+            queued("x", "right", "q2", 7),
+        ],
+    )
+
+    plan = decide(snapshot)
+
+    assert placed(plan) == {"t": "a", "x": "b", "o": "c"}
+    assert plan.taken_again == ("o2",)
 
 
 @pytest.mark.xfail(

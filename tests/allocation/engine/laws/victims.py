@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from apps.allocation.engine.plan import Move, Preempt
+from apps.allocation.engine.plan import Move, Place, Plan, Preempt, Standing
 from apps.allocation.engine.snapshot import Id
 from tests.allocation.engine.laws.claims import Claim, is_rightful
 from tests.allocation.engine.laws.history import Moment
-from tests.allocation.engine.oracle import Entry, World, running_entries
+from tests.allocation.engine.oracle import Entry, World, running_entries, world_after
 
 
 def every_victim_is_needed(moment: Moment) -> None:
@@ -67,8 +67,26 @@ def _within_limits(beside: World, victim: Entry) -> bool:
 def _has_right_to(
     moment: Moment, beneficiary: Id, taken_for: list[Entry], others: list[Entry]
 ) -> bool:
-    """Judged at the end of the pass, as if the beneficiary had not been placed yet."""
+    """Judged at the end of the pass, as if the beneficiary had not been placed yet.
+
+    It may also have needed the right to what the pass had placed and took again.
+    """
     world = moment.world.without(beneficiary).beside(*taken_for)
     place = moment.places[beneficiary]
     claim = Claim(moment.runs[beneficiary], moment.heads[beneficiary], place.pool)
-    return is_rightful(world, claim, others)
+    again = _taken_again(moment, place.pool)
+    return is_rightful(world, claim, others) and (
+        not again or is_rightful(world.beside(*again), claim, [*others, *again])
+    )
+
+
+def _taken_again(moment: Moment, pool: Id) -> list[Entry]:
+    """Work that the pass took again and that may have been in that pool, as if it was."""
+    runs = {task: moment.runs[task] for task in moment.plan.taken_again}
+    places = tuple(
+        Place(task, run.queue, pool, Standing.RESERVED)
+        for task, run in runs.items()
+        if pool in moment.world.open_pools(run)
+    )
+    entries = world_after(moment.snapshot, Plan(placed=places)).entries
+    return [entry for entry in entries if entry.task in runs]
