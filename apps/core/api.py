@@ -7,7 +7,7 @@ import structlog
 from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.core.exceptions import ValidationError as ModelError
-from django.db import DataError
+from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404
 from rest_framework import exceptions
 from rest_framework.pagination import CursorPagination
@@ -15,8 +15,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView, set_rollback
 
-from apps.core.errors import BadInput, BodyTooLarge, NotAllowed, NotFound, RpmError
+from apps.core.errors import BadInput, BodyTooLarge, NotAllowed, NotFound, RpmError, Unavailable
 from apps.core.models import NAME_TAKEN
+
+log = structlog.get_logger(__name__)
 
 
 class KeysetPagination(CursorPagination):
@@ -52,6 +54,8 @@ def exception_handler(error: Exception, _context: Mapping[str, Any]) -> Response
         wait_s = getattr(error, "wait", None)
         if wait_s:
             headers["Retry-After"] = str(wait_s)
+    if isinstance(known, Unavailable):
+        headers["Retry-After"] = str(known.retry_after_s)
     return Response(error_body(known), status=known.status, headers=headers)
 
 
@@ -123,7 +127,14 @@ def _as_rpm_error(error: Exception) -> RpmError | None:
         known.status = error.status_code
         known.code = str(error.default_code)
         return known
-    return None
+    return _as_unavailable(error)
+
+
+def _as_unavailable(error: Exception) -> Unavailable | None:
+    if not isinstance(error, OperationalError | InterfaceError):
+        return None
+    log.error("database.away", exc_info=error)
+    return Unavailable("The database does not answer; what you sent may have been stored.")
 
 
 def _flat(detail: Any, prefix: str = "") -> list[tuple[str, str]]:

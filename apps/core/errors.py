@@ -70,3 +70,11 @@ class BodyTooLarge(RpmError):
     def __init__(self, most: int) -> None:
         problem = f"is too large: at most {most} bytes are read"
         super().__init__(f"The body {problem}.", fields={"body": problem})
+
+
+class Unavailable(RpmError):
+    """The database is away or went away: whether something was stored may be unknown."""
+
+    code = "unavailable"
+    status = 503
+    retry_after_s = 5

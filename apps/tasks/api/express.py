@@ -20,11 +20,11 @@ from django.http.request import split_domain_port, validate_host
 
 from apps.accounts.services.credentials import basic_pair
 from apps.core.api import error_body
-from apps.core.errors import RpmError
+from apps.core.errors import RpmError, Unavailable
 from apps.tasks.answers import stored_detail
 from apps.tasks.api.parsers import BODY_BYTES
 from apps.tasks.descriptions import read_description
-from apps.tasks.services.express import Unavailable, task_submit_at_once
+from apps.tasks.services.express import task_submit_at_once
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -70,8 +70,9 @@ def _answer(environ: Environ) -> _Answer | None:
             header=header, key=pair[0], secret=pair[1], description=description
         )
     except Unavailable as error:
-        # Not to be tried again by itself: the task may be there.
-        return _told(environ, "503 Service Unavailable", error_body(error), {})
+        # Django does not try again: the task may be there.
+        wait = {"Retry-After": str(error.retry_after_s)}
+        return _told(environ, "503 Service Unavailable", error_body(error), wait)
     except RpmError:
         return None
     if stored is None:

@@ -22,7 +22,7 @@ from django.db import connection
 from apps.accounts.models import ADMINS
 from apps.accounts.services.credentials import credential_user, secret_hash
 from apps.core.doorbell import ring_now
-from apps.core.errors import RpmError
+from apps.core.errors import Unavailable
 from apps.core.ids import uuid7
 from apps.policies.models import Queue
 from apps.tasks.acceptance import QueueFacts, accept
@@ -87,13 +87,6 @@ SELECT %(now)s, 'task.queued', gate.owner_id, 'task', %(object)s::text, gate.que
 FROM gate
 RETURNING (SELECT username FROM gate)
 """
-
-
-class Unavailable(RpmError):
-    """The database went away while it was asked: whether the task is stored is unknown."""
-
-    code = "unavailable"
-    status = 503
 
 
 @dataclass(frozen=True, slots=True)
