@@ -106,13 +106,25 @@ def _estimates(report: Report) -> str:
 def _covered(report: Report) -> str:
     covered = report.covered
     if not report.regime.has_policies:
-        return f"{report.regime.name}: {report.passes:,} passes."
+        return f"{report.regime.name}: {_passes(report)}.{_refused(report)}"
     return (
         f"{report.regime.name}: {covered.jobs:,} jobs kept all work of their team within its "
         f"reservation when submitted; the longest of them waited {covered.longest_wait_s} s. "
         f"For {covered.waited_s} s anything waited that its team's reservation had room for. "
-        f"{report.passes:,} passes{_unsettled(report)}."
+        f"{_passes(report)}{_unsettled(report)}.{_refused(report)}"
     )
+
+
+def _passes(report: Report) -> str:
+    return "1 pass" if report.passes == 1 else f"{report.passes:,} passes"
+
+
+def _refused(report: Report) -> str:
+    """Waits that leave jobs out are told together with how many."""
+    if not report.refused:
+        return ""
+    jobs = "1 job asks" if report.refused == 1 else f"{report.refused:,} jobs ask"
+    return f" {jobs} for more GPUs than there are, and never ran."
 
 
 def _unsettled(report: Report) -> str:

@@ -99,6 +99,23 @@ def test_time_limits_bound_the_start(api_as: As, alice: User, full: list[Task]) 
     assert answer["no_estimate"] == ""
 
 
+def test_the_history_of_another_queue_is_not_called_its_own(
+    api_as: As, alice: User, charlie: User, example: Example
+) -> None:
+    ended_before(example, alice, hours=3)
+    make_node(example.bare_metal, name="b1", gpus=4)
+    enqueue(alice, example.dev_queue, 1)
+    (theirs,) = enqueue(charlie, example.research_queue, 1, time_limit_s=3600)
+    run_pass()
+    start_all(timedelta(minutes=1))
+    run_pass()
+
+    expected = told(api_as, charlie, theirs)["expected_start"]
+
+    assert expected["basis"] == "queue"
+    assert expected["sentence"] == "Judged by how long earlier tasks of the queues before it ran."
+
+
 def test_whoever_stands_behind_starts_later(api_as: As, alice: User, full: list[Task]) -> None:
     starts = [told(api_as, alice, task)["expected_start"]["earliest"] for task in full[1:]]
 

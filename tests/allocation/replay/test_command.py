@@ -88,3 +88,13 @@ def test_a_terminal_shows_how_far_it_is_and_nothing_is_left_of_it(trace: Path) -
     assert "fifo" in shown
     assert "100 %" in shown
     assert shown.endswith("\r\033[K")
+
+
+def test_jobs_that_never_fit_are_not_passed_over_in_silence(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("submit_s,duration_s,gpus,team\n0,60,1,a\n5,60,9,a\n")
+
+    out = replay(path, "--gpus", 2, "--regime", "fifo", "--regime", "reclaim/priority")
+
+    assert out.count("1 job asks for more GPUs than there are, and never ran.") == 2
+    assert "fifo: 1 pass. 1 job" in out
