@@ -93,6 +93,7 @@ def test_passes_during_a_move_decide_nothing_and_keep_the_seats(
 
     assert [run_pass().placed for _ in range(2)] == [0, 0]
     groups = load(now_us=0).snapshot.running
+    assert not any(held.is_leaving for group in groups for held in group.tasks)
     assert sum(len(group.tasks) * group.request.get("gpu") for group in groups) == 8000
     end(latest(moved))
     assert run_pass().placed == 0

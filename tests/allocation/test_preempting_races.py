@@ -10,7 +10,7 @@ from apps.allocation.applier import Applied
 from apps.allocation.services import run_pass
 from apps.execution.selectors import attempts_stranded
 from apps.nodes.models import Node, NodeState
-from apps.tasks.models import Attempt, Task
+from apps.tasks.models import Attempt, Run, Task
 from apps.tasks.services.attempts import attempt_end_unstarted, member_claim_start
 from apps.tasks.services.ending import task_abort, task_dequeue
 from apps.tasks.services.withdrawing import attempt_withdraw
@@ -121,6 +121,28 @@ def test_a_taker_that_is_aborted_while_it_waits_leaves_nothing_behind(
 
     assert states([*full, taker]) == ["running", "allocated", "aborted"]
     begin(latest(full[1]))
+    assert overbooked() == []
+
+
+def test_nobody_takes_more_of_a_policy_that_leaves_already(
+    full: list[Task], example: Example, charlie: User
+) -> None:
+    """The taker is gone, its victim still stops: Dev is within its reservation without it."""
+    taker, following = enqueue(charlie, example.research_queue, 2)
+    run_pass()
+    attempt = latest(taker)
+    task_abort(actor=charlie, task=taker)
+    assert attempt_end_unstarted(attempt_id=attempt.pk)
+
+    assert run_pass().preempted == 0
+    assert states([*full, following]) == ["running", "stopping", "queued"]
+    reasons = Run.objects.get(queue=example.research_queue).reason["reasons"]
+    assert "draining" in [one["code"] for one in reasons]
+    end(latest(full[1]))
+    run_pass()
+
+    assert states([*full, following]) == ["running", "queued", "allocated"]
+    begin(latest(following))
     assert overbooked() == []
 
 

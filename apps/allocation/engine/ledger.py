@@ -13,9 +13,12 @@ class Ledger:
 
     `turns` counts, for each policy without a parent, the bookings below it: what was found out
     from usage on the same turn still holds.
+
+    `leaving` is the part of the usage that goes by itself: of work that stops, and whose room is
+    promised to nobody. It is charged until it is gone, but is no reason to take more.
     """
 
-    __slots__ = ("compiled", "exempt", "fixed", "turns", "usage", "users")
+    __slots__ = ("compiled", "exempt", "fixed", "leaving", "turns", "usage", "users")
 
     def __init__(self, compiled: Compiled) -> None:
         policies, keys = len(compiled.policies), len(compiled.keys)
@@ -26,6 +29,8 @@ class Ledger:
         # Of the policy's own tasks that are not counted in its limit (*exceed limit*).
         self.exempt = [[0] * keys for _ in range(policies)]
         self.users: dict[UserKey, list[int]] = {}
+        # By policy, where there is any.
+        self.leaving: dict[int, list[int]] = {}
         self.turns = [0] * policies
 
     def charge(self, work: Work, count: int) -> None:
@@ -58,6 +63,19 @@ class Ledger:
                 _add(self.user_usage(policy, user), amounts)
         if is_exempt:
             _add(self.exempt[chain[-1]], amounts)
+
+    def leave(self, chain: tuple[int, ...], amounts: Amounts) -> None:
+        """Note that so much of what is booked goes by itself."""
+        for policy in chain:
+            _add(self.leaving.setdefault(policy, [0] * len(self.compiled.keys)), amounts)
+
+    def without_leaving(self, policy: int, amounts: Amounts) -> Amounts:
+        """`amounts` less what goes by itself: added to the usage, they tell what stays."""
+        leaving = self.leaving.get(policy)
+        if leaving is None:
+            return amounts
+        more = dict(amounts)
+        return tuple([(key, more.get(key, 0) - gone) for key, gone in enumerate(leaving)])
 
     def user_usage(self, policy: int, user: Id) -> list[int]:
         found = self.users.get((policy, user))

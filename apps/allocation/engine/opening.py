@@ -86,6 +86,8 @@ class Opening:
                 }
             if plain:
                 self._book_plain(group, pool, len(plain))
+            if group.is_stopping:
+                self._note_leaving(group)
         return singles
 
     def _book_plain(self, group: Running, pool: int | None, count: int) -> None:
@@ -102,6 +104,13 @@ class Opening:
         if pool is not None:
             for key, amount in amounts:
                 self._free[pool][key] -= amount
+
+    def _note_leaving(self, group: Running) -> None:
+        count = sum(held.is_leaving for held in group.tasks)
+        if count:
+            chain = self.compiled.chains[self.compiled.policy_index[group.policy]]
+            shape = self.compiled.shape_of(group.request, group.replicas)
+            self.ledger.leave(chain, tuple([(key, one * count) for key, one in shape.amounts]))
 
     def _seat(self, pool: int) -> list[State]:
         """The nodes of a pool with everybody on them whom no draining concerns."""

@@ -83,15 +83,25 @@ class Rights:
         return work.prefixes[flock.pool][:3] < flock.place and self.is_over(flock.chain[0], flock)
 
     def _fairer(self, work: Work, mine: int, flock: Flock, theirs: int) -> int | None:
-        taker = self.shares.after(self.ledger, mine, work.shape.amounts)
-        if taker >= self.shares.after(self.ledger, theirs, ()):
+        ledger = self.ledger
+        taker = self.shares.after(ledger, mine, work.shape.amounts)
+        if taker >= self.shares.after(ledger, theirs, ledger.without_leaving(theirs, ())):
             return None
-        without = tuple((key, -amount) for key, amount in flock.shape.amounts)
+        less = tuple((key, -amount) for key, amount in flock.shape.amounts)
+        without = ledger.without_leaving(theirs, less)
         return FIRST if taker <= self.shares.after(self.ledger, theirs, without) else SECOND_CHOICE
 
     def is_over(self, policy: int, flock: Flock) -> bool:
         """Whether the policy is over for that running work, which its usage includes."""
-        return flock.is_exempt or not covers_wholly(self.ledger, policy, flock.none_more)
+        return flock.is_exempt or not self.covers_rest(policy, flock)
+
+    def covers_rest(self, policy: int, flock: Flock) -> bool:
+        """Whether all that stays of the policy's work is within its reservation, in these keys."""
+        rest = flock.none_more
+        leaving = self.ledger.leaving.get(policy)
+        if leaving is not None:
+            rest = tuple([(key, -leaving[key]) for key, _ in rest])
+        return covers_wholly(self.ledger, policy, rest)
 
     def over_own(
         self,
@@ -220,7 +230,7 @@ class Prey:
         self._largest.clear()
         for policy in chain:
             for keys, (flock, pools) in self._watched.get(policy, {}).items():
-                is_over = not covers_wholly(self._rights.ledger, policy, flock.none_more)
+                is_over = not self._rights.covers_rest(policy, flock)
                 if self._flags.get((policy, keys)) is not is_over:
                     self._flags[policy, keys] = is_over
                     for pool in pools:

@@ -190,6 +190,8 @@ class Held:
     preemptions: int = 0
     # Of stopping work: the task that takes its room, None when it stops for another reason.
     stops_for: Id | None = None
+    # Of stopping work: it leaves for good, and nobody was promised its room.
+    is_leaving: bool = False
     # False: it may be preempted, but would not start again elsewhere.
     is_movable: bool = True
 

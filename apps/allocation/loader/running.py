@@ -43,6 +43,8 @@ def load_running(configuration: Configuration) -> tuple[Running, ...]:
             row["task__run__exceeds_limit"],
             row["state"] == AttemptState.STOPPING,
         )
+        taker = _taker(row)
+        is_stopping = row["state"] == AttemptState.STOPPING
         groups[key].append(
             Held(
                 task=str(row["task_id"]),
@@ -51,7 +53,8 @@ def load_running(configuration: Configuration) -> tuple[Running, ...]:
                 members=_kept(row["moves_to"]) or tuple(members.get(row["id"], ())),
                 checkpointed_us=_moment_us(row["checkpointed_at"]),
                 preemptions=row["task__preemptions"],
-                stops_for=_taker(row),
+                stops_for=taker,
+                is_leaving=is_stopping and taker is None and not row["moves_to"],
                 is_movable=row["task__is_restartable"],
             )
         )

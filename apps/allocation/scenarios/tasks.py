@@ -132,6 +132,7 @@ class TaskReader:
             checkpointed_us=reader.optional_time_us("checkpointed"),
             preemptions=reader.number("preemptions", default=0, least=0),
             stops_for=stops_for,
+            is_leaving=reader.flag("leaving", default=False),
             is_movable=reader.flag("movable", default=True),
         )
 

@@ -155,6 +155,7 @@ class _Writer:
                 ),
                 preemptions=held.preemptions or None,
                 movable=None if held.is_movable else False,
+                leaving=held.is_leaving or None,
             ),
             **({} if held.stops_for is None else {"for": held.stops_for}),
         }

@@ -9,7 +9,7 @@ import pytest
 
 from apps.allocation.engine import decide
 from apps.allocation.engine.snapshot import Snapshot
-from apps.allocation.scenarios import snapshot_from_json
+from apps.allocation.scenarios import snapshot_from_json, snapshot_to_json
 from tests.allocation.engine.builders import placed, queued, running, scenario
 from tests.allocation.engine.laws import BY_NAME, LAWS
 from tests.allocation.engine.laws.history import Moment, carried_out
@@ -189,3 +189,37 @@ def test_a_second_pass_takes_nothing_of_a_strict_policy_that_the_first_left() ->
     second = decide(carried_out(snapshot, decide(snapshot)))
 
     assert second.preempted == ()
+
+
+@pytest.mark.parametrize("over_quota", ["priority", "fair_share"])
+@pytest.mark.parametrize(
+    ("is_leaving", "want"),
+    [
+        pytest.param(True, [], id="it leaves, and nobody takes its room"),
+        pytest.param(False, ["d1"], id="it is moved, and will be there again"),
+    ],
+)
+def test_work_that_leaves_anyway_is_no_reason_to_take_more(
+    over_quota: str, want: list[str], *, is_leaving: bool
+) -> None:
+    """Its taker was aborted; Dev is back at its reservation once `d2` is gone."""
+    snapshot = scenario(
+        settings={"preemption": "reclaim", "over_quota": over_quota},
+        pools=[{"name": "a", "capacity": {"gpu": 8}}],
+        profiles=[{"name": "p", "request": {"gpu": 4}, "pools": ["a"]}],
+        policies=[
+            {"name": "dev", "reserved": {"gpu": 4}, "profiles": ["p"]},
+            {"name": "research", "reserved": {"gpu": 4}, "profiles": ["p"]},
+        ],
+        tasks=[
+            queued("t", "research", "p", 0),
+            running("d1", "dev", "p", "a", started=1),
+            running("d2", "dev", "p", "a", started=2, state="stopping", leaving=is_leaving),
+        ],
+    )
+
+    plan = decide(snapshot)
+
+    assert [one.task for one in plan.preempted] == want
+    again = snapshot_from_json(json.loads(snapshot_to_json(snapshot)))
+    assert [one.task for one in decide(again).preempted] == want
