@@ -25,6 +25,7 @@ _PREVIEWED = {
     "preempted": "would be preempted",
     "moved": "would be moved inside their pool",
     "delayed": "would wait that start without the change",
+    "spared": "would run on that are preempted without the change",
     "rejected": "could never run any more",
     "closed": "would become drafts, because they may wait in their queue no longer",
     "waiting": "would still wait",
@@ -143,6 +144,9 @@ def preview(context: typer.Context) -> None:
         print(f"preempt  {row['name']} of {row['policy']} for {taker['name']} of {taker['policy']}")
     for row in (*found["rejected"]["rows"], *found["waiting"]["rows"]):
         print(f"{row['count']:>6} of {row['queue']}: {row['sentence']}")
+    for row in found["policies"]:
+        if row["before"] != row["after"]:
+            print(f"{row['policy']}: {_use(row['before'])} -> {_use(row['after'])}")
 
 
 @app.command()
@@ -193,9 +197,22 @@ def _expected(found: dict[str, Any]) -> str:
     expected = found["expected_start"]
     if expected is None:
         return str(found["no_estimate"])
-    latest = _minute(expected["latest"]) if expected["latest"] else "nobody can say when"
-    between = f"between {_minute(expected['earliest'])} and {latest}"
-    return f"probably {between} (an estimate). {expected['sentence']}"
+    if expected["basis"] == "now":
+        return "with the next pass, within seconds (an estimate)."
+    when = f"after {_minute(expected['earliest'])}, nobody can say how long after"
+    if expected["latest"]:
+        when = f"between {_minute(expected['earliest'])} and {_minute(expected['latest'])}"
+    return f"probably {when} (an estimate). {expected['sentence']}"
+
+
+def _use(use: dict[str, Any] | None) -> str:
+    """What a policy holds on one side of a change."""
+    if use is None:
+        return "not there"
+    reserved = ", ".join(f"{amount} {key}" for key, amount in use["reserved"].items())
+    over = ", ".join(f"{amount} {key}" for key, amount in use["over_quota"].items())
+    counts = f"{use['running']} running, {use['waiting']} waiting"
+    return f"{counts}, {reserved or 'nothing'} reserved, {over or 'nothing'} over quota"
 
 
 def _minute(at: str) -> str:

@@ -15,7 +15,7 @@ from apps.allocation.services import run_pass
 from apps.policies.models import Pool
 from apps.tasks.models import Attempt, AttemptLog, Task
 from apps.tasks.states import AttemptState, TaskState
-from rpm.cli import _expected, app
+from rpm.cli import _expected, _use, app
 from rpm.client import Client, RefusedError, UnreachableError
 from tests.allocation.state import make_node
 from tests.cast import Example
@@ -95,15 +95,18 @@ def test_an_expected_start_is_told_as_an_estimate() -> None:
     expected = {
         "earliest": "2026-11-21T14:10:33.5Z",
         "latest": None,
+        "basis": "time_limit",
         "sentence": "Judged by the time limits of the work before it.",
     }
 
     told = _expected({"expected_start": expected, "no_estimate": ""})
 
     assert told == (
-        "probably between 2026-11-21 14:10 UTC and nobody can say when (an estimate). "
+        "probably after 2026-11-21 14:10 UTC, nobody can say how long after (an estimate). "
         "Judged by the time limits of the work before it."
     )
+    now = _expected({"expected_start": {**expected, "basis": "now"}, "no_estimate": ""})
+    assert now == "with the next pass, within seconds (an estimate)."
 
 
 def test_an_administrator_looks_ahead(
@@ -119,6 +122,15 @@ def test_an_administrator_looks_ahead(
     assert "     1  would still wait\n" in seen
     assert f"1 of {example.dev_queue.name}: Nothing serves" in seen
     assert refused.exit_code == 1
+    # Only policies for which something changes have a line.
+    assert "Dev: " not in seen
+
+
+def test_what_changes_for_a_policy_is_one_line() -> None:
+    before = {"running": 1, "waiting": 2, "reserved": {"gpu": "4"}, "over_quota": {}}
+
+    assert _use(before) == "1 running, 2 waiting, 4 gpu reserved, nothing over quota"
+    assert _use(None) == "not there"
 
 
 def test_queues_are_listed(access: dict[str, str], example: Example) -> None:
