@@ -88,7 +88,9 @@ def _envies(world: World, mine: Seat, theirs: Seat, place: Place) -> bool:
         return False
     if _is_held_back(world, mine, theirs, place.pool):
         return False
-    return _stands_as_well(world, mine, place) or _had_its_budget(world, mine, theirs)
+    if not _stands_as_well(world, mine, place) and not _had_its_budget(world, mine, theirs):
+        return False
+    return not _is_held(world.without(theirs.head.task), mine, place)
 
 
 def _are_equal(world: World, run: Run, other: Run) -> bool:
@@ -104,6 +106,15 @@ def _is_held_back(world: World, mine: Seat, theirs: Seat, pool: Id) -> bool:
     if not world.is_strict(policy) or policy != world.policy_of(theirs.run):
         return False
     return world.strict_key(theirs.run, theirs.head) < world.strict_key(mine.run, mine.head)
+
+
+def _is_held(then: World, mine: Seat, place: Place) -> bool:
+    """Whether that room was held for a reservation, before the other was placed in it."""
+    standing = then.standing(mine.run)
+    if standing is None:
+        return False
+    held = held_against(holds_of(then), place.pool, mine.head.task, is_over=standing[0])
+    return bool(held) and not then.fits(mine.run, then.pools[place.pool], held)
 
 
 def _stands_as_well(world: World, mine: Seat, place: Place) -> bool:
