@@ -15,6 +15,20 @@ AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 
 SignIn = Callable[[Page, str], None]
 
+# Tasks of the demonstration end by themselves, after a few minutes all of them.
+LASTING = """
+from apps.accounts.models import User
+from apps.tasks.descriptions import Description
+from apps.tasks.services.enqueueing import task_submit
+for number in range(8):
+    task_submit(
+        actor=User.objects.get(username="demo-dev"),
+        description=Description(
+            name=f"lasting-{number}", queue="dev-4xgpu", command=["sleep", "7200"]
+        ),
+    )
+"""
+
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
@@ -26,6 +40,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     # SQLite, as `make run` has it.
     with installed(folder, f"sqlite:///{folder / 'rpm.sqlite3'}") as installation:
         installation.manage("demo")
+        # As many as may run at once, and as many that wait for them.
+        installation.manage("shell", "--command", LASTING)
         yield installation
 
 

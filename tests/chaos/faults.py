@@ -4,12 +4,9 @@ An injector is a generator: what stands before its first `yield` does the fault,
 how many seconds to wait, and its end means that the fault is over. Closing it early undoes it.
 """
 
-import os
 import random
-import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,14 +14,13 @@ from typing import Final
 from tests.chaos.control import ControlPlane
 from tests.chaos.history import Killed
 from tests.chaos.messages import MessageThief
-from tests.chaos.nodes import ChaosNode, boot_clock, kill, read, set_clock
+from tests.chaos.nodes import ChaosNode, boot_clock, kill, set_clock
+from tests.chaos.processes import attempts_beside, supervisors, variable
 from tests.chaos.proxy import CommitProxy
 from tests.chaos.schedule import Fault
 from tests.chaos.servers import PostgresServer, RedisControl
 
 CLOCK_JUMPS_S: Final = (-7200.0, -65.0, 65.0, 7200.0)
-# A member in a path of the helper (task/generation-rank) or in the name of its container.
-MEMBER: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[/-]([0-9]+)-[0-9]+")
 # How long a fault that needs work waits for some to come.
 PATIENCE, PATIENCE_STEP_S = 60, 0.5
 STANDBY: Final = frozenset({"beat-2"})
@@ -175,14 +171,14 @@ def _reboot(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
 def _work_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
     for turn in range(PATIENCE):
         node = _node_with_luck(stage, fault, turn)
-        work = sorted(pid for pid in node.pids("job") if _variable(pid, "RPM_TASK_ID"))
+        work = sorted(pid for pid in node.pids("job") if variable(pid, "RPM_TASK_ID"))
         if work:
             break
         yield PATIENCE_STEP_S
     else:
         raise NothingToHit
     pid = rng.choice(work)
-    task, generation = _variable(pid, "RPM_TASK_ID"), _variable(pid, "RPM_ATTEMPT")
+    task, generation = variable(pid, "RPM_TASK_ID"), variable(pid, "RPM_ATTEMPT")
     # Noted first: the end of the work may be in the books before this process goes on.
     stage.killed.append(Killed(task, int(generation or 0), boot_clock()))
     kill(pid)
@@ -193,7 +189,7 @@ def _monitor_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[
     for turn in range(PATIENCE):
         node = _node_with_luck(stage, fault, turn)
         candidates = sorted([*node.pids("conmon"), *supervisors(node)])
-        beside = {pid: members for pid in candidates if (members := _attempts_beside(pid))}
+        beside = {pid: members for pid in candidates if (members := attempts_beside(pid))}
         if beside:
             pid = rng.choice(list(beside))
             stage.unwatched += [Killed(*one, boot_clock()) for one in sorted(beside[pid])]
@@ -347,34 +343,6 @@ def _messages_doubled(stage: Stage, _fault: Fault, rng: random.Random) -> Iterat
             return
         yield PATIENCE_STEP_S
     raise NothingToHit
-
-
-def supervisors(node: ChaosNode) -> list[int]:
-    """The helper's processes that belong to no exchange: beside the work, until it has ended."""
-    found = []
-    for pid in node.pids("python"):
-        parent = read(pid, "stat").rpartition(b")")[2].split()[1:2]
-        if parent == [str(node.init).encode()] and str(node.home).encode() in read(pid, "cmdline"):
-            found.append(pid)
-    return found
-
-
-def _attempts_beside(pid: int) -> set[tuple[str, int]]:
-    """Whose monitor it is: by the files that it holds open, and by its own name for it."""
-    folder = Path(f"/proc/{pid}/fd")
-    words = [read(pid, "cmdline").decode(errors="replace")]
-    with suppress(OSError):
-        words.extend(os.readlink(path) for path in folder.iterdir())
-    return {(match[1], int(match[2])) for text in words for match in MEMBER.finditer(text)}
-
-
-def _variable(pid: int, name: str) -> str:
-    """What a process was started with under this name."""
-    for part in read(pid, "environ").split(b"\0"):
-        key, _, value = part.partition(b"=")
-        if key == name.encode():
-            return value.decode()
-    return ""
 
 
 INJECTORS: Final[dict[str, Injector]] = {

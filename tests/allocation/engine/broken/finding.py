@@ -22,9 +22,10 @@ from apps.allocation.engine.snapshot import Snapshot
 from apps.allocation.scenarios import snapshot_from_json, snapshot_to_json
 from tests.allocation.engine.broken.engines import BROKEN
 from tests.allocation.engine.broken.misreadings import Broken
+from tests.allocation.engine.families import EVERYTHING, PACKED, TAKING, Kind
 from tests.allocation.engine.laws import BY_NAME
 from tests.allocation.engine.laws.history import Case, Decide, Moment, moments
-from tests.allocation.engine.strategies import EVERYTHING, PACKED, TAKING, Kind, cases
+from tests.allocation.engine.strategies import cases
 
 FOLDER = Path(__file__).parent / "snapshots"
 KINDS = {"every": EVERYTHING, "taking": TAKING, "packed": PACKED}
