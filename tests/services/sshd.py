@@ -6,7 +6,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -94,7 +94,9 @@ class SshdNode:
         if self.process is None:
             return
         for pid in _descendants(self.process.pid, name="sshd"):
-            os.kill(pid, signal.SIGKILL)
+            # Whoever hung up a moment ago takes its process along.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         ports.stop(self.process, signal=signal.SIGTERM)
         self.process = None
 

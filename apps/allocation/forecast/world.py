@@ -251,6 +251,7 @@ class World:
                 checkpointed_us=at_us,
                 preemptions=held.preemptions,
                 stops_for=held.stops_for,
+                is_leaving=held.is_leaving,
                 is_movable=held.is_movable,
             )
         )

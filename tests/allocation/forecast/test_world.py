@@ -102,7 +102,7 @@ def test_moved_work_sits_elsewhere() -> None:
 
 
 # Every field differs from its default, so that none can be lost on the way.
-UNUSUAL_HELD = Held("r", 1, 2, (Member("n"),), 3, 4, "x", is_movable=False)
+UNUSUAL_HELD = Held("r", 1, 2, (Member("n"),), 3, 4, "x", is_leaving=True, is_movable=False)
 UNUSUAL = Running(
     "p", "a", "w", ONE, (UNUSUAL_HELD,), "a", 2, 3, False, "eve", True, is_stopping=True
 )
