@@ -27,10 +27,6 @@ from apps.allocation.engine.snapshot import (
 # More than any real amount: the room for a key that a pool does not count.
 UNCOUNTED = 1 << 60
 
-# The levels of taking back that this engine carries out; a setting above behaves like the last.
-IMPLEMENTED_PREEMPTION = tuple(Preemption)
-IMPLEMENTS_CONSOLIDATION = True
-
 Amounts = tuple[tuple[int, int], ...]
 Prefix = tuple[int, int, int, int]
 ServingKey = tuple[int, int, int, int, int, Id]

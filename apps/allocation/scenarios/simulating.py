@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.compiled import IMPLEMENTED_PREEMPTION, IMPLEMENTS_CONSOLIDATION
 from apps.allocation.engine.plan import Plan
-from apps.allocation.engine.snapshot import Id, Preemption, Snapshot
+from apps.allocation.engine.snapshot import Id, Snapshot
 from apps.allocation.scenarios.reading import Expectation, Scenario
 
 
@@ -77,17 +76,3 @@ def is_as_expected(outcome: Outcome, scenario: Scenario) -> bool:
     """Whether one of the acceptable outcomes came; a file without any expects nothing."""
     expected = scenario.expectations
     return not expected or any(meets(outcome, one) for one in expected)
-
-
-def unsupported_settings(snapshot: Snapshot) -> list[str]:
-    """Settings of the snapshot beyond what this engine carries out, as `name: value`."""
-    settings = snapshot.settings
-    levels = {settings.preemption, *(pool.preemption for pool in snapshot.pools)}
-    found = [
-        f"preemption: {level.value}"
-        for level in Preemption
-        if level in levels and level not in IMPLEMENTED_PREEMPTION
-    ]
-    if settings.has_consolidation and not IMPLEMENTS_CONSOLIDATION:
-        found.append("consolidation: true")
-    return found

@@ -12,7 +12,6 @@ from apps.allocation.scenarios.simulating import (
     is_as_expected,
     meets,
     simulate,
-    unsupported_settings,
 )
 from apps.core.errors import BadInput
 
@@ -27,24 +26,15 @@ def load(path: Path) -> Scenario:
     return read_scenario(path.read_text(encoding="utf-8"))
 
 
-def is_claimed(path: Path) -> bool:
-    """Whether the engine carries out every setting of the file; the worked examples always."""
-    return path.parent.name == "clearml" or not unsupported_settings(load(path).snapshot)
-
-
-CLAIMED = [path for path in FILES if is_claimed(path)]
-
-
 def name_of(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
 def test_there_are_scenarios_to_look_at() -> None:
     assert len(FILES) >= 127
-    assert len(CLAIMED) >= 23
 
 
-@pytest.mark.parametrize("path", CLAIMED, ids=name_of)
+@pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_scenario_comes_out_as_expected(path: Path) -> None:
     scenario = load(path)
 

@@ -12,10 +12,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.allocation.scenarios.reading import Scenario, read_scenario
 from apps.allocation.scenarios.simulating import (
-    Outcome,
     is_as_expected,
     simulate,
-    unsupported_settings,
 )
 from apps.core.errors import BadInput
 
@@ -41,7 +39,7 @@ class Command(BaseCommand):
         for path in _files(options["paths"]):
             scenario = _read(path)
             outcome = simulate(scenario.snapshot)
-            line = _line(path, scenario, outcome)
+            line: dict[str, object] = {"file": str(path), **outcome.data()}
             if options["check"]:
                 is_passed = is_as_expected(outcome, scenario)
                 passed, failed = passed + is_passed, failed + (not is_passed)
@@ -66,12 +64,3 @@ def _read(path: Path) -> Scenario:
         return read_scenario(path.read_text(encoding="utf-8"))
     except (BadInput, OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{path}: {error}") from error
-
-
-def _line(path: Path, scenario: Scenario, outcome: Outcome) -> dict[str, object]:
-    line: dict[str, object] = {"file": str(path), **outcome.data()}
-    unsupported = unsupported_settings(scenario.snapshot)
-    if unsupported:
-        # Decided as the level below says; never silently.
-        line["unsupported"] = unsupported
-    return line
