@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in $(CANDIDATES); do \
 
 VENV := .venv/bin
 
-.PHONY: help install install-dev assets run test check bench properties chaos lock schema clean
+.PHONY: help install install-dev assets run test check bench properties screenshots chaos lock schema clean
 
 help: ## Show these commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -48,10 +48,17 @@ check: install-dev ## Check style, types, imports, migrations, the API schema an
 bench: install-dev ## Measure this machine: pass, enqueueing, launch.
 	@exec $(VENV)/python -m tests.bench
 
-properties: install-dev ## Try the engine's laws on 100,000 generated cases (up to an hour).
+properties: install-dev ## Try laws on 100,000 generated cases, launches on 10,000 (up to two hours).
 	@exec $(VENV)/python -m pytest tests/allocation/engine/test_properties.py \
 		tests/allocation/engine/test_taking_properties.py \
+		tests/execution/machine/test_machine.py \
 		-n auto --hypothesis-profile=properties -o faulthandler_timeout=7200
+	@exec $(VENV)/python -m pytest tests/execution/specifications -n 0 \
+		--recorded 10000 --contained 300 -o faulthandler_timeout=7200
+
+screenshots: install-dev ## Take a picture of every page, wide and narrow, light and dark.
+	@$(VENV)/python tools/assets.py --dev
+	@exec $(VENV)/python -m tests.browser.screenshots $(ARGS)
 
 chaos: install-dev ## Break an installation in every way for ten minutes, and prove it holds (root).
 	@exec $(VENV)/python -m tests.chaos $(ARGS)

@@ -1,15 +1,28 @@
 """The admin site: who may enter follows from groups alone."""
 
+from typing import Any
+
+from django.contrib import messages
 from django.http import HttpRequest
 from unfold.sites import UnfoldAdminSite
 
 from apps.accounts.selectors import is_admin, may_enter_admin
+from apps.dashboard.cards.restored import restored_banner
 
 
 class RpmAdminSite(UnfoldAdminSite):
     site_title = "RPM"
     site_header = "RPM administration"
     index_title = "Administration"
+
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """The first page; after a backup was restored it says what to do."""
+        restored = restored_banner() if is_admin(request.user) else None
+        if restored is not None:
+            words = f"The database was restored from a backup. {restored.sentence}"
+            then = f" Then: {restored.command}" if restored.command else ""
+            messages.warning(request, words + then)
+        return super().index(request, extra_context)
 
     def has_permission(self, request: HttpRequest) -> bool:
         return may_enter_admin(request.user)

@@ -1,6 +1,7 @@
 """`rpmctl`: tasks from the command line."""
 
 import sys
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -31,6 +32,15 @@ _PREVIEWED = {
     "waiting": "would still wait",
 }
 COLUMNS = ("id", "name", "state", "queue", "owner", "priority", "submitted_at")
+
+
+class NodeVerb(StrEnum):
+    """What an administrator does with a node."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    DRAIN = "drain"
+    OFF = "off"
 
 
 @app.callback()
@@ -174,6 +184,63 @@ def abort(context: typer.Context, task_id: TaskId) -> None:
 
 
 @app.command()
+def maintenance(
+    context: typer.Context,
+    *,
+    hours: Annotated[float, typer.Option(help="How long the control plane will be away.")] = 0,
+    end: Annotated[bool, typer.Option("--end", help="It is over.")] = False,
+) -> None:
+    """Before planned work: let leases outlast it, so that nothing ends on its node meanwhile."""
+    if end == bool(hours):
+        raise typer.BadParameter("give --hours or --end", param_hint="--hours")
+    until = _client(context).maintenance(0 if end else hours)["maintenance_until"]
+    print(f"Leases are granted until {_minute(until)}." if until else "Leases are as usual.")
+
+
+@app.command()
+def node(
+    context: typer.Context,
+    verb: Annotated[NodeVerb, typer.Argument()],
+    name: Annotated[str, typer.Argument()],
+    *,
+    reason: Annotated[str, typer.Option(help="Needed for pause and off.")] = "",
+) -> None:
+    """Pause, resume or drain a node, or declare that it is switched off; for administrators."""
+    values = {"reason": reason} if verb in {NodeVerb.PAUSE, NodeVerb.OFF} else {}
+    path = "declare-off" if verb == NodeVerb.OFF else verb.value
+    print(_client(context).node_do(name, path, **values)["state"])
+
+
+@app.command("confirm-restored")
+def confirm_restored(context: typer.Context) -> None:
+    """After a backup was restored: this database is right, end what nodes run beyond it."""
+    found = _client(context).restore_confirm()
+    waits = ", ".join(found["unsettled"])
+    print(f"Passes go on once these nodes have answered: {waits}" if waits else "Passes go on.")
+
+
+@app.command()
+def pools(context: typer.Context) -> None:
+    """The pools that you may see: what is configured, what their nodes have, and who shares."""
+    found = list(_client(context).pools())
+    rows = [
+        {
+            "name": pool["name"],
+            "nodes": f"{pool['served']['healthy']}/{pool['served']['nodes']}",
+            "configured": _amounts(pool["capacity"]),
+            "found": _amounts(pool["served"]["found"]) if pool["served"]["nodes"] else "-",
+            "models": ", ".join(pool["served"]["models"]),
+            "shares": _shares(pool["shares"]),
+        }
+        for pool in found
+    ]
+    _table(("name", "nodes", "configured", "found", "models", "shares"), rows)
+    for pool in found:
+        for one in pool["served"]["drift"]:
+            err.print(f"{pool['name']}: {one['sentence']}", markup=False)
+
+
+@app.command()
 def queues(context: typer.Context) -> None:
     """The queues that you may see."""
     _table(("id", "name", "policy", "profile"), list(_client(context).queues()))
@@ -213,6 +280,19 @@ def _use(use: dict[str, Any] | None) -> str:
     over = ", ".join(f"{amount} {key}" for key, amount in use["over_quota"].items())
     counts = f"{use['running']} running, {use['waiting']} waiting"
     return f"{counts}, {reserved or 'nothing'} reserved, {over or 'nothing'} over quota"
+
+
+def _amounts(amounts: dict[str, str]) -> str:
+    return ", ".join(f"{amount} {key}" for key, amount in amounts.items())
+
+
+def _shares(shares: dict[str, Any] | None) -> str:
+    """Whether nodes hold tasks to their share of a GPU."""
+    if shares is None:
+        return "-"
+    if shares["memory"] == shares["compute"]:
+        return str(shares["memory"])
+    return f"memory {shares['memory']}, compute {shares['compute']}"
 
 
 def _minute(at: str) -> str:

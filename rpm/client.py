@@ -83,6 +83,33 @@ class Client:
         """All tasks that match, page by page, the latest first."""
         return self._pages("tasks/", {k: v for k, v in filters.items() if v != ""})
 
+    def task_checkpoint(self, task_id: str) -> dict[str, Any]:
+        """The task's state is saved as of now."""
+        return self._object("POST", f"{_path(task_id)}checkpoint/")
+
+    def installation(self) -> dict[str, Any]:
+        """Whether the database was restored, and planned work; for administrators."""
+        return self._object("GET", "installation/")
+
+    def maintenance(self, hours: float) -> dict[str, Any]:
+        """Leases outlast so many hours from now; 0 ends it. For administrators."""
+        return self._object("POST", "installation/maintenance/", json={"hours": hours})
+
+    def restore_confirm(self) -> dict[str, Any]:
+        """The restored database is right; for administrators."""
+        return self._object("POST", "installation/confirm-restored/")
+
+    def node_do(self, name: str, verb: str, **values: Any) -> dict[str, Any]:
+        """`pause`, `resume`, `drain` or `declare-off`; for administrators."""
+        found = list(self._pages("nodes/", {"name": name}))
+        if not found:
+            raise RefusedError(404, "not_found", f"There is no node {name!r}.", {})
+        return self._object("POST", f"nodes/{found[0]['id']}/{verb}/", json=values)
+
+    def pools(self) -> Iterator[dict[str, Any]]:
+        """With what their nodes have."""
+        return self._pages("pools/", {})
+
     def queues(self) -> Iterator[dict[str, Any]]:
         return self._pages("queues/", {})
 
@@ -103,8 +130,9 @@ class Client:
             generation = part["generation"]
             if part["text"]:
                 yield part["text"]
+            has_more = part["next_offset"] != offset
             offset = part["next_offset"]
-            if not part["text"]:
+            if not part["text"] and not has_more:
                 if has_ended:
                     return
                 time.sleep(every_s)

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from apps.allocation.models import PassState
 from apps.nodes.models import Node, NodeState
+from apps.nodes.selectors import served_by_pool
 from apps.policies.models import LiveState, Pool
 
 # Beat rings every few seconds; so many rings missed in a row mean that nobody listens.
@@ -144,7 +145,17 @@ def check_pools() -> Finding:
     if names:
         words = f"nobody serves {', '.join(names)}"
         return Finding("pools", is_fine=False, words=words, advice="Run manage.py node add.")
-    return Finding("pools", is_fine=True, words="every pool has a node")
+    live = list(Pool.objects.filter(removed_at__isnull=True))
+    has = served_by_pool(live)
+    drift = [
+        f"{pool.name}: {' '.join(one.sentence for one in has[pool.pk].differences)}"
+        for pool in live
+        if has[pool.pk].differences
+    ]
+    if drift:
+        advice = "Mend the nodes, or provision what there is."
+        return Finding("pools", is_fine=False, words=" ".join(drift[:10]), advice=advice)
+    return Finding("pools", is_fine=True, words="every pool has the nodes that are configured")
 
 
 def _one_line(error: Exception) -> str:

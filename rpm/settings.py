@@ -16,6 +16,14 @@ HOME = env.home()
 # One secret for sessions, one for the keyed hashes of credentials: either can be changed alone.
 SECRET_KEY = HOME.secret("secret-key", "RPM_SECRET_KEY")
 RPM_CREDENTIAL_KEY = HOME.secret("credential-key", "RPM_CREDENTIAL_KEY")
+# What seals secrets at rest (`apps.core.keyring`), the one in use first; else the file of keys.
+RPM_SECRET_KEYS = env.text("RPM_SECRET_KEYS").replace(",", " ").split()
+RPM_KEY_RING_FILE = HOME.file("key-ring")
+# Variables whose values are shown to nobody, and masked in logs; patterns as of a shell.
+RPM_REDACTED_VARIABLES = env.words(
+    "RPM_REDACTED_VARIABLES",
+    ["*SECRET*", "*TOKEN*", "*PASSWORD*", "AWS_SECRET_ACCESS_KEY", "AZURE_STORAGE_KEY"],
+)
 DEBUG = env.flag("RPM_DEBUG", default=False)
 ALLOWED_HOSTS = env.words("RPM_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.words("RPM_ORIGINS", [])
@@ -138,10 +146,20 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 120, "socket_timeout": None}
 CELERY_TIMEZONE = "UTC"
 PASS_EVERY_S = env.number("RPM_PASS_EVERY_S", 5, low=1, high=300)
+# Days; 0 keeps for ever. The output of a task goes with it, if not before.
+KEEP_LOGS_DAYS = env.number("RPM_KEEP_LOGS_DAYS", 90, low=0, high=36_500)
+KEEP_TASKS_DAYS = env.number("RPM_KEEP_TASKS_DAYS", 730, low=0, high=36_500)
 SYNC_TICK_S = env.number("RPM_SYNC_TICK_S", 10, low=1, high=60)
+# Work of queues that start lost work elsewhere, or fail it, ends by itself on a node that was
+# silent for so long; and from when on a silent node is shown as such.
+LEASE_S = env.number("RPM_LEASE_S", 900, low=5, high=86_400)
+NODE_SILENT_S = env.number("RPM_NODE_SILENT_S", 30, low=1, high=3600)
+# A gang of which a member has run so long while another did not start goes back to its queue.
+GANG_START_S = env.number("RPM_GANG_START_S", 600, low=5, high=86_400)
 CELERY_BEAT_SCHEDULE = {
     "pass": {"task": "allocation.run_pass", "schedule": timedelta(seconds=PASS_EVERY_S)},
     "serve": {"task": "execution.look", "schedule": timedelta(seconds=PASS_EVERY_S)},
+    "retention": {"task": "tasks.remove_old", "schedule": timedelta(minutes=5)},
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(HOME.file("beat-schedule"))
 
@@ -284,6 +302,7 @@ UNFOLD: dict[str, Any] = {
                     _admin_link("Users", "person", "accounts_user"),
                     _admin_link("Groups", "group", "auth_group"),
                     _admin_link("Credentials", "key", "accounts_credential"),
+                    _admin_link("Registries", "inventory_2", "policies_registrycredential"),
                 ],
             },
             {

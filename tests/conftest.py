@@ -15,9 +15,11 @@ from tests.cast import (
     research_group,
     root,
 )
+from tests.nvml.driver import stub_driver, stub_library
 from tests.services.browser import chromium, new_page, page
 from tests.services.cdi import cdi_devices
 from tests.services.databases import database_url
+from tests.services.mps import mps_control
 from tests.services.podman import podman
 from tests.services.sshd import ssh_node, start_ssh_node
 
@@ -31,6 +33,7 @@ __all__ = [
     "database_url",
     "dev_group",
     "example",
+    "mps_control",
     "new_page",
     "page",
     "podman",
@@ -39,6 +42,8 @@ __all__ = [
     "root",
     "ssh_node",
     "start_ssh_node",
+    "stub_driver",
+    "stub_library",
 ]
 
 # Fixtures that are costly to make: their tests share one process of a parallel run.

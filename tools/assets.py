@@ -31,6 +31,10 @@ FONTS = [
 SCRIPTS = {
     "htmx.org/dist/htmx.min.js": "htmx.js",
     "idiomorph/dist/idiomorph-ext.min.js": "idiomorph.js",
+    "lit-html/lit-html.js": "lit/lit-html.js",
+    "lit-html/directive.js": "lit/directive.js",
+    "lit-html/directive-helpers.js": "lit/directive-helpers.js",
+    "lit-html/directives/repeat.js": "lit/directives/repeat.js",
     "sortablejs/Sortable.min.js": "sortable.js",
     "uplot/dist/uPlot.iife.min.js": "uplot.js",
     "uplot/dist/uPlot.min.css": "uplot.css",
@@ -148,6 +152,7 @@ def copy_files() -> None:
     for font in FONTS:
         shutil.copy(MODULES / font, TARGET / "fonts")
     for source, name in SCRIPTS.items():
+        (TARGET / "vendor" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(MODULES / source, TARGET / "vendor" / name)
     shutil.copytree(SOURCE / "js", TARGET / "js", dirs_exist_ok=True)
     shutil.copy(SOURCE / "favicon.svg", TARGET / "favicon.svg")

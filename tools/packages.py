@@ -16,9 +16,11 @@ from pathlib import Path
 POSTGRES_DIRECTORIES = ("/usr/lib/postgresql", "/usr/pgsql", "/opt/homebrew/opt/postgresql")
 # Package of Debian and Ubuntu -> programs that show it is there (the first one found is enough).
 PACKAGES: dict[str, tuple[str, ...]] = {
+    "build-essential": ("cc",),
     "busybox-static": ("busybox",),
     "chromium": ("chromium", "chromium-browser", "google-chrome"),
     "iproute2": ("ip",),
+    "iptables": ("iptables",),
     "openssh-client": ("ssh-keygen",),
     "openssh-server": ("sshd",),
     "podman": ("podman",),

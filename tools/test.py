@@ -1,4 +1,5 @@
-"""Runs every suite: on PostgreSQL all of it, on SQLite what touches the database.
+"""Runs every suite: on PostgreSQL all of it, on SQLite what touches the database, and then, with
+the machine to itself, a minute of faults.
 
     python -m tools.test                  everything, as `make test` does
     python -m tools.test tests/tasks -x   arguments go to pytest
@@ -27,6 +28,8 @@ NOTHING_SELECTED = 5
 MOST_WORKERS = 8
 ENDING = (signal.SIGINT, signal.SIGTERM)
 LINE = 80
+# Beside other tests it would measure them, not the installation that it breaks.
+SLICE = "tests/chaos/test_slice.py"
 
 
 @dataclass(slots=True)
@@ -51,6 +54,13 @@ def main(arguments: list[str]) -> int:
         run("SQLite", "sqlite", arguments, outcome)
         outcome.skipped["needs postgres: every suite ran against SQLite only"] += 1
         outcome.is_good &= not (is_strict() and can_install())
+    if not arguments:
+        run(
+            "A minute of faults",
+            "postgres",
+            ["-m", "chaos", "-n", "0", "-o", "faulthandler_timeout=1800", SLICE],
+            outcome,
+        )
     close(outcome, seconds=time.monotonic() - started)
     return 0 if outcome.is_good else 1
 

@@ -15,16 +15,28 @@ from unfold.widgets import UnfoldAdminSelect2MultipleWidget
 from apps.accounts.models import Credential, GroupInfo, User
 from apps.accounts.services.credentials import credential_revoke
 from apps.accounts.services.groups import group_remove, group_save, user_groups_complete
+from apps.accounts.services.preferences import patterns_checked
 from apps.core.admin_base import ReadOnlyAdmin, RpmAdmin, ServiceAdmin
+from apps.core.errors import BadInput
 
 admin.site.unregister(Group)
+
+
+class PersonForm(UserChangeForm):
+    """An account; the list of variables as JSON."""
+
+    def clean_redacted_variables(self) -> list[str]:
+        try:
+            return patterns_checked(self.cleaned_data["redacted_variables"] or [])
+        except BadInput as error:
+            raise forms.ValidationError(error.fields["redacted_variables"]) from error
 
 
 @admin.register(User)
 class UserAdmin(RpmAdmin, DjangoUserAdmin):  # type: ignore[misc,type-arg]  # unfold documents this pair
     """Accounts are ended by taking `is_active` away: their tasks and events keep their owner."""
 
-    form = UserChangeForm
+    form = PersonForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
     list_display = ("username", "email", "first_name", "last_name", "is_active", "is_service")
@@ -37,6 +49,7 @@ class UserAdmin(RpmAdmin, DjangoUserAdmin):  # type: ignore[misc,type-arg]  # un
         (_("Person"), {"fields": (("first_name", "last_name"), "email", "time_zone")}),
         (_("Rights"), {"fields": ("is_active", "is_service", "groups")}),
         (_("On the nodes"), {"fields": (("unix_uid", "unix_gid"),)}),
+        (_("Shown to nobody"), {"fields": ("redacted_variables",)}),
         (_("Dates"), {"fields": ("last_login", "date_joined")}),
     )
     add_fieldsets = (  # type: ignore[assignment]  # unfold says () only

@@ -1,11 +1,10 @@
 """What passes decided, for administrators: it names everybody's work."""
 
-import zlib
-
 from django.db.models import QuerySet
 
 from apps.accounts.selectors import Person, is_admin
 from apps.allocation.models import PassRecord
+from apps.allocation.scenarios.stored import snapshot_unpack
 from apps.core.errors import NotFound
 
 
@@ -25,4 +24,4 @@ def pass_snapshot(pass_id: int) -> str:
     content = PassRecord.objects.filter(pk=pass_id).values_list("snapshot", flat=True).first()
     if content is None:
         raise NotFound("There is no such pass, or its snapshot is not kept any more.")
-    return zlib.decompress(content).decode()
+    return snapshot_unpack(bytes(content))

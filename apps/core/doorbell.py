@@ -15,7 +15,9 @@ from celery import current_app
 from channels.layers import get_channel_layer
 from django.db import transaction
 
-# Long enough to make one ring of a burst, short enough that nobody notices.
+# A ring that answers a ring, as that of a pass after an end, is not held up. In a burst the pause
+# after each is twice the one before, up to one that makes few rings of very many hints.
+FIRST_PAUSE_S = 0.005
 COLLECT_S = 0.1
 CLOSE_WITHIN_S = 2.0
 
@@ -66,14 +68,18 @@ class Doorbell:
     def _run(self) -> None:
         # One event loop for the life of the thread: the channel layer keeps a connection per loop.
         with asyncio.Runner() as runner:
+            pause_s = FIRST_PAUSE_S
             while True:
-                self._wake.wait()
-                # The first hint of a burst goes out at once; those that follow are collected.
+                if not self._wake.wait(COLLECT_S):
+                    # The burst is over: the next hint begins another one, and goes out at once.
+                    pause_s = FIRST_PAUSE_S
+                    self._wake.wait()
                 self._wake.clear()
                 self._flush(runner)
                 if self._is_closing:
                     return
-                time.sleep(COLLECT_S)
+                time.sleep(pause_s)
+                pause_s = min(pause_s * 2, COLLECT_S)
 
     def _send(self, tasks: list[str], topics: list[str], runner: asyncio.Runner) -> None:
         """Send all, or give up at the first that fails: the others would wait for nothing."""

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import structlog
@@ -23,6 +25,7 @@ COALESCE_S = 0.25
 BROKER_CHECK_S = 5.0
 MOST_CARDS = 64
 MOST_BYTES = 64 * 1024
+MOST_SHARED = 512
 # Close codes: 4401 not signed in, 4403 rights have changed, 4400 not our protocol, 1013 later.
 NOT_SIGNED_IN = 4401
 RIGHTS_CHANGED = 4403
@@ -30,6 +33,8 @@ NOT_UNDERSTOOD = 4400
 BROKER_GONE = 1013
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 
 class Watched(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,39 +51,53 @@ class Watch(msgspec.Struct, tag="watch", tag_field="type", forbid_unknown_fields
 
 
 @dataclass(slots=True)
-class _Shared:
-    """Renderings that sockets of this process share: one per card and audience.
+class _Shared(Generic[T]):
+    """What is worked out once for all sockets of this process.
 
-    An entry serves everybody whose notice came before its rendering began.
+    An entry serves everybody whose notice came before the work on it began.
     """
 
-    entries: dict[tuple[str, str], tuple[float, Rendered | None]] = field(default_factory=dict)
-    locks: dict[tuple[str, str], asyncio.Lock] = field(default_factory=dict)
+    entries: dict[Hashable, tuple[float, T]] = field(default_factory=dict)
+    locks: dict[Hashable, asyncio.Lock] = field(default_factory=dict)
 
-    async def get(self, card: str, user: User, noticed: float) -> Rendered | None:
-        name, argument = card_from_name(card)
-        key = (card, await database_sync_to_async(card_audience)(name, user))
+    async def get(self, key: Hashable, noticed: float, work: Callable[[], T]) -> T:
         lock = self.locks.setdefault(key, asyncio.Lock())
         async with lock:
             known = self.entries.get(key)
             if known is not None and known[0] >= noticed:
                 return known[1]
             began = monotonic()
-            rendered = await database_sync_to_async(card_render)(name, argument, user)
-            self.entries[key] = (began, rendered)
+            found = await database_sync_to_async(work)()
+            self.entries[key] = (began, found)
             self._forget()
-            return rendered
+            return found
 
     def _forget(self) -> None:
-        """Keep what is young; the rest would only be rendered again."""
-        if len(self.entries) <= 512:
+        """Keep what is young; the rest would only be worked out again."""
+        if len(self.entries) <= MOST_SHARED:
             return
         limit = monotonic() - 2 * COALESCE_S
         self.entries = {key: one for key, one in self.entries.items() if one[0] >= limit}
         self.locks = {key: lock for key, lock in self.locks.items() if key in self.entries}
 
 
-_shared = _Shared()
+# Many pages of one person ask the same at the same moment, and all hops to the database of a
+# process stand in one line: each of these is one for all of them.
+_people: _Shared[User | None] = _Shared()
+_audiences: _Shared[str] = _Shared()
+_renderings: _Shared[Rendered | None] = _Shared()
+
+
+def _person(person_id: int) -> User | None:
+    return User.objects.filter(pk=person_id, is_active=True).first()
+
+
+async def _rendered(card: str, user: User, noticed: float) -> Rendered | None:
+    """The card for this person; one rendering for everybody who sees the same."""
+    name, argument = card_from_name(card)
+    audience = await _audiences.get((name, user.pk), noticed, partial(card_audience, name, user))
+    work = partial(card_render, name, argument, user)
+    return await _renderings.get((card, audience), noticed, work)
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
@@ -162,8 +181,9 @@ class LiveConsumer(AsyncWebsocketConsumer):
         await asyncio.sleep(wait_s)
         while self.stale:
             stale, self.stale = self.stale, {}
-            people = User.objects.filter(pk=self.person_id or 0, is_active=True)
-            user = await people.afirst()
+            latest = max(stale.values())
+            person_id = self.person_id or 0
+            user = await _people.get(person_id, latest, partial(_person, person_id))
             if user is None:
                 await self.close(code=NOT_SIGNED_IN)
                 return
@@ -173,7 +193,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     async def _push(self, card: str, user: User, noticed: float) -> None:
         try:
-            rendered = await _shared.get(card, user, noticed)
+            rendered = await _rendered(card, user, noticed)
         except Exception:
             # The page keeps what it has; the next change, or a reload, tries again.
             log.exception("live.card_failed", card=card)

@@ -134,14 +134,16 @@ def focus_first_error(form: forms.Form) -> None:
 
 
 def add_errors(form: forms.Form, error: RpmError) -> None:
-    """Each sentence at the field that it names, the others above the form."""
+    """Each sentence at the field that it names; what names none of the form stands above it."""
     near = {"request": "gpu", "time_limit_s": "time_limit_min"}
+    is_placed = False
     for name, problem in error.fields.items():
         first = name.partition(".")[0]
-        place = near.get(first, first)
-        sentence = problem[:1].upper() + problem[1:]
-        form.add_error(place if place in form.fields else None, sentence)
-    if not error.fields:
+        place = name if name in form.fields else near.get(first, first)
+        if place in form.fields:
+            form.add_error(place, problem[:1].upper() + problem[1:])
+            is_placed = True
+    if not is_placed:
         form.add_error(None, error.detail)
 
 

@@ -16,6 +16,8 @@ from apps.execution.transport.base import Transport, TransportError
 # On top of what the request itself may wait on the node.
 EXCHANGE_TIMEOUT_S = 30.0
 INSTALL_TIMEOUT_S = 60.0
+# A runtime removes one image after another.
+PRUNE_TIMEOUT_S = 300.0
 
 T = TypeVar("T")
 
@@ -75,6 +77,10 @@ class NodeClient:
     def forget(self, request: requests.Forget) -> Outcome[answers.Forgotten]:
         """Remove the last traces of tasks that are over."""
         return self._ask(request, answers.Forgotten)
+
+    def prune(self, request: requests.Prune) -> Outcome[answers.Pruned]:
+        """Remove what nobody needs any more; never what is in use."""
+        return self._ask(request, answers.Pruned, wait_s=PRUNE_TIMEOUT_S)
 
     def _ask(self, request: requests.Request, kind: type[T], *, wait_s: float = 0) -> Outcome[T]:
         try:

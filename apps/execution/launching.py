@@ -1,14 +1,21 @@
 """What a node is told to start, from plain facts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from apps.core.units import MILLI
-from apps.execution.protocol.requests import GivenDevice, GivenVolume, Launch, RuntimeName
+from apps.execution.protocol.requests import (
+    AbortCallback,
+    GivenDevice,
+    GivenVolume,
+    Launch,
+    RuntimeName,
+)
+from apps.policies.extras import Extras
+from apps.tasks.services.attempts import Image
 
 # Nobody: where neither the person nor the pool says under which ids processes run.
 NOBODY = 65_534
-MASTER_PORT = 29_500
 # A launch that has not arrived by then is refused by the node, on its own clock.
 LAUNCH_WINDOW_S = 60.0
 
@@ -23,7 +30,10 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class MemberFacts:
-    """One member to launch. `amounts` in thousandths per key."""
+    """One member to launch. `amounts` in thousandths per key.
+
+    With `has_run` an earlier attempt ran, and what it saved can be found from here.
+    """
 
     installation: str
     task_id: str
@@ -37,6 +47,7 @@ class MemberFacts:
     image: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
+    secrets: Mapping[str, str] = field(repr=False)
     working_dir: str
     amounts: Mapping[str, int]
     devices: tuple[GivenDevice, ...]
@@ -46,11 +57,28 @@ class MemberFacts:
     gid: int | None = None
     host_network: bool = False
     read_only_root: bool = False
+    extras: Extras = field(default_factory=Extras)
     master_address: str = ""
+    master_port: int = 0
+    has_run: bool = False
+    checkpoint_dir: str = ""
+    abort_callback: AbortCallback | None = None
+    # What other members, or an earlier launch of this one, found the image to be.
+    noted: Image = field(default_factory=Image)
 
 
-def launch_request(facts: MemberFacts, moment: Moment) -> Launch:
-    """The request that starts this member, and no other, before the window closes."""
+def launch_request(
+    facts: MemberFacts,
+    moment: Moment,
+    image: Image,
+    lease_until_s: float | None = None,
+) -> Launch:
+    """The request that starts this member, and no other, before the window closes.
+
+    Args:
+        image: exactly which one its node has under the name; without a container an empty one.
+        lease_until_s: when the node ends it unless it hears more; None: it does not.
+    """
     memory_mb = facts.amounts.get("memory_mb", 0) // MILLI
     uid, gid = _ids(facts)
     return Launch(
@@ -62,8 +90,11 @@ def launch_request(facts: MemberFacts, moment: Moment) -> Launch:
         not_after_s=moment.uptime_s + LAUNCH_WINDOW_S,
         runtime=facts.runtime,
         image=facts.image,
+        digest=image.digest,
+        image_id=image.number,
         command=facts.command,
         environment={**facts.environment, **_rpm_variables(facts)},
+        secrets=dict(facts.secrets),
         workdir=facts.working_dir,
         devices=facts.devices,
         volumes=facts.volumes,
@@ -74,30 +105,50 @@ def launch_request(facts: MemberFacts, moment: Moment) -> Launch:
         gid=gid,
         allow_process=facts.allows_process,
         network="host" if facts.host_network else "default",
+        ports=_ports(facts),
         read_only=facts.read_only_root,
+        lease_until_s=lease_until_s,
+        abort_callback=facts.abort_callback,
+        allow_root=facts.extras.is_root,
+        capabilities=facts.extras.capabilities,
+        device_paths=facts.extras.device_paths,
     )
+
+
+def _ports(facts: MemberFacts) -> tuple[int, ...]:
+    """What others reach on the node: of a gang's first member the port at which all meet."""
+    is_met = facts.world_size > 1 and facts.rank == 0
+    has_own_network = facts.runtime != "process" and not facts.host_network
+    return (facts.master_port,) if is_met and has_own_network else ()
 
 
 def _rpm_variables(facts: MemberFacts) -> dict[str, str]:
     variables = {
         "RPM_TASK_ID": facts.task_id,
         "RPM_ATTEMPT": str(facts.generation),
-        "RPM_RESUME": "1" if facts.generation > 1 else "0",
+        "RPM_RESUME": "1" if facts.has_run else "0",
     }
+    if facts.checkpoint_dir:
+        variables["RPM_CHECKPOINT_DIR"] = facts.checkpoint_dir
     if facts.world_size > 1:
         variables |= {
             "RPM_RANK": str(facts.rank),
             "RPM_WORLD_SIZE": str(facts.world_size),
             "RPM_MASTER_ADDR": facts.master_address,
-            "RPM_MASTER_PORT": str(MASTER_PORT),
+            "RPM_MASTER_PORT": str(facts.master_port),
         }
     return variables
 
 
 def _ids(facts: MemberFacts) -> tuple[int | None, int | None]:
-    """Never root on the host; a helper that is not root can only run processes as itself."""
+    """Root only in containers whose profile says so.
+
+    A helper that is not root can only run processes as itself.
+    """
     if facts.runtime == "process" and facts.account != 0:
         return None, None
+    if facts.extras.is_root and facts.runtime != "process":
+        return 0, 0
     if facts.uid is None:
         return NOBODY, NOBODY
     return facts.uid, facts.gid if facts.gid is not None else facts.uid

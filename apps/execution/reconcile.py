@@ -59,7 +59,7 @@ class Unknown:
     """Members of ours that the database does not know.
 
     Args:
-        since: when each was first seen, seconds since the epoch.
+        since: when each was first seen, in seconds of a clock that does not jump.
         may_be_killed: the database was not restored from a backup since; else an administrator
             decides.
     """
@@ -176,7 +176,7 @@ def reconcile(
     Args:
         rows: live members on this node, and every other row of the database that has the task,
             generation and rank of a reported member (its phase is `OVER`).
-        now: seconds since the epoch by the control plane's clock; only for the quarantine.
+        now: of the clock of `unknown.since`; only for the quarantine.
     """
     known = {row.member: row for row in rows}
     reported = {member.member: member for member in report.members}
@@ -192,7 +192,7 @@ def reconcile(
         elif seen is not None and newest.get((member.task_id, member.rank), 0) > member.generation:
             actions += _older(seen)
         elif seen is not None:
-            actions.append(_unknown(member, unknown, now=now))
+            actions.append(_unknown(seen, unknown, now=now))
     return tuple(actions)
 
 
@@ -241,10 +241,12 @@ def _older(seen: ReportedMember) -> list[Action]:
     return [Acknowledge(seen.member) if seen.state == "exited" else Kill(seen.member)]
 
 
-def _unknown(member: Member, unknown: Unknown, *, now: float) -> Action:
-    since = unknown.since.get(member)
+def _unknown(seen: ReportedMember, unknown: Unknown, *, now: float) -> Action:
+    since = unknown.since.get(seen.member)
     is_due = since is not None and now - since >= QUARANTINE_S
-    return Kill(member) if is_due and unknown.may_be_killed else Quarantine(member)
+    if not is_due or not unknown.may_be_killed:
+        return Quarantine(seen.member)
+    return Acknowledge(seen.member) if seen.state == "exited" else Kill(seen.member)
 
 
 _OF_PHASE: Final[

@@ -1,35 +1,60 @@
 """What there is to do on nodes, and the facts for doing it."""
 
+import socket
 from collections.abc import Iterable
 from datetime import timedelta
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
+from apps.core.units import MILLI
 from apps.execution.launching import MemberFacts
-from apps.execution.protocol.requests import GivenDevice, GivenVolume, RuntimeName
-from apps.nodes.models import Device, NodeState, Volume
+from apps.execution.protocol.requests import AbortCallback, GivenDevice, GivenVolume, RuntimeName
+from apps.nodes.models import Device, Installation, Node, NodeState, Runtime, Volume
+from apps.policies.extras import extras_of
 from apps.policies.models import Profile
-from apps.tasks.models import Attempt, Holding
+from apps.tasks.models import Attempt, Holding, Task
+from apps.tasks.selectors.attempts import resumption_of
+from apps.tasks.selectors.secrets import task_secrets
+from apps.tasks.services.attempts.gangs import PORTS, members_not_ready
+from apps.tasks.services.attempts.images import Image
+from apps.tasks.services.attempts.starting import MOST_BACK_OFF_S
 from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState, MemberState
 
+UNREACHED_STATES = (NodeState.SUSPECT, NodeState.REFUSED)
 
-def members_to_launch(node_ids: Iterable[int]) -> QuerySet[Holding]:
-    """Allocated members on these nodes whose room is free and whose time has come."""
+
+def members_to_launch(node_ids: Iterable[int], *, token: str) -> QuerySet[Holding]:
+    """Members on these nodes whose room is free and whose time has come.
+
+    Args:
+        token: the process that asks, which serves these nodes. What another one had begun to
+            launch there is to be launched again: the node starts it at most once.
+    """
     blockers = Attempt.blocked_by.through.objects.filter(
         to_attempt__state__in=LIVE_ATTEMPT_STATES
     ).values("from_attempt_id")
     now = timezone.now()
+    # A time that lies further ahead than any back-off comes from a clock that has jumped.
+    latest = now + timedelta(seconds=MOST_BACK_OFF_S)
     return (
         Holding.objects.filter(
-            Q(attempt__not_before__isnull=True) | Q(attempt__not_before__lte=now),
+            Q(attempt__not_before__isnull=True)
+            | Q(attempt__not_before__lte=now)
+            | Q(attempt__not_before__gt=latest),
+            Q(state=MemberState.ALLOCATED) | Q(state=MemberState.STARTING) & ~Q(lock_token=token),
             node__in=list(node_ids),
-            state=MemberState.ALLOCATED,
             released_at__isnull=True,
             attempt__state__in=[AttemptState.ALLOCATED, AttemptState.STARTING],
         )
         .exclude(attempt__in=blockers)
+        # Members of a gang whose node is ready wait for the others.
+        .exclude(
+            Exists(members_not_ready().filter(attempt=OuterRef("attempt"))),
+            ready_at__isnull=False,
+            launched_at__isnull=True,
+        )
         .order_by("attempt_id", "rank")
     )
 
@@ -64,6 +89,25 @@ def attempts_over_time() -> list[tuple[UUID, int]]:
     ]
 
 
+def gangs_torn(bound_s: float) -> list[tuple[UUID, str]]:
+    """Starting gangs of which a member has run for `bound_s` without all others, and why."""
+    since = timezone.now() - timedelta(seconds=bound_s)
+    late = Holding.objects.filter(
+        attempt__state=AttemptState.STARTING,
+        attempt__replicas__gt=1,
+        state__in=[MemberState.ALLOCATED, MemberState.STARTING],
+        attempt__in=Holding.objects.filter(
+            state=MemberState.RUNNING, released_at__isnull=True, started_at__lt=since
+        ).values("attempt_id"),
+    ).order_by("attempt_id", "rank")
+    found: dict[UUID, str] = {}
+    for attempt_id, rank, detail in late.values_list("attempt_id", "rank", "detail"):
+        found.setdefault(
+            attempt_id, f"Member {rank} did not start in {bound_s:g} s. {detail}".strip()
+        )
+    return list(found.items())
+
+
 def attempts_stranded() -> list[UUID]:
     """Attempts that nobody has begun to launch, and whose node cannot be reached.
 
@@ -71,8 +115,7 @@ def attempts_stranded() -> list[UUID]:
     """
     return list(
         Attempt.objects.filter(
-            state=AttemptState.ALLOCATED,
-            holdings__node__state__in=[NodeState.SUSPECT, NodeState.REFUSED],
+            state=AttemptState.ALLOCATED, holdings__node__state__in=UNREACHED_STATES
         )
         .order_by("pk")
         .distinct()
@@ -80,14 +123,82 @@ def attempts_stranded() -> list[UUID]:
     )
 
 
-def attempts_never_started() -> list[UUID]:
-    """Attempts that are to stop and of which nothing was ever launched."""
-    launched = [MemberState.STARTING, MemberState.RUNNING, MemberState.EXITED]
+def attempts_in_silence() -> list[tuple[UUID, str]]:
+    """Attempts with a member that may be running on a node that is silent; with its name."""
+    members = Holding.objects.filter(
+        Q(state=MemberState.RUNNING) | Q(state=MemberState.STARTING, launched_at__isnull=False),
+        released_at__isnull=True,
+        attempt__state__in=[AttemptState.STARTING, AttemptState.RUNNING],
+        node__state__in=UNREACHED_STATES,
+    )
+    found = members.order_by("attempt_id").values_list("attempt_id", "node__name")
+    return list(dict(found).items())
+
+
+def attempts_answering() -> list[UUID]:
+    """Suspect attempts all of whose nodes answer again."""
+    silent = Holding.objects.filter(
+        released_at__isnull=True, node__state__in=UNREACHED_STATES
+    ).exclude(state=MemberState.EXITED)
     return list(
-        Attempt.objects.filter(state=AttemptState.STOPPING)
-        .exclude(holdings__state__in=launched)
+        Attempt.objects.filter(state=AttemptState.SUSPECT)
+        .exclude(pk__in=silent.values("attempt_id"))
         .values_list("pk", flat=True)
     )
+
+
+def members_unsent() -> list[int]:
+    """Members that were never launched, of attempts that are to stop."""
+    return list(
+        Holding.objects.filter(
+            attempt__state=AttemptState.STOPPING,
+            state=MemberState.ALLOCATED,
+            launched_at__isnull=True,
+            released_at__isnull=True,
+        ).values_list("pk", flat=True)
+    )
+
+
+def members_left_behind(node_ids: Iterable[int], *, token: str) -> list[tuple[int, str]]:
+    """Members on silent nodes of which a process that is gone never sent the launch."""
+    rows = Holding.objects.filter(
+        node__in=list(node_ids),
+        node__state__in=UNREACHED_STATES,
+        released_at__isnull=True,
+        state=MemberState.STARTING,
+        launched_at__isnull=True,
+    )
+    return list(rows.exclude(lock_token=token).values_list("pk", "lock_token"))
+
+
+def members_switched_off(node_ids: Iterable[int]) -> list[tuple[int, int, str]]:
+    """Members on nodes that an administrator declared off: id, node, its name."""
+    rows = _maybe_alive().filter(node__in=list(node_ids), node__off_at__isnull=False)
+    return [
+        (pk, node or 0, name) for pk, node, name in rows.values_list("pk", "node", "node__name")
+    ]
+
+
+def members_leased(node_id: int, *, boot_id: str) -> list[tuple[int, float]]:
+    """Members on the node that end by themselves, and when on that boot's clock."""
+    rows = _maybe_alive().filter(node=node_id, boot_id=boot_id, lease_until_s__isnull=False)
+    found = rows.values_list("pk", "lease_until_s")
+    return [(pk, until) for pk, until in found if until is not None]
+
+
+def _maybe_alive() -> QuerySet[Holding]:
+    """Members that were launched and are not known to have ended."""
+    return Holding.objects.filter(
+        released_at__isnull=True,
+        state__in=[MemberState.STARTING, MemberState.RUNNING],
+        attempt__state__in=LIVE_ATTEMPT_STATES,
+    )
+
+
+def maintenance_left_s() -> float:
+    """How long planned work on the control plane may still last; 0 without any."""
+    until = Installation.objects.values_list("maintenance_until", flat=True).get(id=1)
+    return max(0.0, (until - timezone.now()).total_seconds()) if until else 0.0
 
 
 def member_facts(holding: Holding, *, installation: str) -> MemberFacts:
@@ -109,26 +220,69 @@ def member_facts(holding: Holding, *, installation: str) -> MemberFacts:
         image=task.image,
         command=tuple(task.command),
         environment=dict(task.environment),
+        secrets=task_secrets(task),
         working_dir=task.working_dir,
         amounts=dict(holding.amounts),
         devices=_given_devices(holding),
-        volumes=_given_volumes(task.volumes),
+        volumes=_given_volumes(task),
         shm_mb=profile.shm_mb,
         uid=task.owner.unix_uid,
         gid=task.owner.unix_gid,
         host_network=profile.host_network,
         read_only_root=profile.read_only_root,
+        extras=extras_of(profile.extra_permissions),
         master_address=_master_address(attempt),
+        master_port=attempt.master_port or PORTS[0],
+        has_run=resumption_of(attempt).is_possible,
+        checkpoint_dir=_checkpoint_dir(task, runtime),
+        abort_callback=_abort_callback(task),
+        noted=Image(attempt.image_digest, attempt.image_id),
     )
 
 
+def _abort_callback(task: Task) -> AbortCallback | None:
+    given = task.abort_callback
+    if not given:
+        return None
+    return AbortCallback(given["language"], given["script"], float(given["timeout_s"]))
+
+
+def _checkpoint_dir(task: Task, runtime: RuntimeName) -> str:
+    """The folder of the task on its checkpoint volume, as the task sees it."""
+    if not task.checkpoint_volume:
+        return ""
+    folder = f"/volumes/{task.checkpoint_volume}"
+    if runtime == "process":
+        # Nothing is mounted for a plain process: it sees the node as it is.
+        volume = Volume.objects.filter(name=task.checkpoint_volume, removed_at__isnull=True).first()
+        folder = volume.path if volume else folder
+    return f"{folder}/{task.pk}"
+
+
 def _given_devices(holding: Holding) -> tuple[GivenDevice, ...]:
-    indices = [index for index, _ in holding.devices]
-    rows = Device.objects.filter(node=holding.node, index__in=indices).order_by("index")
-    return tuple(GivenDevice(uuid=device.uuid, cdi=device.cdi) for device in rows)
+    shares = dict(holding.devices)
+    rows = Device.objects.filter(node=holding.node, index__in=shares).order_by("index")
+    return tuple(_given_device(device, shares[device.index], holding.node) for device in rows)
 
 
-def _given_volumes(names: list[str]) -> tuple[GivenVolume, ...]:
+def _given_device(device: Device, milli: int, node: Node | None) -> GivenDevice:
+    """The device or a share of it, and what the node is to hold the task to its share with.
+
+    A slice (MIG) holds by itself; a share of a slice is accounted.
+    """
+    enforcement = (node.report.get("enforcement") or {}) if node else {}
+    is_whole = milli >= MILLI or device.is_simulated or device.parent_uuid
+    return GivenDevice(
+        uuid=device.uuid,
+        cdi=device.cdi,
+        milli=milli,
+        memory_mb=device.memory_mb * milli // MILLI,
+        enforced_by="mps" if not is_whole and enforcement.get("memory") == "mps" else "",
+    )
+
+
+def _given_volumes(task: Task) -> tuple[GivenVolume, ...]:
+    names = [*task.volumes, task.checkpoint_volume]
     rows = Volume.objects.filter(name__in=names, removed_at__isnull=True).order_by("name")
     return tuple(
         GivenVolume(source=row.path, target=f"/volumes/{row.name}", read_only=row.is_read_only)
@@ -137,7 +291,15 @@ def _given_volumes(names: list[str]) -> tuple[GivenVolume, ...]:
 
 
 def _master_address(attempt: Attempt) -> str:
+    """Where the members of a gang find the first one: its node, as members see it."""
     if attempt.replicas == 1:
         return ""
-    first = attempt.holdings.select_related("node").get(rank=0)
-    return (first.node.address or "127.0.0.1") if first.node else ""
+    nodes = [one.node for one in attempt.holdings.select_related("node").order_by("rank")]
+    first = nodes[0]
+    if first is None:
+        return ""
+    is_one = len({node.pk for node in nodes if node is not None}) == 1
+    if is_one and (first.runtime == Runtime.PROCESS or attempt.queue.profile.host_network):
+        # On one machine the way out and back in may not exist.
+        return "127.0.0.1"
+    return first.address or socket.getfqdn()

@@ -2,15 +2,20 @@
 
 from typing import Any
 
-from django.contrib import admin
+from django import forms
+from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
+from unfold.forms import ActionForm
+from unfold.widgets import UnfoldAdminTextInputWidget
 
 from apps.core.admin_base import ReadOnlyInline, ServiceAdmin
+from apps.core.errors import RpmError
 from apps.nodes.models import Device, Node, Volume
 from apps.nodes.services import (
     node_change,
+    node_declare_off,
     node_drain,
     node_pause,
     node_resume,
@@ -23,6 +28,17 @@ from apps.nodes.services import (
 class DevicesOfNode(ReadOnlyInline):
     model = Device
     fields = ("index", "uuid", "model", "memory_mb", "state", "is_simulated")
+
+
+class ReasonForm(ActionForm):
+    """Beside the choice of an action: why."""
+
+    reason = forms.CharField(
+        required=False,
+        max_length=500,
+        label=_("Reason"),
+        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": _("Reason")}),
+    )
 
 
 @admin.register(Node)
@@ -50,7 +66,8 @@ class NodeAdmin(ServiceAdmin):
         ("is_draining", "pause_reason"),
     )
     inlines = (DevicesOfNode,)
-    actions = ("pause", "resume", "drain")
+    actions = ("pause", "resume", "drain", "declare_off")
+    action_form = ReasonForm
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         live: QuerySet[Any] = super().get_queryset(request).filter(removed_at__isnull=True)
@@ -101,6 +118,15 @@ class NodeAdmin(ServiceAdmin):
     def resume(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         for node in queryset:
             node_resume(actor=request.user, node=node)  # type: ignore[arg-type]  # only people enter the admin site
+
+    @admin.action(description=_("Declare the chosen silent nodes switched off (say why)"))
+    def declare_off(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
+        reason = request.POST.get("reason", "")
+        for node in queryset:
+            try:
+                node_declare_off(actor=request.user, node=node, reason=reason)  # type: ignore[arg-type]  # only people enter the admin site
+            except RpmError as error:
+                self.message_user(request, f"{node.name}: {error.detail}", messages.ERROR)
 
     @admin.action(description=_("Drain the chosen nodes"))
     def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:

@@ -14,6 +14,16 @@ class Installation(models.Model):
     """One row: the id that names and labels on all nodes carry."""
 
     key = models.CharField(max_length=32, default=installation_key, editable=False)
+    # Since when this database may be older than what nodes run: a backup was restored, and no
+    # administrator has looked yet. Nothing unknown is killed meanwhile.
+    restored_at = models.DateTimeField(null=True, blank=True, editable=False)
+    # Since when an administrator says that this database is the right one: what it does not know is
+    # ended, and once no node shows any of that, passes go on.
+    restore_confirmed_at = models.DateTimeField(null=True, blank=True, editable=False)
+    # The highest serial that a node told of beyond those of this database.
+    highest_serial = models.BigIntegerField(default=0, db_default=0, editable=False)
+    # Until then every lease is granted: the control plane will be away for planned work.
+    maintenance_until = models.DateTimeField(null=True, blank=True, editable=False)
 
     class Meta:
         constraints = [
@@ -94,6 +104,13 @@ class Node(Removable, Pausable):
     )
     gpu_model = models.CharField(max_length=120, blank=True)
     boot_id = models.CharField(max_length=64, blank=True)
+    # The node's boot clock when it last answered. It is later than that by now: what is left of a
+    # lease on that clock is at most what was left then.
+    clock_uptime_s = models.FloatField(default=0, db_default=0.0, editable=False)
+    # An administrator says that the machine is off since then: nothing can be running there.
+    off_at = models.DateTimeField(null=True, blank=True, editable=False)
+    # Members under our name that the node last told of and the database has never heard of.
+    unknown_work = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     report = models.JSONField(default=dict, blank=True, editable=False)
     last_seen_at = models.DateTimeField(null=True, blank=True)
     missed_syncs = models.PositiveIntegerField(default=0)
@@ -107,6 +124,10 @@ class Node(Removable, Pausable):
 
     def __str__(self) -> str:
         return self.name
+
+
+# Indices from here on are of devices whose place another one has taken.
+OUT_OF_THE_WAY = 1_000_000
 
 
 class DeviceState(models.TextChoices):
@@ -127,6 +148,8 @@ class Device(models.Model):
     is_simulated = models.BooleanField(default=False)
     # The name by which a container runtime hands the device over; empty when there is none.
     cdi = models.CharField(max_length=200, blank=True)
+    # The GPU that this one is a slice of (MIG); empty for a whole GPU.
+    parent_uuid = models.CharField(max_length=120, blank=True, default="", db_default="")
     first_seen_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -138,6 +161,21 @@ class Device(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model or 'GPU'} {self.index}"
+
+
+class PoolDrift(models.Model):
+    """Since when the nodes of a pool have not had what is configured; without a row they have it.
+
+    Kept so that it is told once when it begins and once when it ends.
+    """
+
+    pool = models.OneToOneField(
+        Pool, primary_key=True, on_delete=models.CASCADE, related_name="drift"
+    )
+    since = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.pool} since {self.since}"
 
 
 class VolumeScope(models.TextChoices):

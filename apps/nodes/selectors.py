@@ -1,9 +1,27 @@
-"""What a person may see of nodes and volumes."""
+"""What a person may see of nodes and volumes, and what nodes make of their pools."""
 
-from django.db.models import QuerySet
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from apps.accounts.selectors import Person, is_admin
-from apps.nodes.models import Device, Node, Volume
+from apps.core.units import milli
+from apps.nodes.capacity import NodeCapacity, Served, served
+from apps.nodes.models import (
+    OUT_OF_THE_WAY,
+    Device,
+    DeviceState,
+    Installation,
+    Node,
+    NodeState,
+    PoolDrift,
+    Volume,
+)
+from apps.policies.models import Pool
 
 
 def nodes_visible_to(user: Person) -> QuerySet[Node]:
@@ -21,3 +39,101 @@ def volumes_visible_to(user: Person) -> QuerySet[Volume]:
     """Volumes are for administrators until rights on single ones exist."""
     live = Volume.objects.filter(removed_at__isnull=True)
     return live if is_admin(user) else live.none()
+
+
+def served_by_pool(pools: Iterable[Pool]) -> dict[int, Served]:
+    """What the healthy nodes of each pool have beside what is configured. Two queries."""
+    configured = {pool.pk: {k: milli(v) for k, v in pool.capacity.items()} for pool in pools}
+    devices: dict[int, list[tuple[str, str, int]]] = defaultdict(list)
+    # Of devices that were replaced the books keep the history, and nobody misses them.
+    counted = Device.objects.filter(node__pool__in=configured, index__lt=OUT_OF_THE_WAY)
+    rows = counted.order_by().values_list("node_id", "state", "model").annotate(n=Count("pk"))
+    for node_id, state, model, count in rows:
+        devices[node_id].append((state, model, count))
+    nodes: dict[int, list[NodeCapacity]] = defaultdict(list)
+    live = Node.objects.filter(pool__in=configured, removed_at__isnull=True)
+    for pk, pool, state, capacity in live.values_list("pk", "pool_id", "state", "capacity"):
+        nodes[pool or 0].append(_node_capacity(state, capacity, devices.get(pk)))
+    return {pool: served(amounts, nodes[pool]) for pool, amounts in configured.items()}
+
+
+def drifting_since() -> dict[int, datetime]:
+    """Per pool whose nodes do not have what is configured, since when somebody has seen it."""
+    return dict(PoolDrift.objects.values_list("pool_id", "since"))
+
+
+def _node_capacity(
+    state: str, capacity: dict[str, str], devices: list[tuple[str, str, int]] | None
+) -> NodeCapacity:
+    counts: Counter[str] = Counter()
+    models: Counter[str] = Counter()
+    for device_state, model, count in devices or ():
+        counts[device_state] += count
+        if model and device_state != DeviceState.MISSING:
+            models[model] += count
+    return NodeCapacity(
+        is_healthy=state == NodeState.HEALTHY,
+        amounts={key: milli(text) for key, text in capacity.items()},
+        devices=None if devices is None else counts[DeviceState.HEALTHY],
+        missing=counts[DeviceState.MISSING],
+        occupied=counts[DeviceState.OCCUPIED],
+        models=models,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Whether tasks are held to their share of a device in a pool.
+
+    `memory` and `compute` are "enforced" when every node of the pool with devices does it, else
+    "accounted": the books know the share, and nothing stops a task that takes more. `ways` says by
+    what ("mig", "mps", "accounted"), `detail` why it is no more than accounted.
+    """
+
+    memory: str
+    compute: str
+    ways: tuple[str, ...]
+    detail: str
+
+
+def shares_by_pool() -> dict[int, Shares]:
+    """Per pool that has devices, what its nodes last said; one query."""
+    there = Device.objects.filter(node=OuterRef("pk")).exclude(state=DeviceState.MISSING)
+    nodes = Node.objects.filter(Exists(there), removed_at__isnull=True, pool__isnull=False)
+    told: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for pool, said, is_simulated in nodes.values_list(
+        "pool_id", "report__enforcement", "is_simulated"
+    ):
+        told[pool or 0].append(said or _nothing_said(is_simulated=is_simulated))
+    return {pool: _shares(answers) for pool, answers in told.items()}
+
+
+def _nothing_said(*, is_simulated: bool) -> dict[str, Any]:
+    detail = "the devices are simulated" if is_simulated else "the node has not told yet"
+    return {"memory": "accounted", "compute": "accounted", "detail": detail}
+
+
+def _shares(answers: list[dict[str, Any]]) -> Shares:
+    whys = Counter(answer["detail"] for answer in answers if answer["detail"])
+    return Shares(
+        memory=_word(answer["memory"] for answer in answers),
+        compute=_word(answer["compute"] for answer in answers),
+        ways=tuple(sorted({answer["memory"] for answer in answers})),
+        detail="; ".join(
+            f"{count} of {len(answers)} nodes: {why}" for why, count in sorted(whys.items())
+        ),
+    )
+
+
+def _word(ways: Iterable[str]) -> str:
+    return "accounted" if "accounted" in ways else "enforced"
+
+
+def nodes_unsettled() -> QuerySet[Node]:
+    """Nodes that run what a restored database does not know, or are yet to tell."""
+    row = Installation.objects.get(id=1)
+    live = Node.objects.filter(removed_at__isnull=True, off_at__isnull=True).order_by("name")
+    if row.restore_confirmed_at is None:
+        return live.filter(unknown_work__gt=0)
+    silent = Q(last_seen_at__isnull=True) | Q(last_seen_at__lt=row.restore_confirmed_at)
+    return live.filter(Q(unknown_work__gt=0) | silent)

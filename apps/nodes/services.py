@@ -1,8 +1,10 @@
 """What administrators do to node records and volumes. Nothing here speaks to a node."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
+import structlog
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import F
@@ -13,13 +15,17 @@ from apps.core.api import from_model_error
 from apps.core.doorbell import after_commit
 from apps.core.errors import BadInput, Conflict
 from apps.events.services import event_record
-from apps.nodes.models import Node, Volume
-from apps.policies.models import LiveState
+from apps.nodes.models import Installation, Node, NodeState, PoolDrift, Volume
+from apps.nodes.selectors import served_by_pool
+from apps.policies.models import LiveState, Pool
+
+log = structlog.get_logger(__name__)
 
 NODE_FIELDS = frozenset({"name", "pool", "labels", "allows_process"})
 VOLUME_FIELDS = frozenset({"name", "description", "path", "is_read_only", "scope", "pool"})
 # The column's length.
 LONGEST_REASON = 500
+LONGEST_MAINTENANCE_H = 7 * 24
 
 
 @transaction.atomic
@@ -53,6 +59,29 @@ def node_drain(*, actor: User | None, node: Node) -> Node:
     row = _locked(node)
     row.is_draining = True
     return _saved(row, "node.draining", actor, {})
+
+
+@transaction.atomic
+def node_declare_off(*, actor: User | None, node: Node, reason: str) -> Node:
+    """Say that a silent machine is switched off: what ran there is lost, and may run elsewhere.
+
+    Whoever says so wrongly lets the same work run twice. It ends when the machine answers.
+
+    Raises:
+        BadInput: no reason, or one too long.
+        Conflict: the node answers, or was removed.
+    """
+    if not reason.strip() or len(reason) > LONGEST_REASON:
+        problem = f"must say why you are sure, in 1 to {LONGEST_REASON} signs"
+        raise BadInput(f"reason {problem}.", fields={"reason": problem})
+    row = _locked(node)
+    if row.state == NodeState.HEALTHY:
+        raise Conflict(f"Node {row.name} answers: it is not switched off.")
+    row.off_at = row.off_at or timezone.now()
+    row.save(update_fields=["off_at"])
+    _record("node.declared_off", "node", row, actor, {"reason": reason})
+    after_commit(tasks=["execution.look"])
+    return row
 
 
 @transaction.atomic
@@ -110,6 +139,97 @@ def volume_remove(*, actor: User | None, volume: Volume) -> None:
     """New work cannot mount it any more; the path on the nodes is not touched."""
     Volume.objects.filter(pk=volume.pk, removed_at__isnull=True).update(removed_at=timezone.now())
     _record("volume.removed", "volume", volume, actor, {})
+
+
+@transaction.atomic
+def maintenance_plan(*, actor: User | None, hours: float) -> Installation:
+    """Grant leases that outlast planned work on the control plane; 0 hours end it early.
+
+    What was granted meanwhile holds: a lease never gets shorter.
+
+    Raises:
+        BadInput: not a time, or longer than a week.
+    """
+    if not 0 <= hours <= LONGEST_MAINTENANCE_H:
+        problem = f"is {hours:g}: it must lie between 0 and {LONGEST_MAINTENANCE_H}"
+        raise BadInput(f"hours {problem}.", fields={"hours": problem})
+    row = Installation.objects.select_for_update().get(id=1)
+    row.maintenance_until = timezone.now() + timedelta(hours=hours) if hours else None
+    row.save(update_fields=["maintenance_until"])
+    _record_installation("installation.maintenance", actor, {"hours": hours})
+    return row
+
+
+@transaction.atomic
+def restore_confirm(*, actor: User | None) -> Installation:
+    """The restored database is right: what nodes run beyond it is ended, then passes go on.
+
+    Raises:
+        Conflict: it was not restored.
+    """
+    row = Installation.objects.select_for_update().get(id=1)
+    if row.restored_at is None:
+        raise Conflict("The database was not restored from a backup: there is nothing to confirm.")
+    row.restore_confirmed_at = row.restore_confirmed_at or timezone.now()
+    row.save(update_fields=["restore_confirmed_at"])
+    _record_installation("installation.restore_confirmed", actor, {})
+    after_commit(tasks=["execution.look"])
+    return row
+
+
+def drift_note() -> None:
+    """Tell once when what a pool's nodes have begins to differ from what is configured, and ends.
+
+    For every process that serves nodes, as often as it likes: each change is told by one of them.
+    """
+    pools = list(Pool.objects.filter(removed_at__isnull=True))
+    found = served_by_pool(pools)
+    drifting = {pool.pk: pool for pool in pools if found[pool.pk].differences}
+    known = set(PoolDrift.objects.values_list("pool_id", flat=True))
+    for pk in sorted(drifting.keys() - known):
+        _drift_began(drifting[pk], [one.sentence for one in found[pk].differences])
+    for pk in sorted(known - drifting.keys()):
+        _drift_ended(pk)
+
+
+@transaction.atomic
+def _drift_began(pool: Pool, sentences: list[str]) -> None:
+    _row, is_new = PoolDrift.objects.get_or_create(pool=pool, defaults={"since": timezone.now()})
+    if is_new:
+        detail = " ".join(sentences)
+        log.warning("pool.drift", pool=pool.name, detail=detail)
+        _record_drift("pool.drift", pool.pk, {"name": pool.name, "detail": detail})
+
+
+@transaction.atomic
+def _drift_ended(pool_id: int) -> None:
+    gone, _rows = PoolDrift.objects.filter(pool=pool_id).delete()
+    if gone:
+        name = Pool.objects.values_list("name", flat=True).get(pk=pool_id)
+        log.info("pool.drift_over", pool=name)
+        _record_drift("pool.drift_over", pool_id, {"name": name})
+
+
+def _record_drift(kind: str, pool_id: int, data: Mapping[str, Any]) -> None:
+    event_record(
+        kind,
+        actor=None,
+        object_type="pool",
+        object_id=pool_id,
+        data=data,
+        topics=["overview", f"pool.{pool_id}"],
+    )
+
+
+def _record_installation(kind: str, actor: User | None, data: Mapping[str, Any]) -> None:
+    event_record(
+        kind,
+        actor=actor,
+        object_type="installation",
+        object_id="1",
+        data=dict(data),
+        topics=["nodes", "overview"],
+    )
 
 
 def _locked(node: Node) -> Node:

@@ -5,6 +5,7 @@ let them see, the queues on which they hold `view_queue`, and the profiles of th
 are seen through their links by administrators, and by those who were given `view_pool`.
 """
 
+from dataclasses import dataclass
 from typing import TypeVar
 
 from django.contrib.auth.models import Group
@@ -12,6 +13,8 @@ from django.db.models import Model, Q, QuerySet
 
 from apps.accounts.models import User
 from apps.accounts.selectors import Person, group_ids, is_admin, is_queue_admin
+from apps.core.keyring import unseal
+from apps.policies.images import registry_of
 from apps.policies.models import (
     Policy,
     PolicyGroupPermission,
@@ -23,6 +26,7 @@ from apps.policies.models import (
     Queue,
     QueueGroupPermission,
     QueueUserPermission,
+    RegistryCredential,
 )
 
 EXCEED_LIMIT = "exceed_limit_policy"
@@ -144,3 +148,48 @@ def profiles_connectable_by(user: Person) -> QuerySet[Profile]:
     """Profiles that one may connect to a policy."""
     live = Profile.objects.filter(removed_at__isnull=True)
     return live if is_queue_admin(user) else live.none()
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAccess:
+    """With what a group fetches an image; without a credential as anybody may.
+
+    With `is_guarded` some group has a credential for that registry, so that what it holds may not
+    be for everybody.
+    """
+
+    credential: RegistryCredential | None = None
+    is_guarded: bool = False
+
+    @property
+    def revision(self) -> str:
+        """Names this state of the credential, and tells nothing of it."""
+        row = self.credential
+        return f"{row.pk}.{row.version}" if row else ""
+
+    def password(self) -> str:
+        """The password in clear; empty without a credential.
+
+        Raises:
+            KeyMissing: it was sealed with a key that is not in the key ring any more.
+        """
+        return unseal(self.credential.sealed_password) if self.credential else ""
+
+
+def registry_access(*, group_id: int, image: str) -> RegistryAccess:
+    """What the group has for the registry of this image, its password still sealed."""
+    rows = list(RegistryCredential.objects.filter(registry=registry_of(image)))
+    own = next((row for row in rows if row.group_id == group_id), None)
+    return RegistryAccess(own, is_guarded=bool(rows))
+
+
+def policy_family(policy_id: int) -> list[int]:
+    """Ids of the policy and of everything below it, in one query."""
+    children: dict[int, list[int]] = {}
+    below = Policy.objects.filter(removed_at__isnull=True, parent__isnull=False)
+    for child, parent in below.values_list("pk", "parent_id"):
+        children.setdefault(parent, []).append(child)
+    found = [policy_id]
+    for one in found:
+        found += children.get(one, [])
+    return found

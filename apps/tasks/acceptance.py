@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from apps.core.errors import BadInput, NeverFits
 from apps.core.units import quantities_milli
+from apps.policies.images import is_allowed
 from apps.tasks.descriptions import Description, check_can_start, refuse, request_texts
 from apps.tasks.fitting import Ceiling, Room, never_fits
 from apps.tasks.shapes import Shape
@@ -19,8 +20,9 @@ class QueueFacts:
     """What decides whether a queue takes a task.
 
     `request`, `request_min` and `request_max` are texts per key, of the profile; `volumes` are the
-    live ones that the profile allows; `version` is that of the live configuration; `exceeding` are
-    ids of people whose preemptible tasks skip the limit of the queue's own policy.
+    live ones that the profile allows; `images` the patterns of each pool that has some; `version`
+    is that of the live configuration; `exceeding` are ids of people whose preemptible tasks
+    skip the limit of the queue's own policy.
     """
 
     queue_id: int
@@ -38,6 +40,7 @@ class QueueFacts:
     volumes: frozenset[str]
     ceilings: tuple[Ceiling, ...]
     rooms: tuple[Room, ...]
+    images: tuple[tuple[str, ...], ...] = ()
     exceeding: frozenset[int] = frozenset()
 
     @property
@@ -93,7 +96,21 @@ def _against_queue(description: Description, facts: QueueFacts) -> dict[str, str
     if unknown:
         allowed = ", ".join(sorted(facts.volumes)) or "none"
         problems["volumes"] = f"names {unknown[0]!r}, but this queue allows: {allowed}"
-    return problems
+    saved = description.checkpoint_volume
+    if saved and saved not in facts.volumes:
+        allowed = ", ".join(sorted(facts.volumes)) or "none"
+        problems["checkpoint_volume"] = f"names {saved!r}, but this queue allows: {allowed}"
+    return {**problems, **_image(description, facts)}
+
+
+def _image(description: Description, facts: QueueFacts) -> dict[str, str]:
+    """A pass may place the task into any pool of the queue: all of them have to allow its image."""
+    if not description.image:
+        return {}
+    refusing = [one for one in facts.images if not is_allowed(description.image, one)]
+    if not refusing:
+        return {}
+    return {"image": f"is not allowed in this queue, only: {', '.join(refusing[0])}"}
 
 
 def _own_request(description: Description, facts: QueueFacts) -> dict[str, str]:

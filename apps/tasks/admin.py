@@ -12,7 +12,10 @@ from apps.tasks.redaction import redacted
 
 class AttemptInline(ReadOnlyInline):
     model = Attempt
-    fields = ("generation", "state", "pool", "allocated_at", "started_at", "ended_at", "exit_code")
+    fields = (
+        *("generation", "state", "pool", "image_digest"),
+        *("allocated_at", "started_at", "ended_at", "exit_code"),
+    )
     readonly_fields = fields
     show_change_link = True
 
@@ -33,12 +36,18 @@ class TaskAdmin(ReadOnlyAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:  # noqa: ARG002  # Django's
         """All columns; values of variables only as far as nobody needs to keep them secret."""
-        names = [field.name for field in Task._meta.fields if field.name != "environment"]
-        return [*names, "variables"]
+        hidden = {"environment", "secrets"}
+        names = [field.name for field in Task._meta.fields if field.name not in hidden]
+        return [*names, "variables", "secret_names"]
 
     @admin.display(description="Environment")
     def variables(self, task: Task) -> str:
-        return ", ".join(f"{name}={value}" for name, value in redacted(task.environment).items())
+        shown = redacted(task.environment, task.owner.redacted_variables)
+        return ", ".join(f"{name}={value}" for name, value in shown.items())
+
+    @admin.display(description="Secrets")
+    def secret_names(self, task: Task) -> str:
+        return ", ".join(sorted(task.secrets))
 
 
 @admin.register(Attempt)

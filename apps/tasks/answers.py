@@ -4,7 +4,7 @@ from typing import Any
 
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
-from apps.tasks.redaction import redacted
+from apps.tasks.redaction import hidden, redacted
 from apps.tasks.services.express import Stored
 
 # What everybody reads who sees the queue.
@@ -30,12 +30,21 @@ _PUBLIC = (
     "changed_at",
     "ended_at",
 )
-_CONTENT = ("state_detail", "image", "command", "working_dir", "volumes", "abort_callback")
+_CONTENT = (
+    "state_detail",
+    "image",
+    "command",
+    "working_dir",
+    "volumes",
+    "checkpoint_volume",
+    "abort_callback",
+)
 
 
 def task_summary(task: Task) -> dict[str, Any]:
     """What lists show; needs `owner` and `queue` loaded."""
     facts = {name: getattr(task, name) for name in _PUBLIC}
+    facts["submitted_at"] = task.waits_since
     queue = task.queue
     return {
         **facts,
@@ -48,11 +57,12 @@ def task_summary(task: Task) -> dict[str, Any]:
 def task_detail(task: Task, *, has_content: bool) -> dict[str, Any]:
     """The whole task; its content is null for those who may not read it, secrets are hidden."""
     if not has_content:
-        return {**task_summary(task), **dict.fromkeys(_CONTENT), "environment": None}
+        return {**task_summary(task), **dict.fromkeys((*_CONTENT, "environment", "secrets"))}
     return {
         **task_summary(task),
         **{name: getattr(task, name) for name in _CONTENT},
-        "environment": redacted(task.environment),
+        "environment": redacted(task.environment, task.owner.redacted_variables),
+        "secrets": hidden(task.secrets),
     }
 
 
@@ -88,6 +98,8 @@ def stored_detail(stored: Stored, description: Description) -> dict[str, Any]:
         "command": description.command,
         "working_dir": description.working_dir,
         "volumes": description.volumes,
+        "checkpoint_volume": description.checkpoint_volume,
         "abort_callback": callback,
-        "environment": redacted(description.environment),
+        "environment": redacted(description.environment, stored.redacted_variables),
+        "secrets": hidden(description.secrets),
     }

@@ -9,6 +9,14 @@ from django.db.models.signals import post_migrate
 from apps.core.triggers import edges_condition, refuse_updates
 from apps.tasks.states import ATTEMPT_EDGES, TASK_EDGES
 
+# A node was told of a lease, or may have been: other nodes count on its end. Of another boot it
+# is another lease.
+_NEVER_TAKEN_BACK = (
+    "(OLD.released_at IS NOT NULL AND NEW.released_at IS NULL) OR "
+    "(OLD.boot_id = NEW.boot_id AND OLD.lease_until_s IS NOT NULL AND "
+    "(NEW.lease_until_s IS NULL OR NEW.lease_until_s < OLD.lease_until_s))"
+)
+
 
 def _guard_edges(using: str, **_: Any) -> None:
     for table, edges in (("tasks_task", TASK_EDGES), ("tasks_attempt", ATTEMPT_EDGES)):
@@ -19,6 +27,13 @@ def _guard_edges(using: str, **_: Any) -> None:
             when=edges_condition(edges),
             message=f"illegal edge of {table}",
         )
+    refuse_updates(
+        connections[using],
+        table="tasks_holding",
+        columns=["lease_until_s", "released_at"],
+        when=_NEVER_TAKEN_BACK,
+        message="leases never get shorter, and what was released stays so",
+    )
 
 
 class TasksConfig(AppConfig):

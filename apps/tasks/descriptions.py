@@ -12,12 +12,13 @@ from typing import Any, Literal
 import msgspec
 
 from apps.core.errors import BadInput
+from apps.core.keyring import HIDDEN
 from apps.core.parsers import not_json
 from apps.core.units import check_request, quantities_text
+from apps.policies.images import is_image
 
 NAME_LENGTH = 200
 PATH_LENGTH = 500
-IMAGE_LENGTH = 500
 ARGUMENTS = 4096
 # The kernel's MAX_ARG_STRLEN is 128 KiB with the final NUL.
 ARGUMENT_BYTES = 128 * 1024 - 1
@@ -26,6 +27,8 @@ VARIABLES = 1024
 # The runtimes read variables with a scanner that stops at lines of 64 KiB.
 VARIABLE_BYTES = 60 * 1024
 ENVIRONMENT_BYTES = 1024 * 1024
+SECRETS = 64
+SECRETS_BYTES = 256 * 1024
 SCRIPT_BYTES = 64 * 1024
 TAGS = 50
 TAG_LENGTH = 100
@@ -36,7 +39,6 @@ PRIORITY = 1000
 YEAR_S = 366 * 86_400
 DAY_S = 86_400
 
-_IMAGE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._:/@-]{0,499}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _AT = re.compile(r" - at `(key in )?\$\.?(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`")
@@ -71,6 +73,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     image: str = ""
     command: list[str] = []
     environment: dict[str, str] = {}
+    secrets: dict[str, str] = {}
     working_dir: str = ""
     request: Amounts = None
     replicas: int | None = None
@@ -80,6 +83,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     is_restartable: bool = True
     time_limit_s: int | None = None
     retries: int = 0
+    checkpoint_volume: str = ""
     abort_callback: AbortCallback | None = None
     tags: list[str] = []
 
@@ -153,11 +157,13 @@ def check(description: Description) -> None:
         **_image(description),
         **_command(description.command),
         **_environment(description.environment),
+        **_secrets(description),
         **_working_dir(description.working_dir),
         **_numbers(description),
         **_callback(description.abort_callback),
         **_words("tags", description.tags, most=TAGS, length=TAG_LENGTH),
         **_words("volumes", description.volumes, most=VOLUMES, length=63),
+        **_checkpoint_volume(description.checkpoint_volume),
     }
     refuse(problems)
 
@@ -211,7 +217,7 @@ def _name(description: Description) -> dict[str, str]:
 
 
 def _image(description: Description) -> dict[str, str]:
-    if description.image and not _IMAGE.fullmatch(description.image):
+    if description.image and not is_image(description.image):
         return {"image": "must be a name such as registry.example.org/team/train:1.0"}
     return {}
 
@@ -238,11 +244,7 @@ def _environment(environment: dict[str, str]) -> dict[str, str]:
     total = 0
     for name, value in environment.items():
         if not _VARIABLE.fullmatch(name):
-            shown = name[:80].encode("ascii", "backslashreplace").decode().replace("\0", "\\0")
-            return {
-                f"environment.{shown}": "is no name of a variable: use letters, digits and "
-                "underscores, and begin with a letter or underscore"
-            }
+            return _no_variable("environment", name)
         size, problem = _size(value, most=VARIABLE_BYTES)
         if not problem and ("\n" in value or "\r" in value):
             problem = "holds a line break, which a variable cannot"
@@ -252,6 +254,36 @@ def _environment(environment: dict[str, str]) -> dict[str, str]:
     if total > ENVIRONMENT_BYTES:
         return {"environment": f"has {total} bytes: at most {ENVIRONMENT_BYTES} in all"}
     return {}
+
+
+def _secrets(description: Description) -> dict[str, str]:
+    """A secret reaches the container as a file, so it may have several lines."""
+    secrets = description.secrets
+    if len(secrets) > SECRETS:
+        return {"secrets": f"has {len(secrets)} entries: at most {SECRETS}"}
+    total = 0
+    for name, value in secrets.items():
+        if not _VARIABLE.fullmatch(name):
+            return _no_variable("secrets", name)
+        size, problem = _size(value, most=VARIABLE_BYTES)
+        if value == HIDDEN:
+            problem = "is the sign for a hidden value: give the value itself"
+        elif {name, f"{name}_FILE"} & description.environment.keys():
+            problem = "is in environment as well, itself or with _FILE behind: choose one name"
+        if problem:
+            return {f"secrets.{name}": problem}
+        total += size
+    if total > SECRETS_BYTES:
+        return {"secrets": f"has {total} bytes: at most {SECRETS_BYTES} in all"}
+    return {}
+
+
+def _no_variable(field: str, name: str) -> dict[str, str]:
+    shown = name[:80].encode("ascii", "backslashreplace").decode().replace("\0", "\\0")
+    return {
+        f"{field}.{shown}": "is no name of a variable: use letters, digits and underscores, and "
+        "begin with a letter or underscore"
+    }
 
 
 def _working_dir(path: str) -> dict[str, str]:
@@ -292,8 +324,13 @@ def _callback(callback: AbortCallback | None) -> dict[str, str]:
         return {"abort_callback.script": problem}
     if not 1 <= callback.timeout_s <= DAY_S:
         return {"abort_callback.timeout_s": f"must lie between 1 and {DAY_S}"}
-    # A script that saves nobody's work must not look as if it did.
-    return {"abort_callback": "is not carried out by nodes yet: leave it out"}
+    return {}
+
+
+def _checkpoint_volume(name: str) -> dict[str, str]:
+    if len(name) > 63 or not name.isprintable():
+        return {"checkpoint_volume": "must have at most 63 printable signs"}
+    return {}
 
 
 def _words(field: str, words: list[str], *, most: int, length: int) -> dict[str, str]:

@@ -10,7 +10,7 @@ from apps.allocation.applier import Applied, apply_plan
 from apps.allocation.engine import decide
 from apps.allocation.engine.plan import Plan
 from apps.allocation.loader import Loaded, load
-from apps.allocation.loader.running import microseconds
+from apps.allocation.loader.texts import microseconds
 from apps.nodes.models import Device, Node, NodeState, Transport
 from apps.policies.models import Pool, Queue
 from apps.tasks.descriptions import Description

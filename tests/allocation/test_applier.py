@@ -14,7 +14,7 @@ from apps.allocation.engine.plan import Plan
 from apps.allocation.loader import Loaded, load
 from apps.allocation.services import run_pass
 from apps.configuration.services.queues import profile_disconnect
-from apps.nodes.models import Device
+from apps.nodes.models import Device, DeviceState
 from apps.tasks.models import Attempt, HeldDevice, Holding, Run, Task
 from apps.tasks.services.ending import task_abort, task_dequeue, task_set_priority
 from tests.allocation.state import enqueue, make_node, states
@@ -109,6 +109,22 @@ def test_a_device_that_is_gone_since_costs_its_task_the_place_and_no_other(
 
     assert applied.skipped == 1
     assert states(tasks) == ["queued", "allocated"]
+
+
+@pytest.mark.parametrize("state", [DeviceState.MISSING, DeviceState.OCCUPIED])
+def test_a_device_that_may_not_be_given_out_any_more_is_not(
+    served: Example, alice: User, state: DeviceState
+) -> None:
+    tasks = enqueue(alice, served.dev_queue, 2)
+    loaded, plan = decided()
+    lost = next(place for place in plan.placed if place.task == str(tasks[0].pk)).members[0]
+    Device.objects.filter(index=lost.devices[0].index).update(state=state)
+
+    applied = apply(loaded, plan)
+
+    assert (len(applied.placed), applied.skipped) == (1, 1)
+    assert states(tasks) == ["queued", "allocated"]
+    assert not HeldDevice.objects.exclude(device__state=DeviceState.HEALTHY).exists()
 
 
 def test_the_database_refuses_to_give_a_device_twice(served: Example, alice: User) -> None:

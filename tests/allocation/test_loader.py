@@ -21,8 +21,8 @@ from apps.allocation.engine.snapshot import (
     Snapshot,
 )
 from apps.allocation.loader import load
-from apps.allocation.loader.configuration import served_capacity
-from apps.allocation.loader.running import microseconds
+from apps.allocation.loader.pools import served_capacity
+from apps.allocation.loader.texts import microseconds
 from apps.allocation.services import run_pass
 from apps.configuration.selectors import draft_document
 from apps.configuration.services.drafts import draft_write

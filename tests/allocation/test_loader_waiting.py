@@ -16,7 +16,7 @@ from apps.allocation.engine.snapshot import (
 )
 from apps.allocation.loader import load
 from apps.allocation.loader.rooms import MOST_HEADS
-from apps.allocation.loader.running import microseconds
+from apps.allocation.loader.texts import microseconds
 from apps.allocation.services import run_pass
 from apps.policies.models import LiveState, PolicyAmount, Pool, Profile
 from apps.tasks.models import Task

@@ -79,13 +79,13 @@ def test_the_taker_is_launched_when_its_victims_are_gone_and_not_before(
     victim, attempt = latest(full[1]), latest(taker)
     freed = devices_of(victim)
     holding = attempt.holdings.get()
-    assert list(members_to_launch([node.pk])) == []
+    assert list(members_to_launch([node.pk], token="t")) == []
     assert not member_claim_start(holding_id=holding.pk, token="t")
     assert devices_of(attempt) == []
 
     end(victim)
 
-    assert list(members_to_launch([node.pk])) == [holding]
+    assert list(members_to_launch([node.pk], token="t")) == [holding]
     begin(attempt)
     assert devices_of(attempt) == freed
     assert devices_of(victim) == []
@@ -270,5 +270,5 @@ def _one_step(chance: random.Random, step: str) -> None:
         attempt_end_unstarted(attempt_id=attempt.pk)
     elif step == "end" and holding.state == "running":
         end(attempt, code=chance.choice([0, 143]), is_stop_asked=attempt.state == "stopping")
-    elif step == "start" and holding in members_to_launch([holding.node_id or 0]):
+    elif step == "start" and holding in members_to_launch([holding.node_id or 0], token="t"):
         begin(attempt)

@@ -11,7 +11,7 @@ from apps.accounts.models import User
 from apps.allocation.engine.quantities import Quantities
 from apps.allocation.engine.snapshot import Usual
 from apps.allocation.loader.configuration import load_configuration
-from apps.allocation.loader.running import microseconds
+from apps.allocation.loader.texts import microseconds
 from apps.allocation.loader.usual import load_usual
 from apps.allocation.services import run_pass
 from apps.policies.models import Profile

@@ -1,16 +1,18 @@
 """`make bench`: every measurement of this machine in one run, each beside what it is judged by.
 
-Names of parts as arguments run only those: engine, passes, enqueue, latency.
+Names of parts as arguments run only those: engine, passes, enqueue, latency, pages,
+live; and execution and nodes, which run only when they are named.
 """
 
 import os
 import platform
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.bench import engine, enqueue, latency, passes
+from tests.bench import engine, enqueue, execution, latency, live, nodes, pages, passes
 
 Row = tuple[str, str, str, str]
 
@@ -43,7 +45,7 @@ def pass_rows() -> Iterator[Row]:
         yield (
             f"pass, {figure.name}",
             f"{figure.total_ms:.0f} ms (decide {figure.parts_ms['decide']:.0f} ms{decided})",
-            f"{parts}; {figure.queries['total']} queries in all",
+            f"{parts}; {figure.queries['total']} queries in all, CPU {figure.cpu_ms:.0f} ms",
             ""
             if decided
             else f"{figure.total_ms / figures[0].total_ms:.2f} of the first, at most {passes.AIM}",
@@ -72,16 +74,92 @@ def latency_rows() -> Iterator[Row]:
     )
 
 
+def execution_rows() -> Iterator[Row]:
+    """Whole ways of tasks over SSH with podman, beside podman by hand over the same SSH."""
+    result = execution.measure()
+    for figure in result.figures:
+        rpm_s, bare_s = statistics.median(figure.rpm), statistics.median(figure.bare)
+        yield (
+            figure.name,
+            f"{rpm_s:.2f} s (worst {max(figure.rpm):.2f} of {len(figure.rpm)})",
+            f"podman by hand {bare_s:.2f} s (worst {max(figure.bare):.2f})",
+            f"{rpm_s - bare_s:+.2f} s, {figure.ratio:.2f} times",
+        )
+    placed_s, launched_s, started_s, seen_s = result.steps_s
+    yield (
+        "of submit to first line",
+        f"{placed_s:.3f} s to its place, {launched_s:.3f} s to its launch",
+        f"{started_s:.3f} s to its start, {seen_s:.3f} s from its line to the row",
+        "",
+    )
+    before, after = result.load
+    yield (
+        f"control plane, {result.rounds} rounds",
+        f"{result.cpu_s:.2f} s CPU per task",
+        f"load {before:.1f} before, {after:.1f} after, with what was measured",
+        "",
+    )
+
+
+def node_rows() -> Iterator[Row]:
+    """One worker and many nodes."""
+    figure = nodes.measure()
+    held = f"{figure.threads} threads, {figure.files} files, {figure.memory_mb} MB"
+    yield (
+        f"one worker, {figure.nodes} nodes, tick {nodes.TICK_S} s",
+        f"{figure.cpu_s:.2f} s CPU per tick, {figure.tick_s:.1f} s between answers",
+        (
+            f"worst {figure.worst_s:.1f} s; ready after {figure.ready_s:.0f} s; {held}; "
+            f"the nodes' own CPU {figure.helpers_cpu_s:.1f} s per tick, all on this machine"
+        ),
+        "",
+    )
+
+
+def page_rows() -> Iterator[Row]:
+    """What a page costs."""
+    figure = pages.measure()
+    yield (
+        f"overview, {figure.policies} policies, {figure.tasks:,} tasks",
+        f"{figure.overview_ms:.0f} ms in {figure.many} queries",
+        f"{figure.empty_ms:.0f} ms a page with nothing; {figure.few} queries with 5 policies",
+        "as many queries",
+    )
+
+
+def live_rows() -> Iterator[Row]:
+    """What the pages show, and when."""
+    figure = live.measure()
+    beside = f"the request itself {statistics.median(figure.posts):.3f} s"
+    readers = {
+        f"{live.SOCKETS} sockets": figure.sockets,
+        f"{live.BROWSERS} browsers": figure.browsers,
+    }
+    for name, seconds in readers.items():
+        yield (
+            f"request to the new figure, {name}",
+            f"95 of 100 within {live.percentile(seconds, 95):.2f} s",
+            f"median {statistics.median(seconds):.2f} s, worst {max(seconds):.2f} s; {beside}",
+            f"below {live.AIM_S:.0f} s",
+        )
+
+
 PARTS: dict[str, Callable[[], Iterator[Row]]] = {
     "engine": engine_rows,
     "passes": pass_rows,
     "enqueue": enqueue_rows,
     "latency": latency_rows,
+    "pages": page_rows,
+    "live": live_rows,
+    "execution": execution_rows,
+    "nodes": node_rows,
 }
+# They need the machine for themselves for minutes.
+BY_NAME_ONLY = frozenset({"execution", "nodes"})
 
 
 def main() -> int:
-    names = sys.argv[1:] or list(PARTS)
+    names = sys.argv[1:] or [name for name in PARTS if name not in BY_NAME_ONLY]
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         _say(f"There is no part {unknown[0]}; the parts are {', '.join(PARTS)}.")

@@ -85,6 +85,8 @@ def measure(passes: int = 20) -> list[Figure]:
             _measured(f"500 start, {kind}", repeat(with_claims(full)), passes, busy),
             _measured(f"all rebalanced, {kind}", repeat(rebalanced(full)), passes, "0.5 ms each"),
         ]
+    torn = fragmented(full_snapshot(has_nodes=True))
+    figures.append(_measured("nothing fits into what is left", repeat(torn), passes, "40 ms"))
     return figures
 
 
@@ -250,6 +252,30 @@ def _run(queue: Queue) -> Run:
     heads = tuple(Head(10**6 + number, f"w{queue.id:04d}-{number:02d}") for number in range(50))
     request = Quantities.whole(gpu=_size(int(queue.profile)))
     return Run(queue=queue.id, request=request, count=WAITING // QUEUES, heads=heads)
+
+
+def fragmented(snapshot: Snapshot) -> Snapshot:
+    """One GPU more on every node, and nobody waits for less than two: all nodes have room left,
+    and nothing fits.
+    """
+    pools = tuple(
+        replace(
+            pool,
+            capacity=_one_gpu_more(pool.capacity, len(pool.nodes)),
+            nodes=tuple(replace(one, capacity=_one_gpu_more(one.capacity)) for one in pool.nodes),
+        )
+        for pool in snapshot.pools
+    )
+    least = Quantities.whole(gpu=2)
+    runs = tuple(
+        replace(run, request=least) if run.request.get("gpu") < least.get("gpu") else run
+        for run in snapshot.runs
+    )
+    return replace(snapshot, pools=pools, runs=runs)
+
+
+def _one_gpu_more(capacity: Quantities, times: int = 1) -> Quantities:
+    return capacity.plus(Quantities.whole(gpu=times))
 
 
 def new_versions(snapshot: Snapshot) -> Iterator[Snapshot]:

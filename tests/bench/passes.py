@@ -36,10 +36,15 @@ BUSY = {"ended": "500 tasks ended", "claimed": "100 GPUs claimed"}
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Medians, in milliseconds, of a whole pass and its parts, with the number of queries."""
+    """Medians, in milliseconds, of a whole pass and its parts, with the number of queries.
+
+    `cpu_ms` is what the process itself worked, without the database: a busy machine changes it
+    least.
+    """
 
     name: str
     total_ms: float
+    cpu_ms: float
     parts_ms: dict[str, float]
     queries: dict[str, int]
     placed: int
@@ -145,6 +150,7 @@ def _figure(name: str, rows: list[dict[str, float]], counted: dict[str, float]) 
     return Figure(
         name,
         median("total") * 1000,
+        median("cpu") * 1000,
         {part: median(part) * 1000 for part in PARTS},
         {part: round(counted.get(f"{part} queries", 0)) for part in ("total", *PARTS)},
         round(median("placed")),

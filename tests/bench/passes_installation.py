@@ -72,16 +72,16 @@ def build() -> None:
     """Configuration, nodes and, by passes, as much running work as fits."""
     call_command("migrate", verbosity=0)
     owner = User.objects.create(username="owner")
-    _configure()
+    configure()
     each = 4
     while True:
-        _insert(owner.pk, QUEUES * each)
+        insert_waiting(owner.pk, QUEUES * each)
         placed = services.run_pass().placed
         if placed == 0:
             break
         if placed < QUEUES * each:
             each = 1
-    _settle()
+    settle()
 
 
 def fill(count: int) -> None:
@@ -89,8 +89,8 @@ def fill(count: int) -> None:
     missing = count - Task.objects.filter(state="queued").count()
     if missing < 0:
         raise RuntimeError(f"{-missing} more tasks wait than the {count} asked for")
-    _insert(User.objects.get().pk, missing)
-    _settle()
+    insert_waiting(User.objects.get().pk, missing)
+    settle()
     # The first pass after the change has new things to say; the ones measured have not.
     services.run_pass()
 
@@ -103,10 +103,13 @@ def serve() -> None:
         command, *rest = line.split()
         before[command]()
         spent.clear()
+        # What was counted before stays in the log.
+        connection.queries_log.clear()
         with CaptureQueriesContext(connection) if rest == ["count"] else nullcontext():
-            began = time.perf_counter()
+            began, worked = time.perf_counter(), time.process_time()
             outcome = services.run_pass()
             spent["total"] += time.perf_counter() - began
+            spent["cpu"] += time.process_time() - worked
             spent["total queries"] = len(connection.queries_log)
         is_right = outcome.placed > 0 or (command == "still" and outcome.waiting == QUEUES)
         if not outcome.ran or not is_right or outcome.skipped:
@@ -128,7 +131,7 @@ def _end_some() -> None:
         )
         Task.objects.filter(attempts__in=gone).update(state=TaskState.ABORTED)
         Attempt.objects.filter(pk__in=gone).update(state=AttemptState.FINISHED, ended_at=now)
-    _settle()
+    settle()
 
 
 def _claim_more() -> None:
@@ -171,44 +174,45 @@ def _clocks() -> dict[str, float]:
     return spent
 
 
-def _configure() -> None:
+def configure(*, pools: int = POOLS, profiles: int = PROFILES, policies: int = POLICIES) -> None:
+    """So many of each, a queue for every policy with every profile, and nodes for all pools."""
     group = Group.objects.create(name="team")
     gpus = NODES_PER_POOL * GPUS_PER_NODE
-    pools = Pool.objects.bulk_create(
-        Pool(name=f"pool {number}", capacity={"gpu": str(gpus)}) for number in range(POOLS)
+    all_pools = Pool.objects.bulk_create(
+        Pool(name=f"pool {number}", capacity={"gpu": str(gpus)}) for number in range(pools)
     )
-    profiles = Profile.objects.bulk_create(
+    all_profiles = Profile.objects.bulk_create(
         Profile(
             name=f"profile {number}",
             request={"gpu": str(SIZES[number % len(SIZES)])},
         )
-        for number in range(PROFILES)
+        for number in range(profiles)
     )
     PoolLink.objects.bulk_create(
         PoolLink(
             profile=profile,
-            pool=pools[(number * 5 + place) % POOLS],
+            pool=all_pools[(number * 5 + place) % pools],
             name=f"link {number} {place}",
             routing_rank=place,
             execution_rank=number,
         )
-        for number, profile in enumerate(profiles)
+        for number, profile in enumerate(all_profiles)
         for place in range(POOLS_PER_PROFILE)
     )
-    policies = Policy.objects.bulk_create(
-        Policy(name=f"policy {number}", position=number, group=group) for number in range(POLICIES)
+    all_policies = Policy.objects.bulk_create(
+        Policy(name=f"policy {number}", position=number, group=group) for number in range(policies)
     )
     PolicyAmount.objects.bulk_create(
         PolicyAmount(policy=policy, key="gpu", reserved_text="16", reserved_milli=RESERVED_MILLI)
-        for policy in policies
+        for policy in all_policies
     )
     queues = Queue.objects.bulk_create(
         Queue(name=f"queue-{p}-{q}", profile=profile, policy=policy, queuing_rank=q)
-        for p, profile in enumerate(profiles)
-        for q, policy in enumerate(policies)
+        for p, profile in enumerate(all_profiles)
+        for q, policy in enumerate(all_policies)
     )
     Run.objects.bulk_create(Run(queue=queue, shape=Shape().digest()) for queue in queues)
-    _make_nodes(pools)
+    _make_nodes(all_pools)
 
 
 def _make_nodes(pools: list[Pool]) -> None:
@@ -230,12 +234,13 @@ def _make_nodes(pools: list[Pool]) -> None:
     )
 
 
-def _insert(owner: int, count: int) -> None:
+def insert_waiting(owner: int, count: int) -> None:
+    """So many tasks, spread over all queues."""
     with connection.cursor() as cursor:
         cursor.execute(_TASKS, [owner, count])
 
 
-def _settle() -> None:
+def settle() -> None:
     """What autovacuum does on a server that has a moment."""
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
@@ -249,4 +254,5 @@ def main() -> None:
         {"build": build, "serve": serve}[command]()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -15,7 +15,12 @@ PATHS = (
     "/tasks/new/",
     "/queues/",
     "/policies/",
-    "/resources/",
+    "/policies/new/",
+    "/settings/resources/",
+    "/settings/resources/edit/?view=board",
+    "/settings/resources/edit/?view=matrix",
+    "/settings/resources/history/",
+    "/settings/resources/yaml/",
     "/nodes/",
     "/credentials/",
     "/nowhere/",
@@ -38,11 +43,12 @@ def violations(page: Page, axe: str) -> list[str]:
 
 
 def details(page: Page, site: Installation) -> list[str]:
-    """Addresses of a policy, a queue, a waiting and a running task."""
+    """Addresses of a policy in both modes, a queue, a node, a waiting and a running task."""
     links = []
     lists = (
         ("/policies/", "policies"),
         ("/queues/", "queues"),
+        ("/nodes/", "nodes"),
         ("/tasks/?view=waiting", "tasks"),
         ("/tasks/?view=running", "tasks"),
     )
@@ -50,7 +56,7 @@ def details(page: Page, site: Installation) -> list[str]:
         page.goto(site.address + path)
         link = page.locator(f"tbody a[href^='/{kind}/']").first
         links.append(link.get_attribute("href") or "")
-    return links
+    return [links[0], f"{links[0]}edit/", *links[1:]]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -212,7 +218,7 @@ def test_many_cards_on_the_board_keep_their_width_and_scroll_sideways(
     site: Installation, sign_in: SignIn, page: Page
 ) -> None:
     sign_in(page, "admin")
-    page.goto(f"{site.address}/resources/")
+    page.goto(f"{site.address}/settings/resources/")
 
     page.evaluate(MANY_CARDS)
 

@@ -17,6 +17,7 @@ OVER: Final = frozenset({"finished", "lost"})
 # A node that goes down right after a task's end takes the end along before it is written down.
 WRITTEN_WITHIN_S: Final = 3.0
 UNAVAILABLE: Final = 503
+KILLED, TERMINATED = 137, 143
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Breach:
 
 KINDS: Final = (
     "lost",
+    "killed",
     "doubled",
     "overlapping",
     "re-run without node loss",
@@ -132,11 +134,46 @@ def _reason(
         return "preempted"
     if row is not None and row.exit_code not in {0, None} and task is not None and task.retries:
         return "retry"
-    if row is not None and task is not None and task.retries and _was_killed(history, earlier):
-        return "retry"
+    if row is not None and task is not None and task.retries:
+        # A result that nobody could keep counts as a try that failed.
+        is_unknown = row.exit_code is None and _is_in(history.unwatched, earlier)
+        if is_unknown or _was_killed(history, earlier):
+            return "retry"
     if _went_down(history, earlier, until_s=later.started_s):
         return "node loss"
+    if _ran_out(history, earlier, row, task):
+        return "node loss"
     return "none"
+
+
+def _ran_out(history: History, life: Life, row: AttemptRow | None, task: TaskRow | None) -> bool:
+    """Whether its lease may have ended: its queue gives leases, and its node was out of reach."""
+    if row is None or task is None or row.state != "lost" or task.on_node_loss == "wait":
+        return False
+    return any(
+        silence.node in {"", life.node} and silence.until_s >= life.started_s
+        for silence in history.silences
+    )
+
+
+def _killed_for_nothing(history: History) -> Iterator[Breach]:
+    """Work that was cut short although nobody asked for it and nothing happened to its node."""
+    attempts = {(row.task, row.generation): row for row in history.attempts}
+    tasks = {row.task: row for row in history.tasks}
+    for life in history.lives:
+        row = attempts.get(life.member[:2])
+        if row is None or row.state not in OVER or row.stop_target or life.is_child:
+            continue
+        # By SIGTERM it has the time to say so itself.
+        is_cut = life.ended_s is None and row.exit_code in {None, KILLED, TERMINATED}
+        if not is_cut and life.code != TERMINATED:
+            continue
+        is_ours = _was_killed(history, life) or _is_in(history.unwatched, life)
+        if is_ours or _went_down(history, life, until_s=life.last_s + WRITTEN_WITHIN_S):
+            continue
+        if not _ran_out(history, life, row, tasks.get(row.task)):
+            words = f"{_name(life)} ended at {life.last_s:.1f} s and nobody had asked for that"
+            yield Breach("killed", f"{words} ({row.state}, {row.exit_code}: {row.detail})")
 
 
 def _wrong_results(history: History) -> Iterator[Breach]:
@@ -160,6 +197,8 @@ def _excused(history: History, life: Life, row: AttemptRow) -> bool:
     is_lost = row.exit_code is None and _went_down(
         history, life, until_s=ended_s + WRITTEN_WITHIN_S
     )
+    tasks = {task.task: task for task in history.tasks}
+    is_lost = is_lost or _ran_out(history, life, row, tasks.get(row.task))
     # Who waits for a process has its result; killed, nobody has it, and the task fails and says so.
     is_unwatched = row.exit_code is None and _is_in(history.unwatched, life)
     # Between its last line and its exit a process can still be killed, by a stop or by the run.
@@ -177,6 +216,19 @@ def _ledger(history: History) -> Iterator[Breach]:
     for task, count in sorted(live.items()):
         if count > 1:
             yield Breach("ledger", f"{task} has {count} live attempts")
+
+
+def _devices_given_twice(history: History) -> Iterator[Breach]:
+    """Whole devices: who finds another one's work on its own was given what was not free."""
+    users: dict[tuple[str, str], list[Life]] = defaultdict(list)
+    for life in sorted(history.lives, key=lambda life: (life.started_s, life.pid)):
+        for device in life.devices:
+            users[life.node, device].append(life)
+    for (_, device), lives in sorted(users.items()):
+        for earlier, later in pairwise(lives):
+            if later.started_s < earlier.last_s and later.task != earlier.task:
+                words = f"{_name(later)} began on {device} while {_name(earlier)} used it"
+                yield Breach("ledger", words)
 
 
 def _orphans(history: History) -> Iterator[Breach]:
@@ -234,11 +286,13 @@ def _name(life: Life) -> str:
 
 CHECKS: Final[tuple[Callable[[History], Iterator[Breach]], ...]] = (
     _lost,
+    _killed_for_nothing,
     _doubled,
     _overlapping,
     _rerun_breaches,
     _wrong_results,
     _ledger,
+    _devices_given_twice,
     _orphans,
     _bad_answers,
 )

@@ -1,7 +1,6 @@
 """Every kind of fault: what it hits, how long it lasts, how often it is drawn.
 
-`CLASSES` follows the page docs/chaos.md. What the code under test cannot survive yet because it
-is not built stands in `NOT_YET` with the reason, so that the list can only shrink.
+`CLASSES` follows the page docs/chaos.md.
 """
 
 from dataclasses import dataclass
@@ -39,16 +38,24 @@ CLASSES: Final[tuple[FaultClass, ...]] = (
     FaultClass("two-beats", "control", 3, 8, "beats", 6),
     FaultClass("no-beat", "beat", 4, 10, "process", 4),
     FaultClass("control-away", "control", 3, 20, "process", 3),
+    FaultClass("everything-kill", "control", 0, 2, "process", 2),
+    FaultClass("crash-point", "control", 12, 20, "process", 3),
+    FaultClass("node-crash-point", "node", 6, 15, "crash", 10),
     FaultClass("partition", "node", 0.5, 8, "net", 14),
     FaultClass("partition-in", "node", 0.5, 8, "net", 10),
     FaultClass("partition-out", "node", 0.5, 8, "net", 10),
     FaultClass("flap", "node", 2, 10, "net", 14),
+    FaultClass("node-lost-requeue", "node", 26, 32, "net", 3),
+    FaultClass("node-lost-fail", "node", 26, 32, "net", 3),
     FaultClass("sshd-kill", "node", 0.2, 5, "sshd", 12),
     FaultClass("host-key", "node", 1, 6, "sshd", 5),
     FaultClass("banner-hang", "node", 1, 8, "sshd", 8),
     FaultClass("reboot", "node", 0.5, 4, "sshd", 8),
     FaultClass("work-kill", "node", 0, 0, "work", 12),
     FaultClass("monitor-kill", "node", 0, 0, "work", 14),
+    FaultClass("work-stop", "node", 1, 8, "work", 8),
+    FaultClass("helper-stop", "node", 0.5, 6, "helper", 10),
+    FaultClass("launch-repeated", "node", 0, 0, "launches", 12),
     FaultClass("runtime-missing", "podman-node", 1, 6, "runtime", 6),
     FaultClass("node-disk-full", "node", 1, 6, "disk", 8),
     FaultClass("node-clock", "node", 1, 8, "clock", 6),
@@ -64,15 +71,5 @@ CLASSES: Final[tuple[FaultClass, ...]] = (
     FaultClass("messages-doubled", "redis", 0, 0, "messages", 8),
     FaultClass("messages-shuffled", "redis", 1, 4, "messages", 6),
 )
-
-# Listed with each run as "not yet"; a fault moves up into CLASSES with the code that survives it.
-NOT_YET: Final[dict[str, str]] = {
-    "node-lost-requeue": "a queue with on_node_loss=requeue has no lease and no watchdog yet",
-    "node-lost-fail": "a queue with on_node_loss=fail has no lease and no watchdog yet",
-    "node-powered-off": "nobody can declare a silent node powered off yet",
-    "database-restored": "a restored database is not told apart from its original yet",
-    "crash-point": "the numbered steps cannot be stopped at from outside yet; kills fall anywhere",
-    "gang-member-kill": "members of a gang do not start together or not at all yet",
-}
 
 BY_NAME: Final = {one.name: one for one in CLASSES}

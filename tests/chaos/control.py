@@ -28,9 +28,15 @@ class ControlPlane:
     commands: dict[str, tuple[str, ...]]
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     ended: list[tuple[str, int]] = field(default_factory=list)
+    # Programs that are to end by themselves, at a step that they were started for.
+    armed: set[str] = field(default_factory=set)
 
-    def start(self, name: str) -> None:
-        """Start it; nothing while it runs."""
+    def start(self, name: str, *, crash_at: str = "") -> None:
+        """Start it; nothing while it runs.
+
+        Args:
+            crash_at: the step at which it ends; whoever asks for one waits for it with `has_ended`.
+        """
         process = self.running.get(name)
         if process is not None and process.poll() is None:
             return
@@ -38,7 +44,7 @@ class ControlPlane:
             self.running[name] = subprocess.Popen(
                 [sys.executable, *self.commands[name]],
                 cwd=ROOT,
-                env=self.environment,
+                env=self.environment | ({"RPM_CRASH_AT": crash_at} if crash_at else {}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -46,8 +52,17 @@ class ControlPlane:
                 preexec_fn=ports.end_with_parent,  # noqa: PLW1509 - one C call, no lock is taken
             )
 
+        if crash_at:
+            self.armed.add(name)
+
+    def has_ended(self, name: str) -> bool:
+        """Whether a program has come to the step that it was started for."""
+        process = self.running.get(name)
+        return process is not None and process.poll() is not None
+
     def kill(self, name: str) -> None:
         """As by the kernel's out-of-memory killer: at once, with all its threads."""
+        self.armed.discard(name)
         process = self.running.pop(name, None)
         if process is not None:
             # Its children too, as a service manager would.
@@ -66,7 +81,7 @@ class ControlPlane:
         """Start again what ended by itself, as a service manager does, and remember it."""
         for name, process in list(self.running.items()):
             status = process.poll()
-            if status is not None:
+            if status is not None and name not in self.armed:
                 self.ended.append((name, status))
                 self.start(name)
 

@@ -7,48 +7,14 @@ how many seconds to wait, and its end means that the fault is over. Closing it e
 import random
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
-from tests.chaos.control import ControlPlane
-from tests.chaos.history import Killed
-from tests.chaos.messages import MessageThief
-from tests.chaos.nodes import ChaosNode, boot_clock, kill, set_clock
-from tests.chaos.processes import attempts_beside, supervisors, variable
-from tests.chaos.proxy import CommitProxy
+from tests.chaos import control_faults, work_faults
+from tests.chaos.history import Silence
+from tests.chaos.machine import boot_clock
+from tests.chaos.processes import variable
 from tests.chaos.schedule import Fault
-from tests.chaos.servers import PostgresServer, RedisControl
-
-CLOCK_JUMPS_S: Final = (-7200.0, -65.0, 65.0, 7200.0)
-# How long a fault that needs work waits for some to come.
-PATIENCE, PATIENCE_STEP_S = 60, 0.5
-STANDBY: Final = frozenset({"beat-2"})
-
-
-@dataclass(slots=True)
-class Stage:
-    """Everything that a fault can hit.
-
-    Args:
-        seed: of the run; what an injector draws depends on it and on the fault alone.
-    """
-
-    seed: int
-    nodes: dict[str, ChaosNode]
-    control: ControlPlane
-    postgres: PostgresServer
-    redis: RedisControl
-    proxy: CommitProxy
-    thief: MessageThief
-    control_clock: Path
-    killed: list[Killed] = field(default_factory=list)
-    unwatched: list[Killed] = field(default_factory=list)
-
-
-class NothingToHit(Exception):
-    """The fault found nothing that it could do something to; it does not count."""
-
+from tests.chaos.stage import PATIENCE, PATIENCE_STEP_S, NothingToHit, Stage
 
 Injector = Callable[[Stage, Fault, random.Random], Iterator[float]]
 
@@ -56,41 +22,6 @@ Injector = Callable[[Stage, Fault, random.Random], Iterator[float]]
 def begin(stage: Stage, fault: Fault) -> Iterator[float]:
     """The injector of a fault, not started yet."""
     return INJECTORS[fault.name](stage, fault, random.Random(f"{stage.seed} {fault}"))
-
-
-def _program_killed(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
-    stage.control.kill(fault.target)
-    try:
-        yield fault.lasts_s
-    finally:
-        stage.control.start(fault.target)
-
-
-def _program_stopped(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
-    stage.control.pause(fault.target, is_on=True)
-    try:
-        yield fault.lasts_s
-    finally:
-        stage.control.pause(fault.target, is_on=False)
-
-
-def _two_beats(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
-    stage.control.start("beat-2")
-    try:
-        yield fault.lasts_s
-    finally:
-        stage.control.kill("beat-2")
-
-
-def _control_away(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
-    names = [name for name in stage.control.commands if name not in STANDBY]
-    for name in names:
-        stage.control.kill(name)
-    try:
-        yield fault.lasts_s
-    finally:
-        for name in names:
-            stage.control.start(name)
 
 
 def _partition(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
@@ -124,6 +55,26 @@ def _flap(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
                 yield pause_s
     finally:
         node.set_link(is_up=True)
+
+
+def _node_lost(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
+    """Out of reach for longer than its leases last, with work that has one."""
+    then = fault.name.rpartition("-")[2]
+    for turn in range(PATIENCE):
+        node = work_faults.node_with_luck(stage, fault, turn)
+        if any(variable(pid, "CHAOS_ON_LOSS") == then for pid in node.pids("job")):
+            break
+        yield PATIENCE_STEP_S
+    else:
+        raise NothingToHit
+    node.set_link(is_up=False)
+    begun_s = boot_clock()
+    try:
+        yield fault.lasts_s
+    finally:
+        node.set_link(is_up=True)
+        # Luck may have chosen another node than the one that the fault was for.
+        stage.silences.append(Silence(node.name, begun_s, boot_clock()))
 
 
 def _sshd_killed(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
@@ -168,44 +119,6 @@ def _reboot(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
         node.start_sshd()
 
 
-def _work_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
-    for turn in range(PATIENCE):
-        node = _node_with_luck(stage, fault, turn)
-        work = sorted(pid for pid in node.pids("job") if variable(pid, "RPM_TASK_ID"))
-        if work:
-            break
-        yield PATIENCE_STEP_S
-    else:
-        raise NothingToHit
-    pid = rng.choice(work)
-    task, generation = variable(pid, "RPM_TASK_ID"), variable(pid, "RPM_ATTEMPT")
-    # Noted first: the end of the work may be in the books before this process goes on.
-    stage.killed.append(Killed(task, int(generation or 0), boot_clock()))
-    kill(pid)
-
-
-def _monitor_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
-    """The container's monitor, or one of the helper's own processes beside the work."""
-    for turn in range(PATIENCE):
-        node = _node_with_luck(stage, fault, turn)
-        candidates = sorted([*node.pids("conmon"), *supervisors(node)])
-        beside = {pid: members for pid in candidates if (members := attempts_beside(pid))}
-        if beside:
-            pid = rng.choice(list(beside))
-            stage.unwatched += [Killed(*one, boot_clock()) for one in sorted(beside[pid])]
-            kill(pid)
-            return
-        yield PATIENCE_STEP_S
-    raise NothingToHit
-
-
-def _node_with_luck(stage: Stage, fault: Fault, turn: int) -> ChaosNode:
-    """The fault's own node; where nothing runs there for a while, the others in their turn."""
-    names = list(stage.nodes)
-    first = names.index(fault.target)
-    return stage.nodes[names[(first + turn // 4) % len(names)]]
-
-
 def _runtime_missing(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
     node = stage.nodes[fault.target]
     while not node.is_up:
@@ -229,19 +142,11 @@ def _node_disk_full(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator
 
 def _node_clock(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
     node = stage.nodes[fault.target]
-    node.set_clock(rng.choice(CLOCK_JUMPS_S))
+    node.set_clock(rng.choice(control_faults.CLOCK_JUMPS_S))
     try:
         yield fault.lasts_s
     finally:
         node.set_clock(0)
-
-
-def _control_clock(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
-    set_clock(stage.control_clock, rng.choice(CLOCK_JUMPS_S))
-    try:
-        yield fault.lasts_s
-    finally:
-        set_clock(stage.control_clock, 0)
 
 
 def _redis_killed(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
@@ -346,31 +251,39 @@ def _messages_doubled(stage: Stage, _fault: Fault, rng: random.Random) -> Iterat
 
 
 INJECTORS: Final[dict[str, Injector]] = {
-    "web-kill": _program_killed,
-    "web-stop": _program_stopped,
-    "worker-kill": _program_killed,
-    "worker-stop": _program_stopped,
-    "server-kill": _program_killed,
-    "server-stop": _program_stopped,
-    "beat-kill": _program_killed,
-    "beat-stop": _program_stopped,
-    "two-beats": _two_beats,
-    "no-beat": _program_killed,
-    "control-away": _control_away,
+    "web-kill": control_faults.program_killed,
+    "web-stop": control_faults.program_stopped,
+    "worker-kill": control_faults.program_killed,
+    "worker-stop": control_faults.program_stopped,
+    "server-kill": control_faults.program_killed,
+    "server-stop": control_faults.program_stopped,
+    "beat-kill": control_faults.program_killed,
+    "beat-stop": control_faults.program_stopped,
+    "two-beats": control_faults.two_beats,
+    "no-beat": control_faults.program_killed,
+    "control-away": control_faults.control_away,
+    "everything-kill": control_faults.everything_killed,
+    "crash-point": control_faults.crash_point,
+    "node-crash-point": control_faults.node_crash_point,
     "partition": _partition,
     "partition-in": _one_way,
     "partition-out": _one_way,
     "flap": _flap,
+    "node-lost-requeue": _node_lost,
+    "node-lost-fail": _node_lost,
     "sshd-kill": _sshd_killed,
     "host-key": _host_key,
     "banner-hang": _banner_hangs,
     "reboot": _reboot,
-    "work-kill": _work_killed,
-    "monitor-kill": _monitor_killed,
+    "work-kill": work_faults.work_killed,
+    "monitor-kill": work_faults.monitor_killed,
+    "work-stop": work_faults.work_stopped,
+    "helper-stop": work_faults.helper_stopped,
+    "launch-repeated": work_faults.launch_repeated,
     "runtime-missing": _runtime_missing,
     "node-disk-full": _node_disk_full,
     "node-clock": _node_clock,
-    "control-clock": _control_clock,
+    "control-clock": control_faults.control_clock,
     "redis-kill": _redis_killed,
     "redis-flush": _redis_flushed,
     "redis-pause": _redis_paused,

@@ -15,6 +15,7 @@ class Life:
         ended_s: when it said that it ends; None when it never did.
         is_alone: whether it got the lock that only one living copy can have.
         is_child: left behind by the process of the work, in a session of its own.
+        devices: whole ones that it was given, by name.
     """
 
     task: str
@@ -28,6 +29,7 @@ class Life:
     code: int | None = None
     is_alone: bool = True
     is_child: bool = False
+    devices: tuple[str, ...] = ()
 
     @property
     def member(self) -> Member:
@@ -43,6 +45,15 @@ class Down:
 
 
 @dataclass(frozen=True, slots=True)
+class Silence:
+    """A fault that could keep a node, or all of them (`node` empty), from the control plane."""
+
+    node: str
+    from_s: float
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Killed:
     """An attempt whose work, or whose monitor, the run itself killed at this moment."""
 
@@ -53,7 +64,7 @@ class Killed:
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task as the database has it at the end."""
+    """A task as the database has it at the end; `on_node_loss` is of the queue it was last in."""
 
     task: str
     state: str
@@ -61,6 +72,7 @@ class TaskRow:
     generation: int
     retries: int
     detail: str = ""
+    on_node_loss: str = "wait"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +130,7 @@ class History:
     downs: list[Down] = field(default_factory=list)
     killed: list[Killed] = field(default_factory=list)
     unwatched: list[Killed] = field(default_factory=list)
+    silences: list[Silence] = field(default_factory=list)
     tasks: list[TaskRow] = field(default_factory=list)
     attempts: list[AttemptRow] = field(default_factory=list)
     accepted: list[Accepted] = field(default_factory=list)
@@ -141,7 +154,12 @@ def read_journal(node: str, text: str) -> list[Life]:
             if key in lives:
                 # After a reboot the kernel gives the same numbers again.
                 done.append(lives[key])
-            lives[key] = Life(*key[:3], node, key[3], at, at, is_alone=word == "alone")
+            manner, _, devices = word.partition("=")
+            lives[key] = Life(
+                *(*key[:3], node, key[3], at, at),
+                is_alone=manner == "alone",
+                devices=tuple(filter(None, devices.split(","))),
+            )
         else:
             lives[key] = _lived_on(lives.get(key), key, node, at, event, word)
     return sorted([*done, *lives.values()], key=lambda life: life.started_s)

@@ -4,8 +4,10 @@
      plain     ends by itself, or 200 ms after SIGTERM
      stubborn  ignores SIGTERM
      leaver    leaves a child in a session of its own behind
+     waiter    ends before its time when there is a file called after its task, beside its lock
 
-   A line: event, boot clock in ns, task, generation, rank, pid, word. The lock is one file per
+   A line: event, boot clock in ns, task, generation, rank, pid, word; with a start the devices
+   that it was given follow the word. The lock is one file per
    member for all nodes together, so a second living copy is seen by the kernel, even if the first
    one is stopped. */
 #include <errno.h>
@@ -22,6 +24,7 @@
 static int journal = -1;
 static const char *task, *generation, *rank;
 static volatile sig_atomic_t asked;
+static char signal_path[4096];
 
 static long long now(void)
 {
@@ -55,7 +58,7 @@ static void live(long long until, int is_stubborn)
 {
     long long next = 0;
     struct timespec step = {0, 50 * 1000 * 1000};
-    while (now() < until) {
+    while (now() < until && !(signal_path[0] && access(signal_path, F_OK) == 0)) {
         if (now() >= next) {
             note("beat", "-");
             next = now() + 500 * 1000000LL;
@@ -96,10 +99,14 @@ int main(int count, char **words)
     snprintf(name, sizeof name, "%s-%s", task, rank);
     int lock = open_in(given("CHAOS_LOCKS", "."), name, O_RDWR | O_CREAT);
     int is_alone = flock(lock, LOCK_EX | LOCK_NB) == 0;
-    note("start", is_alone ? "alone" : "overlap");
+    char word[256];
+    snprintf(word, sizeof word, "%s=%s", is_alone ? "alone" : "overlap", given("RPM_DEVICES", ""));
+    note("start", word);
     signal(SIGTERM, on_term);
     printf("ready\n");
     fflush(stdout);
+    if (strcmp(words[3], "waiter") == 0)
+        snprintf(signal_path, sizeof signal_path, "%s/%s.end", given("CHAOS_LOCKS", "."), task);
     long long until = now() + (long long)(atof(words[1]) * 1e9);
     if (strcmp(words[3], "leaver") == 0 && fork() == 0) {
         setsid();

@@ -8,10 +8,12 @@ from typing import Any
 import httpx
 
 from tests.chaos.history import Accepted, Response
-from tests.chaos.nodes import boot_clock
+from tests.chaos.machine import boot_clock
 
 TIMEOUT_S = 4.0
 STEP_S = 0.15
+# Faults find work to hit until the end, and the last work still ends within the run.
+LAST_AT = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +36,24 @@ class Place:
 
 
 def wishes(
-    *, seed: int, seconds: float, count: int, containers: int, places: dict[str, list[Place]]
+    *,
+    seed: int,
+    seconds: float,
+    count: int,
+    containers: int,
+    places: dict[str, list[Place]],
+    mean_s: float = 5,
+    lasts_s: float = 0,
+    is_stubborn: bool = False,
 ) -> list[Wish]:
-    """Draw the tasks: in the first three quarters of the run, some of every kind.
+    """Draw the tasks: nearly all through the run, some of every kind.
 
     Args:
         containers: how many of them go to the queues whose nodes run containers.
         places: kind of runtime -> its queues.
+        mean_s: how long the work lasts, four times as much at most.
+        lasts_s: all of it lasts exactly so long, ends well, begins at once and is never aborted.
+        is_stubborn: all of it ignores SIGTERM, not only some.
     """
     rng = random.Random(f"{seed} work")
     kinds = ["podman"] * containers + ["process"] * (count - containers)
@@ -48,18 +61,23 @@ def wishes(
     found = []
     for number, kind in enumerate(kinds):
         place = rng.choice(places[kind])
-        lasts_s = round(min(rng.expovariate(1 / 5) + 0.2, 20), 2)
+        own_s = round(min(rng.expovariate(1 / mean_s) + 0.2, 4 * mean_s), 2)
         code = rng.choices((0, 3), (9, 1))[0]
         manner = rng.choices(("plain", "stubborn", "leaver"), (8, 1, 1))[0]
+        manner = "stubborn" if is_stubborn else manner
         body = {
             **place.body,
             "name": f"chaos-{number}",
             "queue": place.queue,
-            "command": [place.program, str(lasts_s), str(code), manner],
+            "command": [place.program, str(own_s), str(code), manner],
             "retries": rng.choices((0, 2), (7, 3))[0],
         }
-        at_s = rng.uniform(0, seconds * 0.75)
-        found.append(Wish(at_s, f"{seed}-{number}", body, rng.random() < 0.08))
+        at_s = rng.uniform(0, seconds * LAST_AT)
+        is_aborted = rng.random() < 0.08
+        if lasts_s:
+            body["command"] = [place.program, str(lasts_s), "0", "plain"]
+            at_s, is_aborted = 0, False
+        found.append(Wish(at_s, f"{seed}-{number}", body, is_aborted))
     return sorted(found, key=lambda wish: wish.at_s)
 
 

@@ -6,17 +6,25 @@ processes at once. Needs root.
 
 import os
 import shutil
-import signal
-import struct
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
 from apps.execution.transport.host_keys import HostKey
+from tests.chaos.machine import (
+    boot_clock,
+    children,
+    clear_cgroups,
+    descendants,
+    fill,
+    kill,
+    make_key,
+    read,
+    run,
+    set_clock,
+)
 from tests.services import ports
 from tools.packages import find_program
 
@@ -43,6 +51,21 @@ import signal
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 while True:
     signal.pause()
+"""
+# Stands before python3 on a node and keeps the launches that come, as a network would that repeats
+# them later.
+RECORDER = """\
+#!/bin/sh
+case "$2" in
+*/helper)
+    kept={folder}/requests/$$
+    cat >"$kept"
+    exec 3<"$kept"
+    grep -q '"verb":"launch"' "$kept" || rm "$kept"
+    exec {python} "$@" <&3 3<&-
+    ;;
+esac
+exec {python} "$@"
 """
 # A server that accepts and never says a word, as a hung sshd does.
 MUTE = """
@@ -122,6 +145,7 @@ class ChaosNode:
         make_key(self.key_path)
         (self.folder / "authorized_keys").write_bytes((self.folder / "key.pub").read_bytes())
         self.set_clock(0)
+        self._record_launches()
         run("ip", "netns", "add", self.network)
         outer, inner = f"{self.cable}h", f"{self.cable}n"
         run("ip", "link", "add", outer, "type", "veth", "peer", "name", inner)
@@ -134,6 +158,26 @@ class ChaosNode:
             ("link", "set", "lo", "up"),
         ):
             run("ip", "-n", self.network, *words)
+
+    def _record_launches(self) -> None:
+        for name in ("bin", "requests"):
+            (self.folder / name).mkdir()
+        program = self.folder / "bin" / "python3"
+        # The interpreter itself: what stands first in the PATH may be a program that looks for one.
+        python = Path(sys.executable).resolve()
+        program.write_text(RECORDER.format(folder=self.folder, python=python))
+        program.chmod(0o755)
+
+    def launches(self) -> list[Path]:
+        """What the node was asked to launch, the latest first."""
+        return sorted(
+            (self.folder / "requests").iterdir(), key=lambda path: -path.stat().st_mtime_ns
+        )
+
+    def repeat(self, launch: Path) -> None:
+        """The same request comes once more; nobody hears the answer."""
+        with launch.open("rb") as request:
+            self._inside("python3", "-ES", f"{self.home}/helper", stdin=request.fileno())
 
     def remove(self) -> None:
         """End every process of the node and take it away again; safe to repeat."""
@@ -189,10 +233,10 @@ class ChaosNode:
             clear_cgroups({path.name for path in self.store.glob("graph/vfs-containers/*")})
 
     def start_sshd(self) -> None:
-        """Start sshd and wait until it answers; nothing where it runs already."""
+        """Start sshd, which answers soon after; nothing where it runs already."""
         if not self.is_up or self._is_running(self._sshd):
             return
-        variables = f"PATH={os.defpath}:/usr/sbin:/sbin"
+        variables = f"PATH={self.folder}/bin:{os.defpath}:/usr/sbin:/sbin"
         if self.clock_library is not None:
             variables += f" LD_PRELOAD={self.clock_library} CHAOS_CLOCK={self.folder}/clock"
         (self.folder / "config").write_text(
@@ -203,11 +247,14 @@ class ChaosNode:
 
     def stop_sshd(self) -> None:
         """Kill sshd with every connection; supervisors and tasks go on."""
+        ports.wait_until(self._is_sshd_gone, what=f"{self.name} has no sshd")
+        self._sshd = None
+
+    def _is_sshd_gone(self) -> bool:
+        # Again and again: a program that only just starts has not got its name yet.
         for pid in self.pids("sshd"):
             kill(pid)
-        if self._sshd is not None:
-            self._sshd.wait()
-        self._sshd = None
+        return not self._is_running(self._sshd) and not self.pids("sshd")
 
     def hang(self) -> None:
         """From now on connections are accepted and nothing is ever said."""
@@ -268,12 +315,12 @@ class ChaosNode:
         found = [pid for pid in descendants(roots) if not read(pid, "comm").startswith(b"nsenter")]
         return [pid for pid in found if read(pid, "comm").startswith(name.encode())]
 
-    def _inside(self, *command: str) -> subprocess.Popen[bytes]:
+    def _inside(self, *command: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
                 ["nsenter", f"--target={self.init}", "--net", "--mount", "--pid", *command],
                 env={"PATH": os.defpath},
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -292,104 +339,3 @@ class ChaosNode:
     @staticmethod
     def _is_running(process: subprocess.Popen[bytes] | None) -> bool:
         return process is not None and process.poll() is None
-
-
-def run(*words: str | Path, check: bool = True) -> None:
-    """Run a tool of the system; its words are shown when it fails.
-
-    Raises:
-        RuntimeError: it failed.
-    """
-    done = subprocess.run([str(word) for word in words], capture_output=True, check=False)
-    if check and done.returncode != 0:
-        command = " ".join(map(str, words))
-        raise RuntimeError(f"{command}: {done.stderr.decode(errors='replace').strip()}")
-
-
-def boot_clock() -> float:
-    """The clock that nodes, tasks and the run share."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def set_clock(path: Path, seconds: float) -> None:
-    """Write the shift in place: programs have the file mapped."""
-    with path.open("r+b" if path.exists() else "wb") as target:
-        target.write(struct.pack("<q", int(seconds * 1e9)))
-
-
-def fill(balloon: Path, *, is_full: bool) -> None:
-    """Take every free byte of a disk, or give them back."""
-    balloon.unlink(missing_ok=True)
-    if not is_full:
-        return
-    with balloon.open("wb") as target:
-        size, step = 0, 64 * 2**20
-        while step >= 4096:
-            # Others write meanwhile: until the disk itself says that not even a page is left.
-            try:
-                os.posix_fallocate(target.fileno(), size, step)
-                size += step
-            except OSError:
-                step //= 2
-
-
-def clear_cgroups(containers: set[str]) -> None:
-    """Remove the groups of containers whose processes are gone, as a reboot does."""
-    root = Path("/sys/fs/cgroup")
-    for pattern in ("libpod_parent/libpod-*", "*/libpod_parent/libpod-*"):
-        for path in root.glob(pattern):
-            if path.name.rpartition("-")[2] in containers:
-                for folder in [*path.glob("*/"), path]:
-                    with suppress(OSError):
-                        folder.rmdir()
-
-
-def make_key(path: Path) -> None:
-    """A new key pair, over an old one."""
-    path.unlink(missing_ok=True)
-    program = find_program("ssh-keygen") or "ssh-keygen"
-    command = [program, "-q", "-t", "ed25519", "-N", "", "-C", "chaos", "-f", str(path)]
-    subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
-
-
-def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> bool:
-    """Signal a process; False when it is gone."""
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def all_pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def descendants(roots: list[int]) -> list[int]:
-    """The processes below these; a container's are below its monitor, which is below the init."""
-    below: dict[int, list[int]] = {}
-    for pid in all_pids():
-        fields = read(pid, "stat").rpartition(b")")[2].split()
-        if fields:
-            below.setdefault(int(fields[1]), []).append(pid)
-    found: list[int] = []
-    ends = list(roots)
-    while ends:
-        next_ones = below.get(ends.pop(), [])
-        found += next_ones
-        ends += next_ones
-    return found
-
-
-def children(pid: int) -> list[int]:
-    """Its direct children."""
-    found = read(pid, f"task/{pid}/children")
-    return [int(word) for word in found.split()]
-
-
-def read(pid: int, name: str) -> bytes:
-    """A file of /proc, empty when the process is gone."""
-    try:
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:
-        return b""

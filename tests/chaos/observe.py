@@ -10,10 +10,17 @@ from collections.abc import Iterable, Iterator
 import psycopg
 
 from tests.chaos.history import AttemptRow, Down, History, Leftover, TaskRow, read_journal
-from tests.chaos.nodes import ChaosNode, read
+from tests.chaos.machine import read
+from tests.chaos.nodes import ChaosNode
 from tools.packages import find_program
 
-TASKS = "SELECT id::text, state, exit_code, generation, retries, state_detail FROM tasks_task"
+TASKS = """
+SELECT t.id::text, t.state, t.exit_code, t.generation, t.retries, t.state_detail,
+       coalesce((SELECT q.on_node_loss FROM tasks_attempt a JOIN policies_queue q
+                 ON q.id = a.queue_id WHERE a.task_id = t.id
+                 ORDER BY a.generation DESC LIMIT 1), 'wait')
+FROM tasks_task t
+"""
 ATTEMPTS = """
 SELECT a.task_id::text, a.generation, a.state, a.exit_code, a.stop_target, a.detail,
        (SELECT count(*) FROM tasks_holding h

@@ -6,7 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.nodes import ChaosNode, read
+from tests.chaos.machine import read
+from tests.chaos.nodes import ChaosNode
 
 # A member in a path of the helper (task/generation-rank) or in the name of its container.
 MEMBER: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[/-]([0-9]+)-[0-9]+")
@@ -20,6 +21,16 @@ def supervisors(node: ChaosNode) -> list[int]:
         if parent == [str(node.init).encode()] and str(node.home).encode() in read(pid, "cmdline"):
             found.append(pid)
     return found
+
+
+def exchanges(node: ChaosNode) -> list[int]:
+    """The helper's processes that answer a request right now."""
+    beside = set(supervisors(node))
+    return [
+        pid
+        for pid in node.pids("python")
+        if pid not in beside and f"{node.home}/helper".encode() in read(pid, "cmdline")
+    ]
 
 
 def attempts_beside(pid: int) -> set[tuple[str, int]]:

@@ -12,7 +12,7 @@ import httpx
 import psycopg
 
 from tests.chaos.classes import BY_NAME
-from tests.chaos.nodes import boot_clock
+from tests.chaos.machine import boot_clock
 
 STEP_S = 0.25
 PASS = "pass"

@@ -1,11 +1,13 @@
 """The one table that a run prints."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
 
 from tests.chaos.checker import KINDS, Verdict
-from tests.chaos.classes import CLASSES, NOT_YET
-from tests.chaos.history import History
+from tests.chaos.classes import CLASSES
+from tests.chaos.history import History, Life
 from tests.chaos.recovery import Recovery, summary
 
 WORDS = 12
@@ -35,13 +37,13 @@ def table(
         ("starts of work", str(sum(not life.is_child for life in history.lives))),
         *((kind, str(verdict.count(kind))) for kind in KINDS),
         ("re-run after node loss", str(verdict.reruns_for("node loss"))),
+        ("running elsewhere", _elsewhere(history)),
         ("re-run: preempted, retry", f"{reruns['preempted']}, {reruns['retry']}"),
         ("results unknown, monitor killed", str(verdict.unknown_results)),
         ("answers over HTTP", _answers(history)),
         ("time to recover", f"median {median_s:.1f} s, worst {worst_s:.1f} s ({which})"),
     ]
     lines = [title, *_columns([*faults, *outcome])]
-    lines += [f"  not yet: {name}: {reason}" for name, reason in sorted(NOT_YET.items())]
     return "\n".join(lines)
 
 
@@ -68,6 +70,29 @@ def _times(name: str, recovered: Sequence[Recovery]) -> str:
         return ""
     median_s, worst_s, _ = summary(own)
     return f"   recovered in {median_s:.1f} s, at worst {worst_s:.1f} s"
+
+
+def _elsewhere(history: History) -> str:
+    """How long after its node fell silent work with a lease ran on another one."""
+    took = sorted(seconds_elsewhere(history))
+    if not took:
+        return "-"
+    return f"{median(took):.1f} s after the silence began (median), {took[-1]:.1f} s at worst"
+
+
+def seconds_elsewhere(history: History) -> Iterator[float]:
+    """For each pair of starts on two nodes: from the silence that cut the first one short."""
+    starts: dict[tuple[str, int], list[Life]] = defaultdict(list)
+    for life in sorted(history.lives, key=lambda life: life.started_s):
+        if not life.is_child:
+            starts[life.task, life.rank].append(life)
+    for lives in starts.values():
+        for earlier, later in pairwise(lives):
+            for silence in history.silences:
+                is_cut = silence.from_s <= earlier.last_s and earlier.started_s <= silence.from_s
+                is_before = silence.from_s < later.started_s <= silence.until_s
+                if silence.node == earlier.node != later.node and is_cut and is_before:
+                    yield later.started_s - silence.from_s
 
 
 def _answers(history: History) -> str:

@@ -15,18 +15,22 @@ import psycopg
 from tests.chaos import faults as injectors
 from tests.chaos import recovery, report
 from tests.chaos.checker import Verdict, check
-from tests.chaos.faults import NothingToHit
-from tests.chaos.history import History
+from tests.chaos.classes import BY_NAME
+from tests.chaos.history import History, Silence
 from tests.chaos.load import Client, wishes
-from tests.chaos.nodes import boot_clock
+from tests.chaos.machine import boot_clock
 from tests.chaos.observe import leftovers, observe, open_tasks
 from tests.chaos.recovery import Recovery, Sampler, Span
 from tests.chaos.schedule import Fault, make_schedule
+from tests.chaos.stage import NothingToHit
 from tests.chaos.world import World, opened, target_names
 from tests.services.podman import IMAGE
 
 CLEAR_WITHIN_S = 30.0
 SAY_EVERY_S = 15.0
+NODES = frozenset({"node", "podman-node"})
+# Channels of faults that can keep an exchange from coming to its end, or to the database.
+CUTTING = frozenset({"process", "net", "sshd", "postgres", "answers", "helper", "disk", "crash"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,12 @@ class Plan:
     names: tuple[str, ...] = ()
     chosen: tuple[Fault, ...] = ()
     keep: Path | None = None
+    mean_s: float = 5
+    lasts_s: float = 0
+    is_small: bool = False
+    is_stubborn: bool = False
+    lease_s: int = 20
+    slots: int = 8
 
 
 @dataclass(slots=True)
@@ -127,7 +137,11 @@ def carry_out(plan: Plan) -> Outcome:
         seed=plan.seed,
         seconds=plan.seconds,
         count=plan.faults,
-        targets=target_names(podman_nodes=plan.podman_nodes, process_nodes=plan.process_nodes),
+        targets=target_names(
+            podman_nodes=plan.podman_nodes,
+            process_nodes=plan.process_nodes,
+            is_small=plan.is_small,
+        ),
         names=plan.names,
     )
     say("schedule (at:class:target:seconds): " + " ".join(map(str, schedule)))
@@ -136,6 +150,9 @@ def carry_out(plan: Plan) -> Outcome:
         seed=plan.seed,
         podman_nodes=plan.podman_nodes,
         process_nodes=plan.process_nodes,
+        is_small=plan.is_small,
+        lease_s=plan.lease_s,
+        slots=plan.slots,
         keep=plan.keep,
     ) as world:
         say(f"installation is up after {time.monotonic() - began:.0f} s in {world.folder}")
@@ -152,6 +169,9 @@ def _run(plan: Plan, world: World, schedule: Sequence[Fault]) -> Outcome:
             count=plan.tasks,
             containers=plan.containers,
             places=world.places(IMAGE),
+            mean_s=plan.mean_s,
+            lasts_s=plan.lasts_s,
+            is_stubborn=plan.is_stubborn,
         ),
         boot_clock(),
         plan.seed,
@@ -172,6 +192,7 @@ def _run(plan: Plan, world: World, schedule: Sequence[Fault]) -> Outcome:
         History(
             killed=world.stage.killed,
             unwatched=world.stage.unwatched,
+            silences=[*world.stage.silences, *silences(faults.spans)],
             accepted=client.accepted,
             responses=client.responses,
         ),
@@ -179,6 +200,17 @@ def _run(plan: Plan, world: World, schedule: Sequence[Fault]) -> Outcome:
         nodes=world.stage.nodes.values(),
     )
     return _judged(plan, world, schedule, client, sampler, faults, history)
+
+
+def silences(spans: Sequence[Span]) -> list[Silence]:
+    """Faults that could keep nodes from the control plane: at theirs, or for all at its own."""
+    return [
+        Silence(
+            span.target if BY_NAME[span.name].targets in NODES else "", span.begun_s, span.ended_s
+        )
+        for span in spans
+        if BY_NAME[span.name].channel in CUTTING
+    ]
 
 
 def _judged(

@@ -80,6 +80,24 @@ def make_schedule(
     return tuple(sorted(faults))
 
 
+def make_flaps(*, seed: int, count: int, nodes: Sequence[str]) -> tuple[Fault, ...]:
+    """Every node loses its cable for 0.3 to 4 s, again and again, all nodes at once."""
+    rng = random.Random(f"{seed} flaps")
+    until = dict.fromkeys(nodes, QUIET_S)
+    faults = []
+    for number in range(count):
+        node = nodes[number % len(nodes)]
+        lasts_s = round(rng.uniform(0.3, 4), 2)
+        faults.append(Fault(round(until[node], 2), "partition", node, lasts_s))
+        until[node] += lasts_s + rng.uniform(0.3, 1)
+    return tuple(sorted(faults))
+
+
+def make_repeated(name: str, *, count: int, every_s: float, target: str) -> tuple[Fault, ...]:
+    """The same fault again and again, with time between to recover."""
+    return tuple(Fault(QUIET_S + every_s * turn, name, target, 0) for turn in range(count))
+
+
 def counts(faults: Iterable[Fault]) -> Counter[str]:
     """How often each class is drawn."""
     return Counter(fault.name for fault in faults)

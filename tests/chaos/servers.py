@@ -11,7 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.chaos.nodes import children, fill, kill, read
+from tests.chaos.machine import children, fill, kill, read
 from tests.services import ports
 from tests.services.postgres import Cluster
 from tests.services.redis import RedisServer
@@ -41,6 +41,18 @@ class PostgresServer:
         sessions = [pid for pid in children(self.pid) if b"rpm" in read(pid, "cmdline")]
         if sessions:
             kill(max(sessions))
+
+    def kill(self) -> None:
+        """Every process of it at once, as when the machine loses its power."""
+        pids = [self.pid, *children(self.pid)] if self.is_up else []
+        for pid in pids:
+            kill(pid)
+        if self.own is not None:
+            self.own.wait()
+        elif pids:
+            # As long as nobody has heard of its end, the next one takes it for alive.
+            with suppress(ChildProcessError):
+                os.waitpid(pids[0], 0)
 
     def ask_to_end(self) -> None:
         """A fast shutdown: sessions are ended first. `is_up` tells when it is done."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.chaos.history import (
     Leftover,
     Life,
     Response,
+    Silence,
     TaskRow,
     read_journal,
 )
@@ -55,9 +57,9 @@ def cut(one: Life, *, at: float) -> Life:
     return replace(one, last_s=at, ended_s=None, code=None)
 
 
-def only(verdict: Verdict, kind: str) -> bool:
-    """Whether this was broken and nothing else."""
-    return {breach.kind for breach in verdict.breaches} == {kind}
+def kinds(verdict: Verdict) -> set[str]:
+    """All that was broken."""
+    return {breach.kind for breach in verdict.breaches}
 
 
 def test_a_history_without_a_fault_is_clean() -> None:
@@ -104,6 +106,16 @@ def _ledger_not_released(history: History) -> None:
     history.attempts = [replace(attempt(), held=1)]
 
 
+def _device_given_twice(history: History) -> None:
+    """Another task starts on a device whose user has not gone yet."""
+    first = replace(life(), devices=("gpu-0", "gpu-1"))
+    other = replace(life(begin=15, end=30), task="u", pid=7, devices=("gpu-1",))
+    history.lives = [first, other]
+    history.tasks.append(TaskRow("u", "completed", 0, 1, 0))
+    history.attempts.append(replace(attempt(), task="u"))
+    history.accepted.append(Accepted("l", "u"))
+
+
 def _retry_without_token(history: History) -> None:
     """A request that was answered late is sent again and makes a second task."""
     history.accepted.append(Accepted("k", "u"))
@@ -141,6 +153,19 @@ def _task_stuck(history: History) -> None:
     history.tasks = [TaskRow("t", "queued", None, 0, 0)]
 
 
+def _killed_by_a_stale_report(history: History) -> None:
+    """A process that was stopped wakes up and takes for gone what was started meanwhile."""
+    history.lives = [cut(life(), at=15)]
+    history.attempts = [attempt(code=None)]
+    history.tasks = [TaskRow("t", "failed", None, 1, 0, "container_lost")]
+
+
+def _terminated_although_only_the_control_plane_was_away(history: History) -> None:
+    history.lives = [replace(life(), code=143)]
+    history.attempts = [attempt(code=143)]
+    history.tasks = [TaskRow("t", "failed", 143, 1, 0)]
+
+
 def _child_left_behind(history: History) -> None:
     history.leftovers = [Leftover("n1", "process", "123 job")]
 
@@ -167,6 +192,7 @@ SEEDED: dict[str, tuple[Bug, str]] = {
     "no lease": (_no_lease, "overlapping"),
     "lock held by a stopped process": (_lock_held_by_a_stopped_process, "overlapping"),
     "ledger not unique": (_ledger_not_unique, "ledger"),
+    "device given twice": (_device_given_twice, "ledger"),
     "ledger not released": (_ledger_not_released, "ledger"),
     "retry without token": (_retry_without_token, "doubled"),
     "unknown task": (_unknown_task, "doubled"),
@@ -175,6 +201,8 @@ SEEDED: dict[str, tuple[Bug, str]] = {
     "requeued by a silence": (_requeued_by_a_silence, "re-run without node loss"),
     "task forgotten": (_task_forgotten, "lost"),
     "task stuck": (_task_stuck, "lost"),
+    "killed by a stale report": (_killed_by_a_stale_report, "killed"),
+    "terminated by an outage": (_terminated_although_only_the_control_plane_was_away, "killed"),
     "child left behind": (_child_left_behind, "orphans"),
     "child lives on": (_child_lives_into_the_next_attempt, "overlapping"),
     "broken page": (_broken_page, "HTTP 5xx"),
@@ -208,6 +236,13 @@ def test_a_seeded_bug_is_caught(name: str) -> None:
         pytest.param(attempt(1, code=3), {}, 2, "retry", id="it failed and has retries"),
         pytest.param(
             attempt(1, code=None),
+            {"unwatched": [Killed("t", 1, 15)]},
+            2,
+            "retry",
+            id="nobody has its result and it has retries",
+        ),
+        pytest.param(
+            attempt(1, code=None),
             {"killed": [Killed("t", 1, 15)]},
             2,
             "retry",
@@ -231,13 +266,49 @@ def test_work_may_run_again_for_a_reason(
     assert verdict.reruns_for(want_reason) == 1
 
 
+def leased(state: str = "lost") -> History:
+    """Started elsewhere after its node was out of reach for longer than its lease."""
+    history = good()
+    history.lives = [cut(life(1), at=15), life(2, begin=30, end=40, node="n2")]
+    history.attempts = [replace(attempt(1), state=state, exit_code=None), attempt(2)]
+    history.tasks = [replace(history.tasks[0], generation=2, on_node_loss="requeue")]
+    history.silences = [Silence("n1", 8, 29)]
+    return history
+
+
+def test_work_whose_lease_has_ended_runs_elsewhere() -> None:
+    verdict = check(leased())
+
+    assert verdict.breaches == ()
+    assert verdict.reruns_for("node loss") == 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "want_kind"),
+    [
+        pytest.param({"silences": []}, "killed", id="its node could be reached all the time"),
+        pytest.param({"silences": [Silence("n2", 8, 29)]}, "killed", id="it was another node"),
+        pytest.param({"silences": [Silence("n1", 1, 8)]}, "killed", id="that was before"),
+        pytest.param(
+            {"tasks": [TaskRow("t", "completed", 0, 2, 0)]}, "killed", id="its queue waits"
+        ),
+    ],
+)
+def test_only_a_lease_that_could_end_is_an_excuse(spoil: dict[str, Any], want_kind: str) -> None:
+    history = leased()
+    for name, value in spoil.items():
+        setattr(history, name, value)
+
+    assert check(history).count(want_kind) == 1
+
+
 def test_a_node_that_went_down_before_or_after_is_no_excuse() -> None:
     history = good()
     history.lives = [cut(life(1), at=15), life(2, begin=30, end=40, node="n2")]
     history.attempts = [replace(attempt(1), state="lost", exit_code=None), attempt(2)]
     history.downs = [Down("n1", 5), Down("n1", 31), Down("n2", 20)]
 
-    assert only(check(history), "re-run without node loss")
+    assert kinds(check(history)) == {"killed", "re-run without node loss"}
 
 
 def test_an_end_that_its_node_took_along_is_excused() -> None:
@@ -262,12 +333,12 @@ def test_a_result_that_nobody_could_keep_is_counted_and_no_breach() -> None:
 
 def test_a_journal_is_read_as_the_work_wrote_it() -> None:
     text = (
-        "start 1000000000 t 1 0 5 alone\nbeat 1500000000 t 1 0 5 -\nbeat 1600000000 t 1 0 6 -\n"
-        "end 2000000000 t 1 0 5 3\nstart 4000000000 t 2 0 5 overlap\n"
+        "start 1000000000 t 1 0 5 alone=a,b\nbeat 1500000000 t 1 0 5 -\nbeat 1600000000 t 1 0 6 -\n"
+        "end 2000000000 t 1 0 5 3\nstart 4000000000 t 2 0 5 overlap=\n"
     )
 
     assert read_journal("n1", text) == [
-        Life("t", 1, 0, "n1", 5, 1.0, 2.0, 2.0, 3),
+        Life("t", 1, 0, "n1", 5, 1.0, 2.0, 2.0, 3, devices=("a", "b")),
         Life("t", 1, 0, "n1", 6, 1.6, 1.6, is_child=True),
         Life("t", 2, 0, "n1", 5, 4.0, 4.0, is_alone=False),
     ]

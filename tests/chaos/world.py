@@ -5,21 +5,25 @@ import secrets
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from tests.chaos import control as control_plane
+from tests.chaos import job
 from tests.chaos.control import ControlPlane
-from tests.chaos.faults import STANDBY, Stage
 from tests.chaos.load import Place
+from tests.chaos.machine import run, set_clock
 from tests.chaos.messages import MessageThief
-from tests.chaos.nodes import ChaosNode, run, set_clock
+from tests.chaos.nodes import ChaosNode
 from tests.chaos.proxy import CommitProxy
 from tests.chaos.servers import PostgresServer, RedisControl
+from tests.chaos.stage import STANDBY, Stage
 from tests.end_to_end.installation import Client, Installation, until
 from tests.services import ports
 from tests.services.podman import PodmanStore, podman_store
@@ -30,11 +34,14 @@ from tools.packages import find_program
 SOURCES = Path(__file__).parent
 PASSWORD = "correct-horse-battery"
 POSTGRES_DISK_MB = 1024
-SLOTS = 8
 POOLS = {"podman": "Containers", "process": "Processes"}
-PROFILES = {"podman": "box", "process": "mass"}
+PROFILES = {"box": "podman", "mass": "process", "frail": "process"}
 TEAMS = ("alpha", "beta")
 GRACE_S = 2
+# The fewest programs that enqueue over both ways, decide, and take nodes over from each other.
+SMALL = ("web-2", "worker-1", "server-1")
+# What a queue does when its node falls silent; the others wait for it.
+ON_NODE_LOSS = {"beta-mass": "requeue", "alpha-frail": "fail"}
 # A machine that is busy with other things may not answer in time at first.
 ADDING = """
 from django.core.management import CommandError, call_command
@@ -58,6 +65,7 @@ class World:
     stage: Stage
     database_url: str
     webs: dict[str, str]
+    slots: int
     credential: tuple[str, str] = ("", "")
 
     def places(self, image: str) -> dict[str, list[Place]]:
@@ -75,19 +83,39 @@ class World:
         return {
             "podman": [Place(f"{team}-box", inside, "/volumes/tools/job") for team in TEAMS],
             "process": [
-                Place(f"{team}-mass", outside, f"{self.folder}/tools/job") for team in TEAMS
+                Place(queue, _told(queue, outside), f"{self.folder}/tools/job")
+                for queue in ("alpha-mass", "beta-mass", "alpha-frail")
             ],
         }
 
 
-def target_names(*, podman_nodes: int, process_nodes: int) -> dict[str, list[str]]:
-    """Kind of target -> names, as the schedule asks."""
+def _told(queue: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The work knows what becomes of it, so that a fault finds the work that it is about."""
+    then = {"CHAOS_ON_LOSS": ON_NODE_LOSS.get(queue, "wait")}
+    return {**body, "environment": body["environment"] | then}
+
+
+def target_names(
+    *, podman_nodes: int, process_nodes: int, is_small: bool = False
+) -> dict[str, list[str]]:
+    """Kind of target -> names, as the schedule asks.
+
+    Args:
+        is_small: only the programs of SMALL.
+    """
     nodes = [f"node-{number + 1}" for number in range(podman_nodes + process_nodes)]
-    return {
+    programs = {
         "web": ["web-1", "web-2"],
         "worker": ["worker-1", "worker-2"],
         "server": ["server-1"],
         "beat": ["beat-1"],
+    }
+    if is_small:
+        programs = {
+            kind: [name for name in names if name in SMALL] for kind, names in programs.items()
+        }
+    return {
+        **programs,
         "control": ["control"],
         "node": nodes,
         "podman-node": nodes[:podman_nodes],
@@ -98,12 +126,20 @@ def target_names(*, podman_nodes: int, process_nodes: int) -> dict[str, list[str
 
 @contextmanager
 def opened(
-    *, seed: int, podman_nodes: int, process_nodes: int, keep: Path | None
+    *,
+    seed: int,
+    podman_nodes: int,
+    process_nodes: int,
+    keep: Path | None,
+    is_small: bool = False,
+    lease_s: int = 20,
+    slots: int = 8,
 ) -> Iterator[World]:
     """Everything running and healthy; ended and removed afterwards, whatever happened.
 
     Args:
         keep: where logs and journals are put before that.
+        slots: GPUs of each node.
     """
     with ExitStack() as stack:
         folder = _folder(stack)
@@ -126,19 +162,26 @@ def opened(
             clock_library=library,
             clock=clock,
         )
+        environment |= {"RPM_LEASE_S": str(lease_s), "RPM_NODE_SILENT_S": "5"}
         web_ports = (ports.free_port(), ports.free_port())
         control = ControlPlane(
             folder,
             environment,
             control_plane.programs(web_ports=web_ports, home=folder / "home"),
         )
+        if is_small:
+            control.commands = {name: control.commands[name] for name in SMALL}
         stack.callback(control.close)
         stage = Stage(
             seed, nodes, control, postgres, redis, proxy, MessageThief(redis.server.port), clock
         )
-        webs = {f"web-{n}": f"http://127.0.0.1:{port}" for n, port in enumerate(web_ports, 1)}
-        world = World(folder, stage, postgres.cluster.url(), webs)
-        _begin(world, web_ports[0])
+        webs = {
+            name: f"http://127.0.0.1:{port}"
+            for name, port in zip(("web-1", "web-2"), web_ports, strict=True)
+            if name in control.commands
+        }
+        world = World(folder, stage, postgres.cluster.url(), webs, slots)
+        _begin(world, web_ports[0] if "web-1" in webs else web_ports[1])
         yield world
 
 
@@ -166,8 +209,8 @@ def _keep(keep: Path, folder: Path) -> None:
 
 def _compile(folder: Path) -> Path:
     """The program of the work, without libraries so that it runs in any image, and the clock."""
-    job, clock = folder / "tools" / "job", folder / "tools" / "clock.so"
-    run("cc", "-O1", "-static", "-o", job, SOURCES / "job.c")
+    clock = folder / "tools" / "clock.so"
+    job.compile_to(folder / "tools" / "job")
     run("cc", "-O1", "-shared", "-fPIC", "-o", clock, SOURCES / "clock.c")
     return clock
 
@@ -180,7 +223,8 @@ def _servers(stack: ExitStack, folder: Path) -> tuple[PostgresServer, RedisContr
     # Where the cluster's folder is made: a disk of its own, that can be filled.
     before, tempfile.tempdir = tempfile.tempdir, str(disk)
     try:
-        cluster = stack.enter_context(running_postgres())
+        # What it has committed must outlive its crashes.
+        cluster = stack.enter_context(running_postgres(durable=True))
     finally:
         tempfile.tempdir = before
     postgres = PostgresServer(cluster)
@@ -250,7 +294,7 @@ def _wait_for_webs(world: World) -> None:
         except httpx.HTTPError:
             return False
 
-    until(all_answer, what="every web process answers", within_s=60)
+    until(all_answer, what="every web process answers", within_s=300)
 
 
 def _configure(root: Client, world: World) -> None:
@@ -261,34 +305,35 @@ def _configure(root: Client, world: World) -> None:
         body = {"name": name, "path": str(path), "is_read_only": is_read_only}
         root.post("/volumes/", {**body, "scope": "everywhere"})
     version = root.http.get("/configuration/draft/").headers["ETag"]
-    counts = {
-        kind: SLOTS * sum(node.runtime == kind for node in world.stage.nodes.values())
-        for kind in POOLS
-    }
+    counts = Counter(node.runtime for node in world.stage.nodes.values())
+    profiles = [(name, kind) for name, kind in PROFILES.items() if counts[kind]]
+    kinds = [kind for kind in POOLS if counts[kind]]
     document = {
-        "pools": [{"name": POOLS[kind], "capacity": count} for kind, count in counts.items()],
+        "pools": [{"name": POOLS[kind], "capacity": world.slots * counts[kind]} for kind in kinds],
         "profiles": [
             {
-                "name": PROFILES[kind],
+                "name": name,
                 "request": 1,
                 "pools": [{"pool": POOLS[kind]}],
                 "volumes": list(volumes) if kind == "podman" else [],
             }
-            for kind in POOLS
+            for name, kind in profiles
         ],
     }
     root.put("/configuration/draft/", document, **{"If-Match": version})
     root.post("/configuration/draft/provision/", {"note": "Chaos."})
-    total = sum(counts.values())
-    for team, reserved in zip(TEAMS, (total * 2 // 3, 0), strict=True):
+    total = world.slots * counts.total()
+    for team, reserved in zip(TEAMS, (total, 0), strict=True):
         # All that the second team runs is over quota: there is always something to take back.
         policy = root.post(
             "/policies/",
             {"name": team, "group": team, "reserved": reserved, "limit": {"gpu": total}},
         )
-        for kind in POOLS:
-            root.post(f"/policies/{policy['id']}/profiles/", {"profile": PROFILES[kind]})
-            root.patch(f"/queues/{team}-{PROFILES[kind]}/", {"grace_s": GRACE_S})
+        for name, _ in profiles:
+            root.post(f"/policies/{policy['id']}/profiles/", {"profile": name})
+            queue = f"{team}-{name}"
+            changes = {"grace_s": GRACE_S, "on_node_loss": ON_NODE_LOSS.get(queue, "wait")}
+            root.patch(f"/queues/{queue}/", changes)
 
 
 def _add_nodes(installation: Installation, world: World) -> None:
@@ -299,7 +344,7 @@ def _add_nodes(installation: Installation, world: World) -> None:
             *("node", "add", node.name, "--pool", POOLS[node.runtime]),
             *("--address", node.address, "--user", "root", "--key", str(node.key_path)),
             *("--fingerprint", node.host_key.fingerprint, "--runtime", node.runtime),
-            *("--state-dir", str(node.home), "--simulated-gpus", str(SLOTS)),
+            *("--state-dir", str(node.home), "--simulated-gpus", str(world.slots)),
             *(f"--env={name}={value}" for name, value in node.environment.items()),
             *(["--allow-process"] if node.runtime == "process" else []),
         ]

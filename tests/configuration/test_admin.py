@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.contrib.auth.models import Group
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -28,6 +29,7 @@ from apps.policies.models import (
     Queue,
 )
 from apps.policies.selectors import limit_exceeders
+from apps.policies.services import registry_credential_save
 from apps.tasks.models import Attempt, Holding, Task
 from tests.allocation.state import enqueue, make_node
 from tests.cast import Example
@@ -56,6 +58,13 @@ def wanted_rows() -> dict[str, Any]:
     Node.objects.create(name="n1", pool=Pool.objects.first())
     Volume.objects.create(name="data", path="/data")
     run_something()
+    registry_credential_save(
+        actor=None,
+        group=Group.objects.earliest("pk"),
+        registry="registry.example.org",
+        username="robot",
+        password="secret",
+    )
     credential_create(user=User.objects.get(username="root"), label="laptop")
     return {model._meta.label: model for model in admin.site._registry}
 

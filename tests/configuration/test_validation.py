@@ -42,6 +42,15 @@ def test_a_pool_that_nobody_serves_is_told(example: Example) -> None:
     }
 
 
+def test_part_of_a_gpu_is_no_capacity(example: Example) -> None:
+    pools = as_data(draft_document())["pools"]
+    pools[0]["capacity"] = {"gpu": "7.5"}
+
+    assert found(pools=pools)["part_of_a_gpu"] == [
+        "Pool 'H100 Half a Superpod' counts 7.5 gpu: count whole GPUs, profiles share them."
+    ]
+
+
 def test_drift_compares_with_the_healthy_nodes_only(example: Example) -> None:
     serve(example, "4")
     serve(example, "4", state=NodeState.SUSPECT)

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import TypeVar
 
 import pytest
@@ -13,6 +14,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from celery import current_app
 from channels.layers import get_channel_layer
 
+from apps.core import doorbell
 from apps.core.doorbell import Doorbell, after_commit, group_name
 
 BROKEN = "redis+socket:///nowhere/redis.sock"
@@ -91,6 +93,25 @@ def test_a_broker_that_is_away_costs_one_line_and_no_error(
 
     assert len([record for record in caplog.records if "lost" in record.getMessage()]) == 1
     assert len([record for record in caplog.records if "back" in record.getMessage()]) == 1
+
+
+def test_pauses_are_short_at_first_and_grow_with_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+    bell = Doorbell()
+    pauses: list[float] = []
+
+    def note(pause_s: float) -> None:
+        # Each pause hears of the next hint, and the last one of the end.
+        pauses.append(pause_s)
+        bell._is_closing = len(pauses) == 7
+        bell.ring(tasks=["execution.look"])
+
+    monkeypatch.setattr(doorbell, "time", SimpleNamespace(sleep=note))
+    monkeypatch.setattr(bell, "_flush", lambda _: None)
+    bell.ring(tasks=["execution.look"])
+    assert bell._thread is not None
+    bell._thread.join()
+
+    assert pauses == [0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.1]
 
 
 def test_a_process_that_ends_at_once_has_rung_before(broker: redis.Redis) -> None:

@@ -127,7 +127,7 @@ def test_a_queue_lists_who_waits_in_which_place(
 
     page = text(client_for(bob).get(reverse("queue_detail", args=[example.dev_queue.pk])))
 
-    assert re.search(r"1 1\. first alice 0 .* 2 2\. second You 0", page)
+    assert re.search(r"1 1\. first Next alice 0 .* 2 2\. second You 0", page)
 
 
 def test_a_description_that_will_not_do_says_so_at_its_field(
@@ -340,11 +340,11 @@ def test_an_empty_installation_tells_an_administrator_where_to_begin(
     page = text(client_for(root).get(reverse("resources")))
 
     assert "Nothing is provisioned yet" in page
-    assert "Edit the draft" in page
+    assert "Open the editor" in page
     for person in (alice, quinn):
         page = text(client_for(person).get(reverse("resources")))
         assert "No profile is open to you" in page
-        assert "Edit the draft" not in page
+        assert "Open the editor" not in page
 
 
 def test_the_buttons_of_a_task_change_with_its_state_by_themselves(

@@ -90,7 +90,7 @@ def test_no_card_of_it_is_rendered(
 
 
 def test_no_action_touches_it(task: Task, charlie: User, client_for: ClientFor) -> None:
-    for name in ("task_abort", "task_dequeue", "task_again", "task_put_in_queue"):
+    for name in ("task_abort", "task_dequeue", "task_again", "task_let_wait", "task_put_in_queue"):
         response = client_for(charlie).post(reverse(name, args=[task.pk]), {"queue": "1"})
 
         assert response.status_code == 404

@@ -21,7 +21,7 @@ from tests.services.podman import PodmanStore
 from tests.services.sshd import SshdNode
 
 ROOT = Path(__file__).resolve().parents[2]
-START_WITHIN_S = 90.0
+START_WITHIN_S = 180.0
 STOP_WITHIN_S = 30.0
 # Processes of other tests share the machine: this says how long to look, never how fast it is.
 LOOK_FOR_S = 90.0
@@ -52,7 +52,7 @@ class Installation:
             input=content,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
@@ -66,7 +66,9 @@ class Installation:
             content=password + "\n",
         )
         key, secret = words.split()
-        return Client(httpx.Client(base_url=f"{self.address}/api/v1", auth=(key, secret)))
+        return Client(
+            httpx.Client(base_url=f"{self.address}/api/v1", auth=(key, secret), timeout=60)
+        )
 
 
 @dataclass(frozen=True, slots=True)

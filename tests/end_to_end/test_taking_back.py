@@ -5,8 +5,6 @@ line by line, which devices it has and when it lets go of them: the order of the
 whether two ever had the same one.
 """
 
-import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,18 +54,6 @@ class World:
 
     def journal(self) -> list[list[str]]:
         return [line.split() for line in (self.shared / "journal").read_text().splitlines()]
-
-
-@pytest.fixture
-def shared() -> Iterator[Path]:
-    """A folder that containers may write to; nobody in them is root."""
-    with tempfile.TemporaryDirectory(prefix="rpm-test-shared-") as name:
-        folder = Path(name)
-        journal = folder / "journal"
-        journal.touch()
-        os.chmod(journal, 0o666)
-        os.chmod(folder, 0o755)
-        yield folder
 
 
 @pytest.fixture

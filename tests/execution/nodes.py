@@ -96,7 +96,7 @@ class TestedNode:
         """Follow the member until its log holds these bytes."""
         self.wait_for(member, lambda _: words in self.logs.get(member, b""))
 
-    def stop(self, member: Member, *, grace_s: float = 10) -> str:
+    def stop(self, member: Member, *, grace_s: float = 10, is_kill: bool = False) -> str:
         """Ask the member to end; the state the node answers."""
         outcome = self.client.stop(
             Stop(
@@ -105,6 +105,7 @@ class TestedNode:
                 generation=member.generation,
                 rank=member.rank,
                 grace_s=grace_s,
+                is_kill=is_kill,
             )
         )
         assert isinstance(outcome, Answered), outcome

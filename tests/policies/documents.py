@@ -32,6 +32,9 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
             "capacity": {"gpu": 64, "license": draw(st.integers(0, 5))},
             "backfill": draw(st.booleans()),
             "preemption": draw(st.sampled_from(["", "none", "reclaim", "priority", "rank"])),
+            "allowed_images": draw(
+                st.sampled_from([[], ["*"], ["reg.example.org:5000/a/*", "b:1"]])
+            ),
             "profiles": draw(
                 st.permutations(
                     [p["name"] for p in profiles if name in [k["pool"] for k in p["pools"]]]
@@ -51,6 +54,11 @@ def _profile(draw: st.DrawFn, name: str, pools: list[str]) -> dict[str, Any]:
         "replicas": draw(st.integers(1, 4)),
         "shm_mb": draw(st.none() | st.integers(0, 1024)),
         "read_only_root": draw(st.booleans()),
+        "extra_permissions": draw(
+            st.sampled_from(
+                [[], ["root"], ["capability:IPC_LOCK", "device:/dev/infiniband/rdma_cm"]]
+            )
+        ),
         "device_models": draw(st.lists(st.sampled_from(["H100", "T4"]), unique=True)),
         "pools": [{"pool": pool, "name": f"link {pool}"} for pool in linked],
     }

@@ -68,9 +68,6 @@ PROFILE = {"name": "p", "request": 4, "pools": [{"pool": "a"}]}
             "fraction below 1",
             id="one and a half GPUs",
         ),
-        pytest.param(
-            {"pools": [POOL, {"name": "A "}]}, "pools[1].name", "taken", id="a name taken twice"
-        ),
         pytest.param({"pools": [{"name": " "}]}, "pools[0].name", "empty", id="an empty name"),
         pytest.param(
             {"pools": [{"name": "a\x00b"}]}, "pools[0].name", "control", id="a NUL in a name"
@@ -142,6 +139,16 @@ def test_bad_input_is_named_by_its_path(raw: Any, path: str, words: str) -> None
     assert words in refused.value.fields[path]
 
 
+def test_a_name_that_two_have_is_told_of_both() -> None:
+    """Somebody has changed one of them, and looks at only that one."""
+    with pytest.raises(BadInput) as refused:
+        parse({"pools": [POOL, {"name": "A "}]})
+
+    assert refused.value.fields == dict.fromkeys(
+        ("pools[0].name", "pools[1].name"), "'A' is the name of two pools: choose another"
+    )
+
+
 def test_several_problems_are_told_at_once() -> None:
     raw = {"pools": [{"name": "a", "capacity": {"gpu": -1, "cpu": "x"}}]}
 
@@ -202,3 +209,32 @@ def _outcome(raw: object) -> object:
         return as_data(parse(raw))
     except BadInput as error:
         return error.fields
+
+
+def test_a_link_is_one_change_and_not_one_at_either_end() -> None:
+    pools = [{"name": "H100", "capacity": 8}, {"name": "A100", "capacity": 8}]
+    big, small = {"name": "big", "request": 4}, {"name": "small", "request": 1}
+    before = parse(
+        {
+            "pools": pools,
+            "profiles": [
+                big | {"pools": [{"pool": "H100"}]},
+                small | {"pools": [{"pool": "H100"}]},
+            ],
+        }
+    )
+    linked = parse(
+        {
+            "pools": pools,
+            "profiles": [
+                big | {"pools": [{"pool": "H100"}, {"pool": "A100"}]},
+                small | {"pools": [{"pool": "H100"}]},
+            ],
+        }
+    )
+    turned = parse(
+        as_data(before) | {"pools": [pools[0] | {"profiles": ["small", "big"]}, pools[1]]}
+    )
+
+    assert [str(change) for change in compare(before, linked)] == ["profile big: pools changed"]
+    assert [str(change) for change in compare(before, turned)] == ["pool H100: profiles changed"]

@@ -3,6 +3,7 @@
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -16,9 +17,16 @@ def database_url(tmp_path: Path) -> Iterator[str]:
 
     For processes which a test starts; a test that works in its own process asks for `db`.
     """
+    with empty_database(tmp_path) as url:
+        yield url
+
+
+@contextmanager
+def empty_database(folder: Path) -> Iterator[str]:
+    """The same for more than one test; SQLite's file lies in the folder."""
     cluster = os.environ.get("DATABASE_URL", "")
     if not cluster.startswith("postgresql://"):
-        yield f"sqlite:///{tmp_path / 'rpm.sqlite3'}"
+        yield f"sqlite:///{folder / 'rpm.sqlite3'}"
         return
     name = f"rpm_{secrets.token_hex(6)}"
     with psycopg.connect(cluster, autocommit=True) as connection:

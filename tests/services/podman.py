@@ -87,7 +87,7 @@ def podman_store() -> Iterator[PodmanStore]:
     try:
         for name, content in (("containers", CONTAINERS_CONF), ("storage", STORAGE_CONF)):
             (store.folder / f"{name}.conf").write_text(content.format(folder=store.folder))
-        made = store.run("import", "-", IMAGE, content=_root_of_image())
+        made = store.run("import", "-", IMAGE, content=root_of_image())
         if made.returncode != 0:
             need("podman", because=_last_line(made.stderr))
         tried = store.run("run", "--rm", "--", IMAGE, "true")
@@ -109,7 +109,7 @@ def podman() -> Iterator[PodmanStore]:
         yield store
 
 
-def _root_of_image() -> bytes:
+def root_of_image() -> bytes:
     """A root file system with busybox and nothing else, as a tar archive."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as root:

@@ -19,8 +19,9 @@ def test_administrators_read_tasks_and_nobody_reads_their_secrets(
         name="train",
         queue=example.dev_queue.name,
         command=["true"],
-        environment={"API_TOKEN": "very-private", "SEED": "7"},
+        environment={"API_TOKEN": "very-private", "SEED": "7", "WANDB_RUN": "own-private"},
     )
+    User.objects.filter(pk=alice.pk).update(redacted_variables=["wandb_*"])
     task = task_submit(actor=alice, description=description)
     page = reverse("admin:tasks_task_change", args=[task.pk])
     site = {user.username: Client() for user in (alice, root, quinn)}
@@ -31,6 +32,7 @@ def test_administrators_read_tasks_and_nobody_reads_their_secrets(
 
     assert "SEED=7" in shown.text
     assert "very-private" not in shown.text
+    assert "own-private" not in shown.text
     assert 'name="_save"' not in shown.text
     assert site["root"].get(reverse("admin:tasks_task_changelist")).status_code == 200
     assert site["root"].get(reverse("admin:tasks_attempt_changelist")).status_code == 200

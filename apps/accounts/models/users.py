@@ -35,6 +35,16 @@ class User(AbstractUser):
         null=True, blank=True, validators=[MinValueValidator(1)], help_text=_("And this group id.")
     )
 
+    redacted_variables = models.JSONField(
+        default=list,
+        blank=True,
+        db_default=models.Value([], models.JSONField()),
+        help_text=_(
+            "Patterns such as WANDB_*: values of such variables of this person's tasks are shown "
+            "to nobody, beside those that the installation hides."
+        ),
+    )
+
     class Meta(AbstractUser.Meta):
         constraints = [
             models.CheckConstraint(

@@ -14,7 +14,10 @@ class PassSerializer(serializers.ModelSerializer[PassRecord]):
 
     class Meta:
         model = PassRecord
-        fields = ("id", "at", "duration_ms", "placed", "preempted", "skipped", "decisions")
+        fields = (
+            *("id", "at", "duration_ms", "placed", "preempted", "moved", "skipped"),
+            "decisions",
+        )
         read_only_fields = fields
 
 

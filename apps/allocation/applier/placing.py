@@ -12,8 +12,9 @@ from apps.allocation.engine.plan import Place
 from apps.allocation.engine.quantities import Quantities
 from apps.allocation.engine.snapshot import Snapshot
 from apps.events.services import Entry, events_record
+from apps.nodes.models import Device, DeviceState
 from apps.tasks.models import Attempt, Holding, Task
-from apps.tasks.services.ledger import DeviceIds, device_ids, devices_hold
+from apps.tasks.services.ledger import DeviceIds, devices_hold
 from apps.tasks.states import TaskState
 from apps.tasks.topics import task_topics
 
@@ -46,12 +47,12 @@ class Admission:
 
 
 def ready_tasks(places: Sequence[Place], *, snapshot: Snapshot, runs: Sequence[int]) -> Ready:
-    """Lock the tasks of `places` that still wait in the same run, on devices that are there.
+    """Lock the tasks of `places` that still wait in the same run, on devices that are healthy.
 
     A task that somebody else holds is being changed: it is left to the next pass.
     """
     terms = _terms(snapshot, runs)
-    devices = device_ids({int(member.node) for place in places for member in place.members})
+    devices = _healthy_devices({int(member.node) for place in places for member in place.members})
     wanted = [uuid.UUID(str(place.task)) for place in places if _is_there(place, devices)]
     rows = (
         Task.objects.select_for_update(skip_locked=True, no_key=True)
@@ -97,8 +98,14 @@ def _terms(snapshot: Snapshot, runs: Sequence[int]) -> dict[str, _Terms]:
     }
 
 
+def _healthy_devices(nodes: Collection[int]) -> DeviceIds:
+    """The devices of these nodes that may be given out, as the nodes reported last."""
+    rows = Device.objects.filter(node__in=nodes, state=DeviceState.HEALTHY)
+    return {(node, index): pk for node, index, pk in rows.values_list("node_id", "index", "pk")}
+
+
 def _is_there(place: Place, devices: DeviceIds) -> bool:
-    """Whether a node's report has not taken a device away since the snapshot."""
+    """Whether no report since the snapshot says that a device is gone, or used by others."""
     return all(
         (member.node, share.index) in devices
         for member in place.members

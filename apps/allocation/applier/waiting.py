@@ -15,8 +15,8 @@ from apps.tasks.models import ReasonChange, Run
 
 _UPDATE_POSTGRESQL = """
     UPDATE tasks_run SET head_id = new.head, reason_code = new.code,
-        reason = new.reason::jsonb, reason_at = %s
-    FROM unnest(%s::bigint[], %s::uuid[], %s::text[], %s::text[]) AS new (id, head, code, reason)
+        reason = new.reason, reason_at = %s
+    FROM jsonb_to_recordset(%s::jsonb) AS new (id bigint, head uuid, code text, reason jsonb)
     WHERE tasks_run.id = new.id
 """
 _UPDATE_SQLITE = """
@@ -101,16 +101,12 @@ def _write(changed: Sequence[tuple[int, _Said]], now: datetime) -> None:
         return
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            cursor.execute(
-                _UPDATE_POSTGRESQL,
-                [
-                    now,
-                    [pk for pk, _ in changed],
-                    [said.head for _, said in changed],
-                    [said.code for _, said in changed],
-                    [json.dumps(said.reason) for _, said in changed],
-                ],
-            )
+            # One text instead of an array of texts, whose quotes the driver escapes one by one.
+            rows = [
+                {"id": pk, "head": said.head, "code": said.code, "reason": said.reason}
+                for pk, said in changed
+            ]
+            cursor.execute(_UPDATE_POSTGRESQL, [now, json.dumps(rows)])
         else:
             cursor.executemany(
                 _UPDATE_SQLITE,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from apps.allocation.engine.claims import Victim
 from apps.allocation.engine.compiled import UNCOUNTED, Compiled
+from apps.allocation.engine.drains import Drains
 from apps.allocation.engine.explaining import all_disabled, explain
 from apps.allocation.engine.keeping import borrow, give_back
 from apps.allocation.engine.moving import Moved
 from apps.allocation.engine.plan import Figures, Move, Place, Plan, Preempt
-from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.allocation.engine.snapshot import Snapshot
 from apps.allocation.engine.standing import name_of
 from apps.allocation.engine.walking import holds_now, walk_standings
 from apps.allocation.engine.working import Pass, Placed
@@ -43,7 +44,7 @@ def _decided(state: Pass) -> Plan:
     everyone: list[Victim | Moved] = [*victims, *taking.moved]
     for taken in everyone:
         taken.beneficiary = instead.get(taken.beneficiary, taken.beneficiary)
-    drains = _drains(everyone)
+    drains = Drains(state, everyone)
     return Plan(
         placed=tuple(_place(state, placed, drains) for placed in state.placed),
         waiting=explain(state, holds_now(state), taking.rights),
@@ -70,31 +71,7 @@ def _move(state: Pass, moved: Moved) -> Move:
     )
 
 
-def _drains(victims: list[Victim | Moved]) -> dict[int, list[Victim | Moved]]:
-    """Victims by pool: their room is not there yet for whoever was placed on it."""
-    found: dict[int, list[Victim | Moved]] = {}
-    for victim in victims:
-        found.setdefault(victim.flock.pool, []).append(victim)
-    return found
-
-
-def _waits_for(placed: Placed, task: Id, drains: dict[int, list[Victim | Moved]]) -> tuple[Id, ...]:
-    """Its own victims, and in their pool those on its nodes; without nodes nobody can tell whose
-    room it is, so it waits for all of them.
-    """
-    nodes = {node for node, _ in placed.seats}
-    return tuple(
-        sorted(
-            victim.held.task
-            for victim in drains.get(placed.pool, ())
-            if victim.beneficiary == task
-            or not nodes
-            or any(node in nodes for node, _ in victim.seats)
-        )
-    )
-
-
-def _place(state: Pass, placed: Placed, drains: dict[int, list[Victim | Moved]]) -> Place:
+def _place(state: Pass, placed: Placed, drains: Drains) -> Place:
     compiled: Compiled = state.compiled
     site = state.sites[placed.pool]
     task = placed.work.head(placed.number).task
@@ -104,5 +81,5 @@ def _place(state: Pass, placed: Placed, drains: dict[int, list[Victim | Moved]])
         pool=compiled.pools[placed.pool].id,
         standing=name_of(placed.standing, compiled.depth),
         members=tuple(site.member(seat) for seat in placed.seats) if site else (),
-        waits_for=_waits_for(placed, task, drains),
+        waits_for=drains.waited_for(placed, task),
     )

@@ -63,6 +63,7 @@ class _Explaining:
         self.holds = holds
         self.lines = Lines(state)
         self.stopping = _stopping(self.compiled)
+        self.shorts: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
         self.shortages: dict[tuple[int, int], Detail] = {}
         self.capacities: dict[tuple[int, tuple[int, ...]], Reason] = {}
         self.holders: dict[int, tuple[Id, Id]] = {}
@@ -71,29 +72,29 @@ class _Explaining:
 
     def wait(self, work: Work) -> Wait:
         place = self.lines.place(work)
-        reasons = tuple(self._reasons(work, place))
         return Wait(
             run=work.index,
             queue=work.queue.id,
             tasks=tuple(map(_task_of, work.run.heads[work.taken :])),
             count=work.run.count - work.taken,
             place=place,
-            reasons=reasons,
+            reasons=tuple(self._reasons(work, place)),
         )
 
-    def _reasons(self, work: Work, place: int) -> Iterator[Reason]:
+    def _reasons(self, work: Work, place: int) -> list[Reason]:
         """The dominant one first."""
         if not work.pools:
-            yield from self._closed(work)
-            return
-        found = [*self._drained_for(work), *self._rights(work), *self._room(work)]
+            return list(self._closed(work))
         if work.waiting > 0:
+            found = [*self._drained_for(work), *self._rights(work), *self._room(work)]
             found += self._outranked(work)
+        else:
+            found = list(self._rights(work))
         if place > 1 or not found:
             found.append(Reason(Code.BEHIND, (Detail(queue=work.queue.id, place=place),)))
-        yield from found
         if len(work.pools) < len(work.linked_pools):
-            yield from self._closed(work)
+            found += self._closed(work)
+        return found
 
     def _closed(self, work: Work) -> Iterator[Reason]:
         """Pools that take nothing now, or no pool at all."""
@@ -112,7 +113,7 @@ class _Explaining:
 
     def _drained_for(self, work: Work) -> Iterator[Reason]:
         """Work that is stopping so that this very task may start."""
-        if not self.stopping or work.waiting <= 0:
+        if not self.stopping:
             return
         task = work.head(work.taken).task
         details = tuple(
@@ -187,17 +188,23 @@ class _Explaining:
 
     def _room(self, work: Work) -> Iterator[Reason]:
         """Per pool of the list: no room, room that is held, or strict order in front of it."""
-        if work.waiting <= 0:
-            return
-        rooms = self.state.rooms
-        shape = work.shape
-        short = tuple([one for one in work.pools if not rooms[one].bound(shape)])
+        short = self._short_pools(work)
         if len(short) < len(work.pools):
             yield from self._not_let_in(work, [one for one in work.pools if one not in short])
         if short:
             yield from self._protected(work, short)
             yield self._capacity(work, short)
             yield from self._draining(short)
+
+    def _short_pools(self, work: Work) -> tuple[int, ...]:
+        """Pools without room, the same for all work of one shape and list of pools."""
+        name = (work.shape.number, work.pools)
+        found = self.shorts.get(name)
+        if found is None:
+            rooms = self.state.rooms
+            found = tuple([one for one in work.pools if not rooms[one].bound(work.shape)])
+            self.shorts[name] = found
+        return found
 
     def _not_let_in(self, work: Work, pools: list[int]) -> Iterator[Reason]:
         """What keeps it out of pools that have room for it."""

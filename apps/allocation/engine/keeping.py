@@ -13,16 +13,22 @@ from apps.allocation.engine import tables
 from apps.allocation.engine.compiled import Compiled, compile_configuration, set_moment
 from apps.allocation.engine.fair import Shares
 from apps.allocation.engine.nodes import Site
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine.opening import KeptSeats
+from apps.allocation.engine.reasons import Detail
+from apps.allocation.engine.snapshot import Id, Snapshot
 
 # Configurations at once, and shapes and routes of each, beyond which it is compiled anew.
 MOST_KEPT = 4
 MOST_SHAPES = 20_000
 
+# Of a line in front of a pool: standing, place in the pool, index of the run (-1: placed already),
+# its policy, how many.
+Entry = tuple[int, int, int, int, int, int, Id, int, Id, int]
+
 
 @dataclass(slots=True)
 class Kept:
-    """A compiled configuration with what follows from it alone."""
+    """A compiled configuration with what follows from it alone, or from what is kept beside it."""
 
     compiled: Compiled
     parts: tuple[object, ...]
@@ -30,6 +36,9 @@ class Kept:
     shares: Shares
     # By pool and number of a shape: whether the empty pool has room for it.
     fits_empty: dict[tuple[int, int], bool] = field(default_factory=dict)
+    seats: KeptSeats = field(default_factory=dict)
+    # By pool: the line in front of it as it last was, and what that told each run in it.
+    lines: dict[int, tuple[list[Entry], dict[int, Detail]]] = field(default_factory=dict)
 
 
 _kept: dict[int, Kept] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from apps.allocation.engine.compiled import Work
+from apps.allocation.engine.keeping import Entry
 from apps.allocation.engine.reasons import Detail
 from apps.allocation.engine.snapshot import Id
 from apps.allocation.engine.standing import standing_of, within_limits
@@ -10,10 +11,6 @@ from apps.allocation.engine.working import Pass
 
 # As many policies as a reason names.
 NAMED_POLICIES = 3
-
-
-# Standing, place in the pool, index of the run (-1: placed already), its policy, how many.
-Entry = tuple[int, int, int, int, int, int, Id, int, Id, int]
 
 
 class Lines:
@@ -25,15 +22,15 @@ class Lines:
         for work in state.compiled.works:
             if work.run.count > work.taken:
                 self._by_queue.setdefault(work.queue.id, []).append(work)
-        self._ahead: dict[tuple[int, int], Detail] | None = None
+        self._ahead: dict[int, dict[int, Detail]] | None = None
 
     def place(self, work: Work) -> int:
         """The place of the first waiting task of a run in its queue, from 1."""
-        return 1 + sum(
-            _waiting_before(other, work)
-            for other in self._by_queue[work.queue.id]
-            if other is not work
-        )
+        place = 1
+        for other in self._by_queue[work.queue.id]:
+            if other is not work:
+                place += _waiting_before(other, work)
+        return place
 
     def strictly_behind(self, work: Work, pool: int) -> Detail:
         """The first task of its policy that strict order wants to start before it in `pool`."""
@@ -48,27 +45,34 @@ class Lines:
         if self._ahead is None:
             self._ahead = self._count_all()
         index = work.index
-        ahead = self._ahead
-        return tuple([ahead[pool, index] for pool in work.pools if (pool, index) in ahead])
+        details = [self._ahead[pool].get(index) for pool in work.pools if pool in self._ahead]
+        return tuple([detail for detail in details if detail is not None])
 
-    def _count_all(self) -> dict[tuple[int, int], Detail]:
+    def _count_all(self) -> dict[int, dict[int, Detail]]:
         """By pool and run: tasks of better standing, or of the same and earlier in the order.
 
         Counted are those that this pass placed in the pool, and those that wait for it and that
-        no limit keeps back.
+        no limit keeps back. A line that is as it was in the last pass is not counted again.
         """
-        found: dict[tuple[int, int], Detail] = {}
+        kept = self._state.kept_lines
+        found: dict[int, dict[int, Detail]] = {}
         for pool, line in self._entries().items():
-            line.sort()
-            id_ = self._state.compiled.pools[pool].id
-            total = 0
-            policies: tuple[Id, ...] = ()
-            for *_, index, policy, count in line:
-                if total and index >= 0:
-                    found[pool, index] = Detail(pool=id_, count=total, policies=policies)
-                total += count
-                if len(policies) < NAMED_POLICIES and policy not in policies:
-                    policies = (*policies, policy)
+            if pool not in kept or kept[pool][0] != line:
+                kept[pool] = (line, self._counted(pool, line))
+            found[pool] = kept[pool][1]
+        return found
+
+    def _counted(self, pool: int, line: list[Entry]) -> dict[int, Detail]:
+        id_ = self._state.compiled.pools[pool].id
+        found: dict[int, Detail] = {}
+        total = 0
+        policies: tuple[Id, ...] = ()
+        for *_, index, policy, count in sorted(line):
+            if total and index >= 0:
+                found[index] = Detail(pool=id_, count=total, policies=policies)
+            total += count
+            if len(policies) < NAMED_POLICIES and policy not in policies:
+                policies = (*policies, policy)
         return found
 
     def _entries(self) -> dict[int, list[Entry]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
 
 from apps.allocation.engine.compiled import ServingKey, Work
 from apps.allocation.engine.holds import Holds
@@ -100,7 +101,7 @@ def _serve(
         units[number].seats[place] = []
     full: set[int] = set()
     barrier = barriers.get(pool)
-    for number, head in _in_serving_order(units, pool, here):
+    for number, head in _in_serving_order(units, pool, here, full):
         if number in full:
             continue
         unit = units[number]
@@ -130,27 +131,38 @@ def _turned_away(units: list[Unit], here: dict[int, int]) -> list[tuple[int, int
 
 
 def _in_serving_order(
-    units: list[Unit], pool: int, here: dict[int, int]
+    units: list[Unit], pool: int, here: dict[int, int], full: set[int]
 ) -> Iterator[tuple[int, int]]:
-    """(unit number, head number), best first; in a strict policy nobody before an earlier task."""
-    entries: list[tuple[ServingKey, int, int]] = []
+    """(unit number, head number), best first; in a strict policy nobody before an earlier task.
+
+    Equal tasks come one after another: none once their unit is in `full`.
+    """
+    # Of units of strict policies all heads, of the others the next one.
+    heap: list[tuple[ServingKey, int, int, int]] = []
     strict: dict[int, list[tuple[ServingKey, int, int]]] = {}
+    ends: dict[int, int] = {}
     for number, place in here.items():
         unit = units[number]
         first = unit.first_at(place)
-        found = [
-            (unit.work.serving_key(pool, head), number, head)
-            for head in range(first, first + unit.kept[place])
-        ]
-        if found and unit.work.is_strict:
-            strict.setdefault(unit.work.policy, []).extend(found)
-        else:
-            entries += found
-    ranked = [(key, 0, number, head) for key, number, head in entries]
+        end = first + unit.kept[place]
+        if unit.work.is_strict:
+            strict.setdefault(unit.work.policy, []).extend(
+                (unit.work.serving_key(pool, head), number, head) for head in range(first, end)
+            )
+        elif first < end:
+            heap.append((unit.work.serving_key(pool, first), 0, number, first))
+            ends[number] = end
     for line in strict.values():
-        ranked += _in_strict_order(units, line)
-    ranked.sort()
-    return ((number, head) for _, _, number, head in ranked)
+        heap += _in_strict_order(units, line)
+    heapify(heap)
+    while heap:
+        _, _, number, head = heap[0]
+        yield number, head
+        if number in full or head + 1 >= ends.get(number, 0):
+            heappop(heap)
+        else:
+            key = units[number].work.serving_key(pool, head + 1)
+            heapreplace(heap, (key, 0, number, head + 1))
 
 
 def _in_strict_order(
@@ -158,7 +170,7 @@ def _in_strict_order(
 ) -> Iterator[tuple[ServingKey, int, int, int]]:
     """With the place that strict order leaves them: not before any earlier task's place."""
     line.sort(key=lambda entry: units[entry[1]].work.strict_key(entry[2]))
-    latest = line[0][0]
+    latest: ServingKey | None = None
     for turn, (key, number, head) in enumerate(line):
-        latest = max(latest, key)
+        latest = key if latest is None else max(latest, key)
         yield latest, turn, number, head

@@ -8,21 +8,26 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from apps.allocation.engine.compiled import ServingKey, Work
-from apps.allocation.engine.standing import budget
+from apps.allocation.engine.standing import budget, is_within_budgets
 from apps.allocation.engine.working import Pass, Seats
+
+# Place across pools; those that strict order leaves at the same place, in strict order.
+Turn = tuple[ServingKey, int]
 
 
 @dataclass(slots=True)
 class Unit:
     """`count` equal tasks of a run from head `first` on, offered to `pools` in this order.
 
-    `kept` and `seats` say, by place in `pools`, how many sit there and where.
+    `kept` and `seats` say, by place in `pools`, how many sit there and where. `turns` are those
+    that strict order leaves to tasks of a strict policy, one for each.
     """
 
     work: Work
     first: int
     count: int
     pools: tuple[int, ...]
+    turns: list[Turn] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
     seats: list[list[Seats]] = field(default_factory=list)
 
@@ -37,6 +42,10 @@ class Unit:
     def first_at(self, place: int) -> int:
         """The number of the first head that sits in, or proposes to, the pool at `place`."""
         return self.first + sum(self.kept[:place])
+
+    def turn(self, head: int) -> Turn:
+        """Who is offered first has the lower one."""
+        return self.turns[head - self.first] if self.turns else (self.work.across_key(head), 0)
 
 
 def offer(state: Pass, standing: int, candidates: list[Work], caps: dict[int, int]) -> list[Unit]:
@@ -57,8 +66,36 @@ class _Offering:
         self.units: list[Unit] = []
         self.offered: dict[int, int] = {}
         self.lines: dict[int, _StrictLine] = {}
+        # By work index.
+        self._latest: dict[int, Unit] = {}
 
     def run(self, candidates: list[Work]) -> list[Unit]:
+        """Only runs below the same top policy share budgets: the others do not mind each other."""
+        trees: dict[int, list[Work]] = {}
+        for work in candidates:
+            trees.setdefault(work.chain[0], []).append(work)
+        for works in trees.values():
+            if not self._offer_all(works):
+                self._offer_in_order(works)
+        return self.units
+
+    def _offer_all(self, works: list[Work]) -> bool:
+        """Offer all that there may be room for, if the budgets suffice whatever the order is."""
+        if self.state.turned or any(work.is_strict for work in works):
+            return False
+        ledger = self.state.ledger
+        counts = [min(work.waiting, self._room(work, work.pools)) for work in works]
+        offers = [(work, count) for work, count in zip(works, counts, strict=True) if count > 0]
+        for work, count in offers:
+            ledger.charge(work, count)
+        if all(is_within_budgets(ledger, work, self.standing) for work, _ in offers):
+            self.units += [Unit(work, work.taken, count, work.pools) for work, count in offers]
+            return True
+        for work, count in offers:
+            ledger.charge(work, -count)
+        return False
+
+    def _offer_in_order(self, candidates: list[Work]) -> None:
         """Through all heads in the order across pools, as many at once as nobody interrupts.
 
         The tasks of a strict policy come in strict order, none before the place of an earlier one.
@@ -76,15 +113,14 @@ class _Offering:
             heap += [(key, -1 - policy, 0) for key in line.places()]
         heapify(heap)
         while heap:
-            _, index, number = heappop(heap)
+            key, index, number = heappop(heap)
             if index < 0:
-                self._offer_strict(self.lines[-1 - index])
+                self._offer_strict(self.lines[-1 - index], key)
                 continue
             work = works[index]
             stop = _uninterrupted(work, number, heap[0][0] if heap else None)
             if self._offer_many(work, stop - number) and stop < len(work.run.heads):
                 heappush(heap, (work.across_key(stop), index, stop))
-        return self.units
 
     def _offer_many(self, work: Work, wanted: int) -> bool:
         """Offer the next `wanted` of a run; False when it has come to its end before."""
@@ -104,7 +140,7 @@ class _Offering:
         bound = self.state.bound(work, pools)
         return min(bound, self.caps.get(work.index, bound))
 
-    def _offer_strict(self, line: _StrictLine) -> None:
+    def _offer_strict(self, line: _StrictLine, key: ServingKey) -> None:
         """Offer the next task of a strict policy where no earlier one still waits."""
         work = line.next()
         if work is None:
@@ -115,20 +151,24 @@ class _Offering:
             work.index in line.wanted and budget(self.state.ledger, work, self.standing, 1) > 0
         )
         if is_candidate and self._room(work, pools) > before:
-            self._charge(work, 1, pools, before)
+            self._charge(work, 1, pools, before).turns.append((key, line.at))
             return
         if is_candidate:
             self.state.turn_away(work, pools, self.standing)
         line.block(work)
 
-    def _charge(self, work: Work, count: int, pools: tuple[int, ...], before: int) -> None:
+    def _charge(self, work: Work, count: int, pools: tuple[int, ...], before: int) -> Unit:
+        """Offer `count` more tasks of a run to `pools`. Returns the unit that they belong to."""
         self.state.ledger.charge(work, count)
         self.offered[work.index] = before + count
-        last = self.units[-1] if self.units else None
-        if last is not None and last.work is work and last.pools == pools:
-            last.count += count
+        unit = self._latest.get(work.index)
+        if unit is not None and unit.pools == pools:
+            unit.count += count
         else:
-            self.units.append(Unit(work, work.taken + before, count, pools))
+            unit = Unit(work, work.taken + before, count, pools)
+            self._latest[work.index] = unit
+            self.units.append(unit)
+        return unit
 
 
 class _StrictLine:
@@ -146,7 +186,7 @@ class _StrictLine:
             ),
             key=lambda entry: entry[:2],
         )
-        self._at = 0
+        self.at = 0
 
     def places(self) -> Iterator[ServingKey]:
         """The place across pools of each task in turn."""
@@ -158,8 +198,8 @@ class _StrictLine:
 
     def next(self) -> Work | None:
         """The next one, None where it waits because an equal one before it does."""
-        _, index, _, work = self._line[self._at]
-        self._at += 1
+        _, index, _, work = self._line[self.at]
+        self.at += 1
         return None if index in self._waiting else work
 
     def block(self, work: Work) -> None:

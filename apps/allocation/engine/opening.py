@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, is_
 
 from apps.allocation.engine.compiled import Compiled
 from apps.allocation.engine.ledger import Ledger
@@ -22,6 +22,9 @@ from apps.allocation.engine.snapshot import Held, Id, Member, Running
 # Accounts of room, not of what policies use.
 ROOM = frozenset({"pool", "scalar", "gpu"})
 Account = tuple[str | int, ...]
+
+# By pool: running work that seats are known of, and what it leaves free on the nodes.
+KeptSeats = dict[int, tuple[list[Running], tuple[State, ...]]]
 
 _devices_of = attrgetter("devices")
 
@@ -39,10 +42,14 @@ class Opening:
 
     Who sits where is found out pool by pool once somebody looks at its nodes: in a full pool
     nobody does.
+
+    Args:
+        kept: of earlier passes; a pool in which the very same work runs is not gone through again.
     """
 
-    def __init__(self, compiled: Compiled, sites: list[Site | None]) -> None:
+    def __init__(self, compiled: Compiled, sites: list[Site | None], kept: KeptSeats) -> None:
         self.compiled = compiled
+        self._kept = kept
         self.ledger = Ledger(compiled)
         self.sites = sites
         self.linked = _linked(compiled.snapshot.running)
@@ -115,14 +122,21 @@ class Opening:
     def _seat(self, pool: int) -> list[State]:
         """The nodes of a pool with everybody on them whom no draining concerns."""
         found = self._states.get(pool)
-        if found is None:
-            site = self.sites[pool]
-            found = self._states[pool] = site.empty() if site else []
-            if site is not None:
-                self._seat_all(site, self._seated[pool], found)
+        if found is not None:
+            return found
+        site = self.sites[pool]
+        groups = self._seated[pool]
+        kept = None if self.linked else self._kept.get(pool)
+        if kept is not None and _is_same_work(kept[0], groups):
+            found = self._states[pool] = list(kept[1])
+            return found
+        found = self._states[pool] = site.empty() if site else []
+        if site is not None and self._seat_all(site, groups, found) and not self.linked:
+            self._kept[pool] = (groups, tuple(found))
         return found
 
-    def _seat_all(self, site: Site, groups: list[Running], states: list[State]) -> None:
+    def _seat_all(self, site: Site, groups: list[Running], states: list[State]) -> bool:
+        """Returns whether the snapshot names the GPUs of everybody."""
         free = [(list(scalars), list(gpus)) for scalars, gpus in states]
         unknown: list[tuple[int, Id, Running, Held]] = []
         for group in groups:
@@ -141,6 +155,7 @@ class Opening:
         for _, _, group, held in unknown:
             for account, amount in self._seat_accounts(group, held, {}).items():
                 self._apply(account, amount)
+        return not unknown
 
     def _seat_accounts(
         self, group: Running, held: Held, spare: dict[Account, int]
@@ -255,6 +270,19 @@ def _linked(running: Iterable[Running]) -> set[Id]:
                 if held.stops_for is not None:
                     found.update((held.task, held.stops_for))
     return found
+
+
+def _is_same_work(ones: list[Running], others: list[Running]) -> bool:
+    """Whether both hold the same, told by the identity of tasks: to compare them takes longer
+    than to seat them.
+    """
+    return len(ones) == len(others) and all(
+        one.request == other.request
+        and one.replicas == other.replicas
+        and len(one.tasks) == len(other.tasks)
+        and all(map(is_, one.tasks, other.tasks))
+        for one, other in zip(ones, others, strict=True)
+    )
 
 
 def _circular(task: Id, singles: dict[Id, Holding]) -> bool:

@@ -23,6 +23,10 @@ class Rights:
         self.shares = shares
         settings = ledger.compiled.snapshot.settings
         self.is_fair = settings.over_quota is OverQuota.FAIR_SHARE
+        # By pool: whether a task of it may ever take work of its own policy, though preemptible.
+        self._takes_own = [
+            level not in (Preemption.NONE, Preemption.RECLAIM) for level in ledger.compiled.levels
+        ]
         # The largest share of all policies, on which turn of the ledger.
         self._largest: FairShare = (0, 0)
         self._largest_turn = -1
@@ -34,8 +38,7 @@ class Rights:
         """
         if not work.run.is_preemptible or self.is_covered(work) or self._is_poorer(work):
             return True
-        levels = self.ledger.compiled.levels
-        return any(levels[pool] not in (Preemption.NONE, Preemption.RECLAIM) for pool in pools)
+        return any(map(self._takes_own.__getitem__, pools))
 
     def _is_poorer(self, work: Work) -> bool:
         """Whether with the task it has, on some level, less of a share than somebody has now."""
@@ -128,6 +131,9 @@ class Rights:
         if not work.run.is_preemptible and flock.priority <= work.run.priority:
             return True
         if level in (Preemption.NONE, Preemption.RECLAIM) or flock.priority >= work.run.priority:
+            return False
+        if work.has_exceeded and not flock.is_exempt:
+            # It is never within a reservation: what is would take room back from whoever profits.
             return False
         reserved = self.ledger.compiled.reserved[work.policy]
         return all(

@@ -96,6 +96,20 @@ def budget(ledger: Ledger, work: Work, standing: int, at_most: int) -> int:
     count = min(at_most, within_limits(ledger, work))
     if count <= 0 or standing_of(ledger, work) != standing:
         return 0
+    return min(count, _within_reservations(ledger, work, standing))
+
+
+def is_within_budgets(ledger: Ledger, work: Work, standing: int) -> bool:
+    """Whether all that is charged is within what `work` may have with this standing."""
+    return _within_limits(ledger, work) >= 0 and _within_reservations(ledger, work, standing) >= 0
+
+
+def _within_reservations(ledger: Ledger, work: Work, standing: int) -> int:
+    """How many more tasks of `work` the reservations hold that give it this standing.
+
+    Less than 0 where they are exceeded.
+    """
+    count = UNCOUNTED
     if work.has_exceeded:
         return count
     depth = ledger.compiled.depth
@@ -122,12 +136,13 @@ def within_limits(ledger: Ledger, work: Work) -> int:
     """How many more tasks of `work` every limit above it allows."""
     turn = ledger.turns[work.chain[0]]
     if work.limits_turn != turn:
-        work.within_limits = _within_limits(ledger, work)
+        work.within_limits = max(_within_limits(ledger, work), 0)
         work.limits_turn = turn
     return work.within_limits
 
 
 def _within_limits(ledger: Ledger, work: Work) -> int:
+    """Less than 0 where a limit is exceeded."""
     compiled = ledger.compiled
     count = UNCOUNTED
     for policy in work.chain:
@@ -138,7 +153,7 @@ def _within_limits(ledger: Ledger, work: Work) -> int:
                     count = min(count, (limits[key] - ledger.counted(policy, key)) // amount)
         if compiled.user_limits[policy] and work.run.user is not None:
             count = min(count, _within_user_limit(ledger, policy, work.run.user, work))
-    return max(count, 0)
+    return count
 
 
 def _within_user_limit(ledger: Ledger, policy: int, user: int | str, work: Work) -> int:

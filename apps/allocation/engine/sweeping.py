@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import count
+from operator import itemgetter
 
 from apps.allocation.engine.compiled import ServingKey, Work
 from apps.allocation.engine.matching import Trial
+from apps.allocation.engine.offering import Turn
 from apps.allocation.engine.standing import budget
 from apps.allocation.engine.working import Front, Pass, Seats
 
@@ -34,14 +36,21 @@ def sweep(state: Pass, trial: Trial, candidates: list[Work]) -> int:
 
 
 def _sittings(trial: Trial) -> dict[int, list[Sitting]]:
-    """By work index, in order of heads."""
+    """By work index, in order of heads; who was offered first came first."""
     found: dict[int, list[Sitting]] = {}
-    turns = count()
+    offered: list[tuple[Turn, Sitting]] = []
     for unit in trial.units:
         into = found.setdefault(unit.work.index, [])
+        head = unit.first
         for place, pool in enumerate(unit.pools):
             at = unit.work.pools.index(pool)
-            into.extend(Sitting(at, seats, next(turns)) for seats in unit.seats[place])
+            for seats in unit.seats[place]:
+                into.append(Sitting(at, seats, 0))
+                offered.append((unit.turn(head), into[-1]))
+                head += 1
+    offered.sort(key=itemgetter(0))
+    for turn, (_, sitting) in enumerate(offered):
+        sitting.turn = turn
     return found
 
 
@@ -80,9 +89,7 @@ class _Sweep:
 
     def _offer(self, pool: int) -> bool:
         heap = self._asked(pool)
-        offered = {index: len(sitting) for index, sitting in self.sittings.items()}
-        # Those of this standing are all asked here, in their order.
-        barrier = self.state.barrier(pool, self.trial.standing - 1, offered)
+        barrier = self._barrier(pool)
         moved = False
         while heap:
             key, index, number = heappop(heap)
@@ -103,6 +110,13 @@ class _Sweep:
                 # It has a later pool, so it stands in nobody's way; those behind it may.
                 self._push(heap, work, pool, seated)
         return moved
+
+    def _barrier(self, pool: int) -> ServingKey | None:
+        """Without those of this standing: they are all asked here, in their order."""
+        if pool not in self.state.turned:
+            return None
+        offered = {index: len(sitting) for index, sitting in self.sittings.items()}
+        return self.state.barrier(pool, self.trial.standing - 1, offered)
 
     def _asked(self, pool: int) -> list[tuple[ServingKey, int, int]]:
         """The first head of each run that would rather sit in the pool, as a heap."""

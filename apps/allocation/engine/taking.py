@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
+from heapq import heapify, heappop, heappush
 
 from apps.allocation.engine.again import Again
 from apps.allocation.engine.claims import BOTH, OTHERS, OWN, Claim, Grounds, Victim
@@ -71,12 +73,19 @@ class Taking:
         self._notice_placed()
         count = 0
         asked = [work for work in candidates if self._is_worth_asking(work, standing)]
-        for work in sorted(asked, key=lambda one: one.across_key(one.taken)):
-            while self._is_worth_asking(work, standing):
-                if not self._take(work, standing):
-                    self._failed[work.index] = (standing, self._version(work))
-                    break
+        # The next tasks of all runs in one order: a run does not bring its later ones forward.
+        turns = [(work.across_key(work.taken), work.index, work) for work in asked]
+        heapify(turns)
+        while turns:
+            _, index, work = heappop(turns)
+            if not self._is_worth_asking(work, standing):
+                continue
+            if self._take(work, standing):
                 count += 1
+                if work.waiting > 0:
+                    heappush(turns, (work.across_key(work.taken), index, work))
+            else:
+                self._failed[work.index] = (standing, self._version(work))
         return count
 
     def _notice_placed(self) -> None:
@@ -85,9 +94,10 @@ class Taking:
 
     def _version(self, work: Work) -> int:
         """Grows with everything that could give a run room, rights or budget that it lacked."""
+        is_concerned_by_all = self.rights.is_fair or work.is_strict or bool(self.state.turned)
         if not self._has_looked:
-            return len(self.state.placed) if self.rights.is_fair else 0
-        if self.rights.is_fair or work.is_strict or self.state.turned:
+            return len(self.state.placed) if is_concerned_by_all else 0
+        if is_concerned_by_all:
             return self.again.changes + len(self._taken) + len(self.moved)
         versions = self.prey.versions
         return sum([versions[pool] for pool in work.pools]) + sum(
@@ -105,12 +115,7 @@ class Taking:
 
     def _take(self, work: Work, standing: int) -> bool:
         """Make room for the next task of a run and place it."""
-        blocked = self.state.blocked_pools(work, work.taken, {})
-        pools = [
-            pool
-            for pool in work.pools
-            if pool not in blocked and self.state.may_enter(work, pool, standing)
-        ]
+        pools = self._open_pools(work, standing)
         has_budget = within_limits(self.state.ledger, work) > 0
         if has_budget:
             for pool in pools:
@@ -122,16 +127,28 @@ class Taking:
                 return True
         return self._preempt(work, pools, standing)
 
+    def _open_pools(self, work: Work, standing: int) -> Sequence[int]:
+        """Those of its list that no earlier task keeps it out of."""
+        state = self.state
+        if not work.is_strict and not state.turned:
+            return work.pools
+        blocked = state.blocked_pools(work, work.taken, {})
+        return [
+            pool
+            for pool in work.pools
+            if pool not in blocked and state.may_enter(work, pool, standing)
+        ]
+
     def _fits(self, work: Work, pool: int) -> bool:
         return (
             self.state.compiled.levels[pool] is not Preemption.NONE
             and self.state.rooms[pool].bound(work.shape) > 0
         )
 
-    def _preempt(self, work: Work, pools: list[int], standing: int) -> bool:
-        is_over = is_over_quota(standing, self.state.compiled.depth)
+    def _preempt(self, work: Work, pools: Sequence[int], standing: int) -> bool:
         if not self.rights.may_exist(work, pools):
             return False
+        is_over = is_over_quota(standing, self.state.compiled.depth)
         others = {pool for pool in pools if self.prey.may_have(work, pool, is_over=is_over)}
         own = {pool for pool in pools if self.prey.may_have_own(work, pool)}
         if not others and not own:
@@ -197,7 +214,7 @@ class Taking:
             seats = seats_of(site, held.members) if site else ()
         return seats
 
-    def _move_others(self, work: Work, pools: list[int], standing: int) -> bool:
+    def _move_others(self, work: Work, pools: Sequence[int], standing: int) -> bool:
         if not self.state.compiled.snapshot.settings.has_consolidation:
             return False
         return any(self._move(work, pool, standing) for pool in pools)

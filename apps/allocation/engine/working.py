@@ -64,7 +64,7 @@ class Pass:
 
     def __init__(self, kept: Kept, at_most: int) -> None:
         compiled = kept.compiled
-        opening = Opening(compiled, kept.sites)
+        opening = Opening(compiled, kept.sites, kept.seats)
         self.compiled = compiled
         self.shares = kept.shares
         self.ledger: Ledger = opening.ledger
@@ -73,6 +73,7 @@ class Pass:
         self.linked = opening.linked
         self._opening = opening
         self._fits_empty = kept.fits_empty
+        self.kept_lines = kept.lines
         self.placed: list[Placed] = []
         self._at_most = at_most
         self.strict = _strict_works(compiled.works)
@@ -104,7 +105,8 @@ class Pass:
     def bound(self, work: Work, pools: Iterable[int]) -> int:
         """At most how many tasks of `work` the pools have room for."""
         shape = work.shape
-        return sum(self.rooms[pool].bound(shape) for pool in pools)
+        rooms = self.rooms
+        return sum([rooms[pool].bound(shape) for pool in pools])
 
     def could_ever_take(self, pool: int, shape: Shape) -> bool:
         """Whether the pool has room for a task of `shape` while it is empty."""

@@ -18,7 +18,7 @@ from apps.allocation.forecast.forward import stand_in
 from apps.allocation.forecast.history import load_lengths
 from apps.allocation.forecast.lengths import SECOND
 from apps.allocation.loader.counted import load_counted
-from apps.allocation.loader.running import microseconds
+from apps.allocation.loader.texts import microseconds
 from apps.tasks.models import Task
 from apps.tasks.states import TaskState
 

@@ -12,7 +12,7 @@ from apps.allocation.engine.snapshot import Id, Snapshot
 from apps.allocation.forecast.arrivals import SPAN_US, Arrivals
 from apps.allocation.forecast.lengths import SECOND, Lengths
 from apps.allocation.forecast.world import Kind
-from apps.allocation.loader.running import microseconds
+from apps.allocation.loader.texts import microseconds
 from apps.tasks.models import Attempt, Task
 from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState
 

@@ -1,14 +1,13 @@
-"""Pools, profiles, policies, queues and nodes as the engine takes them."""
+"""Settings, profiles, policies and queues as the engine takes them, beside the pools."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from apps.allocation.engine.quantities import GPU, UNCOUNTED_UNLESS_LISTED, Quantities
+from apps.allocation.engine.quantities import Quantities
 from apps.allocation.engine.snapshot import (
     Id,
-    Node,
     OverQuota,
     Policy,
     Pool,
@@ -18,12 +17,10 @@ from apps.allocation.engine.snapshot import (
     Queueing,
     Settings,
 )
+from apps.allocation.loader.pools import load_pools
 from apps.core.units import MILLI, milli
-from apps.nodes.models import Device, DeviceState, NodeState
-from apps.nodes.models import Node as NodeRow
 from apps.policies.models import LiveState, PolicyAmount, PoolLink
 from apps.policies.models import Policy as PolicyRow
-from apps.policies.models import Pool as PoolRow
 from apps.policies.models import Profile as ProfileRow
 from apps.policies.models import Queue as QueueRow
 
@@ -61,7 +58,7 @@ def load_configuration() -> Configuration:
     )
     return Configuration(
         settings=_settings(),
-        pools=_pools(links),
+        pools=load_pools(links),
         profiles=_profiles(links, queues),
         policies=_policies(),
         queues=tuple(queue for queue, _ in queues),
@@ -77,101 +74,6 @@ def _settings() -> Settings:
         over_quota=OverQuota(state.over_quota),
         has_consolidation=state.consolidation,
     )
-
-
-def _pools(links: Iterable[tuple[int, int, int, int]]) -> tuple[Pool, ...]:
-    order: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for profile, pool, _, rank in links:
-        order[pool].append((rank, profile))
-    nodes = _nodes()
-    rows = PoolRow.objects.filter(removed_at__isnull=True).values_list(
-        "id", "name", "capacity", "backfill", "preemption", "paused_at"
-    )
-    return tuple(
-        Pool(
-            id=pk,
-            name=name,
-            capacity=served_capacity(amounts(capacity), [node.capacity for node in nodes[pk]]),
-            profiles=tuple(profile for _, profile in sorted(order[pk])),
-            nodes=tuple(_with_pool_keys(node, amounts(capacity)) for node in nodes[pk]),
-            has_backfill=backfill,
-            is_paused=paused_at is not None,
-            has_server=bool(nodes[pk]),
-            preemption=Preemption(level) if level else None,
-        )
-        for pk, name, capacity, backfill, level, paused_at in rows.order_by("id")
-    )
-
-
-def served_capacity(configured: Quantities, nodes: list[Quantities]) -> Quantities:
-    """The smaller of what is configured and what the nodes have, for each key that nodes report."""
-    reported = {key for node in nodes for key in node}
-    return Quantities.of(
-        {
-            key: min(amount, sum(node.get(key) for node in nodes)) if key in reported else amount
-            for key, amount in configured.items()
-        }
-    )
-
-
-def _with_pool_keys(node: Node, configured: Quantities) -> Node:
-    """Keys that machines do not report (a licence, say) bind the pool only, not a single node."""
-    missing = {
-        key: amount
-        for key, amount in configured.items()
-        if key not in node.capacity and key != GPU and key not in UNCOUNTED_UNLESS_LISTED
-    }
-    if not missing:
-        return node
-    return Node(
-        id=node.id,
-        name=node.name,
-        capacity=node.capacity.plus(Quantities.of(missing)),
-        model=node.model,
-        gpu_indices=node.gpu_indices,
-        unavailable_gpus=node.unavailable_gpus,
-        is_schedulable=node.is_schedulable,
-    )
-
-
-def _nodes() -> dict[int, list[Node]]:
-    """Per pool, the nodes that were reached at least once; silent ones take nothing new."""
-    devices: dict[int, list[tuple[int, str]]] = defaultdict(list)
-    known = Device.objects.filter(node__removed_at__isnull=True, node__pool__isnull=False)
-    for node, index, state in known.order_by("index").values_list("node_id", "index", "state"):
-        devices[node].append((index, state))
-    rows = NodeRow.objects.filter(removed_at__isnull=True, pool__isnull=False).exclude(
-        state=NodeState.NEW
-    )
-    found: dict[int, list[Node]] = defaultdict(list)
-    for pk, name, pool, capacity, model, state, draining, paused in rows.order_by("id").values_list(
-        "id",
-        "name",
-        "pool_id",
-        "capacity",
-        "gpu_model",
-        "state",
-        "is_draining",
-        "paused_at",
-    ):
-        has = devices[pk]
-        given = amounts(capacity).as_dict()
-        if has:
-            given[GPU] = min(given.get(GPU, len(has) * MILLI), len(has) * MILLI)
-        found[pool].append(
-            Node(
-                id=pk,
-                name=name,
-                capacity=Quantities.of(given),
-                model=model or None,
-                gpu_indices=tuple(index for index, _ in has) if has else None,
-                unavailable_gpus=tuple(
-                    index for index, device in has if device != DeviceState.HEALTHY
-                ),
-                is_schedulable=state == NodeState.HEALTHY and not draining and paused is None,
-            )
-        )
-    return found
 
 
 def _profiles(

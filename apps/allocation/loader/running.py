@@ -1,21 +1,93 @@
 """Work that holds room, grouped as the engine takes it."""
 
 from collections import defaultdict
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from django.db.models import F
 
 from apps.allocation.engine.quantities import Quantities
 from apps.allocation.engine.snapshot import Held, Id, Member, Running, Share
 from apps.allocation.loader.configuration import Configuration
+from apps.allocation.loader.texts import as_text, id_text, json_of, moment_us, thousandths
+from apps.allocation.loader.unchanged import Unchanged
 from apps.tasks.models import Attempt, Holding
 from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Of one member that is on a node: the node, and its devices as text.
+_Seat = tuple[int, str]
+
+# What is read of one attempt: its columns, and the seats of its members.
+_Read = tuple[tuple[Any, ...], tuple[_Seat, ...] | None]
 
 
-def microseconds(moment: datetime | None) -> int:
-    """Since the epoch, exactly; 0 where nothing is known."""
-    return (moment - _EPOCH) // timedelta(microseconds=1) if moment else 0
+class _Row(NamedTuple):
+    """One live attempt as it is read; moments, ids and JSON as text."""
+
+    pk: str
+    task: str
+    pool: int
+    policy: int
+    queue: int
+    profile: int
+    request: str
+    replicas: int
+    state: str
+    allocated_at: str
+    started_at: str | None
+    checkpointed_at: str | None
+    moves_to: str | None
+    taker: str | None
+    taker_state: str | None
+    priority: int
+    is_preemptible: bool
+    submitted_at: str
+    preemptions: int
+    is_restartable: bool
+    owner: int
+    exceeds_limit: bool | None
+
+
+class _Group(NamedTuple):
+    """What equal work has in common, its owner aside."""
+
+    pool: int
+    policy: int
+    profile: int
+    # Of quantities, which would take long to hash.
+    request: tuple[tuple[str, int], ...]
+    queue: int
+    replicas: int
+    priority: int
+    is_preemptible: bool
+    exceeds_limit: bool
+    is_stopping: bool
+
+
+_COLUMNS = (
+    as_text("id"),
+    as_text("task_id"),
+    F("pool_id"),
+    F("policy_id"),
+    F("queue_id"),
+    F("queue__profile_id"),
+    as_text("request"),
+    F("replicas"),
+    F("state"),
+    as_text("allocated_at"),
+    as_text("started_at"),
+    as_text("checkpointed_at"),
+    as_text("moves_to"),
+    as_text("stops_for__task_id"),
+    F("stops_for__state"),
+    F("task__priority"),
+    F("task__is_preemptible"),
+    as_text("task__submitted_at"),
+    F("task__preemptions"),
+    F("task__is_restartable"),
+    F("task__owner_id"),
+    F("task__run__exceeds_limit"),
+)
 
 
 def load_running(configuration: Configuration) -> tuple[Running, ...]:
@@ -25,89 +97,67 @@ def load_running(configuration: Configuration) -> tuple[Running, ...]:
     must have its members.
     """
     by_person = _limited_by_person(configuration)
-    rows = list(_attempts())
+    attempts = Attempt.objects.filter(state__in=LIVE_ATTEMPT_STATES).order_by()
+    # Ordered here: the server would sort so much text on disk.
+    rows = sorted(attempts.values_list(*_COLUMNS), key=itemgetter(0))
     members = _members()
-    groups: dict[tuple[Any, ...], list[Held]] = defaultdict(list)
-    for row in rows:
-        request = tuple(sorted(row["request"].items()))
-        key = (
-            row["pool_id"],
-            row["policy_id"],
-            row["queue__profile_id"],
-            request,
-            row["queue_id"],
-            row["replicas"],
-            row["task__priority"],
-            row["task__is_preemptible"],
-            row["task__owner_id"] if row["policy_id"] in by_person else None,
-            row["task__run__exceeds_limit"],
-            row["state"] == AttemptState.STOPPING,
-        )
-        taker = _taker(row)
-        is_stopping = row["state"] == AttemptState.STOPPING
-        groups[key].append(
-            Held(
-                task=str(row["task_id"]),
-                submitted_us=microseconds(row["task__submitted_at"]),
-                started_us=microseconds(row["started_at"] or row["allocated_at"]),
-                members=_kept(row["moves_to"]) or tuple(members.get(row["id"], ())),
-                checkpointed_us=_moment_us(row["checkpointed_at"]),
-                preemptions=row["task__preemptions"],
-                stops_for=taker,
-                is_leaving=is_stopping and taker is None and not row["moves_to"],
-                is_movable=row["task__is_restartable"],
-            )
-        )
-    return tuple(_running(key, held) for key, held in groups.items())
+    groups: dict[tuple[_Group, Id | None], list[Held]] = defaultdict(list)
+    for group, owner, held in _attempts.of((row[0], (row, members.get(row[0]))) for row in rows):
+        groups[group, owner if group.policy in by_person else None].append(held)
+    return tuple(_running(group, user, held) for (group, user), held in groups.items())
 
 
-def _running(key: tuple[Any, ...], held: list[Held]) -> Running:
-    pool, policy, profile, request, queue, replicas, priority, preemptible, user, over, stops = key
+def _running(group: _Group, user: Id | None, held: list[Held]) -> Running:
     return Running(
-        pool=pool,
-        policy=policy,
-        profile=profile,
-        request=Quantities.of(request),
+        pool=group.pool,
+        policy=group.policy,
+        profile=group.profile,
+        request=Quantities(group.request),
         tasks=tuple(held),
-        queue=queue,
-        replicas=replicas,
-        priority=priority,
-        is_preemptible=preemptible,
+        queue=group.queue,
+        replicas=group.replicas,
+        priority=group.priority,
+        is_preemptible=group.is_preemptible,
         user=user,
-        can_exceed_limit=bool(over),
-        is_stopping=stops,
+        can_exceed_limit=group.exceeds_limit,
+        is_stopping=group.is_stopping,
     )
 
 
-def _attempts() -> Any:
-    return (
-        Attempt.objects.filter(state__in=LIVE_ATTEMPT_STATES)
-        .order_by("id")
-        .values(
-            "id",
-            "task_id",
-            "pool_id",
-            "policy_id",
-            "queue_id",
-            "queue__profile_id",
-            "request",
-            "replicas",
-            "state",
-            "allocated_at",
-            "started_at",
-            "checkpointed_at",
-            "moves_to",
-            "stops_for__task_id",
-            "stops_for__state",
-            "task__priority",
-            "task__is_preemptible",
-            "task__submitted_at",
-            "task__preemptions",
-            "task__is_restartable",
-            "task__owner_id",
-            "task__run__exceeds_limit",
-        )
+def _attempt(read: _Read) -> tuple[_Group, Id, Held]:
+    """The group of an attempt, whose it is, and what the engine takes of it."""
+    row, seats = _Row._make(read[0]), read[1] or ()
+    is_stopping = row.state == AttemptState.STOPPING
+    moves_to = json_of(row.moves_to)
+    taker = _taker(row, is_moved=bool(moves_to))
+    held = Held(
+        task=id_text(row.task),
+        submitted_us=moment_us(row.submitted_at),
+        started_us=moment_us(row.started_at or row.allocated_at),
+        members=_members_of(moves_to or [(node, json_of(devices)) for node, devices in seats]),
+        checkpointed_us=None if row.checkpointed_at is None else moment_us(row.checkpointed_at),
+        preemptions=row.preemptions,
+        stops_for=taker,
+        is_leaving=is_stopping and taker is None and not moves_to,
+        is_movable=row.is_restartable,
     )
+    group = _Group(
+        pool=row.pool,
+        policy=row.policy,
+        profile=row.profile,
+        request=thousandths(row.request).pairs,
+        queue=row.queue,
+        replicas=row.replicas,
+        priority=row.priority,
+        is_preemptible=row.is_preemptible,
+        exceeds_limit=bool(row.exceeds_limit),
+        is_stopping=is_stopping,
+    )
+    return group, row.owner, held
+
+
+# By the id of the attempt; most of them stay as they are from one pass to the next.
+_attempts: Unchanged[str, _Read, tuple[_Group, Id, Held]] = Unchanged(_attempt)
 
 
 def _limited_by_person(configuration: Configuration) -> set[Id]:
@@ -123,33 +173,31 @@ def _limited_by_person(configuration: Configuration) -> set[Id]:
     return found
 
 
-def _members() -> dict[Any, list[Member]]:
-    found: dict[Any, list[Member]] = defaultdict(list)
+def _members() -> dict[str, tuple[_Seat, ...]]:
+    """By the id of the attempt, the seats of its members in order of their ranks."""
+    found: dict[str, tuple[_Seat, ...]] = {}
     rows = Holding.objects.filter(released_at__isnull=True, node__isnull=False)
-    for attempt, node, devices in rows.order_by("attempt_id", "rank").values_list(
-        "attempt_id", "node_id", "devices"
+    for attempt, node, devices in rows.order_by("rank").values_list(
+        as_text("attempt_id"), "node_id", as_text("devices")
     ):
-        shares = tuple(Share(index=index, milli=milli) for index, milli in devices)
-        found[attempt].append(Member(node=node, devices=shares))
+        found[attempt] = (*found.get(attempt, ()), (node, devices))
     return found
 
 
-def _kept(moves_to: Any) -> tuple[Member, ...]:
-    """The seats that are kept for moved work: it is charged there, the old ones are given away."""
+def _members_of(seats: Any) -> tuple[Member, ...]:
+    """Of a moved task the seats that are kept for it: it is charged there, and the old ones are
+    given away.
+    """
     return tuple(
         Member(
             node=node, devices=tuple(Share(index=index, milli=milli) for index, milli in devices)
         )
-        for node, devices in moves_to or ()
+        for node, devices in seats
     )
 
 
-def _taker(row: Any) -> str | None:
+def _taker(row: _Row, *, is_moved: bool) -> str | None:
     """The task that takes the room of this one; a moved one is charged like any other."""
-    if row["moves_to"] or row["stops_for__state"] not in LIVE_ATTEMPT_STATES:
+    if is_moved or row.taker is None or row.taker_state not in LIVE_ATTEMPT_STATES:
         return None
-    return str(row["stops_for__task_id"])
-
-
-def _moment_us(moment: datetime | None) -> int | None:
-    return None if moment is None else microseconds(moment)
+    return id_text(row.taker)

@@ -6,7 +6,6 @@ run and not what waits.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection
@@ -15,7 +14,7 @@ from apps.allocation.engine.quantities import Quantities
 from apps.allocation.engine.snapshot import Head, Run, Running
 from apps.allocation.loader.configuration import Configuration, amounts
 from apps.allocation.loader.rooms import Rooms, Wanted
-from apps.allocation.loader.running import microseconds
+from apps.allocation.loader.texts import id_text, moment_us
 from apps.tasks.models import Run as RunRow
 
 # One probe of the partial index per run, whatever waits behind.
@@ -114,21 +113,7 @@ def _heads(most: Mapping[int, int]) -> dict[int, list[Head]]:
         rows = cursor.fetchall()
     for run, task, submitted in rows:
         if run in most and len(found[run]) < most[run]:
-            found[run].append(Head(submitted_us=_moment_us(submitted), task=_id_text(task)))
+            found[run].append(Head(submitted_us=moment_us(submitted), task=id_text(task)))
     for heads in found.values():
         heads.sort(key=lambda head: (head.submitted_us, head.task))
     return found
-
-
-def _moment_us(value: datetime | str) -> int:
-    """SQLite keeps moments in UTC without saying so, and returns them parsed or as text."""
-    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-    return microseconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
-
-
-def _id_text(value: object) -> str:
-    """SQLite keeps UUIDs as 32 hex digits."""
-    text = str(value)
-    if len(text) == 36:
-        return text
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

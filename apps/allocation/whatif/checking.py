@@ -15,7 +15,7 @@ from apps.allocation.engine.snapshot import Head, Id, Run, Snapshot
 from apps.allocation.explaining import Names, Told, reasons_now, tell_all
 from apps.allocation.loader import Loaded, load
 from apps.allocation.loader.configuration import amounts
-from apps.allocation.loader.running import microseconds
+from apps.allocation.loader.texts import microseconds
 from apps.core.errors import Conflict
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Run as RunRow

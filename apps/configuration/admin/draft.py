@@ -138,6 +138,7 @@ class DraftPoolAdmin(_DraftAdmin):
         "capacity",
         "backfill",
         "preemption",
+        "allowed_images",
         "dedicated_to",
         "position",
     )
@@ -163,6 +164,7 @@ class DraftProfileAdmin(_DraftAdmin):
         ("device_models", "volumes"),
         "shm_mb",
         ("host_network", "read_only_root"),
+        "extra_permissions",
         "position",
     )
     inlines = (LinksOfProfile, QueuesOfProfile)

@@ -1,16 +1,21 @@
 """What is live, to look at: it is changed through the draft."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.configuration.models import Revision
 from apps.configuration.services.pools import pool_pause, pool_resume
 from apps.configuration.services.revisions import revision_restore
 from apps.core.admin_base import ReadOnlyAdmin, ReadOnlyInline
+from apps.core.units import milli_text
+from apps.nodes.capacity import Served
+from apps.nodes.selectors import Shares, served_by_pool, shares_by_pool
 from apps.policies.models import Pool, PoolLink, Profile
 
 
@@ -32,11 +37,28 @@ class _LiveAdmin(ReadOnlyAdmin):
         return live
 
 
+def _tell(pools: Iterable[Any]) -> None:
+    """Note with each pool what its nodes have, and how they share it. Three queries."""
+    rows = list(pools)
+    served, shares = served_by_pool(rows), shares_by_pool()
+    for pool in rows:
+        pool.told = (served[pool.pk], shares.get(pool.pk))
+
+
+def _told(pool: Any) -> tuple[Served, Shares | None]:
+    if not hasattr(pool, "told"):
+        _tell([pool])
+    told: tuple[Served, Shares | None] = pool.told
+    return told
+
+
 @admin.register(Pool)
 class PoolAdmin(_LiveAdmin):
     list_display = (
         "name",
         "capacity",
+        "found",
+        "shares",
         "backfill",
         "preemption",
         "dedicated_to",
@@ -47,6 +69,43 @@ class PoolAdmin(_LiveAdmin):
     search_fields = ("name", "description")
     inlines = (LinksOfPool,)
     actions = ("pause", "resume")
+    readonly_fields = ("found", "shares", "shares_detail")
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """With what nodes make of all pools of the page, asked at once."""
+        page = super().get_changelist_instance(request)
+        _tell(page.result_list)
+        return page
+
+    @admin.display(description=_("nodes have"))
+    def found(self, pool: Pool) -> str:
+        """What its nodes have, and in what that differs from what is configured."""
+        served = _told(pool)[0]
+        if not served.nodes:
+            return gettext("Nobody serves it.")
+        amounts = ", ".join(f"{milli_text(there)} {key}" for key, there in served.found.items())
+        sentences = " ".join(one.sentence for one in served.differences)
+        return f"{amounts}. {sentences}".strip()
+
+    @admin.display(description=_("shares of a GPU"))
+    def shares(self, pool: Pool) -> str:
+        """Whether its nodes hold tasks to their shares, and by what."""
+        told = _told(pool)[1]
+        if told is None:
+            return "-"
+        by = ", ".join(way for way in told.ways if way != "accounted")
+        words = (
+            told.memory
+            if told.memory == told.compute
+            else f"memory {told.memory}, compute {told.compute}"
+        )
+        return f"{words} ({by})" if by else words
+
+    @admin.display(description=_("why no more"))
+    def shares_detail(self, pool: Pool) -> str:
+        """What keeps its nodes from enforcing shares."""
+        told = _told(pool)[1]
+        return (told.detail if told else "") or "-"
 
     @admin.display(description=_("paused"), boolean=True)
     def is_paused(self, pool: Pool) -> bool:

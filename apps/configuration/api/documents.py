@@ -202,7 +202,10 @@ class RevisionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Revisio
 
 
 def _draft_response() -> Response:
-    return _document_response(draft_document(), DraftState.objects.get(id=1).version)
+    # The version first: where somebody saves in between, the reader's next save is refused, instead
+    # of writing over what was never read.
+    version = DraftState.objects.get(id=1).version
+    return _document_response(draft_document(), version)
 
 
 def _sent(request: Request) -> Document | None:

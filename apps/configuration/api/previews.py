@@ -73,6 +73,8 @@ class _PolicyRow(serializers.Serializer[Any]):
     parent = serializers.CharField(allow_null=True)  # type: ignore[assignment]  # the name of the API, not DRF's attribute
     before = _PolicyUse(allow_null=True)
     after = _PolicyUse(allow_null=True)
+    starts = serializers.IntegerField(help_text="Of its own tasks, without those below it.")
+    preempted = serializers.IntegerField(help_text="Of its own tasks, without those below it.")
 
 
 class _PoolUse(serializers.Serializer[Any]):

@@ -2,11 +2,16 @@
 
 from typing import Any
 
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.accounts.selectors import is_admin
 from apps.configuration.models import Revision
 from apps.core.serializers import AmountsField, NameSerializer, StrictSerializer
+from apps.core.units import milli_text
+from apps.nodes.capacity import Served
+from apps.nodes.selectors import drifting_since, served_by_pool, shares_by_pool
 from apps.policies.models import Policy, Pool, Profile, Queue
 from apps.policies.models.rights import OnNodeLoss, OnPreemption
 from apps.policies.models.shapes import NAME_LENGTH
@@ -73,6 +78,14 @@ class RestoredSerializer(serializers.Serializer[Any]):
     notes = serializers.ListField(child=serializers.CharField())
 
 
+@extend_schema_field(OpenApiTypes.STR)
+class MilliField(serializers.Field[int, Any, str, Any]):
+    """Thousandths, told as people write amounts; for answers only."""
+
+    def to_representation(self, value: int) -> str:
+        return milli_text(value)
+
+
 # --- what is live ----------------------------------------------------------------------------
 
 
@@ -90,10 +103,51 @@ class _ForAdmins(serializers.ModelSerializer[Any]):
         return fields
 
 
+class SharesSerializer(serializers.Serializer[Any]):
+    """Whether tasks are held to their share of a device: "enforced" or "accounted" (they are not).
+
+    `ways` says by what ("mig", "mps", "accounted"), `detail` why it is no more than accounted.
+    """
+
+    memory = serializers.CharField()
+    compute = serializers.CharField()
+    ways = serializers.ListField(child=serializers.CharField())
+    detail = serializers.CharField()
+
+
+class DifferenceSerializer(serializers.Serializer[Any]):
+    """Of one key `less` or `more` than configured is there; or GPUs of several `models`."""
+
+    code = serializers.ChoiceField(choices=["less", "more", "models"])
+    key = serializers.CharField()
+    configured = MilliField()
+    found = MilliField()
+    sentence = serializers.CharField()
+
+
+class ServedSerializer(serializers.Serializer[Any]):
+    """What the healthy nodes of a pool have, and in what that differs from its `capacity`.
+
+    `drift` is empty where they agree, and for a pool without nodes; `since` when a worker saw it.
+    """
+
+    nodes = serializers.IntegerField()
+    healthy = serializers.IntegerField()
+    found = serializers.DictField(child=MilliField())
+    missing = serializers.IntegerField()
+    occupied = serializers.IntegerField()
+    models = serializers.DictField(child=serializers.IntegerField())
+    drift = DifferenceSerializer(many=True)
+    since = serializers.DateTimeField(allow_null=True)
+
+
 class PoolSerializer(_ForAdmins):
     capacity = AmountsField(read_only=True)
+    allowed_images = serializers.ListField(child=serializers.CharField(), read_only=True)
     dedicated_to = NameSerializer(read_only=True)
     is_paused = serializers.BooleanField(read_only=True)
+    shares = serializers.SerializerMethodField()
+    served = serializers.SerializerMethodField()
     admins_only = ("dedicated_to",)
 
     class Meta:
@@ -106,10 +160,42 @@ class PoolSerializer(_ForAdmins):
             "capacity",
             "backfill",
             "preemption",
+            "allowed_images",
             "dedicated_to",
             "is_paused",
             "pause_reason",
+            "shares",
+            "served",
         ]
+
+    @extend_schema_field(SharesSerializer(allow_null=True))
+    def get_shares(self, pool: Pool) -> dict[str, Any] | None:
+        """Null for a pool whose nodes have no devices."""
+        # Asked once for all rows of a page, which have one context.
+        context: Any = self.context
+        if "shares" not in context:
+            context["shares"] = shares_by_pool()
+        found = context["shares"].get(pool.pk)
+        return None if found is None else SharesSerializer(found).data
+
+    @extend_schema_field(ServedSerializer())
+    def get_served(self, pool: Pool) -> dict[str, Any]:
+        """Of the pool's nodes as they are now."""
+        context: Any = self.context
+        if "served" not in context:
+            rows = getattr(self.parent, "instance", None) or [pool]
+            context["served"] = (served_by_pool(rows), drifting_since())
+        served, since = context["served"]
+        found: Served = served[pool.pk]
+        return ServedSerializer(
+            {
+                **{name: getattr(found, name) for name in ("nodes", "healthy", "found")},
+                **{name: getattr(found, name) for name in ("missing", "occupied")},
+                "models": dict(found.models),
+                "drift": found.differences,
+                "since": since.get(pool.pk),
+            }
+        ).data
 
 
 class PoolLinkSerializer(serializers.Serializer[Any]):
@@ -127,6 +213,7 @@ class ProfileSerializer(_ForAdmins):
     request_max = AmountsField(read_only=True)
     device_models = serializers.ListField(child=serializers.CharField(), read_only=True)
     volumes = serializers.ListField(child=serializers.CharField(), read_only=True)
+    extra_permissions = serializers.ListField(child=serializers.CharField(), read_only=True)
     links = PoolLinkSerializer(many=True, read_only=True)
     admins_only = ("links",)
 
@@ -147,6 +234,7 @@ class ProfileSerializer(_ForAdmins):
             "shm_mb",
             "host_network",
             "read_only_root",
+            "extra_permissions",
             "links",
         ]
 

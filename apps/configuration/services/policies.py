@@ -20,7 +20,7 @@ from apps.core.api import from_model_error
 from apps.core.errors import BadInput, Conflict
 from apps.core.units import milli, quantities_text
 from apps.policies.models import DraftPool, Policy, PolicyAmount, Queue
-from apps.policies.selectors import known_keys
+from apps.policies.selectors import known_keys, policy_family
 from apps.tasks.services.reshaping import tasks_reshape
 from apps.tasks.services.returning import tasks_return_to_draft
 
@@ -112,7 +112,7 @@ def policy_change(*, actor: User | None, policy: Policy, changes: Mapping[str, A
         draft_saved(draft_lock(), actor=actor, changes=[f"the name of policy {policy.name}"])
     _amounts_change(policy, changes)
     if {"user_limit", "parent"} & set(changes):
-        tasks_reshape(policy_ids=_with_descendants(policy))
+        tasks_reshape(policy_ids=policy_family(policy.pk))
     if policy.group_id != old_group.pk:
         _move_group(policy, old_group, actor)
     note = f"Policy {policy.name} changed: {', '.join(sorted(changes))}."
@@ -248,13 +248,6 @@ def _check_parent(policy: Policy) -> None:
 
 def _bad_parent(problem: str) -> BadInput:
     return BadInput(f"parent: {problem}.", fields={"parent": problem})
-
-
-def _with_descendants(policy: Policy) -> list[int]:
-    found = [policy.pk]
-    for pk in found:
-        found += Policy.objects.filter(parent=pk).values_list("pk", flat=True)
-    return found
 
 
 def _move_group(policy: Policy, old_group: Group, actor: User | None) -> None:

@@ -14,12 +14,12 @@ from apps.accounts.models import User
 from apps.configuration.services.closing import queues_close
 from apps.configuration.services.drafts import draft_saved
 from apps.configuration.services.grants import group_grants_give
+from apps.configuration.services.limits import above_limit, limits_above
 from apps.configuration.services.recording import change_record
 from apps.configuration.services.rows import draft_lock, live_lock
 from apps.core.api import from_model_error
 from apps.core.errors import BadInput, Conflict
-from apps.core.units import milli_text, quantities_milli
-from apps.policies.models import DraftProfile, DraftQueueRank, Policy, PolicyAmount, Profile, Queue
+from apps.policies.models import DraftProfile, DraftQueueRank, Policy, Profile, Queue
 
 CHANGEABLE = frozenset(
     {
@@ -212,18 +212,9 @@ def _check_connection(policy: Policy, profile: Profile) -> None:
     if Queue.objects.filter(policy=policy, profile=profile, removed_at__isnull=True).exists():
         detail = f"Profile {profile.name} is connected to policy {policy.name} already."
         raise Conflict(detail, fields={"profile": "is connected already"})
-    request = quantities_milli(profile.request)
-    above: Policy | None = policy
-    while above is not None:
-        for limit in PolicyAmount.objects.filter(policy=above, limit_milli__isnull=False):
-            wanted = request.get(limit.key, 0) * profile.replicas
-            if limit.limit_milli is not None and wanted > limit.limit_milli:
-                problem = (
-                    f"{profile.name} takes {milli_text(wanted)} {limit.key}, more than the limit "
-                    f"of {limit.limit_text} of policy {above.name}"
-                )
-                raise BadInput(f"{problem}.", fields={"profile": problem})
-        above = above.parent
+    problem = above_limit(profile, limits_above(policy))
+    if problem:
+        raise BadInput(f"{problem}.", fields={"profile": problem})
 
 
 def _after(rows: Any, column: str) -> int:

@@ -15,6 +15,7 @@ from apps.tasks.models import Task
 from apps.tasks.states import TaskState
 
 Amounts = Mapping[str, int]
+GPU = "gpu"
 # A pool that does not list these does not count them; any other key has no capacity there.
 UNCOUNTED = frozenset({"cpu", "memory_mb", "slot"})
 
@@ -60,6 +61,7 @@ def document_check(document: Document) -> list[Finding]:
     facts = _facts()
     found = [
         *_levels(document),
+        *_capacities(document),
         *_links(document),
         *_dedication(document, facts),
         *_volumes(document, facts),
@@ -122,6 +124,14 @@ def _names(rows: Iterable[Volume]) -> list[str]:
 
 
 # --- errors ----------------------------------------------------------------------------------
+
+
+def _capacities(document: Document) -> Iterator[Finding]:
+    for index, pool in enumerate(document.pools):
+        text = pool.capacity.get(GPU)
+        if text is not None and milli(text) % 1000:
+            detail = f"Pool {pool.name!r} counts {text} gpu: count whole GPUs, profiles share them."
+            yield _error(f"pools[{index}].capacity.{GPU}", "part_of_a_gpu", detail)
 
 
 def _links(document: Document) -> Iterator[Finding]:

@@ -1,14 +1,29 @@
 """Importing this module registers every card; whoever renders cards by name imports it."""
 
 from apps.dashboard.cards import (
+    holding,
     logs,
     mine,
+    node_detail,
     nodes,
     overview,
     policies,
+    policy_list,
     queues,
     resources,
     tasks,
 )
 
-MODULES = (logs, mine, nodes, overview, policies, queues, resources, tasks)
+MODULES = (
+    holding,
+    logs,
+    mine,
+    node_detail,
+    nodes,
+    overview,
+    policies,
+    policy_list,
+    queues,
+    resources,
+    tasks,
+)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from apps.accounts.models import User
+from apps.core.terminal import Line, styled_lines
 from apps.dashboard.live import Sharing, card, key_id
 from apps.dashboard.selectors.tasks import task_seen
 from apps.tasks.models import Attempt, AttemptLog
@@ -23,13 +24,14 @@ class LogTab:
 
 @dataclass(frozen=True, slots=True)
 class TaskLog:
-    """`hidden` bytes were written before what is shown."""
+    """`hidden` bytes were written before what is shown; `is_gone` when it was kept long enough."""
 
     task_id: str
     attempt: Attempt | None
     tabs: tuple[LogTab, ...]
-    lines: tuple[str, ...]
+    lines: tuple[Line, ...]
     hidden: int
+    is_gone: bool
     is_following: bool
     topics: tuple[str, ...]
     announce: str = ""
@@ -53,8 +55,9 @@ def load_task_log(user: User, key: str) -> TaskLog | None:
         task_id=str(task.pk),
         attempt=attempt,
         tabs=tuple(LogTab(one.generation, one == attempt) for one in attempts),
-        lines=tuple(part.data.decode(errors="replace").splitlines()),
+        lines=styled_lines(part.data.decode(errors="replace")),
         hidden=part.offset,
+        is_gone=attempt is not None and attempt.log_bytes > 0 and not part.data,
         is_following=attempt is not None and attempt.state in LIVE_ATTEMPT_STATES,
         topics=(f"task.{task.pk}", f"log.{task.pk}"),
     )

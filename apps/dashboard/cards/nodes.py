@@ -7,6 +7,7 @@ from uuid import UUID
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.core.units import MILLI
+from apps.dashboard.cards.restored import Restored, restored_banner
 from apps.dashboard.cards.words import plural
 from apps.dashboard.live import Sharing, card, topics_of
 from apps.dashboard.selectors.use import amounts_of, held_now, over_quota_tasks
@@ -37,13 +38,14 @@ class NodeRow:
 @dataclass(frozen=True, slots=True)
 class NodeList:
     rows: tuple[NodeRow, ...]
+    restored: Restored | None
     topics: tuple[str, ...]
     announce: str = ""
 
 
 @card("node_rows", Sharing.ROLE)
 def load_node_list(user: User, _key: str) -> NodeList | None:
-    """Every node that was not removed, in five queries."""
+    """Every node that was not removed, in six queries."""
     if not is_admin(user):
         return None
     nodes = list(Node.objects.filter(removed_at__isnull=True).select_related("pool"))
@@ -59,17 +61,24 @@ def load_node_list(user: User, _key: str) -> NodeList | None:
     ):
         given[device_id].append((milli, task))
     return NodeList(
-        rows=tuple(_row(node, devices[node.pk], given, over) for node in nodes),
+        rows=tuple(node_row(node, devices[node.pk], given, over) for node in nodes),
+        restored=restored_banner(),
         topics=("nodes", *topics_of("node", [node.pk for node in nodes]), "overview"),
     )
 
 
-def _row(
+def node_row(
     node: Node,
     devices: list[Device],
     given: defaultdict[int, list[tuple[int, UUID]]],
     over: frozenset[UUID],
 ) -> NodeRow:
+    """A node with its strip.
+
+    Args:
+        given: per device what of it is held, in thousandths, and by which task.
+        over: the running tasks that count as over quota.
+    """
     cells = tuple(_cell(device, given[device.pk], over) for device in devices)
     counts = [f"{cells.count(cell)} {word}" for cell, word in _WORDS.items() if cell in cells]
     free = sum(
@@ -84,6 +93,11 @@ def _row(
         free=free,
         tasks=len({task for device in devices for _, task in given[device.pk]}),
     )
+
+
+def cell_word(cell: str) -> str:
+    """What a cell of the strip says."""
+    return _WORDS[cell]
 
 
 def _cell(device: Device, given: list[tuple[int, UUID]], over: frozenset[UUID]) -> str:

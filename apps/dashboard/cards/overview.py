@@ -8,6 +8,7 @@ from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.dashboard.cards.bars import Gauge, Segment, UseBar, parts
 from apps.dashboard.cards.policies import PolicyRow, policy_rows
+from apps.dashboard.cards.restored import Restored, restored_banner
 from apps.dashboard.live import Sharing, card, topics_of
 from apps.dashboard.selectors.pools import PoolFacts, pool_facts
 from apps.dashboard.selectors.use import Use
@@ -54,6 +55,7 @@ class Overview:
     waiting: Waiting
     own_running: int
     own_waiting: int
+    restored: Restored | None
     is_admin: bool
     topics: tuple[str, ...]
     announce: str
@@ -83,6 +85,7 @@ def load_overview(user: User, _key: str) -> Overview:
         waiting=waiting,
         own_running=states.filter(state__in=HOLDING_STATES).count(),
         own_waiting=states.filter(state=TaskState.QUEUED).count(),
+        restored=restored_banner() if is_admin(user) else None,
         is_admin=is_admin(user),
         topics=(
             "overview",

@@ -1,4 +1,4 @@
-"""Policies: the list as a tree, one policy with its queues, and who holds what of it."""
+"""Policies as rows of a tree, and one policy with its queues."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -9,40 +9,35 @@ from django.db.models import Q
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.dashboard.cards.bars import UseBar
+from apps.dashboard.cards.words import ordinal
 from apps.dashboard.live import Sharing, card, key_id, topics_of
 from apps.dashboard.selectors.people import people_in
 from apps.dashboard.selectors.pools import simulated_pools
-from apps.dashboard.selectors.use import (
-    GPU,
-    Amounts,
-    Held,
-    Use,
-    amounts_of,
-    held_now,
-    over_quota_tasks,
-    use_by,
-)
+from apps.dashboard.selectors.use import GPU, Amounts, Use, amounts_of, held_now, use_by
 from apps.dashboard.selectors.waiting import (
     NOBODY,
     Waiting,
-    names_of_tasks,
+    own_waiting_by_queue,
     summed,
     waiting_by_queue,
 )
 from apps.dashboard.selectors.work import Work, work_of
 from apps.policies.models import Policy, Profile, Queue
-from apps.policies.selectors import policies_visible_to, queues_visible_to
+from apps.policies.selectors import policies_visible_to, policy_family, queues_visible_to
 
-MOST_HOLDING = 12
 MOST_BESIDE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """One line of the list; amounts are thousandths of GPU."""
+    """One line of the list; amounts are thousandths of GPU.
+
+    `parent` is the name of the row that it stands below, empty at the top.
+    """
 
     policy: Policy
     depth: int
+    parent: str
     teams: int
     people: int
     use: Use
@@ -57,17 +52,6 @@ class PolicyRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyList:
-    rows: tuple[PolicyRow, ...]
-    use: Use
-    reserved: int
-    unused: int
-    waiting: Waiting
-    topics: tuple[str, ...]
-    announce: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class RoutedPool:
     rank: int
     name: str
@@ -76,13 +60,20 @@ class RoutedPool:
 
 @dataclass(frozen=True, slots=True)
 class QueueBranch:
-    """A queue on its line from the policy to the profile, with the counts of this queue."""
+    """A queue on its line from the policy to the profile, with the counts of this queue.
+
+    `own_running` and `own_waiting` are the reader's; `turn` says which of the profile's policies
+    is served when, `pools` where its work goes: both empty for those who see no pool links.
+    """
 
     queue: Queue
     profile: Profile
     gpu: str
     running: int
     waiting: Waiting
+    own_running: int
+    own_waiting: int
+    turn: str
     pools: tuple[RoutedPool, ...]
     line: str
 
@@ -123,8 +114,8 @@ def policy_rows(policies: Iterable[Policy], work: Work | None = None) -> list[Po
     people = people_in({policy.group_id for policy in every})
     rows: list[PolicyRow] = []
 
-    def walk(parent: int | None, depth: int) -> None:
-        for policy in children[parent]:
+    def walk(parent: Policy | None, depth: int) -> None:
+        for policy in children[parent.pk if parent is not None else None]:
             family = [policy.pk, *tree.below(policy.pk)]
             use = Use()
             for member in family:
@@ -133,6 +124,7 @@ def policy_rows(policies: Iterable[Policy], work: Work | None = None) -> list[Po
                 _row(
                     policy,
                     depth=depth,
+                    parent=parent.name if parent is not None else "",
                     teams=len(children[policy.pk]),
                     people=people.get(policy.group_id, 0),
                     use=use,
@@ -143,28 +135,10 @@ def policy_rows(policies: Iterable[Policy], work: Work | None = None) -> list[Po
                     ),
                 )
             )
-            walk(policy.pk, depth + 1)
+            walk(policy, depth + 1)
 
     walk(None, 0)
     return rows
-
-
-@card("policy_rows", Sharing.ADMINS)
-def load_policy_list(user: User, _key: str) -> PolicyList:
-    """Every policy that the person sees."""
-    rows = policy_rows(policies_visible_to(user).select_related("group"))
-    top = [row for row in rows if row.depth == 0]
-    use = Use()
-    for row in top:
-        use = use.plus(row.use)
-    return PolicyList(
-        rows=tuple(rows),
-        use=use,
-        reserved=sum(row.reserved for row in top),
-        unused=sum(max(row.reserved - row.use.total, 0) for row in top),
-        waiting=summed(row.waiting for row in top),
-        topics=("overview", *topics_of("policy", [row.policy.pk for row in rows])),
-    )
 
 
 @card("policy_card", Sharing.ADMINS)
@@ -182,80 +156,19 @@ def load_policy_card(user: User, key: str) -> PolicyCard | None:
         .prefetch_related("profile__links__pool")
         .order_by("profile__position", "profile_id")
     )
-    waiting = waiting_by_queue([queue.pk for queue in queues])
-    held = held_now(Q(queue__in=[queue.pk for queue in queues]))
-    running = use_by(held, frozenset(), of="queue_id")
-    simulated = simulated_pools() if is_admin(user) else None
+    counts = _counts(user, queues)
     branches = tuple(
-        _branch(
-            queue,
-            at=at,
-            of=len(queues),
-            running=running[queue.pk].tasks,
-            waiting=waiting[queue.pk],
-            simulated=simulated,
-        )
-        for at, queue in enumerate(queues)
+        _branch(queue, at=at, of=len(queues), counts=counts) for at, queue in enumerate(queues)
     )
     return PolicyCard(
         row=row,
         branches=branches,
-        topics=(f"policy.{policy.pk}", *topics_of("queue", [queue.pk for queue in queues])),
-        announce=f"{policy.name}: {row.use.tasks} running, {row.waiting.count} waiting",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class HoldingRow:
-    held: Held
-    name: str
-    owner: str
-    is_own: bool
-    is_over: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyHolding:
-    """The longest running tasks of a policy, and how many more there are."""
-
-    rows: tuple[HoldingRow, ...]
-    tasks: int
-    gpu: int
-    more: int
-    policy_id: int
-    topics: tuple[str, ...]
-    announce: str = ""
-
-
-@card("policy_holding", Sharing.NOBODY)
-def load_policy_holding(user: User, key: str) -> PolicyHolding | None:
-    """Who holds what of the policy; only tasks in queues that the person sees are named."""
-    visible = policies_visible_to(user)
-    policy = visible.filter(pk=key_id(key)).first()
-    if policy is None:
-        return None
-    held = sorted(held_now(Q(policy=policy)), key=lambda one: one.since)
-    over = over_quota_tasks(held, amounts_of([policy.pk]))
-    seen = set(queues_visible_to(user).filter(policy=policy).values_list("pk", flat=True))
-    shown = [one for one in held if one.queue_id in seen or one.owner_id == user.pk]
-    first = shown[:MOST_HOLDING]
-    names = names_of_tasks([one.task_id for one in first])
-    return PolicyHolding(
-        rows=tuple(
-            HoldingRow(
-                held=one,
-                name=names[one.task_id][0],
-                owner=names[one.task_id][1],
-                is_own=one.owner_id == user.pk,
-                is_over=one.task_id in over,
-            )
-            for one in first
+        # Its figures are those of everything below it, too.
+        topics=(
+            *topics_of("policy", policy_family(policy.pk)),
+            *topics_of("queue", [queue.pk for queue in queues]),
         ),
-        tasks=len(held),
-        gpu=sum(one.gpu for one in held),
-        more=len(held) - len(first),
-        policy_id=policy.pk,
-        topics=(f"policy.{policy.pk}", *topics_of("queue", seen)),
+        announce=f"{policy.name}: {row.use.tasks} running, {row.waiting.count} waiting",
     )
 
 
@@ -263,6 +176,7 @@ def _row(
     policy: Policy,
     *,
     depth: int,
+    parent: str,
     teams: int,
     people: int,
     use: Use,
@@ -271,30 +185,69 @@ def _row(
     waiting: Waiting,
 ) -> PolicyRow:
     bar = UseBar.of(used=use.total, reserved=reserved, limit=limit, over=use.over)
-    return PolicyRow(policy, depth, teams, people, use, reserved, limit, waiting, bar)
+    return PolicyRow(policy, depth, parent, teams, people, use, reserved, limit, waiting, bar)
 
 
-def _branch(
-    queue: Queue,
-    *,
-    at: int,
-    of: int,
-    running: int,
-    waiting: Waiting,
-    simulated: frozenset[int] | None,
-) -> QueueBranch:
-    """`simulated` are the pools to mark; None for those who see no pool links."""
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Per queue; `simulated` are the pools to mark, None for those who see no pool links."""
+
+    uses: Mapping[int, Use]
+    waiting: Mapping[int, Waiting]
+    own_running: Mapping[int, Use]
+    own_waiting: Mapping[int, int]
+    turns: Mapping[int, str]
+    simulated: frozenset[int] | None
+
+
+def _counts(user: User, queues: Iterable[Queue]) -> _Counts:
+    every = list(queues)
+    ids = [queue.pk for queue in every]
+    held = held_now(Q(queue__in=ids))
+    # Administrators share one rendering, so theirs says of nobody what is their own.
+    is_shared = is_admin(user)
+    own = [] if is_shared else [one for one in held if one.owner_id == user.pk]
+    return _Counts(
+        uses=use_by(held, frozenset(), of="queue_id"),
+        waiting=waiting_by_queue(ids),
+        own_running=use_by(own, frozenset(), of="queue_id"),
+        own_waiting={} if is_shared else own_waiting_by_queue(user, ids),
+        turns=_turns(every) if is_shared else {},
+        simulated=simulated_pools() if is_shared else None,
+    )
+
+
+def _turns(queues: Iterable[Queue]) -> dict[int, str]:
+    """`2nd of 20` for each queue: when its policy is served among those of the profile."""
+    rows = Queue.objects.filter(
+        removed_at__isnull=True, profile__in={queue.profile_id for queue in queues}
+    ).order_by("queuing_rank", "pk")
+    order: dict[int, list[int]] = defaultdict(list)
+    for pk, profile in rows.values_list("pk", "profile_id"):
+        order[profile].append(pk)
+    return {
+        pk: f"{ordinal(at)} of {len(line)}"
+        for line in order.values()
+        for at, pk in enumerate(line, start=1)
+    }
+
+
+def _branch(queue: Queue, *, at: int, of: int, counts: _Counts) -> QueueBranch:
     links = sorted(queue.profile.links.all(), key=lambda link: (link.routing_rank, link.pk))
     pools = [link.pool for link in links if not link.pool.is_removed]
     x = round(900 * (2 * at + 1) / (2 * of))
+    simulated = counts.simulated
     return QueueBranch(
         queue=queue,
         profile=queue.profile,
         gpu=queue.profile.request.get(GPU, ""),
-        running=running,
-        waiting=waiting,
+        running=counts.uses[queue.pk].tasks,
+        waiting=counts.waiting[queue.pk],
+        own_running=counts.own_running[queue.pk].tasks,
+        own_waiting=counts.own_waiting.get(queue.pk, 0),
+        turn=counts.turns.get(queue.pk, ""),
         pools=tuple(
-            RoutedPool(rank, pool.name, pool.pk in (simulated or ()))
+            RoutedPool(rank, pool.name, pool.pk in simulated)
             for rank, pool in enumerate(pools, start=1)
         )
         if simulated is not None

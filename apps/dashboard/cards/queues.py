@@ -3,19 +3,29 @@
 from dataclasses import dataclass
 
 from django.db.models import Q
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
+from apps.accounts.selectors import is_queue_admin
 from apps.allocation.explaining import Names
 from apps.dashboard.cards.reasons import ReasonView, explain, stored_reasons
 from apps.dashboard.live import Sharing, card, key_id, topics_of
 from apps.dashboard.selectors.use import held_now, use_by
 from apps.dashboard.selectors.waiting import Waiting, waiting_by_queue
 from apps.policies.models import Queue
-from apps.policies.selectors import queues_open_to, queues_visible_to
+from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.tasks.models import Task
 from apps.tasks.selectors.waiting import in_line
 
 MOST_WAITING = 100
+# What a button does, its sign, and its words.
+_MOVES = (
+    ("top", "chevrons-up", _("First")),
+    ("up", "chevron-up", _("Up")),
+    ("down", "chevron-down", _("Down")),
+    ("bottom", "chevrons-down", _("Last")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +44,21 @@ class QueueList:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveButton:
+    """`is_possible` is False for who stands there already, among those with whom it can swap."""
+
+    move: str
+    icon: str
+    label: str | Promise
+    is_possible: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WaitingRow:
     task: Task
     place: int
     reason: ReasonView
+    moves: tuple[MoveButton, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +68,8 @@ class QueueWaiting:
     row: QueueRow
     tasks: tuple[WaitingRow, ...]
     more: int
+    may_manage: bool
+    may_pause: bool
     topics: tuple[str, ...]
     announce: str
 
@@ -82,6 +105,8 @@ def load_queue_waiting(user: User, key: str) -> QueueWaiting | None:
     ]
     names = Names.of(user, tasks[0] if tasks else None, [one for each in reasons for one in each])
     running = use_by(held_now(Q(queue=queue.pk)), frozenset(), of="queue_id")[queue.pk].tasks
+    may_manage = queues_managed_by(user).filter(pk=queue.pk).exists()
+    more = max(waiting.count - len(tasks), 0)
     return QueueWaiting(
         row=QueueRow(queue, running, waiting, queues_open_to(user).filter(pk=queue.pk).exists()),
         tasks=tuple(
@@ -89,10 +114,13 @@ def load_queue_waiting(user: User, key: str) -> QueueWaiting | None:
                 task=task,
                 place=place,
                 reason=explain(why, names),
+                moves=_moves(tasks, place - 1, has_more=more > 0),
             )
             for place, (task, why) in enumerate(zip(tasks, reasons, strict=True), start=1)
         ),
-        more=max(waiting.count - len(tasks), 0),
+        more=more,
+        may_manage=may_manage,
+        may_pause=may_manage or is_queue_admin(user),
         topics=(f"queue.{queue.pk}",),
         announce=f"{queue.name}: {running} running, {waiting.count} waiting",
     )
@@ -101,3 +129,20 @@ def load_queue_waiting(user: User, key: str) -> QueueWaiting | None:
 def _is_head(task: Task) -> bool:
     """What the pass said about a run, it said about the first task of it."""
     return task.run is not None and task.run.head_id == task.pk
+
+
+def _moves(tasks: list[Task], index: int, *, has_more: bool) -> tuple[MoveButton, ...]:
+    """Higher priority comes first, and at equal priority what cannot be preempted."""
+
+    def kind(at: int) -> tuple[int, bool]:
+        return tasks[at].priority, tasks[at].is_preemptible
+
+    is_first = index == 0 or kind(index - 1) != kind(index)
+    is_end = index == len(tasks) - 1
+    is_last = not has_more if is_end else kind(index + 1) != kind(index)
+    barred = {"top", "up"} if is_first else set()
+    barred |= {"down", "bottom"} if is_last else set()
+    return tuple(
+        MoveButton(move, icon, label, is_possible=move not in barred)
+        for move, icon, label in _MOVES
+    )

@@ -1,17 +1,25 @@
 """The live configuration as a board: pools with their execution order, profiles with routing."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
-from apps.dashboard.cards.bars import Gauge
+from apps.configuration.selectors import draft_changes
+from apps.core.units import milli
+from apps.dashboard.cards.bars import Gauge, UseBar, parts
+from apps.dashboard.cards.words import UNITS, amount_text
 from apps.dashboard.live import Sharing, card, topics_of
 from apps.dashboard.selectors.pools import PoolFacts, pool_facts
 from apps.dashboard.selectors.use import GPU
+from apps.dashboard.selectors.waiting import waiting_by_queue
 from apps.dashboard.selectors.work import Work, work_of_all
-from apps.policies.models import LiveState, PoolLink, Profile, Queue
+from apps.policies.document import Change
+from apps.policies.models import DraftState, LiveState, Pool, PoolLink, Profile, Queue
 from apps.policies.selectors import pools_visible_to, profiles_visible_to, queues_visible_to
+
+NAMES = {"cpu": "CPU", "memory_mb": "Memory", "slot": "Slots"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +34,19 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
+class Meter:
+    """Use of a resource key beside GPUs; `text` such as `416 of 480 CPU`."""
+
+    name: str
+    text: str
+    bar: UseBar
+
+
+@dataclass(frozen=True, slots=True)
 class PoolBoard:
     facts: PoolFacts
     gauge: Gauge
+    meters: tuple[Meter, ...]
     tiles: tuple[Tile, ...]
 
 
@@ -41,11 +59,19 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueBoard:
+    queue: Queue
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileBoard:
+    """`queues` in queuing order."""
+
     profile: Profile
     gpu: str
     links: tuple[Port, ...]
-    queues: tuple[Queue, ...]
+    queues: tuple[QueueBoard, ...]
     running: int
     waiting: int
 
@@ -81,8 +107,10 @@ def load_board(user: User, _key: str) -> Board:
     for queue in seen:
         queues[queue.profile_id].append(queue)
     return Board(
-        pools=tuple(_pool(one, links, counts) for one in facts),
-        profiles=tuple(_profile(one, links, queues[one.pk], counts) for one in profiles),
+        pools=tuple(_pool(one, links, counts, work) for one in facts),
+        profiles=tuple(
+            _profile(one, links, _lines(queues[one.pk], work), counts) for one in profiles
+        ),
         settings=LiveState.objects.first(),
         is_admin=is_admin(user),
         topics=("overview", "configuration", *topics_of("pool", [f.pool.pk for f in facts])),
@@ -112,7 +140,11 @@ class _Counts:
         return counts
 
 
-def _pool(facts: PoolFacts, links: list[PoolLink], counts: _Counts) -> PoolBoard:
+def _lines(queues: Iterable[Queue], work: Work) -> tuple[QueueBoard, ...]:
+    return tuple(QueueBoard(queue, work.waiting[queue.pk].count) for queue in queues)
+
+
+def _pool(facts: PoolFacts, links: list[PoolLink], counts: _Counts, work: Work) -> PoolBoard:
     here = [link for link in links if link.pool_id == facts.pool.pk]
     here.sort(key=lambda link: (link.execution_rank, link.pk))
     return PoolBoard(
@@ -123,6 +155,7 @@ def _pool(facts: PoolFacts, links: list[PoolLink], counts: _Counts) -> PoolBoard
             usable=facts.usable,
             configured=facts.configured,
         ),
+        meters=_meters(facts.pool, work),
         tiles=tuple(
             Tile(
                 rank=rank,
@@ -136,8 +169,38 @@ def _pool(facts: PoolFacts, links: list[PoolLink], counts: _Counts) -> PoolBoard
     )
 
 
+def _meters(pool: Pool, work: Work) -> tuple[Meter, ...]:
+    """Of every key that the pool counts beside GPUs, the built-in ones first."""
+    order = list(UNITS)
+    keys = sorted(pool.capacity, key=lambda key: (order.index(key) if key in order else 99, key))
+    here = [one for one in work.held if one.pool_id == pool.pk]
+    found = []
+    for key in keys:
+        if key == GPU:
+            continue
+        used = sum(one.amounts.get(key, 0) for one in here)
+        over = sum(one.amounts.get(key, 0) for one in here if one.task_id in work.over)
+        capacity = milli(pool.capacity[key])
+        name = NAMES.get(key, key)
+        text = _of(key, used, capacity)
+        pieces = [("res", used - over), ("over", over), ("free", max(capacity - used, 0))]
+        found.append(Meter(name, text, UseBar(parts(pieces), None, f"{name}: {text} in use")))
+    return tuple(found)
+
+
+def _of(key: str, used: int, capacity: int) -> str:
+    """`416 of 480 CPU`, `512 MB of 16 GB`."""
+    some, whole = amount_text(key, used), amount_text(key, capacity)
+    amount, _, unit = some.rpartition(" ")
+    same = whole.endswith(f" {unit}") or not used
+    return f"{amount if same else some} of {whole}"
+
+
 def _profile(
-    profile: Profile, links: list[PoolLink], queues: list[Queue], counts: _Counts
+    profile: Profile,
+    links: list[PoolLink],
+    queues: tuple[QueueBoard, ...],
+    counts: _Counts,
 ) -> ProfileBoard:
     here = [link for link in links if link.profile_id == profile.pk]
     here.sort(key=lambda link: (link.routing_rank, link.pk))
@@ -148,7 +211,77 @@ def _profile(
             Port(rank, link.pool_id, link.pool.name, link.name)
             for rank, link in enumerate(here, start=1)
         ),
-        queues=tuple(queues),
+        queues=queues,
         running=counts.running[profile.pk],
         waiting=counts.waiting[profile.pk],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A profile that a pool serves, in execution order; `choice` is the pool's place in routing."""
+
+    rank: int
+    link: PoolLink
+    choice: int
+    queues: tuple[QueueBoard, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolInfo:
+    pool: Pool
+    profiles: tuple[Served, ...]
+
+
+def load_pool_info(pool: Pool) -> PoolInfo:
+    """What a pool serves, for administrators."""
+    links = list(
+        PoolLink.objects.filter(pool=pool, profile__removed_at__isnull=True)
+        .select_related("profile")
+        .order_by("execution_rank", "pk")
+    )
+    profiles = [link.profile_id for link in links]
+    every = PoolLink.objects.filter(profile__in=profiles, pool__removed_at__isnull=True)
+    routing: defaultdict[int, list[int]] = defaultdict(list)
+    for link in every.order_by("routing_rank", "pk"):
+        routing[link.profile_id].append(link.pk)
+    live = Queue.objects.filter(profile__in=profiles, removed_at__isnull=True)
+    queues: defaultdict[int, list[Queue]] = defaultdict(list)
+    for queue in live.select_related("policy").order_by("queuing_rank", "pk"):
+        queues[queue.profile_id].append(queue)
+    waiting = waiting_by_queue(queue.pk for found in queues.values() for queue in found)
+    return PoolInfo(
+        pool=pool,
+        profiles=tuple(
+            Served(
+                rank=rank,
+                link=link,
+                choice=routing[link.profile_id].index(link.pk) + 1,
+                queues=tuple(
+                    QueueBoard(queue, waiting[queue.pk].count) for queue in queues[link.profile_id]
+                ),
+            )
+            for rank, link in enumerate(links, start=1)
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceState:
+    live: LiveState
+    draft: DraftState
+    changes: tuple[Change, ...]
+    topics: tuple[str, ...] = ("configuration",)
+    announce: str = ""
+
+
+@card("resource_state", Sharing.ROLE)
+def load_resource_state(user: User, _key: str) -> ResourceState | None:
+    """For administrators, who alone have the configuration."""
+    if not is_admin(user):
+        return None
+    return ResourceState(
+        live=LiveState.objects.get(id=1),
+        draft=DraftState.objects.select_related("saved_by").get(id=1),
+        changes=tuple(draft_changes()),
     )

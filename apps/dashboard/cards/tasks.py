@@ -11,6 +11,7 @@ from apps.allocation.explaining import Names, explained
 from apps.dashboard.cards.bars import Stretch, Timeline
 from apps.dashboard.cards.happenings import Step, steps_of
 from apps.dashboard.cards.reasons import ReasonView, reason_view
+from apps.dashboard.cards.risk import Risk
 from apps.dashboard.cards.words import ATTEMPT_STATES, FAILED, PREEMPTED, STOPPED, Word
 from apps.dashboard.live import Sharing, card
 from apps.dashboard.selectors.history import History, task_history
@@ -21,7 +22,13 @@ from apps.policies.models import Queue
 from apps.policies.selectors import queues_open_to
 from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors.seen import Rights, task_rights
-from apps.tasks.states import ENDED_STATES, HOLDING_STATES, AttemptState, TaskState
+from apps.tasks.states import (
+    ENDED_STATES,
+    HOLDING_STATES,
+    LIVE_ATTEMPT_STATES,
+    AttemptState,
+    TaskState,
+)
 
 PAGE = 50
 
@@ -68,6 +75,11 @@ class TaskHead:
     def has_ended(self) -> bool:
         return self.task.state in ENDED_STATES
 
+    @property
+    def may_wait_again(self) -> bool:
+        """Paused or rejected: it is in no line until somebody says so."""
+        return self.task.state in {TaskState.PAUSED, TaskState.REJECTED}
+
 
 @dataclass(frozen=True, slots=True)
 class TaskStory:
@@ -110,6 +122,7 @@ class TaskNow:
     reason: ReasonView | None
     reason_at: datetime | None
     is_over: bool
+    risk: Risk | None
     attempts: tuple[AttemptRow, ...]
     topics: tuple[str, ...]
     announce: str = ""
@@ -201,6 +214,7 @@ def load_task_now(user: User, key: str) -> TaskNow | None:
         else None,
         reason_at=found.at,
         is_over=_is_over(task),
+        risk=_risk(task),
         attempts=tuple(attempts),
         topics=(f"task.{task.pk}", f"queue.{task.queue_id}"),
     )
@@ -225,11 +239,18 @@ def _is_over(task: Task) -> bool:
     return task.pk in over_quota_tasks(held_now(Q(policy=policy)), amounts_of([policy]))
 
 
+def _risk(task: Task) -> Risk | None:
+    if task.state not in HOLDING_STATES:
+        return None
+    live = task.attempts.filter(state__in=LIVE_ATTEMPT_STATES).select_related("queue").first()
+    return None if live is None else Risk.of(task, live, now=timezone.now())
+
+
 def _stretches(task: Task, history: History, now: datetime) -> list[Stretch]:
     """The life of a task as a row of stretches without gaps."""
-    if task.submitted_at is None:
+    if task.waits_since is None:
         return []
-    at = task.submitted_at
+    at = task.waits_since
     found: list[Stretch] = []
     for attempt in history.attempts:
         if attempt.allocated_at > at:

@@ -1,6 +1,6 @@
 """The words, colours and signs of states and reasons: one table each."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from django.utils.functional import Promise
@@ -66,6 +66,8 @@ REASONS = {
 }
 UNKNOWN_REASON = Word("wait", "hourglass", _("not looked at yet"))
 
+WAYS = {"mig": "MIG", "mps": "MPS"}
+
 MB_IN_GB = 1024
 UNITS = {"gpu": "GPU", "cpu": "CPU", "memory_mb": "MB", "slot": "slots"}
 
@@ -78,11 +80,26 @@ def amount_text(key: str, amount: int) -> str:
     return f"{milli_text(amount)} {UNITS.get(key, key)}"
 
 
+def shares_word(*, memory: str, compute: str, ways: Iterable[str]) -> Word:
+    """What nodes do about fractions of a GPU; see `apps.nodes.selectors.Shares`."""
+    if {memory, compute} == {"accounted"}:
+        return Word("wait", "shield-off", _("Shares of a GPU accounted, not enforced"))
+    by = ", ".join(WAYS[way] for way in ways if way in WAYS)
+    if memory == compute:
+        return Word("ok", "shield-check", f"Shares of a GPU enforced by {by}")
+    return Word("ok", "shield", f"Shares of a GPU: memory {memory}, compute {compute} ({by})")
+
+
 def amounts_line(texts: Mapping[str, str]) -> str:
     """Stored amounts in the order of the built-in keys, then by name."""
     order = list(UNITS)
     keys = sorted(texts, key=lambda key: (order.index(key) if key in order else 99, key))
     return " · ".join(_as_typed(key, texts[key]) for key in keys)
+
+
+def amounts_of_milli(amounts: Mapping[str, int]) -> str:
+    """Thousandths per key in a line: `0.5 GPU · 16 GB`."""
+    return amounts_line({key: milli_text(amount) for key, amount in amounts.items()})
 
 
 def _as_typed(key: str, text: str) -> str:

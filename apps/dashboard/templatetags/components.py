@@ -12,6 +12,8 @@ from django.utils.safestring import SafeString, mark_safe
 from apps.core.units import milli_text
 from apps.dashboard.cards import words
 from apps.dashboard.render import card_render
+from apps.dashboard.selectors.pools import PoolFacts
+from apps.nodes.selectors import Shares
 
 register = template.Library()
 
@@ -40,6 +42,28 @@ def use_bar(bar: Any, size: str = "") -> dict[str, Any]:
 def gauge(gauge: Any, width: int = 112) -> dict[str, Any]:
     """A `cards.bars.Gauge`."""
     return {"gauge": gauge, "width": width}
+
+
+@register.inclusion_tag("components/drift.html")
+def drift_chips(facts: PoolFacts) -> dict[str, Any]:
+    """In what a pool's nodes differ from what is configured; nothing where they do not."""
+    differences = [
+        {
+            "code": one.code,
+            "sentence": one.sentence,
+            "wanted": words.amount_text(one.key, one.configured),
+            "there": words.amount_text(one.key, one.found),
+        }
+        for one in facts.served.differences
+    ]
+    return {"differences": differences, "models": len(facts.served.models)}
+
+
+@register.inclusion_tag("components/shares.html")
+def shares_line(shares: Shares) -> dict[str, Any]:
+    """Whether nodes hold tasks to their share of a GPU, and by what."""
+    word = words.shares_word(memory=shares.memory, compute=shares.compute, ways=shares.ways)
+    return {"sign": word.icon, "words": word.text, "detail": shares.detail}
 
 
 @register.inclusion_tag("components/state.html")

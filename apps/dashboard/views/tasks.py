@@ -1,6 +1,6 @@
 """The pages of tasks, and what one can do with them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import UUID
 
 from django.contrib import messages
@@ -23,7 +23,7 @@ from apps.dashboard.selectors.tasks import TaskFilter, task_seen
 from apps.policies.selectors import policies_visible_to, queues_visible_to
 from apps.tasks.models import Task
 from apps.tasks.selectors.seen import task_rights
-from apps.tasks.services.ending import task_abort, task_dequeue, task_run_again
+from apps.tasks.services.ending import task_abort, task_dequeue, task_resume, task_run_again
 from apps.tasks.services.enqueueing import task_create, task_enqueue, task_submit
 from apps.tasks.states import ENDED_STATES
 
@@ -127,14 +127,7 @@ def task_stop(request: HttpRequest, pk: UUID) -> HttpResponse:
 @login_required
 def task_take_out(request: HttpRequest, pk: UUID) -> HttpResponse:
     """A waiting task becomes a draft again."""
-    user = person(request)
-    try:
-        task_dequeue(actor=user, task=_seen(user, pk))
-    except NotAllowed:
-        raise
-    except RpmError as error:
-        messages.error(request, error.detail)
-    return redirect("task_detail", pk)
+    return _acted(request, pk, task_dequeue)
 
 
 # permission: the owner, and enqueue on the queue; the service checks
@@ -142,14 +135,15 @@ def task_take_out(request: HttpRequest, pk: UUID) -> HttpResponse:
 @login_required
 def task_again(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Enqueue a task that ended once more."""
-    user = person(request)
-    try:
-        task_run_again(actor=user, task=_seen(user, pk))
-    except NotAllowed:
-        raise
-    except RpmError as error:
-        messages.error(request, error.detail)
-    return redirect("task_detail", pk)
+    return _acted(request, pk, task_run_again)
+
+
+# permission: the owner, and enqueue on the queue; the service checks
+@require_POST
+@login_required
+def task_let_wait(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Put a paused or rejected task back into its queue."""
+    return _acted(request, pk, task_resume)
 
 
 # permission: the owner, manage of the queue, administrators; the group where its policy opens logs
@@ -166,6 +160,18 @@ def task_log_download(request: HttpRequest, pk: UUID, generation: int) -> Stream
     name = f"{task.pk}-{generation}.log"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingHttpResponse(pieces, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+def _acted(request: HttpRequest, pk: UUID, act: Callable[..., object]) -> HttpResponse:
+    """Back to the task's page, with the reason where it could not be done."""
+    user = person(request)
+    try:
+        act(actor=user, task=_seen(user, pk))
+    except NotAllowed:
+        raise
+    except RpmError as error:
+        messages.error(request, error.detail)
+    return redirect("task_detail", pk)
 
 
 def _made(form: TaskForm, user: User) -> Task | None:

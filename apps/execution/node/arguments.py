@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from apps.execution.node.environment import CHECKPOINT_FILE, SECRETS_FOLDER
 from apps.execution.node.specs import Spec, Volume
+
+# Said even where it is the default: a node's containers.conf could open it. The proxies of the
+# node's own environment often hold a password.
+PODMAN_CLOSED = ("--http-proxy=false", "--ipc=private", "--pid=private", "--uts=private")
+
+
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  # where it is in a container
 
 
 class Place(NamedTuple):
@@ -14,6 +22,7 @@ class Place(NamedTuple):
     installation: str
     home: str
     folder: str
+    private: str = ""
 
 
 def podman_run(spec: Spec, place: Place) -> list[str]:
@@ -29,11 +38,12 @@ def podman_run(spec: Spec, place: Place) -> list[str]:
         "--pull=never",
         "--log-driver=passthrough",
         "--pidfile=%s/pid" % place.folder,
+        *PODMAN_CLOSED,
         *_common(spec, place),
         *["--device=%s" % device.cdi for device in spec.devices if device.cdi],
         *[_secret(spec, place, name) for name in sorted(spec.secrets)],
         "--",
-        spec.image,
+        spec.reference,
         *spec.command,
     ]
 
@@ -45,7 +55,25 @@ def _secret(spec: Spec, place: Place, name: str) -> str:
     """
     uid, _, gid = (spec.user or "0:0").partition(":")
     owner = "uid=%s,gid=%s,mode=0400" % (uid, gid)
-    return "--secret=%s-%s,type=mount,target=/run/secrets/%s,%s" % (place.name, name, name, owner)
+    return "--secret=%s-%s,type=mount,target=%s/%s,%s" % (
+        place.name,
+        name,
+        SECRETS_FOLDER,
+        name,
+        owner,
+    )
+
+
+def _secret_file(place: Place, name: str) -> Volume:
+    """A file in memory, mounted by itself: docker keeps secrets only for a swarm."""
+    target = "%s/%s" % (SECRETS_FOLDER, name)
+    return Volume("%s/secrets/%s" % (place.private, name), target, read_only=True)
+
+
+def _checkpoint(place: Place) -> list[Volume]:
+    if not place.private:
+        return []
+    return [Volume("%s/checkpoint" % place.private, CHECKPOINT_FILE, read_only=False)]
 
 
 def docker_run(spec: Spec, place: Place) -> list[str]:
@@ -55,12 +83,27 @@ def docker_run(spec: Spec, place: Place) -> list[str]:
         "run",
         "--pull=never",
         "--cidfile=%s/cid" % place.folder,
+        "--ipc=private",
         *_common(spec, place),
+        *[_mount(_secret_file(place, name)) for name in sorted(spec.secrets)],
         *["--device=%s" % device.cdi for device in spec.devices if device.cdi],
         "--",
-        spec.image,
+        spec.reference,
         *spec.command,
     ]
+
+
+def pull(tool: str, reference: str, *, login_folder: str = "") -> list[str]:
+    """Fetch an image.
+
+    Args:
+        login_folder: where `config.json` has the password; empty: as the node's account may.
+    """
+    if not login_folder:
+        return [tool, "pull", "--", reference]
+    if tool == "docker":
+        return [tool, "--config=%s" % login_folder, "pull", "--", reference]
+    return [tool, "pull", "--authfile=%s/config.json" % login_folder, "--", reference]
 
 
 def labels(spec: Spec, place: Place) -> dict[str, str]:
@@ -84,12 +127,19 @@ def _common(spec: Spec, place: Place) -> list[str]:
         "--env-file=%s/env" % place.folder,
         *["--label=%s=%s" % item for item in sorted(labels(spec, place).items())],
         *_amounts(spec),
+        *["--cap-add=%s" % name for name in spec.capabilities],
+        *["--device=%s" % path for path in spec.device_paths],
         *(["--user=%s" % spec.user] if spec.user else []),
         *(["--workdir=%s" % spec.workdir] if spec.workdir else []),
         *(["--read-only"] if spec.read_only else []),
         *(["--network=%s" % spec.network] if spec.network != "default" else []),
-        *[_mount(volume) for volume in spec.volumes],
+        *["--publish=%d:%d/tcp" % (port, port) for port in _published(spec)],
+        *[_mount(volume) for volume in (*spec.volumes, *_mps_volumes(spec), *_checkpoint(place))],
     ]
+
+
+def _published(spec: Spec) -> tuple[int, ...]:
+    return spec.ports if spec.network == "default" else ()
 
 
 def _hostname(spec: Spec) -> str:
@@ -103,9 +153,19 @@ def _amounts(spec: Spec) -> list[str]:
         amounts.append("--cpus=%d.%03d" % divmod(spec.cpu_milli, 1000))
     if spec.memory_mb:
         amounts += ["--memory=%dm" % spec.memory_mb, "--memory-swap=%dm" % spec.memory_mb]
-    if spec.shm_mb:
+    if spec.shm_mb and not spec.mps_shared_memory:
         amounts.append("--shm-size=%dm" % spec.shm_mb)
     return amounts
+
+
+def _mps_volumes(spec: Spec) -> list[Volume]:
+    """The sockets of the MPS daemon, under the path it knows, and the memory its server shares."""
+    if not spec.mps_pipe:
+        return []
+    return [
+        Volume(spec.mps_pipe, spec.mps_pipe, read_only=False),
+        Volume(spec.mps_shared_memory, SHARED_MEMORY, read_only=False),
+    ]
 
 
 def _mount(volume: Volume) -> str:

@@ -12,11 +12,27 @@ from typing import Any
 from apps.execution.node.errors import Refusal
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
-IMAGE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._:/@-]{0,511}")
+# [host[:port]/]path[:tag][@digest], as registries name images. What the runtimes also read in its
+# place (`dir:/etc`, `docker-archive:/tmp/x.tar`) would open files of the node as root.
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+IMAGE = re.compile(
+    r"(?:%s(?:\.%s)*(?::[0-9]{1,5})?/)?" % (_LABEL, _LABEL)
+    + r"%s(?:/%s)*" % (_PART, _PART)
+    + r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
+    + r"(?:@sha256:[0-9a-f]{64})?"
+)
+IMAGE_LENGTH = 500
+# An image by its number would pass by every list of allowed names.
+IMAGE_NUMBER = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
 ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 CDI_NAME = re.compile(
     r"[A-Za-z][A-Za-z0-9.-]{0,127}/[A-Za-z][A-Za-z0-9_-]{0,63}=[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
 )
+# Where the runtimes mount what isolates the container, and its secrets.
+RUNTIMES_OWN = ("/dev", "/proc", "/sys", "/run/secrets")
+CAPABILITY = re.compile(r"[A-Z][A-Z_]{2,30}")
+DEVICE_PATH = re.compile(r"/dev(?:/[A-Za-z0-9_][A-Za-z0-9._-]{0,63}){1,4}")
 DEVICE_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}")
 
 # The kernel's MAX_ARG_STRLEN is 128 KiB with the final NUL.
@@ -37,6 +53,14 @@ def text(request: dict[str, Any], field: str, grammar: re.Pattern[str]) -> str:
     if not isinstance(value, str) or not grammar.fullmatch(value):
         raise refuse(field, "%.80r is not allowed here" % (value,))
     return value
+
+
+def texts(request: dict[str, Any], field: str, grammar: re.Pattern[str]) -> tuple[str, ...]:
+    """A list of strings of which each matches the grammar as a whole, empty when missing."""
+    value = request.get(field, [])
+    if not isinstance(value, list) or len(value) > 64:
+        raise refuse(field, "not a list of at most 64 strings")
+    return tuple(text({field: item}, field, grammar) for item in value)
 
 
 def whole(request: dict[str, Any], field: str, *, lowest: int, highest: int) -> int:
@@ -73,6 +97,14 @@ def records(request: dict[str, Any], field: str, *, most: int) -> list[dict[str,
     return value
 
 
+def image(request: dict[str, Any], field: str = "image") -> str:
+    """The name of an image in a registry or on the node; never of a file."""
+    name = text(request, field, IMAGE)
+    if len(name) > IMAGE_LENGTH or IMAGE_NUMBER.fullmatch(name):
+        raise refuse(field, "%.80r is not the name of an image" % name)
+    return name
+
+
 def path(request: dict[str, Any], field: str) -> str:
     """An absolute path in its plain form, safe as a value of `--mount` and `--workdir`."""
     value = request.get(field)
@@ -83,6 +115,17 @@ def path(request: dict[str, Any], field: str) -> str:
     # A comma would add an option to --mount, a colon one to --volume, a quote reads as CSV.
     if any(letter in ',:"\\' or not letter.isprintable() for letter in value):
         raise refuse(field, "%.80r holds a letter that is not allowed in a path" % (value,))
+    # A name of more than 255 bytes exists nowhere (NAME_MAX).
+    if any(len(part.encode()) > 255 for part in value.split("/")):
+        raise refuse(field, "%.80r has a part of more than 255 bytes" % (value,))
+    return value
+
+
+def target(request: dict[str, Any], field: str) -> str:
+    """Where a volume is seen inside: a path that hides nothing the runtime puts there."""
+    value = path(request, field)
+    if value == "/" or any(("%s/" % value).startswith("%s/" % one) for one in RUNTIMES_OWN):
+        raise refuse(field, "%.80r is the runtime's own" % (value,))
     return value
 
 
@@ -101,15 +144,22 @@ def command(request: dict[str, Any]) -> tuple[str, ...]:
 
 def variables(request: dict[str, Any], field: str) -> dict[str, str]:
     """Environment variables; a line break would add a variable, so it is refused."""
+    value = secrets(request, field)
+    for name, content in value.items():
+        if "\n" in content or "\r" in content:
+            raise refuse("%s.%s" % (field, name), "a line break is not possible in a variable")
+    return value
+
+
+def secrets(request: dict[str, Any], field: str) -> dict[str, str]:
+    """Values by names of variables; in files of their own, so of several lines as well."""
     value = request.get(field, {})
     if not isinstance(value, dict) or len(value) > 1024:
         raise refuse(field, "not an object of at most 1024 variables")
     for name, content in value.items():
         if not ENVIRONMENT_NAME.fullmatch(name):
             raise refuse(field, "%.80r is not the name of a variable" % name)
-        plain = _plain_bytes("%s.%s" % (field, name), content, limit=VARIABLE_BYTES)
-        if b"\n" in plain or b"\r" in plain:
-            raise refuse("%s.%s" % (field, name), "a line break is not possible in a variable")
+        _plain_bytes("%s.%s" % (field, name), content, limit=VARIABLE_BYTES)
     return value
 
 

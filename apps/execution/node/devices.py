@@ -8,39 +8,51 @@ import json
 import os
 import re
 import site
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 MEBIBYTE = 1024 * 1024
+# Numbers of slices lie beyond those of GPUs: slice 2 of GPU 0 is 102.
+SLICES_PER_GPU = 100
 
 
 def inventory() -> dict[str, Any]:
-    """The NVIDIA devices, and in words why there are none.
+    """The NVIDIA devices, and in words what is wrong with them or why there are none.
 
-    `state` is "ok", "no NVIDIA driver", "pynvml is not installed", or the driver's own complaint.
+    A GPU that is split (MIG) is not a device itself: its slices are, each with the UUID of the GPU
+    as `parent_uuid`. One that does not answer is left out, and named in `state`. Otherwise `state`
+    is "ok", "no NVIDIA driver", "pynvml is not installed", or the driver's own complaint.
+
+    `cuda` is the newest CUDA that the driver knows (12040 is 12.4), `capability` the oldest compute
+    capability among whole GPUs (90 is 9.0); 0 where nobody tells.
     """
+    nothing = {"driver": "", "devices": [], "cuda": 0, "capability": 0}
     nvml, state = _driver()
     if nvml is None:
-        return {"state": state, "driver": "", "devices": []}
+        return {"state": state, **nothing}
     try:
-        names = cdi_names()
-        devices = [_device(nvml, index, names) for index in range(nvml.nvmlDeviceGetCount())]
+        found, complaints = _devices(nvml, cdi_names())
         return {
-            "state": "ok",
+            "state": "; ".join(complaints) or "ok",
             "driver": _text(nvml.nvmlSystemGetDriverVersion()),
-            "devices": devices,
+            "devices": [device for device, _ in found],
+            "cuda": _told(nvml, "nvmlSystemGetCudaDriverVersion_v2", otherwise=0),
+            "capability": min((capability for _, capability in found if capability), default=0),
         }
     except nvml.NVMLError as error:
-        return {"state": "the NVIDIA driver says: %s" % error, "driver": "", "devices": []}
+        return {"state": _complaint(nvml, error), **nothing}
     finally:
         nvml.nvmlShutdown()
 
 
-def device_processes(members: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+def device_processes(
+    members: dict[int, dict[str, Any]], *, is_helpers: Callable[[int], bool] = lambda _: False
+) -> list[dict[str, Any]]:
     """Who computes on the devices.
 
     Args:
         members: first process of each running member -> its identity.
+        is_helpers: whether a process serves our tasks without being one; left out.
 
     Returns:
         uuid, pid, memory in 2^20 bytes (0 where the driver does not tell), and `member`: the
@@ -51,17 +63,21 @@ def device_processes(members: dict[int, dict[str, Any]]) -> list[dict[str, Any]]
         return []
     found = []
     try:
-        for index in range(nvml.nvmlDeviceGetCount()):
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = _text(nvml.nvmlDeviceGetUUID(handle))
-            processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-            found += [_process(process, uuid, members) for process in processes]
-    except nvml.NVMLError:
-        # A device that falls off the bus while it is asked: the next probe names it.
-        pass
+        for handle in _all_handles(nvml):
+            uuid = _text(_told(nvml, "nvmlDeviceGetUUID", handle, otherwise=""))
+            processes = _processes(nvml, handle) if uuid else []
+            strange = [process for process in processes if not is_helpers(process.pid)]
+            found += [_process(process, uuid, members) for process in strange]
     finally:
         nvml.nvmlShutdown()
     return found
+
+
+def _processes(nvml: Any, handle: Any) -> list[Any]:
+    """Processes with a context of their own, and clients of MPS, which some drivers tell apart."""
+    own = _told(nvml, "nvmlDeviceGetComputeRunningProcesses", handle, otherwise=[])
+    clients = _told(nvml, "nvmlDeviceGetMPSComputeRunningProcesses", handle, otherwise=[])
+    return list({process.pid: process for process in [*clients, *own]}.values())
 
 
 def _process(process: Any, uuid: str, members: dict[int, dict[str, Any]]) -> dict[str, Any]:
@@ -122,15 +138,38 @@ def _driver() -> tuple[Any, str]:
     except nvml.NVMLError_LibraryNotFound:
         return None, "no NVIDIA driver"
     except nvml.NVMLError as error:
-        return None, "the NVIDIA driver says: %s" % error
+        return None, _complaint(nvml, error)
     return nvml, ""
 
 
-def _device(nvml: Any, index: int, names: set[str]) -> dict[str, Any]:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+def _devices(nvml: Any, names: set[str]) -> tuple[list[tuple[dict[str, Any], int]], list[str]]:
+    """Each device with its compute capability (0 for a slice), and complaints about the others."""
+    found: list[tuple[dict[str, Any], int]] = []
+    complaints = []
+    for index in range(nvml.nvmlDeviceGetCount()):
+        # One that falls off the bus must not hide the others.
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            if not _is_split(nvml, handle):
+                found.append((_device(nvml, handle, index, names), _capability(nvml, handle)))
+                continue
+            parent = _text(nvml.nvmlDeviceGetUUID(handle))
+            for place, one in _slices(nvml, handle):
+                number = SLICES_PER_GPU * (index + 1) + place
+                device = _device(nvml, one, number, names, alias="%d:%d" % (index, place))
+                found.append(({**device, "parent_uuid": parent}, 0))
+        except nvml.NVMLError as error:
+            complaints.append("GPU %d: %s" % (index, error))
+    return found, complaints
+
+
+def _device(
+    nvml: Any, handle: Any, index: int, names: set[str], *, alias: str = ""
+) -> dict[str, Any]:
+    """One device; `alias` is how CDI files number it if they do not name it by its UUID."""
     uuid = _text(nvml.nvmlDeviceGetUUID(handle))
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    wanted = ("nvidia.com/gpu=%s" % uuid, "nvidia.com/gpu=%d" % index)
+    wanted = ("nvidia.com/gpu=%s" % uuid, "nvidia.com/gpu=%s" % (alias or index))
     return {
         "index": index,
         "uuid": uuid,
@@ -140,15 +179,61 @@ def _device(nvml: Any, index: int, names: set[str]) -> dict[str, Any]:
         "utilisation_percent": _utilisation(nvml, handle),
         "cdi": next((name for name in wanted if name in names), ""),
         "simulated": False,
+        "parent_uuid": "",
     }
 
 
+def _is_split(nvml: Any, handle: Any) -> bool:
+    """Whether the GPU is in MIG mode now; GPUs and drivers that know no MIG are whole."""
+    current, _pending = _told(nvml, "nvmlDeviceGetMigMode", handle, otherwise=(0, 0))
+    return bool(current)
+
+
+def _slices(nvml: Any, handle: Any) -> Iterator[tuple[int, Any]]:
+    for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        one = _told(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, place, otherwise=None)
+        if one is not None:
+            yield place, one
+
+
+def _all_handles(nvml: Any) -> Iterator[Any]:
+    """Handles of all devices that answer: whole GPUs, and the slices of those that are split."""
+    for index in range(_told(nvml, "nvmlDeviceGetCount", otherwise=0)):
+        handle = _told(nvml, "nvmlDeviceGetHandleByIndex", index, otherwise=None)
+        if handle is None:
+            continue
+        if _is_split(nvml, handle):
+            yield from (one for _, one in _slices(nvml, handle))
+        else:
+            yield handle
+
+
+def _capability(nvml: Any, handle: Any) -> int:
+    question = "nvmlDeviceGetCudaComputeCapability"
+    major, minor = _told(nvml, question, handle, otherwise=(0, 0))
+    return int(major) * 10 + int(minor)
+
+
 def _utilisation(nvml: Any, handle: Any) -> int | None:
+    """In percent; slices do not tell."""
+    rates = _told(nvml, "nvmlDeviceGetUtilizationRates", handle, otherwise=None)
+    return None if rates is None else int(rates.gpu)
+
+
+def _told(nvml: Any, question: str, *arguments: Any, otherwise: Any) -> Any:
+    """What the driver answers, or `otherwise` where it, or an old pynvml, does not know."""
     try:
-        return int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+        ask = getattr(nvml, question, None)
+        return otherwise if ask is None else ask(*arguments)
     except nvml.NVMLError:
-        # Devices split by MIG do not tell.
-        return None
+        return otherwise
+
+
+def _complaint(nvml: Any, error: Any) -> str:
+    words = "the NVIDIA driver says: %s" % error
+    if error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+        words += " (its libraries were updated: load its kernel modules anew, or restart the node)"
+    return words
 
 
 def _member_of(pid: int, members: dict[int, dict[str, Any]]) -> dict[str, Any] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from apps.execution.node.specs import Spec
 
 # What a task or its image sets here could widen what it sees, or run code in the runtime's hooks
@@ -16,9 +18,15 @@ REPLACED_NAMES = frozenset(
         "ROCR_VISIBLE_DEVICES",
         "LD_AUDIT",
         "LD_PRELOAD",
+        "RPM_CHECKPOINT_FILE",
         "RPM_DEVICES",
+        "RPM_GPU_MEMORY_MB",
+        "RPM_GPU_SHARE",
     ]
 )
+# Where a container sees its private files.
+CHECKPOINT_FILE = "/run/rpm-checkpoint"
+SECRETS_FOLDER = "/run/secrets"
 PROCESS_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -33,7 +41,7 @@ def container_environment(spec: Spec) -> dict[str, str]:
     """
     return {
         **_harmless(spec.environment),
-        **{"%s_FILE" % name: "/run/secrets/%s" % name for name in spec.secrets},
+        **_private_variables(spec, CHECKPOINT_FILE, SECRETS_FOLDER),
         "NVIDIA_VISIBLE_DEVICES": "void",
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
         "LD_PRELOAD": "",
@@ -42,15 +50,27 @@ def container_environment(spec: Spec) -> dict[str, str]:
     }
 
 
-def process_environment(spec: Spec) -> dict[str, str]:
-    """All the variables of a task that runs without a container."""
+def process_environment(spec: Spec, private: str = "/") -> dict[str, str]:
+    """All the variables of a task that runs without a container.
+
+    Args:
+        private: the folder of its private files.
+    """
     return {
         "PATH": PROCESS_PATH,
         "LANG": "C.UTF-8",
         **_harmless(spec.environment),
-        **_harmless(spec.secrets),
+        **_private_variables(
+            spec, os.path.join(private, "checkpoint"), os.path.join(private, "secrets")
+        ),
         **_device_variables(spec),
     }
+
+
+def _private_variables(spec: Spec, checkpoint: str, secrets: str) -> dict[str, str]:
+    """Paths only: a variable's value is seen by whoever may look at the process."""
+    paths = {"%s_FILE" % name: os.path.join(secrets, name) for name in spec.secrets}
+    return {**_harmless(paths), "RPM_CHECKPOINT_FILE": checkpoint}
 
 
 def is_replaced(name: str) -> bool:
@@ -64,4 +84,21 @@ def _harmless(variables: dict[str, str]) -> dict[str, str]:
 
 def _device_variables(spec: Spec) -> dict[str, str]:
     devices = ",".join(device.uuid for device in spec.devices)
-    return {"CUDA_VISIBLE_DEVICES": devices, "RPM_DEVICES": devices}
+    return {"CUDA_VISIBLE_DEVICES": devices, "RPM_DEVICES": devices, **_share_variables(spec)}
+
+
+def _share_variables(spec: Spec) -> dict[str, str]:
+    """What a task is told of its share of a device, and the limits that MPS holds it to."""
+    share = next((device for device in spec.devices if device.milli < 1000), None)
+    if share is None:
+        return {}
+    variables = {"RPM_GPU_SHARE": "0.%03d" % share.milli}
+    if share.memory_mb:
+        variables["RPM_GPU_MEMORY_MB"] = str(share.memory_mb)
+    if spec.mps_pipe:
+        variables["CUDA_MPS_PIPE_DIRECTORY"] = spec.mps_pipe
+        variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(max(share.milli // 10, 1))
+        if share.memory_mb:
+            # The daemon knows one device, so it is number 0 to its clients.
+            variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = "0=%dM" % share.memory_mb
+    return variables

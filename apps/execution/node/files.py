@@ -8,6 +8,25 @@ import json
 import os
 from typing import Any, Iterator
 
+# Behind the name of a file: space set aside for it while there was some.
+ROOM = ".room"
+
+
+def reserve(path: str, *, size: int, times: int) -> None:
+    """Set space aside so that `path` can be written on a full disk, again and again.
+
+    Args:
+        size: bytes that its content never exceeds.
+        times: 2 where the file is not there yet and will be replaced.
+    """
+    for suffix in (ROOM, ROOM + ROOM)[:times]:
+        descriptor = os.open(path + suffix, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if size:
+                os.posix_fallocate(descriptor, 0, size)
+        finally:
+            os.close(descriptor)
+
 
 def write_json(path: str, content: dict[str, Any], *, durable: bool) -> None:
     """Replace `path` in one step; readers see the old or the new content, never half of it.
@@ -16,7 +35,11 @@ def write_json(path: str, content: dict[str, Any], *, durable: bool) -> None:
         durable: also survive a power cut. Needed for fences and results; the rest is worthless
             after a reboot anyway.
     """
-    write_bytes(path, json.dumps(content, sort_keys=True).encode(), durable=durable)
+    plain = json.dumps(content, sort_keys=True).encode()
+    if os.path.exists(path + ROOM):
+        _write_into_room(path, plain, durable=durable)
+    else:
+        write_bytes(path, plain, durable=durable)
 
 
 def write_bytes(path: str, content: bytes, *, durable: bool) -> None:
@@ -31,6 +54,47 @@ def write_bytes(path: str, content: bytes, *, durable: bool) -> None:
     os.rename(temporary, path)
     if durable:
         sync_folder(os.path.dirname(path))
+
+
+def _write_into_room(path: str, content: bytes, *, durable: bool) -> None:
+    """Write into the reserved space and put it in place; what was there is the next room."""
+    room, next_room = path + ROOM, path + ROOM + ROOM
+    descriptor = os.open(room, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        _overwrite(descriptor, content, durable=durable)
+    finally:
+        os.close(descriptor)
+    if os.path.exists(path):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(next_room)
+        os.link(path, next_room)
+    os.rename(room, path)
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(next_room, room)
+    if durable:
+        sync_folder(os.path.dirname(path))
+
+
+def _overwrite(descriptor: int, content: bytes, *, durable: bool) -> None:
+    """Blanks behind the content: the file keeps its space, and JSON does not mind."""
+    size = os.fstat(descriptor).st_size
+    os.pwrite(descriptor, content.ljust(size), 0)
+    if durable:
+        os.fsync(descriptor)
+
+
+def write_json_once(path: str, content: dict[str, Any]) -> bool:
+    """Write a durable file that nobody has written yet; False when somebody has."""
+    room = take_lock(path + ROOM, wait=True) or 0
+    try:
+        if os.path.exists(path):
+            return False
+        _overwrite(room, json.dumps(content, sort_keys=True).encode(), durable=True)
+        os.rename(path + ROOM, path)
+    finally:
+        os.close(room)
+    sync_folder(os.path.dirname(path))
+    return True
 
 
 def sync_folder(path: str) -> None:

@@ -2,18 +2,25 @@
 
 <home>/config.json                     installation id, environment of the runtimes
 <home>/helper/                         this program, a link to the version in use
-<home>/waiters/<pid>                   a pipe per waiting sync, rung when something changes
+<home>/waiters/<pid>                   a pipe per waiting sync, rung when something changes;
+                                       .new until it is open
 <home>/pulls/<digest of the image>/    lock, log, result.json
 <home>/attempts/<task>_<generation>-<rank>  an empty file for each folder below, to find it by
 <home>/tasks/<task>/lock, fence.json
 <home>/tasks/<task>/<generation>-<rank>/
     spec.json       what was asked, without variables and secrets
-    alive           locked as long as a supervisor lives
+    alive           locked as long as a supervisor lives, whose number is in it
     starting        the runtime may have been asked to start: never ask it again
     started.json    it runs, or has run
     stop.json       it shall end, and by when
     exit.json       how it ended; kept until the database has it
+    cleaned         nothing of it is left outside this folder
+    mps.json        which daemon holds it to its share of a GPU (node/mps.py)
+    lease.json      until when it may run without hearing more; missing when for ever
+    lease-over      the node has begun to end it because of its lease
+    watching        locked as long as its watchdog lives
     log             its output, `dropped` bytes shorter than all it wrote
+    *.room          space set aside for the file of that name, for a disk that is full
 """
 
 from __future__ import annotations
@@ -24,9 +31,22 @@ import re
 import shutil
 from typing import Any, Iterator, NamedTuple
 
-from apps.execution.node import clocks, files
+from apps.execution.node import clocks, files, processes
+from apps.execution.node.crashing import crash_point
 from apps.execution.node.specs import Identity
 
+BLOCK_BYTES = 4096
+# What is written while a task runs: name, room in bytes, and how often at least it is written.
+ROOMS = (
+    ("cleaned", 0, 1),
+    ("dropped.json", BLOCK_BYTES, 2),
+    ("exit.json", 4 * BLOCK_BYTES, 1),
+    ("started.json", BLOCK_BYTES, 1),
+    ("starting", 0, 1),
+    ("stop.json", BLOCK_BYTES, 2),
+)
+# Ends the name of what nobody may use yet.
+UNFINISHED = ".new"
 ATTEMPT_FOLDER = re.compile(r"([0-9]{1,16})-([0-9]{1,5})")
 
 
@@ -62,6 +82,21 @@ class Attempt(NamedTuple):
         files.write_json(self.path(name), content, durable=durable)
         ring(self.home)
 
+    def write_once(self, name: str, content: dict[str, Any]) -> None:
+        """Like `write`, durable, and what is there already stays."""
+        files.write_json_once(self.path(name), content)
+        ring(self.home)
+
+    def mark(self, name: str) -> bool:
+        """Put an empty file there. True for whoever does it first, if room was set aside for it."""
+        try:
+            os.rename(self.path(name + files.ROOM), self.path(name))
+        except FileNotFoundError:
+            if not self.has(name):
+                files.write_bytes(self.path(name), b"", durable=False)
+            return False
+        return True
+
     def has(self, name: str) -> bool:
         """Whether the attempt has such a file."""
         return os.path.exists(self.path(name))
@@ -75,11 +110,41 @@ class Attempt(NamedTuple):
         return files.is_locked(self.path("alive"))
 
 
+def is_done(attempt: Attempt) -> bool:
+    """Whether it ended; an attempt whose result was fetched has no files any more."""
+    return attempt.has("exit.json") or not attempt.exists()
+
+
+def note_supervisor(alive: int) -> None:
+    """Write into the locked file who holds it: this process."""
+    pid = os.getpid()
+    os.pwrite(alive, b"%d %d" % (pid, processes.start_ticks(pid) or 0), 0)
+
+
+def supervisor_of(attempt: Attempt) -> int | None:
+    """The living supervisor's process, None when there is none that said so."""
+    try:
+        with open(attempt.path("alive"), "rb") as source:
+            pid, _, ticks = source.read().partition(b" ")
+    except FileNotFoundError:
+        return None
+    is_same = ticks.isdigit() and processes.start_ticks(int(pid)) == int(ticks)
+    return int(pid) if is_same else None
+
+
+def waiter_path(home: str, name: str) -> str:
+    """Where the pipe of one waiting sync is; its folder is made."""
+    folder = os.path.join(home, "waiters")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return os.path.join(folder, name)
+
+
 def ring(home: str) -> None:
     """Wake every sync that waits for news."""
-    folder = os.path.join(home, "waiters")
-    for name in _entries(folder):
-        path = os.path.join(folder, name)
+    for name in _entries(os.path.join(home, "waiters")):
+        if name.endswith(UNFINISHED):
+            continue
+        path = waiter_path(home, name)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -107,7 +172,7 @@ def task_lock(home: str, task_id: str) -> str:
 
 def read_fence(home: str, task_id: str) -> Fence:
     """The task's fence; generation 0 when the node has never heard of the task."""
-    content = files.read_json(os.path.join(home, "tasks", task_id, "fence.json")) or {}
+    content = files.read_json(_fence_path(home, task_id)) or {}
     return Fence(int(content.get("generation", 0)), tuple(content.get("ended", ())))
 
 
@@ -121,8 +186,12 @@ def raise_fence(home: str, identity: Identity, *, ended: bool) -> None:
         over.add(identity.rank)
     new = Fence(identity.generation, tuple(sorted(over)))
     if new != fence:
-        path = os.path.join(home, "tasks", identity.task_id, "fence.json")
+        path = _fence_path(home, identity.task_id)
         files.write_json(path, {"generation": new.generation, "ended": new.ended}, durable=True)
+
+
+def _fence_path(home: str, task_id: str) -> str:
+    return os.path.join(home, "tasks", task_id, "fence.json")
 
 
 def attempts(home: str) -> Iterator[Attempt]:
@@ -136,18 +205,29 @@ def attempts(home: str) -> Iterator[Attempt]:
 
 
 def add(attempt: Attempt) -> None:
-    """Make the attempt's folder; found from now on, known once `spec.json` is in it."""
+    """Make the attempt's folder; found from now on, known once `spec.json` is in it.
+
+    The task may fill the disk; room for what has to be written down then is set aside here.
+    """
     os.makedirs(os.path.dirname(_mark(attempt)), mode=0o700, exist_ok=True)
     files.write_bytes(_mark(attempt), b"", durable=False)
     os.makedirs(attempt.folder, mode=0o700, exist_ok=True)
+    for name, size, times in ROOMS:
+        files.reserve(attempt.path(name), size=size, times=times)
+    files.reserve(_fence_path(attempt.home, attempt.identity.task_id), size=BLOCK_BYTES, times=1)
 
 
 def remove(attempt: Attempt) -> None:
     """Remove all of the attempt; its fence stays and says that it is over."""
     raise_fence(attempt.home, attempt.identity, ended=True)
+    crash_point("node.finish.dropping")
     shutil.rmtree(attempt.folder)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(_mark(attempt))
+    if not attempts_of(attempt.home, attempt.identity.task_id):
+        # Fences are many and stay for long.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_fence_path(attempt.home, attempt.identity.task_id) + files.ROOM)
     ring(attempt.home)
 
 

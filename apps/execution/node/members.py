@@ -6,9 +6,13 @@ import os
 import shutil
 from typing import Any
 
-from apps.execution.node import checks, clocks, files, homes, supervisor
+from apps.execution.node import callbacks, checks, clocks, files, homes, leases, supervisor
+from apps.execution.node.cleaning import is_clean
+from apps.execution.node.crashing import crash_point
 from apps.execution.node.errors import Refusal
 from apps.execution.node.homes import Attempt
+from apps.execution.node.pruning import note_image
+from apps.execution.node.results import note_exit
 from apps.execution.node.specs import Identity, Spec, identity_of, spec_of
 from apps.execution.node.stopper import ensure_stopper
 
@@ -21,10 +25,11 @@ def launch(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[s
     Refuses (code): `other_boot`, `late`, `fenced` (a newer generation is known), `ended` (this
     member is over), `older_alive`, `not_allowed`, `image_missing`, `start_failed`, `invalid`.
     """
-    spec = spec_of(request)
+    spec, callback = spec_of(request), callbacks.callback_of(request)
     if spec.runtime == "process" and request.get("allow_process") is not True:
         raise Refusal("not_allowed", "this node does not allow tasks without a container")
     wait_s = checks.number(request, "start_wait_s", highest=START_WAIT_HIGHEST_S)
+    lease_until_s = _lease_of(request)
     attempt = Attempt(home, spec.identity)
     with files.locked(homes.task_lock(home, spec.identity.task_id)):
         # Asked under the lock: whoever held it may have taken long.
@@ -32,15 +37,27 @@ def launch(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[s
         _refuse_behind_fence(home, spec.identity)
         if not _is_known(attempt):
             homes.raise_fence(home, spec.identity, ended=False)
-            _write_spec(attempt, spec)
+            crash_point("node.launch.fenced")
+            homes.add(attempt)
+            if callback is not None:
+                callbacks.keep(attempt, callback)
+            if spec.image:
+                note_image(home, spec.runtime, spec.image)
+                note_image(home, spec.runtime, spec.reference)
+            _write_spec(attempt, spec, lease_until_s)
+            crash_point("node.launch.noted")
+        elif lease_until_s is not None:
+            leases.lengthen(attempt, lease_until_s)
         if not attempt.has("starting") and not attempt.has("exit.json"):
             supervisor.launch(attempt, spec, config, wait_s=wait_s)
+            crash_point("node.launch.answering")
     return _outcome(attempt)
 
 
 def stop(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-    """Ask a member to end: SIGTERM now, SIGKILL after the grace period. Returns at once.
+    """Ask a member to end: callback, SIGTERM, SIGKILL after the grace period. Returns at once.
 
+    With `is_kill` it is SIGKILL now.
     A member that the node does not know is fenced, so that a launch on its way is refused.
     """
     identity = identity_of(request)
@@ -52,9 +69,10 @@ def stop(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
             return {"state": "absent"}
         if attempt.has("exit.json"):
             return {"state": "exited"}
-        _write_stop(attempt, grace_s)
+        _write_stop(attempt, grace_s, is_kill=request.get("is_kill") is True)
+        crash_point("node.stop.noted")
         if not attempt.is_supervised() and not attempt.has("starting"):
-            supervisor.note_exit(attempt, None, "stopped before it started")
+            note_exit(attempt, config, None, "stopped before it started")
             return {"state": "exited"}
         ensure_stopper(attempt, config)
     return {"state": "stopping"}
@@ -78,16 +96,21 @@ def forget(home: str, _config: dict[str, Any], request: dict[str, Any]) -> dict[
     return {"forgotten": forgotten}
 
 
-def acknowledge(home: str, identity: Identity) -> None:
-    """The database has the result of this member: remove all but the fence."""
+def acknowledge(home: str, identity: Identity) -> bool:
+    """The database has the result of this member: remove all but the fence.
+
+    False while whoever removes its container still needs its files.
+    """
     attempt = Attempt(home, identity)
     if not attempt.exists():
-        return
+        return True
     with files.locked(homes.task_lock(home, identity.task_id)):
-        # A supervisor that is still removing the container needs the files a moment longer; the
-        # member stays in the report, so the acknowledgement comes again.
-        if attempt.has("exit.json") and not attempt.is_supervised():
-            homes.remove(attempt)
+        # The member stays in the report, so the acknowledgement comes again.
+        if not attempt.has("exit.json") or not is_clean(attempt) or attempt.is_supervised():
+            return False
+        crash_point("node.finish.acknowledged")
+        homes.remove(attempt)
+        return True
 
 
 def _refuse_other_time(request: dict[str, Any]) -> None:
@@ -98,6 +121,9 @@ def _refuse_other_time(request: dict[str, Any]) -> None:
     late_s = clocks.uptime_s() - not_after
     if late_s > 0:
         raise Refusal("late", "the launch came %.3f s after its last moment" % late_s)
+    lease_until_s = _lease_of(request)
+    if lease_until_s is not None and lease_until_s <= clocks.uptime_s():
+        raise Refusal("late", "the lease that came with the launch is over")
 
 
 def _refuse_behind_fence(home: str, identity: Identity) -> None:
@@ -122,25 +148,53 @@ def _is_known(attempt: Attempt) -> bool:
     return True
 
 
-def _write_spec(attempt: Attempt, spec: Spec) -> None:
+def _lease_of(request: dict[str, Any]) -> float | None:
+    if request.get("lease_until_s") is None:
+        return None
+    return checks.number(request, "lease_until_s", highest=1e10)
+
+
+def _write_spec(attempt: Attempt, spec: Spec, lease_until_s: float | None) -> None:
     """Note what is kept of the specification; values of variables are not."""
-    homes.add(attempt)
+    if lease_until_s is not None:
+        leases.grant(attempt, lease_until_s)
     kept = {
         "boot_id": clocks.boot_id(),
         "runtime": spec.runtime,
         "image": spec.image,
+        "reference": spec.reference,
         "devices": [device.uuid for device in spec.devices],
         "secrets": sorted(spec.secrets),
+        "user": spec.user,
+        "workdir": spec.workdir,
     }
     # Worthless after a power cut: the boot is another one then. Only the fence must survive.
     attempt.write("spec.json", kept)
 
 
-def _write_stop(attempt: Attempt, grace_s: float) -> None:
-    """A second stop can shorten the grace period, never lengthen it."""
-    deadline = clocks.uptime_s() + grace_s
-    earlier = (attempt.read("stop.json") or {}).get("deadline_uptime_s", deadline)
-    attempt.write("stop.json", {"deadline_uptime_s": min(deadline, earlier)})
+def _write_stop(attempt: Attempt, grace_s: float, *, is_kill: bool) -> None:
+    """By when it shall end: its callback first, then the grace period.
+
+    A second stop can shorten that, never lengthen it; without a grace period it ends the callback.
+    """
+    now = clocks.uptime_s()
+    kept = attempt.read("stop.json")
+    callback_until_s = now + callbacks.timeout_s(attempt)
+    if kept is not None:
+        callback_until_s = float(kept.get("callback_until_s", now))
+        is_kill = is_kill or (grace_s == 0 and kept.get("grace_s", 0) > 0)
+    if is_kill:
+        callback_until_s = now
+        grace_s = 0
+    deadline_s = max(callback_until_s, now) + grace_s
+    if kept is not None:
+        deadline_s = min(deadline_s, kept["deadline_uptime_s"])
+    stop = {
+        "callback_until_s": callback_until_s,
+        "deadline_uptime_s": deadline_s,
+        "grace_s": grace_s,
+    }
+    attempt.write("stop.json", stop)
 
 
 def _outcome(attempt: Attempt) -> dict[str, Any]:

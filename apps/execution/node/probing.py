@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
 import socket
 from typing import Any
 
-from apps.execution.node import checks, devices
+from apps.execution.node import checks, devices, mps
+from apps.execution.node.environment import PROCESS_PATH
+from apps.execution.node.pruning import ensure_pruned
 from apps.execution.node.runtimes import run_tool
 
+# What bounds how many exchanges reach a node at a time, and how long one may be silent.
+SSHD_LIMITS = ("maxsessions", "maxstartups", "clientaliveinterval", "clientalivecountmax")
 MEBIBYTE = 1024 * 1024
 
 
@@ -19,6 +24,8 @@ def probe(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[st
 
     The devices in `simulated_devices` are answered back marked as simulated, behind real ones.
     """
+    with contextlib.suppress(OSError):
+        ensure_pruned(home, config)
     found = devices.inventory()
     simulated = [_simulated(item) for item in checks.records(request, "simulated_devices", most=64)]
     for index, device in enumerate(simulated, start=len(found["devices"])):
@@ -40,6 +47,9 @@ def probe(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[st
         "network": _network(),
         "runtimes": _runtimes(config),
         "crashes": _crashes(home),
+        "toolkit": _toolkit(config),
+        "sshd": _sshd(config),
+        "enforcement": mps.enforcement(found, config, account=os.geteuid()),
     }
 
 
@@ -96,6 +106,28 @@ def _runtimes(config: dict[str, Any]) -> dict[str, str]:
         for name, done in answers.items()
         if done.returncode == 0
     }
+
+
+def _toolkit(config: dict[str, Any]) -> str:
+    """The NVIDIA toolkit's version line, which makes the CDI names; empty without it."""
+    done = run_tool(["nvidia-ctk", "--version"], config)
+    lines = done.stdout.decode(errors="replace").splitlines() if done.returncode == 0 else []
+    return lines[0].strip()[:200] if lines else ""
+
+
+def _sshd(config: dict[str, Any]) -> dict[str, str]:
+    """The limits that sshd has by its own word; empty where this account may not ask.
+
+    Blocks for single users or addresses (`Match`) can say otherwise.
+    """
+    places = "%s:/usr/sbin:/sbin" % (os.environ.get("PATH") or PROCESS_PATH)
+    program = shutil.which("sshd", path=places)
+    done = run_tool([program, "-T"], config) if program is not None else None
+    if done is None or done.returncode != 0:
+        return {}
+    lines = done.stdout.decode(errors="replace").splitlines()
+    settings = dict(line.split(" ", 1) for line in lines if " " in line)
+    return {name: settings[name][:200] for name in SSHD_LIMITS if name in settings}
 
 
 def _crashes(home: str) -> str:

@@ -32,7 +32,30 @@ def in_session(leader: int) -> set[int]:
 def marked(name: str) -> set[int]:
     """The living processes that carry this member's mark in their first environment."""
     want = b"\0%s=%s\0" % (MARK.encode(), name.encode())
-    return {pid for pid in _all() if want in b"\0" + _environment(pid) + b"\0"}
+    return {pid for pid in _all() if want in b"\0" + _read(pid, "environ") + b"\0"}
+
+
+def environment_of(pid: int) -> dict[bytes, bytes]:
+    """The variables that a process began with; empty when it is gone."""
+    pairs = (entry.partition(b"=") for entry in _read(pid, "environ").split(b"\0"))
+    return {name: value for name, _, value in pairs if name}
+
+
+def clients(tool: str, name: str) -> set[int]:
+    """Our own processes that are making the container of this name."""
+    option = b"--name=%s" % name.encode()
+    found = set()
+    for pid in _all():
+        words = _read(pid, "cmdline").split(b"\0")
+        if option in words and _is_run_of(tool, words) and _is_own(pid):
+            found.add(pid)
+    return found
+
+
+def _is_run_of(tool: str, words: list[bytes]) -> bool:
+    """`podman run`, or `/bin/sh /usr/local/bin/podman run` where it is a script."""
+    at = words.index(b"run") if b"run" in words[:3] else 0
+    return at > 0 and os.path.basename(words[at - 1]) == tool.encode()
 
 
 def send(pid: int, number: signal.Signals) -> bool:
@@ -48,12 +71,19 @@ def _all() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def _environment(pid: int) -> bytes:
+def _read(pid: int, name: str) -> bytes:
     try:
-        with open("/proc/%d/environ" % pid, "rb") as source:
+        with open("/proc/%d/%s" % (pid, name), "rb") as source:
             return source.read()
     except OSError:
         return b""
+
+
+def _is_own(pid: int) -> bool:
+    try:
+        return os.stat("/proc/%d" % pid).st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def _status(pid: int) -> list[bytes] | None:

@@ -3,60 +3,91 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import select
 import subprocess
-from typing import Any
+from typing import IO, Any, NamedTuple
 
-from apps.execution.node import checks, clocks, files, homes
+from apps.execution.node import arguments, checks, clocks, files, homes, images, logins
+from apps.execution.node.detaching import detach
+from apps.execution.node.logins import Login
+from apps.execution.node.pruning import note_image
 from apps.execution.node.runtimes import run_tool, tool_environment
-from apps.execution.node.supervisor import detach
 
 STEP_S = 0.1
 PROGRESS_BYTES = 2000
 WAIT_HIGHEST_S = 60
+LINE_BYTES = 1024 * 1024
+
+
+class _Wanted(NamedTuple):
+    """An image, by its digest if there is one, and whose it is."""
+
+    tool: str
+    image: str
+    digest: str
+    login: Login | None
+
+    @property
+    def reference(self) -> str:
+        return images.reference(self.image, self.digest or self.image.partition("@")[2])
+
+    @property
+    def name(self) -> str:
+        """Of the folder: what a registry refuses to one group, another may get."""
+        revision = self.login.revision if self.login else ""
+        words = "%s %s %s" % (self.tool, self.reference, revision)
+        return hashlib.sha256(words.encode()).hexdigest()[:32]
 
 
 def pull(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """Make an image present. Answers `present`, `pulling` or `failed` after at most `wait_s`.
 
-    A failed pull is tried again by the next request.
+    With `always` the registry is asked even for an image that is here: it says whether whoever
+    asks may have it. A failed pull is tried again by the next request.
     """
-    runtime = request.get("runtime")
-    if runtime == "process":
+    tool = request.get("runtime")
+    if tool == "process":
         return {"state": "present", "progress": ""}
-    if runtime not in ("podman", "docker"):
-        raise checks.refuse("runtime", "%.80r is not a container runtime" % (runtime,))
-    image = checks.text(request, "image", checks.IMAGE)
+    if tool not in ("podman", "docker"):
+        raise checks.refuse("runtime", "%.80r is not a container runtime" % (tool,))
+    digest = images.digest_of(request, "digest")
+    wanted = _Wanted(tool, checks.image(request), digest, logins.login_of(request))
     wait_s = checks.number(request, "wait_s", highest=WAIT_HIGHEST_S)
-    if run_tool([runtime, "image", "inspect", "--", image], config).returncode == 0:
-        return {"state": "present", "progress": ""}
-    folder = os.path.join(home, "pulls", hashlib.sha256(image.encode()).hexdigest()[:32])
+    note_image(home, wanted.tool, wanted.reference)
+    if request.get("always") is not True:
+        found = _look_up(wanted.tool, wanted.image, wanted.digest, config)
+        if found is not None:
+            return _present(found)
+    folder = os.path.join(home, "pulls", wanted.name)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    _ensure_puller(home, folder, [runtime, "pull", "--", image], config)
-    return _await_result(folder, until=clocks.uptime_s() + wait_s)
+    _ensure_puller(home, folder, wanted, config)
+    return _await_result(folder, wanted, config, until=clocks.uptime_s() + wait_s)
 
 
-def _ensure_puller(home: str, folder: str, command: list[str], config: dict[str, Any]) -> None:
+def _present(found: images.Image) -> dict[str, Any]:
+    return {
+        "state": "present",
+        "progress": "",
+        "image_id": found.number,
+        "digest": found.digest,
+    }
+
+
+def _ensure_puller(home: str, folder: str, wanted: _Wanted, config: dict[str, Any]) -> None:
     lock = files.take_lock(os.path.join(folder, "lock"), wait=False)
     if lock is None:
         return
     files.write_json(os.path.join(folder, "result.json"), {}, durable=False)
-    detach(home, lambda: _fetch(home, folder, command, config), keep=(lock,))
+    detach(home, lambda: _fetch(home, folder, wanted, config), keep=(lock,))
     os.close(lock)
 
 
-def _fetch(home: str, folder: str, command: list[str], config: dict[str, Any]) -> None:
-    with open(os.path.join(folder, "log"), "wb") as log:
+def _fetch(home: str, folder: str, wanted: _Wanted, config: dict[str, Any]) -> None:
+    with open(os.path.join(folder, "log"), "wb", buffering=0) as log:
         try:
-            code = subprocess.call(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                env=tool_environment(config),
-            )
+            code = _fetched(home, wanted, config, log)
         except OSError as error:
             log.write(str(error).encode())
             code = 127
@@ -64,11 +95,43 @@ def _fetch(home: str, folder: str, command: list[str], config: dict[str, Any]) -
     homes.ring(home)
 
 
-def _await_result(folder: str, *, until: float) -> dict[str, Any]:
+def _fetched(home: str, wanted: _Wanted, config: dict[str, Any], log: IO[bytes]) -> int:
+    """The runtime's exit code; what it says goes into the log."""
+    if wanted.login is None:
+        process = _started(arguments.pull(wanted.tool, wanted.reference), config, log)
+        return process.wait()
+    with logins.handed_over(home, config, wanted.name, wanted.login) as folder:
+        command = arguments.pull(wanted.tool, wanted.reference, login_folder=folder)
+        process = _started(command, config, subprocess.PIPE)
+        # Through here: a registry may repeat what it was sent in its words.
+        while process.stdout and (line := process.stdout.readline(LINE_BYTES)):
+            log.write(logins.masked(line, wanted.login))
+        return process.wait()
+
+
+def _started(
+    command: list[str], config: dict[str, Any], output: IO[bytes] | int
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        cwd="/",
+        env=tool_environment(config),
+    )
+
+
+def _await_result(
+    folder: str, wanted: _Wanted, config: dict[str, Any], *, until: float
+) -> dict[str, Any]:
     while True:
         code = (files.read_json(os.path.join(folder, "result.json")) or {}).get("code")
         if code is not None:
-            return {"state": "failed" if code else "present", "progress": _progress(folder)}
+            found = _look_up(wanted.tool, wanted.image, wanted.digest, config)
+            if code == 0 and found is not None:
+                return _present(found)
+            return {"state": "failed", "progress": _progress(folder)}
         left_s = until - clocks.uptime_s()
         if left_s <= 0 or not files.is_locked(os.path.join(folder, "lock")):
             return {"state": "pulling", "progress": _progress(folder)}
@@ -81,3 +144,33 @@ def _progress(folder: str) -> str:
             return source.read()[-PROGRESS_BYTES:].decode(errors="replace")
     except FileNotFoundError:
         return ""
+
+
+def _look_up(tool: str, image: str, digest: str, config: dict[str, Any]) -> images.Image | None:
+    """What the runtime has under this name and digest; None: nothing, or no answer."""
+    wanted = digest or image.partition("@")[2]
+    name = images.reference(image, wanted)
+    done = run_tool([tool, "image", "inspect", "--", name], config)
+    if done.returncode != 0:
+        return None
+    try:
+        facts = json.loads(done.stdout)[0]
+        number = "sha256:%s" % str(facts["Id"]).rpartition(":")[2]
+    except (ValueError, LookupError, TypeError):
+        return None
+    if not images.DIGEST.fullmatch(number):
+        return None
+    return images.Image(number, wanted or _digest_in(facts, image))
+
+
+def _digest_in(facts: dict[str, Any], image: str) -> str:
+    """What the name was fetched as, which may be a list of images for several architectures."""
+    name = images.reference(image, "sha256:").partition("@")[0]
+    pairs = [str(one).partition("@") for one in facts.get("RepoDigests") or ()]
+    found = {
+        digest
+        for repository, _, digest in pairs
+        if images.DIGEST.fullmatch(digest) and ("/%s" % repository).endswith("/%s" % name)
+    }
+    # docker knows no digest besides these.
+    return min(found & {facts.get("Digest")} or found, default="")

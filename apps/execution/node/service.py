@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
 from typing import Any, Callable
 
-from apps.execution.node import checks, clocks, files
+from apps.execution.node import checks, clocks, crashing, files
 from apps.execution.node.errors import Refusal
 from apps.execution.node.members import forget, launch, stop
 from apps.execution.node.probing import probe
+from apps.execution.node.pruning import prune
 from apps.execution.node.pulling import pull
 from apps.execution.node.syncing import sync
 
 PROTOCOL = 1
-REQUEST_BYTES = 8 * 1024 * 1024
+REQUEST_BYTES = 16 * 1024 * 1024
 
 Verb = Callable[[str, dict[str, Any], dict[str, Any]], dict[str, Any]]
 VERBS: dict[str, Verb] = {
     "forget": forget,
     "launch": launch,
     "probe": probe,
+    "prune": prune,
     "pull": pull,
     "stop": stop,
     "sync": sync,
@@ -31,6 +34,7 @@ VERBS: dict[str, Verb] = {
 def serve(home: str) -> None:
     """Answer the one request on standard input; whatever happens, the answer is JSON."""
     os.umask(0o077)
+    crashing.arm(home)
     content = sys.stdin.buffer.read(REQUEST_BYTES + 1)
     answer = answer_to(home, content)
     sys.stdout.buffer.write(json.dumps(answer).encode())
@@ -42,6 +46,10 @@ def answer_to(home: str, content: bytes) -> dict[str, Any]:
     config = files.read_json(os.path.join(home, "config.json")) or {}
     try:
         body: dict[str, Any] = {"answer": _carry_out(home, config, content)}
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        body = {"refusal": {"code": "disk_full", "detail": "%s: %s" % (home, error.strerror)}}
     except Refusal as refusal:
         body = {"refusal": {"code": refusal.code, "detail": refusal.detail}}
     return {

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from apps.execution.node import checks
+from apps.execution.node import checks, images
 
 RUNTIMES = ("podman", "docker", "process")
 NETWORKS = ("default", "host", "none")
+ENFORCERS = ("mps",)
 
 
 class Identity(NamedTuple):
@@ -19,10 +20,18 @@ class Identity(NamedTuple):
 
 
 class Device(NamedTuple):
-    """One device. `cdi` is its fully qualified CDI name, empty for a simulated device."""
+    """One device, or a share of it in thousandths.
+
+    `cdi` is its fully qualified CDI name, empty for a simulated device; `memory_mb` the memory
+    that belongs to the share (0: not known), and `enforced_by` what holds the task to it ("mps"),
+    empty where nothing does.
+    """
 
     uuid: str
     cdi: str
+    milli: int = 1000
+    memory_mb: int = 0
+    enforced_by: str = ""
 
 
 class Volume(NamedTuple):
@@ -52,6 +61,24 @@ class Spec(NamedTuple):
     user: str
     network: str
     read_only: bool
+    # Beyond the usual, where an administrator allows it.
+    capabilities: tuple[str, ...] = ()
+    device_paths: tuple[str, ...] = ()
+    # Where the MPS daemon of its share is reached, and what its server takes for /dev/shm.
+    mps_pipe: str = ""
+    mps_shared_memory: str = ""
+    # Exactly which image it is: its digest in registries, else its number on this node.
+    digest: str = ""
+    image_id: str = ""
+    # Of a container with a network of its own, reached at the same ports of the node.
+    ports: tuple[int, ...] = ()
+
+    @property
+    def reference(self) -> str:
+        """What the runtime is told to start; the name alone where nobody has looked it up."""
+        if self.digest or not self.image_id:
+            return images.reference(self.image, self.digest)
+        return self.image_id
 
 
 def identity_of(request: dict[str, Any]) -> Identity:
@@ -76,10 +103,10 @@ def spec_of(request: dict[str, Any]) -> Spec:
     return Spec(
         identity=identity_of(request),
         runtime=runtime,
-        image="" if runtime == "process" else checks.text(request, "image", checks.IMAGE),
+        image="" if runtime == "process" else checks.image(request),
         command=command,
         environment=checks.variables(request, "environment"),
-        secrets=checks.variables(request, "secrets"),
+        secrets=checks.secrets(request, "secrets"),
         workdir=checks.path(request, "workdir") if request.get("workdir") else "",
         devices=tuple(_device_of(item) for item in checks.records(request, "devices", most=1024)),
         volumes=tuple(_volume_of(item) for item in checks.records(request, "volumes", most=64)),
@@ -87,31 +114,55 @@ def spec_of(request: dict[str, Any]) -> Spec:
         memory_mb=checks.whole(request, "memory_mb", lowest=0, highest=10**9),
         shm_mb=checks.whole(request, "shm_mb", lowest=0, highest=10**9),
         pids=checks.whole(request, "pids", lowest=1, highest=4_194_304),
-        user=_user_of(request),
+        user=_user_of(request, is_required=runtime != "process"),
         network=_one_of(request, "network", NETWORKS),
         read_only=checks.flag(request, "read_only"),
+        capabilities=checks.texts(request, "capabilities", checks.CAPABILITY),
+        device_paths=checks.texts(request, "device_paths", checks.DEVICE_PATH),
+        digest=images.digest_of(request, "digest"),
+        image_id=images.digest_of(request, "image_id"),
+        ports=_ports_of(request),
     )
 
 
 def _device_of(item: dict[str, Any]) -> Device:
     cdi = checks.text(item, "cdi", checks.CDI_NAME) if item.get("cdi") else ""
-    return Device(checks.text(item, "uuid", checks.DEVICE_UUID), cdi)
+    return Device(
+        checks.text(item, "uuid", checks.DEVICE_UUID),
+        cdi,
+        checks.whole(item, "milli", lowest=1, highest=1000) if "milli" in item else 1000,
+        checks.whole(item, "memory_mb", lowest=0, highest=10**9) if "memory_mb" in item else 0,
+        _one_of(item, "enforced_by", ENFORCERS) if item.get("enforced_by") else "",
+    )
 
 
 def _volume_of(item: dict[str, Any]) -> Volume:
     return Volume(
-        checks.path(item, "source"), checks.path(item, "target"), checks.flag(item, "read_only")
+        checks.path(item, "source"), checks.target(item, "target"), checks.flag(item, "read_only")
     )
 
 
-def _user_of(request: dict[str, Any]) -> str:
-    """`uid:gid`, or empty for the image's own user; the host's root only if it is allowed."""
-    if request.get("uid") is None:
+def _user_of(request: dict[str, Any], *, is_required: bool) -> str:
+    """`uid:gid`, or empty for the helper's own account; root only where it is allowed.
+
+    A container always has its ids from here: the image's own user is root, as a rule.
+    """
+    if request.get("uid") is None and not is_required:
         return ""
     lowest = 0 if request.get("allow_root") is True else 1
     uid = checks.whole(request, "uid", lowest=lowest, highest=2**32 - 2)
     gid = checks.whole(request, "gid", lowest=lowest, highest=2**32 - 2)
     return "%d:%d" % (uid, gid)
+
+
+def _ports_of(request: dict[str, Any]) -> tuple[int, ...]:
+    """Ports that need no rights on the node; a control plane that knows none sends none."""
+    ports = request.get("ports", [])
+    if not isinstance(ports, list) or len(ports) > 16:
+        raise checks.refuse("ports", "no list of at most 16")
+    return tuple(
+        checks.whole({"ports": port}, "ports", lowest=1024, highest=65_535) for port in ports
+    )
 
 
 def _one_of(request: dict[str, Any], field: str, allowed: tuple[str, ...]) -> str:

@@ -9,45 +9,34 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import subprocess
 import time
-import traceback
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
-from apps.execution.node import clocks, files, processes
+from apps.execution.node import files, homes, leases, mps, privates
+from apps.execution.node.cleaning import clean_up
+from apps.execution.node.crashing import crash_point
+from apps.execution.node.detaching import detach
 from apps.execution.node.errors import Refusal
 from apps.execution.node.homes import Attempt
-from apps.execution.node.runtimes import KINDS, Runtime
+from apps.execution.node.kinds import KINDS, runtime_of
+from apps.execution.node.results import insist_on_exit, note_started
+from apps.execution.node.runtimes import Runtime, RuntimeAway
 from apps.execution.node.specs import Spec
+from apps.execution.node.watchdog import enforce, ensure_watchdog
 
 # A task that runs away with its log must not fill the node's disk.
 LOG_LIMIT_BYTES = 256 * 1024 * 1024
 LOG_CHECK_S = 1.0
 STARTING_STEP_S = 0.005
+# A runtime that gives no answer is asked again.
+AWAY_STEP_S = 0.2
+AWAY_STEP_HIGHEST_S = 5.0
+# With these podman and docker tell of failures of their own, and tasks of theirs.
+CLIENT_CODES = (125, 126, 127)
 WORDS_BYTES = 2000
 
-
-def detach(home: str, work: Callable[[], None], *, keep: tuple[int, ...]) -> None:
-    """Run `work` in a process that belongs to nobody: own session, no terminal, no pipes.
-
-    Args:
-        keep: descriptors that stay open there; every other lock and pipe is let go.
-    """
-    child = os.fork()
-    if child:
-        os.waitpid(child, 0)
-        return
-    try:
-        os.setsid()
-        if os.fork():
-            os._exit(0)
-        _leave_the_channel(keep)
-        work()
-    except BaseException:  # noqa: BLE001  # the last frame of this process: whatever it was, note it
-        _note_crash(home)
-    finally:
-        os._exit(0)
+T = TypeVar("T")
 
 
 def launch(attempt: Attempt, spec: Spec, config: dict[str, Any], *, wait_s: float) -> None:
@@ -60,6 +49,7 @@ def launch(attempt: Attempt, spec: Spec, config: dict[str, Any], *, wait_s: floa
     reading, writing = os.pipe()
 
     def work() -> None:
+        homes.note_supervisor(alive)
         supervise(attempt, spec, config, news=writing)
 
     detach(attempt.home, work, keep=(writing, alive))
@@ -75,142 +65,163 @@ def adopt(attempt: Attempt, config: dict[str, Any]) -> bool:
     alive = files.take_lock(attempt.path("alive"), wait=False)
     if alive is None:
         return False
-    detach(attempt.home, lambda: _watch(attempt, config), keep=(alive,))
+
+    def work() -> None:
+        homes.note_supervisor(alive)
+        _watch(attempt, config)
+
+    detach(attempt.home, work, keep=(alive,))
     os.close(alive)
     return True
-
-
-def runtime_of(attempt: Attempt, config: dict[str, Any]) -> Runtime:
-    """The runtime that the attempt was launched with."""
-    kind = (attempt.read("spec.json") or {}).get("runtime", "process")
-    return KINDS[kind](attempt, config)
 
 
 def supervise(attempt: Attempt, spec: Spec, config: dict[str, Any], *, news: int) -> None:
     """Start the task and stay until its end is written down."""
     if attempt.has("stop.json"):
-        note_exit(attempt, None, "stopped before it started")
+        insist_on_exit(attempt, config, None, "stopped before it started")
         return
-    runtime = KINDS[spec.runtime](attempt, config)
+    task = _Task(attempt, KINDS[spec.runtime](attempt, config), config)
+    ensure_watchdog(attempt, config, adopt)
+    enforce(attempt, task.runtime)
+    if leases.is_over(attempt):
+        insist_on_exit(attempt, config, None, "")
+        return
     log = os.open(attempt.path("log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     # From here on the runtime may have been asked; whoever comes later must look, not start.
-    files.write_bytes(attempt.path("starting"), b"", durable=False)
+    attempt.mark("starting")
+    crash_point("node.launch.starting")
     try:
-        process = runtime.start(spec, log)
+        process = task.runtime.start(mps.prepare(attempt, spec, config), log)
     except (OSError, Refusal, subprocess.SubprocessError) as error:
-        note_exit(attempt, None, "%s" % error)
-        runtime.clean()
+        _conclude(task, None, "%s" % error)
         return
-    has_started = _await_start(attempt, runtime, process)
+    crash_point("node.launch.created")
+    has_started = _await_start(task, process)
+    crash_point("node.launch.started")
     if has_started:
         os.close(news)
     # Otherwise the launch waits a little longer, and hears why.
-    code = _await_end(attempt, process)
-    has_started = has_started or runtime.started_pid() is not None
-    _finish(attempt, runtime, code, has_started=has_started)
+    _finish(task, _await_end(task, process))
 
 
-def note_started(attempt: Attempt, pid: int) -> None:
-    """Write down that the task runs."""
-    attempt.write(
-        "started.json",
-        {
-            "pid": pid,
-            "pid_start": processes.start_ticks(pid),
-            "wall_s": clocks.wall_s(),
-            "uptime_s": clocks.uptime_s(),
-        },
-    )
+class _Task:
+    """What a supervisor looks after."""
+
+    def __init__(self, attempt: Attempt, runtime: Runtime, config: dict[str, Any]) -> None:
+        self.attempt = attempt
+        self.runtime = runtime
+        self.config = config
+        self.checkpointed_at: float | None = None
+
+    def look_after(self) -> float:
+        """Mind its log, its lease and its checkpoints; seconds until that is due again."""
+        checkpointed_at = privates.checkpointed_wall_s(self.attempt, self.config)
+        if checkpointed_at != self.checkpointed_at:
+            self.checkpointed_at = checkpointed_at
+            homes.ring(self.attempt.home)
+        # Whatever the disk says, the lease is looked at.
+        with contextlib.suppress(OSError):
+            shorten_log(self.attempt, limit=LOG_LIMIT_BYTES)
+        if not self.attempt.has("lease.json"):
+            return LOG_CHECK_S
+        with contextlib.suppress(OSError):
+            ensure_watchdog(self.attempt, self.config, adopt)
+        return enforce(self.attempt, self.runtime)
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """What the runtime answers, however long it is away."""
+        wait_s = AWAY_STEP_S
+        while True:
+            try:
+                return question()
+            except RuntimeAway:
+                time.sleep(min(wait_s, self.look_after()))
+                wait_s = min(wait_s * 2, AWAY_STEP_HIGHEST_S)
 
 
-def note_exit(attempt: Attempt, code: int | None, error: str) -> None:
-    """Write down how it ended, before anything of it is removed.
-
-    Args:
-        code: None when the task never started or its code is lost.
-        error: the node's own words when the task could not be started or followed.
-    """
-    attempt.write(
-        "exit.json",
-        {
-            "exit_code": code,
-            "error": error,
-            "wall_s": clocks.wall_s(),
-            "uptime_s": clocks.uptime_s(),
-        },
-        durable=True,
-    )
-
-
-def _await_start(attempt: Attempt, runtime: Runtime, process: subprocess.Popen[bytes]) -> bool:
+def _await_start(task: _Task, process: subprocess.Popen[bytes]) -> bool:
     while process.poll() is None:
-        pid = runtime.started_pid()
+        pid = task.runtime.started_pid()
         if pid is not None:
-            note_started(attempt, pid)
+            note_started(task.attempt, pid)
             return True
+        if task.attempt.has("lease.json"):
+            enforce(task.attempt, task.runtime)
         time.sleep(STARTING_STEP_S)
     return False
 
 
-def _await_end(attempt: Attempt, process: subprocess.Popen[bytes]) -> int:
-    """Wait for the end, and keep the log within its bound meanwhile."""
-    while True:
-        try:
-            return process.wait(LOG_CHECK_S)
-        except subprocess.TimeoutExpired:
-            shorten_log(attempt, limit=LOG_LIMIT_BYTES)
+def _await_end(task: _Task, process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end, and look after the task meanwhile."""
+    while process.poll() is None:
+        # `process.wait` with a limit asks every 50 ms; this hears of the end.
+        _await_process(process.pid, task.look_after())
+    return process.returncode
 
 
-def _finish(attempt: Attempt, runtime: Runtime, code: int, *, has_started: bool) -> None:
-    pid = runtime.living_pid() if code < 0 and runtime.has_client else None
-    if pid is not None:
-        # Only the runtime's client was killed; the task goes on.
-        _follow(attempt, runtime, pid)
+def _finish(task: _Task, code: int) -> None:
+    """Conclude from how the process ended that was started for the task."""
+    has_started = task.runtime.started_pid() is not None
+    is_clients_own = code < 0 or code in CLIENT_CODES or (code > 0 and not has_started)
+    if task.runtime.has_client and is_clients_own:
+        # Killed, or failed itself: of the task that says nothing.
+        words = _last_words(task.attempt) or "the runtime ended with code %d" % code
+        _follow(task, words)
         return
-    runtime.sweep()
-    if not has_started and code != 0:
-        words = _last_words(attempt) or "the runtime ended with code %d" % code
-        note_exit(attempt, None, words)
-    else:
-        if not attempt.has("started.json"):
-            note_started(attempt, 0)
-        note_exit(attempt, code if code >= 0 else 128 - code, "")
-    runtime.clean()
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(attempt.path("env"))
+    if not task.attempt.has("started.json"):
+        note_started(task.attempt, 0)
+    _conclude(task, code if code >= 0 else 128 - code, "")
+
+
+def _follow(task: _Task, words: str) -> None:
+    """Follow a task that no process here waits for.
+
+    Args:
+        words: said of its end if the runtime has no code of it.
+    """
+    while task.runtime.is_being_made():
+        time.sleep(min(AWAY_STEP_S, task.look_after()))
+    pid = task.ask(task.runtime.living_pid)
+    if pid is not None and task.ask(task.runtime.is_half_made):
+        task.runtime.kill()
+    elif pid is not None and not task.attempt.has("started.json"):
+        note_started(task.attempt, pid)
+    while pid is not None:
+        _await_process(pid, task.look_after())
+        pid = task.ask(task.runtime.living_pid)
+    code = task.ask(task.runtime.exit_code)
+    if code is not None and not task.attempt.has("started.json"):
+        note_started(task.attempt, 0)
+    _conclude(task, code, "" if code is not None else words)
+
+
+def _conclude(task: _Task, code: int | None, error: str) -> None:
+    """Sweep up, write the end down, remove what is left: in this order."""
+    task.runtime.sweep()
+    crash_point("node.finish.ended")
+    insist_on_exit(task.attempt, task.config, code, error)
+    crash_point("node.finish.written")
+    clean_up(task.attempt, task.runtime)
+    crash_point("node.finish.cleaned")
 
 
 def _watch(attempt: Attempt, config: dict[str, Any]) -> None:
     """Follow a task that somebody else started, until it ends."""
-    runtime = runtime_of(attempt, config)
-    pid = runtime.living_pid()
-    if pid is not None and not attempt.has("started.json"):
-        note_started(attempt, pid)
-    _follow(attempt, runtime, pid)
+    _follow(
+        _Task(attempt, runtime_of(attempt, config), config), "its supervisor died before it ended"
+    )
 
 
-def _follow(attempt: Attempt, runtime: Runtime, pid: int | None) -> None:
-    while pid is not None:
-        _await_process(pid)
-        shorten_log(attempt, limit=LOG_LIMIT_BYTES)
-        pid = runtime.living_pid()
-    code = runtime.exit_code()
-    runtime.sweep()
-    if not attempt.has("exit.json"):
-        note_exit(attempt, code, "" if code is not None else "its supervisor died before it ended")
-    runtime.clean()
-
-
-def _await_process(pid: int) -> None:
+def _await_process(pid: int, wait_s: float) -> None:
     """Wait a while for a process that is not a child."""
     try:
         descriptor = os.pidfd_open(pid)
     except (OSError, AttributeError):
         # Gone already, or a kernel or Python without pidfd: look again in a moment.
-        time.sleep(0.2)
+        time.sleep(min(0.2, wait_s))
         return
     try:
-        select.select([descriptor], [], [], LOG_CHECK_S)
+        select.select([descriptor], [], [], wait_s)
     finally:
         os.close(descriptor)
 
@@ -234,25 +245,3 @@ def _last_words(attempt: Attempt) -> str:
         source.seek(0, os.SEEK_END)
         source.seek(max(0, source.tell() - WORDS_BYTES))
         return source.read().decode(errors="replace").strip()
-
-
-def _leave_the_channel(keep: tuple[int, ...]) -> None:
-    """Let go of the connection: sshd waits for everybody who holds its pipes."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) not in keep:
-            # The descriptor of the listing itself is closed by now.
-            with contextlib.suppress(OSError):
-                os.close(int(name))
-    os.chdir("/")
-    os.umask(0o077)
-
-
-def _note_crash(home: str) -> None:
-    """Keep the trace where `probe` finds it; there is nobody else to tell."""
-    path = os.path.join(home, "crashes.log")
-    with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as target:
-        traceback.print_exc(file=target)

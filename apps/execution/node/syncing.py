@@ -10,18 +10,36 @@ import os
 import select
 from typing import Any, Iterator, NamedTuple
 
-from apps.execution.node import checks, clocks, files, homes, supervisor
+from apps.execution.node import (
+    checks,
+    clocks,
+    files,
+    homes,
+    leases,
+    logins,
+    mps,
+    privates,
+    serials,
+    supervisor,
+)
+from apps.execution.node.cleaning import ensure_clean
 from apps.execution.node.devices import device_processes
 from apps.execution.node.homes import Attempt
 from apps.execution.node.members import acknowledge
-from apps.execution.node.specs import identity_of
+from apps.execution.node.specs import Identity, identity_of
 from apps.execution.node.stopper import ensure_stopper
+from apps.execution.node.watchdog import ensure_watchdog
 
 WAIT_HIGHEST_S = 60
 LOG_BYTES = 64 * 1024
 LOG_STEP_S = 0.025
+UNRUNG_STEP_S = 0.5
 # A task that prints line by line must not cost an exchange per line.
 GATHER_S = 0.03
+# A start and the first line that follows it make one exchange.
+FIRST_LINE_S = 0.15
+# A container that is being removed is not worth an exchange to ask whether it is.
+REMOVAL_STEP_S = 0.05
 
 
 class Watched(NamedTuple):
@@ -35,27 +53,47 @@ def sync(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     """Report everything of ours, at once if it differs from `seen`, else when something happens.
 
     Something is a start, an end, or new bytes in a watched log; after `wait_s` the answer comes
-    anyway. `full` adds what takes long to ask: processes on the devices.
+    anyway. A start waits a moment for the first line. `full` adds what takes long to ask:
+    processes on the devices.
     """
     seen = request.get("seen", "")
     wait_s = checks.number(request, "wait_s", highest=WAIT_HIGHEST_S)
+    serial = serials.hear(home, _serial_of(request))
+    # First of all: a member must not end because of what else this exchange does.
+    for item in checks.records(request, "leases", most=10_000):
+        until_s = checks.number(item, "until_s", highest=1e10)
+        leases.renew(Attempt(home, identity_of(item)), until_s)
     watched = [_watched_of(home, item) for item in checks.records(request, "logs", most=1000)]
-    for item in checks.records(request, "acknowledged", most=10_000):
-        acknowledge(home, identity_of(item))
+    acknowledged = [
+        identity_of(item) for item in checks.records(request, "acknowledged", most=10_000)
+    ]
+    mps.tend(home, config)
+    logins.sweep(home, config)
     until = clocks.uptime_s() + wait_s
-    with _waiter(home) as news:
+    first_lines = _FirstLines(home, seen, watched)
+    with waiter(home) as news:
         while True:
+            acknowledged = [one for one in acknowledged if not acknowledge(home, one)]
             members = _members(home, config)
             version = _version_of(members)
+            left_s = min(until - clocks.uptime_s(), first_lines.left_s(members, version))
             logs = [log for log in map(_read_log, watched) if log is not None]
-            left_s = until - clocks.uptime_s()
-            if version != seen or logs or left_s <= 0:
+            if logs or left_s <= 0:
                 break
-            _await_news(news, watched, left_s)
-    answer = {"version": version, "members": members, "logs": logs}
+            _await_news(news, watched, min(left_s, REMOVAL_STEP_S) if acknowledged else left_s)
+    answer = {"version": version, "members": members, "logs": logs, "serial": serial}
     if request.get("full") is True:
-        answer["device_processes"] = device_processes(_started_pids(home))
+        answer["device_processes"] = device_processes(
+            _started_pids(home), is_helpers=lambda pid: mps.is_server(pid, home)
+        )
     return answer
+
+
+def _serial_of(request: dict[str, Any]) -> int:
+    """Missing in what a control plane of an earlier release asks."""
+    if "serial" not in request:
+        return 0
+    return checks.whole(request, "serial", lowest=0, highest=2**63)
 
 
 def _members(home: str, config: dict[str, Any]) -> list[dict[str, Any]]:
@@ -65,9 +103,11 @@ def _members(home: str, config: dict[str, Any]) -> list[dict[str, Any]]:
         if ended is None and not homes.is_of_this_boot(attempt):
             _clear_away(attempt, config)
             continue
-        if ended is None and attempt.has("starting"):
+        if ended is not None:
+            ensure_clean(attempt, config)
+        elif attempt.has("starting"):
             _ensure_company(attempt, config)
-        reports.append(_report(attempt, ended))
+        reports.append(_report(attempt, ended, config))
     return reports
 
 
@@ -75,11 +115,14 @@ def _ensure_company(attempt: Attempt, config: dict[str, Any]) -> None:
     """Give a living member back the processes beside it that somebody killed."""
     if not attempt.is_supervised():
         supervisor.adopt(attempt, config)
+    ensure_watchdog(attempt, config, supervisor.adopt)
     if attempt.has("stop.json"):
         ensure_stopper(attempt, config)
 
 
-def _report(attempt: Attempt, ended: dict[str, Any] | None) -> dict[str, Any]:
+def _report(
+    attempt: Attempt, ended: dict[str, Any] | None, config: dict[str, Any]
+) -> dict[str, Any]:
     started = attempt.read("started.json")
     state = "created" if started is None else "running"
     report: dict[str, Any] = {
@@ -92,12 +135,16 @@ def _report(attempt: Attempt, ended: dict[str, Any] | None) -> dict[str, Any]:
     if started is not None:
         report["started_wall_s"] = started["wall_s"]
         report["started_uptime_s"] = started["uptime_s"]
+    if started is not None and ended is None:
+        report["checkpointed_wall_s"] = privates.checkpointed_wall_s(attempt, config)
     if ended is not None:
+        report["checkpointed_wall_s"] = ended.get("checkpointed_wall_s")
         report["exit_code"] = ended["exit_code"]
         report["error"] = ended["error"]
         report["ended_wall_s"] = ended["wall_s"]
         report["ended_uptime_s"] = ended["uptime_s"]
         report["log_bytes"] = _log_end(attempt)
+        report["is_lease_over"] = ended.get("is_lease_over", False)
     return report
 
 
@@ -105,13 +152,58 @@ def _clear_away(attempt: Attempt, config: dict[str, Any]) -> None:
     """Forget a member of an earlier boot that left no result, and what the runtime keeps of it."""
     with files.locked(homes.task_lock(attempt.home, attempt.identity.task_id)):
         if attempt.exists():
-            supervisor.runtime_of(attempt, config).clean()
-            homes.remove(attempt)
+            homes.raise_fence(attempt.home, attempt.identity, ended=True)
+            ensure_clean(attempt, config)
+
+
+class _FirstLines:
+    """Holds the news of a start back for its first line; any other news goes out at once.
+
+    Args:
+        watched: grows by what has started while this waited, which nobody could ask for.
+    """
+
+    def __init__(self, home: str, seen: str, watched: list[Watched]) -> None:
+        self._home = home
+        self._seen = seen
+        self._watched = watched
+        self._known: set[Identity] | None = None
+        self._until_s: float | None = None
+
+    def left_s(self, members: list[dict[str, Any]], version: str) -> float:
+        """How long the answer may wait, from this look on."""
+        begun = {identity_of(one): one for one in members if one["state"] != "created"}
+        if version == self._seen:
+            self._known = set(begun)
+            return WAIT_HIGHEST_S
+        if self._known is None:
+            return 0
+        started = [one for one in begun if one not in self._known]
+        others = [one for identity, one in begun.items() if identity in self._known]
+        has_ended = any(begun[one]["state"] == "exited" for one in started)
+        if has_ended or _version_of(others) != self._seen:
+            return 0
+        if self._until_s is None:
+            self._until_s = clocks.uptime_s() + FIRST_LINE_S
+        asked = {one.attempt.identity for one in self._watched}
+        self._watched += [
+            Watched(Attempt(self._home, one), 0) for one in started if one not in asked
+        ]
+        return self._until_s - clocks.uptime_s()
 
 
 def _version_of(members: list[dict[str, Any]]) -> str:
-    """A short name of this state of affairs; equal reports have equal names."""
-    return hashlib.sha256(json.dumps(members, sort_keys=True).encode()).hexdigest()[:16]
+    """A short name of this state of affairs: equal names say that there is no news.
+
+    That a member is being started is none, nor that the node has heard of its stop: whoever asked
+    for either was answered.
+    """
+    news = [
+        {**one, "is_stop_asked": one["state"] == "exited" and one["is_stop_asked"]}
+        for one in members
+        if one["state"] != "created"
+    ]
+    return hashlib.sha256(json.dumps(news, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _watched_of(home: str, item: dict[str, Any]) -> Watched:
@@ -150,16 +242,22 @@ def _dropped(attempt: Attempt) -> int:
 
 
 @contextlib.contextmanager
-def _waiter(home: str) -> Iterator[int]:
+def waiter(home: str) -> Iterator[int | None]:
     """A pipe that `homes.ring` writes to; there before the state is read, so no news is missed."""
-    folder = os.path.join(home, "waiters")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    path = os.path.join(folder, str(os.getpid()))
+    path = homes.waiter_path(home, str(os.getpid()))
+    # Made and opened where nobody rings: a pipe that nobody reads is swept away by who rings it.
+    made = path + homes.UNFINISHED
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    os.mkfifo(path, 0o600)
+        os.unlink(made)
+    try:
+        os.mkfifo(made, 0o600)
+    except OSError:
+        # No room for a name: news is looked for instead.
+        yield None
+        return
     # Read and write: with no writer in between, a pipe opened for reading would report its end.
-    descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(made, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    os.rename(made, path)
     try:
         yield descriptor
     finally:
@@ -168,8 +266,11 @@ def _waiter(home: str) -> Iterator[int]:
             os.unlink(path)
 
 
-def _await_news(news: int, watched: list[Watched], left_s: float) -> None:
+def _await_news(news: int | None, watched: list[Watched], left_s: float) -> None:
     """Sleep until rung, until a watched log grows, or until the time is over."""
+    if news is None:
+        select.select([], [], [], min(left_s, UNRUNG_STEP_S))
+        return
     until = clocks.uptime_s() + left_s
     while True:
         left_s = until - clocks.uptime_s()

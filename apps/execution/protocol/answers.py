@@ -12,6 +12,7 @@ T = TypeVar("T")
 
 ShortText = Annotated[str, Meta(max_length=8192)]
 RefusalCode = Literal[
+    "disk_full",
     "ended",
     "fenced",
     "image_missing",
@@ -47,7 +48,10 @@ class Clocks(Struct, frozen=True):
 
 
 class Device(Struct, frozen=True):
-    """A device of the node. `cdi` is empty when no CDI file names it."""
+    """A device of the node. `cdi` is empty when no CDI file names it.
+
+    `parent_uuid` is the GPU that it is a slice of (MIG), empty for a whole GPU.
+    """
 
     index: int
     uuid: ShortText
@@ -57,6 +61,15 @@ class Device(Struct, frozen=True):
     cdi: ShortText
     simulated: bool
     utilisation_percent: int | None = None
+    parent_uuid: ShortText = ""
+
+
+class Enforcement(Struct, frozen=True):
+    """What holds tasks to their share of a device; `detail` says why it is no more than that."""
+
+    memory: Literal["mig", "mps", "accounted"]
+    compute: Literal["mig", "mps", "accounted"]
+    detail: str = ""
 
 
 class Interface(Struct, frozen=True):
@@ -68,7 +81,10 @@ class Interface(Struct, frozen=True):
 
 
 class Probed(Struct, frozen=True):
-    """The node's inventory. `nvidia` is "ok" or says in words why there are no GPUs."""
+    """The node's inventory. `nvidia` is "ok" or says in words what is wrong with its GPUs.
+
+    `enforcement` is missing without real devices.
+    """
 
     hostname: ShortText
     kernel: ShortText
@@ -86,13 +102,23 @@ class Probed(Struct, frozen=True):
     network: tuple[Interface, ...]
     runtimes: dict[str, str]
     crashes: str
+    enforcement: Enforcement | None = None
+    # The NVIDIA toolkit's version line, and sshd's limits by their names; empty where not known.
+    toolkit: ShortText = ""
+    sshd: dict[str, str] = {}
 
 
 class Pulled(Struct, frozen=True):
-    """Whether the image is there, and the last words of the runtime."""
+    """Whether the image is there, and the last words of the runtime.
+
+    Of one that is there: its number on the node (the digest of its configuration), and its digest
+    in registries, empty where it has none.
+    """
 
     state: Literal["present", "pulling", "failed"]
     progress: str
+    image_id: Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
+    digest: Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
 
 
 class LaunchedState(Struct, frozen=True):
@@ -105,7 +131,8 @@ class ReportedMember(Struct, frozen=True):
     """One member as the node sees it.
 
     Times are missing until the event; codes above 128 are signals. An exited member without a
-    code never started, or its code is lost; `error` says.
+    code never started, or its code is lost; `error` says. `checkpointed_wall_s` is when it last
+    said that it had saved its state. With `is_lease_over` the node ended it by itself.
     """
 
     task_id: str
@@ -120,6 +147,8 @@ class ReportedMember(Struct, frozen=True):
     exit_code: int | None = None
     error: str = ""
     log_bytes: int = 0
+    checkpointed_wall_s: float | None = None
+    is_lease_over: bool = False
 
     @property
     def member(self) -> Member:
@@ -152,12 +181,16 @@ class DeviceProcess(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Everything of ours. `version` goes into the next request's `seen`."""
+    """Everything of ours. `version` goes into the next request's `seen`.
+
+    `serial` is the highest that the node had ever heard before this request.
+    """
 
     version: str
     members: tuple[ReportedMember, ...]
     logs: tuple[LogPart, ...]
     device_processes: tuple[DeviceProcess, ...] = ()
+    serial: int = 0
 
 
 class StopState(Struct, frozen=True):
@@ -170,6 +203,13 @@ class Forgotten(Struct, frozen=True):
     """The tasks of which nothing is left on the node."""
 
     forgotten: tuple[str, ...]
+
+
+class Pruned(Struct, frozen=True):
+    """Names of what was removed."""
+
+    containers: tuple[str, ...]
+    images: tuple[str, ...]
 
 
 class Installed(Struct, frozen=True):

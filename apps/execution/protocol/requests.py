@@ -5,13 +5,15 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Struct, json
 
 PROTOCOL: Final = 1
-REQUEST_BYTES: Final = 8 * 1024 * 1024
+# Above the longest command, environment and secrets, every sign of them written as an escape.
+REQUEST_BYTES: Final = 16 * 1024 * 1024
 
 TaskId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9-]{0,62}[A-Za-z0-9])?$")]
 Generation = Annotated[int, Meta(ge=1)]
 Rank = Annotated[int, Meta(ge=0, le=99_999)]
 Count = Annotated[int, Meta(ge=0)]
 RuntimeName = Literal["podman", "docker", "process"]
+Port = Annotated[int, Meta(ge=1024, le=65_535)]
 Network = Literal["default", "host", "none"]
 
 
@@ -24,10 +26,17 @@ class Member(Struct, frozen=True, order=True):
 
 
 class GivenDevice(Struct, frozen=True):
-    """A device the task gets. `cdi` is what `probe` answered for it; empty when simulated."""
+    """A device the task gets, or a share of it in thousandths.
+
+    `cdi` is what `probe` answered for it; empty when simulated. `memory_mb` is what belongs to the
+    share. With `enforced_by` the node holds the task to it, or does not start it.
+    """
 
     uuid: str
     cdi: str = ""
+    milli: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    memory_mb: Count = 0
+    enforced_by: Literal["", "mps"] = ""
 
 
 class GivenVolume(Struct, frozen=True):
@@ -45,6 +54,23 @@ class SimulatedDevice(Struct, frozen=True):
     model: str
     memory_mb: int
     cdi: str = ""
+
+
+class AbortCallback(Struct, frozen=True):
+    """A script run inside the container when the task is to stop, before SIGTERM."""
+
+    language: Literal["bash", "python"]
+    script: str
+    timeout_s: float
+
+
+class Lease(Struct, frozen=True):
+    """Until when, on the boot clock, a member may run without hearing more. Only ever later."""
+
+    task_id: TaskId
+    generation: Generation
+    rank: Rank = 0
+    until_s: float = 0
 
 
 class LogPosition(Struct, frozen=True):
@@ -69,20 +95,42 @@ class Probe(Request, frozen=True, kw_only=True, tag="probe"):
     simulated_devices: tuple[SimulatedDevice, ...] = ()
 
 
+class Login(Struct, frozen=True):
+    """User and password for the registry of an image; `revision` tells nothing about them."""
+
+    registry: str
+    username: str
+    password: str
+    revision: str
+
+    def __repr__(self) -> str:
+        return f"Login({self.registry!r}, revision={self.revision!r})"
+
+
 class Pull(Request, frozen=True, kw_only=True, tag="pull"):
-    """Fetch this image unless it is there, and tell how far it is after at most `wait_s`."""
+    """Fetch this image unless it is there, and tell how far it is after at most `wait_s`.
+
+    With `digest` exactly that image of the name. With `always` the registry is asked whether the
+    login may have it, even if it is there.
+    """
 
     runtime: RuntimeName
     image: str = ""
+    digest: str = ""
+    login: Login | None = None
+    always: bool = False
     wait_s: float = 0
 
 
 class Launch(Request, frozen=True, kw_only=True, tag="launch"):
     """Start this member, exactly once.
 
-    `not_after_s` is on the node's own boot clock (`Clocks.uptime_s`) and `boot_id` says of which
-    boot. Amounts of 0 set no limit. Memory is in 2^20 bytes. A container finds each of `secrets` as
-    a file (variable `NAME_FILE`); a plain process, which has no private folder, as variable `NAME`.
+    `not_after_s` and `lease_until_s` are on the node's own boot clock (`Clocks.uptime_s`) and
+    `boot_id` says of which boot. Without a lease nothing but a stop ends it. Amounts of 0 set no
+    limit. `digest` or else `image_id` say exactly which image of that name, as a pull answered.
+    Memory is in 2^20 bytes. A task finds each of `secrets` as a file that only its user can
+    read (variable `NAME_FILE`). `capabilities` and `device_paths` are what its profile allows
+    beyond the usual. `ports` of a container with a network of its own are those of the node, too.
     """
 
     task_id: TaskId
@@ -92,6 +140,8 @@ class Launch(Request, frozen=True, kw_only=True, tag="launch"):
     not_after_s: float
     runtime: RuntimeName
     image: str = ""
+    digest: str = ""
+    image_id: str = ""
     command: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     secrets: dict[str, str] = {}
@@ -105,32 +155,51 @@ class Launch(Request, frozen=True, kw_only=True, tag="launch"):
     uid: int | None = None
     gid: int | None = None
     allow_root: bool = False
+    capabilities: tuple[str, ...] = ()
+    device_paths: tuple[str, ...] = ()
     allow_process: bool = False
     network: Network = "default"
+    ports: tuple[Port, ...] = ()
     read_only: bool = False
+    lease_until_s: float | None = None
+    abort_callback: AbortCallback | None = None
     start_wait_s: float = 20
 
 
 class Sync(Request, frozen=True, kw_only=True, tag="sync"):
     """What is there of ours? Answered at once if it is not what `seen` names, else on news.
 
-    `acknowledged` are members whose results are committed in the database.
+    `acknowledged` are members whose results are committed in the database. `serial` only grows
+    while the database is itself: a node that has heard a higher one tells of a restored backup.
     """
 
     seen: str = ""
     wait_s: float = 0
     logs: tuple[LogPosition, ...] = ()
     acknowledged: tuple[Member, ...] = ()
+    leases: tuple[Lease, ...] = ()
+    serial: Count = 0
     full: bool = False
 
 
 class Stop(Request, frozen=True, kw_only=True, tag="stop"):
-    """End this member: SIGTERM, `grace_s`, SIGKILL. A member that is not there may not come."""
+    """End this member: its callback, SIGTERM, `grace_s`, SIGKILL; it is gone within the sum.
+
+    A second one never lengthens that; without `grace_s` it ends the callback. With `is_kill` it is
+    SIGKILL at once. A member that is not there may not come.
+    """
 
     task_id: TaskId
     generation: Generation
     rank: Rank = 0
     grace_s: float = 10
+    is_kill: bool = False
+
+
+class Prune(Request, frozen=True, kw_only=True, tag="prune"):
+    """Remove dead containers that no member knows; images only if a number of days is given."""
+
+    images_unused_days: float | None = None
 
 
 class OverTask(Struct, frozen=True):

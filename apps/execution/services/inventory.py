@@ -1,9 +1,11 @@
 """What nodes report about themselves, written to their rows."""
 
-from datetime import timedelta
+from collections.abc import Iterable
+from itertools import count
 from typing import Any
 
 import msgspec
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
@@ -14,13 +16,10 @@ from apps.events.services import event_record
 from apps.execution.protocol.answers import Clocks, DeviceProcess, Probed
 from apps.execution.protocol.answers import Device as ReportedDevice
 from apps.execution.protocol.requests import Member, Probe, SimulatedDevice
-from apps.nodes.models import Device, DeviceState, Node, NodeState
+from apps.nodes.models import OUT_OF_THE_WAY, Device, DeviceState, Node, NodeState
 
-# A node is silent for others to know after so many syncs missed in a row and so long.
+# A node is silent for others to know after so many syncs missed in a row, and RPM_NODE_SILENT_S.
 MISSED_SYNCS = 3
-SILENT_AFTER = timedelta(seconds=30)
-# Indices from here on are of devices that were replaced.
-OUT_OF_THE_WAY = 1_000_000
 
 
 def probe_request(node: Node, *, installation: str) -> Probe:
@@ -40,7 +39,7 @@ def node_probed(node: Node, probed: Probed, clocks: Clocks) -> None:
     report = msgspec.to_builtins(probed)
     report.pop("devices", None)
     with transaction.atomic():
-        _store_devices(node, probed.devices)
+        _store_devices(node, probed.devices, words=probed.nvidia)
         capacity = _capacity(node, probed)
         changed = node.capacity != capacity or node.state != NodeState.HEALTHY
         Node.objects.filter(pk=node.pk).update(
@@ -58,64 +57,114 @@ def node_probed(node: Node, probed: Probed, clocks: Clocks) -> None:
 
 def node_answered(node: Node) -> None:
     """The node is there: healthy, whatever it was before."""
-    before = node.state
+    before, was_off = node.state, node.off_at
     with transaction.atomic():
         Node.objects.filter(pk=node.pk).update(
-            last_seen_at=timezone.now(), missed_syncs=0, state=NodeState.HEALTHY, state_detail=""
+            last_seen_at=timezone.now(),
+            missed_syncs=0,
+            state=NodeState.HEALTHY,
+            state_detail="",
+            off_at=None,
         )
-        node.state, node.missed_syncs = NodeState.HEALTHY, 0
+        node.state, node.missed_syncs, node.off_at = NodeState.HEALTHY, 0, None
         if before != NodeState.HEALTHY:
-            _tell(node, "node.healthy", {"before": before})
+            _tell(node, "node.healthy", {"before": before, "was_off": was_off is not None})
+            after_commit(tasks=["execution.look"])
 
 
-def node_missed(node: Node, detail: str, *, is_refused: bool = False) -> None:
-    """No answer. One miss never condemns; three in a row and 30 s make the node suspect."""
-    now = timezone.now()
-    silent = node.last_seen_at is None or now - node.last_seen_at >= SILENT_AFTER
+def node_clearing(node: Node, left: int) -> None:
+    """The node is back, and still runs what was given up: it takes nothing new until that ended."""
+    words = f"It is back; {left} members of earlier attempts are being ended there."
+    Node.objects.filter(pk=node.pk).update(
+        last_seen_at=timezone.now(), missed_syncs=0, state_detail=words
+    )
+    node.missed_syncs, node.state_detail = 0, words
+
+
+def node_missed(node: Node, detail: str, *, silent_s: float, is_refused: bool = False) -> None:
+    """No answer. One miss never condemns; three in a row and a while make the node suspect.
+
+    Args:
+        silent_s: for how long nobody has heard of it, by a clock that does not jump.
+    """
     state = node.state
+    missed = node.missed_syncs + 1
     if is_refused:
         state = NodeState.REFUSED
-    elif state == NodeState.HEALTHY and node.missed_syncs + 1 >= MISSED_SYNCS and silent:
+    elif (
+        state == NodeState.HEALTHY and missed >= MISSED_SYNCS and silent_s >= settings.NODE_SILENT_S
+    ):
         state = NodeState.SUSPECT
     with transaction.atomic():
         Node.objects.filter(pk=node.pk).update(
             missed_syncs=F("missed_syncs") + 1, state=state, state_detail=detail[:1000]
         )
-        if state != node.state:
-            _tell(node, f"node.{state}", {"detail": detail[:1000]})
-        node.state, node.missed_syncs = state, node.missed_syncs + 1
+        _changed_to(node, state, detail)
+        node.missed_syncs = missed
+
+
+def node_silent(node: Node, detail: str) -> None:
+    """The node was silent for so long that its work is given up: it takes nothing new."""
+    with transaction.atomic():
+        changed = Node.objects.filter(pk=node.pk, state=NodeState.HEALTHY).update(
+            state=NodeState.SUSPECT, state_detail=detail[:1000]
+        )
+        if changed:
+            _changed_to(node, NodeState.SUSPECT, detail)
+
+
+def _changed_to(node: Node, state: str, detail: str) -> None:
+    if state != node.state:
+        _tell(node, f"node.{state}", {"detail": detail[:1000]})
+        # Its work is suspect from now on.
+        after_commit(tasks=["execution.look"])
+    node.state = state
 
 
 def node_occupied(node: Node, processes: tuple[DeviceProcess, ...]) -> None:
     """A device in use by a process that is not ours is not given out, and shown."""
-    foreign = {process.uuid for process in processes if process.member is None}
+    theirs = [process for process in processes if process.member is None]
+    foreign = {process.uuid for process in theirs}
     devices = Device.objects.filter(node=node).exclude(state=DeviceState.MISSING)
     changed = devices.filter(uuid__in=foreign, state=DeviceState.HEALTHY).update(
         state=DeviceState.OCCUPIED
     ) + devices.filter(state=DeviceState.OCCUPIED).exclude(uuid__in=foreign).update(
         state=DeviceState.HEALTHY
     )
+    _store_foreign(node, theirs)
     if changed:
         _tell(node, "node.devices", {"occupied": sorted(foreign)})
 
 
+def _store_foreign(node: Node, processes: Iterable[DeviceProcess]) -> None:
+    """For the node's page: which processes they are."""
+    found = [{"uuid": p.uuid, "pid": p.pid, "memory_mb": p.memory_mb} for p in processes]
+    if found != node.report.get("foreign_processes", []):
+        node.report = {**node.report, "foreign_processes": found}
+        Node.objects.filter(pk=node.pk).update(report=node.report)
+
+
 def node_has_unknown(node: Node, members: tuple[Member, ...]) -> None:
-    """Work under our name that the database does not know: shown, and left alone."""
+    """Work under our name that the database does not know: shown, and left alone for a while."""
     names = [f"{one.task_id} {one.generation} {one.rank}" for one in members[:100]]
     with transaction.atomic():
+        Node.objects.filter(pk=node.pk).update(unknown_work=len(members))
         _tell(node, "node.unknown_work", {"count": len(members), "members": names})
 
 
-def _store_devices(node: Node, reported: tuple[ReportedDevice, ...]) -> None:
+def _store_devices(node: Node, reported: tuple[ReportedDevice, ...], *, words: str) -> None:
     known = {device.uuid: device for device in Device.objects.filter(node=node)}
-    _make_way(known, {one.index: one.uuid for one in reported})
+    numbers = _numbers(known, reported)
+    _make_way(known, {number: uuid for uuid, number in numbers.items()})
+    appeared = []
     for one in reported:
         facts: dict[str, Any] = {
-            "index": one.index,
+            "index": numbers[one.uuid],
             "model": one.model,
             "memory_mb": one.memory_mb,
             "cdi": one.cdi,
             "is_simulated": one.simulated,
+            "parent_uuid": one.parent_uuid,
         }
         device = known.pop(one.uuid, None)
         if device is None:
@@ -126,9 +175,32 @@ def _store_devices(node: Node, reported: tuple[ReportedDevice, ...]) -> None:
             is_back = device.state == DeviceState.MISSING
             state = DeviceState.HEALTHY if is_back else device.state
             Device.objects.filter(pk=device.pk).update(state=state, **facts)
-    Device.objects.filter(pk__in=[device.pk for device in known.values()]).update(
-        state=DeviceState.MISSING
-    )
+            appeared += [one.uuid] if is_back else []
+    gone = [one for one in known.values() if one.state != DeviceState.MISSING]
+    Device.objects.filter(pk__in=[one.pk for one in gone]).update(state=DeviceState.MISSING)
+    if gone or appeared:
+        lost = sorted(one.uuid for one in gone)
+        _tell(node, "node.devices", {"missing": lost, "back": appeared, "detail": words[:1000]})
+
+
+def _numbers(known: dict[str, Device], reported: tuple[ReportedDevice, ...]) -> dict[str, int]:
+    """Under which index each reported device stands in the books.
+
+    A device keeps the one it has, whatever the driver says now: after a GPU was lost the driver
+    counts the others anew, while the books say by index what running work holds.
+    """
+    kept = {
+        one.uuid: known[one.uuid].index
+        for one in reported
+        if one.uuid in known and known[one.uuid].index < OUT_OF_THE_WAY
+    }
+    taken = set(kept.values())
+    for one in reported:
+        if one.uuid not in kept:
+            number = next(free for free in count(one.index) if free not in taken)
+            kept[one.uuid] = number
+            taken.add(number)
+    return kept
 
 
 def _make_way(known: dict[str, Device], wanted: dict[int, str]) -> None:

@@ -1,91 +1,244 @@
-"""Launching and stopping one member on its node."""
+"""Launching and stopping one member on its node.
 
-import time
-from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+What is written here is written as the process that serves the node (`as_server`): the answer to a
+launch may come when another process has long taken over.
+"""
+
+from dataclasses import dataclass, replace
 
 import structlog
+from django.conf import settings
 from django.utils import timezone
 
+from apps.core.crashing import crash_point
+from apps.core.keyring import KeyMissing
 from apps.execution.client import LaunchOutcome, NodeClient
-from apps.execution.launching import MemberFacts, Moment, launch_request
+from apps.execution.launching import MemberFacts, launch_request
+from apps.execution.leases import NodeClock, first_lease
 from apps.execution.protocol.outcomes import (
     Answered,
     ImageMissing,
     Refused,
     StartFailed,
 )
-from apps.execution.protocol.requests import Pull, Stop
-from apps.execution.selectors import member_facts
+from apps.execution.protocol.requests import Stop
+from apps.execution.selectors import maintenance_left_s, member_facts
+from apps.execution.services.fetching import (
+    Fetched,
+    NotAnswered,
+    NotFetched,
+    Wanted,
+    image_fetch,
+    image_forget,
+)
+from apps.execution.services.guarding import NotServing, as_server
+from apps.policies.images import is_allowed
+from apps.policies.models.rights import OnNodeLoss
 from apps.tasks.models import Holding
 from apps.tasks.services.attempts import (
     Ended,
+    Image,
+    Launching,
+    attempt_give_up,
+    attempt_note_image,
     back_off_s,
     member_claim_start,
     member_confirm_start,
     member_exited,
+    member_keep_start,
+    member_ready,
     member_release_start,
     member_started,
 )
 
 log = structlog.get_logger(__name__)
 
-PULL_WAIT_S = 20.0
 # Refusals after which the same launch can be tried again: nothing was started.
-PASSING = frozenset({"late", "older_alive", "other_boot"})
-
-# Images seen on a node since its connection was made: asking again costs an exchange per launch.
-_present: WeakKeyDictionary[NodeClient, set[str]] = WeakKeyDictionary()
+PASSING = frozenset({"disk_full", "late", "older_alive", "other_boot"})
+# A start that the node cannot carry out for so many times counts as a try that failed.
+START_TRIES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class NodeClock:
-    """The node's boot clock, read at `read_at` of this process's monotonic clock."""
+class _Start:
+    """One member that this process launches."""
 
-    boot_id: str
-    uptime_s: float
-    read_at: float
+    holding: Holding
+    client: NodeClient
+    facts: MemberFacts
+    token: str
 
-    def now(self) -> Moment:
-        return Moment(self.boot_id, self.uptime_s + time.monotonic() - self.read_at)
+    @property
+    def node_id(self) -> int:
+        return self.holding.node_id or 0
 
 
 def member_launch(*, holding_id: int, client: NodeClient, clock: NodeClock, token: str) -> None:
     """Start one member; whatever comes of it is written down, and repeating is harmless."""
-    if not member_claim_start(holding_id=holding_id, token=token):
-        return
-    holding = Holding.objects.select_related(
-        "attempt__task__owner", "attempt__queue__profile", "node"
-    ).get(pk=holding_id)
-    facts = member_facts(holding, installation=client.installation)
-    if not _pulled(holding, client, facts) or not member_confirm_start(holding_id=holding_id):
-        return
-    _launched(holding, client, facts, client.launch(launch_request(facts, clock.now())))
+    node_id = Holding.objects.values_list("node_id", flat=True).get(pk=holding_id) or 0
+    try:
+        with as_server(node_id, token):
+            if not member_claim_start(holding_id=holding_id, token=token):
+                return
+        crash_point("launch.claimed")
+        holding = Holding.objects.select_related(
+            *("attempt__task__owner", "attempt__queue__profile", "attempt__pool"),
+            *("attempt__policy", "node"),
+        ).get(pk=holding_id)
+        facts = _facts(holding, client, token)
+        if facts is not None:
+            _launch(_Start(holding, client, facts, token), clock)
+    except NotServing:
+        log.info("member.left_to_another_process", holding=holding_id)
 
 
-def _launched(
-    holding: Holding, client: NodeClient, facts: MemberFacts, outcome: LaunchOutcome
-) -> None:
+def _launch(start: _Start, clock: NodeClock) -> None:
+    fetched = _fetched(start)
+    if fetched is None:
+        return
+    crash_point("launch.pulled")
+    facts = _together(start)
+    if facts is None:
+        return
+    moment = clock.now()
+    lease_until_s = _lease(start.holding, clock)
+    with as_server(start.node_id, start.token):
+        if not member_confirm_start(
+            holding_id=start.holding.pk,
+            token=start.token,
+            launching=Launching(moment.boot_id, lease_until_s),
+        ):
+            return
+    crash_point("launch.leased")
+    request = launch_request(facts, moment, fetched.image, lease_until_s)
+    outcome = start.client.launch(request)
+    crash_point("launch.answered")
+    if fetched.was_known and isinstance(outcome, ImageMissing):
+        # It was there, and somebody has removed it since: no fault of the task.
+        _exited(start, Ended(exit_code=None, detail=outcome.detail, is_unfit=True))
+        return
+    _launched(start, outcome)
+    crash_point("launch.noted")
+
+
+def _together(start: _Start) -> MemberFacts | None:
+    """What to launch a member with; None: of a gang, others are not so far, and it waits."""
+    if start.facts.world_size == 1 or start.holding.launched_at is not None:
+        return start.facts
+    with as_server(start.node_id, start.token):
+        port = member_ready(holding_id=start.holding.pk, token=start.token)
+    return None if port is None else replace(start.facts, master_port=port)
+
+
+def _facts(holding: Holding, client: NodeClient, token: str) -> MemberFacts | None:
+    """What the launch needs; None when it cannot be, and the attempt has ended so."""
+    try:
+        facts = member_facts(holding, installation=client.installation)
+    except KeyMissing as error:
+        problem = f"Its secrets cannot be read. {error}"
+    else:
+        # The list may have changed since the task was enqueued.
+        patterns = holding.attempt.pool.allowed_images
+        if facts.runtime == "process" or is_allowed(facts.image, patterns):
+            return facts
+        problem = f"Image {facts.image} is not allowed in its pool, only: {', '.join(patterns)}."
+    with as_server(holding.node_id or 0, token):
+        member_exited(holding_id=holding.pk, ended=Ended(exit_code=None, detail=problem))
+    return None
+
+
+def _lease(holding: Holding, clock: NodeClock) -> float | None:
+    """Until when the node may run it unheard; None: it runs until it ends.
+
+    What was granted once is never shortened, and never taken away: the queue may have changed.
+    """
+    before = holding.lease_until_s if holding.boot_id == clock.boot_id else None
+    if before is None and holding.attempt.queue.on_node_loss == OnNodeLoss.WAIT:
+        return None
+    until = first_lease(clock, lease_s=settings.LEASE_S, at_least_s=maintenance_left_s())
+    return max(until, before or 0.0)
+
+
+def _launched(start: _Start, outcome: LaunchOutcome) -> None:
+    holding_id, task = start.holding.pk, start.facts.task_id
     if isinstance(outcome, Answered):
         if outcome.answer.state == "running":
-            member_started(holding_id=holding.pk, at=timezone.now())
-        log.info("member.launched", task=facts.task_id, rank=facts.rank)
+            with as_server(start.node_id, start.token):
+                member_started(holding_id=holding_id, at=timezone.now())
+        log.info("member.launched", task=task, rank=start.facts.rank)
     elif isinstance(outcome, StartFailed | ImageMissing):
-        _images_on(client).discard(facts.image)
-        member_exited(holding_id=holding.pk, ended=Ended(exit_code=None, detail=outcome.detail))
-        log.warning("member.start_failed", task=facts.task_id, detail=outcome.detail)
+        _exited(start, Ended(exit_code=None, detail=outcome.detail))
+        log.warning("member.start_failed", task=task, detail=outcome.detail)
     elif isinstance(outcome, Refused):
-        _refused(holding, outcome)
+        _refused(start, outcome)
     else:
-        # It may have arrived: the next report tells, or the window closes and it is tried again.
-        log.warning("member.launch_unanswered", task=facts.task_id, detail=outcome.detail)
-        if not outcome.may_have_arrived:
-            _try_again(holding, outcome.detail)
+        # It may have arrived. The same launch is sent again when the node answers; it starts once.
+        log.warning("member.launch_unanswered", task=task, detail=outcome.detail)
+        _try_again(start, outcome.detail, delay_s=0, is_unsent=not outcome.may_have_arrived)
 
 
-def member_stop(*, holding: Holding, client: NodeClient) -> None:
+def _exited(start: _Start, ended: Ended) -> None:
+    image_forget(start.client, start.facts.image)
+    with as_server(start.node_id, start.token):
+        member_exited(holding_id=start.holding.pk, ended=ended)
+
+
+def _fetched(start: _Start) -> Fetched | None:
+    """The image on the node; None: the member is not launched now, and it is written down why."""
+    attempt = start.holding.attempt
+
+    def keep(words: str) -> bool:
+        with as_server(start.node_id, start.token):
+            return member_keep_start(holding_id=start.holding.pk, token=start.token, detail=words)
+
+    def note(image: Image) -> Image:
+        with as_server(start.node_id, start.token):
+            return attempt_note_image(attempt_id=attempt.pk, image=image)
+
+    facts = start.facts
+    wanted = Wanted(facts.image, facts.runtime, attempt.policy.group_id, facts.noted)
+    outcome = image_fetch(start.client, wanted, keep=keep, note=note)
+    if isinstance(outcome, NotAnswered):
+        _try_again(start, outcome.detail)
+    elif isinstance(outcome, NotFetched):
+        _exited(start, Ended(exit_code=None, detail=outcome.detail))
+    return outcome if isinstance(outcome, Fetched) else None
+
+
+def _refused(start: _Start, outcome: Refused) -> None:
+    if outcome.code in PASSING:
+        _try_again(start, outcome.detail)
+        return
+    log.error("member.refused", task=start.facts.task_id, code=outcome.code, detail=outcome.detail)
+    words = f"The node refused it ({outcome.code}): {outcome.detail}"
+    # A node that started anew has cleared the member away and fenced it: no fault of the task.
+    is_lost = outcome.code == "ended"
+    # Nor that its node has heard of a later admission, from a database that was restored since.
+    is_unfit = outcome.code == "fenced"
+    _exited(start, Ended(exit_code=None, detail=words, is_lost=is_lost, is_unfit=is_unfit))
+
+
+def _try_again(
+    start: _Start, detail: str, *, delay_s: float | None = None, is_unsent: bool = False
+) -> None:
+    attempt = start.holding.attempt
+    with as_server(start.node_id, start.token):
+        member_release_start(
+            holding_id=start.holding.pk,
+            token=start.token,
+            delay_s=back_off_s(attempt.start_failures) if delay_s is None else delay_s,
+            detail=detail,
+            is_unsent=is_unsent and start.holding.launched_at is None,
+        )
+        if attempt.start_failures + 1 >= START_TRIES and delay_s is None:
+            words = f"It could not be started in {START_TRIES} tries: {detail}"
+            attempt_give_up(attempt_id=attempt.pk, detail=words)
+
+
+def member_stop(*, holding: Holding, client: NodeClient, token: str) -> None:
     """Ask one member to end; its end arrives with a report."""
     attempt = holding.attempt
+    crash_point("stop.sending")
     outcome = client.stop(
         Stop(
             installation=client.installation,
@@ -95,68 +248,11 @@ def member_stop(*, holding: Holding, client: NodeClient) -> None:
             grace_s=float(attempt.queue.grace_s),
         )
     )
-    if isinstance(outcome, Answered) and outcome.answer.state == "absent":
-        # Never launched there, and now it cannot be any more.
-        member_exited(holding_id=holding.pk, ended=Ended(exit_code=None, detail="Never started."))
-    elif not isinstance(outcome, Answered):
+    crash_point("stop.answered")
+    if not isinstance(outcome, Answered):
         log.warning("member.stop_unanswered", task=str(attempt.task_id), detail=outcome.detail)
-
-
-def _pulled(holding: Holding, client: NodeClient, facts: MemberFacts) -> bool:
-    """Whether the image is on the node; fetching it can take many exchanges, a stop ends it."""
-    if facts.runtime == "process" or facts.image in _images_on(client):
-        return True
-    request = Pull(
-        installation=client.installation,
-        runtime=facts.runtime,
-        image=facts.image,
-        wait_s=PULL_WAIT_S,
-    )
-    while True:
-        outcome = client.pull(request)
-        if not isinstance(outcome, Answered):
-            _try_again(holding, outcome.detail)
-            return False
-        if outcome.answer.state == "present":
-            _images_on(client).add(facts.image)
-            return True
-        words = outcome.answer.progress
-        if outcome.answer.state == "failed":
-            member_exited(
-                holding_id=holding.pk,
-                ended=Ended(exit_code=None, detail=f"Image {facts.image}: {words}"),
-            )
-            return False
-        if not member_confirm_start(
-            holding_id=holding.pk, detail=f"Fetching the image. {words}".strip()
-        ):
-            return False
-
-
-def _images_on(client: NodeClient) -> set[str]:
-    return _present.setdefault(client, set())
-
-
-def _refused(holding: Holding, outcome: Refused) -> None:
-    if outcome.code in PASSING:
-        _try_again(holding, outcome.detail)
         return
-    log.error(
-        "member.refused",
-        task=str(holding.attempt.task_id),
-        code=outcome.code,
-        detail=outcome.detail,
-    )
-    words = f"The node refused it ({outcome.code}): {outcome.detail}"
-    # A node that started anew has cleared the member away and fenced it: no fault of the task.
-    is_lost = outcome.code == "ended"
-    ended = Ended(exit_code=None, detail=words, is_lost=is_lost)
-    member_exited(holding_id=holding.pk, ended=ended)
-
-
-def _try_again(holding: Holding, detail: str) -> None:
-    member_release_start(
-        holding_id=holding.pk,
-        delay_s=back_off_s(holding.attempt.start_failures),
-        detail=detail,
-    )
+    if outcome.answer.state == "absent":
+        # Never launched there, and now it cannot be any more.
+        with as_server(holding.node_id or 0, token):
+            member_exited(holding_id=holding.pk, ended=Ended(None, "Never started."))

@@ -3,10 +3,11 @@
 import io
 import threading
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, sleep
 
 import paramiko
 
+from apps.core.crashing import pieces
 from apps.execution.bundle import remote_command
 from apps.execution.transport.base import ExchangeFailed, HostKeyRefused, Unreachable
 from apps.execution.transport.host_keys import (
@@ -20,9 +21,13 @@ from apps.execution.transport.host_keys import (
 KEEP_ALIVE_S = 15
 # Below sshd's default MaxSessions of 10, so that an administrator's session fits beside.
 EXCHANGES_AT_ONCE = 8
+# So long an sshd that is busy may count sessions that have ended here.
+FREE_WITHIN_S = 5.0
+FREE_STEP_S = 0.05
 ANSWER_BYTES = 96 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 ERROR_BYTES = 2000
+UNRESTRICTED = "not-restricted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +48,18 @@ class SshNode:
     home: str = ""
 
 
+class _NoSession(Unreachable):
+    """The connection is there, and has as many sessions as sshd allows."""
+
+
 class SshTransport:
     """Exchanges with one node. Connects when first needed and again after a cut."""
 
     def __init__(self, node: SshNode) -> None:
         self.node = node
         self._lock = threading.Lock()
+        # paramiko keeps the refusal of a channel for whoever asks first, not for whom it is.
+        self._opening = threading.Lock()
         self._slots = threading.BoundedSemaphore(EXCHANGES_AT_ONCE)
         self._connection: paramiko.Transport | None = None
 
@@ -62,6 +73,37 @@ class SshTransport:
         """Run `python3 -` on the node."""
         return self._run("python3 -", program, timeout_s)
 
+    def is_restricted(self, *, timeout_s: float) -> bool:
+        """Whether the node's sshd lets this key run nothing but the helper.
+
+        Raises:
+            TransportError: the node was not reached.
+        """
+        try:
+            return self._run(f"echo {UNRESTRICTED}", b"", timeout_s).decode() != f"{UNRESTRICTED}\n"
+        except ExchangeFailed:
+            # It ran something else, which refused.
+            return True
+
+    def sessions_at_once(self, *, most: int, timeout_s: float) -> int:
+        """How many sessions the node's sshd opens in one connection, up to `most`; found by trying.
+
+        Raises:
+            TransportError: the node was not reached.
+        """
+        deadline = monotonic() + timeout_s
+        channels: list[paramiko.Channel] = []
+        try:
+            while len(channels) < most:
+                channels.append(self._open_channel(deadline))
+        except Unreachable:
+            if not channels:
+                raise
+        finally:
+            for channel in channels:
+                channel.close()
+        return len(channels)
+
     def close(self) -> None:
         """Close the connection; running exchanges fail."""
         with self._lock:
@@ -74,19 +116,31 @@ class SshTransport:
         if not self._slots.acquire(timeout=timeout_s):
             raise Unreachable(f"{EXCHANGES_AT_ONCE} exchanges are under way already")
         try:
-            channel = self._open_channel(deadline)
+            channel = self._free_channel(deadline)
             return _converse(channel, command, content, deadline)
         finally:
             self._slots.release()
+
+    def _free_channel(self, deadline: float) -> paramiko.Channel:
+        """A channel, once sshd has noticed the end of an earlier one. Nothing was sent by then."""
+        until = min(deadline, monotonic() + FREE_WITHIN_S)
+        while True:
+            try:
+                return self._open_channel(deadline)
+            except _NoSession:
+                if monotonic() >= until:
+                    raise
+                sleep(FREE_STEP_S)
 
     def _open_channel(self, deadline: float) -> paramiko.Channel:
         """A channel of the connection; a connection that proves dead is replaced once."""
         for _ in range(2):
             connection = self._connected(deadline)
             try:
-                return connection.open_session(timeout=max(deadline - monotonic(), 0.1))
+                with self._opening:
+                    return connection.open_session(timeout=max(deadline - monotonic(), 0.1))
             except paramiko.ChannelException as error:
-                raise Unreachable(f"the node's sshd opens no session: {error}") from error
+                raise _NoSession(f"the node's sshd opens no session: {error}") from error
             except (paramiko.SSHException, OSError, EOFError) as error:
                 self._drop(connection)
                 words = str(error)
@@ -164,7 +218,8 @@ def _converse(channel: paramiko.Channel, command: str, content: bytes, deadline:
     timer.start()
     try:
         channel.exec_command(command)
-        channel.sendall(content)
+        for piece in pieces(content):
+            channel.sendall(piece)
         channel.shutdown_write()
         answer = _read_to_end(channel)
         words = channel.recv_stderr(ERROR_BYTES).decode(errors="replace").strip()

@@ -1,15 +1,38 @@
 """Bodies of nodes and volumes."""
 
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.core.serializers import AmountsField, NameSerializer, StrictSerializer
-from apps.nodes.models import Device, Node, Volume, VolumeScope
+from apps.nodes.models import Device, Installation, Node, Volume, VolumeScope
 
 
 class DeviceSerializer(serializers.ModelSerializer[Device]):
     class Meta:
         model = Device
-        fields = ["index", "uuid", "model", "memory_mb", "state", "is_simulated"]
+        fields = [
+            "index",
+            "uuid",
+            "model",
+            "memory_mb",
+            "state",
+            "is_simulated",
+            # The GPU that the device is a slice of (MIG); empty for a whole one.
+            "parent_uuid",
+        ]
+
+
+class EnforcementSerializer(serializers.Serializer[Any]):
+    """What holds tasks to their share of a device: "mig", "mps" or "accounted" (nothing).
+
+    `detail` says why it is no more than accounted.
+    """
+
+    memory = serializers.CharField()
+    compute = serializers.CharField()
+    detail = serializers.CharField()
 
 
 class NodeSerializer(serializers.ModelSerializer[Node]):
@@ -20,6 +43,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
     labels = serializers.DictField(read_only=True)
     devices = DeviceSerializer(many=True, read_only=True)
     is_paused = serializers.BooleanField(read_only=True)
+    enforcement = serializers.SerializerMethodField()
 
     class Meta:
         model = Node
@@ -40,12 +64,21 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "capacity",
             "gpu_model",
             "last_seen_at",
+            "off_at",
+            "unknown_work",
             "is_draining",
             "is_paused",
             "pause_reason",
             "devices",
+            "enforcement",
         ]
         read_only_fields = fields
+
+    @extend_schema_field(EnforcementSerializer(allow_null=True))
+    def get_enforcement(self, node: Node) -> dict[str, Any] | None:
+        """As the node last said; null without real devices."""
+        told: dict[str, Any] | None = node.report.get("enforcement")
+        return told
 
 
 class VolumeSerializer(serializers.ModelSerializer[Volume]):
@@ -66,3 +99,29 @@ class VolumeChangeSerializer(StrictSerializer):
     is_read_only = serializers.BooleanField(required=False)
     scope = serializers.ChoiceField(choices=VolumeScope.choices, required=False)
     pool = serializers.IntegerField(min_value=1, max_value=2**62, allow_null=True, required=False)
+
+
+class InstallationSerializer(serializers.ModelSerializer[Installation]):
+    """Whether the database was restored from a backup, and until when leases are granted.
+
+    `unsettled` are the nodes for which passes still wait after that was confirmed.
+    """
+
+    unsettled = serializers.ListField(child=serializers.CharField(), read_only=True)
+
+    class Meta:
+        model = Installation
+        fields = ["key", "restored_at", "restore_confirmed_at", "unsettled", "maintenance_until"]
+        read_only_fields = fields
+
+
+class MaintenanceSerializer(StrictSerializer):
+    """How long the control plane will be away; 0 ends it."""
+
+    hours = serializers.FloatField(min_value=0, max_value=168)
+
+
+class DeclareOffSerializer(StrictSerializer):
+    """Why one is sure that the machine is off."""
+
+    reason = serializers.CharField(max_length=500)

@@ -8,6 +8,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
 from apps.accounts.api.permissions import Admins, person
@@ -16,16 +17,22 @@ from apps.core.errors import BadInput
 from apps.core.filters import id_filter
 from apps.core.serializers import PauseSerializer
 from apps.nodes.api.serializers import (
+    DeclareOffSerializer,
+    InstallationSerializer,
+    MaintenanceSerializer,
     NodeSerializer,
     VolumeChangeSerializer,
     VolumeSerializer,
 )
-from apps.nodes.models import Node, NodeState, Volume
-from apps.nodes.selectors import nodes_visible_to, volumes_visible_to
+from apps.nodes.models import Installation, Node, NodeState, Volume
+from apps.nodes.selectors import nodes_unsettled, nodes_visible_to, volumes_visible_to
 from apps.nodes.services import (
+    maintenance_plan,
+    node_declare_off,
     node_drain,
     node_pause,
     node_resume,
+    restore_confirm,
     volume_change,
     volume_create,
     volume_remove,
@@ -82,6 +89,17 @@ class NodeViewSet(ReadOnlyModelViewSet[Node]):
         """Finish what runs and take nothing new."""
         return self._answer(node_drain(actor=person(request), node=self.get_object()))
 
+    @extend_schema(request=DeclareOffSerializer)
+    @action(detail=True, methods=["post"], url_path="declare-off")
+    def declare_off(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
+        """A silent machine is switched off: what ran there is lost, and may run elsewhere."""
+        body = DeclareOffSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        reason = body.validated_data["reason"]
+        return self._answer(
+            node_declare_off(actor=person(request), node=self.get_object(), reason=reason)
+        )
+
     def _answer(self, node: Node) -> Response:
         return Response(self.get_serializer(node).data)
 
@@ -129,3 +147,46 @@ class VolumeViewSet(ReadOnlyModelViewSet[Volume]):
                 raise BadInput("There is no such pool.", fields={"pool": "is not known"})
             values["pool"] = pool
         return values
+
+
+class InstallationView(APIView):
+    """The installation as a whole."""
+
+    permission_classes = (Admins,)
+
+    @extend_schema(responses=InstallationSerializer)
+    def get(self, _request: Request) -> Response:
+        """Whether it was restored from a backup, and until when leases are granted."""
+        return _installation(Installation.objects.get(id=1))
+
+
+class MaintenanceView(APIView):
+    """Planned work on the control plane."""
+
+    permission_classes = (Admins,)
+
+    @extend_schema(request=MaintenanceSerializer, responses=InstallationSerializer)
+    def post(self, request: Request) -> Response:
+        """Grant leases that outlast it; 0 hours end it early."""
+        body = MaintenanceSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        hours = body.validated_data["hours"]
+        return _installation(maintenance_plan(actor=person(request), hours=hours))
+
+
+class RestoreConfirmView(APIView):
+    """After a backup was restored."""
+
+    permission_classes = (Admins,)
+
+    @extend_schema(request=None, responses=InstallationSerializer)
+    def post(self, request: Request) -> Response:
+        """The restored database is right: what nodes run beyond it is ended, then passes go on."""
+        return _installation(restore_confirm(actor=person(request)))
+
+
+def _installation(row: Installation) -> Response:
+    told = dict(InstallationSerializer(row).data)
+    waits = row.restored_at is not None
+    told["unsettled"] = [node.name for node in nodes_unsettled()] if waits else []
+    return Response(told)

@@ -82,7 +82,9 @@ def _fields(
     kind: str, name: str, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[Change]:
     for field, value in after.items():
-        if field not in {"key", "id"} and before.get(field) != value:
+        if field in {"key", "id"} or (kind == "pools" and _is_linking(field, before, value)):
+            continue
+        if before.get(field) != value:
             yield Change(
                 kind=kind,
                 name=name,
@@ -91,3 +93,11 @@ def _fields(
                 before=before.get(field),
                 after=value,
             )
+
+
+def _is_linking(field: str, before: Mapping[str, Any], value: Any) -> bool:
+    """Whether a pool's order differs only by who came or went: the profile says that already."""
+    if field != "profiles":
+        return False
+    old, new = before.get(field, ()), value
+    return [name for name in old if name in new] == [name for name in new if name in old]

@@ -21,6 +21,8 @@ from apps.policies.document.shapes import (
     QueueEntry,
     Settings,
 )
+from apps.policies.extras import problem_of
+from apps.policies.images import is_pattern
 
 _AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>[^`]*)`")
@@ -70,6 +72,7 @@ def parse(raw: object) -> Document:
     _check_names("pools", document.pools, problems)
     _check_names("profiles", document.profiles, problems)
     _check_requests(document, problems)
+    _check_containers(document, problems)
     _check_links(document, problems)
     _refuse(problems)
     return _completed(document)
@@ -239,7 +242,9 @@ def _check_names(
         elif "\n" in name or "\t" in name or "\r" in name:
             problems[path] = "must be one line"
         elif name in seen:
-            problems[path] = f"{entry.name!r} is taken by {kind}[{seen[name]}]: choose another"
+            # At both: somebody has changed one of them, and only one of them is in sight.
+            problems[path] = f"{entry.name!r} is the name of two {kind}: choose another"
+            problems.setdefault(f"{kind}[{seen[name]}].name", problems[path])
         seen.setdefault(name, index)
 
 
@@ -265,6 +270,22 @@ def _check_range(profile: ProfileEntry, path: str, problems: dict[str, str]) -> 
     for key, high in profile.request_max.items():
         if milli(high) < milli(profile.request.get(key, "0")):
             problems[f"{path}.request_max.{key}"] = "is below the request"
+
+
+def _check_containers(document: Document, problems: dict[str, str]) -> None:
+    """Which images may run in a pool, and what a profile allows its containers."""
+    for p, pool in enumerate(document.pools):
+        for i, pattern in enumerate(pool.allowed_images):
+            if not is_pattern(pattern):
+                problems[f"pools[{p}].allowed_images[{i}]"] = (
+                    "must be a name such as registry.example.org/team/*, "
+                    "without a star before the first slash"
+                )
+    for p, profile in enumerate(document.profiles):
+        for i, permission in enumerate(profile.extra_permissions):
+            problem = problem_of(permission)
+            if problem:
+                problems[f"profiles[{p}].extra_permissions[{i}]"] = problem
 
 
 # --- links and orders ------------------------------------------------------------------------

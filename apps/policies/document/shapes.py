@@ -39,6 +39,7 @@ class PoolEntry(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields
     capacity: dict[str, str] = {}
     backfill: bool = True
     preemption: Literal["", "none", "reclaim", "priority", "rank"] = ""
+    allowed_images: tuple[Annotated[str, msgspec.Meta(max_length=500)], ...] = ()
     dedicated_to: Name | None = None
     profiles: tuple[str, ...] = ()
 
@@ -66,6 +67,7 @@ class ProfileEntry(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     shm_mb: Whole | None = None
     host_network: bool = False
     read_only_root: bool = False
+    extra_permissions: tuple[Name, ...] = ()
     pools: tuple[Link, ...] = ()
     queues: tuple[str, ...] = ()
 

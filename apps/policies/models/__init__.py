@@ -16,6 +16,7 @@ from apps.policies.models.permissions import (
     QueueGroupPermission,
     QueueUserPermission,
 )
+from apps.policies.models.registries import RegistryCredential
 from apps.policies.models.rights import Policy, PolicyAmount, Queue
 
 __all__ = [
@@ -37,4 +38,5 @@ __all__ = [
     "Queue",
     "QueueGroupPermission",
     "QueueUserPermission",
+    "RegistryCredential",
 ]

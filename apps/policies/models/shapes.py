@@ -88,6 +88,12 @@ class PoolFields(models.Model):
         db_default="",
         help_text=_("Who may take capacity back here; empty: as in the whole configuration."),
     )
+    allowed_images = models.JSONField(
+        default=list,
+        blank=True,
+        db_default=models.Value([], models.JSONField()),
+        help_text=_("Images that may run here, such as registry.example.org/team/*; empty: all."),
+    )
 
     class Meta:
         abstract = True
@@ -129,6 +135,12 @@ class ProfileFields(models.Model):
     )
     read_only_root = models.BooleanField(
         default=False, help_text=_("The image's file system cannot be written to.")
+    )
+    extra_permissions = models.JSONField(
+        default=list,
+        blank=True,
+        db_default=models.Value([], models.JSONField()),
+        help_text=_("Beyond the usual: root, capability:NAME, device:/dev/PATH; empty: nothing."),
     )
 
     class Meta:

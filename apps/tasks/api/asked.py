@@ -27,12 +27,15 @@ _PAGING = ("limit", "cursor")
 
 @dataclass(frozen=True, slots=True)
 class AskedLog:
-    """A part of a log; `attempt` None where there is none yet."""
+    """A part of a log; `attempt` None where there is none yet. `is_raw`: with what is meant for
+    terminals.
+    """
 
     attempt: Attempt | None
     rank: int
     part: LogPart
     is_text: bool
+    is_raw: bool
 
 
 def user_of(request: Request) -> User:
@@ -91,7 +94,8 @@ def log_asked(request: Request, task: Task, rights: Rights) -> AskedLog:
     else:
         part = log_from(attempt, rank=rank, offset=offset, most=most)
     is_text = request.query_params.get("as", "json") == "text"
-    return AskedLog(attempt, rank, part, is_text)
+    is_raw = request.query_params.get("raw", "").lower() in {"1", "true", "yes"}
+    return AskedLog(attempt, rank, part, is_text, is_raw)
 
 
 def version_of(task: Task) -> int:

@@ -1,6 +1,7 @@
 """What the requests hold, beside descriptions."""
 
 from typing import Any, TypeVar
+from uuid import UUID
 
 import msgspec
 
@@ -8,6 +9,7 @@ from apps.core.errors import BadInput, RpmError
 from apps.core.parsers import not_json
 from apps.tasks.descriptions import CHANGEABLE, Description, read_description, type_error
 from apps.tasks.services.enqueueing import MANY
+from apps.tasks.services.reordering import Move
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -20,6 +22,13 @@ class QueueBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class PriorityBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     priority: int
+
+
+class ReorderBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`other`: the task to stand before or after, for these two moves."""
+
+    move: Move
+    other: UUID | None = None
 
 
 def read_body(body: bytes, kind: type[Body]) -> Body:

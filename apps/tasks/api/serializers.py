@@ -8,6 +8,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from apps.tasks.services.reordering import MOVES
 from apps.tasks.states import AttemptState, TaskState
 
 
@@ -25,6 +26,11 @@ class DescriptionSerializer(serializers.Serializer[Any]):
     image = serializers.CharField(required=False)
     command = serializers.ListField(child=serializers.CharField(), required=False)
     environment = serializers.DictField(child=serializers.CharField(), required=False)
+    secrets = serializers.DictField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Each is a file in the container, NAME_FILE says where. Never shown again.",
+    )
     working_dir = serializers.CharField(required=False)
     request = serializers.JSONField(
         required=False, help_text="Amounts per key, or a number of GPUs; dynamic profiles only."
@@ -36,6 +42,9 @@ class DescriptionSerializer(serializers.Serializer[Any]):
     is_restartable = serializers.BooleanField(default=True)
     time_limit_s = serializers.IntegerField(required=False, min_value=1)
     retries = serializers.IntegerField(default=0, min_value=0, max_value=100)
+    checkpoint_volume = serializers.CharField(
+        required=False, help_text="Volume on which the task finds what it saved again."
+    )
     abort_callback = AbortCallbackSerializer(required=False)
     tags = serializers.ListField(child=serializers.CharField(), required=False)
 
@@ -77,8 +86,12 @@ class TaskSerializer(TaskSummarySerializer):
     image = serializers.CharField(allow_null=True)
     command = serializers.ListField(child=serializers.CharField(), allow_null=True)
     environment = serializers.DictField(child=serializers.CharField(), allow_null=True)
+    secrets = serializers.DictField(
+        child=serializers.CharField(), allow_null=True, help_text="Names; every value is hidden."
+    )
     working_dir = serializers.CharField(allow_null=True)
     volumes = serializers.ListField(child=serializers.CharField(), allow_null=True)
+    checkpoint_volume = serializers.CharField(allow_null=True)
     abort_callback = AbortCallbackSerializer(allow_null=True)
 
 
@@ -103,6 +116,13 @@ class QueueChoiceSerializer(serializers.Serializer[Any]):
     queue = serializers.JSONField(required=False, help_text="Name or id of the queue.")
 
 
+class TaskReorderSerializer(serializers.Serializer[Any]):
+    move = serializers.ChoiceField(choices=MOVES)
+    other = serializers.UUIDField(
+        required=False, help_text="The task to stand before or after, for these two moves."
+    )
+
+
 class PrioritySerializer(serializers.Serializer[Any]):
     priority = serializers.IntegerField(min_value=-1000, max_value=1000)
 
@@ -113,6 +133,13 @@ class MemberSerializer(serializers.Serializer[Any]):
     rank = serializers.IntegerField()
     state = serializers.CharField()
     node = serializers.CharField(allow_null=True)
+    ready_at = serializers.DateTimeField(
+        allow_null=True,
+        help_text="In a gang, since when its node has the image: it starts when all have it.",
+    )
+    detail = serializers.CharField(
+        allow_null=True, help_text="What its start waits for, or how it ended."
+    )
     devices = serializers.ListField(child=serializers.CharField())
     exit_code = serializers.IntegerField(allow_null=True)
 
@@ -128,9 +155,20 @@ class AttemptSerializer(serializers.Serializer[Any]):
     replicas = serializers.IntegerField()
     allocated_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
+    checkpointed_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the task last said that its state is saved."
+    )
     ended_at = serializers.DateTimeField(allow_null=True)
     exit_code = serializers.IntegerField(allow_null=True)
     detail = serializers.CharField(allow_null=True)
+    image_digest = serializers.CharField(
+        allow_null=True,
+        help_text="What the image's name stood for when the first member was launched; empty for "
+        "an image that never was in a registry, and until it is known.",
+    )
+    image_id = serializers.CharField(
+        allow_null=True, help_text="The same image's own number, as its node knows it."
+    )
     members = MemberSerializer(many=True)
 
 

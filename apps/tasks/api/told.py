@@ -4,6 +4,7 @@ import codecs
 from collections.abc import Collection
 from typing import Any
 
+from apps.core.terminal import plain, whole_length
 from apps.core.units import milli_text
 from apps.tasks.api.asked import AskedLog
 from apps.tasks.models import Attempt, Holding
@@ -26,40 +27,53 @@ def attempt_told(attempt: Attempt, *, has_content: bool, pools: Collection[int])
         "replicas": attempt.replicas,
         "allocated_at": attempt.allocated_at,
         "started_at": attempt.started_at,
+        "checkpointed_at": attempt.checkpointed_at,
         "ended_at": attempt.ended_at,
         "exit_code": attempt.exit_code,
         "detail": attempt.detail if has_content else None,
+        "image_digest": attempt.image_digest if has_content else None,
+        "image_id": attempt.image_id if has_content else None,
         "members": [
-            _member(holding, has_devices=has_content, sees_pool=sees_pool)
+            _member(holding, has_content=has_content, sees_pool=sees_pool)
             for holding in attempt.holdings.all()
         ],
     }
 
 
 def log_told(asked: AskedLog) -> dict[str, Any]:
-    """Bytes as text; the beginning of a sign whose rest is still to come is left for later."""
+    """Bytes as text; the beginning of a sign whose rest is still to come is left for later.
+
+    Control sequences of terminals are left out unless the reader asked for the raw text.
+    """
     attempt = asked.attempt
     is_over = attempt is not None and attempt.state in {AttemptState.FINISHED, AttemptState.LOST}
+    # A piece that is all beginning is told as it is: who asks for so little must still get on.
+    data = asked.part.data
+    if not asked.is_raw:
+        data = data[: whole_length(data)] or data
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    text = decoder.decode(asked.part.data, final=is_over)
+    text = decoder.decode(data, final=is_over)
     left, _ = decoder.getstate()
+    held_back = len(asked.part.data) - len(data) + len(left)
     return {
         "generation": attempt.generation if attempt else None,
         "rank": asked.rank,
         "offset": asked.part.offset,
-        "next_offset": asked.part.next_offset - len(left),
+        "next_offset": asked.part.next_offset - held_back,
         "is_cut": attempt.log_is_cut if attempt else False,
         "is_over": is_over,
-        "text": text,
+        "text": text if asked.is_raw else plain(text),
     }
 
 
-def _member(holding: Holding, *, has_devices: bool, sees_pool: bool) -> dict[str, Any]:
-    held = holding.held_devices.all() if has_devices else []
+def _member(holding: Holding, *, has_content: bool, sees_pool: bool) -> dict[str, Any]:
+    held = holding.held_devices.all() if has_content else []
     return {
         "rank": holding.rank,
         "state": holding.state,
         "node": holding.node.name if sees_pool and holding.node else None,
+        "ready_at": holding.ready_at,
+        "detail": holding.detail if has_content else None,
         "devices": [one.device.uuid for one in held],
         "exit_code": holding.exit_code,
     }

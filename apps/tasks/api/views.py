@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from apps.core.api import KeysetPagination, error_body
 from apps.core.errors import BadInput, RpmError
+from apps.core.terminal import plain
 from apps.policies.selectors import pools_visible_to
 from apps.tasks.answers import task_detail, task_summary
 from apps.tasks.api.asked import (
@@ -25,6 +26,7 @@ from apps.tasks.api.asked import (
 from apps.tasks.api.bodies import (
     PriorityBody,
     QueueBody,
+    ReorderBody,
     named,
     read_body,
     read_changes,
@@ -39,6 +41,7 @@ from apps.tasks.api.serializers import (
     LogSerializer,
     PrioritySerializer,
     QueueChoiceSerializer,
+    TaskReorderSerializer,
     TaskSerializer,
     TaskSummarySerializer,
 )
@@ -50,9 +53,12 @@ from apps.tasks.selectors.seen import task_rights, task_seen, tasks_listed
 from apps.tasks.services import (
     task_abort,
     task_change,
+    task_change_queue,
+    task_checkpoint,
     task_create,
     task_dequeue,
     task_enqueue,
+    task_reorder,
     task_resume,
     task_run_again,
     task_set_priority,
@@ -81,6 +87,11 @@ _LOG = [
     OpenApiParameter("offset", OpenApiTypes.INT, description="Default: the end of what is there."),
     OpenApiParameter("limit", OpenApiTypes.INT, description="Bytes."),
     OpenApiParameter("as", enum=["json", "text"], description="Default: json."),
+    OpenApiParameter(
+        "raw",
+        OpenApiTypes.BOOL,
+        description="With colours and other control sequences, as it was written; default: no.",
+    ),
 ]
 
 
@@ -173,6 +184,15 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         body = read_body(body_of(request), QueueBody)
         return self._told(request, task_run_again(actor=user, task=task, queue=body.queue))
 
+    @_DETAIL
+    @action(detail=True, methods=["post"])
+    def checkpoint(self, request: Request, pk: str) -> Response:
+        """The task's state is saved as of now: what came before is not lost with its place."""
+        user = user_of(request)
+        task = task_seen(user, pk)
+        task_checkpoint(actor=user, task=task)
+        return self._told(request, task)
+
     @extend_schema(request=PrioritySerializer, responses={200: TaskSerializer, **_ERRORS})
     @action(detail=True, methods=["post"])
     def priority(self, request: Request, pk: str) -> Response:
@@ -181,6 +201,25 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         task = task_seen(user, pk)
         body = read_body(body_of(request), PriorityBody)
         return self._told(request, task_set_priority(actor=user, task=task, priority=body.priority))
+
+    @extend_schema(request=TaskReorderSerializer, responses={200: TaskSerializer, **_ERRORS})
+    @action(detail=True, methods=["post"])
+    def reorder(self, request: Request, pk: str) -> Response:
+        """Give a waiting task another place among its equals; for who manages the queue."""
+        user = user_of(request)
+        task = task_seen(user, pk)
+        body = read_body(body_of(request), ReorderBody)
+        moved = task_reorder(actor=user, task=task, move=body.move, other=body.other)
+        return self._told(request, moved)
+
+    @_TO_QUEUE
+    @action(detail=True, methods=["post"], url_path="change-queue")
+    def change_queue(self, request: Request, pk: str) -> Response:
+        """Let a waiting task wait in another queue."""
+        user = user_of(request)
+        task = task_seen(user, pk)
+        body = read_body(body_of(request), QueueBody)
+        return self._told(request, task_change_queue(actor=user, task=task, queue=named(body)))
 
     @extend_schema(
         parameters=_LOG,
@@ -197,7 +236,9 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         task = task_seen(user, pk)
         asked = log_asked(request, task, task_rights(user, task))
         if asked.is_text:
-            return HttpResponse(asked.part.data, content_type="text/plain; charset=utf-8")
+            data = asked.part.data
+            shown = data if asked.is_raw else plain(data.decode(errors="replace"))
+            return HttpResponse(shown, content_type="text/plain; charset=utf-8")
         return Response(log_told(asked))
 
     @extend_schema(responses={200: AttemptSerializer(many=True), **_ERRORS})

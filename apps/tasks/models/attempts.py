@@ -6,6 +6,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.core.ids import uuid7
 from apps.nodes.models import Device, Node
 from apps.policies.models import Policy, Pool, Queue
+from apps.tasks.details import DETAIL_CHARS
 from apps.tasks.models.tasks import Task
 from apps.tasks.states import AttemptState, MemberState
 
@@ -41,7 +42,7 @@ class Attempt(models.Model):
     stop_asked_at = models.DateTimeField(null=True, blank=True)
     # The task's state after a stop: queued, paused, aborted or failed.
     stop_target = models.CharField(max_length=10, blank=True)
-    stop_detail = models.CharField(max_length=500, blank=True)
+    stop_detail = models.CharField(max_length=DETAIL_CHARS, blank=True)
     # Stopped by a pass, for the good of others. One that ended by itself before its node heard of
     # it keeps its own result.
     is_preempted = models.BooleanField(default=False, db_default=False)
@@ -50,12 +51,18 @@ class Attempt(models.Model):
     moves_to = models.JSONField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     exit_code = models.IntegerField(null=True, blank=True)
-    detail = models.CharField(max_length=2000, blank=True)
+    detail = models.CharField(max_length=DETAIL_CHARS, blank=True)
     start_failures = models.PositiveIntegerField(default=0)
     not_before = models.DateTimeField(null=True, blank=True)
     lock_token = models.CharField(max_length=36, blank=True)
     log_bytes = models.PositiveBigIntegerField(default=0)
     log_is_cut = models.BooleanField(default=False)
+    # Exactly which image all of its members run, as the first of them found it: the digest in its
+    # registry, and the number on that node, which stands for images that never were in one.
+    image_digest = models.CharField(max_length=71, blank=True, default="", db_default="")
+    image_id = models.CharField(max_length=71, blank=True, default="", db_default="")
+    # Where the members of a gang meet, on the node of the first one; set before any is launched.
+    master_port = models.PositiveIntegerField(null=True, blank=True)
 
     class Meta:
         ordering = ["-id"]
@@ -74,6 +81,8 @@ class Attempt(models.Model):
                 condition=~models.Q(state="finished"),
                 name="attempt_live",
             ),
+            # What a policy held over the last day.
+            models.Index(fields=["policy", "ended_at"], name="attempt_by_end"),
         ]
 
     def __str__(self) -> str:
@@ -103,12 +112,28 @@ class Holding(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     exit_code = models.IntegerField(null=True, blank=True)
-    detail = models.CharField(max_length=2000, blank=True)
+    detail = models.CharField(max_length=DETAIL_CHARS, blank=True)
     log_offset = models.PositiveBigIntegerField(default=0)
     # It had been told to stop before it ended.
     is_stop_asked = models.BooleanField(default=False, db_default=False)
-    # The node may forget the member's files once its result is here.
+    # Its node went away under it: no fault of the task.
+    is_lost = models.BooleanField(default=False, db_default=False)
+    # The process that launches it; empty when nobody does.
+    lock_token = models.CharField(max_length=36, blank=True, default="", db_default="")
+    # Since when its node has all that a launch needs. Members of a gang are launched once all are
+    # so far, so that none works while another one still waits for its image.
+    ready_at = models.DateTimeField(null=True, blank=True)
+    # When the first launch was sent, and to which boot of the node. From then on only the node
+    # can tell whether the member is there.
+    launched_at = models.DateTimeField(null=True, blank=True)
+    boot_id = models.CharField(max_length=64, blank=True, default="", db_default="")
+    # The node itself ends the member at this moment of that boot's clock; written here before the
+    # node hears of it, so what it was granted is never later. Null: it runs without a lease.
+    lease_until_s = models.FloatField(null=True, blank=True)
+    # The node may forget the member's files once its result is here, and a day later even that
+    # it was ever there.
     is_acknowledged = models.BooleanField(default=False)
+    is_forgotten = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         ordering = ["rank"]
@@ -120,6 +145,11 @@ class Holding(models.Model):
                 fields=["node"],
                 condition=models.Q(released_at__isnull=True) | models.Q(is_acknowledged=False),
                 name="holding_open",
+            ),
+            models.Index(
+                fields=["node", "id"],
+                condition=models.Q(is_acknowledged=True, is_forgotten=False),
+                name="holding_traces",
             ),
         ]
 

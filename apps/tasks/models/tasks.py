@@ -1,5 +1,7 @@
 """What users asked for."""
 
+from datetime import datetime
+
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -8,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.core.fields import QuantitiesField
 from apps.core.ids import uuid7
 from apps.policies.models import Queue
+from apps.tasks.details import DETAIL_CHARS
 from apps.tasks.states import TaskState
 
 
@@ -73,18 +76,27 @@ class Task(models.Model):
     time_limit_s = models.PositiveIntegerField(null=True, blank=True)
     retries = models.PositiveIntegerField(default=0, validators=[MaxValueValidator(100)])
     abort_callback = models.JSONField(null=True, blank=True)
+    # The volume on which the task finds its checkpoint folder again; empty: it has none.
+    checkpoint_volume = models.CharField(max_length=63, blank=True, default="", db_default="")
+    # Name to value, sealed with the installation's key ring.
+    secrets = models.JSONField(
+        default=dict, blank=True, db_default=models.Value({}, models.JSONField())
+    )
     tags = models.JSONField(default=list, blank=True)
 
     state = models.CharField(
         max_length=10, choices=TaskState.choices, default=TaskState.DRAFT, db_default="draft"
     )
-    state_detail = models.CharField(max_length=2000, blank=True, default="")
+    state_detail = models.CharField(max_length=DETAIL_CHARS, blank=True, default="")
     generation = models.PositiveIntegerField(default=0)
     preemptions = models.PositiveIntegerField(default=0)
     failures = models.PositiveIntegerField(default=0)
     exit_code = models.IntegerField(null=True, blank=True)
     created_at = models.DateTimeField()
+    # Its place among its equals: when it was submitted, unless somebody gave it another place.
     submitted_at = models.DateTimeField(null=True, blank=True)
+    # Since when it waits, where that is not `submitted_at` because it was moved.
+    waiting_since = models.DateTimeField(null=True, blank=True, editable=False)
     changed_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
 
@@ -93,13 +105,13 @@ class Task(models.Model):
         indexes = [
             # The pass reads the heads of every run from this one.
             models.Index(
-                fields=["run", "submitted_at", "id"],
+                fields=["run", "submitted_at", "id", "waiting_since"],
                 condition=models.Q(state="queued"),
                 name="task_heads",
             ),
             # And pages the order in which a queue starts them.
             models.Index(
-                fields=["queue", "-priority", "submitted_at", "id"],
+                fields=["queue", "-priority", "is_preemptible", "submitted_at", "id"],
                 condition=models.Q(state="queued"),
                 name="task_line",
             ),
@@ -121,6 +133,11 @@ class Task(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def waits_since(self) -> datetime | None:
+        """When it was really submitted, wherever it stands in line."""
+        return self.waiting_since or self.submitted_at
 
 
 class ReasonChange(models.Model):

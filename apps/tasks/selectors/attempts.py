@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from django.db.models import Prefetch, QuerySet
 
+from apps.nodes.models import Volume, VolumeScope
 from apps.tasks.models import Attempt, AttemptLog, Holding, Task
 
 LOG_BYTES = 256 * 1024
@@ -39,6 +40,38 @@ def attempt_latest(task: Task, generation: int | None = None) -> Attempt | None:
     if generation is not None:
         return attempts.filter(generation=generation).first()
     return attempts.order_by("-generation").first()
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """Whether a task that runs again finds what it saved; `words` where it does not."""
+
+    is_possible: bool
+    words: str = ""
+
+
+def resumption_of(attempt: Attempt) -> Resumption:
+    """What an attempt finds of the earlier ones. Saved on a node's own volume, only that node."""
+    earlier = Attempt.objects.filter(
+        task=attempt.task_id, generation__lt=attempt.generation, started_at__isnull=False
+    )
+    last = earlier.order_by("-generation").first()
+    if last is None:
+        return Resumption(is_possible=False)
+    name = attempt.task.checkpoint_volume
+    volume = Volume.objects.filter(name=name, removed_at__isnull=True).first() if name else None
+    if volume is None or volume.scope != VolumeScope.NODE:
+        return Resumption(is_possible=True)
+    before, now = _nodes_of(last), _nodes_of(attempt)
+    if before == now:
+        return Resumption(is_possible=True)
+    words = f"It starts from the beginning: what it saved is on {', '.join(before.values())}."
+    return Resumption(is_possible=False, words=words)
+
+
+def _nodes_of(attempt: Attempt) -> dict[int, str]:
+    rows = Holding.objects.filter(attempt=attempt, node__isnull=False).order_by("rank")
+    return dict(rows.values_list("rank", "node__name"))
 
 
 def log_from(attempt: Attempt, *, rank: int, offset: int, most: int = LOG_BYTES) -> LogPart:

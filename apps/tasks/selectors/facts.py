@@ -20,6 +20,7 @@ def queue_facts(queue: Queue) -> QueueFacts:
     """
     version = live_version()
     profile = queue.profile
+    pools = _pools(profile.pk)
     return QueueFacts(
         queue_id=queue.pk,
         name=queue.name,
@@ -35,7 +36,8 @@ def queue_facts(queue: Queue) -> QueueFacts:
         keys=frozenset(known_keys() | profile.request.keys()),
         volumes=_volumes(profile.volumes),
         ceilings=_ceilings(queue.policy_id),
-        rooms=_rooms(profile.pk),
+        rooms=_rooms(pools),
+        images=tuple(tuple(pool.allowed_images) for pool in pools if pool.allowed_images),
         exceeding=frozenset(may_exceed_limit(queue.policy_id)),
     )
 
@@ -104,20 +106,24 @@ def _reservation(
     return {**total, **reserved.get(policy_id, {})}
 
 
-def _rooms(profile_id: int) -> tuple[Room, ...]:
-    """The pools that the profile links to, in routing order, as if they were empty."""
+def _pools(profile_id: int) -> list[Pool]:
+    """The pools that the profile links to, in routing order."""
     pools = Pool.objects.filter(links__profile_id=profile_id, removed_at__isnull=True)
-    rows = list(pools.order_by("links__routing_rank", "pk").values_list("pk", "capacity"))
+    return list(pools.order_by("links__routing_rank", "pk").only("capacity", "allowed_images"))
+
+
+def _rooms(pools: list[Pool]) -> tuple[Room, ...]:
+    """The pools as if they were empty."""
     nodes: dict[int, list[dict[str, int]]] = defaultdict(list)
-    live = Node.objects.filter(removed_at__isnull=True, pool_id__in=[pk for pk, _ in rows])
+    live = Node.objects.filter(removed_at__isnull=True, pool__in=pools)
     for pool_id, capacity in live.values_list("pool_id", "capacity"):
         if pool_id is not None:
             nodes[pool_id].append(quantities_milli(capacity))
     return tuple(
         Room(
-            capacity=quantities_milli(capacity),
+            capacity=quantities_milli(pool.capacity),
             # A node that did not report yet may turn out to be large.
-            nodes=tuple(nodes[pk]) if nodes[pk] and all(nodes[pk]) else None,
+            nodes=tuple(nodes[pool.pk]) if nodes[pool.pk] and all(nodes[pool.pk]) else None,
         )
-        for pk, capacity in rows
+        for pool in pools
     )

@@ -17,7 +17,15 @@ from apps.tasks.models import Task
 from apps.tasks.states import TaskState
 
 # Columns that may be large and that only few may read.
-CONTENT = ("image", "command", "environment", "working_dir", "volumes", "abort_callback")
+CONTENT = (
+    "image",
+    "command",
+    "environment",
+    "working_dir",
+    "volumes",
+    "checkpoint_volume",
+    "abort_callback",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,16 +30,21 @@ class Explanation:
 
 
 def in_line(queue_id: int) -> QuerySet[Task]:
-    """The waiting tasks of a queue in the order in which they start: priority, then age."""
+    """The waiting tasks of a queue in the order in which they start.
+
+    Priority, then those that cannot be preempted, then age.
+    """
     return Task.objects.filter(queue=queue_id, state=TaskState.QUEUED).order_by(
-        "-priority", "submitted_at", "pk"
+        "-priority", "is_preemptible", "submitted_at", "pk"
     )
 
 
 def place_in_line(task: Task) -> int:
     """The place of a waiting task in its queue, from 1, at most `FAR`."""
-    same = Q(priority=task.priority)
+    same = Q(priority=task.priority, is_preemptible=task.is_preemptible)
     ahead = Q(priority__gt=task.priority) | same & Q(submitted_at__lt=task.submitted_at)
+    if task.is_preemptible:
+        ahead |= Q(priority=task.priority, is_preemptible=False)
     ahead |= same & Q(submitted_at=task.submitted_at, pk__lt=task.pk)
     line = Task.objects.filter(queue=task.queue_id, state=TaskState.QUEUED).filter(ahead)
     return line.order_by()[: FAR - 1].count() + 1

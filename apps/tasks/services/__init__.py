@@ -1,5 +1,6 @@
 """What people and programs can do with tasks."""
 
+from apps.tasks.services.checkpoints import task_checkpoint
 from apps.tasks.services.ending import (
     task_abort,
     task_dequeue,
@@ -14,6 +15,7 @@ from apps.tasks.services.enqueueing import (
     task_submit,
     tasks_enqueue_many,
 )
+from apps.tasks.services.reordering import task_change_queue, task_reorder
 from apps.tasks.services.returning import tasks_return_to_draft
 from apps.tasks.services.transitions import Moved, tasks_announce, tasks_move
 
@@ -21,9 +23,12 @@ __all__ = [
     "Moved",
     "task_abort",
     "task_change",
+    "task_change_queue",
+    "task_checkpoint",
     "task_create",
     "task_dequeue",
     "task_enqueue",
+    "task_reorder",
     "task_resume",
     "task_run_again",
     "task_set_priority",

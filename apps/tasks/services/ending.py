@@ -6,24 +6,30 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.accounts.selectors import is_admin
+from apps.core.crashing import crash_point
 from apps.core.doorbell import after_commit
-from apps.core.errors import BadInput, Conflict, NotAllowed
+from apps.core.errors import BadInput, Conflict
 from apps.events.services import Entry, events_record
 from apps.policies.models import Queue
 from apps.tasks.acceptance import accept
 from apps.tasks.descriptions import description_of
+from apps.tasks.details import shortened
 from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.services.enqueueing import description_values, task_return
-from apps.tasks.services.queues import may_manage
+from apps.tasks.services.queues import check_may
 from apps.tasks.services.runs import run_ensure
 from apps.tasks.services.transitions import DECIDE, tasks_move
 from apps.tasks.states import ENDED_STATES, LIVE_ATTEMPT_STATES, AttemptState, TaskState
 from apps.tasks.topics import task_topics
 
 NOT_STARTED = (TaskState.DRAFT, TaskState.QUEUED, TaskState.PAUSED, TaskState.REJECTED)
-OUT_OF_LINE = {"queue_id": None, "run_id": None, "submitted_at": None}
+OUT_OF_LINE = {
+    "queue_id": None,
+    "run_id": None,
+    "submitted_at": None,
+    "waiting_since": None,
+}
 
 
 def task_dequeue(*, actor: User, task: Task) -> Task:
@@ -33,7 +39,7 @@ def task_dequeue(*, actor: User, task: Task) -> Task:
         NotAllowed: it is somebody else's, and the actor does not manage its queue.
         Conflict: it does not wait any more.
     """
-    _check_may(actor, task)
+    check_may(actor, task)
     if not tasks_move(
         [task.pk],
         expected=(TaskState.QUEUED,),
@@ -55,13 +61,15 @@ def task_abort(*, actor: User, task: Task, detail: str = "") -> Task:
         NotAllowed: it is somebody else's, and the actor does not manage its queue.
         Conflict: it changed its state at this very moment, several times.
     """
-    _check_may(actor, task)
+    check_may(actor, task)
     said = detail or f"aborted by {actor.username}"
     # A pass or a node may move the task between reading and writing; then the other way applies.
     for _ in range(3):
         with transaction.atomic():
-            if _abort_at_once(actor, task, said) or _abort_running(actor, task, said):
-                break
+            is_done = _abort_at_once(actor, task, said) or _abort_running(actor, task, said)
+        if is_done:
+            crash_point("stop.asked")
+            break
         task.refresh_from_db()
         if task.state in ENDED_STATES:
             break
@@ -82,7 +90,7 @@ def task_run_again(*, actor: User, task: Task, queue: str | int | None = None) -
         BadInput, NeverFits: the queue does not take it any more.
         Conflict: it has not ended.
     """
-    _check_may(actor, task)
+    check_may(actor, task)
     if task.state not in ENDED_STATES:
         raise Conflict("Only tasks that have ended can run again.")
     return task_return(
@@ -105,7 +113,7 @@ def task_resume(*, actor: User, task: Task) -> Task:
         BadInput, NeverFits: the queue does not take it any more.
         Conflict: it is neither paused nor rejected.
     """
-    _check_may(actor, task)
+    check_may(actor, task)
     if task.state not in {TaskState.PAUSED, TaskState.REJECTED}:
         raise Conflict("Only paused or rejected tasks can be resumed.")
     return task_return(
@@ -125,7 +133,7 @@ def task_set_priority(*, actor: User, task: Task, priority: int) -> Task:
         BadInput: the priority is above that of the queue.
         Conflict: it neither waits nor is a draft.
     """
-    _check_may(actor, task)
+    check_may(actor, task)
     description = description_of({**description_values(task), "priority": priority})
     with transaction.atomic():
         values: dict[str, int] = {"priority": priority}
@@ -144,13 +152,6 @@ def task_set_priority(*, actor: User, task: Task, priority: int) -> Task:
     return task
 
 
-def _check_may(actor: User, task: Task) -> None:
-    """One's own tasks, those of queues that one manages, and all for administrators."""
-    if task.owner_id == actor.pk or is_admin(actor) or may_manage(actor, task.queue_id):
-        return
-    raise NotAllowed("This task is somebody else's, and you do not manage its queue.")
-
-
 def _abort_at_once(actor: User, task: Task, said: str) -> bool:
     return bool(
         tasks_move(
@@ -158,7 +159,7 @@ def _abort_at_once(actor: User, task: Task, said: str) -> bool:
             expected=NOT_STARTED,
             to=TaskState.ABORTED,
             actor_id=actor.pk,
-            changes={"state_detail": said},
+            changes={"state_detail": shortened(said)},
         )
     )
 
@@ -172,7 +173,7 @@ def _abort_running(actor: User, task: Task, said: str) -> bool:
         return False
     asked: dict[str, Any] = {
         "stop_target": TaskState.ABORTED,
-        "stop_detail": said[:500],
+        "stop_detail": shortened(said),
         # Of one that was preempted, too: nothing is kept for it, and it is over however it ends.
         "is_preempted": False,
         "moves_to": None,
@@ -183,7 +184,7 @@ def _abort_running(actor: User, task: Task, said: str) -> bool:
             expected=(TaskState.ALLOCATED, TaskState.RUNNING),
             to=TaskState.STOPPING,
             actor_id=actor.pk,
-            changes={"state_detail": said},
+            changes={"state_detail": shortened(said)},
             data={"then": TaskState.ABORTED, "pool": attempt.pool_id},
             topics=task_topics(task.pk, pool_id=attempt.pool_id),
         )
@@ -198,7 +199,7 @@ def _abort_running(actor: User, task: Task, said: str) -> bool:
 def _record_other_end(actor: User, task: Task, attempt: Attempt, said: str) -> None:
     """It stops already; from now on for this person's reason."""
     Task.objects.filter(pk=task.pk, state=TaskState.STOPPING).update(
-        state_detail=said[:2000], changed_at=timezone.now()
+        state_detail=shortened(said), changed_at=timezone.now()
     )
     entry = Entry(
         kind="task.stopping",

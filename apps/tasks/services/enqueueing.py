@@ -15,10 +15,13 @@ from apps.policies.models import Queue
 from apps.tasks.acceptance import QueueFacts, accept
 from apps.tasks.descriptions import Description, description_of, request_texts
 from apps.tasks.models import Task
+from apps.tasks.redaction import unhidden
 from apps.tasks.selectors.facts import queue_facts
+from apps.tasks.selectors.secrets import task_secrets
 from apps.tasks.services.idempotency import Idempotency, earlier_task, key_keep
 from apps.tasks.services.queues import queue_open_to
 from apps.tasks.services.runs import run_ensure
+from apps.tasks.services.sealing import secrets_sealed
 from apps.tasks.services.transitions import Moved, tasks_announce, tasks_move
 from apps.tasks.states import TaskState
 
@@ -62,7 +65,7 @@ def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
     """
     if task.owner_id != actor.pk and not is_admin(actor):
         raise NotAllowed("This draft is somebody else's.")
-    merged = description_of({**description_values(task), **changes})
+    merged = description_of({**description_values(task), **_with_hidden(changes, task)})
     if merged.queue is not None:
         raise BadInput(
             "queue is chosen when the task is enqueued.",
@@ -183,7 +186,7 @@ def task_return(
             "state_detail": "",
         }
         if "submitted_at" not in changes:
-            place["submitted_at"] = timezone.now()
+            place |= {"submitted_at": timezone.now(), "waiting_since": None}
         moved = tasks_move(
             [task.pk],
             expected=expected,
@@ -205,6 +208,7 @@ def columns(description: Description) -> dict[str, Any]:
         "image": description.image,
         "command": description.command,
         "environment": description.environment,
+        "secrets": secrets_sealed(description.secrets),
         "working_dir": description.working_dir,
         "replicas": description.replicas,
         "volumes": description.volumes,
@@ -214,14 +218,26 @@ def columns(description: Description) -> dict[str, Any]:
         "time_limit_s": description.time_limit_s,
         "retries": description.retries,
         "abort_callback": msgspec.to_builtins(callback) if callback else None,
+        "checkpoint_volume": description.checkpoint_volume,
         "tags": description.tags,
     }
 
 
 def description_values(task: Task) -> dict[str, Any]:
     """What a task's description said, as plain values."""
-    names = (name for name in Description.__struct_fields__ if name != "queue")
-    return {name: getattr(task, name) for name in names}
+    names = (name for name in Description.__struct_fields__ if name not in {"queue", "secrets"})
+    return {**{name: getattr(task, name) for name in names}, "secrets": task_secrets(task)}
+
+
+def _with_hidden(changes: Mapping[str, Any], task: Task) -> dict[str, Any]:
+    """The changes, with the stored value wherever one was read hidden and is sent back so."""
+    stored = {"environment": task.environment, "secrets": task_secrets(task)}
+    return {
+        name: unhidden(value, stored[name])
+        if name in stored and isinstance(value, Mapping)
+        else value
+        for name, value in changes.items()
+    }
 
 
 def _enqueue_in(

@@ -41,7 +41,8 @@ MOST_REMEMBERED = 10_000
 
 _STATEMENT: Final = """
 WITH gate AS (
-    SELECT q.id AS queue_id, q.policy_id, u.id AS owner_id, u.username
+    SELECT q.id AS queue_id, q.policy_id, u.id AS owner_id, u.username,
+        u.redacted_variables
     FROM accounts_credential c
     JOIN accounts_user u ON u.id = c.user_id AND u.is_active
     CROSS JOIN policies_queue q
@@ -69,13 +70,14 @@ WITH gate AS (
     INSERT INTO tasks_task (
         id, queue_id, run_id, owner_id, name, image, command, environment, working_dir, request,
         replicas, volumes, priority, is_preemptible, is_restartable, time_limit_s, retries,
-        abort_callback, tags, state, state_detail, generation, preemptions, failures,
-        created_at, submitted_at, changed_at
+        abort_callback, checkpoint_volume, tags, state, state_detail, generation, preemptions,
+        failures, created_at, submitted_at, changed_at
     )
     SELECT %(id)s, gate.queue_id, %(run)s, gate.owner_id, %(name)s, %(image)s,
         %(command)s::jsonb, %(environment)s::jsonb, %(working_dir)s, %(request)s::jsonb,
         %(replicas)s::int, %(volumes)s::jsonb, %(priority)s, %(is_preemptible)s,
         %(is_restartable)s, %(time_limit_s)s::int, %(retries)s, %(abort_callback)s::jsonb,
+        %(checkpoint_volume)s,
         %(tags)s::jsonb, 'queued', '', 0, 0, 0, %(now)s, %(now)s, %(now)s
     FROM gate
 )
@@ -85,7 +87,7 @@ INSERT INTO events_event (
 SELECT %(now)s, 'task.queued', gate.owner_id, 'task', %(object)s::text, gate.queue_id,
     gate.policy_id, '{"from": ""}'::jsonb
 FROM gate
-RETURNING (SELECT username FROM gate)
+RETURNING (SELECT username FROM gate), (SELECT redacted_variables::text FROM gate)
 """
 
 
@@ -98,6 +100,14 @@ class Stored:
     shape: Shape
     facts: QueueFacts
     at: datetime
+    # Of the owner: what is shown to nobody.
+    redacted_variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    username: str
+    redacted_variables: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +193,9 @@ def task_submit_at_once(
     # Digits may be a name or an id: the plain way finds out.
     if connection.vendor != "postgresql" or given is None or _is_digits(given):
         return None
+    if description.secrets:
+        # Sealing them is no part of the statement.
+        return None
     hashed = secret_hash(secret)
     person = memory.person(key, hashed, header)
     known = memory.queue(given)
@@ -215,7 +228,7 @@ def task_submit_at_once(
     _, *topics = task_topics(stored.id, queue_id=facts.queue_id, policy_id=facts.policy_id)
     # Nobody can look at the page of a task that is only now being answered.
     ring_now(tasks=[DECIDE], topics=topics)
-    return Stored(stored.id, owner, shape, facts, stored.at)
+    return Stored(stored.id, owner.username, shape, facts, stored.at, owner.redacted_variables)
 
 
 def _is_digits(given: str | int) -> bool:
@@ -242,6 +255,7 @@ def _columns(description: Description, stored: Stored) -> dict[str, Any]:
         "time_limit_s": description.time_limit_s,
         "retries": description.retries,
         "abort_callback": _json(description.abort_callback),
+        "checkpoint_volume": description.checkpoint_volume,
         "tags": _json(description.tags),
     }
 
@@ -250,8 +264,8 @@ def _json(value: Any) -> str | None:
     return None if value is None else msgspec.json.encode(value).decode()
 
 
-def _insert(values: dict[str, Any]) -> str | None:
-    """The owner's name where the statement stored the task.
+def _insert(values: dict[str, Any]) -> _Owner | None:
+    """The owner where the statement stored the task.
 
     Raises:
         Unavailable: the answer of the database never came.
@@ -270,7 +284,7 @@ def _insert(values: dict[str, Any]) -> str | None:
         raise Unavailable("The database went away: ask whether the task is there.") from error
     except (psycopg.IntegrityError, psycopg.ProgrammingError):
         return None
-    return str(row[0]) if row is not None else None
+    return _Owner(str(row[0]), tuple(msgspec.json.decode(row[1]))) if row is not None else None
 
 
 def _load(given: str | int) -> _Known | None:

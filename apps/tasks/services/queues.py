@@ -3,9 +3,11 @@
 from django.db.models import QuerySet
 
 from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
 from apps.core.errors import NotAllowed, NotFound
 from apps.policies.models import Queue
 from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
+from apps.tasks.models import Task
 
 
 def queue_open_to(user: User, given: str | int) -> Queue:
@@ -32,6 +34,17 @@ def queue_open_to(user: User, given: str | int) -> Queue:
 def may_manage(user: User, queue_id: int | None) -> bool:
     """Whether the user may reorder the queue and abort others' tasks in it."""
     return queue_id is not None and queues_managed_by(user).filter(pk=queue_id).exists()
+
+
+def check_may(user: User, task: Task) -> None:
+    """One's own tasks, those of queues that one manages, and all for administrators.
+
+    Raises:
+        NotAllowed: it is neither.
+    """
+    if task.owner_id == user.pk or is_admin(user) or may_manage(user, task.queue_id):
+        return
+    raise NotAllowed("This task is somebody else's, and you do not manage its queue.")
 
 
 def not_found(given: str | int) -> NotFound:

@@ -33,6 +33,7 @@ def _leave(attempt: Attempt, queue: Queue) -> None:
         queue=None,
         run=None,
         submitted_at=None,
+        waiting_since=None,
         state_detail=f"Queue {queue.name} was closed while the task ran.",
     )
     entry = Entry(

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from django.utils import timezone
 
 from apps.core.doorbell import after_commit
+from apps.tasks.details import shortened
 from apps.tasks.models import Task
 from apps.tasks.states import TaskState
 
@@ -31,7 +32,8 @@ def tasks_return_to_draft(
         queue=None,
         run=None,
         submitted_at=None,
-        state_detail=reason[:2000],
+        waiting_since=None,
+        state_detail=shortened(reason),
         changed_at=timezone.now(),
     )
     if returned:

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from typing import Any
 
 import structlog
@@ -11,8 +12,12 @@ from django.db import InterfaceError, OperationalError, close_old_connections
 
 from apps.allocation.services import run_pass
 from apps.execution.serving.server import NodeServer
+from apps.tasks.services.retention import kept_of, old_remove
 
 log = structlog.get_logger(__name__)
+
+TIDY_EVERY_S = 60.0
+TIDY_FOR_S = 1.0
 
 
 class Command(BaseCommand):
@@ -24,11 +29,25 @@ class Command(BaseCommand):
             signal.signal(number, lambda *_: stopped.set())
         server = NodeServer()
         server.start()
+        tidied_at = time.monotonic()
         self.stdout.write("Serving passes and nodes. Ctrl-C ends it.")
         while not stopped.wait(min(1.0, settings.PASS_EVERY_S)):
             if decide_once():
                 server.look()
+            if time.monotonic() - tidied_at > TIDY_EVERY_S:
+                tidied_at = time.monotonic()
+                tidy_once()
         server.stop()
+
+
+def tidy_once() -> None:
+    """Remove a little of what is kept no longer; passes wait for it, so it is short."""
+    kept = kept_of(logs_days=settings.KEEP_LOGS_DAYS, tasks_days=settings.KEEP_TASKS_DAYS)
+    try:
+        old_remove(kept, run_s=TIDY_FOR_S)
+    except (OperationalError, InterfaceError) as error:
+        log.warning("retention.failed", detail=str(error).strip())
+        close_old_connections()
 
 
 def decide_once() -> bool:

@@ -2,24 +2,41 @@
 import boardLines from "./board-lines.js";
 import copyText from "./copy-text.js";
 import dismiss from "./dismiss.js";
+import dragOrder from "./drag-order.js";
+import { startFailedRequests } from "./failed-requests.js";
+import fetchedDialog from "./fetched-dialog.js";
 import followEnd from "./follow-end.js";
+import loadDialog from "./load-dialog.js";
 import localTime from "./local-time.js";
 import openDialog from "./open-dialog.js";
+import orderForm from "./order-form.js";
+import resourceEditor from "./resource-editor.js";
+import staleParts from "./stale-parts.js";
 import submitOnChange from "./submit-on-change.js";
+import suggestedName from "./suggested-name.js";
 import themeChoice from "./theme-choice.js";
 import themeToggle from "./theme-toggle.js";
+import useHistory from "./use-history.js";
 import { startLive } from "./live.js";
 
 const behaviours = {
   "board-lines": boardLines,
   "copy-text": copyText,
   dismiss,
+  "drag-order": dragOrder,
+  "fetched-dialog": fetchedDialog,
   "follow-end": followEnd,
+  "load-dialog": loadDialog,
   "local-time": localTime,
   "open-dialog": openDialog,
+  "order-form": orderForm,
+  "resource-editor": resourceEditor,
+  "stale-parts": staleParts,
   "submit-on-change": submitOnChange,
+  "suggested-name": suggestedName,
   "theme-choice": themeChoice,
   "theme-toggle": themeToggle,
+  "use-history": useHistory,
 };
 const bound = new WeakSet();
 
@@ -38,4 +55,5 @@ new MutationObserver((records) => {
   }
 }).observe(document.body, { childList: true, subtree: true });
 bind(document.body);
+startFailedRequests();
 startLive();

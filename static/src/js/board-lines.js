@@ -16,34 +16,44 @@ export default function boardLines(board) {
     svg.append(shape);
   };
 
+  // Everything is read before anything is written: a board of 40 profiles is laid out once.
   function links() {
     const origin = board.getBoundingClientRect();
-    return all("[data-profile]").flatMap((card) => {
+    const tiles = new Map();
+    for (const tile of all("[data-tile]")) {
+      const pool = tile.closest("[data-pool]")?.dataset.pool;
+      tiles.set(`${pool} ${tile.dataset.tile}`, { tile, at: tile.getBoundingClientRect() });
+    }
+    const found = all("[data-profile]").flatMap((card) => {
       const box = card.getBoundingClientRect();
       const ends = all("[data-port]", card)
-        .map((port) => {
-          const tile = board.querySelector(
-            `[data-pool="${port.dataset.port}"] [data-tile="${card.dataset.profile}"]`,
-          );
-          const at = tile?.getBoundingClientRect();
-          return at && { port, tile, x: at.left + at.width / 2 - origin.left, y: at.bottom - origin.top };
-        })
-        .filter(Boolean)
+        .map((port) => ({ port, end: tiles.get(`${port.dataset.port} ${card.dataset.profile}`) }))
+        .filter(({ end }) => end)
+        .map(({ port, end: { tile, at } }) => ({
+          port,
+          tile,
+          x: at.left + at.width / 2 - origin.left,
+          y: at.bottom - origin.top,
+        }))
         // In the order of their pools, so that the lines of one card never cross each other.
         .sort((first, second) => first.x - second.x);
       return ends.map((end, index) => {
         const x = (box.width * (index + 1)) / (ends.length + 1);
-        end.port.style.left = `${x}px`;
         return {
+          port: end.port,
+          x,
           profile: card.dataset.profile,
           pool: end.port.dataset.port,
           rank: Number(end.port.textContent),
+          isNew: "new" in end.port.dataset,
           tile: end.tile,
           from: [box.left - origin.left + x, box.top - origin.top - 8],
           to: [end.x, end.y],
         };
       });
     });
+    for (const { port, x } of found) port.style.left = `${x}px`;
+    return found;
   }
 
   function label(link) {
@@ -61,7 +71,7 @@ export default function boardLines(board) {
     const d = `M${x1} ${y1}C${x1} ${y1 - bend} ${x2} ${y2 + bend} ${x2} ${y2 + 4}`;
     const mood = isHot ? "hot" : focus ? "dim" : "";
     if (isHot) add("path", { d, class: "halo" });
-    add("path", { d, class: mood });
+    add("path", { d, class: link.isNew ? `${mood} new` : mood });
     add("circle", { cx: x2, cy: y2, r: 3.5, class: mood });
     if (isHot) label(link);
   }
@@ -107,7 +117,14 @@ export default function boardLines(board) {
     });
   }
   board.addEventListener("pointerleave", () => setFocus(null));
-  addEventListener("rpm:card", draw);
-  new ResizeObserver(draw).observe(board);
-  document.fonts.ready.then(draw);
+  let asked = 0;
+  const soon = () => {
+    cancelAnimationFrame(asked);
+    if (board.isConnected) asked = requestAnimationFrame(draw);
+  };
+  addEventListener("rpm:card", soon);
+  // Rows that scroll by themselves take the ends of the lines with them.
+  board.addEventListener("scroll", soon, { capture: true, passive: true });
+  new ResizeObserver(soon).observe(board);
+  document.fonts.ready.then(soon);
 }

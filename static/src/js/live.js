@@ -47,7 +47,8 @@ function announce(card) {
 
 const keepOpen = {
   // What the reader opened or typed stays as it is.
-  beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS"),
+  beforeAttributeUpdated: (name, node) =>
+    !(name === "open" && ["DETAILS", "DIALOG"].includes(node.tagName)),
 };
 
 function numbersOf(card) {
@@ -67,7 +68,19 @@ function tintChanges(card, before) {
   }
 }
 
+// Cards that arrived while a row of theirs was held under the pointer.
+const kept = new Map();
+addEventListener("rpm:release", () => {
+  const waiting = [...kept];
+  kept.clear();
+  for (const [name, html] of waiting) replace(name, html);
+});
+
 function replace(name, html) {
+  if ([...named(name)].some((card) => card.querySelector("[data-held]"))) {
+    kept.set(name, html);
+    return;
+  }
   for (const card of named(name)) {
     const before = numbersOf(card);
     const said = card.dataset.announce;
@@ -102,6 +115,12 @@ async function poll() {
   } catch {
     // No answer: the strip keeps the time of the last one.
   }
+}
+
+/** Get every card anew, now or once the server answers again: the page may differ from it. */
+export function refetch() {
+  for (const card of cards()) delete card.dataset.version;
+  return poll();
 }
 
 function watch() {

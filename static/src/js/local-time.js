@@ -1,7 +1,7 @@
 // `<time datetime data-behaviour="local-time" data-format="...">`: the server writes UTC, this
 // shows the reader's zone, and keeps "10 min" and "2 h 22 min" true while the page is open.
 const elements = new Set();
-const timeZone = known(document.documentElement.dataset.timeZone);
+export const timeZone = known(document.documentElement.dataset.timeZone);
 const clock = new Intl.DateTimeFormat(undefined, {
   timeZone,
   hour: "2-digit",

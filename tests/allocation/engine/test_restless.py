@@ -5,6 +5,7 @@ from __future__ import annotations
 from apps.allocation.engine import decide
 from apps.allocation.engine.snapshot import Id, Snapshot
 from tests.allocation.engine.builders import after, queued, running, scenario
+from tests.allocation.engine.laws.repetition import may_prefer_in_a_circle
 
 SIZES = (1, 3, 4)
 
@@ -52,3 +53,37 @@ def test_by_fair_shares_two_policies_may_take_one_large_task_by_turns() -> None:
 
 def test_by_the_order_of_policies_they_come_to_rest() -> None:
     assert not victims(lumps("priority"), 3 * 5)[-1]
+
+
+def circle() -> Snapshot:
+    """12 GPUs: `wide` has a higher priority than `small`, `first` the better rank than `wide`,
+    and `small`, whenever it waits, is within what its policy reserves.
+    """
+    return scenario(
+        settings={"preemption": "rank"},
+        pools=[{"name": "pool", "capacity": {"gpu": 12}, "profiles": ["large", "little"]}],
+        profiles=[
+            {"name": "large", "request": {"gpu": 3}, "pools": ["pool"]},
+            {"name": "little", "request": {"gpu": 1}, "pools": ["pool"]},
+        ],
+        policies=[
+            {"name": "one", "reserved": {"gpu": 4}, "profiles": ["large"]},
+            {"name": "two", "reserved": {"gpu": 4}, "profiles": ["large", "little"]},
+        ],
+        tasks=[
+            running("o1", "one", "large", "pool", started=1),
+            running("o2", "one", "large", "pool", started=1),
+            running("kept", "two", "large", "pool", started=1, priority=1),
+            running("small", "two", "little", "pool", started=1),
+            queued("wide", "two", "large", priority=1),
+            queued("o3", "one", "large"),
+        ],
+    )
+
+
+def test_rank_priority_and_reservation_may_prefer_in_a_circle() -> None:
+    found = victims(circle(), 30)
+
+    assert all(found)
+    assert found[-3:] == found[-6:-3]
+    assert may_prefer_in_a_circle(circle())

@@ -11,7 +11,7 @@ from apps.allocation.engine.quantities import Quantities
 from apps.allocation.forecast import Basis, Estimate, expected_start
 from apps.allocation.forecast.history import load_lengths
 from apps.allocation.loader import load
-from apps.allocation.loader.running import microseconds
+from apps.allocation.loader.texts import microseconds
 from apps.allocation.services import run_pass
 from apps.tasks.models import Attempt, Task
 from tests.allocation.state import begin, end, enqueue, latest, make_node

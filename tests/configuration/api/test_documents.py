@@ -4,8 +4,11 @@ import pytest
 from rest_framework.test import APIClient
 
 from apps.accounts.models import User
+from apps.configuration.api import documents
 from apps.configuration.models import Revision
-from apps.configuration.selectors import live_document
+from apps.configuration.selectors import draft_document, live_document
+from apps.configuration.services.drafts import draft_write
+from apps.policies.document import Document
 from apps.policies.models import LiveState
 from tests.cast import Example
 from tests.configuration.api.common import V1, SignIn
@@ -61,6 +64,24 @@ def test_a_stale_if_match_is_412_and_changes_nothing(admin: APIClient, example: 
     assert "If-Match" in without.json()["fields"]
     assert nonsense.status_code == 412
     assert admin.get(put).json()["pools"][0]["description"] == "One."
+
+
+def test_whoever_saves_while_the_draft_is_read_is_not_written_over(
+    admin: APIClient, example: Example, root: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{V1}/configuration/draft/"
+
+    def read_late() -> Document:
+        document = draft_document()
+        draft_write(document=document, actor=root)
+        return document
+
+    monkeypatch.setattr(documents, "draft_document", read_late)
+    read = admin.get(path)
+    monkeypatch.undo()
+
+    late = admin.put(path, read.json(), format="json", headers={"If-Match": read["ETag"]})
+    assert late.status_code == 412
 
 
 def test_reset_throws_the_draft_away(admin: APIClient, example: Example) -> None:

@@ -115,6 +115,7 @@ def test_a_larger_pool_starts_what_waits_for_it(
     assert (dev["before"]["over_quota"], dev["after"]["over_quota"]) == ({}, {"gpu": "4"})
     assert (dev["before"]["waiting"], dev["after"]["waiting"]) == (2, 1)
     assert (dev["before"]["reserved"], dev["after"]["reserved"]) == ({"gpu": "8"}, {"gpu": "8"})
+    assert (dev["starts"], dev["preempted"]) == (1, 0)
 
 
 def test_names_of_the_draft_are_used_before_they_have_ids(
@@ -267,6 +268,7 @@ def test_a_draft_that_lets_take_back_says_who_stops_for_whom(
     (dev,) = [row for row in found["policies"] if row["policy"] == "Dev"]
     assert (dev["before"]["running"], dev["after"]["running"]) == (4, 3)
     assert dev["after"]["waiting"] == (1 if waits_again else 0)
+    assert (dev["starts"], dev["preempted"]) == (0, 1)
     assert found["waiting"]["count"] == (1 if waits_again else 0)
 
 

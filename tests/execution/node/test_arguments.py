@@ -35,6 +35,37 @@ def spec(**changes: Any) -> Spec:
     return spec_of(PLAIN | changes)
 
 
+def volume(source: str, target: str) -> dict[str, Any]:
+    return {"source": source, "target": target, "read_only": False}
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "busybox",
+        "localhost/team/train:1.0_x-y",
+        "registry.example.org:5000/a__b/c--d",
+        "registry.example.org/train@sha256:" + "0a" * 32,
+        "registry.example.org/train:2@sha256:" + "0a" * 32,
+    ],
+)
+def test_images_are_named_as_in_registries(image: str) -> None:
+    assert spec(image=image).image == image
+
+
+def test_a_secret_may_have_several_lines() -> None:
+    assert spec(secrets={"KEY": "one\ntwo\n"}).secrets == {"KEY": "one\ntwo\n"}
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+def test_a_container_with_a_network_of_its_own_is_reached_at_ports_of_the_node(build: Any) -> None:
+    inside = build(spec(ports=[29_500]), PLACE)
+    beside = build(spec(ports=[29_500], network="host"), PLACE)
+
+    assert "--publish=29500:29500/tcp" in inside[: inside.index("--")]
+    assert not [word for word in (*beside, *build(spec(), PLACE)) if "publish" in word]
+
+
 @pytest.mark.parametrize("build", BUILDERS)
 def test_limits_devices_and_labels_stand_before_the_image(build: Any) -> None:
     asked = spec(devices=[{"uuid": "GPU-1", "cdi": "nvidia.com/gpu=GPU-1"}])
@@ -57,6 +88,34 @@ def test_limits_devices_and_labels_stand_before_the_image(build: Any) -> None:
         "--label=rpm.task=t1",
         "--pull=never",
     } <= set(options)
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+def test_a_container_is_closed_unless_its_profile_says_more(build: Any) -> None:
+    usual = build(spec(), PLACE)
+    open_words = {"privileged", "host", "userns", "cap-add", "device", "unconfined", "rw"}
+
+    assert not [one for one in usual[2:] if any(word in one for word in open_words - {"host"})]
+    assert not [one for one in usual if one.endswith("=host")]
+    assert {"--cap-drop=all", "--security-opt=no-new-privileges", "--ipc=private"} <= set(usual)
+
+    more = build(
+        spec(
+            uid=0,
+            gid=0,
+            allow_root=True,
+            capabilities=["IPC_LOCK"],
+            device_paths=["/dev/infiniband/uverbs0"],
+        ),
+        PLACE,
+    )
+
+    assert set(more) - set(usual) == {
+        "--user=0:0",
+        "--cap-add=IPC_LOCK",
+        "--device=/dev/infiniband/uverbs0",
+    }
+    assert "--cap-drop=all" in more
 
 
 @pytest.mark.parametrize("build", BUILDERS)
@@ -129,6 +188,9 @@ def test_variables_that_decide_about_devices_are_the_nodes(name: str) -> None:
         pytest.param({"cpu_milli": float("nan")}, id="not a number"),
         pytest.param({"cpu_milli": -1}, id="below zero"),
         pytest.param({"network": "container:other"}, id="somebody's network"),
+        pytest.param({"ports": [80]}, id="a port that belongs to the node itself"),
+        pytest.param({"ports": ["29500:22"]}, id="another port of the node"),
+        pytest.param({"ports": list(range(2000, 2017))}, id="too many ports"),
         pytest.param({"command": ["x" * 2**17]}, id="an argument that the kernel refuses"),
         pytest.param({"command": ["x" * 2**16] * 20}, id="a command of more than 1 MiB"),
         pytest.param({"command": ["\ud800"]}, id="half a surrogate pair"),
@@ -138,6 +200,23 @@ def test_variables_that_decide_about_devices_are_the_nodes(name: str) -> None:
         pytest.param({"devices": [{"uuid": "x", "cdi": "a/b=c:rwm,d"}]}, id="an odd device"),
         pytest.param({"devices": "all"}, id="a word as devices"),
         pytest.param({"uid": 0}, id="the host's root"),
+        pytest.param({"capabilities": ["ALL,SYS_ADMIN"]}, id="an odd capability"),
+        pytest.param({"capabilities": "ALL"}, id="a word as capabilities"),
+        pytest.param({"device_paths": ["/dev/../etc"]}, id="dots in a device"),
+        pytest.param({"device_paths": ["/dev/sda:/dev/sda:rwm"]}, id="a device with its rights"),
+        pytest.param({"device_paths": ["/etc/shadow"]}, id="a device that is none"),
+        pytest.param({"gid": 0}, id="the host's first group"),
+        pytest.param({"uid": None, "gid": None}, id="whoever the image says"),
+        pytest.param({"image": "dir:/etc"}, id="a folder of the node as image"),
+        pytest.param({"image": "oci-archive:/tmp/x.tar"}, id="a file of the node as image"),
+        pytest.param({"image": "docker://a/b"}, id="an image with its transport"),
+        pytest.param({"image": "0a" * 32}, id="an image by its number"),
+        pytest.param({"image": "a@sha256:0a"}, id="half a digest"),
+        pytest.param({"image": "a/" * 300 + "b"}, id="a long name of an image"),
+        pytest.param({"volumes": [volume("/a", "/")]}, id="a volume over everything"),
+        pytest.param({"volumes": [volume("/a", "/proc/sys")]}, id="a volume over /proc"),
+        pytest.param({"volumes": [volume("/a", "/run/secrets")]}, id="a volume over secrets"),
+        pytest.param({"volumes": [volume("/" + "ü" * 200, "/a")]}, id="a name too long to exist"),
     ],
 )
 def test_a_field_out_of_its_grammar_refuses_the_request(changes: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from apps.execution.protocol.answers import LaunchedState
 from apps.execution.protocol.outcomes import Answered, Refused, StartFailed
 from apps.execution.protocol.requests import Forget, GivenDevice, OverTask
 from tests.execution.nodes import INSTALLATION, TestedNode, installed_local, member_of
+from tests.services.ports import wait_until
 from tests.services.sshd import helpers_of, kill_helpers
 
 
@@ -254,17 +256,25 @@ def test_members_of_one_gang_run_side_by_side(node: TestedNode) -> None:
     ]
 
 
-def test_a_waiting_sync_hears_of_an_end_at_once(node: TestedNode) -> None:
-    request = node.launch_request("sleep", "0.3")
+def test_a_waiting_sync_hears_of_an_end_at_once(node: TestedNode, tmp_path: Path) -> None:
+    gate, waiters = tmp_path / "gate", tmp_path / "home" / "waiters"
+    request = node.launch_request("sh", "-c", f"until [ -e {gate} ]; do sleep 0.05; done")
     node.client.launch(request)
-    node.sync()
+    node.wait_for(member_of(request), lambda one: one.state == "running")
 
+    def open_gate() -> None:
+        wait_until(lambda: any(waiters.iterdir()), what="the sync waits")
+        gate.touch()
+
+    opener = threading.Thread(target=open_gate)
+    opener.start()
     report = node.sync(seen=node.seen, wait_s=50)
+    opener.join()
 
     (member,) = report.members
     assert member.state == "exited"
     assert member.ended_uptime_s is not None
-    assert node.probe().clocks.uptime_s - member.ended_uptime_s < 10
+    assert node.probe().clocks.uptime_s - member.ended_uptime_s < 40
 
 
 def test_a_waiting_sync_answers_after_its_time_when_nothing_happens(node: TestedNode) -> None:

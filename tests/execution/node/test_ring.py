@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.execution.node import homes
+from apps.execution.node import homes, syncing
 
 
 def test_a_waiter_that_leaves_while_it_is_woken_does_no_harm(
@@ -26,3 +26,22 @@ def test_a_waiter_that_leaves_while_it_is_woken_does_no_harm(
     homes.ring(str(tmp_path))
 
     assert fifo.exists()
+
+
+def test_whoever_begins_to_wait_while_others_are_woken_is_woken_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = os.mkfifo
+
+    def make_and_ring(path: str, mode: int) -> None:
+        make(path, mode)
+        homes.ring(str(tmp_path))
+
+    monkeypatch.setattr(os, "mkfifo", make_and_ring)
+
+    with syncing.waiter(str(tmp_path)) as news:
+        assert news is not None
+        homes.ring(str(tmp_path))
+        assert os.read(news, 10) == b"!"
+
+    assert list((tmp_path / "waiters").iterdir()) == []

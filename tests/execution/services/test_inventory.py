@@ -11,14 +11,13 @@ from apps.execution.protocol.answers import Clocks, DeviceProcess, Probed
 from apps.execution.protocol.answers import Device as ReportedDevice
 from apps.execution.protocol.requests import Member
 from apps.execution.services.inventory import (
-    OUT_OF_THE_WAY,
     node_answered,
     node_has_unknown,
     node_missed,
     node_occupied,
     node_probed,
 )
-from apps.nodes.models import Device, DeviceState, Node, NodeState
+from apps.nodes.models import OUT_OF_THE_WAY, Device, DeviceState, Node, NodeState
 from apps.tasks.models import Attempt, HeldDevice
 from tests.allocation.state import make_node
 from tests.cast import Example
@@ -86,37 +85,41 @@ def devices_of(node: Node) -> dict[str, tuple[int, str]]:
     return {uuid: (index, state) for uuid, index, state in rows}
 
 
-def test_three_misses_and_thirty_seconds_make_a_node_suspect(node: Node, clock: Clock) -> None:
-    node_answered(node)
+def missed(node: Node, *silent: float) -> list[str]:
+    """Its state after each of these misses; `silent`: seconds since it was last heard."""
     states = []
-    for _ in range(3):
-        clock.pass_by(15)
+    for silent_s in silent:
         node.refresh_from_db()
-        node_missed(node, "no answer")
+        node_missed(node, "no answer", silent_s=silent_s)
         states.append(state_of(node))
+    return states
 
-    assert states == ["healthy", "healthy", "suspect"]
+
+def test_three_misses_and_thirty_seconds_make_a_node_suspect(node: Node) -> None:
+    node_answered(node)
+
+    assert missed(node, 15, 29, 30) == ["healthy", "healthy", "suspect"]
+
     assert Event.objects.filter(kind="node.suspect").count() == 1
 
 
-def test_many_misses_within_a_moment_condemn_nobody(node: Node, clock: Clock) -> None:
+def test_many_misses_within_a_moment_condemn_nobody(node: Node) -> None:
     node_answered(node)
-    for _ in range(10):
-        clock.pass_by(1)
-        node.refresh_from_db()
-        node_missed(node, "no answer")
 
-    assert state_of(node) == "healthy"
+    assert missed(node, *range(10)) == ["healthy"] * 10
 
 
-def test_two_misses_are_not_enough_however_long_they_take(node: Node, clock: Clock) -> None:
+def test_two_misses_are_not_enough_however_long_they_take(node: Node) -> None:
     node_answered(node)
-    for _ in range(2):
-        clock.pass_by(300)
-        node.refresh_from_db()
-        node_missed(node, "no answer")
 
-    assert state_of(node) == "healthy"
+    assert missed(node, 300, 600) == ["healthy"] * 2
+
+
+def test_a_clock_that_jumps_makes_nobody_silent(node: Node, clock: Clock) -> None:
+    node_answered(node)
+    clock.pass_by(7200)
+
+    assert missed(node, 1, 2, 3) == ["healthy"] * 3
 
 
 @pytest.mark.parametrize("state", [NodeState.SUSPECT, NodeState.REFUSED, NodeState.NEW])
@@ -134,7 +137,7 @@ def test_a_node_that_answers_is_healthy_again(node: Node, clock: Clock, state: s
 def test_another_host_key_refuses_the_node_at_once(node: Node, clock: Clock) -> None:
     node_answered(node)
 
-    node_missed(node, "it shows SHA256:other", is_refused=True)
+    node_missed(node, "it shows SHA256:other", silent_s=0, is_refused=True)
 
     node.refresh_from_db()
     assert (node.state, node.state_detail) == ("refused", "it shows SHA256:other")
@@ -194,10 +197,63 @@ def test_a_replaced_device_makes_way_and_keeps_its_history(node: Node, example: 
     assert HeldDevice.objects.count() == Attempt.objects.count() == 0
 
 
-def test_devices_may_change_places(node: Node) -> None:
+def test_a_device_keeps_its_number_when_the_driver_counts_anew(node: Node) -> None:
+    # Running work is on the books by these numbers.
     node_probed(node, probed((0, "GPU-h1-1"), (1, "GPU-h1-0")), CLOCKS)
 
-    assert devices_of(node) == {"GPU-h1-1": (0, "healthy"), "GPU-h1-0": (1, "healthy")}
+    assert devices_of(node) == {"GPU-h1-0": (0, "healthy"), "GPU-h1-1": (1, "healthy")}
+
+
+def test_the_others_keep_their_numbers_when_a_gpu_falls_off_the_bus(node: Node) -> None:
+    lost = probed((0, "GPU-h1-1"), nvidia="GPU 0: GPU is lost")
+
+    node_probed(node, lost, CLOCKS)
+
+    assert devices_of(node) == {"GPU-h1-0": (0, "missing"), "GPU-h1-1": (1, "healthy")}
+    event = Event.objects.get(kind="node.devices")
+    assert event.data == {"missing": ["GPU-h1-0"], "back": [], "detail": "GPU 0: GPU is lost"}
+
+
+def test_a_new_device_gets_a_number_that_nobody_else_has(node: Node) -> None:
+    node_probed(node, probed((0, "GPU-new"), (1, "GPU-h1-0"), (2, "GPU-h1-1")), CLOCKS)
+
+    assert devices_of(node) == {
+        "GPU-h1-0": (0, "healthy"),
+        "GPU-h1-1": (1, "healthy"),
+        "GPU-new": (2, "healthy"),
+    }
+
+
+def test_a_device_that_is_gone_or_back_is_told_once(node: Node) -> None:
+    for devices in ([(0, "GPU-h1-0")], [(0, "GPU-h1-0")], [(0, "GPU-h1-0"), (1, "GPU-h1-1")]):
+        node_probed(node, probed(*devices), CLOCKS)
+
+    first, second = Event.objects.filter(kind="node.devices").order_by("pk")
+    assert (first.data["missing"], first.data["back"]) == (["GPU-h1-1"], [])
+    assert (second.data["missing"], second.data["back"]) == ([], ["GPU-h1-1"])
+
+
+def test_slices_take_the_place_of_the_gpu_that_is_split(node: Node) -> None:
+    sliced = tuple(
+        ReportedDevice(100 + n, f"MIG-{n}", "H100 MIG", 9_856, 0, "", False, None, "GPU-h1-0")
+        for n in range(2)
+    )
+    whole = probed((1, "GPU-h1-1")).devices
+
+    node_probed(node, probed(devices=(*sliced, *whole)), CLOCKS)
+
+    assert devices_of(node) == {
+        "GPU-h1-0": (0, "missing"),
+        "GPU-h1-1": (1, "healthy"),
+        "MIG-0": (100, "healthy"),
+        "MIG-1": (101, "healthy"),
+    }
+    assert node.capacity["gpu"] == "3"
+    parents = Device.objects.filter(node=node).exclude(parent_uuid="")
+    assert set(parents.values_list("uuid", "parent_uuid")) == {
+        ("MIG-0", "GPU-h1-0"),
+        ("MIG-1", "GPU-h1-0"),
+    }
 
 
 def test_a_device_that_somebody_else_uses_is_occupied_until_they_are_done(node: Node) -> None:
@@ -207,9 +263,13 @@ def test_a_device_that_somebody_else_uses_is_occupied_until_they_are_done(node: 
     node_occupied(node, (ours, strange))
     assert devices_of(node) == {"GPU-h1-0": (0, "healthy"), "GPU-h1-1": (1, "occupied")}
     assert Event.objects.filter(kind="node.devices").count() == 1
+    # Which processes they are, for the node's page.
+    theirs = {"uuid": "GPU-h1-1", "pid": 12, "memory_mb": 100}
+    assert Node.objects.get(pk=node.pk).report["foreign_processes"] == [theirs]
     node_occupied(node, (ours,))
 
     assert devices_of(node)["GPU-h1-1"] == (1, "healthy")
+    assert Node.objects.get(pk=node.pk).report["foreign_processes"] == []
 
 
 def test_unknown_work_under_our_name_is_shown(node: Node) -> None:

@@ -12,9 +12,9 @@ from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.execution.protocol.answers import Clocks, LogPart, Report, ReportedMember
 from apps.execution.protocol.requests import Member
+from apps.execution.services.applying import LAUNCH_IN_FLIGHT, Reported
 from apps.execution.services.reporting import (
-    LAUNCH_IN_FLIGHT,
-    Reported,
+    Asked,
     key_of,
     log_positions,
     members_of,
@@ -82,11 +82,13 @@ def hear(
     boot: str = BOOT,
     asked_with: Iterable[Holding] | None = None,
     parts: tuple[LogPart, ...] = (),
+    launching: tuple[int, ...] = (),
 ) -> Reported:
     node.refresh_from_db()
-    asked = members_of(node) if asked_with is None else asked_with
+    holdings = members_of(node) if asked_with is None else asked_with
     clocks = Clocks(helper="1", boot_id=boot, uptime_s=100.0, wall_s=0.0)
-    return report_apply(node, Report("v", members, parts), clocks, asked_with=asked)
+    asked = Asked(holdings, launching=launching)
+    return report_apply(node, Report("v", members, parts), clocks, asked)
 
 
 def seen(attempt: Attempt) -> tuple[str, str]:
@@ -96,6 +98,20 @@ def seen(attempt: Attempt) -> tuple[str, str]:
 
 def claimed_at(attempt: Attempt, ago: timedelta) -> None:
     Attempt.objects.filter(pk=attempt.pk).update(not_before=timezone.now() - ago)
+
+
+def test_what_never_ran_ends_by_the_report_once_no_launch_can_say_so(
+    node: Node, claimed: Attempt
+) -> None:
+    """It stayed where it was for ever: its launch had been answered while it was being made."""
+    never_ran = told(claimed, "exited", exit_code=None, error="its runtime is gone")
+    launching = (claimed.holdings.get().pk,)
+
+    assert hear(node, never_ran, launching=launching).acknowledged == ()
+    assert seen(claimed)[0] == "starting"
+
+    assert hear(node, never_ran).acknowledged == (never_ran.member,)
+    assert seen(claimed) == ("finished", "failed")
 
 
 def test_an_absent_launch_under_way_is_waited_for(node: Node, claimed: Attempt) -> None:
@@ -187,7 +203,8 @@ def test_the_result_waits_for_the_last_byte_of_the_log(node: Node, running: Atte
 def test_a_log_beyond_the_bound_does_not_keep_the_result_back(
     node: Node, running: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("apps.execution.services.reporting.MOST_BYTES", 3)
+    for module in ("applying", "reporting"):
+        monkeypatch.setattr(f"apps.execution.services.{module}.MOST_BYTES", 3)
     monkeypatch.setattr(logs, "MOST_BYTES", 3)
     end = told(running, "exited", exit_code=0, log_bytes=900)
     hear(node, end, parts=(LogPart(str(running.task_id), 1, 0, 0, b"abc"),))

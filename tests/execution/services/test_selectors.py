@@ -8,12 +8,12 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.execution.selectors import (
-    attempts_never_started,
     attempts_over_time,
     attempts_stranded,
     member_facts,
     members_to_launch,
     members_to_stop,
+    members_unsent,
 )
 from apps.nodes.models import Node, Volume
 from apps.tasks.models import Attempt, Holding, Task
@@ -37,7 +37,7 @@ def attempts(node: Node, example: Example, alice: User) -> list[Attempt]:
 
 
 def to_launch(node: Node) -> list[object]:
-    return [holding.attempt_id for holding in members_to_launch([node.pk])]
+    return [holding.attempt_id for holding in members_to_launch([node.pk], token="t")]
 
 
 def run(attempt: Attempt) -> Holding:
@@ -51,8 +51,17 @@ def test_what_was_admitted_is_launched_on_the_nodes_served_here(
     node: Node, attempts: list[Attempt]
 ) -> None:
     assert to_launch(node) == [attempt.pk for attempt in attempts]
-    assert list(members_to_launch([node.pk + 1])) == []
-    assert list(members_to_launch([])) == []
+    assert list(members_to_launch([node.pk + 1], token="t")) == []
+    assert list(members_to_launch([], token="t")) == []
+
+
+def test_what_a_process_that_is_gone_had_begun_to_launch_is_launched_again(
+    node: Node, attempts: list[Attempt]
+) -> None:
+    member_claim_start(holding_id=attempts[0].holdings.get().pk, token="gone")
+    member_claim_start(holding_id=attempts[1].holdings.get().pk, token="t")
+
+    assert to_launch(node) == [attempts[0].pk]
 
 
 def test_what_takes_from_others_waits_until_they_are_gone(
@@ -77,6 +86,14 @@ def test_a_start_that_failed_waits_for_its_time(node: Node, attempts: list[Attem
     assert to_launch(node) == [second.pk]
 
 
+def test_a_time_that_a_clock_gone_wrong_has_set_holds_nobody_back(
+    node: Node, attempts: list[Attempt]
+) -> None:
+    Attempt.objects.update(not_before=timezone.now() + timedelta(hours=2))
+
+    assert to_launch(node) == [attempt.pk for attempt in attempts]
+
+
 def test_what_is_to_stop_is_stopped_until_it_has_ended(
     node: Node, attempts: list[Attempt], alice: User
 ) -> None:
@@ -96,7 +113,7 @@ def test_what_was_never_launched_needs_no_node_to_end(
     for attempt in attempts:
         task_abort(actor=alice, task=Task.objects.get(pk=attempt.task_id))
 
-    assert attempts_never_started() == [attempts[1].pk]
+    assert members_unsent() == [attempts[1].holdings.get().pk]
 
 
 @pytest.mark.parametrize(

@@ -1,96 +1,23 @@
 """Launching and stopping one member, whatever the node answers or does not answer."""
 
-from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.allocation.services import run_pass
+from apps.core import keyring
 from apps.execution.client import NodeClient
-from apps.execution.services.starting import NodeClock, member_launch, member_stop
-from apps.execution.transport.base import ExchangeFailed, TransportError, Unreachable
-from apps.nodes.models import Runtime
+from apps.execution.services import starting
+from apps.execution.services.starting import member_stop
+from apps.execution.transport.base import ExchangeFailed, Unreachable
+from apps.nodes.models import Node
+from apps.policies.models import Profile, Queue
 from apps.tasks.models import Attempt, Holding, Task
 from apps.tasks.services.ending import task_abort
-from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
-
-Answer = dict[str, object] | TransportError | Callable[[], dict[str, object]]
-
-
-class ScriptedNode:
-    """A transport with a node behind it that gives the next answer of a list."""
-
-    def __init__(self) -> None:
-        self.answers: list[Answer] = []
-        self.asked: list[dict[str, object]] = []
-
-    def exchange(self, request: bytes, *, timeout_s: float) -> bytes:
-        self.asked.append(msgspec.json.decode(request))
-        answer = self.answers.pop(0)
-        if isinstance(answer, TransportError):
-            raise answer
-        if callable(answer):
-            answer = answer()
-        clocks = {"protocol": 1, "helper": "1", "boot_id": "boot", "uptime_s": 5.0, "wall_s": 5.0}
-        return msgspec.json.encode(clocks | answer)
-
-    def install(self, program: bytes, *, timeout_s: float) -> bytes:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """There is no connection."""
-
-    def verbs(self) -> list[object]:
-        return [request["verb"] for request in self.asked]
-
-
-def done(**answer: object) -> dict[str, object]:
-    return {"answer": answer}
-
-
-def refusal(code: str, detail: str = "its words") -> dict[str, object]:
-    return {"refusal": {"code": code, "detail": detail}}
-
-
-@pytest.fixture
-def node() -> ScriptedNode:
-    return ScriptedNode()
-
-
-@pytest.fixture
-def attempt(example: Example, alice: User) -> Attempt:
-    make_node(example.bare_metal, name="b1", runtime=Runtime.PODMAN)
-    enqueue(alice, example.dev_queue, image="registry/train:1")
-    run_pass()
-    return Attempt.objects.get()
-
-
-@pytest.fixture
-def process(attempt: Attempt) -> Attempt:
-    """On a node without images."""
-    holding = attempt.holdings.select_related("node").get()
-    assert holding.node is not None
-    type(holding.node).objects.update(runtime=Runtime.PROCESS, allows_process=True)
-    return attempt
-
-
-def launch(attempt: Attempt, node: ScriptedNode) -> None:
-    member_launch(
-        holding_id=attempt.holdings.get().pk,
-        client=NodeClient(node, "ours"),
-        clock=NodeClock("boot", 100.0, read_at=0.0),
-        token="t",
-    )
-
-
-def seen(attempt: Attempt) -> tuple[str, str, str]:
-    """States of member, attempt and task."""
-    attempt.refresh_from_db()
-    task = Task.objects.get(pk=attempt.task_id)
-    return str(attempt.holdings.get().state), str(attempt.state), str(task.state)
+from apps.tasks.services.sealing import secrets_sealed
+from tests.execution.services.scripted import Answer, ScriptedNode, done, launch, refusal, seen
 
 
 def test_a_launch_tells_the_node_everything_and_the_task_runs(
@@ -110,6 +37,51 @@ def test_a_launch_tells_the_node_everything_and_the_task_runs(
     ]
 
 
+def test_secrets_reach_the_node_and_nothing_else(process: Attempt, node: ScriptedNode) -> None:
+    Task.objects.update(secrets=secrets_sealed({"KEY": "geheim\n"}))
+    node.answers = [done(state="running")]
+
+    launch(process, node)
+
+    assert node.asked[0]["secrets"] == {"KEY": "geheim\n"}
+    assert b"geheim" not in msgspec.json.encode({**node.asked[0], "secrets": {}})
+
+
+def test_secrets_whose_key_is_gone_end_the_attempt_with_words(
+    process: Attempt, node: ScriptedNode, settings: Any
+) -> None:
+    Task.objects.update(secrets=secrets_sealed({"KEY": "geheim"}))
+    settings.RPM_SECRET_KEYS = [keyring.new_key()]
+
+    launch(process, node)
+
+    assert node.asked == []
+    process.refresh_from_db()
+    assert "key ring" in process.detail
+
+
+def test_what_the_profile_allows_beyond_the_usual_is_asked_of_the_node(
+    attempt: Attempt, node: ScriptedNode
+) -> None:
+    Profile.objects.update(extra_permissions=["root", "capability:IPC_LOCK", "device:/dev/fuse"])
+    node.answers = [done(state="present", progress=""), done(state="running")]
+
+    launch(attempt, node)
+
+    asked = node.asked[1]
+    assert (asked["uid"], asked["gid"], asked["allow_root"]) == (0, 0, True)
+    assert (asked["capabilities"], asked["device_paths"]) == (["IPC_LOCK"], ["/dev/fuse"])
+
+
+def test_a_plain_process_is_never_root_by_its_profile(process: Attempt, node: ScriptedNode) -> None:
+    Profile.objects.update(extra_permissions=["root"])
+    node.answers = [done(state="running")]
+
+    launch(process, node)
+
+    assert (node.asked[0]["uid"], node.asked[0]["gid"]) == (65_534, 65_534)
+
+
 def test_a_launch_that_is_not_wanted_any_more_is_never_sent(
     process: Attempt, node: ScriptedNode, alice: User
 ) -> None:
@@ -118,50 +90,6 @@ def test_a_launch_that_is_not_wanted_any_more_is_never_sent(
     launch(process, node)
 
     assert node.asked == []
-
-
-def test_the_image_is_fetched_first_and_the_way_is_told(
-    attempt: Attempt, node: ScriptedNode
-) -> None:
-    details: list[str] = []
-
-    def note() -> dict[str, object]:
-        details.append(Holding.objects.get().detail)
-        return done(state="present", progress="")
-
-    node.answers = [done(state="pulling", progress="40 of 90 MB"), note, done(state="running")]
-
-    launch(attempt, node)
-
-    assert node.verbs() == ["pull", "pull", "launch"]
-    assert details == ["Fetching the image. 40 of 90 MB"]
-    assert seen(attempt) == ("running", "running", "running")
-
-
-def test_an_abort_while_the_image_is_fetched_ends_the_launch(
-    attempt: Attempt, node: ScriptedNode, alice: User
-) -> None:
-    def abort() -> dict[str, object]:
-        task_abort(actor=alice, task=Task.objects.get())
-        return done(state="present", progress="")
-
-    node.answers = [abort]
-
-    launch(attempt, node)
-
-    assert node.verbs() == ["pull"]
-    assert seen(attempt) == ("starting", "stopping", "stopping")
-
-
-def test_an_image_that_cannot_be_fetched_fails_the_task_with_the_nodes_words(
-    attempt: Attempt, node: ScriptedNode
-) -> None:
-    node.answers = [done(state="failed", progress="manifest unknown")]
-
-    launch(attempt, node)
-
-    assert seen(attempt) == ("exited", "finished", "failed")
-    assert Task.objects.get().state_detail == "Image registry/train:1: manifest unknown"
 
 
 def test_a_container_that_cannot_start_fails_the_task_with_the_nodes_words(
@@ -183,7 +111,8 @@ def test_a_refusal_that_passes_is_tried_again_later(
 
     launch(process, node)
 
-    assert seen(process) == ("allocated", "allocated", "allocated")
+    # An earlier launch may still be on its way: only a stop could make sure that it is not.
+    assert seen(process) == ("starting", "starting", "allocated")
     assert process.not_before is not None
     assert process.not_before > timezone.now()
     assert process.start_failures == 1
@@ -208,16 +137,87 @@ def test_a_launch_that_was_surely_not_sent_is_tried_again(
     assert seen(process) == ("allocated", "allocated", "allocated")
 
 
-def test_a_launch_that_may_have_arrived_waits_for_the_report(
+def test_a_launch_that_may_have_arrived_is_sent_again_and_starts_once(
     process: Attempt, node: ScriptedNode
 ) -> None:
-    node.answers = [ExchangeFailed("cut")]
+    node.answers = [ExchangeFailed("cut"), done(state="running")]
 
     launch(process, node)
-    launch(process, node)
-
-    assert node.verbs() == ["launch"]
     assert seen(process) == ("starting", "starting", "allocated")
+    launch(process, node)
+
+    assert node.verbs() == ["launch", "launch"]
+    assert node.asked[0]["generation"] == node.asked[1]["generation"]
+    assert seen(process) == ("running", "running", "running")
+
+
+def test_who_does_not_serve_the_node_any_more_writes_nothing(
+    process: Attempt, node: ScriptedNode
+) -> None:
+    def taken() -> dict[str, object]:
+        Node.objects.update(served_by="another")
+        return refusal("start_failed", "no such file")
+
+    node.answers = [taken]
+
+    launch(process, node)
+
+    assert seen(process) == ("starting", "starting", "allocated")
+    launch(process, node)
+    assert node.verbs() == ["launch"]
+
+
+@pytest.mark.parametrize(("policy", "want"), [("wait", False), ("requeue", True), ("fail", True)])
+def test_a_lease_is_written_down_before_it_is_granted(
+    process: Attempt, node: ScriptedNode, policy: str, *, want: bool
+) -> None:
+    Queue.objects.update(on_node_loss=policy)
+    written: list[float | None] = []
+
+    def note() -> dict[str, object]:
+        written.append(Holding.objects.get().lease_until_s)
+        return done(state="running")
+
+    node.answers = [note]
+
+    launch(process, node)
+
+    (asked,) = node.asked
+    assert written == [asked["lease_until_s"]]
+    assert (written[0] is not None) == want
+    assert Holding.objects.get().boot_id == "boot"
+
+
+def test_a_lease_that_was_granted_once_is_never_shortened_by_a_second_launch(
+    process: Attempt, node: ScriptedNode
+) -> None:
+    Queue.objects.update(on_node_loss="requeue")
+    node.answers = [ExchangeFailed("cut"), done(state="running")]
+    launch(process, node)
+    first = Holding.objects.get().lease_until_s
+    assert first is not None
+    Holding.objects.update(lease_until_s=first + 5000)
+    Queue.objects.update(on_node_loss="wait")
+
+    launch(process, node)
+
+    assert node.asked[1]["lease_until_s"] == first + 5000
+
+
+def test_a_start_that_fails_again_and_again_fails_with_the_nodes_words(
+    process: Attempt, node: ScriptedNode
+) -> None:
+    for _ in range(starting.START_TRIES):
+        node.answers = [refusal("late", "its disk is full")]
+        launch(process, node)
+
+    states = seen(process)
+    assert states == ("starting", "stopping", "stopping")
+    node.answers = [done(state="absent")]
+    holding = Holding.objects.select_related("attempt__queue").get()
+    member_stop(holding=holding, client=NodeClient(node, "ours"), token="t")
+    assert seen(process) == ("exited", "finished", "failed")
+    assert "its disk is full" in Task.objects.get().state_detail
 
 
 def test_an_answer_that_makes_no_sense_counts_as_none(process: Attempt, node: ScriptedNode) -> None:
@@ -245,7 +245,7 @@ def test_a_stop(
     task_abort(actor=alice, task=Task.objects.get())
     holding = Holding.objects.select_related("attempt__queue").get()
 
-    member_stop(holding=holding, client=NodeClient(node, "ours"))
+    member_stop(holding=holding, client=NodeClient(node, "ours"), token="t")
 
     assert node.verbs() == ["launch", "stop"]
     assert node.asked[1]["grace_s"] == 30.0
@@ -260,4 +260,15 @@ def test_a_member_that_a_reboot_cleared_away_is_lost_and_its_task_runs_again(
     launch(process, node)
 
     assert seen(process) == ("exited", "lost", "queued")
+    assert Task.objects.get().failures == 0
+
+
+def test_a_node_that_knows_a_later_admission_lets_the_task_wait_for_the_next(
+    process: Attempt, node: ScriptedNode
+) -> None:
+    node.answers = [refusal("fenced", "generation 3 is known here")]
+
+    launch(process, node)
+
+    assert seen(process) == ("exited", "finished", "queued")
     assert Task.objects.get().failures == 0

@@ -1,5 +1,6 @@
 """Serving nodes: a real helper on this machine, real processes, threads and PostgreSQL."""
 
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -15,6 +16,7 @@ from apps.allocation.services import run_pass
 from apps.execution.services.adding import SimulatedGpus, node_add
 from apps.execution.serving import loop as serving_loop
 from apps.execution.serving import server as serving_server
+from apps.execution.serving.identity import is_dead, process_token
 from apps.execution.serving.server import NodeServer
 from apps.nodes.models import Node, NodeState, Runtime, Transport
 from apps.policies.models import Queue
@@ -206,7 +208,7 @@ def test_of_two_servers_one_serves_a_node_and_the_other_takes_over(
 def test_a_node_whose_server_died_is_taken_when_its_claim_has_ended(
     node: Node, start_server: StartServer
 ) -> None:
-    until = timezone.now() + timedelta(seconds=2)
+    until = timezone.now() + timedelta(seconds=3)
     Node.objects.filter(pk=node.pk).update(served_by="dead", served_until=until)
     server = start_server()
 
@@ -214,6 +216,56 @@ def test_a_node_whose_server_died_is_taken_when_its_claim_has_ended(
         server.look()
         assert served_by(node) == "dead" or timezone.now() >= until
     wait_until(lambda: served_by(node) == server.token, what="it serves")
+
+
+def test_a_claim_from_a_clock_that_ran_ahead_holds_nobody_off(
+    node: Node, start_server: StartServer
+) -> None:
+    until = timezone.now() + timedelta(hours=2)
+    Node.objects.filter(pk=node.pk).update(served_by="dead", served_until=until)
+
+    server = start_server()
+
+    wait_until(lambda: served_by(node) == server.token, what="it serves")
+
+
+def test_a_node_is_taken_at_once_from_a_process_of_this_machine_that_is_dead(
+    node: Node, start_server: StartServer
+) -> None:
+    place, _, _, _ = process_token().split(".")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    until = timezone.now() + timedelta(minutes=5)
+    Node.objects.filter(pk=node.pk).update(
+        served_by=f"{place}.{gone.pid}.12345.abcdef", served_until=until
+    )
+
+    server = start_server()
+
+    wait_until(lambda: served_by(node) == server.token, what="it serves")
+    assert timezone.now() < until
+
+
+def test_a_process_that_lives_is_not_dead() -> None:
+    assert not is_dead(process_token())
+    assert not is_dead("node add")
+    assert not is_dead("another.1.2.abcdef")
+
+
+def test_who_lost_its_node_stops_to_speak_with_it(
+    example: Example, alice: User, node: Node, start_server: StartServer
+) -> None:
+    server = start_server()
+    task = submit(alice, example.dev_queue, "echo once; sleep 60")
+    wait_for(task, "running")
+
+    # As if it had been stopped for long, and another process had taken over meanwhile.
+    until = timezone.now() + timedelta(minutes=1)
+    Node.objects.filter(pk=node.pk).update(served_by="another", served_until=until)
+
+    wait_until(lambda: not server._loops, what="its loop is gone")
+    assert served_by(node) == "another"
+    assert state_of(task) == "running"
 
 
 def test_a_database_that_fails_once_stops_nobody(

@@ -4,6 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from socket import create_server
+from unittest.mock import patch
 
 import pytest
 
@@ -13,7 +14,7 @@ from apps.execution.transport.base import ExchangeFailed, HostKeyRefused, Unreac
 from apps.execution.transport.host_keys import ssh_host_key
 from apps.execution.transport.ssh import SshTransport, load_private_key
 from tests.execution.nodes import INSTALLATION, installed_ssh, member_of
-from tests.services.sshd import SshdNode, StartSshNode
+from tests.services.sshd import CONFIG, SshdNode, StartSshNode
 
 
 def test_a_task_runs_on_a_node_over_ssh(ssh_node: SshdNode) -> None:
@@ -142,3 +143,52 @@ def test_a_node_whose_own_key_is_broken_is_unreachable(ssh_node: SshdNode) -> No
 def test_a_text_that_is_no_key_is_not_loaded() -> None:
     with pytest.raises(ValueError, match="not a private key"):
         load_private_key("-----BEGIN NOTHING-----")
+
+
+def test_a_key_that_runs_anything_is_told_from_one_that_runs_the_helper_only(
+    ssh_node: SshdNode,
+) -> None:
+    free = SshTransport(ssh_node.ssh_node())
+    assert not free.is_restricted(timeout_s=20)
+    free.close()
+
+    keys = ssh_node.folder / "authorized_keys"
+    keys.write_text(f'restrict,command="echo no >&2; exit 1" {keys.read_text()}')
+
+    bound = SshTransport(ssh_node.ssh_node())
+    assert bound.is_restricted(timeout_s=20)
+    bound.close()
+
+
+def test_how_many_sessions_a_connection_has_is_found_by_trying(ssh_node: SshdNode) -> None:
+    transport = SshTransport(ssh_node.ssh_node())
+    assert transport.sessions_at_once(most=9, timeout_s=20) == 9
+    transport.close()
+    ssh_node.stop()
+
+    with patch("tests.services.sshd.CONFIG", CONFIG + "MaxSessions 4\n"):
+        ssh_node.start()
+
+    assert transport.sessions_at_once(most=9, timeout_s=20) == 4
+    transport.close()
+    # A new connection has all of them again.
+    assert transport.sessions_at_once(most=9, timeout_s=20) == 4
+    transport.close()
+
+
+def test_an_exchange_waits_for_a_session_that_has_just_ended(ssh_node: SshdNode) -> None:
+    """A busy sshd counts it for a moment longer; the exchange failed then."""
+    ssh_node.stop()
+    with patch("tests.services.sshd.CONFIG", CONFIG + "MaxSessions 2\n"):
+        ssh_node.start()
+    node = installed_ssh(ssh_node)
+
+    with (
+        patch("apps.execution.transport.ssh.FREE_WITHIN_S", 60),
+        ThreadPoolExecutor(4) as pool,
+    ):
+        outcomes = list(
+            pool.map(lambda _: node.client.probe(Probe(installation=INSTALLATION)), range(12))
+        )
+
+    assert [type(one) for one in outcomes] == [Answered] * 12

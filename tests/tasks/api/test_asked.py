@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.tasks.api.parsers import BODY_BYTES
 from apps.tasks.descriptions import description_of
-from apps.tasks.models import Attempt, Task
+from apps.tasks.models import Attempt, AttemptLog, Task
 from apps.tasks.services import task_submit
 from tests.cast import Example
 
@@ -70,3 +70,45 @@ def test_a_body_beyond_every_bound_is_named(api_as: As, alice: User, example: Ex
 
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
     assert list(answer.json()["fields"]) == ["body"]
+
+
+@pytest.fixture
+def coloured(attempted: Task) -> Task:
+    """It wrote for a terminal."""
+    AttemptLog.objects.create(
+        attempt=Attempt.objects.get(task=attempted),
+        offset=0,
+        at=timezone.now(),
+        data=b"\x1b]0;title\x07\x1b[31mbad\x1b[0m\n",
+    )
+    return attempted
+
+
+def test_logs_are_told_without_control_sequences_unless_asked_for(
+    api_as: As, alice: User, coloured: Task
+) -> None:
+    def told(**asked: str) -> object:
+        answer = api_as(alice).get(f"{TASKS}{coloured.pk}/logs/", asked)
+        return answer.content if asked.get("as") == "text" else answer.json()["text"]
+
+    assert told() == "bad\n"
+    assert told(raw="1") == "\x1b]0;title\x07\x1b[31mbad\x1b[0m\n"
+    assert told(**{"as": "text"}) == b"bad\n"
+    assert told(**{"as": "text", "raw": "1"}) == b"\x1b]0;title\x07\x1b[31mbad\x1b[0m\n"
+
+
+@pytest.mark.parametrize("limit", [1, 4, 11, 16, 23, 100])
+def test_a_log_read_in_pieces_is_the_log_read_at_once(
+    api_as: As, alice: User, coloured: Task, limit: int
+) -> None:
+    text, offset, before = "", 0, -1
+    while offset != before:
+        path = f"{TASKS}{coloured.pk}/logs/"
+        answer = api_as(alice).get(path, {"offset": offset, "limit": limit}).json()
+        before, offset = offset, answer["next_offset"]
+        text += answer["text"]
+
+    assert offset == 23
+    # Pieces shorter than a sequence cannot hold it back; nothing of them may get lost.
+    assert text.endswith("bad\n") if limit > 10 else "bad" in text
+    assert "\x1b" not in text

@@ -1,7 +1,6 @@
 """What happens to an attempt on its nodes, edge by edge."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -9,79 +8,92 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.events.models import Event
-from apps.policies.models import Profile, Queue
-from apps.tasks.models import Attempt, HeldDevice, Holding, Task
+from apps.policies.models import Queue
+from apps.tasks.models import Attempt, Task
 from apps.tasks.services.attempts import (
     Ended,
+    Launching,
     attempt_end_unstarted,
+    attempt_give_up,
     attempt_stop,
     back_off_s,
     member_claim_start,
     member_confirm_start,
+    member_end_unsent,
     member_exited,
+    member_keep_start,
     member_release_start,
     member_started,
     members_acknowledged,
 )
 from apps.tasks.services.ending import task_abort
 from apps.tasks.states import TaskState
-from tests.allocation.state import enqueue, make_node
 from tests.cast import Example
+from tests.tasks.services.members import admitted, is_released, member, running, seen
 
-
-@pytest.fixture
-def served(example: Example) -> Example:
-    make_node(example.bare_metal, name="b1")
-    return example
-
-
-def admitted(actor: User, example: Example, **changes: Any) -> Attempt:
-    """One task that was given its place."""
-    (task,) = enqueue(actor, example.dev_queue, **changes)
-    run_pass()
-    return Attempt.objects.get(task=task)
-
-
-def gang(actor: User, example: Example, **changes: Any) -> tuple[Attempt, Holding, Holding]:
-    """A task of two members of four GPUs each, both with their place."""
-    Profile.objects.filter(pk=example.profile.pk).update(replicas=2)
-    attempt = admitted(actor, example, **changes)
-    first, second = attempt.holdings.order_by("rank")
-    return attempt, first, second
-
-
-def member(attempt: Attempt) -> Holding:
-    return attempt.holdings.get()
-
-
-def running(attempt: Attempt) -> Holding:
-    """The attempt's members were launched and run."""
-    for holding in attempt.holdings.all():
-        assert member_claim_start(holding_id=holding.pk, token="t")
-        assert member_started(holding_id=holding.pk, at=timezone.now())
-    return attempt.holdings.order_by("rank")[0]
-
-
-def seen(attempt: Attempt) -> tuple[str, str]:
-    """The states of the attempt and of its task."""
-    attempt.refresh_from_db()
-    return str(attempt.state), str(Task.objects.get(pk=attempt.task_id).state)
-
-
-def is_released(attempt: Attempt) -> bool:
-    """Whether it holds nothing any more, in the ledger and of devices."""
-    held = HeldDevice.objects.filter(holding__attempt=attempt, released_at__isnull=True)
-    return not held.exists() and not attempt.holdings.filter(released_at__isnull=True).exists()
+BOOT = Launching("boot")
 
 
 def test_a_start_is_claimed_once(served: Example, alice: User) -> None:
     attempt = admitted(alice, served)
 
     assert member_claim_start(holding_id=member(attempt).pk, token="one")
-    assert not member_claim_start(holding_id=member(attempt).pk, token="two")
+    assert not member_claim_start(holding_id=member(attempt).pk, token="one")
 
     assert seen(attempt) == ("starting", "allocated")
     assert attempt.lock_token == "one"
+
+
+def test_who_serves_the_node_now_takes_a_start_over_from_who_did(
+    served: Example, alice: User
+) -> None:
+    holding = member(admitted(alice, served))
+    member_claim_start(holding_id=holding.pk, token="one")
+
+    assert member_claim_start(holding_id=holding.pk, token="two")
+
+    # The first one wakes up, and finds that it is not its start any more.
+    assert not member_keep_start(holding_id=holding.pk, token="one", detail="")
+    assert not member_confirm_start(holding_id=holding.pk, token="one", launching=BOOT)
+    member_release_start(holding_id=holding.pk, token="one", delay_s=0, detail="old news")
+    assert member_confirm_start(holding_id=holding.pk, token="two", launching=BOOT)
+
+
+def test_a_start_that_may_have_arrived_stays_one_until_the_node_tells(
+    served: Example, alice: User
+) -> None:
+    attempt = admitted(alice, served)
+    holding = member(attempt)
+    member_claim_start(holding_id=holding.pk, token="t")
+    member_confirm_start(holding_id=holding.pk, token="t", launching=BOOT)
+
+    member_release_start(holding_id=holding.pk, token="t", delay_s=0, detail="cut")
+
+    assert seen(attempt) == ("starting", "allocated")
+    assert (member(attempt).state, member(attempt).lock_token) == ("starting", "")
+    assert member_claim_start(holding_id=holding.pk, token="t")
+
+
+def test_a_start_that_fails_too_often_counts_as_a_try_that_failed(
+    served: Example, alice: User
+) -> None:
+    attempt = admitted(alice, served)
+
+    assert attempt_give_up(attempt_id=attempt.pk, detail="disk full")
+    assert member_end_unsent(holding_id=member(attempt).pk)
+
+    assert seen(attempt) == ("finished", "failed")
+    assert Task.objects.get(pk=attempt.task_id).state_detail == "disk full"
+
+
+def test_a_start_that_is_no_fault_of_the_task_costs_no_retry(served: Example, alice: User) -> None:
+    attempt = admitted(alice, served)
+    member_claim_start(holding_id=member(attempt).pk, token="t")
+
+    member_exited(holding_id=member(attempt).pk, ended=Ended(None, "gone", is_unfit=True))
+
+    assert seen(attempt) == ("finished", "queued")
+    assert Task.objects.get(pk=attempt.task_id).failures == 0
 
 
 def test_a_member_that_runs_makes_its_task_run(served: Example, alice: User) -> None:
@@ -151,7 +163,7 @@ def test_a_start_that_fails_is_given_back_and_waits_before_the_next(
     member_claim_start(holding_id=member(attempt).pk, token="t")
     before = timezone.now()
 
-    member_release_start(holding_id=member(attempt).pk, delay_s=40, detail="disk full")
+    member_release_start(holding_id=member(attempt).pk, token="t", delay_s=40, detail="disk full")
 
     assert seen(attempt) == ("allocated", "allocated")
     assert (attempt.start_failures, attempt.detail) == (1, "disk full")
@@ -181,11 +193,11 @@ def test_a_stop_during_the_launch_is_not_overtaken_by_it(served: Example, alice:
     attempt = admitted(alice, served)
     holding = member(attempt)
     member_claim_start(holding_id=holding.pk, token="t")
-    assert member_confirm_start(holding_id=holding.pk)
+    assert member_confirm_start(holding_id=holding.pk, token="t", launching=BOOT)
 
     task_abort(actor=alice, task=attempt.task)
 
-    assert not member_confirm_start(holding_id=holding.pk)
+    assert not member_confirm_start(holding_id=holding.pk, token="t", launching=BOOT)
     # The node may have it by now: only the node's word ends it.
     assert not attempt_end_unstarted(attempt_id=attempt.pk)
     assert not is_released(attempt)
@@ -206,70 +218,6 @@ def test_a_start_that_arrives_after_the_stop_is_noted_and_still_stopped(
     assert seen(attempt) == ("stopping", "stopping")
     assert attempt.started_at is not None
     member_exited(holding_id=holding.pk, ended=Ended(143))
-    assert seen(attempt) == ("finished", "aborted")
-
-
-def test_a_gang_runs_when_its_last_member_does(served: Example, alice: User) -> None:
-    attempt, first, second = gang(alice, served)
-    for holding in (first, second):
-        member_claim_start(holding_id=holding.pk, token="t")
-
-    member_started(holding_id=first.pk, at=timezone.now())
-    assert seen(attempt) == ("starting", "allocated")
-    member_started(holding_id=second.pk, at=timezone.now())
-
-    assert seen(attempt) == ("running", "running")
-
-
-def test_a_member_of_a_gang_that_completes_waits_for_the_others(
-    served: Example, alice: User
-) -> None:
-    attempt, first, second = gang(alice, served)
-    running(attempt)
-
-    member_exited(holding_id=first.pk, ended=Ended(0))
-    assert seen(attempt) == ("running", "running")
-    assert not is_released(attempt)
-    member_exited(holding_id=second.pk, ended=Ended(0))
-
-    assert seen(attempt) == ("finished", "completed")
-
-
-def test_a_failing_member_stops_the_others_and_its_words_are_kept(
-    served: Example, alice: User
-) -> None:
-    attempt, first, second = gang(alice, served)
-    running(attempt)
-
-    member_exited(holding_id=second.pk, ended=Ended(3, "out of memory"))
-    assert seen(attempt) == ("stopping", "stopping")
-    assert not is_released(attempt)
-    member_exited(holding_id=first.pk, ended=Ended(143))
-
-    assert seen(attempt) == ("finished", "failed")
-    detail = Task.objects.get(pk=attempt.task_id).state_detail
-    assert detail == "Member 1 ended with code 3. out of memory"
-
-
-def test_a_gang_with_retries_goes_back_after_a_failing_member(served: Example, alice: User) -> None:
-    attempt, first, second = gang(alice, served, retries=1)
-    running(attempt)
-
-    member_exited(holding_id=second.pk, ended=Ended(3))
-    member_exited(holding_id=first.pk, ended=Ended(143))
-
-    assert seen(attempt) == ("finished", "queued")
-    assert Task.objects.get(pk=attempt.task_id).failures == 1
-
-
-def test_an_abort_counts_more_than_a_failing_member(served: Example, alice: User) -> None:
-    attempt, first, second = gang(alice, served, retries=1)
-    running(attempt)
-    member_exited(holding_id=second.pk, ended=Ended(3))
-
-    task_abort(actor=alice, task=Task.objects.get(pk=attempt.task_id))
-    member_exited(holding_id=first.pk, ended=Ended(143))
-
     assert seen(attempt) == ("finished", "aborted")
 
 
@@ -295,19 +243,6 @@ def test_work_that_is_lost_with_its_node(
     event = Event.objects.get(kind=f"task.{want}", data__cause="node_loss")
     assert event.object_id == str(attempt.task_id)
     assert Task.objects.get(pk=attempt.task_id).failures == 0
-
-
-def test_a_gang_that_loses_one_node_stops_on_the_other_and_waits_again(
-    served: Example, alice: User
-) -> None:
-    attempt, first, second = gang(alice, served)
-    running(attempt)
-
-    member_exited(holding_id=first.pk, ended=Ended(None, "gone", is_lost=True))
-    assert seen(attempt) == ("stopping", "stopping")
-    member_exited(holding_id=second.pk, ended=Ended(143))
-
-    assert seen(attempt)[1] == "queued"
 
 
 def test_news_of_an_older_generation_change_nothing(served: Example, alice: User) -> None:

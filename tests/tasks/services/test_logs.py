@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
-from apps.tasks.models import Attempt, AttemptLog, Holding
+from apps.tasks.models import Attempt, AttemptLog, Holding, Task
 from apps.tasks.selectors.attempts import log_from
 from apps.tasks.services import logs
 from apps.tasks.services.logs import log_append
+from apps.tasks.services.sealing import secrets_sealed
 from tests.allocation.state import enqueue, make_node
 from tests.cast import Example
 
@@ -55,6 +56,37 @@ def test_of_an_overlapping_piece_only_the_new_part_is_stored(holding: Holding) -
     assert append(holding, 3, b"defghi") == 9
 
     assert stored(holding) == b"abcdefghi"
+
+
+def test_secrets_and_redacted_variables_are_masked(holding: Holding) -> None:
+    Task.objects.update(
+        secrets=secrets_sealed({"KEY": "correct horse"}), environment={"HF_TOKEN": "hf_abcdef"}
+    )
+
+    append(holding, 0, b"key=correct ho")
+    append(holding, 14, b"rse hf_")
+    append(holding, 21, b"abcdef PATH=/bin\n")
+
+    assert stored(holding) == b"key=************* ********* PATH=/bin\n"
+
+
+def test_what_its_owner_hides_is_masked_in_all_that_comes(holding: Holding) -> None:
+    Task.objects.update(environment={"WANDB_RUN": "abcdef"})
+    append(holding, 0, b"run=abcdef\n")
+
+    User.objects.update(redacted_variables=["WANDB_*"])
+    append(holding, 11, b"run=abcdef\n")
+
+    assert stored(holding).endswith(b"run=******\n")
+
+
+def test_pieces_around_a_hole_are_no_whole(holding: Holding) -> None:
+    Task.objects.update(secrets=secrets_sealed({"KEY": "correct horse"}))
+
+    append(holding, 0, b"cor")
+    append(holding, 30, b"rect horse")
+
+    assert AttemptLog.objects.filter(offset=0).get().data == b"cor"
 
 
 def test_a_hole_is_marked_as_a_cut(holding: Holding) -> None:

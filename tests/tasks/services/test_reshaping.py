@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 import pytest
+from django.contrib.auth.models import Group
 
 from apps.accounts.models import User
+from apps.accounts.services.groups import group_remove, group_save
 from apps.allocation.loader import load
 from apps.allocation.services import run_pass
 from apps.configuration.services.exceeding import policy_set_exceeding
@@ -131,6 +133,38 @@ def test_a_group_may_exceed_the_limit_until_it_may_not(
     assert not Attempt.objects.exists()
     with pytest.raises(NeverFits):
         enqueue(alice, served.dev_queue)
+
+
+def _leave(group: Group, _alice: User) -> None:
+    group.user_set.set([])
+
+
+def _leave_all(_group: Group, alice: User) -> None:
+    alice.groups.clear()
+
+
+def _dissolve(group: Group, _alice: User) -> None:
+    group_remove(group=group)
+
+
+@pytest.mark.parametrize("leave", [_leave, _leave_all, _dissolve])
+def test_who_joins_and_leaves_a_group_that_may_exceed_the_limit_waits_by_the_rules_of_now(
+    served: Example, root: User, alice: User, leave: Callable[[Group, User], None]
+) -> None:
+    night = Group.objects.create(name="Night")
+    policy_set_exceeding(actor=root, policy=served.dev, users=[], groups=[night])
+    (task,) = enqueue(alice, served.dev_queue)
+
+    def may_exceed() -> bool:
+        return Task.objects.filter(pk=task.pk, run__exceeds_limit=True).exists()
+
+    said = [may_exceed()]
+    group_save(group=night, description="", members=[alice])
+    said.append(may_exceed())
+    leave(night, alice)
+    said.append(may_exceed())
+
+    assert said == [False, True, False]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from apps.allocation.engine.snapshot import Id, Pool, Run, Snapshot
 from apps.allocation.loader import load
 from apps.allocation.loader.configuration import Configuration, load_configuration
 from apps.allocation.loader.counted import counted, waiting_counts
-from apps.allocation.loader.running import microseconds
+from apps.allocation.loader.texts import microseconds
 from apps.allocation.loader.waiting import load_runs
 from apps.policies.models import Queue
 from apps.policies.models.rights import OnPreemption

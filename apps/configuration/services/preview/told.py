@@ -1,5 +1,6 @@
 """A preview in words and numbers: counts of everything, the first of every list."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -105,6 +106,7 @@ class _Telling:
     ) -> None:
         self.before, self.after = before, after
         self.without, self.with_it = without, with_it
+        self.difference = difference
         self.now = timezone.now()
         self.queue_policies = {
             queue.id: queue.policy
@@ -125,14 +127,19 @@ class _Telling:
         """A task by name, with its queue and policy, and where it runs with the change."""
         group = self.groups.get(task)
         queue = group.queue if group is not None else self.runs.get(task)
-        policy = group.policy if group is not None else self.queue_policies.get(queue or 0)
         return {
             "task": task,
             "name": self.names.tasks.get(str(task), ""),
             "queue": self.names.queue(queue) if queue is not None else "",
-            "policy": self.names.policy(policy),
+            "policy": self.names.policy(self._policy_of(task)),
             "pool": self.names.pool(group.pool) if group is not None else "",
         }
+
+    def _policy_of(self, task: Id) -> Id | None:
+        group = self.groups.get(task)
+        return (
+            group.policy if group is not None else self.queue_policies.get(self.runs.get(task, 0))
+        )
 
     def start(self, place: Any) -> Row:
         return {
@@ -192,6 +199,8 @@ class _Telling:
     def policies(self) -> Iterable[Row]:
         before, after = policy_uses(self.without.snapshot), policy_uses(self.with_it.snapshot)
         parents = {policy.id: policy.parent for policy in self.after.snapshot.policies}
+        starts = Counter(self._policy_of(one.task) for one in self.difference.starts)
+        preempted = Counter(self._policy_of(one.task) for one in self.difference.preempted)
         for policy in _in_order(before, after):
             parent = parents.get(policy)
             yield {
@@ -199,6 +208,8 @@ class _Telling:
                 "parent": self.names.policy(parent) if parent is not None else None,
                 "before": _policy_told(before.get(policy)),
                 "after": _policy_told(after.get(policy)),
+                "starts": starts[policy],
+                "preempted": preempted[policy],
             }
 
     def pools(self) -> Iterable[Row]:

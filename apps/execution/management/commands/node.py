@@ -1,4 +1,4 @@
-"""`manage.py node add | check | list`."""
+"""`manage.py node prepare | add | check | list`."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.core.errors import RpmError
 from apps.core.units import quantities_text
+from apps.execution.management.preparing import add_prepare_arguments, prepared_script
 from apps.execution.protocol.answers import Probed
 from apps.execution.services.adding import (
     SimulatedGpus,
@@ -14,6 +15,7 @@ from apps.execution.services.adding import (
     node_check,
     node_host_key,
 )
+from apps.execution.services.examining import node_examine
 from apps.execution.transport.host_keys import HostKey
 from apps.nodes.models import Node, Runtime, Transport
 from apps.policies.models import Pool
@@ -26,13 +28,23 @@ class Command(BaseCommand):
         verbs = parser.add_subparsers(dest="verb", required=True)
         add = verbs.add_parser("add", help="reach a machine, confirm its key, install the helper")
         _add_arguments(add)
-        check = verbs.add_parser("check", help="install the helper anew and show the inventory")
+        check = verbs.add_parser(
+            "check",
+            help="what it has, and what would have to be mended",
+        )
         check.add_argument("name")
         verbs.add_parser("list", help="all nodes")
+        prepare = verbs.add_parser("prepare", help="a script that makes a bare machine fit")
+        add_prepare_arguments(prepare)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         try:
-            {"add": self._add, "check": self._check, "list": self._list}[options["verb"]](options)
+            {
+                "add": self._add,
+                "check": self._check,
+                "list": self._list,
+                "prepare": self._prepare,
+            }[options["verb"]](options)
         except RpmError as error:
             raise CommandError(error.detail) from error
 
@@ -83,8 +95,16 @@ class Command(BaseCommand):
 
     def _check(self, options: dict[str, Any]) -> None:
         node = _node(options["name"])
-        probed, _ = node_check(node)
+        probed, findings = node_examine(node)
         self._show_inventory(probed)
+        for finding in findings:
+            mark = "ok  " if finding.is_fine else "BAD "
+            self.stdout.write(f"{mark} {finding.name:<8} {finding.words}")
+            if finding.mend:
+                self.stdout.write(f"     {'':<8} {finding.mend}")
+        wrong = sum(not finding.is_fine for finding in findings)
+        if wrong:
+            raise CommandError(f"{wrong} of {len(findings)} things need attention.")
 
     def _show(self, node: Node) -> None:
         probed, _ = node_check(node)
@@ -106,6 +126,14 @@ class Command(BaseCommand):
         )
         for name, words in sorted(probed.runtimes.items()):
             self.stdout.write(f"  {name}: {words}")
+
+    def _prepare(self, options: dict[str, Any]) -> None:
+        script, out = prepared_script(options), options["out"]
+        if out is None:
+            self.stdout.write(script, ending="")
+            return
+        out.write_text(script, encoding="utf-8")
+        self.stdout.write(f"{out}: read it, then run it on the machine as root.")
 
     def _list(self, _options: dict[str, Any]) -> None:
         nodes = Node.objects.filter(removed_at__isnull=True).select_related("pool")

@@ -152,6 +152,8 @@ def _over_own(world: World, claim: Claim, entry: Entry, level: Preemption) -> bo
         return True
     if level is Preemption.RECLAIM or entry.priority >= run.priority:
         return False
+    if run.can_exceed_limit and not entry.is_exempt:
+        return False
     reserved = world.reserved(entry.policy)
     missing = {key for key, _ in shortages(world, claim)}
     missing.update(key for _, key, _ in world.short_limits(run))
@@ -198,13 +200,26 @@ def worst_first(world: World, claim: Claim, entry: Entry, tier: int) -> tuple[ob
         shares,
         entry.priority,
         (-facts.rank, facts.name),
-        -max(entry.started_us, entry.checkpointed_us or entry.started_us),
+        -_begun_us(world, entry),
         entry.task,
     )
 
 
-def taken_one_by_one(world: World, claim: Claim, most: int = 30) -> list[Entry] | None:
-    """Others' work, worst first, rights judged afresh, until there is room; None: never."""
+def _begun_us(world: World, entry: Entry) -> int:
+    """What it did since would be lost; what the pass placed has done nothing."""
+    if entry.started_us < 0:
+        return world.snapshot.now_us
+    return max(entry.started_us, entry.checkpointed_us or entry.started_us)
+
+
+def taken_one_by_one(
+    world: World, claim: Claim, *, placed: bool, most: int = 30
+) -> list[Entry] | None:
+    """Others' work, worst first, rights judged afresh, until there is room; None: never.
+
+    Args:
+        placed: what the pass placed may be taken again, but for that of strict policies.
+    """
     taken: list[Entry] = []
     pool = world.pools[claim.pool]
     for _ in range(most):
@@ -215,7 +230,7 @@ def taken_one_by_one(world: World, claim: Claim, most: int = 30) -> list[Entry] 
             (worst_first(world, claim, entry, tier), entry)
             for entry in world.entries
             if entry.pool == claim.pool
-            and entry.started_us >= 0
+            and (entry.started_us >= 0 or (placed and not world.is_strict(entry.policy)))
             and entry.policy != own
             and has_use_for(world, claim, entry)
             and (tier := right_over(world, claim, entry)) is not None

@@ -15,6 +15,7 @@ from apps.allocation.engine.snapshot import (
     Node,
     Policy,
     Pool,
+    Preemption,
     Profile,
     Queue,
     Run,
@@ -27,13 +28,15 @@ Rename = Callable[[Id], Id]
 
 
 def a_second_pass_decides_nothing(moment: Moment) -> None:
-    """Law 7, first half: the victims still stopping; except for what was taken again, and by
-    taking what the first pass gave a strict policy.
+    """Law 7, first half: the victims still stopping; except for what was taken again, by taking
+    what the first pass gave a strict policy, and by moving what the first pass placed or moved.
     """
     second = moment.decide(carried_out(moment.snapshot, moment.plan))
     if any(_is_strict_start(moment, one.task) for one in second.preempted):
         return
-    again = set(moment.plan.taken_again)
+    settled = {*moment.places, *(one.task for one in moment.plan.moved)}
+    moved = {one.beneficiary for one in second.moved if one.task in settled}
+    again = moved | set(moment.plan.taken_again)
     found: list[object] = [one for one in second.placed if one.task not in again]
     taken: list[Preempt | Move] = [*second.preempted, *second.moved]
     found += [one for one in taken if one.beneficiary not in again]
@@ -72,7 +75,32 @@ def a_pass_ends_soon(moment: Moment) -> None:
 
 
 def passes_come_to_rest(moment: Moment) -> None:
-    """Law 9: within three times as many passes as tasks, and no two tasks take turns."""
+    """Law 9: within three times as many passes as tasks, and no two tasks take turns; except
+    where rank, a policy's own priorities and reservations may prefer in a circle.
+    """
+    words = _unrest(moment)
+    assert not words or may_prefer_in_a_circle(moment.snapshot), words
+
+
+def may_prefer_in_a_circle(snapshot: Snapshot) -> bool:
+    """Whether, somewhere, ranks take, and a policy has tasks of unequal size and priority."""
+    levels = {pool.preemption or snapshot.settings.preemption for pool in snapshot.pools}
+    if Preemption.RANK not in levels:
+        return False
+    policies = {queue.id: queue.policy for queue in snapshot.queues}
+    sizes: dict[Id, set[object]] = {}
+    priorities: dict[Id, set[int]] = {}
+    for run in snapshot.runs:
+        sizes.setdefault(policies[run.queue], set()).add((run.request, run.replicas))
+        priorities.setdefault(policies[run.queue], set()).add(run.priority)
+    for group in snapshot.running:
+        sizes.setdefault(group.policy, set()).add((group.request, group.replicas))
+        priorities.setdefault(group.policy, set()).add(group.priority)
+    return any(len(sizes[one]) > 1 and len(priorities[one]) > 1 for one in sizes)
+
+
+def _unrest(moment: Moment) -> str:
+    """What does not come to rest when passes follow one another; empty when all does."""
     snapshot = moment.snapshot
     tasks = sum(len(run.heads) for run in snapshot.runs)
     tasks += sum(len(group.tasks) for group in snapshot.running)
@@ -82,16 +110,17 @@ def passes_come_to_rest(moment: Moment) -> None:
     for _ in range(3 * tasks + 1):
         plan = moment.decide(snapshot)
         for one in plan.preempted:
-            assert (one.task, one.beneficiary) not in took, f"{one} after the reverse"
+            if (one.task, one.beneficiary) in took:
+                return f"{one} after the reverse"
             took.add((one.beneficiary, one.task))
         is_stopping = any(group.is_stopping for group in snapshot.running)
         if not is_stopping and not plan.placed and not plan.preempted and not plan.moved:
-            return
+            return ""
         if is_stopping or not is_slow:
             snapshot = drained(carried_out(snapshot, plan))
         else:
             snapshot = carried_out(snapshot, plan)
-    raise AssertionError("passes go on and on")
+    return "passes go on and on"
 
 
 def contents(plan: Plan, back: Rename = lambda name: name) -> object:

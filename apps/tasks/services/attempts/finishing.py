@@ -1,24 +1,20 @@
-"""What happens to an attempt on its nodes, written down edge by edge.
-
-Every function is one transaction of conditional updates. A row that is not in the expected state
-is left alone and the function says so: whoever asked acts on old news.
-"""
+"""How members and attempts end, and where their task goes then."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import Q
 from django.utils import timezone
 
 from apps.core.doorbell import after_commit
-from apps.events.services import Entry, events_record
 from apps.policies.models.rights import OnNodeLoss
+from apps.tasks.details import shortened
 from apps.tasks.models import Attempt, HeldDevice, Holding, Task
-from apps.tasks.services.ledger import devices_claim
+from apps.tasks.services.attempts.rows import entry, locked, tell
 from apps.tasks.services.requeueing import task_wait_again
 from apps.tasks.states import (
     ENDED_STATES,
@@ -28,11 +24,6 @@ from apps.tasks.states import (
     MemberState,
     TaskState,
 )
-from apps.tasks.topics import task_topics
-
-# A start that fails on the node's side is tried again after so long, doubled each time.
-BACK_OFF_S = 5
-MOST_BACK_OFF_S = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +31,8 @@ class Ended:
     """How a member ended.
 
     `exit_code` is None when it never ran or its result is gone, `detail` is in the node's words.
-    With `is_lost` its node went away under it: no fault of the task, which may run again.
+    With `is_lost` its node went away under it: no fault of the task, which may run again. With
+    `is_unfit` its node could not start it, without any fault of the task: it waits again.
     `is_stop_asked` False: it ended before its node was told to stop it.
     """
 
@@ -49,6 +41,7 @@ class Ended:
     at: datetime | None = None
     is_lost: bool = False
     is_stop_asked: bool = True
+    is_unfit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,119 +53,6 @@ class _Next:
     is_failure: bool = False
 
 
-def member_claim_start(*, holding_id: int, token: str) -> bool:
-    """Take the right to launch one member; False when it is not to be launched (any more, yet).
-
-    What it takes over from others becomes its own here, once all of them are gone.
-    """
-    with transaction.atomic():
-        holding = Holding.objects.select_related("attempt").get(pk=holding_id)
-        attempt = _locked(holding.attempt_id)
-        if attempt.state not in {AttemptState.ALLOCATED, AttemptState.STARTING}:
-            return False
-        if holding.state != MemberState.ALLOCATED or not _has_room(attempt, holding):
-            return False
-        claimed = Holding.objects.filter(pk=holding_id, state=MemberState.ALLOCATED).update(
-            state=MemberState.STARTING
-        )
-        if not claimed:
-            return False
-        Attempt.objects.filter(pk=attempt.pk, state=attempt.state).update(
-            state=AttemptState.STARTING, lock_token=token, not_before=timezone.now()
-        )
-        return True
-
-
-def _has_room(attempt: Attempt, holding: Holding) -> bool:
-    blockers = attempt.blocked_by.filter(state__in=LIVE_ATTEMPT_STATES)
-    return not blockers.exists() and devices_claim(holding)
-
-
-def member_confirm_start(*, holding_id: int, detail: str = "") -> bool:
-    """Whether a claimed member is still to be launched: asked right before it is.
-
-    From now on nobody takes the launch for lost before its window has closed. What happens to the
-    attempt after this answer is told to the node, which keeps launch and stop apart.
-
-    Args:
-        detail: what the launch waits for, shown with the task.
-    """
-    with transaction.atomic():
-        holding = Holding.objects.get(pk=holding_id)
-        attempt = _locked(holding.attempt_id)
-        if attempt.state != AttemptState.STARTING:
-            return False
-        claimed = Holding.objects.filter(pk=holding_id, state=MemberState.STARTING)
-        if not claimed.update(detail=detail[:2000]):
-            return False
-        Attempt.objects.filter(pk=attempt.pk).update(not_before=timezone.now())
-        if detail != holding.detail:
-            _tell(attempt, [])
-        return True
-
-
-def member_release_start(*, holding_id: int, delay_s: float, detail: str) -> None:
-    """Give the right back: nothing was started on the node, try again after `delay_s`."""
-    with transaction.atomic():
-        holding = Holding.objects.get(pk=holding_id)
-        attempt = _locked(holding.attempt_id)
-        Holding.objects.filter(pk=holding_id, state=MemberState.STARTING).update(
-            state=MemberState.ALLOCATED, detail=detail[:2000]
-        )
-        others = attempt.holdings.exclude(state=MemberState.ALLOCATED).exists()
-        changes: dict[str, Any] = {
-            "not_before": timezone.now() + timedelta(seconds=delay_s),
-            "start_failures": F("start_failures") + 1,
-            "detail": detail[:2000],
-        }
-        if not others and attempt.state == AttemptState.STARTING:
-            changes["state"] = AttemptState.ALLOCATED
-        Attempt.objects.filter(pk=attempt.pk, state=attempt.state).update(**changes)
-        _tell(attempt, [])
-
-
-def back_off_s(failures: int) -> float:
-    """Seconds until the next try after so many failures in a row."""
-    return float(min(BACK_OFF_S * 2 ** min(failures, 16), MOST_BACK_OFF_S))
-
-
-def member_started(*, holding_id: int, at: datetime) -> bool:
-    """The node says that a member runs; with the last member the task runs."""
-    with transaction.atomic():
-        holding = Holding.objects.get(pk=holding_id)
-        attempt = _locked(holding.attempt_id)
-        if attempt.state not in LIVE_ATTEMPT_STATES:
-            return False
-        started = Holding.objects.filter(
-            pk=holding_id, state__in=[MemberState.ALLOCATED, MemberState.STARTING]
-        ).update(state=MemberState.RUNNING, started_at=at, detail="")
-        waits = attempt.holdings.filter(
-            state__in=[MemberState.ALLOCATED, MemberState.STARTING]
-        ).exists()
-        if not started or waits:
-            return bool(started)
-        _run(attempt, at)
-        return True
-
-
-def _run(attempt: Attempt, at: datetime) -> None:
-    if attempt.state == AttemptState.ALLOCATED:
-        Attempt.objects.filter(pk=attempt.pk, state=attempt.state).update(
-            state=AttemptState.STARTING
-        )
-        attempt.state = AttemptState.STARTING
-    if attempt.state == AttemptState.STARTING:
-        Attempt.objects.filter(pk=attempt.pk, state=attempt.state).update(
-            state=AttemptState.RUNNING, started_at=at, detail="", start_failures=0
-        )
-        moved = Task.objects.filter(
-            pk=attempt.task_id, state=TaskState.ALLOCATED, generation=attempt.generation
-        ).update(state=TaskState.RUNNING, changed_at=timezone.now(), state_detail="")
-        _tell(attempt, [_entry(attempt, "task.running")] if moved else [])
-    elif attempt.started_at is None:
-        Attempt.objects.filter(pk=attempt.pk).update(started_at=at)
-
-
 def member_exited(*, holding_id: int, ended: Ended) -> bool:
     """The node says that a member ended; with the last one the attempt ends.
 
@@ -180,7 +60,7 @@ def member_exited(*, holding_id: int, ended: Ended) -> bool:
     """
     with transaction.atomic():
         holding = Holding.objects.get(pk=holding_id)
-        attempt = _locked(holding.attempt_id)
+        attempt = locked(holding.attempt_id)
         at = ended.at or timezone.now()
         changed = (
             Holding.objects.filter(pk=holding_id)
@@ -189,8 +69,10 @@ def member_exited(*, holding_id: int, ended: Ended) -> bool:
                 state=MemberState.EXITED,
                 ended_at=at,
                 exit_code=ended.exit_code,
-                detail=ended.detail[:2000],
+                detail=shortened(ended.detail),
                 is_stop_asked=ended.is_stop_asked and attempt.stop_asked_at is not None,
+                is_lost=ended.is_lost,
+                lock_token="",
             )
         )
         if not changed or attempt.state not in LIVE_ATTEMPT_STATES:
@@ -199,7 +81,7 @@ def member_exited(*, holding_id: int, ended: Ended) -> bool:
             if ended.exit_code != 0:
                 _stop_others(attempt, holding, ended)
             return True
-        _finish(attempt, at, is_lost=ended.is_lost)
+        _finish(attempt, at, is_unfit=ended.is_unfit)
         return True
 
 
@@ -212,6 +94,8 @@ def _stop_others(attempt: Attempt, holding: Holding, ended: Ended) -> None:
     target = ""
     if ended.is_lost:
         target = _after_loss(Task.objects.get(pk=attempt.task_id), attempt, words).state
+    elif ended.is_unfit:
+        target = TaskState.QUEUED
     _ask_to_stop(attempt, target=target, words=words)
 
 
@@ -220,29 +104,30 @@ def _ask_to_stop(attempt: Attempt, *, target: str, words: str) -> None:
         state=AttemptState.STOPPING,
         stop_asked_at=timezone.now(),
         stop_target=target,
-        stop_detail=words[:500],
+        stop_detail=shortened(words),
     )
     Task.objects.filter(
         pk=attempt.task_id,
         generation=attempt.generation,
         state__in=[TaskState.ALLOCATED, TaskState.RUNNING],
-    ).update(state=TaskState.STOPPING, changed_at=timezone.now(), state_detail=words[:2000])
-    _tell(attempt, [_entry(attempt, "task.stopping", reason=words)])
+    ).update(state=TaskState.STOPPING, changed_at=timezone.now(), state_detail=shortened(words))
+    tell(attempt, [entry(attempt, "task.stopping", reason=words)])
     after_commit(tasks=["execution.look"])
 
 
-def _finish(attempt: Attempt, at: datetime, *, is_lost: bool = False) -> None:
+def _finish(attempt: Attempt, at: datetime, *, is_unfit: bool = False) -> None:
     """End the attempt, release what it held, and move the task on, all at once.
 
     Its own victims, where some still stop, stop from now on for whom it stops itself.
     """
     attempt.refresh_from_db()
+    is_lost = attempt.holdings.filter(is_lost=True).exists()
     worst = _worst(attempt)
     Attempt.objects.filter(pk=attempt.pk, state=attempt.state).update(
         state=AttemptState.LOST if is_lost else AttemptState.FINISHED,
         ended_at=at,
         exit_code=worst.exit_code,
-        detail=worst.detail[:2000],
+        detail=shortened(worst.detail),
     )
     Holding.objects.filter(attempt=attempt, released_at__isnull=True).update(released_at=at)
     HeldDevice.objects.filter(holding__attempt=attempt, released_at__isnull=True).update(
@@ -252,13 +137,18 @@ def _finish(attempt: Attempt, at: datetime, *, is_lost: bool = False) -> None:
     victims.update(stops_for=attempt.stops_for_id)
     task = Task.objects.select_for_update().get(pk=attempt.task_id)
     if task.generation == attempt.generation and task.state in HOLDING_STATES:
-        _move_on(task, attempt, Ended(worst.exit_code, worst.detail, at, is_lost))
+        ended = Ended(worst.exit_code, worst.detail, at, is_lost=is_lost, is_unfit=is_unfit)
+        _move_on(task, attempt, ended)
     after_commit(tasks=["allocation.run_pass", "execution.look"])
 
 
 def _worst(attempt: Attempt) -> Ended:
-    """The result of a gang is that of its first member that did not end well."""
-    members = list(attempt.holdings.order_by("rank").values_list("exit_code", "detail"))
+    """The result of a gang is that of its first member that did not end well.
+
+    What members did when they were stopped, because another one had failed, comes after that.
+    """
+    ordered = attempt.holdings.order_by("is_stop_asked", "rank")
+    members = list(ordered.values_list("exit_code", "detail"))
     for code, detail in members:
         if code != 0:
             return Ended(exit_code=code, detail=detail)
@@ -269,7 +159,7 @@ def _move_on(task: Task, attempt: Attempt, ended: Ended) -> None:
     step = _next_step(task, attempt, ended)
     changes: dict[str, Any] = {
         "state": step.state,
-        "state_detail": step.detail[:2000],
+        "state_detail": shortened(step.detail),
         "exit_code": ended.exit_code,
         "changed_at": timezone.now(),
         "failures": task.failures + step.is_failure,
@@ -280,7 +170,7 @@ def _move_on(task: Task, attempt: Attempt, ended: Ended) -> None:
     data = {"exit_code": ended.exit_code, "detail": step.detail}
     if ended.is_lost:
         data["cause"] = "node_loss"
-    _tell(attempt, [_entry(attempt, f"task.{step.state}", **data)])
+    tell(attempt, [entry(attempt, f"task.{step.state}", **data)])
     if step.state == TaskState.QUEUED:
         task_wait_again(attempt, at=timezone.now())
 
@@ -291,6 +181,8 @@ def _next_step(task: Task, attempt: Attempt, ended: Ended) -> _Next:
         return _Next(TaskState(attempt.stop_target), attempt.stop_detail)
     if ended.is_lost:
         return _after_loss(task, attempt, ended.detail)
+    if ended.is_unfit:
+        return _Next(TaskState.QUEUED, ended.detail)
     if ended.exit_code == 0:
         return _Next(TaskState.COMPLETED, "")
     # In a gang, what the others did when they were stopped is not what went wrong.
@@ -322,17 +214,27 @@ def _after_loss(task: Task, attempt: Attempt, words: str) -> _Next:
 def attempt_stop(*, attempt_id: UUID, target: TaskState, detail: str) -> bool:
     """Ask an attempt to end, and its task to go to `target` then; False: it ends anyway."""
     with transaction.atomic():
-        attempt = _locked(attempt_id)
+        attempt = locked(attempt_id)
         if attempt.state not in LIVE_ATTEMPT_STATES or attempt.state == AttemptState.STOPPING:
             return False
         _ask_to_stop(attempt, target=target, words=detail)
         return True
 
 
+def attempt_give_up(*, attempt_id: UUID, detail: str) -> bool:
+    """End an attempt that does not get started; it counts as a try of its task that failed."""
+    with transaction.atomic():
+        attempt = locked(attempt_id)
+        if attempt.state not in {AttemptState.ALLOCATED, AttemptState.STARTING}:
+            return False
+        _ask_to_stop(attempt, target="", words=detail)
+        return True
+
+
 def attempt_end_unstarted(*, attempt_id: UUID) -> bool:
     """End a stopping attempt of which no member was ever launched; no node has to be asked."""
     with transaction.atomic():
-        attempt = _locked(attempt_id)
+        attempt = locked(attempt_id)
         started = attempt.holdings.exclude(state=MemberState.ALLOCATED).exists()
         if attempt.state != AttemptState.STOPPING or started:
             return False
@@ -341,39 +243,22 @@ def attempt_end_unstarted(*, attempt_id: UUID) -> bool:
         return True
 
 
+def member_end_unsent(*, holding_id: int) -> bool:
+    """End a member of a stopping attempt that was never launched; its node is not asked."""
+    with transaction.atomic():
+        attempt = locked(Holding.objects.values_list("attempt_id", flat=True).get(pk=holding_id))
+        unsent = Holding.objects.filter(
+            pk=holding_id, state=MemberState.ALLOCATED, launched_at__isnull=True
+        )
+        if attempt.state != AttemptState.STOPPING or not unsent.exists():
+            return False
+        member_exited(holding_id=holding_id, ended=Ended(None, "Never started."))
+        members_acknowledged([holding_id])
+        return True
+
+
 def members_acknowledged(holding_ids: Iterable[int]) -> None:
     """The node has heard that the results are stored; it may drop its files."""
     Holding.objects.filter(pk__in=list(holding_ids), state=MemberState.EXITED).update(
         is_acknowledged=True
-    )
-
-
-def _locked(attempt_id: UUID) -> Attempt:
-    """The attempt, held against every other writer until the transaction ends.
-
-    Others may still refer to it: attempts that end at the same moment wait for one another's room.
-    """
-    return Attempt.objects.select_for_update(no_key=True).get(pk=attempt_id)
-
-
-def _entry(attempt: Attempt, kind: str, **data: Any) -> Entry:
-    return Entry(
-        kind=kind,
-        object_type="task",
-        object_id=attempt.task_id,
-        queue_id=attempt.queue_id,
-        policy_id=attempt.policy_id,
-        data={"generation": attempt.generation, "pool": attempt.pool_id, **data},
-    )
-
-
-def _tell(attempt: Attempt, entries: list[Entry]) -> None:
-    events_record(
-        entries,
-        topics=task_topics(
-            attempt.task_id,
-            queue_id=attempt.queue_id,
-            policy_id=attempt.policy_id,
-            pool_id=attempt.pool_id,
-        ),
     )

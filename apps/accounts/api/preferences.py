@@ -1,0 +1,52 @@
+"""REST of what people set for themselves."""
+
+from typing import Any
+
+from django.conf import settings
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from apps.accounts.api.permissions import person
+from apps.accounts.models import User
+from apps.accounts.services.preferences import preferences_change
+from apps.core.serializers import StrictSerializer
+
+
+class PreferencesChangeSerializer(StrictSerializer):
+    redacted_variables = serializers.ListField(
+        child=serializers.CharField(max_length=255),
+        max_length=100,
+        help_text="Patterns such as WANDB_*: values of such variables of one's tasks are shown to "
+        "nobody.",
+    )
+
+
+class PreferencesSerializer(serializers.Serializer[Any]):
+    redacted_variables = serializers.ListField(child=serializers.CharField())
+    always_redacted_variables = serializers.ListField(
+        child=serializers.CharField(), help_text="Those that the installation hides for everybody."
+    )
+
+
+class PreferencesView(APIView):
+    """One's own preferences."""
+
+    @extend_schema(responses=PreferencesSerializer)
+    def get(self, request: Request) -> Response:
+        return Response(_told(person(request)))
+
+    @extend_schema(request=PreferencesChangeSerializer, responses=PreferencesSerializer)
+    def patch(self, request: Request) -> Response:
+        body = PreferencesChangeSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(_told(preferences_change(user=person(request), **body.validated_data)))
+
+
+def _told(user: User) -> dict[str, Any]:
+    return {
+        "redacted_variables": user.redacted_variables,
+        "always_redacted_variables": settings.RPM_REDACTED_VARIABLES,
+    }

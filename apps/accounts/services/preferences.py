@@ -1,0 +1,40 @@
+"""What people set for themselves."""
+
+import re
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts.models import User
+from apps.core.errors import BadInput
+
+PATTERNS = 100
+_PATTERN = re.compile(r"[A-Za-z0-9_*?]{1,255}")
+
+
+def preferences_change(*, user: User, redacted_variables: list[str]) -> User:
+    """Say which variables of one's tasks are shown to nobody: from now on, in older tasks too.
+
+    Output that was stored before stays as it is.
+
+    Raises:
+        BadInput: naming the field.
+    """
+    patterns = patterns_checked(redacted_variables)
+    with transaction.atomic():
+        User.objects.filter(pk=user.pk).update(redacted_variables=patterns)
+    user.redacted_variables = patterns
+    return user
+
+
+def patterns_checked(given: Any) -> list[str]:
+    """The patterns, each once.
+
+    Raises:
+        BadInput: it is no list of patterns, or of too many.
+    """
+    words = f"up to {PATTERNS} names of variables; * and ? stand for other signs"
+    is_list = isinstance(given, list) and len(given) <= PATTERNS
+    if not is_list or not all(isinstance(one, str) and _PATTERN.fullmatch(one) for one in given):
+        raise BadInput(f"redacted_variables: {words}.", fields={"redacted_variables": words})
+    return list(dict.fromkeys(given))

@@ -1,0 +1,59 @@
+"""Which profiles are too large for a policy, and which may be connected to it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from apps.core.units import milli_text, quantities_milli
+from apps.policies.models import Policy, PolicyAmount, Profile, Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """A limit that counts for a policy: its own, or one of a policy above it."""
+
+    policy: str
+    key: str
+    milli: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectableProfile:
+    """A live profile that a policy does not have yet; `problem` says why it cannot be connected."""
+
+    profile: Profile
+    problem: str
+
+
+def limits_above(policy: Policy) -> tuple[Ceiling, ...]:
+    """The limits of the policy and of everything above it, its own first."""
+    found: list[Ceiling] = []
+    above: Policy | None = policy
+    while above is not None:
+        rows = PolicyAmount.objects.filter(policy=above, limit_milli__isnull=False)
+        name = above.name
+        found += [Ceiling(name, row.key, row.limit_milli or 0, row.limit_text) for row in rows]
+        above = above.parent
+    return tuple(found)
+
+
+def above_limit(profile: Profile, limits: Sequence[Ceiling]) -> str:
+    """Why one task of the profile is more than a limit; empty where it is not."""
+    request = quantities_milli(profile.request)
+    for limit in limits:
+        wanted = request.get(limit.key, 0) * profile.replicas
+        if wanted > limit.milli:
+            return (
+                f"{profile.name} takes {milli_text(wanted)} {limit.key}, more than the limit "
+                f"of {limit.text} of policy {limit.policy}"
+            )
+    return ""
+
+
+def profiles_to_connect(policy: Policy) -> list[ConnectableProfile]:
+    """The live profiles that are not connected yet, in their order."""
+    connected = Queue.objects.filter(policy=policy, removed_at__isnull=True)
+    profiles = Profile.objects.filter(removed_at__isnull=True)
+    profiles = profiles.exclude(pk__in=connected.values("profile")).order_by("position", "pk")
+    limits = limits_above(policy)
+    return [ConnectableProfile(one, above_limit(one, limits)) for one in profiles]

@@ -1,0 +1,151 @@
+"""What a change of a policy would do, as its dialog shows it before anybody saves."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models import User
+from apps.configuration.services.preview import Preview
+from apps.core.units import milli, milli_text
+from apps.dashboard.cards.bars import UseBar
+from apps.dashboard.cards.words import plural
+from apps.dashboard.selectors.use import GPU
+
+MOST_ROWS = 8
+Returned = Sequence[tuple[User, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """How many tasks it would happen to; `kind` is the colour of a figure above 0."""
+
+    label: str | Promise
+    count: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEffect:
+    """A policy whose figures change: GPU in use and waiting tasks before and after."""
+
+    name: str
+    before: UseBar | None
+    after: UseBar | None
+    use: str
+    waiting: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Tasks that would lose something, and the sentence that says it."""
+
+    title: str
+    lines: tuple[str, ...]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """`lost` counts the tasks that are preempted, rejected or become drafts."""
+
+    figures: tuple[Figure, ...]
+    policies: tuple[PolicyEffect, ...]
+    losses: tuple[Loss, ...]
+    lost: int
+    is_at_rest: bool
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing happens to any task."""
+        return not any(one.count for one in self.figures)
+
+
+def effects_of(preview: Preview, returned: Returned) -> Effects:
+    """The preview in figures, bars and sentences.
+
+    Args:
+        returned: whose waiting tasks become drafts, and how many.
+    """
+    lost = preview.preempted.count + preview.rejected.count + preview.closed.count
+    return Effects(
+        figures=(
+            Figure(_("would start"), preview.starts.count, "ok"),
+            Figure(_("would be preempted"), preview.preempted.count, "bad"),
+            Figure(_("would start later"), preview.delayed.count, "warn"),
+            Figure(_("would be rejected"), preview.rejected.count, "bad"),
+            Figure(_("would become drafts"), preview.closed.count, "warn"),
+        ),
+        policies=tuple(_policy(row) for row in preview.policies if row["before"] != row["after"]),
+        losses=tuple(_losses(preview, returned)),
+        lost=lost,
+        is_at_rest=preview.is_at_rest,
+    )
+
+
+def _losses(preview: Preview, returned: Returned) -> list[Loss]:
+    found = []
+    if count := preview.preempted.count:
+        title = f"{plural(count, 'running task')} would be preempted"
+        lines = [_preempted(row) for row in preview.preempted.rows]
+        found.append(_loss(title, lines, of=count))
+    if count := preview.closed.count:
+        title = f"{plural(count, 'waiting task')} would become draft{'' if count == 1 else 's'}"
+        lines = [f"{who}: {number}" for who, number in returned] or [
+            f"{row['queue']}: {row['tasks_returned']}" for row in preview.closed.rows
+        ]
+        found.append(_loss(title, lines, of=len(lines)))
+    if count := preview.rejected.count:
+        title = f"{plural(count, 'waiting task')} could never run any more"
+        rows = preview.rejected.rows
+        lines = [f"{row['queue']}: {row['count']}. {row['sentence']}" for row in rows]
+        found.append(_loss(title, lines, of=len(lines) + preview.rejected.more))
+    return found
+
+
+def _loss(title: str, lines: list[str], *, of: int) -> Loss:
+    return Loss(title, tuple(lines[:MOST_ROWS]), max(of - MOST_ROWS, 0))
+
+
+def _preempted(row: Mapping[str, Any]) -> str:
+    then = "waits again" if row["waits_again"] else "does not come back by itself"
+    taker = row["beneficiary"]["policy"]
+    return f"{row['name']} of {row['policy']} in {row['pool']}, for {taker}: {then}"
+
+
+def _policy(row: Mapping[str, Any]) -> PolicyEffect:
+    before, after = row["before"], row["after"]
+    return PolicyEffect(
+        name=row["policy"],
+        before=_bar(before),
+        after=_bar(after),
+        use=_changed(_use(before), _use(after)),
+        waiting=_changed(*(None if one is None else one["waiting"] for one in (before, after))),
+    )
+
+
+def _bar(told: Mapping[str, Any] | None) -> UseBar | None:
+    if told is None:
+        return None
+    return UseBar.of(
+        used=_gpu(told["reserved"]) + _gpu(told["over_quota"]),
+        reserved=_gpu(told["reservation"]),
+        limit=milli(told["limit"][GPU]) if GPU in told["limit"] else None,
+        over=_gpu(told["over_quota"]),
+    )
+
+
+def _use(told: Mapping[str, Any] | None) -> str | None:
+    return None if told is None else milli_text(_gpu(told["reserved"]) + _gpu(told["over_quota"]))
+
+
+def _gpu(amounts: Mapping[str, str]) -> int:
+    return milli(amounts.get(GPU, "0"))
+
+
+def _changed(before: object, after: object) -> str:
+    """`4`, or `4 → 8`; an en dash where there is none."""
+    first, then = ("–" if one is None else str(one) for one in (before, after))
+    return first if first == then else f"{first} → {then}"

@@ -1,0 +1,149 @@
+"""One node: its devices and who has them, what runs there, and what is not ours."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from apps.accounts.models import User
+from apps.dashboard.cards.nodes import NodeRow, cell_word, node_row
+from apps.dashboard.cards.words import amounts_of_milli, plural
+from apps.dashboard.live import Sharing, card, key_id
+from apps.dashboard.selectors.use import amounts_of, held_now, over_quota_tasks
+from apps.execution.connections import pinned_key
+from apps.nodes.models import OUT_OF_THE_WAY, Device, DeviceState, Node
+from apps.nodes.selectors import Shares, nodes_visible_to
+from apps.tasks.models import HeldDevice, Holding, Task
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceView:
+    """`cell` as in the strip, `word` says it; `holders` are tasks with their thousandths of it."""
+
+    device: Device
+    cell: str
+    word: str
+    holders: tuple[tuple[Task, int], ...]
+    processes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkHere:
+    """One member of a task; `amounts` in a line."""
+
+    task: Task
+    policy: str
+    member: int
+    members: int
+    amounts: str
+    since: datetime
+    is_over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDetail:
+    """`shares` is None where no device could be shared; `key_kind` empty without a host key."""
+
+    row: NodeRow
+    devices: tuple[DeviceView, ...]
+    work: tuple[WorkHere, ...]
+    shares: Shares | None
+    key_kind: str
+    fingerprint: str
+    topics: tuple[str, ...]
+    announce: str
+
+    @property
+    def node(self) -> Node:
+        return self.row.node
+
+    @property
+    def missing(self) -> int:
+        return sum(1 for one in self.devices if one.cell == "d")
+
+    @property
+    def occupied(self) -> int:
+        return sum(1 for one in self.devices if one.cell == "x")
+
+
+@card("node_detail", Sharing.ROLE)
+def load_node_detail(user: User, key: str) -> NodeDetail | None:
+    """A node that was not removed, for administrators, in eight queries."""
+    node = nodes_visible_to(user).select_related("pool").filter(pk=key_id(key)).first()
+    if node is None:
+        return None
+    held = held_now()
+    over = over_quota_tasks(held, amounts_of())
+    devices = list(Device.objects.filter(node=node, index__lt=OUT_OF_THE_WAY))
+    given: defaultdict[int, list[tuple[Task, int]]] = defaultdict(list)
+    rows = HeldDevice.objects.filter(released_at__isnull=True, device__node=node)
+    for one in rows.select_related("holding__attempt__task__owner").order_by("pk"):
+        given[one.device_id].append((one.holding.attempt.task, one.milli))
+    plain = defaultdict(list, {pk: [(m, t.pk) for t, m in some] for pk, some in given.items()})
+    row = node_row(node, devices, plain, over)
+    pinned = pinned_key(node)
+    return NodeDetail(
+        row=row,
+        devices=_devices(node, devices, row, given),
+        work=_work(node, over),
+        shares=_shares(node, has_devices=bool(devices)),
+        key_kind=pinned.kind if pinned is not None else "",
+        fingerprint=pinned.fingerprint if pinned is not None else "",
+        topics=("nodes", f"node.{node.pk}", "overview"),
+        announce=f"{node.name}: {node.get_state_display()}, {plural(row.tasks, 'task')}",
+    )
+
+
+def _devices(
+    node: Node,
+    devices: list[Device],
+    row: NodeRow,
+    given: defaultdict[int, list[tuple[Task, int]]],
+) -> tuple[DeviceView, ...]:
+    foreign: defaultdict[str, list[str]] = defaultdict(list)
+    for one in node.report.get("foreign_processes") or ():
+        foreign[one["uuid"]].append(f"process {one['pid']} with {one['memory_mb']} MB")
+    return tuple(
+        DeviceView(
+            device=device,
+            cell=cell,
+            word=cell_word(cell),
+            holders=tuple(given[device.pk]),
+            processes=tuple(foreign[device.uuid]) if device.state == DeviceState.OCCUPIED else (),
+        )
+        for device, cell in zip(devices, row.cells, strict=True)
+    )
+
+
+def _work(node: Node, over: frozenset[UUID]) -> tuple[WorkHere, ...]:
+    rows = Holding.objects.filter(node=node, released_at__isnull=True)
+    rows = rows.select_related("attempt__task__owner", "attempt__policy").order_by("pk")
+    return tuple(
+        WorkHere(
+            task=one.attempt.task,
+            policy=one.attempt.policy.name,
+            member=one.rank + 1,
+            members=one.attempt.replicas,
+            amounts=amounts_of_milli(one.amounts),
+            since=one.started_at or one.attempt.allocated_at,
+            is_over=one.attempt.task_id in over,
+        )
+        for one in rows
+    )
+
+
+def _shares(node: Node, *, has_devices: bool) -> Shares | None:
+    told: dict[str, Any] | None = node.report.get("enforcement")
+    if not has_devices or told is None:
+        return None
+
+    def word(way: str) -> str:
+        return "accounted" if way == "accounted" else "enforced"
+
+    return Shares(
+        memory=word(told["memory"]),
+        compute=word(told["compute"]),
+        ways=(told["memory"],),
+        detail=told["detail"],
+    )

@@ -1,0 +1,58 @@
+"""Pages that also open in a dialog of the page that links to them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.cache import patch_vary_headers
+
+from apps.core.errors import RpmError
+from apps.dashboard.forms import add_errors
+from apps.dashboard.forms_places import PauseForm
+
+# Sent by `load-dialog.js`; a form of the dialog is answered as a page again.
+DIALOG = "dialog"
+
+
+def page_or_dialog(
+    request: HttpRequest, template: str, context: Mapping[str, Any], *, status: int = 200
+) -> HttpResponse:
+    """The whole page, or only what stands in the dialog where a page asks for that.
+
+    The template extends `layout` and titles itself with an element `heading`.
+    """
+    is_dialog = request.headers.get("X-Requested-With") == DIALOG
+    frame = {
+        "layout": "dialog.html" if is_dialog else "dialog_page.html",
+        "heading": "h2" if is_dialog else "h1",
+    }
+    response = render(request, template, {**context, **frame}, status=status)
+    patch_vary_headers(response, ["X-Requested-With"])
+    return response
+
+
+def pause_page(
+    request: HttpRequest, *, what: str, sentence: str, back: str, pause: Callable[[str], object]
+) -> HttpResponse:
+    """Ask for the reason, then pause.
+
+    Args:
+        what: name of the pool, queue or node.
+        sentence: what the pause will do, in numbers.
+        back: address of the page that shows the outcome.
+        pause: calls the service with the reason.
+    """
+    form = PauseForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            pause(form.cleaned_data["reason"])
+        except RpmError as error:
+            add_errors(form, error)
+        else:
+            messages.success(request, f"{what} is paused.")
+            return redirect(back)
+    context = {"form": form, "what": what, "sentence": sentence, "back": back}
+    status = 400 if request.method == "POST" else 200
+    return page_or_dialog(request, "pages/pause.html", context, status=status)

@@ -1,0 +1,67 @@
+"""How much GPU a policy held over time, from its attempts: nothing is sampled, nothing is lost."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+
+from apps.dashboard.selectors.use import GPU
+from apps.tasks.models import Attempt
+
+STEPS = 96
+
+
+@dataclass(frozen=True, slots=True)
+class UseHistory:
+    """Means of equal stretches of time, oldest first; `at` are their ends, the last one is now.
+
+    Thousandths of GPU. `mean` is that of the whole time, `highest` the largest of `values`.
+    """
+
+    at: tuple[datetime, ...]
+    values: tuple[int, ...]
+
+    @property
+    def mean(self) -> int:
+        return round(sum(self.values) / len(self.values))
+
+    @property
+    def highest(self) -> int:
+        return max(self.values)
+
+
+def use_history(
+    policy_ids: Iterable[int], *, until: datetime, hours: int, steps: int = STEPS
+) -> UseHistory:
+    """What these policies held together in the last `hours`, in one query."""
+    began = until - timedelta(hours=hours)
+    rows = Attempt.objects.filter(
+        Q(ended_at__isnull=True) | Q(ended_at__gt=began),
+        policy__in=list(policy_ids),
+        allocated_at__lt=until,
+    ).values_list("request", "replicas", "allocated_at", "ended_at")
+    step_s = hours * 3600 / steps
+    sums = [0.0] * steps
+    for request, replicas, allocated, ended in rows.iterator():
+        gpu = request.get(GPU, 0) * replicas
+        if gpu:
+            start = max((allocated - began).total_seconds(), 0.0) / step_s
+            stop = min(((ended or until) - began).total_seconds() / step_s, float(steps))
+            _add(sums, gpu, start, stop)
+    return UseHistory(
+        at=tuple(began + timedelta(seconds=step_s * (step + 1)) for step in range(steps)),
+        values=tuple(round(one) for one in sums),
+    )
+
+
+def _add(sums: list[float], gpu: int, start: float, stop: float) -> None:
+    """Book `gpu` from `start` to `stop`, both counted in steps."""
+    first, last = int(start), min(int(stop), len(sums) - 1)
+    for step in range(first, last + 1):
+        sums[step] += gpu * max(min(stop, step + 1) - max(start, step), 0.0)
+
+
+def as_gpu(values: Sequence[int]) -> list[float]:
+    """Thousandths as numbers for a plot."""
+    return [one / 1000 for one in values]

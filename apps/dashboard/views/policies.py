@@ -1,0 +1,101 @@
+"""Policies as people see them: the list, one policy, its use over time, what can be started."""
+
+from django.contrib.auth.decorators import login_required
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
+
+from apps.accounts.models import User
+from apps.accounts.selectors import group_ids, is_admin
+from apps.allocation.whatif.starting import startable
+from apps.core.units import milli_text
+from apps.dashboard.access import person
+from apps.dashboard.cards.policy_list import PolicyFilter
+from apps.dashboard.cards.startable import start_rows
+from apps.dashboard.selectors.people import people_of
+from apps.dashboard.selectors.use_history import as_gpu, use_history
+from apps.policies.models import Policy, Queue
+from apps.policies.selectors import policies_visible_to, policy_family, queues_open_to
+
+HOURS = 24
+# As many queues as are asked what can be started.
+MOST_QUEUES = 12
+
+
+# permission: whoever is signed in; the card shows what they may see
+@require_GET
+@login_required
+def policy_list(request: HttpRequest) -> HttpResponse:
+    """The policies that the person sees, filtered and sorted."""
+    wanted = PolicyFilter.parse(request.META.get("QUERY_STRING", ""))
+    return render(request, "pages/policy_list.html", {"wanted": wanted, "key": wanted.query()})
+
+
+# permission: members of the policy's group, and administrators
+@require_GET
+@login_required
+def policy_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    """One policy with its queues and what they hold."""
+    user = person(request)
+    return render(request, "pages/policy_detail.html", policy_context(user, seen(user, pk)))
+
+
+# permission: members of the policy's group, and administrators
+@require_GET
+@login_required
+@never_cache
+def policy_can_start(request: HttpRequest, pk: int) -> HttpResponse:
+    """What this person could start right now: asked for by the page, which does not wait for it."""
+    user = person(request)
+    policy = seen(user, pk)
+    queues = _open_queues(user, policy)
+    found = startable(actor=user, queues=queues[:MOST_QUEUES])
+    context = {
+        "rows": start_rows(found),
+        "at": timezone.now(),
+        "more": max(len(queues) - MOST_QUEUES, 0),
+    }
+    return render(request, "policies/can_start.html", context)
+
+
+# permission: members of the policy's group, and administrators
+@require_GET
+@login_required
+@never_cache
+def policy_use(request: HttpRequest, pk: int) -> HttpResponse:
+    """Use of the last day, for the plot."""
+    policy = seen(person(request), pk)
+    history = use_history(policy_family(policy.pk), until=timezone.now(), hours=HOURS)
+    return JsonResponse(
+        {
+            "at": [int(at.timestamp()) for at in history.at],
+            "gpu": as_gpu(history.values),
+            "mean": milli_text(round(history.mean, -2)),
+            "highest": milli_text(round(history.highest, -2)),
+        }
+    )
+
+
+def seen(user: User, pk: int) -> Policy:
+    """The policy, for those who may see it; for others it does not exist."""
+    return get_object_or_404(policies_visible_to(user).select_related("group", "parent"), pk=pk)
+
+
+def policy_context(user: User, policy: Policy) -> dict[str, object]:
+    """What the page of a policy shows beside its cards."""
+    is_member = is_admin(user) or policy.group_id in group_ids(user)
+    parent = policies_visible_to(user).filter(children=policy).first()
+    return {
+        "policy": policy,
+        "parent": parent,
+        "may_enqueue": queues_open_to(user).filter(policy=policy).first(),
+        "people": people_of(policy.group_id, are_named=is_member),
+    }
+
+
+def _open_queues(user: User, policy: Policy) -> list[Queue]:
+    queues = queues_open_to(user).filter(Q(policy=policy) & Q(profile__removed_at__isnull=True))
+    return list(queues.select_related("profile").order_by("profile__position", "profile_id"))

@@ -1,0 +1,299 @@
+"""What administrators do with policies. A change that costs a task something is shown first."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django_htmx.http import HttpResponseClientRedirect
+
+from apps.accounts.models import User
+from apps.configuration.services.limits import profiles_to_connect
+from apps.configuration.services.policies import policy_change, policy_create, policy_remove
+from apps.configuration.services.pools import policy_pause, policy_resume
+from apps.configuration.services.preview import (
+    policy_change_preview,
+    policy_create_preview,
+    tasks_returned_by_change,
+)
+from apps.configuration.services.queues import (
+    profile_connect,
+    profile_disconnect,
+    queue_name_suggest,
+)
+from apps.core.errors import RpmError
+from apps.dashboard.access import administrator
+from apps.dashboard.cards.effects import Effects, effects_of
+from apps.dashboard.cards.words import plural
+from apps.dashboard.forms import add_errors, focus_first_error
+from apps.dashboard.forms_policies import ConnectForm, DeleteForm, PolicyForm
+from apps.dashboard.layout import page_or_dialog, pause_page
+from apps.dashboard.live import key_id
+from apps.dashboard.selectors.use import held_now
+from apps.dashboard.selectors.waiting import summed, waiting_by_queue
+from apps.dashboard.views.policies import policy_context, seen
+from apps.policies.models import Policy, Profile, Queue
+from apps.policies.selectors import policy_family
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[T]):
+    """How far a form came: `saved`, or to be shown again with what its change would do.
+
+    `is_asking`: it was not saved, because somebody would lose something.
+    """
+
+    saved: T | None = None
+    effects: Effects | None = None
+    is_asking: bool = False
+    status: int = 200
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def policy_new(request: HttpRequest) -> HttpResponse:
+    """A new policy: its values, what it would do to the others, and then the policy."""
+    actor = administrator(request)
+    form = PolicyForm(request.POST if request.method == "POST" else None)
+    step = _step(
+        request,
+        form,
+        look=lambda: effects_of(policy_create_preview(actor=actor, **form.values()), ()),
+        save=lambda: policy_create(actor=actor, **form.values()),
+    )
+    if step.saved is not None:
+        messages.success(request, f"Policy {step.saved.name} is made. Connect a profile to it.")
+        return _gone_to(request, reverse("policy_edit", args=[step.saved.pk]))
+    context = {"form": form, "step": step, "back": reverse("policy_list")}
+    return page_or_dialog(request, "policies/new.html", context, status=step.status)
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def policy_edit(request: HttpRequest, pk: int) -> HttpResponse:
+    """The page of a policy in the mode in which it is changed."""
+    actor = administrator(request)
+    policy = seen(actor, pk)
+    form = PolicyForm(request.POST if request.method == "POST" else None, policy=policy)
+    step = _step(
+        request,
+        form,
+        look=lambda: effects_of(
+            policy_change_preview(actor=actor, policy=policy, changes=form.changes()),
+            tasks_returned_by_change(actor=actor, policy=policy, changes=form.changes()),
+        ),
+        save=lambda: _changed(form, actor=actor, policy=policy),
+    )
+    if step.saved is not None:
+        messages.success(request, f"Policy {step.saved.name} is saved.")
+        return redirect("policy_edit", pk)
+    queues = Queue.objects.filter(policy=policy, removed_at__isnull=True)
+    context = {
+        **policy_context(actor, policy),
+        "form": form,
+        "step": step,
+        "queues": queues.select_related("profile").order_by("profile__position", "profile_id"),
+    }
+    return render(request, "pages/policy_edit.html", context, status=step.status)
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def policy_connect(request: HttpRequest, pk: int) -> HttpResponse:
+    """Connect a profile, under the name of a new queue."""
+    actor = administrator(request)
+    policy = seen(actor, pk)
+    profiles = profiles_to_connect(policy)
+    first = next((one.profile for one in profiles if not one.problem), None)
+    initial = (
+        {"profile": first.pk, "name": queue_name_suggest(policy=policy, profile=first)}
+        if first is not None
+        else {}
+    )
+    given = request.POST if request.method == "POST" else None
+    form = ConnectForm(given, initial=initial, profiles=profiles)
+    queue = _connected(form, lambda: _connect(form, actor=actor, policy=policy))
+    if queue is not None:
+        messages.success(request, f"{queue.profile.name} is connected as {queue.name}.")
+        return _gone_to(request, reverse("policy_edit", args=[pk]))
+    context = {
+        "policy": policy,
+        "form": form,
+        "is_possible": first is not None,
+        "has_profiles": bool(profiles),
+        "suggested": request.POST.get("suggested", initial.get("name", "")),
+        "back": reverse("policy_edit", args=[pk]),
+    }
+    status = 400 if request.method == "POST" else 200
+    return page_or_dialog(request, "policies/connect.html", context, status=status)
+
+
+# permission: administrators
+@require_GET
+@login_required
+@never_cache
+def policy_queue_name(request: HttpRequest, pk: int) -> HttpResponse:
+    """The field of the queue's name, with the name that is suggested for the profile."""
+    policy = seen(administrator(request), pk)
+    live = Profile.objects.filter(removed_at__isnull=True)
+    profile = get_object_or_404(live, pk=key_id(request.GET.get("profile", "")))
+    name = queue_name_suggest(policy=policy, profile=profile)
+    form = ConnectForm(initial={"name": name}, profiles=())
+    return render(request, "policies/queue_name.html", {"form": form, "suggested": name})
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def policy_disconnect(request: HttpRequest, pk: int, queue_pk: int) -> HttpResponse:
+    """Say what removing a profile does, and do it."""
+    actor = administrator(request)
+    policy = seen(actor, pk)
+    queues = policy.queues.filter(removed_at__isnull=True).select_related("profile")
+    queue = get_object_or_404(queues, pk=queue_pk)
+    if request.method == "POST":
+        returned = profile_disconnect(actor=actor, queue=queue)
+        words = plural(returned, "waiting task became a draft", "waiting tasks became drafts")
+        messages.success(request, f"{queue.profile.name} is removed. {words}.")
+        return _gone_to(request, reverse("policy_edit", args=[pk]))
+    context = {
+        "policy": policy,
+        "queue": queue,
+        "running": len(held_now(Q(queue=queue))),
+        "waiting": waiting_by_queue([queue.pk])[queue.pk].count,
+        "back": reverse("policy_edit", args=[pk]),
+    }
+    return page_or_dialog(request, "policies/disconnect.html", context)
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def policy_delete(request: HttpRequest, pk: int) -> HttpResponse:
+    """Say what deleting the policy does, ask for its name, and do it."""
+    actor = administrator(request)
+    policy = seen(actor, pk)
+    form = DeleteForm(request.POST if request.method == "POST" else None, policy=policy)
+    if request.method == "POST" and form.is_valid():
+        try:
+            policy_remove(actor=actor, policy=policy)
+        except RpmError as error:
+            add_errors(form, error)
+        else:
+            messages.success(request, f"Policy {policy.name} is deleted.")
+            return _gone_to(request, reverse("policy_list"))
+    focus_first_error(form)
+    queues = list(policy.queues.filter(removed_at__isnull=True).values_list("pk", flat=True))
+    context = {
+        "policy": policy,
+        "form": form,
+        "queues": len(queues),
+        "running": len(held_now(Q(policy=policy))),
+        "waiting": summed(waiting_by_queue(queues).values()).count,
+        "back": reverse("policy_edit", args=[pk]),
+    }
+    status = 400 if request.method == "POST" else 200
+    return page_or_dialog(request, "policies/delete.html", context, status=status)
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def policy_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
+    """Ask why, and let nothing of the policy start."""
+    actor = administrator(request)
+    policy = seen(actor, pk)
+    running = len(held_now(Q(policy__in=policy_family(policy.pk))))
+    return pause_page(
+        request,
+        what=policy.name,
+        sentence=(
+            "Nothing of it, or of the policies below it, starts until it is resumed. "
+            f"{plural(running, 'running task goes', 'running tasks go')} on."
+        ),
+        back=reverse("policy_edit", args=[pk]),
+        pause=lambda reason: policy_pause(actor=actor, policy=policy, reason=reason),
+    )
+
+
+# permission: administrators
+@require_POST
+@login_required
+def policy_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
+    """Lift the pause."""
+    actor = administrator(request)
+    policy = policy_resume(actor=actor, policy=seen(actor, pk))
+    messages.success(request, f"{policy.name} starts tasks again.")
+    return redirect("policy_edit", pk)
+
+
+def _step(
+    request: HttpRequest, form: forms.Form, *, look: Callable[[], Effects], save: Callable[[], T]
+) -> Step[T]:
+    """Look at what the change does; save it when that was asked and costs nobody anything new."""
+    if request.method != "POST":
+        return Step()
+    if not form.is_valid():
+        focus_first_error(form)
+        return Step(status=400)
+    try:
+        effects = look()
+        if "preview" in request.POST:
+            return Step(effects=effects)
+        if effects.lost > key_id(request.POST.get("confirmed", "")):
+            return Step(effects=effects, is_asking=True, status=409)
+        return Step(saved=save())
+    except RpmError as error:
+        add_errors(form, error)
+        focus_first_error(form)
+        return Step(status=400)
+
+
+def _changed(form: PolicyForm, *, actor: User, policy: Policy) -> Policy:
+    """The policy with what the form changes; saving what is there already makes no revision."""
+    changes = form.changes()
+    return policy_change(actor=actor, policy=policy, changes=changes) if changes else policy
+
+
+def _connected(form: ConnectForm, connect: Callable[[], Queue]) -> Queue | None:
+    if not form.is_bound:
+        return None
+    if form.is_valid():
+        try:
+            return connect()
+        except RpmError as error:
+            add_errors(form, error)
+    focus_first_error(form)
+    return None
+
+
+def _connect(form: ConnectForm, *, actor: User, policy: Policy) -> Queue:
+    profile = Profile.objects.get(pk=form.cleaned_data["profile"])
+    name = form.cleaned_data["name"]
+    return profile_connect(actor=actor, policy=policy, profile=profile, queue_name=name)
+
+
+def _gone_to(request: HttpRequest, address: str) -> HttpResponse:
+    """To another page, also from a dialog."""
+    if request.headers.get("HX-Request"):
+        return HttpResponseClientRedirect(address)
+    return redirect(address)

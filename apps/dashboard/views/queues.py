@@ -1,0 +1,211 @@
+"""Queues: the list, one queue, its order, its settings, and where its tasks go."""
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from apps.accounts.models import User
+from apps.accounts.selectors import is_queue_admin
+from apps.configuration.services.queues import queue_change, queue_pause, queue_resume
+from apps.core.errors import BadInput, NotAllowed, RpmError
+from apps.dashboard.access import person
+from apps.dashboard.cards.words import plural
+from apps.dashboard.forms import add_errors, focus_first_error
+from apps.dashboard.forms_places import QueueChoiceForm, QueueForm
+from apps.dashboard.layout import page_or_dialog, pause_page
+from apps.dashboard.render import card_render
+from apps.dashboard.selectors.tasks import task_seen
+from apps.dashboard.selectors.waiting import waiting_by_queue
+from apps.policies.models import Queue
+from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
+from apps.tasks.models import Task
+from apps.tasks.selectors.seen import task_rights
+from apps.tasks.services.reordering import MOVES, task_change_queue, task_reorder
+
+
+# permission: whoever is signed in; the card shows what they may see
+@require_GET
+@login_required
+def queue_list(request: HttpRequest) -> HttpResponse:
+    """All queues that the person sees."""
+    return render(request, "pages/queue_list.html")
+
+
+# permission: view of the queue
+@require_GET
+@login_required
+def queue_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    """One queue with its waiting tasks."""
+    user = person(request)
+    queue = get_object_or_404(queues_visible_to(user), pk=pk)
+    context = {
+        "queue": queue,
+        "may_enqueue": queues_open_to(user).filter(pk=pk).exists(),
+        "may_manage": queues_managed_by(user).filter(pk=pk).exists(),
+        "may_pause": _may_pause(user, queue),
+        "may_set": is_queue_admin(user),
+    }
+    return render(request, "pages/queue_detail.html", context)
+
+
+# permission: manage of the queue; the service checks
+@require_POST
+@login_required
+def queue_order(request: HttpRequest, pk: int) -> HttpResponse:
+    """Give a waiting task another place; htmx gets the card as it is then."""
+    user = person(request)
+    queue = get_object_or_404(queues_visible_to(user), pk=pk)
+    is_htmx = request.headers.get("HX-Request") == "true"
+    try:
+        _reorder(user, queue, request.POST.get("move") or request.POST.get("drag") or "")
+    except NotAllowed:
+        raise
+    except RpmError as error:
+        messages.error(request, error.detail)
+        # The page comes again with the sentence, and with the order as it is.
+        if is_htmx:
+            return HttpResponse(status=204, headers={"HX-Refresh": "true"})
+    card = card_render("queue_waiting", str(pk), user) if is_htmx else None
+    return redirect("queue_detail", pk) if card is None else HttpResponse(card.html)
+
+
+# permission: manage of the queue, and administrators of queues
+@require_http_methods(["GET", "POST"])
+@login_required
+def queue_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
+    """Ask why, and let nothing of the queue be admitted."""
+    user = person(request)
+    queue = _pausable(user, pk)
+    waiting = waiting_by_queue([queue.pk])[queue.pk].count
+    return pause_page(
+        request,
+        what=queue.name,
+        sentence=(
+            "Nothing of this queue is admitted until it is resumed. "
+            f"{plural(waiting, 'waiting task')} "
+            f"{'keeps its place' if waiting == 1 else 'keep their places'}; "
+            "what runs goes on."
+        ),
+        back=reverse("queue_detail", args=[pk]),
+        pause=lambda reason: queue_pause(actor=user, queue=queue, reason=reason),
+    )
+
+
+# permission: manage of the queue, and administrators of queues
+@require_POST
+@login_required
+def queue_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
+    """Lift the pause."""
+    user = person(request)
+    queue = queue_resume(actor=user, queue=_pausable(user, pk))
+    messages.success(request, f"{queue.name} is admitted again.")
+    return redirect("queue_detail", pk)
+
+
+# permission: administrators of queues
+@require_http_methods(["GET", "POST"])
+@login_required
+def queue_settings(request: HttpRequest, pk: int) -> HttpResponse:
+    """Settings of a queue, with a sentence about each."""
+    user = person(request)
+    queue = get_object_or_404(queues_visible_to(user).select_related("policy", "profile"), pk=pk)
+    if not is_queue_admin(user):
+        raise NotAllowed("Only administrators of queues change them.")
+    form = QueueForm(request.POST or None, queue=queue)
+    if request.method == "POST" and form.is_valid() and _changed(form, queue, user):
+        messages.success(request, "Saved. It applies from now on.")
+        return redirect("queue_detail", pk)
+    focus_first_error(form)
+    status = 400 if request.method == "POST" else 200
+    context = {"form": form, "queue": queue}
+    return render(request, "pages/queue_settings.html", context, status=status)
+
+
+# permission: the owner, manage of the queue, administrators; the service checks the new queue
+@require_http_methods(["GET", "POST"])
+@login_required
+def task_queue_page(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Choose another queue for a waiting task, and move it there."""
+    user = person(request)
+    task = _own_or_managed(user, pk)
+    open_to_owner = queues_open_to(task.owner).values("pk")
+    queues = queues_open_to(user).filter(pk__in=open_to_owner)
+    if task.queue_id is not None:
+        queues = queues.exclude(pk=task.queue_id)
+    queues = queues.select_related("policy", "profile").order_by("name")
+    form = QueueChoiceForm(request.POST or None, queues=queues)
+    if request.method == "POST" and form.is_valid():
+        try:
+            moved = task_change_queue(actor=user, task=task, queue=int(form.cleaned_data["queue"]))
+        except RpmError as error:
+            add_errors(form, _at_the_choice(error))
+        else:
+            name = moved.queue.name if moved.queue is not None else ""
+            messages.success(request, f"{moved.name} waits in {name} now.")
+            return redirect("task_detail", pk)
+    context = {
+        "form": form,
+        "task": task,
+        "has_choice": queues.exists(),
+        "back": reverse("task_detail", args=[pk]),
+    }
+    status = 400 if request.method == "POST" else 200
+    return page_or_dialog(request, "pages/task_queue.html", context, status=status)
+
+
+def _reorder(user: User, queue: Queue, words: str) -> None:
+    """`top ID`, `up ID`, `down ID`, `bottom ID`, `before ID OTHER` or `after ID OTHER`."""
+    move, _, rest = words.partition(" ")
+    try:
+        ids = [UUID(word) for word in rest.split()]
+    except ValueError:
+        ids = []
+    known = next((one for one in MOVES if one == move), None)
+    if known is None or not 1 <= len(ids) <= 2:
+        raise BadInput("move is not one that this page sends.", fields={"move": "is unknown"})
+    task = Task.objects.filter(pk=ids[0], queue=queue).first()
+    if task is None:
+        raise BadInput("This task does not wait here any more.", fields={"move": "is too late"})
+    task_reorder(actor=user, task=task, move=known, other=ids[1] if len(ids) > 1 else None)
+
+
+def _may_pause(user: User, queue: Queue) -> bool:
+    return is_queue_admin(user) or queues_managed_by(user).filter(pk=queue.pk).exists()
+
+
+def _pausable(user: User, pk: int) -> Queue:
+    queue: Queue = get_object_or_404(queues_visible_to(user), pk=pk)
+    if not _may_pause(user, queue):
+        raise NotAllowed("You may see this queue, but not manage it.")
+    return queue
+
+
+def _changed(form: QueueForm, queue: Queue, user: User) -> bool:
+    changes = {name: form.cleaned_data[name] for name in form.changed_data}
+    if not changes:
+        return True
+    try:
+        queue_change(actor=user, queue=queue, changes=changes)
+    except RpmError as error:
+        add_errors(form, error)
+        return False
+    return True
+
+
+def _own_or_managed(user: User, pk: UUID) -> Task:
+    task = task_seen(user, str(pk))
+    if task is None:
+        raise Http404
+    if not task_rights(user, task).manage:
+        raise NotAllowed("This task is somebody else's, and you do not manage its queue.")
+    return task
+
+
+def _at_the_choice(error: RpmError) -> RpmError:
+    """Whatever the new queue does not take stands at the only field there is."""
+    return BadInput(error.detail, fields={"queue": error.detail})

@@ -1,0 +1,100 @@
+"""The provisioned configuration: the board, the switch, and single pools."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from apps.accounts.models import User
+from apps.configuration.services.pools import (
+    pool_pause,
+    pool_resume,
+    resource_management_switch,
+)
+from apps.dashboard.access import administrator
+from apps.dashboard.cards.resources import PoolInfo, load_pool_info
+from apps.dashboard.cards.words import plural
+from apps.dashboard.layout import page_or_dialog, pause_page
+from apps.dashboard.selectors.work import work_of_all
+from apps.policies.models import Pool
+from apps.policies.selectors import pools_visible_to
+
+
+# permission: whoever is signed in; the card shows what they may see
+@require_GET
+@login_required
+def resource_board(request: HttpRequest) -> HttpResponse:
+    """The live configuration."""
+    return render(request, "pages/resources.html")
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+def resource_switch(request: HttpRequest) -> HttpResponse:
+    """Say what switching resource management off stops, and switch it."""
+    user = administrator(request)
+    if request.method == "POST":
+        state = resource_management_switch(
+            actor=user, is_enabled=request.POST.get("is_enabled") == "1"
+        )
+        word = "on" if state.is_enabled else "off"
+        messages.success(request, f"Resource management is {word}.")
+        return redirect("resources")
+    work = work_of_all()
+    waiting = [one.count for one in work.waiting.values() if one.count]
+    context = {
+        "waiting": sum(waiting),
+        "queues": len(waiting),
+        "running": len(work.held),
+        "back": reverse("resources"),
+    }
+    return page_or_dialog(request, "pages/resource_switch.html", context)
+
+
+# permission: administrators
+@require_GET
+@login_required
+def pool_info(request: HttpRequest, pk: int) -> HttpResponse:
+    """Which profiles a pool serves, what each takes, and their queues."""
+    info: PoolInfo = load_pool_info(_pool(administrator(request), pk))
+    return page_or_dialog(
+        request, "pages/resource_pool.html", {"info": info, "back": reverse("resources")}
+    )
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+def pool_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
+    """Ask why, and let the pool admit nothing."""
+    user = administrator(request)
+    pool = _pool(user, pk)
+    running = sum(1 for one in work_of_all().held if one.pool_id == pool.pk)
+    return pause_page(
+        request,
+        what=pool.name,
+        sentence=(
+            "Nothing new starts in this pool until it is resumed. "
+            f"{plural(running, 'running task')} there {'goes' if running == 1 else 'go'} on."
+        ),
+        back=reverse("resources"),
+        pause=lambda reason: pool_pause(actor=user, pool=pool, reason=reason),
+    )
+
+
+# permission: administrators
+@require_POST
+@login_required
+def pool_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
+    """Lift the pause."""
+    user = administrator(request)
+    pool = pool_resume(actor=user, pool=_pool(user, pk))
+    messages.success(request, f"{pool.name} admits work again.")
+    return redirect("resources")
+
+
+def _pool(user: User, pk: int) -> Pool:
+    return get_object_or_404(pools_visible_to(user), pk=pk)

@@ -1,0 +1,153 @@
+"""Whether a machine is fit to be a node: every finding with the command that mends it.
+
+Pure: from what the node told of itself and a few facts of the conversation to sentences.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from apps.execution.protocol.answers import Probed
+
+OLDEST_PYTHON = (3, 9)
+OLDEST = {"podman": (4, 1), "docker": (25, 0)}
+SKEW_S = 2.0
+DISK_FREE_MB = 10 * 1024
+DISK_FREE_SHARE = 0.05
+# Exchanges at a time in one connection, and an administrator beside them.
+SESSIONS = 9
+UPGRADES = {
+    "podman": "apt-get install podman (Debian 12, Ubuntu 24.04 or newer have 4.3 and up)",
+    "docker": "apt-get install docker.io (or docker-ce of Docker's own source)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `mend` is a command or what to do; empty where it is fine."""
+
+    name: str
+    is_fine: bool
+    words: str
+    mend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What was seen of the node from outside.
+
+    Args:
+        skew_s: how far its wall clock is ahead of ours; None where that is unknown.
+        is_restricted: its key runs nothing but the helper; None where there is no key.
+        shell: the account's login shell, empty where nobody told.
+        sessions: MaxSessions of its sshd for the account, None where nobody told.
+    """
+
+    skew_s: float | None = None
+    is_restricted: bool | None = None
+    shell: str = ""
+    sessions: int | None = None
+
+
+def examine(probed: Probed, seen: Conversation, *, runtime: str) -> list[Finding]:
+    """Everything that can be said of the machine, in the order in which one would mend it.
+
+    Args:
+        runtime: podman, docker or process.
+    """
+    return [
+        _python(probed),
+        *_account(seen),
+        *_runtime(probed, runtime),
+        *_gpus(probed, runtime),
+        _disk(probed),
+        *_clock(seen),
+        *_crashes(probed),
+    ]
+
+
+def version_of(words: str) -> tuple[int, int] | None:
+    """Major and minor number out of what a program says; None where there is none."""
+    found = re.search(r"(\d+)\.(\d+)", words)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _python(probed: Probed) -> Finding:
+    version = version_of(probed.python)
+    is_fine = version is not None and version >= OLDEST_PYTHON
+    mend = "" if is_fine else "apt-get install python3 (3.9 or newer)"
+    return Finding("python", is_fine, f"Python {probed.python}", mend)
+
+
+def _account(seen: Conversation) -> Iterator[Finding]:
+    if seen.shell:
+        is_plain = seen.shell in {"/bin/sh", "/bin/dash", "/usr/bin/dash"}
+        mend = "" if is_plain else "usermod --shell /bin/sh ACCOUNT"
+        yield Finding("shell", is_plain, f"the account's shell is {seen.shell}", mend)
+    if seen.is_restricted is not None:
+        words = "the key runs the helper only" if seen.is_restricted else "the key runs anything"
+        mend = "" if seen.is_restricted else "run the script of `manage.py node prepare` on it"
+        yield Finding("key", seen.is_restricted, words, mend)
+    if seen.sessions is not None:
+        is_fine = seen.sessions >= SESSIONS
+        mend = "" if is_fine else f"MaxSessions {SESSIONS} or more in sshd_config, reload ssh"
+        yield Finding("sshd", is_fine, f"{seen.sessions} sessions in a connection", mend)
+
+
+def _runtime(probed: Probed, runtime: str) -> Iterator[Finding]:
+    if runtime not in OLDEST:
+        return
+    words = probed.runtimes.get(runtime)
+    if words is None:
+        where = "and let the account reach it: usermod --append --groups docker ACCOUNT"
+        mend = f"{UPGRADES[runtime]}{', ' + where if runtime == 'docker' else ''}"
+        yield Finding(runtime, is_fine=False, words=f"{runtime} does not answer", mend=mend)
+        return
+    version, wanted = version_of(words), OLDEST[runtime]
+    is_fine = version is not None and version >= wanted
+    mend = "" if is_fine else f"{UPGRADES[runtime]}: {wanted[0]}.{wanted[1]} or newer is needed"
+    yield Finding(runtime, is_fine, f"{runtime} {words}", mend)
+
+
+def _gpus(probed: Probed, runtime: str) -> Iterator[Finding]:
+    real = [device for device in probed.devices if not device.simulated]
+    if not real:
+        # A machine without GPUs is a node like any other.
+        yield Finding("gpus", is_fine=True, words=f"no NVIDIA GPU: {probed.nvidia}")
+        return
+    yield Finding("gpus", is_fine=True, words=f"{len(real)} GPU, driver {probed.driver}")
+    unnamed = [device for device in real if not device.cdi]
+    if runtime in OLDEST and unnamed:
+        words = f"no CDI file names {unnamed[0].uuid} ({len(unnamed)} of {len(real)} GPU)"
+        mend = (
+            "apt-get install nvidia-container-toolkit; "
+            "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+        )
+        yield Finding("cdi", is_fine=False, words=words, mend=mend)
+    elif runtime in OLDEST:
+        yield Finding("cdi", is_fine=True, words="every GPU has a CDI name")
+
+
+def _disk(probed: Probed) -> Finding:
+    least = min(DISK_FREE_MB, probed.disk_mb * DISK_FREE_SHARE)
+    is_fine = probed.disk_free_mb >= least
+    words = f"{probed.disk_free_mb} of {probed.disk_mb} MB are free"
+    mend = "" if is_fine else "podman image prune --all (or docker), or a larger disk"
+    return Finding("disk", is_fine, words, mend)
+
+
+def _clock(seen: Conversation) -> Iterator[Finding]:
+    if seen.skew_s is None:
+        return
+    is_fine = abs(seen.skew_s) <= SKEW_S
+    side = "ahead of" if seen.skew_s > 0 else "behind"
+    words = f"its clock is {abs(seen.skew_s):.1f} s {side} ours"
+    # Nothing depends on it but the times that people read.
+    mend = "" if is_fine else "apt-get install systemd-timesyncd; timedatectl set-ntp true"
+    yield Finding("clock", is_fine, words, mend)
+
+
+def _crashes(probed: Probed) -> Iterator[Finding]:
+    if probed.crashes:
+        last = probed.crashes.strip().splitlines()[-1]
+        yield Finding("helper", is_fine=False, words=f"it left a trace: {last}", mend="report it")

@@ -1,0 +1,234 @@
+"""Containers of podman and docker."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from typing import Any, NamedTuple
+
+from apps.execution.node import arguments, clocks, environment, files, privates, processes
+from apps.execution.node.homes import Attempt
+from apps.execution.node.runtimes import Runtime, RuntimeAway, run_tool, tool_environment
+from apps.execution.node.specs import Spec
+
+# After its process has ended, a container is still called running until its monitor has written.
+EXIT_CODE_WAIT_S = 30.0
+GONE_WORDS = (b"no such container", b"no such object", b"no such secret")
+
+
+class Seen(NamedTuple):
+    """What the runtime says of a container; `pid` is 0 when it does not run."""
+
+    status: str
+    exit_code: int
+    pid: int
+    has_started: bool
+
+
+class Podman(Runtime):
+    """Containers of podman 4.1 and later, with or without root."""
+
+    tool = "podman"
+
+    def start(self, spec: Spec, log: int) -> subprocess.Popen[bytes]:
+        """Hand variables over in files, never in arguments, then `podman run`."""
+        privates.make(self.attempt, spec, self.config, secrets=False, is_open=False)
+        _write_variables(self.attempt, spec)
+        for name, value in spec.secrets.items():
+            secret = "%s-%s" % (self.name, name)
+            self._tool(["podman", "secret", "create", secret, "-"], value.encode())
+        return _popen(arguments.podman_run(spec, self._place()), log, self.config)
+
+    def started_pid(self) -> int | None:
+        """What the container monitor wrote into the pid file."""
+        return _number_in(self.attempt.path("pid"))
+
+    def living_pid(self) -> int | None:
+        """The container's process; looked up in the pid file first, which needs no podman.
+
+        podman killed half-way can leave a container that `podman ps` does not list, but its
+        monitor, started before it, has written the pid file.
+        """
+        if _number_in(self.attempt.path("pid")) is None:
+            return self._seen_pid()
+        return self._written_pid()
+
+    def is_being_made(self) -> bool:
+        """Whether `run` is at work and has not come to the start."""
+        if self.attempt.has("started.json"):
+            return False
+        return self.started_pid() is None and bool(processes.clients(self.tool, self.name))
+
+    def is_half_made(self) -> bool:
+        """Whether `run` ended between the creation of the container and its start."""
+        seen = self._seen()
+        is_made = seen is not None and not seen.has_started
+        return is_made and not processes.clients(self.tool, self.name)
+
+    def _seen_pid(self) -> int | None:
+        seen = self._seen()
+        return (seen.pid or None) if seen is not None else None
+
+    def _written_pid(self) -> int | None:
+        """The living process of the pid file."""
+        pid = _number_in(self.attempt.path("pid"))
+        if pid is None:
+            return None
+        started = self.attempt.read("started.json") or {}
+        ticks = processes.start_ticks(pid)
+        is_same = ticks is not None and started.get("pid_start", ticks) == ticks
+        return pid if is_same else None
+
+    def send(self, number: signal.Signals) -> bool:
+        """Ask podman; SIGKILL goes to the process directly, for podman may not know it."""
+        if number == signal.SIGKILL and self.signal_directly(number):
+            return True
+        done = self._tool(["podman", "kill", "--signal=%d" % number, "--", self.name])
+        return done.returncode == 0
+
+    def signal_directly(self, number: signal.Signals) -> bool:
+        """Signal the first process of the container, whose end is everybody's there."""
+        pid = self._written_pid()
+        return pid is not None and processes.send(pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL; a client that has not made the container yet ends before it does."""
+        if not self.attempt.has("started.json"):
+            for pid in processes.clients(self.tool, self.name):
+                processes.send(pid, signal.SIGKILL)
+        if not self.signal_directly(signal.SIGKILL) and not self.is_known_dead():
+            self.send(signal.SIGKILL)
+
+    def call(self, command: tuple[str, ...], stdin: int, log: int) -> subprocess.Popen[bytes]:
+        """A second process in the container."""
+        words = [self.tool, "exec", "--interactive", "--", self.name, *command]
+        return _popen(words, log, self.config, stdin=stdin)
+
+    def exit_code(self) -> int | None:
+        """The runtime keeps the code until the container is removed, but knows it a little late."""
+        until = clocks.uptime_s() + EXIT_CODE_WAIT_S
+        while True:
+            seen = self._seen()
+            if seen is None or not seen.has_started:
+                return None
+            if seen.status in ("exited", "stopped", "dead"):
+                return seen.exit_code
+            if clocks.uptime_s() > until:
+                return None
+            time.sleep(0.1)
+
+    def clean(self) -> bool:
+        """Remove the container and its secrets."""
+        is_clean = self._removed()
+        spec = self.attempt.read("spec.json") or {}
+        for name in spec.get("secrets", []):
+            done = self._tool(["podman", "secret", "rm", "--", "%s-%s" % (self.name, name)])
+            is_clean = _is_gone(done) and is_clean
+        return is_clean
+
+    def _removed(self) -> bool:
+        return _is_gone(self._tool([self.tool, "rm", "--force", "--volumes", "--", self.name]))
+
+    def _seen(self) -> Seen | None:
+        """The container by the runtime's word; None when there is none."""
+        fields = "{{.State.Status}} {{.State.ExitCode}} {{.State.Pid}} {{.State.StartedAt}}"
+        done = self._tool(
+            [self.tool, "container", "inspect", "--format=%s" % fields, "--", self.name]
+        )
+        if done.returncode != 0:
+            if _is_gone(done):
+                return None
+            raise RuntimeAway(done.stderr.decode(errors="replace").strip())
+        words = done.stdout.decode(errors="replace")
+        try:
+            status, code, pid, started_at = words.split(None, 3)
+            return Seen(status, int(code), int(pid), not started_at.startswith("0001-"))
+        except ValueError:
+            raise RuntimeAway("%s said of %s: %.200r" % (self.tool, self.name, words)) from None
+
+    def _place(self) -> arguments.Place:
+        installation = self.config["installation"]
+        private = privates.folder_of(self.attempt, self.config)
+        return arguments.Place(
+            self.name, installation, self.attempt.home, self.attempt.folder, private
+        )
+
+    def _tool(self, command: list[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return run_tool(command, self.config, stdin)
+
+
+class Docker(Podman):
+    """Containers of docker 25 and later, which gives devices by CDI as podman does."""
+
+    tool = "docker"
+
+    def start(self, spec: Spec, log: int) -> subprocess.Popen[bytes]:
+        """`docker run`; its secrets are files in memory."""
+        privates.make(self.attempt, spec, self.config, secrets=True, is_open=False)
+        _write_variables(self.attempt, spec)
+        return _popen(arguments.docker_run(spec, self._place()), log, self.config)
+
+    def started_pid(self) -> int | None:
+        """Ask docker, which has no pid file; only once it has created the container."""
+        try:
+            return self.living_pid() if self.attempt.has("cid") else None
+        except RuntimeAway:
+            return None
+
+    def living_pid(self) -> int | None:
+        """The container's process by docker's word."""
+        return self._seen_pid()
+
+    def send(self, number: signal.Signals) -> bool:
+        """Ask docker."""
+        done = self._tool(["docker", "kill", "--signal=%d" % number, "--", self.name])
+        return done.returncode == 0
+
+    def signal_directly(self, _number: signal.Signals) -> bool:
+        """Only docker itself reaches what it runs."""
+        return False
+
+    def clean(self) -> bool:
+        """Remove the container."""
+        return self._removed()
+
+
+def _popen(
+    command: list[str], log: int, config: dict[str, Any], *, stdin: int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
+    # In bytes: the node's locale has no say in what the task gets.
+    return subprocess.Popen(
+        [argument.encode() for argument in command],
+        stdin=stdin,
+        stdout=log,
+        stderr=log,
+        cwd="/",
+        env=tool_environment(config),
+        start_new_session=True,
+    )
+
+
+def _write_variables(attempt: Attempt, spec: Spec) -> None:
+    variables = environment.container_environment(spec)
+    lines = ["%s=%s\n" % item for item in sorted(variables.items())]
+    files.write_bytes(attempt.path("env"), "".join(lines).encode(), durable=False)
+
+
+def _is_gone(done: subprocess.CompletedProcess[bytes]) -> bool:
+    """Whether a removal or a look was answered by a runtime that knows nothing (any more)."""
+    words = done.stderr.lower()
+    return done.returncode == 0 or any(one in words for one in GONE_WORDS)
+
+
+def _number_in(path: str) -> int | None:
+    try:
+        with open(path, "rb") as source:
+            return _whole(source.read())
+    except FileNotFoundError:
+        return None
+
+
+def _whole(content: bytes) -> int | None:
+    digits = content.strip()
+    return int(digits) if digits.isdigit() else None

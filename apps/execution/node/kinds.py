@@ -1,0 +1,17 @@
+"""Which runtime an attempt was launched with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apps.execution.node.containers import Docker, Podman
+from apps.execution.node.homes import Attempt
+from apps.execution.node.runtimes import Process, Runtime
+
+KINDS: dict[str, type[Runtime]] = {"podman": Podman, "docker": Docker, "process": Process}
+
+
+def runtime_of(attempt: Attempt, config: dict[str, Any]) -> Runtime:
+    """The runtime that the attempt was launched with."""
+    kind = (attempt.read("spec.json") or {}).get("runtime", "process")
+    return KINDS[kind](attempt, config)

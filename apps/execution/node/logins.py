@@ -1,0 +1,108 @@
+"""A password for a registry on its way to a runtime: in memory, and only while it fetches.
+
+<private place>/logins/<pull>/config.json     read by podman as authfile, by docker as its settings
+
+Never on a disk, in an argument or in a variable. Who is killed before it could remove the file
+leaves it to the next exchange, which knows by the lock of the pull that nobody needs it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+from typing import Any, Iterator, NamedTuple
+
+from apps.execution.node import checks, files, privates
+
+FILE = "config.json"
+DOCKER_HUB = "docker.io"
+# The key under which docker itself keeps what is for its hub.
+DOCKER_HUB_KEY = "https://index.docker.io/v1/"
+LONGEST = 16_384
+
+
+class Login(NamedTuple):
+    """User and password at one registry. `revision` tells one state of them from another."""
+
+    registry: str
+    username: str
+    password: str
+    revision: str
+
+    def __repr__(self) -> str:
+        return "Login(%r, revision=%r)" % (self.registry, self.revision)
+
+    @property
+    def basic(self) -> str:
+        """As it is sent to the registry."""
+        return base64.b64encode(("%s:%s" % (self.username, self.password)).encode()).decode()
+
+
+def login_of(request: dict[str, Any]) -> Login | None:
+    """The login in a request. No refusal repeats what stood there."""
+    value = request.get("login")
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise checks.refuse("login", "not an object")
+    return Login(*[_text(value, name) for name in Login._fields])
+
+
+def _text(value: dict[str, Any], name: str) -> str:
+    text = value.get(name)
+    is_fine = isinstance(text, str) and 0 < len(text) <= LONGEST and text.isprintable()
+    if not is_fine or (name == "username" and ":" in str(text)):
+        raise checks.refuse("login.%s" % name, "cannot be used")
+    return str(text)
+
+
+@contextlib.contextmanager
+def handed_over(home: str, config: dict[str, Any], pull: str, login: Login) -> Iterator[str]:
+    """A folder in memory with the file that runtimes read; gone afterwards, whatever happens.
+
+    Raises:
+        OSError: this machine has no file system in memory.
+    """
+    folder = os.path.join(_place(home, config), pull)
+    privates.ensure_place(home, config)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(os.path.dirname(folder), 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.mkdir(folder, 0o700)
+    try:
+        privates.write(os.path.join(folder, FILE), _content(login))
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(home: str, config: dict[str, Any]) -> None:
+    """Remove what a pull left that was killed."""
+    try:
+        place = _place(home, config)
+        pulls = os.listdir(place)
+    except OSError:
+        # Nothing was ever handed over here, or could be.
+        return
+    for pull in pulls:
+        if not files.is_locked(os.path.join(home, "pulls", pull, "lock")):
+            shutil.rmtree(os.path.join(place, pull), ignore_errors=True)
+
+
+def masked(words: bytes, login: Login) -> bytes:
+    """What a runtime or a registry says, without the password in it."""
+    for secret in (login.password, login.basic):
+        words = words.replace(secret.encode(), b"********")
+    return words
+
+
+def _content(login: Login) -> bytes:
+    names = [login.registry] + ([DOCKER_HUB_KEY] if login.registry == DOCKER_HUB else [])
+    return json.dumps({"auths": {name: {"auth": login.basic} for name in names}}).encode()
+
+
+def _place(home: str, config: dict[str, Any]) -> str:
+    return os.path.join(privates.place_of(home, config), "logins")

@@ -1,0 +1,357 @@
+"""CUDA MPS: what holds a task to its share of a GPU, where the driver can.
+
+One control daemon per device, user and way of running (container or not), under the helper's care:
+started before the first task that needs it, started anew when it died, ended after the last one.
+Per user, because a daemon serves one user at a time and lets the next one wait until the programs
+of the first are over; and because what breaks in one program takes all clients of its server along.
+
+/run/rpm-mps/<of this home>/<of the daemon>/
+    daemon.json   what it is for
+    pipe/         its sockets, which the tasks get; elsewhere the path could be too long for one
+    log/
+<home>/mps-<of the daemon>.lock   held while it is started or ended
+<attempt>/mps.json   which daemon the attempt uses
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from functools import partial
+from typing import Any, NamedTuple
+
+from apps.execution.node import clocks, files, homes, processes
+from apps.execution.node.detaching import detach
+from apps.execution.node.errors import Refusal
+from apps.execution.node.homes import Attempt
+from apps.execution.node.runtimes import tool_environment
+from apps.execution.node.specs import Spec
+
+PROGRAM = "nvidia-cuda-mps-control"
+# The kernel keeps 15 letters of a program's name; control daemon and server share these.
+KNOWN_AS = "nvidia-cuda-mps"
+# In the environment of a control daemon, which its server inherits: the daemon's folder.
+MARK = "RPM_MPS"
+FOLDERS = "/run/rpm-mps"
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  # its folders there are closed to others
+START_S = 10.0
+QUIT_S = 5.0
+STEP_S = 0.02
+WORDS_BYTES = 1000
+# Limits of memory and of threads need a GPU of the generation Volta and CUDA 11.5.
+OLDEST_CAPABILITY = 70
+OLDEST_CUDA = 11_050
+# The new mount namespace is the daemon's alone: its server meets the containers in this /dev/shm.
+MOUNT = 'mount --bind "$1" /dev/shm && shift && exec "$@"'
+
+
+class Daemon(NamedTuple):
+    """A control daemon: for which device, for whose processes (`uid:gid`), in containers or not."""
+
+    home: str
+    device: str
+    user: str
+    is_contained: bool
+
+    @property
+    def name(self) -> str:
+        """A short name, the same for all attempts that share it."""
+        return _short("%s %s %s" % (self.device, self.user, self.is_contained))
+
+    @property
+    def folder(self) -> str:
+        """Where its files are."""
+        return os.path.join(_root(self.home), self.name)
+
+    @property
+    def pipe(self) -> str:
+        """CUDA_MPS_PIPE_DIRECTORY of the daemon and its clients."""
+        return os.path.join(self.folder, "pipe")
+
+    @property
+    def log(self) -> str:
+        """CUDA_MPS_LOG_DIRECTORY of the daemon."""
+        return os.path.join(self.folder, "log")
+
+    @property
+    def shared_memory(self) -> str:
+        """What containers and server have in common as /dev/shm; empty without containers."""
+        if not self.is_contained:
+            return ""
+        return os.path.join(SHARED_MEMORY, "rpm-mps-%s" % _short(self.home), self.name)
+
+
+def enforcement(
+    found: dict[str, Any], config: dict[str, Any], *, account: int
+) -> dict[str, str] | None:
+    """What holds tasks to their share of a device on this node.
+
+    Args:
+        found: the answer of `devices.inventory`.
+        account: the user id under which the helper runs.
+
+    Returns:
+        `memory` and `compute`, each "mig", "mps" or "accounted", and in `detail` why it is no more
+        than accounted. None without devices.
+    """
+    if not found["devices"]:
+        return None
+    if all(device["parent_uuid"] for device in found["devices"]):
+        return {"memory": "mig", "compute": "mig", "detail": ""}
+    lack = _lack(found, config, account)
+    way = "accounted" if lack else "mps"
+    return {"memory": way, "compute": way, "detail": lack}
+
+
+def _lack(found: dict[str, Any], config: dict[str, Any], account: int) -> str:
+    if _program(config) is None:
+        return "%s is not installed" % PROGRAM
+    if account != 0:
+        return "the helper does not run as root, so it cannot start MPS for others"
+    if found["capability"] < OLDEST_CAPABILITY:
+        return "MPS cannot limit GPUs that are older than Volta"
+    if found["cuda"] < OLDEST_CUDA:
+        return "the driver is older than CUDA 11.5"
+    return ""
+
+
+def prepare(attempt: Attempt, spec: Spec, config: dict[str, Any]) -> Spec:
+    """Have the daemon run that this task needs, and say in the specification where it is.
+
+    Raises:
+        Refusal: it does not start; code `start_failed`. A task that was promised a limit does not
+            run without one.
+    """
+    device = next((one for one in spec.devices if one.enforced_by == "mps"), None)
+    if device is None:
+        return spec
+    daemon = Daemon(attempt.home, device.uuid, spec.user or "0:0", spec.runtime != "process")
+    # First of all: who looks meanwhile for daemons that nobody needs must find this.
+    attempt.write("mps.json", {"name": daemon.name})
+    _make_folders(daemon)
+    with files.locked(_lock(daemon)):
+        if _pid_of(daemon) is None:
+            _start(daemon, config)
+    return spec._replace(mps_pipe=daemon.pipe, mps_shared_memory=daemon.shared_memory)
+
+
+def tend(home: str, config: dict[str, Any]) -> None:
+    """Start again what died, and end what nobody needs any more."""
+    for daemon in daemons(home):
+        if _is_needed(daemon) and _pid_of(daemon) is not None:
+            continue
+        lock = files.take_lock(_lock(daemon), wait=False)
+        if lock is None:
+            # Somebody is at it.
+            continue
+        # Beside the exchange, whose caller waits for news of tasks.
+        detach(home, partial(_care, daemon, config), keep=(lock,))
+        os.close(lock)
+
+
+def _care(daemon: Daemon, config: dict[str, Any]) -> None:
+    """Under the daemon's lock, by somebody who has time."""
+    # Asked again: somebody may have come to need it, or have started it.
+    if not _is_needed(daemon):
+        _end(daemon, config)
+    elif _pid_of(daemon) is None:
+        # What does not work now is tried again by the next sync and the next launch.
+        with contextlib.suppress(OSError, Refusal, subprocess.SubprocessError):
+            _start(daemon, config)
+
+
+def daemons(home: str) -> list[Daemon]:
+    """The daemons of this helper that were started and not ended."""
+    root = _root(home)
+    found = []
+    for name in sorted(os.listdir(root)) if os.path.isdir(root) else []:
+        kept = files.read_json(os.path.join(root, name, "daemon.json"))
+        if kept is not None:
+            found.append(Daemon(home, kept["device"], kept["user"], kept["is_contained"]))
+    return found
+
+
+def is_server(pid: int, home: str) -> bool:
+    """Whether the process is an MPS server that this helper's daemons started."""
+    if _name_of(pid) != KNOWN_AS:
+        return False
+    mark = ("%s=%s/" % (MARK, _root(home))).encode()
+    with contextlib.suppress(OSError), open("/proc/%d/environ" % pid, "rb") as source:
+        return any(one.startswith(mark) for one in source.read().split(b"\0"))
+    return False
+
+
+def start_command(daemon: Daemon, program: str) -> list[str]:
+    """Arguments that start the daemon as its user; pure."""
+    command = [*_as_user(daemon.user), program, "-d"]
+    if not daemon.shared_memory:
+        return command
+    own = ["unshare", "--mount", "--propagation=private", "--"]
+    return [*own, "sh", "-c", MOUNT, "sh", daemon.shared_memory, *command]
+
+
+def daemon_variables(daemon: Daemon) -> dict[str, str]:
+    """Variables of the daemon, and of the program that talks to it; pure."""
+    return {
+        "CUDA_VISIBLE_DEVICES": daemon.device,
+        "CUDA_MPS_PIPE_DIRECTORY": daemon.pipe,
+        "CUDA_MPS_LOG_DIRECTORY": daemon.log,
+        MARK: daemon.folder,
+    }
+
+
+def _as_user(user: str) -> list[str]:
+    if user == "0:0":
+        return []
+    uid, _, gid = user.partition(":")
+    return ["setpriv", "--reuid=%s" % uid, "--regid=%s" % gid, "--clear-groups", "--"]
+
+
+def _start(daemon: Daemon, config: dict[str, Any]) -> None:
+    program = _program(config)
+    if program is None:
+        raise Refusal("start_failed", "MPS: %s is not installed any more" % PROGRAM)
+    _make_folders(daemon)
+    kept = {name: value for name, value in daemon._asdict().items() if name != "home"}
+    files.write_json(os.path.join(daemon.folder, "daemon.json"), kept, durable=False)
+    # What a dead daemon left would be taken for a living one's.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_pid_file(daemon))
+    words = os.path.join(daemon.folder, "start.log")
+    with open(words, "wb") as target:
+        done = subprocess.run(
+            start_command(daemon, program),
+            stdin=subprocess.DEVNULL,
+            # Not a pipe: the daemon would hold it open for ever.
+            stdout=target,
+            stderr=target,
+            env={**tool_environment(config), **daemon_variables(daemon)},
+            cwd="/",
+            timeout=START_S,
+            check=False,
+        )
+    until = clocks.uptime_s() + START_S
+    while done.returncode == 0 and _pid_of(daemon) is None and clocks.uptime_s() < until:
+        time.sleep(STEP_S)
+    if _pid_of(daemon) is None:
+        raise Refusal("start_failed", "MPS does not start: %s" % _words(daemon, words))
+
+
+def _end(daemon: Daemon, config: dict[str, Any]) -> None:
+    """Ask it to quit, make sure, and remove its files."""
+    pid, program = _pid_of(daemon), _program(config)
+    if pid is not None and program is not None:
+        # It may not listen any more; it is killed below.
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(
+                [*_as_user(daemon.user), program],
+                input=b"quit\n",
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**tool_environment(config), **daemon_variables(daemon)},
+                cwd="/",
+                timeout=QUIT_S,
+                check=False,
+            )
+        until = clocks.uptime_s() + QUIT_S
+        while _pid_of(daemon) is not None and clocks.uptime_s() < until:
+            time.sleep(STEP_S)
+    for left in _left_of(daemon):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(left, signal.SIGKILL)
+    shutil.rmtree(daemon.folder, ignore_errors=True)
+    if daemon.shared_memory:
+        shutil.rmtree(daemon.shared_memory, ignore_errors=True)
+
+
+def _is_needed(daemon: Daemon) -> bool:
+    """Whether an attempt that has not ended uses it; asked under the daemon's lock."""
+    return any(
+        (attempt.read("mps.json") or {}).get("name") == daemon.name
+        and not attempt.has("exit.json")
+        and homes.is_of_this_boot(attempt)
+        for attempt in homes.attempts(daemon.home)
+    )
+
+
+def _make_folders(daemon: Daemon) -> None:
+    """Its user owns what it writes to; nobody else comes past the folders above."""
+    uid, _, gid = daemon.user.partition(":")
+    for folder in (FOLDERS, _root(daemon.home), daemon.folder):
+        os.makedirs(folder, exist_ok=True)
+        # The helper's umask closes them, and the daemon has to pass.
+        os.chmod(folder, 0o711)  # noqa: S103  # to pass, not to look
+    for folder in (daemon.pipe, daemon.log):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        os.chown(folder, int(uid), int(gid))
+    if daemon.shared_memory:
+        # The outer folder keeps the node's own users out; what is mounted is the inner one.
+        os.makedirs(os.path.dirname(daemon.shared_memory), mode=0o700, exist_ok=True)
+        os.makedirs(daemon.shared_memory, exist_ok=True)
+        os.chmod(daemon.shared_memory, 0o1777)  # noqa: S103  # as /dev/shm is
+
+
+def _pid_of(daemon: Daemon) -> int | None:
+    """The living control daemon, by the file that it writes itself."""
+    try:
+        with open(_pid_file(daemon), "rb") as source:
+            digits = source.read().strip()
+    except FileNotFoundError:
+        return None
+    pid = int(digits) if digits.isdigit() else 0
+    is_living = processes.start_ticks(pid) is not None and _name_of(pid) == KNOWN_AS
+    return pid if is_living else None
+
+
+def _left_of(daemon: Daemon) -> list[int]:
+    """Daemon and servers that carry the daemon's mark."""
+    found = []
+    mark = ("%s=%s" % (MARK, daemon.folder)).encode()
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+        with contextlib.suppress(OSError), open("/proc/%d/environ" % pid, "rb") as source:
+            if mark in source.read().split(b"\0"):
+                found.append(pid)
+    return found
+
+
+def _name_of(pid: int) -> str:
+    try:
+        with open("/proc/%d/comm" % pid, "rb") as source:
+            return source.read().decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _words(daemon: Daemon, path: str) -> str:
+    """What it said, or wrote into its log."""
+    for name in (path, os.path.join(daemon.log, "control.log")):
+        with contextlib.suppress(OSError), open(name, "rb") as source:
+            words = source.read()[-WORDS_BYTES:].decode(errors="replace").strip()
+            if words:
+                return words
+    return "it said nothing"
+
+
+def _program(config: dict[str, Any]) -> str | None:
+    return shutil.which(PROGRAM, path=tool_environment(config)["PATH"])
+
+
+def _pid_file(daemon: Daemon) -> str:
+    return os.path.join(daemon.pipe, "%s.pid" % PROGRAM)
+
+
+def _lock(daemon: Daemon) -> str:
+    return os.path.join(daemon.home, "mps-%s.lock" % daemon.name)
+
+
+def _root(home: str) -> str:
+    return os.path.join(FOLDERS, _short(home))
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

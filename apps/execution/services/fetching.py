@@ -1,0 +1,170 @@
+"""Having an image on a node, exactly the one that its attempt runs, before anything is launched.
+
+A registry is asked with what the group of the attempt's policy has for it. Its password is opened
+here, for the one request that needs it, and goes to the node on the standard input of the channel.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from apps.core.keyring import KeyMissing
+from apps.execution.client import NodeClient
+from apps.execution.protocol.outcomes import Answered
+from apps.execution.protocol.requests import Login, Pull, RuntimeName
+from apps.policies.images import registry_of
+from apps.policies.selectors import RegistryAccess, registry_access
+from apps.tasks.services.attempts import Image
+
+PULL_WAIT_S = 20.0
+# So long a name is taken to stand for what it stood for: asking costs an exchange per launch.
+KNOWN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An image by its name, for a group, and what the attempt is known to run under it."""
+
+    image: str
+    runtime: RuntimeName
+    group_id: int
+    noted: Image
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """It is there; `was_known`: nobody asked the node this time."""
+
+    image: Image
+    was_known: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NotFetched:
+    """It cannot be had under this name, in the node's words."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotAnswered:
+    """The node could not be asked: it is tried again."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unwanted:
+    """The member is not to be launched any more."""
+
+
+Outcome = Fetched | NotFetched | NotAnswered | Unwanted
+# What somebody fetches with, what of, and what is known of it.
+_Key = tuple[str, str, str, bool]
+
+_Known = dict[_Key, tuple[Image, float]]
+
+# Replaced as a whole, never changed: several exchanges with one node go on at once.
+_known: WeakKeyDictionary[NodeClient, _Known] = WeakKeyDictionary()
+
+
+def image_fetch(
+    client: NodeClient,
+    wanted: Wanted,
+    *,
+    keep: Callable[[str], bool],
+    note: Callable[[Image], Image],
+) -> Outcome:
+    """Make the image present; fetching can take many exchanges.
+
+    Args:
+        keep: told how far it is; False ends it.
+        note: told which image it turned out to be; answers which one the attempt runs.
+    """
+    if wanted.runtime == "process":
+        return Fetched(Image())
+    access = registry_access(group_id=wanted.group_id, image=wanted.image)
+    digest = wanted.noted.digest
+    while True:
+        outcome = _one(client, wanted, access, digest, keep)
+        if not isinstance(outcome, Fetched):
+            return outcome
+        noted = note(outcome.image)
+        if noted.is_same(outcome.image):
+            return outcome
+        if digest or not noted.digest:
+            return NotFetched(
+                f"Image {wanted.image}: this attempt runs {noted.number}, and its node has another "
+                f"one under that name, {outcome.image.number}."
+            )
+        # Another member was faster, and found another image under the name.
+        digest = noted.digest
+
+
+def image_forget(client: NodeClient, image: str) -> None:
+    """Ask the node anew, next time."""
+    known = _known.get(client, {})
+    _known[client] = {key: one for key, one in known.items() if key[0] != image}
+
+
+def _one(
+    client: NodeClient,
+    wanted: Wanted,
+    access: RegistryAccess,
+    digest: str,
+    keep: Callable[[str], bool],
+) -> Outcome:
+    key = (wanted.image, digest, access.revision, access.is_guarded)
+    image, until = _known.get(client, {}).get(key, (Image(), 0.0))
+    if until > time.monotonic():
+        return Fetched(image, was_known=True)
+    try:
+        request = _request(client, wanted, access, digest)
+    except KeyMissing as error:
+        return NotFetched(f"The password for {registry_of(wanted.image)} cannot be read. {error}")
+    outcome = _pulled(client, wanted, request, keep)
+    if isinstance(outcome, Fetched):
+        # Under its digest too: so it is asked for when this launch has to be sent again.
+        _remember(client, outcome.image, {key, (key[0], outcome.image.digest, *key[2:])})
+    return outcome
+
+
+def _remember(client: NodeClient, image: Image, keys: Iterable[_Key]) -> None:
+    now = time.monotonic()
+    known = {key: one for key, one in _known.get(client, {}).items() if one[1] > now}
+    _known[client] = known | dict.fromkeys(keys, (image, now + KNOWN_S))
+
+
+def _request(client: NodeClient, wanted: Wanted, access: RegistryAccess, digest: str) -> Pull:
+    row = access.credential
+    return Pull(
+        installation=client.installation,
+        runtime=wanted.runtime,
+        image=wanted.image,
+        digest=digest,
+        login=Login(row.registry, row.username, access.password(), access.revision)
+        if row
+        else None,
+        # What one group has fetched is not for every other: the registry decides.
+        always=access.is_guarded,
+        wait_s=PULL_WAIT_S,
+    )
+
+
+def _pulled(
+    client: NodeClient, wanted: Wanted, request: Pull, keep: Callable[[str], bool]
+) -> Outcome:
+    while True:
+        outcome = client.pull(request)
+        if not isinstance(outcome, Answered):
+            return NotAnswered(outcome.detail)
+        answer = outcome.answer
+        if answer.state == "present":
+            return Fetched(Image(answer.digest, answer.image_id))
+        if answer.state == "failed":
+            exactly = f"this attempt runs {request.digest}, which its node cannot get. "
+            words = f"{exactly if request.digest else ''}{answer.progress}"
+            return NotFetched(f"Image {wanted.image}: {words}")
+        if not keep(f"Fetching the image. {answer.progress}".strip()):
+            return Unwanted()

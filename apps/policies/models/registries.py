@@ -1,0 +1,45 @@
+"""What a group gives its nodes to fetch private images with."""
+
+from django.contrib.auth.models import Group
+from django.core.validators import RegexValidator
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from apps.policies.images import REGISTRY, REGISTRY_LENGTH
+
+# Only what nobody could take for the first part of a path: a dot, a port, or this very machine.
+_IS_REGISTRY = RegexValidator(
+    rf"^{REGISTRY}\Z", _("Use a host such as registry.example.org or localhost:5000.")
+)
+
+
+class RegistryCredential(models.Model):
+    """User and password of a group at one registry; the password only sealed.
+
+    `version` counts the changes, so that nobody takes an answer of the registry to an earlier
+    password for one to this.
+    """
+
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="registry_credentials")
+    registry = models.CharField(
+        max_length=REGISTRY_LENGTH,
+        validators=[_IS_REGISTRY],
+        help_text=_("The host, with its port if it has one, that images are fetched from."),
+    )
+    username = models.CharField(max_length=255)
+    sealed_password = models.TextField(editable=False)
+    version = models.PositiveIntegerField(default=1, editable=False)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["registry", "group__name", "id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["group", "registry"],
+                name="registry_credential_once_per_group",
+                violation_error_message=_("The group has credentials for this registry."),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.username} at {self.registry}"

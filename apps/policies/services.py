@@ -1,0 +1,116 @@
+"""Writes that belong to no revision of the configuration: passwords of groups at registries."""
+
+from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from apps.accounts.models import User
+from apps.core.api import from_model_error
+from apps.core.errors import BadInput
+from apps.core.keyring import HIDDEN, reseal, seal
+from apps.events.services import event_record
+from apps.policies.models import RegistryCredential
+
+PASSWORD_LENGTH = 16_384
+
+
+@transaction.atomic
+def registry_credential_save(
+    *,
+    actor: User | None,
+    group: Group,
+    registry: str,
+    username: str,
+    password: str = HIDDEN,
+    credential: RegistryCredential | None = None,
+) -> RegistryCredential:
+    """Make or change what a group fetches images of a registry with.
+
+    Args:
+        password: stored sealed; HIDDEN keeps the one that is there.
+
+    Raises:
+        BadInput: naming the field.
+    """
+    row = RegistryCredential(version=0)
+    if credential is not None:
+        row = RegistryCredential.objects.select_for_update().get(pk=credential.pk)
+    is_elsewhere = row.registry != registry.strip()
+    row.group, row.registry, row.username = group, registry.strip(), username.strip()
+    row.version += 1
+    if password != HIDDEN:
+        _check_password(password)
+        row.sealed_password = seal(password)
+    elif not row.sealed_password or is_elsewhere:
+        # What was meant for one registry is never sent to another one.
+        _refuse_password("must be given anew")
+    _check_username(row.username)
+    try:
+        row.full_clean(exclude=["sealed_password"])
+    except ValidationError as error:
+        raise from_model_error(error) from error
+    row.save()
+    _record("registry_credential.saved", row, actor=actor, has_new_password=password != HIDDEN)
+    return row
+
+
+@transaction.atomic
+def registry_credential_remove(*, actor: User | None, credential: RegistryCredential) -> None:
+    """Forget it; what is being fetched at this moment goes on."""
+    _record("registry_credential.removed", credential, actor=actor)
+    credential.delete()
+
+
+def registry_passwords_reseal() -> int:
+    """Seal all passwords with the first key of the ring.
+
+    Returns:
+        How many there are.
+
+    Raises:
+        KeyMissing: some were sealed with a key that is not in the ring.
+    """
+    rows = list(RegistryCredential.objects.values_list("pk", "sealed_password").order_by("pk"))
+    for pk, sealed in rows:
+        # One that somebody changes meanwhile is sealed with the first key anyway.
+        RegistryCredential.objects.filter(pk=pk, sealed_password=sealed).update(
+            sealed_password=reseal(sealed)
+        )
+    return len(rows)
+
+
+def _check_username(username: str) -> None:
+    # Both go to the registry as user:password.
+    if ":" in username or not username.isprintable():
+        raise BadInput(
+            "username: a colon or a sign that cannot be printed is not possible.",
+            fields={"username": "a colon or a sign that cannot be printed is not possible"},
+        )
+
+
+def _check_password(password: str) -> None:
+    if not password:
+        _refuse_password("must be given")
+    if len(password) > PASSWORD_LENGTH or not password.isprintable():
+        _refuse_password(f"at most {PASSWORD_LENGTH} signs that can be printed")
+
+
+def _refuse_password(words: str) -> None:
+    raise BadInput(f"password: {words}.", fields={"password": words})
+
+
+def _record(
+    kind: str, credential: RegistryCredential, *, actor: User | None, **more: object
+) -> None:
+    event_record(
+        kind,
+        actor=actor,
+        object_type="registry_credential",
+        object_id=credential.pk,
+        data={
+            "group": credential.group.name,
+            "registry": credential.registry,
+            "username": credential.username,
+            **more,
+        },
+    )

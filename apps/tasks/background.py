@@ -1,0 +1,12 @@
+"""Background work: remove what is kept no longer."""
+
+from celery import shared_task
+from django.conf import settings
+
+from apps.tasks.services.retention import kept_of, old_remove
+
+
+@shared_task(name="tasks.remove_old", ignore_result=True)
+def tasks_remove_old() -> None:
+    """A bounded part of it; the next ring goes on."""
+    old_remove(kept_of(logs_days=settings.KEEP_LOGS_DAYS, tasks_days=settings.KEEP_TASKS_DAYS))

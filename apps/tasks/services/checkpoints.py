@@ -1,0 +1,47 @@
+"""Tasks that say that their state is saved: what came before is not lost with a preemption."""
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.core.errors import Conflict, NotAllowed
+from apps.tasks.models import Attempt, Task
+from apps.tasks.services.attempts.rows import tell
+from apps.tasks.states import LIVE_ATTEMPT_STATES
+
+
+def attempt_checkpointed(*, attempt_id: UUID, at: datetime) -> bool:
+    """Note when an attempt saved its state: never earlier than it said before, never ahead."""
+    at = min(at, timezone.now())
+    changed = Attempt.objects.filter(
+        Q(checkpointed_at__isnull=True) | Q(checkpointed_at__lt=at),
+        pk=attempt_id,
+        state__in=LIVE_ATTEMPT_STATES,
+        started_at__lte=at,
+    ).update(checkpointed_at=at)
+    if changed:
+        tell(Attempt.objects.get(pk=attempt_id), [])
+    return bool(changed)
+
+
+def task_checkpoint(*, actor: User, task: Task) -> Attempt:
+    """The task, or its owner for it, says that its state is saved as of now.
+
+    Raises:
+        NotAllowed: it is somebody else's.
+        Conflict: it does not run.
+    """
+    if task.owner_id != actor.pk:
+        raise NotAllowed("Only the owner of a task can say that its state is saved.")
+    with transaction.atomic():
+        live = Attempt.objects.filter(task=task, state__in=LIVE_ATTEMPT_STATES)
+        attempt = live.select_for_update(no_key=True).first()
+        if attempt is None or attempt.started_at is None:
+            raise Conflict("The task does not run: there is nothing to save.")
+        attempt_checkpointed(attempt_id=attempt.pk, at=timezone.now())
+    attempt.refresh_from_db()
+    return attempt

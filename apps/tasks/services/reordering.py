@@ -1,0 +1,188 @@
+"""Giving waiting tasks another place in their queue, and moving them to another queue."""
+
+from datetime import datetime, timedelta
+from typing import Literal, cast
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.core.doorbell import after_commit
+from apps.core.errors import BadInput, Conflict, NotAllowed, NotFound
+from apps.events.services import Entry, events_record
+from apps.policies.models import Queue
+from apps.policies.selectors import queues_open_to
+from apps.tasks.models import Task
+from apps.tasks.selectors.waiting import in_line
+from apps.tasks.services.ending import task_dequeue
+from apps.tasks.services.enqueueing import task_return
+from apps.tasks.services.queues import check_may, may_manage, queue_open_to
+from apps.tasks.services.transitions import DECIDE
+from apps.tasks.states import TaskState
+from apps.tasks.topics import task_topics
+
+Move = Literal["top", "up", "down", "bottom", "before", "after"]
+MOVES: tuple[Move, ...] = ("top", "up", "down", "bottom", "before", "after")
+# Leaves room between two neighbours for many more moves.
+STEP = timedelta(milliseconds=1)
+LEAST = timedelta(microseconds=2)
+Pair = tuple[Task | None, Task | None]
+
+
+@transaction.atomic
+def task_reorder(*, actor: User, task: Task, move: Move, other: UUID | None = None) -> Task:
+    """Give a waiting task another place among its equals.
+
+    Equals are tasks of the same queue and priority that can be preempted alike: who has a higher
+    priority comes first whatever anybody moves. How long the task has waited stays as it is.
+
+    Args:
+        other: the task to stand before or after; only for these two moves.
+
+    Raises:
+        NotAllowed: the actor does not manage the queue.
+        NotFound: the other task does not wait there.
+        Conflict: the task does not wait any more, or the other is no equal.
+    """
+    if task.queue_id is None or not may_manage(actor, task.queue_id):
+        raise NotAllowed("Only who manages this queue sets its order.")
+    # One mover at a time, and the queue is not closed meanwhile.
+    queue = Queue.objects.select_for_update(no_key=True, of=("self",)).get(pk=task.queue_id)
+    row = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
+    if row.state != TaskState.QUEUED or row.queue_id != queue.pk:
+        raise Conflict(f"{row.name} does not wait in {queue.name} any more.")
+    # Among whom it may be moved, in order, without itself.
+    line = in_line(queue.pk).exclude(pk=row.pk)
+    line = line.filter(priority=row.priority, is_preemptible=row.is_preemptible)
+    left, right = _neighbours(line, row, move, other)
+    if left is None and right is None:
+        return row
+    place = _place(line, left, right)
+    Task.objects.filter(pk=row.pk, state=TaskState.QUEUED).update(
+        submitted_at=place, waiting_since=row.waits_since, changed_at=timezone.now()
+    )
+    _record(actor, row, queue, move)
+    row.refresh_from_db()
+    return row
+
+
+@transaction.atomic
+def task_change_queue(*, actor: User, task: Task, queue: str | int) -> Task:
+    """Let a waiting task wait in another queue, judged anew, last among its equals there.
+
+    Raises:
+        NotAllowed: it is somebody else's and the actor does not manage its queue, or one of actor
+            and owner may not enqueue in the new one.
+        NotFound: the actor does not see the new queue.
+        BadInput, NeverFits: the new queue does not take such a task.
+        Conflict: the task does not wait any more, or waits there already.
+    """
+    check_may(actor, task)
+    target = queue_open_to(actor, queue)
+    if target.pk == task.queue_id:
+        problem = f"is where {task.name} waits already"
+        raise Conflict(f"Queue {target.name} {problem}.", fields={"queue": problem})
+    if not queues_open_to(task.owner).filter(pk=target.pk).exists():
+        problem = f"is not open to {task.owner}, whose task it is"
+        raise NotAllowed(f"Queue {target.name} {problem}.", fields={"queue": problem})
+    since = Task.objects.get(pk=task.pk).waits_since
+    task_dequeue(actor=actor, task=task)
+    return task_return(
+        actor=actor,
+        task=task,
+        queue=target.pk,
+        expected=(TaskState.DRAFT,),
+        submitted_at=timezone.now(),
+        waiting_since=since,
+    )
+
+
+def _neighbours(line: QuerySet[Task], task: Task, move: Move, other: UUID | None) -> Pair:
+    """Between whom the task will stand; two Nones leave it where it is."""
+    if move == "top":
+        return None, line.first()
+    if move == "bottom":
+        return line.last(), None
+    if move == "up":
+        right = line.filter(_ahead_of(task)).last()
+        return (None, None) if right is None else (line.filter(_ahead_of(right)).last(), right)
+    if move == "down":
+        left = line.exclude(_ahead_of(task)).first()
+        return (None, None) if left is None else (left, _behind(line, left))
+    beside = _beside(line, task, other)
+    if beside is None:
+        return None, None
+    if move == "before":
+        return line.filter(_ahead_of(beside)).last(), beside
+    return beside, _behind(line, beside)
+
+
+def _beside(line: QuerySet[Task], task: Task, other: UUID | None) -> Task | None:
+    """The task that was named; None where that is the moved one itself."""
+    if other is None:
+        raise BadInput("other is missing.", fields={"other": "names the task to stand beside"})
+    if other == task.pk:
+        return None
+    found = line.filter(pk=other).first()
+    if found is not None:
+        return found
+    waits = Task.objects.filter(pk=other, queue=task.queue_id, state=TaskState.QUEUED).first()
+    if waits is None:
+        raise NotFound("The task to stand beside does not wait here any more.")
+    if waits.priority != task.priority:
+        raise Conflict(
+            f"{waits.name} has priority {waits.priority} and {task.name} {task.priority}: "
+            "the higher one comes first. Change the priority instead."
+        )
+    raise Conflict(
+        f"Of {waits.name} and {task.name} one cannot be preempted: it comes first at equal "
+        "priority."
+    )
+
+
+def _ahead_of(task: Task) -> Q:
+    same = Q(submitted_at=task.submitted_at, pk__lt=task.pk)
+    return Q(submitted_at__lt=task.submitted_at) | same
+
+
+def _behind(line: QuerySet[Task], task: Task) -> Task | None:
+    return line.exclude(_ahead_of(task)).exclude(pk=task.pk).first()
+
+
+def _place(line: QuerySet[Task], left: Task | None, right: Task | None) -> datetime:
+    """A moment between two neighbours; who stands ahead moves back where there is none."""
+    if left is None:
+        return _at(cast("Task", right)) - STEP
+    if right is None:
+        return _at(left) + STEP
+    before = _at(left)
+    if _at(right) - before < LEAST:
+        line.filter(_ahead_of(right)).order_by().update(
+            submitted_at=F("submitted_at") - STEP,
+            waiting_since=Coalesce("waiting_since", "submitted_at"),
+        )
+        before -= STEP
+    return before + (_at(right) - before) // 2
+
+
+def _at(task: Task) -> datetime:
+    """The place of a waiting task; the database holds that it has one."""
+    return cast("datetime", task.submitted_at)
+
+
+def _record(actor: User, task: Task, queue: Queue, move: Move) -> None:
+    entry = Entry(
+        kind="task.reordered",
+        object_type="task",
+        object_id=task.pk,
+        queue_id=queue.pk,
+        policy_id=queue.policy_id,
+        actor_id=actor.pk,
+        data={"move": move},
+    )
+    topics = task_topics(task.pk, queue_id=queue.pk, policy_id=queue.policy_id)
+    events_record([entry], topics=topics)
+    after_commit(tasks=[DECIDE])

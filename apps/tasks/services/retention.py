@@ -1,0 +1,195 @@
+"""What is kept for a set time only: output, finished tasks, keys of requests.
+
+Each run works in small transactions until nothing is left or its time is over; the next goes on.
+Rows are found in the order of their ids, which is that of their times, so that no run reads what
+is too young. Two runs at once do no harm: what one holds, the other leaves out.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import Max, Q
+from django.utils import timezone
+
+from apps.events.models import Event
+from apps.tasks.models import (
+    Attempt,
+    AttemptLog,
+    HeldDevice,
+    Holding,
+    IdempotencyKey,
+    ReasonChange,
+    Task,
+)
+from apps.tasks.states import ENDED_STATES, LIVE_ATTEMPT_STATES
+
+# Far below the limit of background work, which is 30 s.
+RUN_S = 15.0
+LOOKED_AT = 1000
+PIECES_AT_ONCE = 200
+TASKS_AT_ONCE = 100
+KEYS_FOR = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """For how long; None: for ever."""
+
+    logs: timedelta | None
+    tasks: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """How many rows a run removed; `is_over` where it left nothing for the next."""
+
+    log_pieces: int
+    tasks: int
+    keys: int
+    is_over: bool
+
+
+def kept_of(*, logs_days: int, tasks_days: int) -> Kept:
+    """From days, where 0 means for ever."""
+    return Kept(
+        logs=timedelta(days=logs_days) if logs_days else None,
+        tasks=timedelta(days=tasks_days) if tasks_days else None,
+    )
+
+
+def old_remove(kept: Kept, *, now: datetime | None = None, run_s: float = RUN_S) -> Removed:
+    """Remove what is kept no longer, for `run_s` seconds at most.
+
+    Never anything of a task that is not over, of one whose result its node has not been told
+    about, or of an attempt that another still refers to.
+    """
+    now = now or timezone.now()
+    until = time.monotonic() + run_s
+    keys, are_keys_over = _each(_old_keys(now - KEYS_FOR), _keys_delete, until)
+    pieces, are_logs_over, tasks, are_tasks_over = 0, True, 0, True
+    if kept.logs is not None:
+        pieces, are_logs_over = _each(_old_pieces(now - kept.logs), _pieces_delete, until)
+    if kept.tasks is not None:
+        tasks, are_tasks_over = _each(_old_tasks(now - kept.tasks), _tasks_delete, until)
+    return Removed(pieces, tasks, keys, are_keys_over and are_logs_over and are_tasks_over)
+
+
+def _each(
+    batches: Iterator[Sequence[Any]], delete: Callable[[Sequence[Any]], int], until: float
+) -> tuple[int, bool]:
+    """How many rows went, and whether there was time for all."""
+    removed = 0
+    for batch in batches:
+        if time.monotonic() >= until:
+            return removed, False
+        removed += delete(batch) if batch else 0
+    return removed, True
+
+
+# --- what is old -----------------------------------------------------------------------------
+
+
+def _old_keys(before: datetime) -> Iterator[Sequence[int]]:
+    old = IdempotencyKey.objects.filter(created_at__lt=before).order_by("pk")
+    last = 0
+    while batch := list(old.filter(pk__gt=last).values_list("pk", flat=True)[:LOOKED_AT]):
+        yield batch
+        last = batch[-1]
+
+
+def _old_pieces(before: datetime) -> Iterator[Sequence[int]]:
+    """Pieces of attempts that ended before; pieces of those that go on are passed over."""
+    last = 0
+    while rows := list(
+        AttemptLog.objects.filter(pk__gt=last)
+        .order_by("pk")
+        .values_list("pk", "at", "attempt__ended_at")[:LOOKED_AT]
+    ):
+        old = [pk for pk, _, ended_at in rows if ended_at is not None and ended_at < before]
+        for start in range(0, len(old), PIECES_AT_ONCE):
+            yield old[start : start + PIECES_AT_ONCE]
+        yield ()
+        # Nothing that was written later can be of an attempt that ended before.
+        if rows[-1][1] >= before:
+            return
+        last = rows[-1][0]
+
+
+def _old_tasks(before: datetime) -> Iterator[Sequence[uuid.UUID]]:
+    """Tasks that ended before; ids are times, and nothing ends before it was made."""
+    last = uuid.UUID(int=0)
+    while rows := list(
+        Task.objects.filter(pk__gt=last)
+        .order_by("pk")
+        .values_list("pk", "created_at", "state", "ended_at")[:LOOKED_AT]
+    ):
+        old = [
+            pk
+            for pk, _, state, ended_at in rows
+            if state in ENDED_STATES and ended_at is not None and ended_at < before
+        ]
+        for start in range(0, len(old), TASKS_AT_ONCE):
+            yield old[start : start + TASKS_AT_ONCE]
+        yield ()
+        if rows[-1][1] >= before:
+            return
+        last = rows[-1][0]
+
+
+# --- how it goes -----------------------------------------------------------------------------
+
+
+def _keys_delete(batch: Sequence[Any]) -> int:
+    return IdempotencyKey.objects.filter(pk__in=batch).delete()[0]
+
+
+def _pieces_delete(batch: Sequence[Any]) -> int:
+    return AttemptLog.objects.filter(pk__in=batch).delete()[0]
+
+
+def _tasks_delete(batch: Sequence[Any]) -> int:
+    """Tasks with everything that is told about them, unless something still needs one."""
+    with transaction.atomic():
+        free = Task.objects.filter(pk__in=batch, state__in=ENDED_STATES).exclude(_is_needed())
+        # On SQLite the transaction itself keeps everybody else out.
+        has_locks = connection.features.has_select_for_update_skip_locked
+        locked = free.select_for_update(skip_locked=True, of=("self",)) if has_locks else free
+        tasks = list(locked.values_list("pk", flat=True))
+        attempts = list(Attempt.objects.filter(task__in=tasks).values_list("pk", flat=True))
+        AttemptLog.objects.filter(attempt__in=attempts).delete()
+        HeldDevice.objects.filter(holding__attempt__in=attempts).delete()
+        Holding.objects.filter(attempt__in=attempts).delete()
+        # Attempts that are over may name each other: who stopped for whom.
+        Attempt.objects.filter(stops_for__in=attempts).update(stops_for=None)
+        Attempt.blocked_by.through.objects.filter(
+            Q(from_attempt__in=attempts) | Q(to_attempt__in=attempts)
+        ).delete()
+        Attempt.objects.filter(pk__in=attempts).delete()
+        ReasonChange.objects.filter(task__in=tasks).delete()
+        IdempotencyKey.objects.filter(task_id__in=tasks).delete()
+        told = [str(pk) for pk in (*tasks, *attempts)]
+        # The latest of all stays: nodes remember its number, and take a database whose numbers
+        # fall for one that was restored.
+        latest = Event.objects.aggregate(Max("pk"))["pk__max"]
+        events = Event.objects.filter(object_type__in=("task", "attempt"), object_id__in=told)
+        events.exclude(pk=latest).delete()
+        Task.objects.filter(pk__in=tasks).delete()
+        return len(tasks)
+
+
+def _is_needed() -> Q:
+    """Tasks of which a node or a live attempt still has to hear."""
+    live = Attempt.objects.filter(state__in=LIVE_ATTEMPT_STATES)
+    untold = Q(is_acknowledged=False, node__isnull=False, node__removed_at=None)
+    unsettled = Holding.objects.filter(Q(released_at=None) | untold)
+    return (
+        Q(attempts__in=live)
+        | Q(attempts__in=unsettled.values("attempt"))
+        | Q(attempts__in=live.values("stops_for"))
+        | Q(attempts__in=live.values("blocked_by"))
+    )

@@ -1,0 +1,10 @@
+"""What can go wrong with a backup."""
+
+from apps.core.errors import RpmError
+
+
+class BackupFailed(RpmError):
+    """Nothing was changed; the detail says what would have to be different."""
+
+    code = "backup_failed"
+    status = 409

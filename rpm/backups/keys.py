@@ -1,0 +1,103 @@
+"""The files of an installation's folder without which its database is worth little."""
+
+import os
+import shutil
+from pathlib import Path
+
+from django.conf import settings
+
+from apps.nodes.models import Node
+from rpm.backups.manifest import KEY_RING, Manifest, key_fingerprints
+
+# Below the archive; what follows is the path below the installation's folder.
+PREFIX = "home/"
+KEY_FILES = ("secret-key", "credential-key", "key-ring")
+BEFORE = ".before-restore"
+
+
+def collect(folder: Path) -> tuple[list[str], list[str]]:
+    """Copy the keys of the installation and of its nodes below `folder`.
+
+    Returns:
+        The names of the parts, and the nodes' keys that lie elsewhere and were not copied.
+    """
+    home: Path = settings.HOME.path
+    names = [name for name in KEY_FILES if (home / name).is_file()]
+    elsewhere = []
+    used = Node.objects.filter(removed_at__isnull=True).exclude(key_path="")
+    for path in sorted(set(used.values_list("key_path", flat=True))):
+        if Path(path).is_relative_to(home) and Path(path).is_file():
+            names.append(str(Path(path).relative_to(home)))
+        else:
+            elsewhere.append(path)
+    for name in names:
+        copy = folder / PREFIX / name
+        copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.copyfile(home / name, copy)
+    return [PREFIX + name for name in names], elsewhere
+
+
+class StagedKeys:
+    """Key files of a backup, written beside their places: putting them there is one rename each."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        names = [part.name for part in manifest.parts if part.name.startswith(PREFIX)]
+        self._staged: list[tuple[Path, Path]] = []
+        for name in names:
+            target = settings.HOME.path / name.removeprefix(PREFIX)
+            content = (folder / name).read_bytes()
+            if not target.is_file() or target.read_bytes() != content:
+                self._stage(target, content)
+
+    def put(self) -> list[Path]:
+        """Put them in place; those that were there before stay beside them."""
+        for temporary, target in self._staged:
+            if target.exists():
+                target.rename(target.with_name(target.name + BEFORE))
+            temporary.rename(target)
+        return [target for _, target in self._staged]
+
+    def discard(self) -> None:
+        """Remove what was not put in place."""
+        for temporary, _ in self._staged:
+            temporary.unlink(missing_ok=True)
+
+    def _stage(self, target: Path, content: bytes) -> None:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._staged.append((temporary, target))
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def changed_variables(manifest: Manifest) -> list[str]:
+    """Keys that come from variables and are others than those of the backup."""
+    variables = {"secret-key": "RPM_SECRET_KEY", "credential-key": "RPM_CREDENTIAL_KEY"}
+    own = key_fingerprints()
+    changed = [
+        variable
+        for name, variable in variables.items()
+        if _is_given(variable) and own[name] != manifest.fingerprints.get(name)
+    ]
+    # Of the ring every key of the backup has to be there, in whatever order; backups of earlier
+    # versions name none.
+    sealing = set(manifest.fingerprints.get(KEY_RING, "").split())
+    if _is_given("RPM_SECRET_KEYS") and not sealing <= set(own[KEY_RING].split()):
+        changed.append("RPM_SECRET_KEYS")
+    return changed
+
+
+def keys_by_variable() -> list[str]:
+    """Variables that hold keys: the archive does not, so somebody has to keep them."""
+    return [
+        variable
+        for variable in ("RPM_SECRET_KEY", "RPM_CREDENTIAL_KEY", "RPM_SECRET_KEYS")
+        if _is_given(variable)
+    ]
+
+
+def _is_given(variable: str) -> bool:
+    return bool(os.environ.get(variable) or os.environ.get(f"{variable}_FILE"))

@@ -1,0 +1,127 @@
+"""What a backup says about itself."""
+
+import tomllib
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+from django.conf import settings
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from msgspec import MsgspecError, Struct, json
+
+from apps.core import keyring
+from apps.nodes.models import Installation
+from rpm.backups.errors import BackupFailed
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+MANIFEST_BYTES = 4 * 1024 * 1024
+# Seals secrets of tasks and passwords of registries; several keys, the one in use first.
+KEY_RING = "key-ring"
+
+
+class Part(Struct, frozen=True):
+    """One file of the archive."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+class Manifest(Struct, frozen=True):
+    """First in every archive.
+
+    `migrations` are those that had been applied, by app. `fingerprints` name keys without telling
+    them, also those that came from variables and are not in the archive. `elsewhere` are the
+    private keys of nodes that lie outside the installation's folder: they are not in it either.
+    """
+
+    format: int
+    version: str
+    made_at: datetime
+    installation: str
+    home: str
+    database: str
+    server_version: int
+    migrations: dict[str, list[str]]
+    fingerprints: dict[str, str]
+    elsewhere: list[str]
+    parts: list[Part]
+
+
+def describe(parts: list[Part], *, elsewhere: list[str]) -> Manifest:
+    """The manifest of a backup that is being made now."""
+    applied: dict[str, list[str]] = {}
+    for app, name in sorted(MigrationLoader(connection).applied_migrations):
+        applied.setdefault(app, []).append(name)
+    return Manifest(
+        format=FORMAT,
+        version=version(),
+        made_at=datetime.now(UTC),
+        home=str(settings.HOME.path),
+        installation=Installation.objects.values_list("key", flat=True).get(id=1),
+        database=connection.vendor,
+        server_version=getattr(connection, "pg_version", 0),
+        migrations=applied,
+        fingerprints=key_fingerprints(),
+        elsewhere=elsewhere,
+        parts=parts,
+    )
+
+
+def read_manifest(content: bytes) -> Manifest:
+    """Raises BackupFailed where this is no manifest that this version understands."""
+    try:
+        manifest = json.decode(content, type=Manifest)
+    except MsgspecError as error:
+        raise BackupFailed(f"The manifest of the backup cannot be read: {error}.") from error
+    if manifest.format != FORMAT:
+        raise BackupFailed(f"The backup has format {manifest.format}; this RPM reads {FORMAT}.")
+    return manifest
+
+
+def check_fits(manifest: Manifest) -> None:
+    """Whether this installation can go on with what the backup holds.
+
+    Raises:
+        BackupFailed: it is of the other kind of database, or of a newer RPM.
+    """
+    if manifest.database != connection.vendor:
+        raise BackupFailed(
+            f"The backup is of {manifest.database}, and DATABASE_URL names {connection.vendor}."
+        )
+    known = MigrationLoader(None).disk_migrations
+    newer = [
+        f"{app}.{name}"
+        for app, names in manifest.migrations.items()
+        for name in names
+        if (app, name) not in known
+    ]
+    if newer:
+        raise BackupFailed(
+            f"The backup was made by RPM {manifest.version}, which is newer than this one "
+            f"({version()}): it knows {newer[-1]}. Install that version first."
+        )
+
+
+def key_fingerprints() -> dict[str, str]:
+    """Which keys this process works with, told so that nobody can use them."""
+    keys = {"secret-key": settings.SECRET_KEY, "credential-key": settings.RPM_CREDENTIAL_KEY}
+    own = {name: fingerprint(key) for name, key in keys.items()}
+    ring = keyring.keys()
+    return {**own, KEY_RING: " ".join(map(fingerprint, ring))}
+
+
+def fingerprint(key: str) -> str:
+    """The beginning of a hash: the keys have 32 signs or more, so nobody guesses them by it."""
+    return sha256(b"rpm backup " + key.encode()).hexdigest()[:16]
+
+
+def version() -> str:
+    """The version of RPM that lies in this folder."""
+    try:
+        content = (Path(settings.BASE_DIR) / "pyproject.toml").read_text(encoding="utf-8")
+    except OSError:
+        return "unknown"
+    return str(tomllib.loads(content)["project"]["version"])

@@ -1,0 +1,131 @@
+"""Making a backup, and putting one back."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from django.conf import settings
+from django.db import connection
+
+from rpm.backups import postgres, sqlite
+from rpm.backups.archive import part_of, read_archive, write_archive
+from rpm.backups.errors import BackupFailed
+from rpm.backups.keys import StagedKeys, changed_variables, collect
+from rpm.backups.manifest import Manifest, check_fits, describe
+
+DATABASES: dict[str, ModuleType] = {"postgresql": postgres, "sqlite": sqlite}
+# A database with rows in one of these is somebody's.
+TELLING_TABLES = ("accounts_user", "nodes_node", "policies_pool", "tasks_task")
+_EVENT = (
+    "INSERT INTO events_event (at, kind, object_type, object_id, data) "
+    "SELECT CURRENT_TIMESTAMP, 'installation.restored', 'installation', '1',"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was put back; `warnings` are sentences for the administrator."""
+
+    manifest: Manifest
+    keys: tuple[Path, ...]
+    warnings: tuple[str, ...]
+
+
+def backup_make(target: Path, *, passphrase: str = "") -> Manifest:
+    """Write database and keys of this installation into one file.
+
+    Raises:
+        BackupFailed: with what is missing or failed; no file is left then.
+    """
+    if not target.parent.is_dir():
+        raise BackupFailed(f"There is no folder {target.parent}.")
+    with _private_folder(target.parent) as name:
+        folder = Path(name)
+        names = [_database().dump(folder)]
+        keys, elsewhere = collect(folder)
+        parts = [part_of(folder, name) for name in names + keys]
+        manifest = describe(parts, elsewhere=elsewhere)
+        write_archive(target, folder, manifest, passphrase=passphrase)
+    return manifest
+
+
+def backup_restore(source: Path, *, passphrase: str = "", is_replacing: bool = False) -> Restored:
+    """Put the content of a backup in place of this installation's, wholly or not at all.
+
+    Nodes may have gone on since the backup was made: the database is marked as restored, so that
+    nothing on them which it does not know is killed before an administrator has looked.
+
+    Raises:
+        BackupFailed: nothing was changed.
+    """
+    with _private_folder(settings.HOME.path) as name:
+        folder = Path(name)
+        manifest = read_archive(source, folder, passphrase=passphrase)
+        check_fits(manifest)
+        if not is_replacing and not _is_empty():
+            raise BackupFailed(
+                "The database is in use: --replace throws away what is in it, for good."
+            )
+        _database().check_alone()
+        keys = StagedKeys(folder, manifest)
+        try:
+            _database().restore(folder, afterwards=_afterwards(manifest))
+            placed = keys.put()
+        finally:
+            keys.discard()
+    return Restored(manifest, tuple(placed), tuple(_warnings(manifest)))
+
+
+def _private_folder(beside: Path) -> "tempfile.TemporaryDirectory[str]":
+    """Mode 0700, where there is room for the whole: /tmp is often small."""
+    try:
+        return tempfile.TemporaryDirectory(prefix=".rpm-backup-", dir=beside)
+    except OSError as error:
+        raise BackupFailed(f"{beside} cannot be written to: {error.strerror}.") from error
+
+
+def _database() -> ModuleType:
+    return DATABASES[connection.vendor]
+
+
+def _is_empty() -> bool:
+    with connection.cursor() as cursor:
+        there = set(connection.introspection.table_names(cursor))
+        for table in TELLING_TABLES:
+            if table in there:
+                cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {table})")  # noqa: S608  # constants
+                if cursor.fetchone()[0]:
+                    return False
+    return True
+
+
+def _afterwards(manifest: Manifest) -> list[str]:
+    """SQL that both databases understand; the values are of this program, not of a user."""
+    made_at = manifest.made_at.isoformat()
+    event = f'{{"made_at": "{made_at}", "version": "{manifest.version}"}}'
+    return [
+        # Whatever somebody confirmed before the backup was made, nobody has looked since.
+        (
+            "UPDATE nodes_installation SET restored_at = CURRENT_TIMESTAMP, "
+            "restore_confirmed_at = NULL"
+        ),
+        # Whoever served the nodes when the backup was made does not any more.
+        "UPDATE nodes_node SET served_by = '', served_until = NULL",
+        f"{_EVENT} '{event}' FROM nodes_installation",
+    ]
+
+
+def _warnings(manifest: Manifest) -> list[str]:
+    warnings = [
+        f"{variable} is not the key of the backup: set the one it was made with."
+        for variable in changed_variables(manifest)
+    ]
+    if manifest.elsewhere:
+        paths = ", ".join(manifest.elsewhere)
+        warnings.append(f"These keys of nodes are not in the backup: {paths}.")
+    if manifest.home != str(settings.HOME.path):
+        warnings.append(
+            f"The backup was made in {manifest.home}: keys of nodes are looked for there still."
+        )
+    return warnings

@@ -1,0 +1,85 @@
+"""`manage.py upgrade`: from the database of an older version to this one."""
+
+import io
+import os
+from argparse import ArgumentParser
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, SystemCheckError
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
+
+from apps.core.errors import RpmError
+from rpm.backups.asking import add_passphrase, passphrase_of
+from rpm.backups.manifest import version
+from rpm.backups.services import backup_make
+
+RESTART = """\
+Restart now, in this order; what runs on the nodes goes on meanwhile:
+  1. workers (`celery ... worker`, `serve_passes`): they put the new helper on each node
+  2. beat
+  3. web (`gunicorn`) and sockets (`uvicorn`)
+With `manage.py up`: end it and start it again. With systemd: systemctl restart 'rpm-*'.
+Processes of the version before may go on beside the new ones until then."""
+
+
+class Command(BaseCommand):
+    help = "Check, back up, migrate, collect static files, and say what to restart."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--backup", type=Path, metavar="FILE", help="default: backups/ in RPM_HOME"
+        )
+        parser.add_argument("--no-backup", action="store_true", help="somebody else made one")
+        add_passphrase(parser)
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        try:
+            missing = self._check()
+            if not options["no_backup"]:
+                self._back_up(options)
+        except RpmError as error:
+            raise CommandError(error.detail) from error
+        call_command("migrate", interactive=False, verbosity=0)
+        self.stdout.write(f"Migrated: {', '.join(missing) or 'nothing was missing'}.")
+        # In an image they are collected already, where nobody may write.
+        if not settings.WHITENOISE_USE_FINDERS and os.access(settings.STATIC_ROOT, os.W_OK):
+            call_command("collectstatic", interactive=False, verbosity=0)
+            self.stdout.write(f"Static files are in {settings.STATIC_ROOT}.")
+        self.stdout.write(f"The database is that of RPM {version()}.\n{RESTART}")
+
+    def _check(self) -> list[str]:
+        """The migrations to come; refuses a database that this version does not know."""
+        try:
+            call_command("check", stdout=io.StringIO())
+            executor = MigrationExecutor(connection)
+        except SystemCheckError as error:
+            raise CommandError(f"The settings are not fit: {error}") from error
+        except DatabaseError as error:
+            raise CommandError(f"The database does not answer: {error}") from error
+        unknown = set(executor.loader.applied_migrations) - set(MigrationLoader(None).graph.nodes)
+        if unknown:
+            app, name = max(unknown)
+            raise CommandError(
+                f"The database is of a newer RPM, it knows {app}.{name}: there is no way back but "
+                "the backup that was made before."
+            )
+        plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
+
+    def _back_up(self, options: dict[str, Any]) -> None:
+        if not connection.introspection.table_names():
+            self.stdout.write("The database is empty: there is nothing to back up.")
+            return
+        target: Path | None = options["backup"]
+        if target is None:
+            folder = settings.HOME.file("backups")
+            folder.mkdir(mode=0o700, exist_ok=True)
+            target = folder / f"before-{version()}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.rpm"
+        backup_make(target.absolute(), passphrase=passphrase_of(options))
+        self.stdout.write(f"The database of before is in {target.absolute()}.")

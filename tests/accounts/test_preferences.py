@@ -1,0 +1,71 @@
+"""What people set for themselves, and what it does to their tasks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from apps.accounts.models import User
+from apps.core.keyring import HIDDEN
+from tests.cast import Example
+from tests.tasks.api.test_tasks import TASKS, post, wanted
+
+pytestmark = pytest.mark.django_db
+
+PREFERENCES = "/api/v1/preferences/"
+As = Callable[[User], APIClient]
+
+
+def test_variables_that_somebody_hides_are_shown_to_nobody(
+    api_as: As, alice: User, root: User, charlie: User, example: Example
+) -> None:
+    body = wanted(example, environment={"WANDB_RUN": "abc", "SEED": "7"})
+    task_id = post(api_as(alice), body=body).json()["id"]
+
+    answer = api_as(alice).patch(PREFERENCES, {"redacted_variables": ["wandb_*"]}, format="json")
+
+    assert answer.status_code == 200, answer.content
+    assert answer.json() == {
+        "redacted_variables": ["wandb_*"],
+        "always_redacted_variables": settings.RPM_REDACTED_VARIABLES,
+    }
+    for reader in (alice, root):
+        told = api_as(reader).get(f"{TASKS}{task_id}/").json()["environment"]
+        assert told == {"WANDB_RUN": HIDDEN, "SEED": "7"}
+    # It is alice's own list: nobody else's tasks, and nobody else changes it.
+    assert api_as(charlie).get(PREFERENCES).json()["redacted_variables"] == []
+
+
+@pytest.mark.parametrize("given", ["WANDB", ["a b"], [""], [1.5], ["A" * 300], ["A"] * 101, None])
+def test_a_list_that_will_not_do_is_refused(api_as: As, alice: User, given: Any) -> None:
+    answer = api_as(alice).patch(PREFERENCES, {"redacted_variables": given}, format="json")
+
+    assert answer.status_code == 400
+    assert all(name.startswith("redacted_variables") for name in answer.json()["fields"])
+    alice.refresh_from_db()
+    assert alice.redacted_variables == []
+
+
+def test_who_is_not_signed_in_has_no_preferences(db: None) -> None:
+    assert APIClient().get(PREFERENCES).status_code == 401
+
+
+def test_administrators_edit_the_list_of_others(client: Client, root: User, alice: User) -> None:
+    client.force_login(root)
+    page = reverse("admin:accounts_user_change", args=[alice.pk])
+    form: Any = client.get(page).context["adminform"].form
+    data = {name: form[name].value() or "" for name in form.fields}
+
+    refused = client.post(page, {**data, "redacted_variables": '["a b"]'})
+    taken = client.post(page, {**data, "redacted_variables": '["WANDB_*"]'})
+
+    assert (refused.status_code, taken.status_code) == (200, 302)
+    alice.refresh_from_db()
+    assert alice.redacted_variables == ["WANDB_*"]
+    assert client.post(page, {**data, "redacted_variables": ""}).status_code == 302
+    alice.refresh_from_db()
+    assert alice.redacted_variables == []

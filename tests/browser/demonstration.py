@@ -1,0 +1,48 @@
+"""The demonstration, as `make run` starts it, with work that lasts, and how its people sign in."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+from tests.end_to_end.installation import Installation, installed
+
+# Tasks of the demonstration end by themselves, after a few minutes all of them. These go on, and
+# have something to say all the time, as whoever looks at a log expects.
+LASTING = """
+from apps.accounts.models import User
+from apps.tasks.descriptions import Description
+from apps.tasks.services.enqueueing import task_submit
+for number in range(8):
+    task_submit(
+        actor=User.objects.get(username="demo-dev"),
+        description=Description(
+            name=f"lasting-{number}",
+            queue="dev-4xgpu",
+            command=["sh", "-c", "n=0; while sleep 1; do n=$((n + 1)); echo step $n; done"],
+        ),
+    )
+"""
+
+
+@contextmanager
+def demonstration(folder: Path) -> Iterator[Installation]:
+    """A whole installation on SQLite, as `make run` has it."""
+    with installed(folder, f"sqlite:///{folder / 'rpm.sqlite3'}") as installation:
+        installation.manage("demo")
+        # As many as may run at once, and as many that wait for them.
+        installation.manage("shell", "--command", LASTING)
+        yield installation
+
+
+def sign_in(site: Installation, page: Page, who: str) -> None:
+    """Sign a page in as one of the demonstration's people: `admin`, `dev` or `research`."""
+    path = Path(site.environment["RPM_HOME"]) / "demonstration-logins.json"
+    passwords = {one["username"]: one["password"] for one in json.loads(path.read_text())}
+    page.goto(f"{site.address}/sign-in/")
+    page.get_by_label("Username").fill(f"demo-{who}")
+    page.get_by_label("Password").fill(passwords[f"demo-{who}"])
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(f"{site.address}/")

@@ -1,0 +1,128 @@
+"""Faults that hit the programs of the control plane, and steps at which processes end."""
+
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+from apps.core import crashing
+from apps.execution.node import crashing as node_crashing
+from tests.chaos.machine import set_clock
+from tests.chaos.schedule import Fault
+from tests.chaos.stage import PATIENCE, PATIENCE_STEP_S, STANDBY, NothingToHit, Stage
+
+CLOCK_JUMPS_S: Final = (-7200.0, -65.0, 65.0, 7200.0)
+# A wish to stop is carried out by web processes.
+SERVED_POINTS: Final = tuple(point for point in crashing.POINTS if point != "stop.asked")
+# At the others whoever waits for the work ends, and its result is known to nobody.
+HARMLESS_POINTS: Final = tuple(
+    point
+    for point in node_crashing.POINTS
+    if point
+    not in {
+        *("node.launch.starting", "node.launch.created", "node.launch.started"),
+        "node.finish.ended",
+    }
+)
+
+
+def program_killed(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
+    stage.control.kill(fault.target)
+    try:
+        yield fault.lasts_s
+    finally:
+        stage.control.start(fault.target)
+
+
+def program_stopped(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
+    stage.control.pause(fault.target, is_on=True)
+    try:
+        yield fault.lasts_s
+    finally:
+        stage.control.pause(fault.target, is_on=False)
+
+
+def two_beats(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
+    stage.control.start("beat-2")
+    try:
+        yield fault.lasts_s
+    finally:
+        stage.control.kill("beat-2")
+
+
+def control_away(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
+    names = [name for name in stage.control.commands if name not in STANDBY]
+    for name in names:
+        stage.control.kill(name)
+    try:
+        yield fault.lasts_s
+    finally:
+        for name in names:
+            stage.control.start(name)
+
+
+def everything_killed(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
+    """Every program, the database and the broker; all of them are started again at once."""
+    names = [name for name in stage.control.commands if name not in STANDBY]
+    for name in names:
+        stage.control.kill(name)
+    stage.redis.kill()
+    stage.postgres.kill()
+    try:
+        yield fault.lasts_s
+    finally:
+        stage.postgres.start()
+        stage.redis.start()
+        for name in names:
+            stage.control.start(name)
+
+
+def crash_point(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
+    """One program alone decides and serves the nodes, until it comes to its step."""
+    names = [name for name in stage.control.commands if name.startswith(("worker-", "server-"))]
+    for name in names:
+        stage.control.kill(name)
+    try:
+        for point, seconds in (
+            (rng.choice(SERVED_POINTS), fault.lasts_s),
+            # Nothing had to stop or to give way; work ends all the time.
+            ("finish.reported", PATIENCE * PATIENCE_STEP_S),
+        ):
+            stage.control.kill("server-1")
+            stage.control.start("server-1", crash_at=point)
+            for _ in range(int(seconds / PATIENCE_STEP_S)):
+                if stage.control.has_ended("server-1"):
+                    return
+                yield PATIENCE_STEP_S
+        raise NothingToHit
+    finally:
+        stage.control.kill("server-1")
+        for name in names:
+            stage.control.start(name)
+
+
+def node_crash_point(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
+    """The next process of the node's helper that comes to a step ends there."""
+    path = stage.nodes[fault.target].home / "crash-at"
+    try:
+        for point, seconds in (
+            (rng.choice(HARMLESS_POINTS), fault.lasts_s),
+            ("node.finish.acknowledged", PATIENCE * PATIENCE_STEP_S),
+        ):
+            with suppress(OSError):
+                path.write_text(point)
+            for _ in range(int(seconds / PATIENCE_STEP_S)):
+                if not path.exists():
+                    return
+                yield PATIENCE_STEP_S
+        raise NothingToHit
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def control_clock(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
+    set_clock(stage.control_clock, rng.choice(CLOCK_JUMPS_S))
+    try:
+        yield fault.lasts_s
+    finally:
+        set_clock(stage.control_clock, 0)

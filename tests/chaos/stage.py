@@ -1,0 +1,41 @@
+"""Everything that a fault can hit."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.chaos.control import ControlPlane
+from tests.chaos.history import Killed, Silence
+from tests.chaos.messages import MessageThief
+from tests.chaos.nodes import ChaosNode
+from tests.chaos.proxy import CommitProxy
+from tests.chaos.servers import PostgresServer, RedisControl
+
+# How long a fault that needs work waits for some to come.
+PATIENCE, PATIENCE_STEP_S = 60, 0.5
+STANDBY: Final = frozenset({"beat-2"})
+
+
+@dataclass(slots=True)
+class Stage:
+    """What there is in a run.
+
+    Args:
+        seed: of the run; what an injector draws depends on it and on the fault alone.
+    """
+
+    seed: int
+    nodes: dict[str, ChaosNode]
+    control: ControlPlane
+    postgres: PostgresServer
+    redis: RedisControl
+    proxy: CommitProxy
+    thief: MessageThief
+    control_clock: Path
+    killed: list[Killed] = field(default_factory=list)
+    unwatched: list[Killed] = field(default_factory=list)
+    silences: list[Silence] = field(default_factory=list)
+
+
+class NothingToHit(Exception):
+    """The fault found nothing that it could do something to; it does not count."""

@@ -1,0 +1,127 @@
+"""Faults that hit work, whoever waits for it, and the helper's answers to requests."""
+
+import random
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.chaos.history import Killed, read_journal
+from tests.chaos.machine import boot_clock, kill
+from tests.chaos.nodes import ChaosNode
+from tests.chaos.processes import attempts_beside, exchanges, supervisors, variable
+from tests.chaos.schedule import Fault
+from tests.chaos.stage import PATIENCE, PATIENCE_STEP_S, NothingToHit, Stage
+
+# How many of a node's latest launches come again.
+REPEATED: Final = 6
+# Later a launch is refused by the node's clock, whatever else is wrong.
+YOUNGEST_S: Final = 50.0
+LAUNCH: Final = re.compile(rb'"task_id":"([^"]+)","generation":([0-9]+)')
+
+
+def work_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
+    for turn in range(PATIENCE):
+        node = node_with_luck(stage, fault, turn)
+        work = sorted(pid for pid in node.pids("job") if variable(pid, "RPM_TASK_ID"))
+        if work:
+            break
+        yield PATIENCE_STEP_S
+    else:
+        raise NothingToHit
+    pid = rng.choice(work)
+    task, generation = variable(pid, "RPM_TASK_ID"), variable(pid, "RPM_ATTEMPT")
+    # Noted first: the end of the work may be in the books before this process goes on.
+    stage.killed.append(Killed(task, int(generation or 0), boot_clock()))
+    kill(pid)
+
+
+def work_stopped(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
+    """The work itself gives no sign of life for a while, and lives."""
+    for turn in range(PATIENCE):
+        node = node_with_luck(stage, fault, turn)
+        work = sorted(pid for pid in node.pids("job") if variable(pid, "RPM_TASK_ID"))
+        if work:
+            break
+        yield PATIENCE_STEP_S
+    else:
+        raise NothingToHit
+    yield from _stopped_for([rng.choice(work)], fault.lasts_s)
+
+
+def helper_stopped(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
+    """Requests that a node is just answering take long; others come meanwhile."""
+    for turn in range(PATIENCE):
+        answering = exchanges(node_with_luck(stage, fault, turn))
+        if answering:
+            yield from _stopped_for(answering, fault.lasts_s)
+            return
+        yield PATIENCE_STEP_S / 5
+    raise NothingToHit
+
+
+def _stopped_for(pids: list[int], seconds: float) -> Iterator[float]:
+    pids = [pid for pid in pids if kill(pid, signal.SIGSTOP)]
+    try:
+        yield seconds
+    finally:
+        for pid in pids:
+            kill(pid, signal.SIGCONT)
+
+
+def launch_repeated(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
+    """Launches that a node has heard come again: late, twice, in another order."""
+    for turn in range(PATIENCE):
+        node = node_with_luck(stage, fault, turn)
+        launches = _worth_repeating(node)[:REPEATED]
+        if launches and node.is_up:
+            rng.shuffle(launches)
+            for launch in launches + launches[:1]:
+                node.repeat(launch)
+            return
+        yield PATIENCE_STEP_S
+    raise NothingToHit
+
+
+def _worth_repeating(node: ChaosNode) -> list[Path]:
+    """Launches that no clock refuses yet and whose work has ended: the latest end first."""
+    now_s = time.time()
+    ends = {
+        (life.task, life.generation): life.ended_s
+        for life in read_journal(
+            node.name, node.journal.read_text() if node.journal.exists() else ""
+        )
+        if life.ended_s is not None
+    }
+    found = []
+    for path in node.launches():
+        if now_s - path.stat().st_mtime < YOUNGEST_S:
+            match = LAUNCH.search(path.read_bytes())
+            ended_s = ends.get((match[1].decode(), int(match[2]))) if match else None
+            if ended_s is not None:
+                found.append((-ended_s, path))
+    return [path for _, path in sorted(found)]
+
+
+def monitor_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
+    """The container's monitor, or one of the helper's own processes beside the work."""
+    for turn in range(PATIENCE):
+        node = node_with_luck(stage, fault, turn)
+        candidates = sorted([*node.pids("conmon"), *supervisors(node)])
+        beside = {pid: members for pid in candidates if (members := attempts_beside(pid))}
+        if beside:
+            pid = rng.choice(list(beside))
+            stage.unwatched += [Killed(*one, boot_clock()) for one in sorted(beside[pid])]
+            kill(pid)
+            return
+        yield PATIENCE_STEP_S
+    raise NothingToHit
+
+
+def node_with_luck(stage: Stage, fault: Fault, turn: int) -> ChaosNode:
+    """The fault's own node; where nothing runs there for a while, the others in their turn."""
+    names = list(stage.nodes)
+    first = names.index(fault.target)
+    return stage.nodes[names[(first + turn // 4) % len(names)]]

@@ -1,0 +1,109 @@
+"""The page of one node, through HTTP."""
+
+import pytest
+from django.urls import reverse
+
+from apps.accounts.models import User
+from apps.dashboard.render import card_render
+from apps.nodes.models import Device, DeviceState, Node
+from apps.tasks.models import HeldDevice, Holding
+from tests.allocation.state import make_node
+from tests.cast import Example
+from tests.dashboard.conftest import ClientFor, RunIn, Submit
+from tests.dashboard.test_pages import text
+
+pytestmark = pytest.mark.django_db
+
+# Any public key; its fingerprint is computed from it.
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGPKSUTyz1HwHReFVvD5obVsALAgJRNarH4TRpNePnAS"
+
+
+@pytest.fixture
+def node(example: Example, alice: User, submit: Submit, run_in: RunIn) -> Node:
+    """Four GPUs: one held, one free, one in use by others, one missing."""
+    node = make_node(example.h100, name="h100-1")
+    node.devices.all().delete()
+    states = [DeviceState.HEALTHY, DeviceState.HEALTHY, DeviceState.OCCUPIED, DeviceState.MISSING]
+    devices = [
+        Device.objects.create(node=node, index=index, uuid=f"GPU-{index}", state=state)
+        for index, state in enumerate(states)
+    ]
+    Node.objects.filter(pk=node.pk).update(
+        host_key=KEY,
+        transport="ssh",
+        address="h100-1.lan",
+        user="rpm",
+        report={"foreign_processes": [{"uuid": "GPU-2", "pid": 4711, "memory_mb": 900}]},
+    )
+    run_in(submit(alice, "tokenizer-sweep"), example.h100)
+    holding = Holding.objects.get()
+    Holding.objects.update(node=node)
+    HeldDevice.objects.create(holding=holding, device=devices[0], milli=1000)
+    node.refresh_from_db()
+    return node
+
+
+def test_a_node_tells_who_has_its_devices_and_what_is_not_ours(
+    node: Node, root: User, client_for: ClientFor
+) -> None:
+    page = text(client_for(root).get(reverse("node_detail", args=[node.pk])))
+
+    assert "Reserved tokenizer-sweep 1 GPU, alice" in page
+    assert "process 4711 with 900 MB" in page
+    assert "1 GPU missing" in page
+    assert "1 GPU in use by others" in page
+    assert "rpm@h100-1.lan:22" in page
+    assert "SHA256:" in page
+    assert "Who runs here 1" in page
+
+
+def test_a_node_is_the_administrators(
+    node: Node, alice: User, quinn: User, client_for: ClientFor
+) -> None:
+    for person in (alice, quinn):
+        client = client_for(person)
+        for name in ("node_detail", "node_pause"):
+            assert client.get(reverse(name, args=[node.pk])).status_code == 404
+        for name in ("node_pause", "node_resume", "node_drain"):
+            assert client.post(reverse(name, args=[node.pk])).status_code == 404
+        assert card_render("node_detail", str(node.pk), person) is None
+    node.refresh_from_db()
+    assert not node.is_draining
+
+
+def test_a_node_is_drained_paused_and_resumed(
+    node: Node, root: User, client_for: ClientFor
+) -> None:
+    client = client_for(root)
+    page = reverse("node_detail", args=[node.pk])
+
+    client.post(reverse("node_drain", args=[node.pk]))
+    draining = text(client.get(page))
+    asked = text(client.get(reverse("node_pause", args=[node.pk])))
+    client.post(reverse("node_pause", args=[node.pk]), {"reason": "new fans"})
+    paused = text(client.get(page))
+    client.post(reverse("node_resume", args=[node.pk]))
+    resumed = text(client.get(page))
+
+    assert "Draining" in draining
+    assert "1 running task there goes on" in asked
+    assert "Paused: new fans" in paused
+    assert "Draining" not in resumed
+    assert "new fans" not in resumed
+
+
+def test_the_list_leads_to_each_node(node: Node, root: User, client_for: ClientFor) -> None:
+    html = client_for(root).get(reverse("node_list")).content.decode()
+
+    assert f'href="{reverse("node_detail", args=[node.pk])}"' in html
+
+
+def test_a_removed_or_unknown_node_is_not_there(
+    node: Node, root: User, client_for: ClientFor
+) -> None:
+    Node.objects.filter(pk=node.pk).update(removed_at="2026-01-01T00:00Z")
+
+    for number in (node.pk, 10**25):
+        path = reverse("node_detail", args=[number])
+        assert client_for(root).get(path).status_code == 404
+    assert card_render("node_detail", "9" * 5000, root) is None

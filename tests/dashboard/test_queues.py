@@ -1,0 +1,259 @@
+"""The order of a queue, its pause and settings, and where its tasks go, through HTTP."""
+
+import pytest
+from django.urls import reverse
+from guardian.shortcuts import assign_perm
+
+from apps.accounts.models import User
+from apps.configuration.services.queues import (
+    profile_connect,
+    profile_disconnect,
+    queue_change,
+)
+from apps.dashboard.render import card_render
+from apps.dashboard.selectors.waiting import waiting_by_queue
+from apps.policies.models import Profile, Queue
+from apps.tasks.models import Task
+from apps.tasks.selectors.waiting import in_line
+from apps.tasks.services.ending import task_dequeue
+from apps.tasks.services.reordering import task_reorder
+from tests.cast import Example
+from tests.dashboard.conftest import ClientFor, Submit
+from tests.dashboard.reading import errors_at, shown, text
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def tasks(alice: User, submit: Submit) -> dict[str, Task]:
+    return {name: submit(alice, name) for name in ("first", "second", "third")}
+
+
+def names(queue: Queue) -> list[str]:
+    return [task.name for task in in_line(queue.pk)]
+
+
+def test_the_order_is_set_by_who_manages_the_queue_and_by_nobody_else(
+    example: Example,
+    tasks: dict[str, Task],
+    alice: User,
+    bob: User,
+    charlie: User,
+    client_for: ClientFor,
+) -> None:
+    path = reverse("queue_order", args=[example.dev_queue.pk])
+    move = {"move": f"top {tasks['third'].pk}"}
+    assign_perm("manage_queue", bob, example.dev_queue)
+
+    assert client_for(charlie).post(path, move).status_code == 404
+    assert client_for(alice).post(path, move).status_code == 403
+    assert names(example.dev_queue) == ["first", "second", "third"]
+    done = client_for(bob).post(path, move)
+
+    assert done.status_code == 302
+    assert names(example.dev_queue) == ["third", "first", "second"]
+
+
+def test_the_card_with_the_new_order_and_the_next_task_is_the_answer(
+    example: Example, tasks: dict[str, Task], root: User, client_for: ClientFor
+) -> None:
+    path = reverse("queue_order", args=[example.dev_queue.pk])
+    drag = {"drag": f"before {tasks['third'].pk} {tasks['second'].pk}"}
+
+    response = client_for(root).post(path, drag, headers={"HX-Request": "true"})
+    html = response.content.decode()
+    top = client_for(root).post(
+        path, {"move": f"top {tasks['second'].pk}"}, headers={"HX-Request": "true"}
+    )
+
+    assert html.index(">first<") < html.index(">third<") < html.index(">second<")
+    assert 'data-live="queue_waiting:' in html
+    assert "second Next" in text(top)
+
+
+@pytest.mark.parametrize(
+    "move", ["", "top", "sideways 1", "before", "top 1 2 3", "top " + "9" * 5000, "top a b"]
+)
+def test_a_move_that_no_page_sends_changes_nothing(
+    example: Example, tasks: dict[str, Task], root: User, client_for: ClientFor, move: str
+) -> None:
+    client = client_for(root)
+    path = reverse("queue_order", args=[example.dev_queue.pk])
+
+    assert client.post(path, {"move": move}).status_code == 302
+    told = client.post(path, {"move": move}, headers={"HX-Request": "true"})
+
+    assert told.headers["HX-Refresh"] == "true"
+    assert "move is not one" in text(client.get(reverse("queue_list")))
+    assert names(example.dev_queue) == ["first", "second", "third"]
+
+
+def test_only_who_manages_sees_the_buttons(
+    example: Example, tasks: dict[str, Task], alice: User, root: User
+) -> None:
+    key = str(example.dev_queue.pk)
+    theirs, everything = (card_render("queue_waiting", key, user) for user in (alice, root))
+
+    assert theirs is not None
+    assert everything is not None
+    for word in ("queue-order", "drag-order", "queue_pause", "Move to another queue"):
+        assert word not in theirs.html
+    assert everything.html.count('name="move"') == 12
+    assert everything.html.count("disabled") == 4
+
+
+def test_a_queue_is_paused_with_a_reason_and_resumed(
+    example: Example,
+    tasks: dict[str, Task],
+    alice: User,
+    charlie: User,
+    quinn: User,
+    client_for: ClientFor,
+) -> None:
+    path = reverse("queue_pause", args=[example.dev_queue.pk])
+
+    assert client_for(charlie).get(path).status_code == 404
+    assert client_for(alice).get(path).status_code == 403
+    assert "3 waiting tasks keep their places" in text(client_for(quinn).get(path))
+    client_for(quinn).post(path, {"reason": "until the audit is over"})
+    paused = text(client_for(alice).get(reverse("queue_detail", args=[example.dev_queue.pk])))
+    resume = reverse("queue_resume", args=[example.dev_queue.pk])
+
+    assert "until the audit is over" in paused
+    assert client_for(alice).post(resume).status_code == 403
+    assert client_for(quinn).post(resume).status_code == 302
+    assert not Queue.objects.get(pk=example.dev_queue.pk).is_paused
+
+
+def test_settings_have_a_sentence_each_and_errors_at_their_field(
+    example: Example, alice: User, quinn: User, charlie: User, client_for: ClientFor
+) -> None:
+    path = reverse("queue_settings", args=[example.dev_queue.pk])
+    client = client_for(quinn)
+    form = {
+        "name": example.dev_queue.name,
+        "allow_over_quota": "on",
+        "on_preemption": "requeue",
+        "on_node_loss": "wait",
+        "min_runtime_s": "0",
+        "max_preemptions": "",
+        "grace_s": "30",
+        "max_priority": "5",
+        "max_waiting": "",
+    }
+    page = client.get(path).content.decode()
+    wrong = {
+        "name": "Not A Name",
+        "grace_s": "99999999",
+        "max_priority": "2000",
+        "on_preemption": "dance",
+    }
+
+    assert page.count('class="hint"') == len(form)
+    for field, value in wrong.items():
+        refused = client.post(path, form | {field: value})
+        assert refused.status_code == 400
+        assert f'id="id_{field}_error"' in refused.content.decode(), field
+    taken = client.post(path, form | {"name": example.research_queue.name})
+    assert 'id="id_name_error"' in taken.content.decode()
+    assert client.post(path, form).status_code == 302
+    assert Queue.objects.get(pk=example.dev_queue.pk).max_priority == 5
+    assert client_for(alice).get(path).status_code == 403
+    assert client_for(alice).post(path, form).status_code == 403
+    assert client_for(charlie).get(path).status_code == 404
+
+
+def test_two_people_overwrite_nothing_of_each_other_in_the_settings(
+    example: Example, quinn: User, root: User, client_for: ClientFor
+) -> None:
+    client, path = client_for(quinn), reverse("queue_settings", args=[example.dev_queue.pk])
+    opened = shown(client.get(path)) | {"on_preemption": "requeue", "on_node_loss": "wait"}
+    opened |= {"allow_over_quota": "on"}
+    queue_change(actor=root, queue=example.dev_queue, changes={"grace_s": 60})
+
+    other_field = client.post(path, opened | {"max_priority": "5"})
+    same_field = client.post(path, opened | {"grace_s": "90"})
+
+    assert other_field.status_code == 302
+    assert same_field.status_code == 400
+    assert "It was changed to this meanwhile: 60" in errors_at("grace_s", same_field)
+    queue = Queue.objects.get(pk=example.dev_queue.pk)
+    assert (queue.max_priority, queue.grace_s) == (5, 60)
+
+
+def test_a_moved_task_is_in_the_new_queue_everywhere_at_once(
+    example: Example, tasks: dict[str, Task], alice: User, root: User, client_for: ClientFor
+) -> None:
+    smaller = Profile.objects.get(name="2xGPU")
+    other = profile_connect(actor=root, policy=example.dev, profile=smaller)
+    client = client_for(alice)
+    path = reverse("task_change_queue", args=[tasks["first"].pk])
+
+    offered = client.get(path).content.decode()
+    moved = client.post(path, {"queue": other.pk})
+
+    assert moved.status_code == 302
+    assert other.name in offered
+    assert example.research_queue.name not in offered
+    cards = {
+        "old": card_render("queue_waiting", str(example.dev_queue.pk), alice),
+        "new": card_render("queue_waiting", str(other.pk), alice),
+        "task": card_render("task_head", str(tasks["first"].pk), alice),
+        "list": card_render("task_rows", "", alice),
+    }
+    html = {name: card.html for name, card in cards.items() if card is not None}
+    assert str(tasks["first"].pk) not in html["old"]
+    assert str(tasks["first"].pk) in html["new"]
+    assert other.name in html["task"]
+    assert other.name in html["list"]
+    rows = text(client.get(reverse("queue_list")))
+    assert f"{other.name} Dev 2xGPU 2 GPU 0 running 1 waiting" in rows
+
+
+def test_a_task_is_moved_by_its_owner_or_who_manages_it_and_only_where_both_may(
+    example: Example,
+    tasks: dict[str, Task],
+    bob: User,
+    charlie: User,
+    root: User,
+    client_for: ClientFor,
+) -> None:
+    path = reverse("task_change_queue", args=[tasks["first"].pk])
+
+    assert client_for(charlie).get(path).status_code == 404
+    assert client_for(bob).get(path).status_code == 403
+    assert "No other queue is open to both you and alice" in text(client_for(root).get(path))
+    refused = client_for(root).post(path, {"queue": example.research_queue.pk})
+
+    assert refused.status_code == 400
+    assert "first" in names(example.dev_queue)
+
+
+def test_a_removed_queue_answers_with_a_page_and_no_link_leads_to_it(
+    example: Example, tasks: dict[str, Task], alice: User, root: User, client_for: ClientFor
+) -> None:
+    path = reverse("queue_detail", args=[example.dev_queue.pk])
+    profile_disconnect(actor=root, queue=example.dev_queue)
+    client = client_for(alice)
+
+    gone = client.get(path)
+
+    assert gone.status_code == 404
+    assert "There is nothing here" in text(gone)
+    for page in (reverse("queue_list"), f"{reverse('task_list')}?view=all", reverse("overview")):
+        assert path not in client.get(page).content.decode()
+    for name in ("queue_order", "queue_resume"):
+        assert client.post(reverse(name, args=[example.dev_queue.pk])).status_code == 404
+
+
+def test_who_was_moved_to_the_top_has_not_waited_longer_for_that(
+    example: Example, tasks: dict[str, Task], root: User
+) -> None:
+    Task.objects.filter(pk=tasks["first"].pk).update(submitted_at="2026-01-01T00:00Z")
+    task_reorder(actor=root, task=tasks["third"], move="top")
+    task_dequeue(actor=root, task=Task.objects.get(pk=tasks["first"].pk))
+
+    waiting = waiting_by_queue([example.dev_queue.pk])[example.dev_queue.pk]
+
+    assert names(example.dev_queue) == ["third", "second"]
+    assert waiting.oldest == tasks["second"].submitted_at

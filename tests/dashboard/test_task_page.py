@@ -1,0 +1,116 @@
+"""The page of one task: what it would lose, and how it comes back into its line."""
+
+import re
+from datetime import timedelta
+
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.dashboard.cards.tasks import TaskStory, load_task_story
+from apps.policies.models import Queue
+from apps.tasks.models import Attempt, Task
+from apps.tasks.states import TaskState
+from tests.cast import Example
+from tests.dashboard.conftest import ClientFor, RunIn, Submit
+
+
+def test_a_running_task_tells_what_it_would_lose_and_until_when_it_is_safe(
+    example: Example, alice: User, submit: Submit, run_in: RunIn, client_for: ClientFor
+) -> None:
+    now = timezone.now()
+    Queue.objects.filter(pk=example.dev_queue.pk).update(min_runtime_s=7200)
+    task = submit(alice, "train", time_limit_s=86_400)
+    attempt = run_in(task, example.h100, since=now - timedelta(hours=1))
+
+    risk = shown(client_for(alice), task)
+    assert risk["Ends at the latest"] != ""
+    assert risk["Last checkpoint"] == "none told"
+    assert risk["Can be taken back"] == "not by another team"
+    assert risk["Would lose"] == "1 h 00 min of work"
+
+    Attempt.objects.filter(pk=attempt.pk).update(checkpointed_at=now - timedelta(minutes=5))
+
+    risk = shown(client_for(alice), task)
+    assert risk["Last checkpoint"] == "5 min ago"
+    assert risk["Would lose"] == "5 min of work"
+
+
+def test_over_quota_it_is_safe_for_the_time_that_its_queue_gives(
+    example: Example, alice: User, submit: Submit, run_in: RunIn, client_for: ClientFor
+) -> None:
+    Queue.objects.filter(pk=example.dev_queue.pk).update(min_runtime_s=7200)
+    example.dev.amounts.update(reserved_text="0", reserved_milli=0)
+    task = submit(alice, "train")
+    attempt = run_in(task, example.h100, since=timezone.now() - timedelta(hours=1))
+
+    assert shown(client_for(alice), task)["Can be taken back"].startswith("from")
+
+    long_ago = timezone.now() - timedelta(hours=3)
+    Attempt.objects.filter(pk=attempt.pk).update(started_at=long_ago)
+    assert shown(client_for(alice), task)["Can be taken back"] == "yes"
+
+
+def test_a_paused_task_is_resumed_from_its_page(
+    alice: User,
+    charlie: User,
+    submit: Submit,
+    run_in: RunIn,
+    example: Example,
+    client_for: ClientFor,
+) -> None:
+    task = submit(alice, "train")
+    Task.objects.filter(pk=task.pk).update(state=TaskState.ALLOCATED, generation=1)
+    Task.objects.filter(pk=task.pk).update(state=TaskState.STOPPING)
+    Task.objects.filter(pk=task.pk).update(state=TaskState.PAUSED)
+    client = client_for(alice)
+
+    assert "Resume" in client.get(reverse("task_detail", args=[task.pk])).content.decode()
+    assert client_for(charlie).post(reverse("task_let_wait", args=[task.pk])).status_code == 404
+    client.post(reverse("task_let_wait", args=[task.pk]))
+
+    task.refresh_from_db()
+    assert task.state == TaskState.QUEUED
+    assert "Resume" not in client.get(reverse("task_detail", args=[task.pk])).content.decode()
+
+
+def test_a_waiting_task_is_moved_to_another_queue_from_its_page(
+    alice: User, bob: User, submit: Submit, client_for: ClientFor
+) -> None:
+    task = submit(alice, "train")
+    address = reverse("task_change_queue", args=[task.pk])
+
+    page = client_for(alice).get(reverse("task_detail", args=[task.pk])).content.decode()
+    of_a_colleague = client_for(bob).get(reverse("task_detail", args=[task.pk])).content.decode()
+
+    assert f'href="{address}"' in page
+    assert address not in of_a_colleague
+
+
+def test_a_task_that_was_moved_ahead_waits_since_it_was_submitted(
+    alice: User, submit: Submit
+) -> None:
+    now = timezone.now()
+    task = submit(alice, "train")
+    Task.objects.filter(pk=task.pk).update(
+        submitted_at=now - timedelta(hours=3), waiting_since=now - timedelta(hours=1)
+    )
+
+    story = load_task_story(alice, str(task.pk))
+
+    assert isinstance(story, TaskStory)
+    assert story.timeline is not None
+    assert story.timeline.began == now - timedelta(hours=1)
+    assert story.waiting < timedelta(hours=2)
+
+
+def shown(client: Client, task: Task) -> dict[str, str]:
+    """The terms of the panel of a running task with what stands beside them."""
+    html = client.get(reverse("task_detail", args=[task.pk])).content.decode()
+    pairs = re.findall(r"<dt[^>]*>(.*?)</dt><dd[^>]*>(.*?)</dd>", html, re.DOTALL)
+    return {plain(term): plain(words) for term, words in pairs}
+
+
+def plain(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", html).split())

@@ -1,0 +1,58 @@
+"""What pages warn of: pools whose nodes differ from what is configured, a restored database."""
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.nodes.models import Installation
+from apps.nodes.services import restore_confirm
+from tests.allocation.state import make_node
+from tests.cast import Example
+from tests.dashboard.conftest import ClientFor
+from tests.dashboard.test_pages import text
+
+pytestmark = pytest.mark.django_db
+
+
+def test_pools_show_what_their_nodes_have_and_whether_shares_are_enforced(
+    example: Example, root: User, client_for: ClientFor
+) -> None:
+    detail = "nvidia-cuda-mps-control is not installed"
+    told = {"memory": "accounted", "compute": "accounted", "detail": detail}
+    make_node(example.h100, name="h1", gpus=6, report={"enforcement": told})
+    told = {"memory": "mps", "compute": "mps", "detail": ""}
+    make_node(example.bare_metal, name="b1", report={"enforcement": told})
+    client = client_for(root)
+
+    pages = [text(client.get(reverse(name))) for name in ("overview", "resources")]
+    html = client.get(reverse("overview")).content.decode()
+
+    for page in pages:
+        assert "Configured 8 GPU, nodes have 6 GPU" in page
+        assert page.count("GPU, nodes have") == 1
+        assert "Shares of a GPU enforced by MPS" in page
+        assert "Shares of a GPU accounted, not enforced" in page
+    assert f'title="1 of 1 nodes: {detail}"' in html
+
+
+def test_a_restored_database_is_told_of_with_what_to_do(
+    example: Example, root: User, alice: User, client_for: ClientFor
+) -> None:
+    make_node(example.h100, name="h1", unknown_work=2)
+    Installation.objects.filter(id=1).update(restored_at=timezone.now())
+    client = client_for(root)
+    places = ("overview", "node_list", "admin:index")
+
+    pages = [text(client.get(reverse(name))) for name in places]
+    hidden = text(client_for(alice).get(reverse("overview")))
+    restore_confirm(actor=root)
+    confirmed = text(client.get(reverse("overview")))
+
+    for page in pages:
+        assert "The database was restored from a backup" in page
+        assert "1 node runs what this database does not know: h1." in page
+        assert "rpmctl confirm-restored" in page
+    assert "restored" not in hidden
+    assert "It was confirmed. Passes go on once h1 has answered." in confirmed
+    assert "rpmctl confirm-restored" not in confirmed

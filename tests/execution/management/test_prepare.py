@@ -1,0 +1,238 @@
+"""`manage.py node prepare`: what the script says, and what it does to a machine.
+
+The machine is this one with everything written elsewhere: an overlay over the whole file system in
+a mount namespace of its own, which is gone when the test ends. Only apt is a stand-in there.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from apps.execution.client import NodeClient
+from apps.execution.management.preparing import Machine, script_for
+from apps.execution.protocol.outcomes import Answered
+from apps.execution.protocol.requests import Probe
+from apps.execution.transport.base import ExchangeFailed
+from apps.execution.transport.host_keys import ssh_host_key
+from apps.execution.transport.ssh import SshNode, SshTransport
+from apps.nodes.models import Installation
+from tests.execution.nodes import INSTALLATION
+from tests.services import ports
+from tests.services.requirements import need
+
+PREPARED_WITHIN_S = 240
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB7k2a0mD0jvKc1J4g2r9r8V1o3V4w4w4w4w4w4w4w4w alice@home"
+SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
+# Says that everything is there, and writes down what it was asked for.
+APT = """#!/bin/sh
+echo "$(basename "$0") $*" >> /apt-was-asked
+case "$*" in policy*) echo "  Candidate: 99.1" ;; esac
+"""
+SSHD = """
+HostKey /etc/ssh/test_host_key
+ListenAddress 127.0.0.1
+Port {port}
+PidFile none
+UsePAM no
+"""
+# A mount namespace whose root is an overlay, and a process namespace that ends with its first
+# process, so that nothing started in it is left.
+ENTER = """
+set -e
+mount -t tmpfs none {work}
+mkdir {work}/upper {work}/work {work}/root
+mount -t overlay overlay -o lowerdir=/,upperdir={work}/upper,workdir={work}/work {work}/root
+mount --rbind /dev {work}/root/dev
+mount -t proc proc {work}/root/proc
+mount -t tmpfs none {work}/root/run
+cp {given}/* {work}/root/usr/local/bin/
+mkdir -p {work}/root/etc/ssh/sshd_config.d
+mv {work}/root/usr/local/bin/sshd_config {work}/root/etc/ssh/sshd_config
+ssh-keygen -q -t ed25519 -N '' -f {work}/root/etc/ssh/test_host_key
+exec chroot {work}/root /bin/sh /usr/local/bin/drive
+"""
+DRIVE = """
+set -e
+cd /
+/bin/sh /usr/local/bin/prepare
+find /etc /usr/local/lib/rpm-node -newer /usr/local/bin/prepare -type f | sort > /first
+cat $(cat /first) > /first-content
+/bin/sh /usr/local/bin/prepare > /again
+find /etc /usr/local/lib/rpm-node -newer /usr/local/bin/prepare -type f | sort > /second
+cat $(cat /second) > /second-content
+if ! cmp /first-content /second-content || grep wrote /again; then echo NOT THE SAME; exit 1; fi
+echo FILES; cat /etc/ssh/rpm_node_keys /usr/local/lib/rpm-node/gate /apt-was-asked
+/usr/sbin/sshd -T -C user=rpm,host=localhost,addr=127.0.0.1
+getent passwd rpm; grep rpm /etc/subuid /etc/subgid; stat -c '%A %U %n' /var/lib/rpm-node
+echo READY
+exec /usr/sbin/sshd -D -e
+"""
+
+
+def machine(**changes: str) -> Machine:
+    return replace(Machine(public_key=KEY), **changes)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("runtime", ["podman", "docker"])
+def test_every_shell_understands_the_script(shell: str, runtime: str) -> None:
+    script = script_for(machine(runtime=runtime), installation=INSTALLATION)
+    command = [shell, "sh", "-n"] if shell == "busybox" else [shell, "-n"]
+
+    done = subprocess.run(command, input=script, text=True, capture_output=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_script_fetches_nothing_by_itself() -> None:
+    script = script_for(machine(), installation=INSTALLATION)
+
+    assert "://" not in script
+    assert not [word for word in ("curl", "wget", "pip ", "git ") if word in script]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param({"account": "root"}, "account", id="root"),
+        pytest.param({"account": "a b; rm -rf /"}, "account", id="no name"),
+        pytest.param({"folder": "/var/lib/$(id)"}, "folder", id="no folder"),
+        pytest.param({"public_key": "-----BEGIN OPENSSH PRIVATE KEY-----"}, "public", id="private"),
+        pytest.param({"public_key": f"{KEY}\n{KEY}"}, "public", id="two keys"),
+        pytest.param({"public_key": 'ssh-ed25519 AAAA"'}, "public", id="a quote"),
+        pytest.param({"nvidia_source": "deb x\ndeb y"}, "one line", id="two lines"),
+    ],
+)
+def test_what_would_not_be_safe_is_refused(change: dict[str, str], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        script_for(machine(**change), installation=INSTALLATION)
+
+
+@pytest.mark.django_db
+def test_the_command_prints_or_writes_the_script(tmp_path: Path) -> None:
+    (tmp_path / "key.pub").write_text(KEY + "\n")
+    printed = StringIO()
+
+    call_command("node", "prepare", f"--public-key={tmp_path / 'key.pub'}", stdout=printed)
+    call_command(
+        "node", "prepare", f"--public-key={tmp_path / 'key.pub'}", f"--out={tmp_path / 'out'}"
+    )
+
+    script = printed.getvalue()
+    assert script.startswith("#!/bin/sh\n")
+    assert Installation.objects.get().key in script
+    assert "alice@home" not in script
+    assert (tmp_path / "out").read_text() == script
+    with pytest.raises(CommandError, match="cannot be read"):
+        call_command("node", "prepare", f"--public-key={tmp_path / 'none'}")
+
+
+@contextmanager
+def prepared(folder: Path) -> Iterator[tuple[int, Path]]:
+    """A machine on which the script ran twice, with its sshd on the port; and its words."""
+    given, work = folder / "given", folder / "work"
+    given.mkdir()
+    work.mkdir()
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key")], check=True
+    )
+    public_key = (folder / "key.pub").read_text()
+    port = ports.free_port()
+    include = "Include /etc/ssh/sshd_config.d/*.conf\n"
+    for name, content in {
+        "prepare": script_for(machine(public_key=public_key), installation=INSTALLATION),
+        "drive": DRIVE,
+        "apt-get": APT,
+        "apt-cache": APT,
+        "sshd_config": include + SSHD.format(port=port),
+    }.items():
+        (given / name).write_text(content)
+        (given / name).chmod(0o755)
+    enter = ENTER.format(work=work, given=given)
+    log = folder / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", enter],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        # The script runs twice before: a busy machine takes its time for that.
+        ports.wait_for_server(
+            process,
+            lambda: ports.accepts(port),
+            what="the prepared machine",
+            timeout_s=PREPARED_WITHIN_S,
+        )
+        yield port, log
+    except ports.ServerDidNotStart:
+        pytest.fail(log.read_text(), pytrace=False)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def can_overlay(folder: Path) -> bool:
+    """Whether this machine lets root make such a machine."""
+    if os.geteuid() != 0 or not shutil.which("unshare"):
+        return False
+    script = (
+        f"mount -t tmpfs none {folder} && cd {folder} && mkdir u w r && "
+        f"mount -t overlay o -o lowerdir=/,upperdir={folder}/u,workdir={folder}/w {folder}/r"
+    )
+    probe = ["unshare", "--mount", "--pid", "--fork", "sh", "-c", script]
+    return subprocess.run(probe, check=False, capture_output=True).returncode == 0
+
+
+def test_a_prepared_machine_lets_the_key_run_the_helper_and_nothing_else(tmp_path: Path) -> None:
+    need("sshd")
+    (tmp_path / "probe").mkdir()
+    if not can_overlay(tmp_path / "probe"):
+        pytest.skip("needs root and overlay file systems")
+    home = f"/var/lib/rpm-node/{INSTALLATION}"
+
+    with prepared(tmp_path) as (port, log):
+        words = log.read_text().partition("READY")[0]
+        place = SshNode(
+            "127.0.0.1",
+            port,
+            "rpm",
+            (tmp_path / "key").read_text(),
+            ssh_host_key("127.0.0.1", port),
+            home="",
+        )
+        client = NodeClient(SshTransport(place), INSTALLATION)
+        installed = client.install(home=home)
+        transport = SshTransport(replace(place, home=installed.home))
+        outcome = NodeClient(transport, INSTALLATION).probe(Probe(installation=INSTALLATION))
+        with pytest.raises(ExchangeFailed, match="runs the helper of RPM and nothing else"):
+            SshTransport(replace(place, home="/tmp")).exchange(b"", timeout_s=20)
+        with pytest.raises(ExchangeFailed, match="nothing else"):
+            transport._run("id; python3 -", b"", 20)  # what an intruder would send
+        with pytest.raises(ExchangeFailed, match="nothing else"):
+            transport._run(f"python3 -ES {home}/helper; id", b"", 20)  # likewise
+        transport.close()
+        client.transport.close()
+
+    assert isinstance(outcome, Answered), outcome
+    assert outcome.answer.account != 0
+    assert installed.home == home
+    for line in (
+        "passwordauthentication no",
+        "permittty no",
+        "maxsessions 16",
+        "authorizedkeysfile /etc/ssh/rpm_node_keys",
+        "::/var/lib/rpm-node:/bin/sh",
+        "drwx------ rpm /var/lib/rpm-node",
+        'restrict,command="/usr/local/lib/rpm-node/gate" ssh-ed25519',
+    ):
+        assert line in words, words

@@ -1,0 +1,285 @@
+"""Work with a lease is gone when the lease ends, whatever is killed or stopped beside it."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from apps.execution.node import clocks, files, leases, processes
+from apps.execution.node.homes import Attempt, supervisor_of
+from apps.execution.node.specs import Identity
+from apps.execution.protocol.outcomes import Answered, Refused
+from apps.execution.protocol.requests import Launch, Lease
+from tests.execution.nodes import TestedNode, installed_local, installed_ssh, member_of
+from tests.services.podman import PodmanStore
+from tests.services.ports import wait_until
+from tests.services.sshd import SshdNode, helpers_of, kill_helpers
+
+LEASE_S = 8.0
+# Says every 50 ms that it lives, on the clock by which leases end.
+HEARTBEAT = "while true; do cut -d' ' -f1 /proc/uptime; sleep 0.05; done"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> str:
+    return str(tmp_path / "home")
+
+
+@pytest.fixture
+def node(home: str) -> Iterator[TestedNode]:
+    """This machine as a node."""
+    yield installed_local(home)
+    for pid in helpers_of(home):
+        processes.send(pid, signal.SIGCONT)
+    kill_helpers(home)
+
+
+def leased(node: TestedNode, *command: str, lease_s: float = LEASE_S, **changes: object) -> Launch:
+    """A request whose lease ends in `lease_s`."""
+    until_s = node.probe().clocks.uptime_s + lease_s
+    return node.launch_request(*command, lease_until_s=until_s, **changes)
+
+
+def until_of(request: Launch) -> float:
+    assert request.lease_until_s is not None
+    return request.lease_until_s
+
+
+def attempt_of(home: str, request: Launch) -> Attempt:
+    return Attempt(home, Identity(request.task_id, request.generation, request.rank))
+
+
+def watchdogs_of(home: str, request: Launch) -> set[int]:
+    """The helper's processes beside one member, without its supervisor."""
+    return set(helpers_of(home)) - {supervisor_of(attempt_of(home, request))}
+
+
+def last_sign(log: bytes) -> float:
+    """When the task last said that it lived."""
+    return float(log.decode().rstrip("\n").rpartition("\n")[2])
+
+
+def test_a_task_is_gone_when_its_lease_ends(node: TestedNode) -> None:
+    request = leased(node, "sh", "-c", HEARTBEAT)
+
+    node.client.launch(request)
+
+    ended = node.wait_for_exit(member_of(request))
+    assert ended.is_lease_over
+    assert "lease" in ended.error
+    assert ended.exit_code in (128 + signal.SIGTERM, 128 + signal.SIGKILL)
+    assert last_sign(node.logs[member_of(request)]) <= until_of(request)
+
+
+def test_a_task_that_ignores_sigterm_is_gone_when_its_lease_ends(node: TestedNode) -> None:
+    request = leased(node, "sh", "-c", f"trap '' TERM; {HEARTBEAT}")
+
+    node.client.launch(request)
+
+    ended = node.wait_for_exit(member_of(request))
+    assert ended.is_lease_over
+    assert ended.exit_code == 128 + signal.SIGKILL
+    assert last_sign(node.logs[member_of(request)]) <= until_of(request)
+
+
+def kill_supervisor(home: str, request: Launch) -> None:
+    os.kill(supervisor_of(attempt_of(home, request)) or 0, signal.SIGKILL)
+
+
+def stop_supervisor(home: str, request: Launch) -> None:
+    os.kill(supervisor_of(attempt_of(home, request)) or 0, signal.SIGSTOP)
+
+
+def kill_watchdog(home: str, request: Launch) -> None:
+    for pid in watchdogs_of(home, request):
+        os.kill(pid, signal.SIGKILL)
+
+
+def stop_watchdog(home: str, request: Launch) -> None:
+    for pid in watchdogs_of(home, request):
+        os.kill(pid, signal.SIGSTOP)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [kill_supervisor, stop_supervisor, kill_watchdog, stop_watchdog],
+    ids=lambda f: f.__name__,
+)
+def test_no_harm_to_one_of_its_watchers_lets_a_task_outlive_its_lease(
+    node: TestedNode, home: str, tmp_path: Path, harm: Callable[[str, Launch], None]
+) -> None:
+    signs = tmp_path / "signs"
+    signs.touch()
+    signs.chmod(0o666)
+    request = leased(node, "sh", "-c", f"trap '' TERM; exec >> {signs}; {HEARTBEAT}")
+    node.client.launch(request)
+    wait_until(lambda: bool(watchdogs_of(home, request)), what="the watchdog")
+
+    harm(home, request)
+
+    # Nobody asks the node meanwhile: the control plane is away.
+    wait_until(lambda: attempt_of(home, request).has("exit.json"), what="the end")
+    ended = node.wait_for_exit(member_of(request))
+    assert ended.is_lease_over
+    assert last_sign(signs.read_bytes()) <= until_of(request)
+
+
+def test_each_watcher_starts_the_other_again(node: TestedNode, home: str) -> None:
+    request = leased(node, "sleep", "60", lease_s=600)
+    node.client.launch(request)
+    wait_until(lambda: bool(watchdogs_of(home, request)), what="the watchdog")
+    first, watchdogs = supervisor_of(attempt_of(home, request)), watchdogs_of(home, request)
+
+    kill_watchdog(home, request)
+    wait_until(lambda: bool(watchdogs_of(home, request)), what="another watchdog")
+    kill_supervisor(home, request)
+    wait_until(
+        lambda: supervisor_of(attempt_of(home, request)) not in {None, first},
+        what="another supervisor",
+    )
+
+    assert not watchdogs_of(home, request) & watchdogs
+
+
+def test_renewals_keep_a_task_alive_and_are_never_shorter(
+    node: TestedNode, home: str, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    command = f"until [ -e {gate} ]; do sleep 0.1; done; exit 7"
+    request = leased(node, "sh", "-c", command)
+    until_s = until_of(request)
+    node.client.launch(request)
+    later = Lease(request.task_id, 1, 0, until_s + 60)
+
+    node.sync(leases=(later,))
+    node.sync(leases=(msgspec.structs.replace(later, until_s=until_s - 1),))
+    node.sync(leases=(Lease("unknown", 1, 0, until_s + 60),))
+    kept = leases.read(attempt_of(home, request))
+
+    assert kept is not None
+    assert kept.until_s == until_s + 60
+    wait_until(lambda: clocks.uptime_s() > until_s, what="the end of the first lease")
+    gate.touch()
+    ended = node.wait_for_exit(member_of(request))
+    assert (ended.exit_code, ended.is_lease_over, ended.error) == (7, False, "")
+
+
+def test_a_lease_that_is_over_is_not_given_anew(node: TestedNode, home: str) -> None:
+    request = leased(node, "sleep", "60")
+    assert isinstance(node.client.launch(request), Answered)
+    wait_until(lambda: leases.is_over(attempt_of(home, request)), what="the lease is over")
+
+    node.sync(leases=(Lease(request.task_id, 1, 0, until_of(request) + 600),))
+
+    assert node.wait_for_exit(member_of(request)).is_lease_over
+
+
+def test_a_launch_whose_lease_is_over_is_late(node: TestedNode) -> None:
+    outcome = node.client.launch(leased(node, "true", lease_s=-1))
+
+    assert isinstance(outcome, Refused)
+    assert outcome.code == "late"
+    assert node.sync().members == ()
+
+
+def test_a_repeated_launch_can_bring_a_longer_lease(node: TestedNode, home: str) -> None:
+    request = leased(node, "sleep", "60", lease_s=600)
+    node.client.launch(request)
+    longer = msgspec.structs.replace(request, lease_until_s=until_of(request) + 600)
+
+    again = node.client.launch(longer)
+
+    assert isinstance(again, Answered)
+    kept = leases.read(attempt_of(home, request))
+    assert kept is not None
+    assert kept.until_s == longer.lease_until_s
+
+
+def test_a_task_that_is_to_wait_for_ever_has_no_watchdog(node: TestedNode, home: str) -> None:
+    request = node.launch_request("sleep", "60")
+
+    node.client.launch(request)
+    node.sync()
+
+    assert watchdogs_of(home, request) == set()
+    assert not attempt_of(home, request).has("lease.json")
+
+
+# What podman says of a container that was never made.
+NOTHING = "{ echo 'Error: no such container' >&2; exit 125; }"
+
+
+def test_a_lease_ends_before_a_slow_runtime_has_made_the_container(
+    tmp_path: Path, home: str
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    slow = tools / "podman"
+    slow.write_text(f"#!/bin/sh\n[ $1 = run ] || {NOTHING}\nsleep 20\ntouch {tmp_path}/made\n")
+    slow.chmod(0o755)
+    node = installed_local(home, environment={"PATH": f"{tools}:{os.environ['PATH']}"})
+    request = leased(node, "true", runtime="podman", image="a/b", uid=1, gid=1, start_wait_s=0)
+
+    outcome = node.client.launch(request)
+
+    assert isinstance(outcome, Answered), outcome
+    ended = node.wait_for_exit(member_of(request))
+    assert ended.is_lease_over
+    assert ended.exit_code is None
+    assert not (tmp_path / "made").exists()
+    assert (
+        processes.clients("podman", f"rpm-{node.client.installation}-{request.task_id}-1-0")
+        == set()
+    )
+
+
+def test_the_lease_is_there_before_anything_runs(node: TestedNode, home: str) -> None:
+    request = leased(node, "sleep", "60", lease_s=600)
+    folder = Path(attempt_of(home, request).folder)
+    folder.mkdir(parents=True)
+    slow = files.take_lock(str(folder / "alive"), wait=False)
+    assert slow is not None
+
+    node.client.launch(request)
+
+    kept = leases.read(attempt_of(home, request))
+    os.close(slow)
+    assert kept is not None
+    assert kept.term_at_s < kept.kill_at_s < kept.until_s
+    assert kept.until_s - kept.term_at_s == pytest.approx(leases.AHEAD_S)
+
+
+@pytest.mark.parametrize("harm", [kill_supervisor, kill_watchdog], ids=lambda f: f.__name__)
+def test_a_container_is_gone_when_its_lease_ends(
+    ssh_node: SshdNode, podman: PodmanStore, harm: Callable[[str, Launch], None]
+) -> None:
+    node = installed_ssh(ssh_node, podman.environment)
+    member_home = ssh_node.home
+    request = leased(
+        node,
+        "sh",
+        "-c",
+        f"trap '' TERM; {HEARTBEAT}",
+        lease_s=2 * LEASE_S,
+        runtime="podman",
+        image=podman.image,
+        allow_process=False,
+        uid=12345,
+        gid=12345,
+    )
+    node.client.launch(request)
+    member = member_of(request)
+    node.wait_for(member, lambda one: one.state == "running")
+    wait_until(lambda: bool(watchdogs_of(member_home, request)), what="the watchdog")
+
+    harm(member_home, request)
+
+    wait_until(lambda: attempt_of(member_home, request).has("exit.json"), what="the end")
+    ended = node.wait_for_exit(member)
+    assert ended.is_lease_over
+    assert ended.exit_code == 128 + signal.SIGKILL
+    assert last_sign(node.logs[member]) <= until_of(request)
+    assert clocks.uptime_s() > until_of(request) - leases.AHEAD_S

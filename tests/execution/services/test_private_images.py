@@ -1,0 +1,96 @@
+"""A private image from the database to a container: real sshd, real podman, real registry."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import Group
+
+from apps.accounts.models import User
+from apps.allocation.services import run_pass
+from apps.execution.leases import NodeClock
+from apps.execution.protocol.requests import Member
+from apps.execution.services.starting import member_launch
+from apps.nodes.models import Runtime
+from apps.policies.services import registry_credential_save
+from apps.tasks.models import Attempt, Task
+from tests.allocation.state import enqueue, make_node
+from tests.cast import Example
+from tests.execution.nodes import TestedNode, installed_ssh
+from tests.execution.services.scripted import seen
+from tests.services.podman import PodmanStore
+from tests.services.registry import Registry, running_registry
+from tests.services.sshd import SshdNode
+
+PASSWORD = "s3cret pass"
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with running_registry() as registry:
+        registry.people = {"robot": PASSWORD}
+        yield registry
+
+
+@pytest.fixture
+def machine(
+    ssh_node: SshdNode, podman: PodmanStore, registry: Registry, tmp_path: Path
+) -> Iterator[TestedNode]:
+    node = installed_ssh(ssh_node, podman.environment | registry.environment(tmp_path))
+    yield node
+    node.client.transport.close()
+
+
+def launched(alice: User, example: Example, machine: TestedNode, image: str) -> Attempt:
+    """Admit one task with this image, and launch it."""
+    make_node(example.bare_metal, name="b1", runtime=Runtime.PODMAN, served_by="t")
+    enqueue(alice, example.dev_queue, image=image)
+    Task.objects.update(command=["cat", "/word"])
+    run_pass()
+    attempt = Attempt.objects.get()
+    type(alice).objects.filter(pk=alice.pk).update(unix_uid=12345)
+    clocks = machine.probe().clocks
+    member_launch(
+        holding_id=attempt.holdings.get().pk,
+        client=machine.client,
+        clock=NodeClock(clocks.boot_id, clocks.uptime_s, read_at=time.monotonic()),
+        token="t",
+    )
+    attempt.refresh_from_db()
+    return attempt
+
+
+def test_the_policys_group_runs_what_it_has_the_password_for(
+    alice: User, example: Example, dev_group: Group, machine: TestedNode, registry: Registry
+) -> None:
+    digest = registry.push("team/train", "1", word="ours alone")
+    registry_credential_save(
+        actor=None, group=dev_group, registry=registry.host, username="robot", password=PASSWORD
+    )
+
+    attempt = launched(alice, example, machine, f"{registry.host}/team/train:1")
+
+    assert attempt.image_digest == digest, attempt.detail
+    member = Member(str(attempt.task_id), 1)
+    assert machine.wait_for_exit(member).exit_code == 0
+    assert machine.logs[member] == b"ours alone"
+
+
+def test_another_groups_password_is_no_help(
+    alice: User, example: Example, research_group: Group, machine: TestedNode, registry: Registry
+) -> None:
+    registry.push("team/train", "1", word="not yours")
+    registry_credential_save(
+        actor=None,
+        group=research_group,
+        registry=registry.host,
+        username="robot",
+        password=PASSWORD,
+    )
+
+    attempt = launched(alice, example, machine, f"{registry.host}/team/train:1")
+
+    assert seen(attempt) == ("exited", "finished", "failed")
+    assert "unauthorized" in attempt.detail
+    assert {name for name, _ in registry.asked} == {""}

@@ -1,0 +1,61 @@
+"""How a share of a device reaches the node."""
+
+import pytest
+
+from apps.accounts.models import User
+from apps.allocation.services import run_pass
+from apps.execution.protocol.requests import GivenDevice
+from apps.execution.selectors import member_facts
+from apps.nodes.models import Device, Node
+from apps.tasks.models import Holding
+from tests.allocation.state import enqueue, make_node
+from tests.cast import Example
+
+MPS = {"memory": "mps", "compute": "mps", "detail": ""}
+MIG = {"memory": "mig", "compute": "mig", "detail": ""}
+ACCOUNTED = {"memory": "accounted", "compute": "accounted", "detail": "no MPS"}
+
+
+@pytest.fixture
+def holding(example: Example, alice: User) -> Holding:
+    """A task on a node whose devices have 81,559 MiB each."""
+    node = make_node(example.bare_metal, name="b1")
+    Device.objects.filter(node=node).update(memory_mb=81_559, cdi="nvidia.com/gpu=0")
+    enqueue(alice, example.dev_queue)
+    run_pass()
+    return Holding.objects.select_related("node", "attempt__task__owner").get()
+
+
+def given(holding: Holding, *, milli: int, told: object = MPS, **device: object) -> GivenDevice:
+    """What the node is told of its device, of which the task holds so much."""
+    Node.objects.update(report={"enforcement": told})
+    Device.objects.update(**device or {"is_simulated": False})
+    holding.refresh_from_db()
+    holding.devices = [[0, milli]]
+    (found,) = member_facts(holding, installation="i").devices
+    return found
+
+
+def test_a_share_has_its_part_of_the_memory_and_is_enforced_by_mps(holding: Holding) -> None:
+    assert given(holding, milli=250) == GivenDevice(
+        "GPU-b1-0", "nvidia.com/gpu=0", milli=250, memory_mb=20_389, enforced_by="mps"
+    )
+
+
+def test_a_whole_device_needs_nobody_to_hold_a_task_to_it(holding: Holding) -> None:
+    assert given(holding, milli=1000) == GivenDevice(
+        "GPU-b1-0", "nvidia.com/gpu=0", milli=1000, memory_mb=81_559
+    )
+
+
+@pytest.mark.parametrize("told", [ACCOUNTED, MIG, None])
+def test_where_the_node_has_no_mps_a_share_is_accounted(holding: Holding, told: object) -> None:
+    assert given(holding, milli=500, told=told).enforced_by == ""
+
+
+def test_a_simulated_device_is_never_enforced(holding: Holding) -> None:
+    assert given(holding, milli=500, is_simulated=True).enforced_by == ""
+
+
+def test_a_share_of_a_slice_is_accounted(holding: Holding) -> None:
+    assert given(holding, milli=500, parent_uuid="GPU-1").enforced_by == ""

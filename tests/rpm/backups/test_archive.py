@@ -1,0 +1,132 @@
+"""The file of a backup: whole and unchanged, or refused."""
+
+import tarfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from msgspec import json, structs
+
+from rpm.backups.archive import part_of, read_archive, write_archive
+from rpm.backups.errors import BackupFailed
+from rpm.backups.manifest import FORMAT, Manifest
+
+CONTENT = bytes(range(256)) * 8192
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    folder = tmp_path / "filled"
+    (folder / "home").mkdir(parents=True)
+    (folder / "database.dump").write_bytes(CONTENT)
+    (folder / "home" / "secret-key").write_text("a key")
+    return folder
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    return folder
+
+
+def manifest_of(folder: Path) -> Manifest:
+    return Manifest(
+        format=FORMAT,
+        version="1.2.3",
+        made_at=datetime(2026, 1, 2, tzinfo=UTC),
+        installation="abcd",
+        home="/srv/rpm",
+        database="postgresql",
+        server_version=170000,
+        migrations={"tasks": ["0001_initial"]},
+        fingerprints={},
+        elsewhere=[],
+        parts=[part_of(folder, "database.dump"), part_of(folder, "home/secret-key")],
+    )
+
+
+@pytest.mark.parametrize("passphrase", ["", "a long passphrase"])
+def test_what_was_written_is_read_again(filled: Path, empty: Path, passphrase: str) -> None:
+    target = filled.parent / "file"
+
+    write_archive(target, filled, manifest_of(filled), passphrase=passphrase)
+
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert (b"a key" in target.read_bytes()) is not bool(passphrase)
+    assert read_archive(target, empty, passphrase=passphrase) == manifest_of(filled)
+    assert (empty / "database.dump").read_bytes() == CONTENT
+    assert (empty / "home" / "secret-key").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in target.parent.iterdir() if path.name.endswith(".tmp")] == []
+
+
+def test_a_sealed_file_says_that_it_needs_a_passphrase(filled: Path, empty: Path) -> None:
+    target = filled.parent / "file"
+    write_archive(target, filled, manifest_of(filled), passphrase="a long passphrase")
+
+    with pytest.raises(BackupFailed, match="sealed"):
+        read_archive(target, empty, passphrase="")
+
+
+@pytest.mark.parametrize("kept", [0, 100, 600, 5_000, 1_000_000])
+def test_a_cut_file_is_refused(filled: Path, empty: Path, kept: int) -> None:
+    target = filled.parent / "file"
+    write_archive(target, filled, manifest_of(filled), passphrase="")
+    target.write_bytes(target.read_bytes()[:kept])
+
+    with pytest.raises(BackupFailed):
+        read_archive(target, empty, passphrase="")
+
+
+def test_a_changed_part_is_refused(filled: Path, empty: Path) -> None:
+    target = filled.parent / "file"
+    write_archive(target, filled, manifest_of(filled), passphrase="")
+    content = target.read_bytes()
+    target.write_bytes(content.replace(CONTENT[:600], b"x" * 600, 1))
+
+    with pytest.raises(BackupFailed, match=r"checksum of database\.dump"):
+        read_archive(target, empty, passphrase="")
+
+
+def test_a_file_of_another_format_is_refused(filled: Path, empty: Path) -> None:
+    target = filled.parent / "file"
+    later = structs.replace(manifest_of(filled), format=FORMAT + 1)
+    write_archive(target, filled, later, passphrase="")
+
+    with pytest.raises(BackupFailed, match=f"format {FORMAT + 1}"):
+        read_archive(target, empty, passphrase="")
+
+
+def test_a_part_cannot_be_written_outside_of_the_folder(filled: Path, empty: Path) -> None:
+    target = filled.parent / "file"
+    (filled.parent / "outside").write_text("as it was")
+    part = structs.replace(part_of(filled, "home/secret-key"), name="../outside")
+    manifest = structs.replace(manifest_of(filled), parts=[part])
+    (filled / "manifest.json").write_bytes(json.encode(manifest))
+    with tarfile.open(target, "w") as archive:
+        archive.add(filled / "manifest.json", "manifest.json")
+        archive.add(filled / "home" / "secret-key", "../outside")
+
+    with pytest.raises(BackupFailed, match="outside"):
+        read_archive(target, empty, passphrase="")
+
+    assert (filled.parent / "outside").read_text() == "as it was"
+
+
+def test_any_other_file_is_refused(empty: Path) -> None:
+    other = empty.parent / "other"
+    other.write_bytes(b"hello\n" * 5000)
+
+    with pytest.raises(BackupFailed, match="no backup"):
+        read_archive(other, empty, passphrase="")
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(filled: Path) -> None:
+    target = filled.parent / "folder"
+    target.mkdir()
+    (target / "something").touch()
+
+    with pytest.raises(BackupFailed, match="cannot be written"):
+        write_archive(target, filled, manifest_of(filled), passphrase="")
+
+    assert sorted(path.name for path in filled.parent.iterdir()) == ["filled", "folder"]

@@ -1,0 +1,204 @@
+"""`manage.py backup`, `restore` and `upgrade`, as an administrator runs them."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.rpm.backups.site import Site, copied, migrated
+
+pytestmark = [pytest.mark.database, pytest.mark.xdist_group("backups")]
+
+MADE_LATER = "another key of forty signs, made later on"
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with migrated(tmp_path_factory.mktemp("site")) as site:
+        yield site
+
+
+@pytest.fixture
+def site(untouched: Site, tmp_path: Path) -> Iterator[Site]:
+    with copied(untouched, tmp_path) as site:
+        yield site
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    return str(tmp_path / "file")
+
+
+def test_what_was_backed_up_comes_back_with_its_keys(site: Site, file: str) -> None:
+    key = (site.home / "credential-key").read_text()
+    told = site.done(["backup", file])
+    site.add("bob")
+    (site.home / "credential-key").write_text(MADE_LATER)
+
+    refused, restored = site.run(["restore", file], ["restore", file, "--replace"])
+
+    assert not refused[0]
+    assert "--replace" in refused[1]
+    assert restored[0], restored[1]
+    assert site.people == ["alice"]
+    assert (site.home / "credential-key").read_text() == key
+    assert (site.home / "credential-key").stat().st_mode & 0o777 == 0o600
+    assert (site.home / "credential-key.before-restore").read_text() == MADE_LATER
+    assert "not sealed" in told
+    assert Path(file).stat().st_mode & 0o777 == 0o600
+
+
+def test_the_database_says_that_it_was_restored_and_can_be_gone_on_with(
+    site: Site, file: str
+) -> None:
+    assert site.ask("SELECT restored_at FROM nodes_installation") == [None]
+    with site.session() as session:
+        # Made while another restoring was being settled: that says nothing about this one.
+        session.execute(
+            "UPDATE nodes_installation SET restored_at = '2026-01-01', "
+            "restore_confirmed_at = '2026-01-02'"
+        )
+
+    site.done(["backup", file], ["restore", file, "--replace"], ["migrate", "--check"])
+
+    (at,) = site.ask("SELECT restored_at FROM nodes_installation")
+    assert at is not None
+    assert "2026-01-01" not in str(at)
+    assert site.ask("SELECT restore_confirmed_at FROM nodes_installation") == [None]
+    assert "installation.restored" in site.ask("SELECT kind FROM events_event")
+    # Numbers of rows and triggers came along.
+    site.add("carol")
+    with (
+        pytest.raises((psycopg.errors.CheckViolation, sqlite3.IntegrityError)),
+        site.session() as session,
+    ):
+        session.execute("UPDATE events_event SET kind = 'changed'")
+
+
+def test_an_empty_database_takes_a_backup_without_more_words(site: Site, file: str) -> None:
+    site.done(["backup", file])
+    with site.session() as session:
+        for table in ("accounts_user_groups", "accounts_user"):
+            session.execute(f"DELETE FROM {table}")
+
+    site.done(["restore", file])
+
+    assert site.people == ["alice"]
+
+
+def test_nothing_is_restored_under_the_feet_of_others(site: Site, file: str) -> None:
+    site.done(["backup", file])
+    site.add("bob")
+
+    with site.session() as session:
+        session.execute("SELECT count(*) FROM accounts_user").fetchall()
+        words = site.refused("restore", file, "--replace")
+
+    assert "stop web, workers and beat first" in words
+    assert site.people == ["alice", "bob"]
+
+
+def test_a_restoring_that_fails_at_its_end_changes_nothing(site: Site, file: str) -> None:
+    with site.session() as session:
+        # In the backup there is no log into which the last statement could write.
+        session.execute("ALTER TABLE events_event RENAME TO elsewhere")
+    site.done(["backup", file])
+    with site.session() as session:
+        session.execute("ALTER TABLE elsewhere RENAME TO events_event")
+    site.add("bob")
+    (site.home / "secret-key").write_text(MADE_LATER)
+
+    words = site.refused("restore", file, "--replace")
+
+    assert "events_event" in words
+    assert site.people == ["alice", "bob"]
+    assert site.ask("SELECT restored_at FROM nodes_installation") == [None]
+    assert (site.home / "secret-key").read_text() == MADE_LATER
+    assert [path.name for path in site.home.iterdir() if path.name.endswith(".tmp")] == []
+
+
+def test_a_sealed_backup_needs_its_passphrase(site: Site, file: str, tmp_path: Path) -> None:
+    (tmp_path / "passphrase").write_text("correct horse battery staple\n")
+    (tmp_path / "wrong").write_text("another one\n")
+    sealed = f"--passphrase-file={tmp_path / 'passphrase'}"
+    wrong = f"--passphrase-file={tmp_path / 'wrong'}"
+
+    made, without, mistaken, right = site.run(
+        ["backup", file, sealed],
+        ["restore", file, "--replace"],
+        ["restore", file, "--replace", wrong],
+        ["restore", file, "--replace", sealed],
+    )
+
+    assert made[0], made[1]
+    assert (site.home / "credential-key").read_bytes() not in Path(file).read_bytes()
+    assert not without[0]
+    assert "sealed" in without[1]
+    assert not mistaken[0]
+    assert "another one" in mistaken[1]
+    assert right[0], right[1]
+
+
+def test_what_a_newer_version_made_is_refused_with_its_name(site: Site, file: str) -> None:
+    with site.session() as session:
+        session.execute(
+            "INSERT INTO django_migrations (app, name, applied) "
+            "VALUES ('tasks', '9999_later', CURRENT_TIMESTAMP)"
+        )
+
+    made, restored, upgraded = site.run(
+        ["backup", file], ["restore", file, "--replace"], ["upgrade", "--no-backup"]
+    )
+
+    assert made[0], made[1]
+    assert not restored[0]
+    assert "tasks.9999_later" in restored[1]
+    assert not upgraded[0]
+    assert "tasks.9999_later" in upgraded[1]
+
+
+def test_upgrading_backs_up_migrates_and_says_what_to_restart(site: Site) -> None:
+    back, upgraded, checked = site.run(
+        ["migrate", "allocation", "0002", "--verbosity=0"], ["upgrade"], ["migrate", "--check"]
+    )
+
+    assert back[0], back[1]
+    assert upgraded[0], upgraded[1]
+    (made,) = (site.home / "backups").iterdir()
+    assert str(made) in upgraded[1]
+    assert made.stat().st_mode & 0o777 == 0o600
+    assert "allocation.0003" in upgraded[1]
+    assert "Restart now" in upgraded[1]
+    assert checked[0], checked[1]
+
+
+@pytest.mark.postgres_only
+def test_a_password_is_in_no_argument_of_a_program(site: Site, file: str, tmp_path: Path) -> None:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    (folder / "pg_dump").write_text(
+        '#!/bin/sh\ncase "$1" in --version) echo "pg_dump (PostgreSQL) 99.1" ;;\n'
+        f'*) echo "$@" > {tmp_path}/arguments; echo "out of order" >&2; exit 1 ;; esac\n'
+    )
+    (folder / "pg_dump").chmod(0o755)
+    alone = {"RPM_POSTGRES_PROGRAMS": str(folder), "PATH": os.environ["PATH"]}
+
+    ((is_made, words),) = site.run(["backup", file], **alone)
+
+    assert not is_made
+    assert "out of order" in words
+    arguments = (tmp_path / "arguments").read_text()
+    assert "dbname=" in arguments
+    assert site.url.split(":")[2].split("@")[0] not in arguments
+
+
+@pytest.mark.postgres_only
+def test_missing_programs_are_named(site: Site, file: str, tmp_path: Path) -> None:
+    ((is_made, words),) = site.run(["backup", file], RPM_POSTGRES_PROGRAMS=str(tmp_path))
+
+    assert not is_made
+    assert "postgresql-client-" in words
+    assert not Path(file).exists()

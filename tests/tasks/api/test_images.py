@@ -1,0 +1,52 @@
+"""Which images a queue takes."""
+
+import pytest
+
+from apps.accounts.models import User
+from apps.policies.models import Pool
+from apps.tasks.models import Task
+from tests.cast import Example
+from tests.tasks.api.test_tasks import TASKS, As, post, wanted
+
+pytestmark = pytest.mark.django_db
+
+
+def test_an_image_outside_the_list_of_a_pool_is_refused_by_its_field(
+    api_as: As, alice: User, example: Example
+) -> None:
+    Pool.objects.update(allowed_images=["registry.example.org/team/*", "busybox:1"])
+
+    answer = post(api_as(alice), body=wanted(example, image="registry.example.org/other/x"))
+
+    assert answer.status_code == 400
+    assert answer.json()["fields"] == {
+        "image": "is not allowed in this queue, only: registry.example.org/team/*, busybox:1"
+    }
+    assert not Task.objects.exists()
+
+
+def test_an_image_of_the_list_is_taken(api_as: As, alice: User, example: Example) -> None:
+    Pool.objects.update(allowed_images=["registry.example.org/team/*"])
+
+    answer = post(api_as(alice), body=wanted(example, image="registry.example.org/team/x:1"))
+
+    assert answer.status_code == 201, answer.content
+
+
+def test_a_draft_is_judged_when_it_is_enqueued(api_as: As, alice: User, example: Example) -> None:
+    client = api_as(alice)
+    draft = post(client, body={"name": "t", "image": "busybox"}).json()
+    Pool.objects.update(allowed_images=["registry.example.org/*"])
+
+    answer = post(client, f"{TASKS}{draft['id']}/enqueue/", {"queue": example.dev_queue.name})
+
+    assert answer.status_code == 400
+    assert list(answer.json()["fields"]) == ["image"]
+
+
+@pytest.mark.parametrize("image", ["dir:/etc", "oci-archive:/tmp/x.tar", "-v/:/host", "0a" * 32])
+def test_what_is_no_image_is_refused(api_as: As, alice: User, example: Example, image: str) -> None:
+    answer = post(api_as(alice), body=wanted(example, image=image))
+
+    assert answer.status_code == 400
+    assert list(answer.json()["fields"]) == ["image"]

@@ -1,0 +1,195 @@
+"""What is kept for a set time goes after it, and nothing else."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.allocation.services import run_pass
+from apps.events.models import Event
+from apps.tasks.models import (
+    Attempt,
+    AttemptLog,
+    HeldDevice,
+    Holding,
+    IdempotencyKey,
+    ReasonChange,
+    Task,
+)
+from apps.tasks.services import retention
+from apps.tasks.services.attempts import attempt_stop
+from apps.tasks.services.logs import log_append
+from apps.tasks.services.retention import Kept, kept_of, old_remove
+from apps.tasks.states import AttemptState, TaskState
+from tests.allocation.state import enqueue, make_node
+from tests.cast import Example
+
+pytestmark = pytest.mark.django_db
+
+MONTH = Kept(logs=timedelta(days=30), tasks=timedelta(days=30))
+LATER = timedelta(days=31)
+
+
+@pytest.fixture
+def ended(example: Example, alice: User) -> Task:
+    """A task with a log that ran on a node and is over, its node told so."""
+    make_node(example.bare_metal, name="b1")
+    (task,) = enqueue(alice, example.dev_queue)
+    run_pass()
+    holding = Holding.objects.get()
+    log_append(holding_id=holding.pk, offset=0, content=b"step 1\n", at=timezone.now())
+    end(task)
+    return task
+
+
+def end(task: Task, *, is_acknowledged: bool = True) -> None:
+    """As a report that it completed would, in the rows alone."""
+    now = timezone.now()
+    Attempt.objects.filter(task=task).update(state=AttemptState.FINISHED, ended_at=now)
+    Holding.objects.filter(attempt__task=task).update(
+        released_at=now, is_acknowledged=is_acknowledged
+    )
+    HeldDevice.objects.filter(holding__attempt__task=task).update(released_at=now)
+    Task.objects.filter(pk=task.pk).update(state=TaskState.COMPLETED, ended_at=now)
+
+
+def test_what_is_young_stays(ended: Task) -> None:
+    removed = old_remove(MONTH)
+
+    assert (removed.tasks, removed.log_pieces, removed.is_over) == (0, 0, True)
+    assert AttemptLog.objects.count() == 1
+
+
+def test_an_old_task_goes_with_everything_that_is_told_about_it(ended: Task) -> None:
+    ReasonChange.objects.create(task=ended, at=timezone.now(), code="full")
+    assert Event.objects.filter(object_id=str(ended.pk)).exists()
+    other = Event.objects.create(kind="node.added", object_type="node", object_id="1")
+
+    removed = old_remove(MONTH, now=timezone.now() + LATER)
+
+    assert removed.tasks == 1
+    assert not Task.objects.exists()
+    assert not Attempt.objects.exists()
+    assert not Holding.objects.exists()
+    assert not AttemptLog.objects.exists()
+    assert not ReasonChange.objects.exists()
+    assert not Event.objects.filter(object_id=str(ended.pk)).exists()
+    assert Event.objects.filter(pk=other.pk).exists()
+
+
+def test_the_output_goes_before_the_task_where_that_is_asked(ended: Task) -> None:
+    kept = Kept(logs=timedelta(days=30), tasks=None)
+
+    removed = old_remove(kept, now=timezone.now() + LATER)
+
+    assert (removed.log_pieces, removed.tasks) == (1, 0)
+    assert Attempt.objects.get().log_bytes == 7
+    assert not AttemptLog.objects.exists()
+
+
+def test_what_is_kept_for_ever_stays(ended: Task) -> None:
+    removed = old_remove(
+        kept_of(logs_days=0, tasks_days=0), now=timezone.now() + timedelta(days=9999)
+    )
+
+    assert (removed.tasks, removed.log_pieces) == (0, 0)
+    assert Task.objects.count() == 1
+
+
+@pytest.mark.parametrize("state", [TaskState.ALLOCATED, TaskState.RUNNING, TaskState.STOPPING])
+def test_live_work_stays_however_old_it_is(example: Example, alice: User, state: TaskState) -> None:
+    make_node(example.bare_metal, name="b1")
+    (task,) = enqueue(alice, example.dev_queue)
+    run_pass()
+    holding = Holding.objects.get()
+    log_append(holding_id=holding.pk, offset=0, content=b"step 1\n", at=timezone.now())
+    if state == TaskState.RUNNING:
+        Task.objects.filter(pk=task.pk).update(state=TaskState.RUNNING)
+    if state == TaskState.STOPPING:
+        attempt_stop(attempt_id=holding.attempt_id, target=TaskState.ABORTED, detail="asked")
+    assert Task.objects.get().state == state
+
+    removed = old_remove(MONTH, now=timezone.now() + timedelta(days=999))
+
+    assert (removed.tasks, removed.log_pieces) == (0, 0)
+
+
+def test_waiting_work_and_drafts_stay(example: Example, alice: User) -> None:
+    enqueue(alice, example.dev_queue)
+
+    assert old_remove(MONTH, now=timezone.now() + timedelta(days=999)).tasks == 0
+
+
+def test_a_task_that_was_started_again_stays_with_its_earlier_attempts(ended: Task) -> None:
+    Task.objects.filter(pk=ended.pk).update(state=TaskState.QUEUED, ended_at=None)
+
+    assert old_remove(MONTH, now=timezone.now() + LATER).tasks == 0
+    assert Attempt.objects.count() == 1
+
+
+def test_a_task_whose_node_was_not_told_of_its_result_stays(ended: Task) -> None:
+    Holding.objects.update(is_acknowledged=False)
+
+    assert old_remove(MONTH, now=timezone.now() + LATER).tasks == 0
+
+    node = Holding.objects.get().node
+    assert node is not None
+    node.removed_at = timezone.now()
+    node.save()
+    assert old_remove(MONTH, now=timezone.now() + LATER).tasks == 1
+
+
+def test_a_task_for_which_another_still_leaves_stays(
+    ended: Task, example: Example, alice: User
+) -> None:
+    """The other one's room is charged to it."""
+    (victim,) = enqueue(alice, example.dev_queue)
+    run_pass()
+    leaving = Attempt.objects.get(task=victim)
+    Attempt.objects.filter(pk=leaving.pk).update(stops_for=Attempt.objects.get(task=ended))
+
+    assert old_remove(MONTH, now=timezone.now() + LATER).tasks == 0
+
+    end(victim)
+    assert old_remove(MONTH, now=timezone.now() + LATER).tasks == 2
+
+
+def test_the_latest_event_of_all_stays(ended: Task) -> None:
+    """Nodes remember its number: one that falls would look like a restored backup."""
+    latest = Event.objects.create(kind="task.told", object_type="task", object_id=str(ended.pk))
+
+    old_remove(MONTH, now=timezone.now() + LATER)
+
+    assert Event.objects.order_by("-pk").values_list("pk", flat=True).first() == latest.pk
+
+
+def test_keys_of_requests_go_after_a_week(alice: User, ended: Task) -> None:
+    def keep(key: str, age: timedelta) -> None:
+        IdempotencyKey.objects.create(
+            user=alice, key=key, body_hash="x", task_id=ended.pk, created_at=timezone.now() - age
+        )
+
+    keep("old", timedelta(days=8))
+    keep("young", timedelta(days=6))
+
+    assert old_remove(MONTH).keys == 1
+    assert IdempotencyKey.objects.get().key == "young"
+
+
+def test_many_go_in_batches_and_one_run_ends_in_its_time(
+    monkeypatch: pytest.MonkeyPatch, ended: Task, example: Example, alice: User
+) -> None:
+    monkeypatch.setattr(retention, "LOOKED_AT", 3)
+    monkeypatch.setattr(retention, "TASKS_AT_ONCE", 2)
+    for _ in range(6):
+        (task,) = enqueue(alice, example.dev_queue)
+        Task.objects.filter(pk=task.pk).update(state=TaskState.ABORTED, ended_at=timezone.now())
+    (waiting,) = enqueue(alice, example.dev_queue)
+
+    nothing = old_remove(MONTH, now=timezone.now() + LATER, run_s=0)
+    removed = old_remove(MONTH, now=timezone.now() + LATER)
+
+    assert (nothing.tasks, nothing.is_over) == (0, False)
+    assert (removed.tasks, removed.is_over) == (7, True)
+    assert Task.objects.get() == waiting
