@@ -1,5 +1,6 @@
 """What every page knows."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +23,10 @@ class Place:
     is_here: bool
 
 
-# name of the page, label, icon, only for administrators
-_PLACES = (
+# Name of the page, label, icon, only for administrators.
+Entry = tuple[str, str | Promise, str, bool]
+
+_PLACES: tuple[Entry, ...] = (
     ("overview", _("Overview"), "gauge", False),
     ("task_list", _("Tasks"), "list-todo", False),
     ("queue_list", _("Queues"), "list-ordered", False),
@@ -33,6 +36,9 @@ _PLACES = (
 )
 # A phone has room for four places and "More".
 _ON_PHONE = 4
+# Pages about people, rights and secrets, in the order of their tabs; the first that somebody may
+# see is where "Settings" leads.
+_SETTINGS: tuple[Entry, ...] = (("credential_list", _("Credentials"), "key-round", False),)
 
 
 def site(request: HttpRequest) -> dict[str, Any]:
@@ -40,7 +46,8 @@ def site(request: HttpRequest) -> dict[str, Any]:
     user = getattr(request, "user", None)
     sees_all = user is not None and is_admin(user)
     may_administrate = user is not None and may_enter_admin(user)
-    places = _places(request.path, is_admin=sees_all)
+    places = _places(_PLACES, request.path, is_admin=sees_all)
+    settings_places = _places(_SETTINGS, request.path, is_admin=sees_all)
     more = places[_ON_PHONE:]
     if may_administrate:
         more.append(Place(_("Administration"), "settings", reverse("admin:index"), is_here=False))
@@ -51,12 +58,13 @@ def site(request: HttpRequest) -> dict[str, Any]:
         "navigation": places,
         "navigation_phone": places[:_ON_PHONE],
         "navigation_more": more,
+        "settings_places": settings_places,
     }
 
 
-def _places(path: str, *, is_admin: bool) -> list[Place]:
+def _places(known: Iterable[Entry], path: str, *, is_admin: bool) -> list[Place]:
     places = []
-    for name, label, icon, needs_admin in _PLACES:
+    for name, label, icon, needs_admin in known:
         if needs_admin and not is_admin:
             continue
         href = reverse(name)
