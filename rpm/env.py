@@ -4,6 +4,7 @@ A value that cannot be understood stops the start with a sentence that names the
 `NAME_FILE` is read where `NAME` is absent, so that secrets can come as mounted files.
 """
 
+import ipaddress
 import os
 import secrets
 from dataclasses import dataclass
@@ -54,6 +55,17 @@ def number(name: str, default: int, *, low: int, high: int) -> int:
     if not low <= parsed <= high:
         raise BadEnvironment(f"{name}={parsed} must lie between {low} and {high}.")
     return parsed
+
+
+def networks(name: str) -> list[str]:
+    """A comma-separated list of addresses and networks, such as `127.0.0.1,10.0.0.0/8`."""
+    given = words(name, [])
+    for one in given:
+        try:
+            ipaddress.ip_network(one)
+        except ValueError as error:
+            raise BadEnvironment(f"{name}: {error}; give addresses or networks.") from error
+    return given
 
 
 def words(name: str, default: list[str]) -> list[str]:

@@ -33,6 +33,9 @@ if env.flag("RPM_BEHIND_TLS_PROXY", default=False):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
 
+# Whose word on where a request came from is believed (X-Forwarded-For), e.g. 127.0.0.1,10.0.0.0/8.
+RPM_TRUSTED_PROXIES = env.networks("RPM_TRUSTED_PROXIES")
+
 INSTALLED_APPS = [
     # The basic one leaves the site to ours, which lets people in by their groups.
     "unfold.apps.BasicAppConfig",
@@ -159,6 +162,7 @@ GANG_START_S = env.number("RPM_GANG_START_S", 600, low=5, high=86_400)
 CELERY_BEAT_SCHEDULE = {
     "pass": {"task": "allocation.run_pass", "schedule": timedelta(seconds=PASS_EVERY_S)},
     "serve": {"task": "execution.look", "schedule": timedelta(seconds=PASS_EVERY_S)},
+    "seal": {"task": "events.seal_audit", "schedule": timedelta(seconds=5)},
     "retention": {"task": "tasks.remove_old", "schedule": timedelta(minutes=5)},
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(HOME.file("beat-schedule"))

@@ -19,6 +19,7 @@ from tests.nvml.driver import stub_driver, stub_library
 from tests.services.browser import chromium, new_page, page
 from tests.services.cdi import cdi_devices
 from tests.services.databases import database_url
+from tests.services.flushing import flush_guarded_tables
 from tests.services.mps import mps_control
 from tests.services.podman import podman
 from tests.services.sshd import ssh_node, start_ssh_node
@@ -33,6 +34,7 @@ __all__ = [
     "database_url",
     "dev_group",
     "example",
+    "flush_guarded_tables",
     "mps_control",
     "new_page",
     "page",

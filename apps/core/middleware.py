@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from apps.core.errors import RpmError
+from apps.core.origin import origin_of_request
 
 Handler = Callable[[HttpRequest], HttpResponse]
 
@@ -26,6 +27,7 @@ def request_id(get_response: Handler) -> Handler:
         identifier = given if _GIVEN.fullmatch(given) else uuid.uuid4().hex
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=identifier)
+        origin_of_request(request, request_id=identifier)
         response = get_response(request)
         response["X-Request-ID"] = identifier
         return response

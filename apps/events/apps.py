@@ -5,8 +5,25 @@ from typing import Any
 from django.apps import AppConfig
 from django.db import connections
 from django.db.models.signals import post_migrate
+from django.utils.module_loading import import_string
 
-from apps.core.triggers import refuse_updates
+from apps.core.recording import recorder_set
+from apps.core.triggers import keep_rows, only_grows, refuse_updates
+
+# What sealing fills, and nobody else.
+SEALED = frozenset({"position", "previous_hash", "hash"})
+
+
+class EventsConfig(AppConfig):
+    name = "apps.events"
+    label = "events"
+    verbose_name = "Events"
+
+    def ready(self) -> None:
+        post_migrate.connect(_guard_log, sender=self)
+        post_migrate.connect(_guard_audit, sender=self)
+        recorder_set(import_string("apps.events.services.event_record"))
+        import_string("apps.events.signing_in.connect")()
 
 
 def _guard_log(using: str, **_: Any) -> None:
@@ -21,10 +38,19 @@ def _guard_log(using: str, **_: Any) -> None:
     )
 
 
-class EventsConfig(AppConfig):
-    name = "apps.events"
-    label = "events"
-    verbose_name = "Events"
-
-    def ready(self) -> None:
-        post_migrate.connect(_guard_log, sender=self)
+def _guard_audit(sender: AppConfig, using: str, **_: Any) -> None:
+    entry = sender.get_model("AuditEntry")
+    columns = [str(one.column) for one in entry._meta.local_fields]
+    keep_rows(
+        connections[using],
+        table=entry._meta.db_table,
+        columns=[one for one in columns if one not in SEALED],
+        sealed="position",
+        message="audit entries are never changed or removed",
+    )
+    only_grows(
+        connections[using],
+        table=sender.get_model("AuditChain")._meta.db_table,
+        column="length",
+        message="the audit chain only grows",
+    )

@@ -82,6 +82,8 @@ def _list_programs(host: str, port: int) -> list[Program]:
                 *(python, "-m", "uvicorn", "rpm.asgi:application"),
                 *("--host", host, "--port", str(port), "--no-access-log"),
                 *("--log-level", "warning", "--timeout-graceful-shutdown", "3"),
+                # Which proxy is believed says RPM_TRUSTED_PROXIES alone.
+                "--no-proxy-headers",
             ],
             {"RPM_DATABASE_POOL": "1"},
         ),

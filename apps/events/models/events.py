@@ -23,6 +23,16 @@ class Event(models.Model):
         db_constraint=False,
         related_name="+",
     )
+    # The service account that acted for the actor.
+    acted_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        db_constraint=False,
+        db_index=False,
+        related_name="+",
+    )
     object_type = models.CharField(max_length=32)
     object_id = models.CharField(max_length=64)
     queue_id = models.BigIntegerField(null=True, blank=True)

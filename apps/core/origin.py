@@ -1,0 +1,108 @@
+"""Where what is being done comes from: which request, which address, which command.
+
+Kept beside the call, not passed through it, so that services need not know of requests. A thread
+that no request started has an empty one: what it does, the installation does by itself.
+"""
+
+import ipaddress
+import os
+import pwd
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from django.conf import settings
+from django.http import HttpRequest
+
+PAGE, REST, ADMIN_SITE, COMMAND_LINE = "page", "rest", "admin site", "command line"
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How somebody asked; `via` is empty where nobody did.
+
+    `command` is that of `manage.py`, `account` the operating system's of who called it; `acting` is
+    (who is acted for, the service account).
+    """
+
+    via: str = ""
+    request_id: str = ""
+    address: str = ""
+    command: str = ""
+    account: str = ""
+    acting: tuple[int, int] | None = None
+
+
+_NOBODY = Origin()
+_origin: ContextVar[Origin] = ContextVar("origin", default=_NOBODY)
+
+
+def origin() -> Origin:
+    """Where the call comes from that runs now."""
+    return _origin.get()
+
+
+def origin_of_request(request: HttpRequest, *, request_id: str) -> None:
+    """From here on, and until the next request, this one is where everything comes from."""
+    path = request.path_info
+    via = REST if path.startswith("/api/") else ADMIN_SITE if path.startswith("/admin/") else PAGE
+    _origin.set(Origin(via=via, request_id=request_id, address=client_address(request)))
+
+
+def origin_of_command(command: str) -> None:
+    """For `manage.py`: a person at the machine's own command line."""
+    _origin.set(Origin(via=COMMAND_LINE, command=command, account=_account()))
+
+
+def acts_for(person_id: int, *, service_id: int) -> None:
+    """What the person does in this request, the service account does for them."""
+    _origin.set(replace(_origin.get(), acting=(person_id, service_id)))
+
+
+def acted_by(person_id: int | None) -> int | None:
+    """Which service account acts for this person in this request."""
+    acting = _origin.get().acting
+    return acting[1] if acting is not None and acting[0] == person_id else None
+
+
+def client_address(request: HttpRequest) -> str:
+    """The address that a request came from.
+
+    What a proxy says in `X-Forwarded-For` counts only where the one that speaks to this process is
+    named in RPM_TRUSTED_PROXIES; of the list, the last entry that is no such proxy.
+    """
+    trusted = _networks(tuple(settings.RPM_TRUSTED_PROXIES))
+    address = str(request.META.get("REMOTE_ADDR", ""))
+    told = str(request.META.get("HTTP_X_FORWARDED_FOR", "")).split(",")
+    while told and _is_in(address, trusted):
+        before = told.pop().strip()
+        if _parsed(before) is None:
+            break
+        address = before
+    return address if _parsed(address) is not None else ""
+
+
+@lru_cache(maxsize=8)
+def _networks(names: tuple[str, ...]) -> tuple[_Network, ...]:
+    return tuple(ipaddress.ip_network(name) for name in names)
+
+
+def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(address)
+    except ValueError:
+        return None
+
+
+def _is_in(address: str, networks: tuple[_Network, ...]) -> bool:
+    found = _parsed(address)
+    return found is not None and any(found in network for network in networks)
+
+
+def _account() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        # No such line in the list of accounts, as in containers.
+        return str(os.getuid())

@@ -1,0 +1,98 @@
+"""Reading the audit log."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Max, Q, QuerySet, TextField
+from django.db.models.functions import Cast
+
+from apps.accounts.selectors import Person, is_admin
+from apps.events.models import AuditChain, AuditEntry
+from apps.events.verifying import Report, added, chain_verify
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """What somebody looks for; empty means everything.
+
+    `verb` may end in a point for all that begin with it; `target` is a kind of object, or a kind
+    and an id or name (`policy 7`, `policy Dev`).
+    """
+
+    who: str = ""
+    verb: str = ""
+    target: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    text: str = ""
+
+
+def audit_visible_to(user: Person) -> QuerySet[AuditEntry]:
+    """All of it for administrators, nothing for others."""
+    return AuditEntry.objects.all() if is_admin(user) else AuditEntry.objects.none()
+
+
+def audit_filtered(entries: QuerySet[AuditEntry], wanted: AuditFilter) -> QuerySet[AuditEntry]:
+    """Those that fit all that is asked for."""
+    if wanted.since is not None:
+        entries = entries.filter(at__gte=wanted.since)
+    if wanted.until is not None:
+        entries = entries.filter(at__lt=wanted.until)
+    if wanted.who:
+        entries = entries.filter(Q(actor__iexact=wanted.who) | Q(acted_by__iexact=wanted.who))
+    if wanted.verb:
+        is_prefix = wanted.verb.endswith(".")
+        entries = entries.filter(
+            **{"verb__startswith" if is_prefix else "verb": wanted.verb},
+        )
+    if wanted.target:
+        entries = _about(entries, wanted.target)
+    return _with_text(entries, wanted.text) if wanted.text else entries
+
+
+def audit_chain() -> AuditChain:
+    """How long the chain is and how it ends."""
+    return AuditChain.objects.filter(id=1).first() or AuditChain()
+
+
+def audit_unsealed() -> int:
+    """How many entries wait for their place in the chain: a few, for seconds."""
+    return AuditEntry.objects.filter(position__isnull=True).count()
+
+
+def audit_verified(*, expect: str = "") -> Report:
+    """Go through the whole chain; what is sealed meanwhile is left out.
+
+    Args:
+        expect: a head that somebody kept elsewhere; empty where nobody did.
+    """
+    chain = audit_chain()
+    sealed = AuditEntry.objects.filter(position__isnull=False).order_by("position")
+    entries = sealed.filter(position__lte=chain.length).iterator(chunk_size=2000)
+    report = chain_verify(entries, length=chain.length, head=chain.head, expect=expect)
+    last: int = sealed.aggregate(last=Max("position"))["last"] or 0
+    # Read again, and after: whoever seals counts up with the entries.
+    now = audit_chain().length
+    if last > now:
+        report.findings.append(added(now + 1, last))
+    return report
+
+
+def _about(entries: QuerySet[AuditEntry], target: str) -> QuerySet[AuditEntry]:
+    noun, _, which = target.strip().partition(" ")
+    entries = entries.filter(object_type=noun.lower())
+    which = which.strip()
+    if which:
+        entries = entries.filter(Q(object_id=which) | Q(object_name__iexact=which))
+    return entries
+
+
+def _with_text(entries: QuerySet[AuditEntry], text: str) -> QuerySet[AuditEntry]:
+    columns = ("actor", "acted_by", "verb", "object_name", "object_id", "reason", "address")
+    wanted = Q(request_id=text)
+    for column in columns:
+        wanted |= Q(**{f"{column}__icontains": text})
+    for column in ("before", "after", "details"):
+        entries = entries.alias(**{f"{column}_text": Cast(column, TextField())})
+        wanted |= Q(**{f"{column}_text__icontains": text})
+    return entries.filter(wanted)

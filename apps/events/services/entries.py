@@ -1,0 +1,25 @@
+"""What services say of what they did."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that happened, before it is stored.
+
+    `data` may hold the object's `name`, a `reason`, `others` that it concerned ({"type", "id",
+    "name"} each), and what was `before` and is `after`; never a secret. `is_audited`: somebody
+    answers for it, so it stands in the audit log, too. Plain task life does not.
+    """
+
+    kind: str
+    object_type: str
+    object_id: object
+    queue_id: int | None = None
+    policy_id: int | None = None
+    actor_id: int | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    acted_by_id: int | None = None
+    is_audited: bool = False

@@ -1,0 +1,76 @@
+"""Adding to the log, and telling browsers."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from django.db.models import Model
+
+from apps.core.doorbell import after_commit
+from apps.core.origin import COMMAND_LINE, acted_by, origin
+from apps.events.harmless import harmless
+from apps.events.models import Event
+from apps.events.services.auditing import audit_add
+from apps.events.services.entries import Entry
+
+
+def events_record(entries: Iterable[Entry], *, topics: Iterable[str] = ()) -> None:
+    """Store the entries with the transaction that is open, and announce `topics` on commit.
+
+    What a service account does for somebody is audited whatever it is.
+    """
+    kept = [_with_who_acts(entry) for entry in entries]
+    Event.objects.bulk_create(
+        [
+            Event(
+                kind=entry.kind,
+                object_type=entry.object_type,
+                object_id=str(entry.object_id),
+                queue_id=entry.queue_id,
+                policy_id=entry.policy_id,
+                actor_id=entry.actor_id,
+                acted_by_id=entry.acted_by_id,
+                data=dict(entry.data),
+            )
+            for entry in kept
+        ]
+    )
+    audit_add([entry for entry in kept if entry.is_audited or entry.acted_by_id is not None])
+    after_commit(topics=topics)
+
+
+def event_record(
+    kind: str,
+    *,
+    actor: Model | None,
+    object_type: str,
+    object_id: object,
+    queue_id: int | None = None,
+    policy_id: int | None = None,
+    data: Mapping[str, Any] | None = None,
+    topics: Iterable[str] = (),
+) -> None:
+    """Store one entry; `actor` None means the system itself, or who calls `manage.py`.
+
+    What somebody did stands in the audit log, too.
+
+    Args:
+        data: see `Entry`.
+    """
+    entry = Entry(
+        kind=kind,
+        object_type=object_type,
+        object_id=object_id,
+        queue_id=queue_id,
+        policy_id=policy_id,
+        actor_id=actor.pk if actor is not None else None,
+        data=harmless(data or {}),
+        acted_by_id=getattr(actor, "acted_by_id", None),
+        is_audited=actor is not None or origin().via == COMMAND_LINE,
+    )
+    events_record([entry], topics=topics)
+
+
+def _with_who_acts(entry: Entry) -> Entry:
+    service = entry.acted_by_id or acted_by(entry.actor_id)
+    return entry if service == entry.acted_by_id else replace(entry, acted_by_id=service)

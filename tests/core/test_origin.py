@@ -1,0 +1,51 @@
+"""Which address a request came from, and who is believed about it."""
+
+import pytest
+from django.test import RequestFactory
+from pytest_django import Settings
+
+from apps.core.origin import client_address
+from rpm import env
+
+PROXIES = ["10.0.0.0/8", "::1"]
+
+
+@pytest.mark.parametrize(
+    ("peer", "told", "want"),
+    [
+        pytest.param("192.0.2.7", None, "192.0.2.7", id="no proxy"),
+        pytest.param("192.0.2.7", "203.0.113.9", "192.0.2.7", id="a stranger claims another"),
+        pytest.param("10.1.1.1", "203.0.113.9", "203.0.113.9", id="a proxy tells"),
+        pytest.param("::1", "2001:db8::5", "2001:db8::5", id="a proxy tells in IPv6"),
+        pytest.param(
+            "10.1.1.1", "1.1.1.1, 203.0.113.9", "203.0.113.9", id="the client lied before"
+        ),
+        pytest.param("10.1.1.1", "203.0.113.9, 10.2.2.2", "203.0.113.9", id="two proxies"),
+        pytest.param("10.1.1.1", None, "10.1.1.1", id="a proxy that tells nothing"),
+        pytest.param("10.1.1.1", "unknown", "10.1.1.1", id="a proxy that tells no address"),
+        pytest.param("10.1.1.1", "<script>, 203.0.113.9", "203.0.113.9", id="rubbish before"),
+        pytest.param("", None, "", id="a socket of the file system"),
+    ],
+)
+def test_only_named_proxies_are_believed(
+    settings: Settings, peer: str, told: str | None, want: str
+) -> None:
+    settings.RPM_TRUSTED_PROXIES = PROXIES
+    request = RequestFactory().get("/", REMOTE_ADDR=peer)
+    if told is not None:
+        request.META["HTTP_X_FORWARDED_FOR"] = told
+
+    assert client_address(request) == want
+
+
+def test_nobody_is_believed_by_default() -> None:
+    request = RequestFactory().get("/", REMOTE_ADDR="127.0.0.1", HTTP_X_FORWARDED_FOR="1.2.3.4")
+
+    assert client_address(request) == "127.0.0.1"
+
+
+def test_a_proxy_that_is_no_network_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RPM_TRUSTED_PROXIES", "10.0.0.0/8,proxy.example.org")
+
+    with pytest.raises(env.BadEnvironment, match="RPM_TRUSTED_PROXIES"):
+        env.networks("RPM_TRUSTED_PROXIES")
