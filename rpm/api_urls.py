@@ -23,6 +23,7 @@ class NoSuchAddress(APIView):
 
 urlpatterns = [
     path("", include("apps.configuration.api.urls")),
+    path("", include("apps.events.api.urls")),
     path("", include("apps.nodes.api.urls")),
     path("", include("apps.accounts.api.urls")),
     # Before tasks, whose last part may be anything.

@@ -38,7 +38,10 @@ _PLACES: tuple[Entry, ...] = (
 _ON_PHONE = 4
 # Pages about people, rights and secrets, in the order of their tabs; the first that somebody may
 # see is where "Settings" leads.
-_SETTINGS: tuple[Entry, ...] = (("credential_list", _("Credentials"), "key-round", False),)
+_SETTINGS: tuple[Entry, ...] = (
+    ("credential_list", _("Credentials"), "key-round", False),
+    ("audit_list", _("Audit"), "scroll-text", True),
+)
 
 
 def site(request: HttpRequest) -> dict[str, Any]:

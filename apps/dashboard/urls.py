@@ -4,6 +4,7 @@ from django.urls import URLPattern, path
 from django.views.generic import RedirectView
 
 from apps.dashboard.views import (
+    audit,
     editor,
     nodes,
     people,
@@ -84,6 +85,8 @@ urlpatterns: list[URLPattern] = [
         revisions.revision_restore_page,
         name="revision_restore",
     ),
+    path("settings/audit/", audit.audit_list, name="audit_list"),
+    path("settings/audit/export/<slug:wanted>/", audit.audit_export, name="audit_export"),
     path("nodes/", nodes.node_list, name="node_list"),
     path("nodes/<int:pk>/", nodes.node_detail, name="node_detail"),
     path("nodes/<int:pk>/pause/", nodes.node_pause_page, name="node_pause"),

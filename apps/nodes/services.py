@@ -1,13 +1,13 @@
 """What administrators do to node records and volumes. Nothing here speaks to a node."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
 import structlog
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Model
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -22,6 +22,7 @@ from apps.policies.models import LiveState, Pool
 log = structlog.get_logger(__name__)
 
 NODE_FIELDS = frozenset({"name", "pool", "labels", "allows_process"})
+PAUSE_FIELDS = ("pause_reason", "is_draining")
 VOLUME_FIELDS = frozenset({"name", "description", "path", "is_read_only", "scope", "pool"})
 # The column's length.
 LONGEST_REASON = 500
@@ -40,25 +41,28 @@ def node_pause(*, actor: User | None, node: Node, reason: str) -> Node:
         problem = f"has {len(reason)} signs; at most {LONGEST_REASON} are kept"
         raise BadInput(f"reason {problem}.", fields={"reason": problem})
     row = _locked(node)
+    before = _pause_facts(row)
     row.paused_at = row.paused_at or timezone.now()
     row.pause_reason = reason
-    return _saved(row, "node.paused", actor, {"reason": reason})
+    return _saved(row, "node.paused", actor, {"reason": reason, "before": before})
 
 
 @transaction.atomic
 def node_resume(*, actor: User | None, node: Node) -> Node:
     """Lift the pause, and stop draining."""
     row = _locked(node)
+    before = _pause_facts(row)
     row.paused_at, row.pause_reason, row.is_draining = None, "", False
-    return _saved(row, "node.resumed", actor, {})
+    return _saved(row, "node.resumed", actor, {"before": before})
 
 
 @transaction.atomic
 def node_drain(*, actor: User | None, node: Node) -> Node:
     """The node finishes what it runs and takes nothing new."""
     row = _locked(node)
+    before = _pause_facts(row)
     row.is_draining = True
-    return _saved(row, "node.draining", actor, {})
+    return _saved(row, "node.draining", actor, {"before": before})
 
 
 @transaction.atomic
@@ -77,9 +81,11 @@ def node_declare_off(*, actor: User | None, node: Node, reason: str) -> Node:
     row = _locked(node)
     if row.state == NodeState.HEALTHY:
         raise Conflict(f"Node {row.name} answers: it is not switched off.")
+    before = {"is_off": row.off_at is not None}
     row.off_at = row.off_at or timezone.now()
     row.save(update_fields=["off_at"])
-    _record("node.declared_off", "node", row, actor, {"reason": reason})
+    told = {"reason": reason, "before": before, "after": {"is_off": True}}
+    _record("node.declared_off", "node", row, actor, told)
     after_commit(tasks=["execution.look"])
     return row
 
@@ -96,6 +102,7 @@ def node_change(*, actor: User | None, node: Node, values: Mapping[str, Any]) ->
     if unknown:
         raise BadInput(f"{min(unknown)} is no field of nodes.", fields={min(unknown): "unknown"})
     row = _locked(node)
+    before = _facts(row, values)
     for field, value in values.items():
         setattr(row, field, value)
     try:
@@ -103,7 +110,8 @@ def node_change(*, actor: User | None, node: Node, values: Mapping[str, Any]) ->
     except ValidationError as error:
         raise from_model_error(error) from error
     row.save(update_fields=list(values))
-    _record("node.changed", "node", row, actor, {"fields": sorted(values)})
+    told = {"fields": sorted(values), "before": before, "after": _facts(row, values)}
+    _record("node.changed", "node", row, actor, told)
     return row
 
 
@@ -138,7 +146,8 @@ def volume_change(*, actor: User | None, volume: Volume, values: Mapping[str, An
 def volume_remove(*, actor: User | None, volume: Volume) -> None:
     """New work cannot mount it any more; the path on the nodes is not touched."""
     Volume.objects.filter(pk=volume.pk, removed_at__isnull=True).update(removed_at=timezone.now())
-    _record("volume.removed", "volume", volume, actor, {})
+    told = {"before": _facts(volume, VOLUME_FIELDS)}
+    _record("volume.removed", "volume", volume, actor, told)
 
 
 @transaction.atomic
@@ -154,9 +163,11 @@ def maintenance_plan(*, actor: User | None, hours: float) -> Installation:
         problem = f"is {hours:g}: it must lie between 0 and {LONGEST_MAINTENANCE_H}"
         raise BadInput(f"hours {problem}.", fields={"hours": problem})
     row = Installation.objects.select_for_update().get(id=1)
+    before = _facts(row, ["maintenance_until"])
     row.maintenance_until = timezone.now() + timedelta(hours=hours) if hours else None
     row.save(update_fields=["maintenance_until"])
-    _record_installation("installation.maintenance", actor, {"hours": hours})
+    told = {"hours": hours, "before": before, "after": _facts(row, ["maintenance_until"])}
+    _record_installation("installation.maintenance", actor, told)
     return row
 
 
@@ -242,8 +253,18 @@ def _locked(node: Node) -> Node:
 def _saved(node: Node, kind: str, actor: User | None, data: Mapping[str, Any]) -> Node:
     # Only these: its server writes the other columns all the time.
     node.save(update_fields=["paused_at", "pause_reason", "is_draining"])
-    _record(kind, "node", node, actor, data)
+    _record(kind, "node", node, actor, {**data, "after": _pause_facts(node)})
     return node
+
+
+def _pause_facts(node: Node) -> dict[str, Any]:
+    return {"is_paused": node.paused_at is not None, **_facts(node, PAUSE_FIELDS)}
+
+
+def _facts(row: Model, fields: Iterable[str]) -> dict[str, Any]:
+    """Columns as the audit log tells them; other rows by their names."""
+    values = ((name, getattr(row, name)) for name in sorted(fields))
+    return {name: str(value) if isinstance(value, Model) else value for name, value in values}
 
 
 def _volume_write(
@@ -252,6 +273,7 @@ def _volume_write(
     unknown = set(values) - VOLUME_FIELDS
     if unknown:
         raise BadInput(f"{min(unknown)} is no field of volumes.", fields={min(unknown): "unknown"})
+    before = {} if volume._state.adding else _facts(volume, values)
     for field, value in values.items():
         setattr(volume, field, value)
     try:
@@ -259,7 +281,8 @@ def _volume_write(
     except ValidationError as error:
         raise from_model_error(error) from error
     volume.save()
-    _record(kind, "volume", volume, actor, {"fields": sorted(values)})
+    told = {"fields": sorted(values), "before": before, "after": _facts(volume, values)}
+    _record(kind, "volume", volume, actor, told)
     return volume
 
 

@@ -35,6 +35,7 @@ def registry_credential_save(
     row = RegistryCredential(version=0)
     if credential is not None:
         row = RegistryCredential.objects.select_for_update().get(pk=credential.pk)
+    before = _facts(row) if credential is not None else {}
     is_elsewhere = row.registry != registry.strip()
     row.group, row.registry, row.username = group, registry.strip(), username.strip()
     row.version += 1
@@ -50,14 +51,15 @@ def registry_credential_save(
     except ValidationError as error:
         raise from_model_error(error) from error
     row.save()
-    _record("registry_credential.saved", row, actor=actor, has_new_password=password != HIDDEN)
+    more = {"has_new_password": password != HIDDEN, "before": before, "after": _facts(row)}
+    _record("registry_credential.saved", row, actor=actor, **more)
     return row
 
 
 @transaction.atomic
 def registry_credential_remove(*, actor: User | None, credential: RegistryCredential) -> None:
     """Forget it; what is being fetched at this moment goes on."""
-    _record("registry_credential.removed", credential, actor=actor)
+    _record("registry_credential.removed", credential, actor=actor, before=_facts(credential))
     credential.delete()
 
 
@@ -99,6 +101,15 @@ def _refuse_password(words: str) -> None:
     raise BadInput(f"password: {words}.", fields={"password": words})
 
 
+def _facts(credential: RegistryCredential) -> dict[str, str]:
+    """All but the password."""
+    return {
+        "group": credential.group.name,
+        "registry": credential.registry,
+        "username": credential.username,
+    }
+
+
 def _record(
     kind: str, credential: RegistryCredential, *, actor: User | None, **more: object
 ) -> None:
@@ -107,10 +118,5 @@ def _record(
         actor=actor,
         object_type="registry_credential",
         object_id=credential.pk,
-        data={
-            "group": credential.group.name,
-            "registry": credential.registry,
-            "username": credential.username,
-            **more,
-        },
+        data={**_facts(credential), **more},
     )

@@ -47,6 +47,7 @@ def queues_close(*, queues: Sequence[Queue], actor: User | None, reason: str) ->
                 policy_id=queue.policy_id,
                 actor_id=actor.pk if actor is not None else None,
                 data={"name": queue.name, "reason": reason, "tasks_returned": count},
+                is_audited=actor is not None,
             )
         )
     events_record(entries)

@@ -12,6 +12,7 @@ from apps.accounts.models import User
 from apps.configuration.selectors import draft_document
 from apps.configuration.services.drafts import draft_saved
 from apps.configuration.services.rows import draft_lock
+from apps.configuration.sides import sides
 from apps.policies.document import as_data, compare, parse
 from apps.policies.models import DraftPool, DraftPoolLink, DraftProfile, DraftQueueRank
 
@@ -54,7 +55,8 @@ def draft_rows_save(
     after = draft_document()
     # The same checks as for a document that is sent as a whole.
     parse(as_data(after))
-    draft_saved(state, actor=actor, changes=[str(change) for change in compare(before, after)])
+    changes = [str(change) for change in compare(before, after)]
+    draft_saved(state, actor=actor, changes=changes, told=sides(before, after))
     return state.version
 
 

@@ -1,6 +1,7 @@
 """Saving and resetting the draft."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -13,6 +14,7 @@ from apps.configuration.selectors import (
     live_document,
 )
 from apps.configuration.services.rows import document_write, draft_lock
+from apps.configuration.sides import sides
 from apps.core.errors import BadInput, Stale
 from apps.events.services import event_record
 from apps.policies.document import Document, ProfileEntry, compare
@@ -40,8 +42,9 @@ def draft_write(*, document: Document, actor: User | None, version: int | None =
         setattr(state, name, getattr(document.settings, name))
     written = document_write(DRAFT, document)
     _ranks_write(document, written.profiles)
-    changes = [str(change) for change in compare(before, draft_document())]
-    draft_saved(state, actor=actor, changes=changes)
+    after = draft_document()
+    changes = [str(change) for change in compare(before, after)]
+    draft_saved(state, actor=actor, changes=changes, told=sides(before, after))
     return state.version
 
 
@@ -70,8 +73,14 @@ def draft_expect(version: int | None, *, current: int) -> None:
         )
 
 
-def draft_saved(state: DraftState, *, actor: User | None, changes: Iterable[str]) -> None:
-    """Keep who saved what, for those whose version is stale now.
+def draft_saved(
+    state: DraftState,
+    *,
+    actor: User | None,
+    changes: Iterable[str],
+    told: tuple[dict[str, Any], dict[str, Any]] = ({}, {}),
+) -> None:
+    """Keep who saved what, for those whose version is stale now; `told` is before and after.
 
     `state` comes from `draft_lock`, so its version is counted up already.
     """
@@ -83,7 +92,13 @@ def draft_saved(state: DraftState, *, actor: User | None, changes: Iterable[str]
         actor=actor,
         object_type="draft",
         object_id=1,
-        data={"version": state.version, "changes": list(changes)},
+        data={
+            "name": "Draft",
+            "version": state.version,
+            "changes": list(changes),
+            "before": told[0],
+            "after": told[1],
+        },
         topics=["configuration"],
     )
 

@@ -32,6 +32,7 @@ def policy_set_exceeding(
     people, teams = sorted(users, key=_pk), sorted(groups, key=_pk)
     by_user = PolicyUserPermission.objects.filter(content_object=policy, permission=right)
     by_group = PolicyGroupPermission.objects.filter(content_object=policy, permission=right)
+    before = _facts(policy.pk)
     by_user.exclude(user__in=people).delete()
     by_group.exclude(group__in=teams).delete()
     PolicyUserPermission.objects.bulk_create(
@@ -60,9 +61,29 @@ def policy_set_exceeding(
         object_id=policy.pk,
         policy_id=policy.pk,
         note=f"Who may exceed the limit of policy {policy.name}.",
-        data={"users": [one.username for one in people], "groups": [one.name for one in teams]},
+        data={
+            "name": policy.name,
+            "users": [one.username for one in people],
+            "groups": [one.name for one in teams],
+            "before": before,
+            "after": _facts(policy.pk),
+        },
         topics=[f"policy.{policy.pk}", "policies"],
     )
+
+
+def _facts(policy_id: int) -> dict[str, list[str]]:
+    """Who may exceed it, by name."""
+    users = PolicyUserPermission.objects.filter(
+        content_object=policy_id, permission__codename=EXCEED_LIMIT
+    )
+    groups = PolicyGroupPermission.objects.filter(
+        content_object=policy_id, permission__codename=EXCEED_LIMIT
+    )
+    return {
+        "may_exceed_users": sorted(users.values_list("user__username", flat=True)),
+        "may_exceed_groups": sorted(groups.values_list("group__name", flat=True)),
+    }
 
 
 def _pk(row: User | Group) -> int:

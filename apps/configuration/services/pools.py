@@ -1,6 +1,6 @@
 """Pausing pools and policies, and the one switch for everything."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.db import transaction
 from django.utils import timezone
@@ -10,7 +10,7 @@ from apps.configuration.services.recording import live_changed
 from apps.configuration.services.rows import live_lock
 from apps.core.errors import BadInput, Conflict
 from apps.events.services import event_record
-from apps.policies.models import LiveState, Policy, Pool
+from apps.policies.models import LiveState, Policy, Pool, Queue
 
 # The column's length: a longer reason is refused before it meets the database.
 LONGEST_REASON = 500
@@ -55,10 +55,20 @@ def resource_management_switch(*, actor: User | None, is_enabled: bool) -> LiveS
             actor=actor,
             object_type="configuration",
             object_id=1,
-            data={"is_enabled": is_enabled},
+            data={
+                "name": "Resource management",
+                "is_enabled": is_enabled,
+                "before": {"is_enabled": not is_enabled},
+                "after": {"is_enabled": is_enabled},
+            },
         )
         live_changed(topics=["queues"])
     return state
+
+
+def pause_facts(row: Pool | Policy | Queue) -> dict[str, Any]:
+    """What the audit log says of a pause."""
+    return {"is_paused": row.paused_at is not None, "pause_reason": row.pause_reason}
 
 
 @transaction.atomic
@@ -70,6 +80,7 @@ def _pause(row: _Row, *, actor: User | None, kind: str, reason: str, is_paused: 
     row.refresh_from_db()
     if row.is_removed:
         raise Conflict(f"{row.name} was removed.")
+    before = pause_facts(row)
     row.paused_at = (row.paused_at or timezone.now()) if is_paused else None
     row.pause_reason = reason
     row.save(update_fields=["paused_at", "pause_reason"])
@@ -80,7 +91,12 @@ def _pause(row: _Row, *, actor: User | None, kind: str, reason: str, is_paused: 
         object_type=noun,
         object_id=row.pk,
         policy_id=row.pk if noun == "policy" else None,
-        data={"name": row.name, "reason": reason},
+        data={
+            "name": row.name,
+            "reason": reason,
+            "before": before,
+            "after": pause_facts(row),
+        },
     )
     live_changed(topics=[f"{noun}.{row.pk}", "queues"])
     return row

@@ -15,6 +15,7 @@ from apps.configuration.services.closing import queues_close
 from apps.configuration.services.drafts import draft_saved
 from apps.configuration.services.grants import group_grants_give
 from apps.configuration.services.limits import above_limit, limits_above
+from apps.configuration.services.pools import pause_facts
 from apps.configuration.services.recording import change_record
 from apps.configuration.services.rows import draft_lock, live_lock
 from apps.core.api import from_model_error
@@ -166,11 +167,13 @@ def queue_pause(*, actor: User | None, queue: Queue, reason: str) -> Queue:
     """Nothing of it is admitted until it is resumed; running work goes on."""
     live_lock()
     queue = _present(queue)
+    before = pause_facts(queue)
     queue.paused_at = queue.paused_at or timezone.now()
     queue.pause_reason = reason
     _save(queue)
     note = f"Queue {queue.name} paused. {reason}".strip()
-    _record("queue.paused", queue, actor=actor, note=note, data={"reason": reason})
+    told = {"reason": reason, "before": before, "after": pause_facts(queue)}
+    _record("queue.paused", queue, actor=actor, note=note, data=told)
     return queue
 
 
@@ -178,9 +181,11 @@ def queue_pause(*, actor: User | None, queue: Queue, reason: str) -> Queue:
 def queue_resume(*, actor: User | None, queue: Queue) -> Queue:
     live_lock()
     queue = _present(queue)
+    before = pause_facts(queue)
     queue.paused_at, queue.pause_reason = None, ""
     _save(queue)
-    _record("queue.resumed", queue, actor=actor, note=f"Queue {queue.name} resumed.")
+    told = {"before": before, "after": pause_facts(queue)}
+    _record("queue.resumed", queue, actor=actor, note=f"Queue {queue.name} resumed.", data=told)
     return queue
 
 

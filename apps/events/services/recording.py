@@ -13,6 +13,9 @@ from apps.events.models import Event
 from apps.events.services.auditing import audit_add
 from apps.events.services.entries import Entry
 
+# What the audit log alone keeps.
+OF_AUDIT = frozenset({"before", "after", "others"})
+
 
 def events_record(entries: Iterable[Entry], *, topics: Iterable[str] = ()) -> None:
     """Store the entries with the transaction that is open, and announce `topics` on commit.
@@ -30,7 +33,7 @@ def events_record(entries: Iterable[Entry], *, topics: Iterable[str] = ()) -> No
                 policy_id=entry.policy_id,
                 actor_id=entry.actor_id,
                 acted_by_id=entry.acted_by_id,
-                data=dict(entry.data),
+                data=_of_event(entry),
             )
             for entry in kept
         ]
@@ -69,6 +72,11 @@ def event_record(
         is_audited=actor is not None or origin().via == COMMAND_LINE,
     )
     events_record([entry], topics=topics)
+
+
+def _of_event(entry: Entry) -> dict[str, Any]:
+    """What was before and after stands in the audit log, where only administrators read it."""
+    return {key: value for key, value in entry.data.items() if key not in OF_AUDIT}
 
 
 def _with_who_acts(entry: Entry) -> Entry:

@@ -99,7 +99,20 @@ def node_add(
         node_answered(node)
         Node.objects.filter(pk=node.pk).update(served_by="", served_until=None)
         event_record(
-            "node.added", actor=actor, object_type="node", object_id=node.pk, data={"name": name}
+            "node.added",
+            actor=actor,
+            object_type="node",
+            object_id=node.pk,
+            data={
+                "name": name,
+                "after": {
+                    "pool": pool.name if pool is not None else None,
+                    "address": node.address,
+                    "host_key": host_key.fingerprint if host_key is not None else None,
+                    "allows_process": node.allows_process,
+                    "is_simulated": node.is_simulated,
+                },
+            },
         )
         after_commit(tasks=["allocation.run_pass", "execution.look"], topics=["nodes"])
     return node

@@ -209,6 +209,7 @@ def _record_other_end(actor: User, task: Task, attempt: Attempt, said: str) -> N
         policy_id=attempt.policy_id,
         actor_id=actor.pk,
         data={"from": TaskState.STOPPING, "then": TaskState.ABORTED, "pool": attempt.pool_id},
+        is_audited=actor.pk != task.owner_id,
     )
     topics = task_topics(
         task.pk,
@@ -237,6 +238,7 @@ def _record_priority(actor: User, task: Task, queue: Queue | None, priority: int
         policy_id=policy_id,
         actor_id=actor.pk,
         data={"from": task.priority, "to": priority},
+        is_audited=actor.pk != task.owner_id,
     )
     events_record([entry], topics=task_topics(task.pk, queue_id=task.queue_id, policy_id=policy_id))
     if queue is not None:

@@ -85,6 +85,7 @@ def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
             object_id=task.pk,
             actor_id=actor.pk,
             data={"fields": sorted(changes)},
+            is_audited=actor.pk != task.owner_id,
         )
         events_record([entry], topics=[f"task.{task.pk}"])
     task.refresh_from_db()

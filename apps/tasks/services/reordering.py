@@ -181,7 +181,8 @@ def _record(actor: User, task: Task, queue: Queue, move: Move) -> None:
         queue_id=queue.pk,
         policy_id=queue.policy_id,
         actor_id=actor.pk,
-        data={"move": move},
+        data={"name": task.name, "move": move},
+        is_audited=actor.pk != task.owner_id,
     )
     topics = task_topics(task.pk, queue_id=queue.pk, policy_id=queue.policy_id)
     events_record([entry], topics=topics)

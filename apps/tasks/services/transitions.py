@@ -42,6 +42,7 @@ class Moved:
     queue_id: int | None
     policy_id: int | None
     owner_id: int
+    name: str = ""
 
 
 def tasks_move(
@@ -107,6 +108,7 @@ def tasks_announce(
             policy_id=task.policy_id,
             actor_id=actor_id,
             data={"from": task.previous, **(data or {})},
+            is_audited=actor_id is not None and actor_id != task.owner_id,
         )
         for task in moved
     ]

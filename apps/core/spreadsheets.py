@@ -1,0 +1,25 @@
+"""CSV that a spreadsheet shows as text: nothing in it is taken for a formula."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+# What begins with one of these may be a formula, a call of a program, or a trick with lines.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+def cell(value: object) -> str:
+    """The text of one cell; an apostrophe in front makes a formula plain text.
+
+    Signs that cannot be seen may stand before a formula: programs leave them out when they read.
+    """
+    text = "" if value is None else str(value).replace("\0", "")
+    seen = text.lstrip(" \u00a0\ufeff\u200b")
+    return f"'{text}" if seen.startswith(_FORMULAS) or text.startswith(_FORMULAS) else text
+
+
+def csv_line(cells: Iterable[object] | Sequence[object]) -> str:
+    """One line, quoted throughout, with its end."""
+    line = io.StringIO()
+    csv.writer(line, quoting=csv.QUOTE_ALL, lineterminator="\r\n").writerow(map(cell, cells))
+    return line.getvalue()

@@ -1,0 +1,162 @@
+"""The audit log as its page shows it: filtered, a page of it, each entry with what it changed."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from typing import Any, Self
+from urllib.parse import parse_qs, urlencode
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from django.db.models import QuerySet
+
+from apps.accounts.models import User
+from apps.dashboard.live import key_id
+from apps.events.models import AuditEntry
+from apps.events.selectors import AuditFilter, audit_filtered, audit_visible_to
+
+PER_PAGE = 50
+# Of so many latest entries, the verbs are suggested.
+VERBS_OF = 2000
+NONE = "–"
+LONGEST = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class AuditQuery:
+    """What the form asks for. Days are those of the reader; what is no day is left out."""
+
+    who: str = ""
+    verb: str = ""
+    target: str = ""
+    text: str = ""
+    since: str = ""
+    until: str = ""
+    before: int = 0
+
+    @classmethod
+    def parse(cls, query: str) -> Self:
+        """From a query string such as `who=root&verb=policy.`."""
+        given = {key: values[-1].strip() for key, values in parse_qs(query).items()}
+        texts = {
+            name: given.get(name, "").replace("\0", "")[:200]
+            for name in ("who", "verb", "target", "text")
+        }
+        days = {name: given.get(name, "") for name in ("since", "until")}
+        days = {name: day if _day(day) else "" for name, day in days.items()}
+        return cls(**texts, **days, before=key_id(given.get("before", "")))
+
+    def filter(self, zone: ZoneInfo) -> AuditFilter:
+        """In moments: `until` is the end of its day."""
+        since, until = _day(self.since), _day(self.until)
+        return AuditFilter(
+            who=self.who,
+            verb=self.verb,
+            target=self.target,
+            text=self.text,
+            since=_midnight(since, zone) if since else None,
+            until=_midnight(until + timedelta(days=1), zone) if until else None,
+        )
+
+    def query(self, **changes: str) -> str:
+        """As a query string without the page; what is empty is left out."""
+        names = ("who", "verb", "target", "text", "since", "until")
+        values = {name: getattr(self, name) for name in names} | changes
+        return urlencode({name: value for name, value in values.items() if value})
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field of what was before and is after; an en dash for what was not there."""
+
+    field: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """`facts` are what the entry says beside the change."""
+
+    entry: AuditEntry
+    changes: tuple[Difference, ...]
+    facts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    """The newest first; `older` is the id to continue before, None at the end."""
+
+    rows: tuple[AuditRow, ...]
+    older: int | None
+
+
+def audit_matching(user: User, wanted: AuditQuery) -> QuerySet[AuditEntry]:
+    """The entries that the form asks for, all pages of them."""
+    return audit_filtered(audit_visible_to(user), wanted.filter(_zone(user)))
+
+
+def audit_page(user: User, wanted: AuditQuery) -> AuditPage:
+    """One page of them, in one query."""
+    entries = audit_matching(user, wanted).order_by("-id")
+    if wanted.before:
+        entries = entries.filter(id__lt=wanted.before)
+    found = list(entries[: PER_PAGE + 1])
+    shown = found[:PER_PAGE]
+    return AuditPage(
+        rows=tuple(AuditRow(one, tuple(_changes(one)), tuple(_facts(one))) for one in shown),
+        older=shown[-1].pk if len(found) > PER_PAGE else None,
+    )
+
+
+def verbs_suggested(user: User) -> list[str]:
+    """What was done lately, for the form."""
+    latest = audit_visible_to(user).order_by("-id").values_list("verb", flat=True)[:VERBS_OF]
+    return sorted(set(latest))
+
+
+def _changes(entry: AuditEntry) -> Iterator[Difference]:
+    before, after = entry.before, entry.after
+    for field in [*after, *(name for name in before if name not in after)]:
+        yield Difference(field.replace("_", " "), _told(before, field), _told(after, field))
+
+
+def _facts(entry: AuditEntry) -> Iterator[tuple[str, str]]:
+    for name in entry.details:
+        yield name.replace("_", " "), _told(entry.details, name)
+    for other in entry.others:
+        if isinstance(other, Mapping):
+            yield str(other.get("type", "")), str(other.get("name") or other.get("id", ""))
+
+
+def _told(values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name)
+    if value in (None, "", [], {}):
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list) and all(isinstance(one, str | int) for one in value):
+        told = ", ".join(map(str, value))
+    else:
+        told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return told if len(told) <= LONGEST else f"{told[:LONGEST]}…"
+
+
+def _zone(user: User) -> ZoneInfo:
+    try:
+        return ZoneInfo(user.time_zone or "UTC")
+    except (ZoneInfoNotFoundError, ValueError):
+        return ZoneInfo("UTC")
+
+
+def _day(text: str) -> date | None:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+    # The day after must be one, too.
+    return day if 1970 <= day.year < 9999 else None
+
+
+def _midnight(day: date, zone: ZoneInfo) -> datetime:
+    return datetime.combine(day, time(), zone)
