@@ -121,6 +121,43 @@ def home() -> Home:
     return Home(path.resolve())
 
 
+@dataclass(frozen=True, slots=True)
+class Smtp:
+    """The server that takes mail; an empty `host`: none. `security`: `starttls`, `tls`, `none`."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    security: str
+    sender: str
+
+
+SMTP_PORTS = {"starttls": 587, "tls": 465, "none": 25}
+
+
+def smtp() -> Smtp:
+    """`RPM_SMTP_HOST`, and with it `_PORT`, `_USER`, `_PASSWORD`, `_SECURITY` and `_FROM`."""
+    security = text("RPM_SMTP_SECURITY", "starttls")
+    if security not in SMTP_PORTS:
+        raise BadEnvironment(
+            f"RPM_SMTP_SECURITY={security!r} is not known; use starttls, tls or none."
+        )
+    found = Smtp(
+        host=text("RPM_SMTP_HOST"),
+        port=number("RPM_SMTP_PORT", SMTP_PORTS[security], low=1, high=65_535),
+        user=text("RPM_SMTP_USER"),
+        password=text("RPM_SMTP_PASSWORD"),
+        security=security,
+        sender=text("RPM_SMTP_FROM"),
+    )
+    if found.host and "@" not in found.sender:
+        raise BadEnvironment("RPM_SMTP_FROM is missing: mail needs a sender, rpm@example.org.")
+    if found.user and not found.password:
+        raise BadEnvironment("RPM_SMTP_PASSWORD is missing for RPM_SMTP_USER.")
+    return found
+
+
 def database(url: str) -> dict[str, Any]:
     """Django's settings for one database address.
 

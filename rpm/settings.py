@@ -77,6 +77,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "apps.accounts.middleware.last_active",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -164,6 +165,7 @@ CELERY_BEAT_SCHEDULE = {
     "serve": {"task": "execution.look", "schedule": timedelta(seconds=PASS_EVERY_S)},
     "seal": {"task": "events.seal_audit", "schedule": timedelta(seconds=5)},
     "retention": {"task": "tasks.remove_old", "schedule": timedelta(minutes=5)},
+    "mail": {"task": "accounts.send_mail", "schedule": timedelta(minutes=1)},
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(HOME.file("beat-schedule"))
 
@@ -184,6 +186,14 @@ ANONYMOUS_USER_NAME = None
 LOGIN_URL = reverse_lazy("sign_in")
 LOGIN_REDIRECT_URL = reverse_lazy("overview")
 LOGOUT_REDIRECT_URL = reverse_lazy("sign_in")
+
+# Invitations go by mail where a server is named; else the page shows the link to copy.
+_SMTP = env.smtp()
+EMAIL_HOST, EMAIL_PORT = _SMTP.host, _SMTP.port
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _SMTP.user, _SMTP.password
+EMAIL_USE_TLS, EMAIL_USE_SSL = _SMTP.security == "starttls", _SMTP.security == "tls"
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = _SMTP.sender
 
 # --- edges -----------------------------------------------------------------------------------
 

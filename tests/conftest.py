@@ -22,6 +22,7 @@ from tests.services.databases import database_url
 from tests.services.flushing import flush_guarded_tables
 from tests.services.mps import mps_control
 from tests.services.podman import podman
+from tests.services.smtp import inbox
 from tests.services.sshd import ssh_node, start_ssh_node
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "dev_group",
     "example",
     "flush_guarded_tables",
+    "inbox",
     "mps_control",
     "new_page",
     "page",

@@ -14,12 +14,26 @@ from unfold.widgets import UnfoldAdminSelect2MultipleWidget
 
 from apps.accounts.models import Credential, GroupInfo, User
 from apps.accounts.services.credentials import credential_revoke
-from apps.accounts.services.groups import group_remove, group_save, user_groups_complete
+from apps.accounts.services.groups import (
+    group_remove,
+    group_save,
+    user_groups_complete,
+    user_groups_set,
+)
+from apps.accounts.services.people_changes import (
+    PLAIN,
+    person_activate,
+    person_deactivate,
+    person_record,
+)
 from apps.accounts.services.preferences import patterns_checked
 from apps.core.admin_base import ReadOnlyAdmin, RpmAdmin, ServiceAdmin
 from apps.core.errors import BadInput
 
 admin.site.unregister(Group)
+
+# What the log tells of a change on this site.
+TOLD = (*PLAIN, "time_zone", "unix_uid", "unix_gid", "is_service", "redacted_variables")
 
 
 class PersonForm(UserChangeForm):
@@ -57,9 +71,30 @@ class UserAdmin(RpmAdmin, DjangoUserAdmin):  # type: ignore[misc,type-arg]  # un
     )
     readonly_fields = ("last_login", "date_joined")
 
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        """Whether somebody may come in is changed by the services, which end what has to end."""
+        wanted = obj.is_active
+        if change and not obj.is_service:
+            obj.is_active = User.objects.values_list("is_active", flat=True).get(pk=obj.pk)
+        super().save_model(request, obj, form, change)
+        person_record(
+            "person.changed" if change else "person.made",
+            actor=_actor(request),
+            user=obj,
+            before={name: form.initial.get(name) for name in form.changed_data if name in TOLD},
+        )
+        if wanted != obj.is_active:
+            switch = person_activate if wanted else person_deactivate
+            switch(actor=_actor(request), user=obj)
+
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
+        # Without the groups, which the service sets.
+        groups = form.cleaned_data.pop("groups", None)
         super().save_related(request, form, formsets, change)
-        user_groups_complete(user=form.instance)
+        if groups is None:
+            user_groups_complete(user=form.instance)
+        else:
+            user_groups_set(actor=_actor(request), user=form.instance, groups=groups)
 
     def has_delete_permission(
         self,
@@ -114,13 +149,14 @@ class GroupAdmin(ServiceAdmin):
 
     def save_all(self, request: HttpRequest, form: Any, formsets: list[Any]) -> None:  # noqa: ARG002  # one signature for all
         group_save(
+            actor=_actor(request),
             group=form.instance,
             description=form.cleaned_data["description"],
             members=list(form.cleaned_data["members"]),
         )
 
-    def remove(self, request: HttpRequest, row: Group) -> None:  # noqa: ARG002  # one signature for all
-        group_remove(group=row)
+    def remove(self, request: HttpRequest, row: Group) -> None:
+        group_remove(actor=_actor(request), group=row)
 
 
 @admin.register(Credential)
@@ -144,6 +180,10 @@ class CredentialAdmin(ReadOnlyAdmin):
         for credential in queryset:
             credential_revoke(credential=credential, actor=request.user, is_admin=True)  # type: ignore[arg-type]  # only people enter the admin site
         messages.success(request, "They are refused from now on.")
+
+
+def _actor(request: HttpRequest) -> User | None:
+    return request.user if isinstance(request.user, User) else None
 
 
 def _info(group: Group) -> GroupInfo | None:

@@ -3,12 +3,17 @@
 from typing import Any
 
 from django.apps import AppConfig
+from django.contrib.auth.signals import user_logged_in
 from django.db.models.signals import post_migrate
 from django.utils.module_loading import import_string
 
 
 def _ensure_groups(**_: Any) -> None:
     import_string("apps.accounts.services.people.built_in_groups_ensure")()
+
+
+def _note_coming(**given: Any) -> None:
+    import_string("apps.accounts.services.presence.person_came")(**given)
 
 
 class AccountsConfig(AppConfig):
@@ -18,3 +23,4 @@ class AccountsConfig(AppConfig):
 
     def ready(self) -> None:
         post_migrate.connect(_ensure_groups, sender=self)
+        user_logged_in.connect(_note_coming, dispatch_uid="accounts.came")

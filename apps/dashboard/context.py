@@ -39,7 +39,9 @@ _ON_PHONE = 4
 # Pages about people, rights and secrets, in the order of their tabs; the first that somebody may
 # see is where "Settings" leads.
 _SETTINGS: tuple[Entry, ...] = (
+    ("account", _("Account"), "user", False),
     ("credential_list", _("Credentials"), "key-round", False),
+    ("person_list", _("People"), "users", True),
     ("audit_list", _("Audit"), "scroll-text", True),
 )
 
@@ -51,6 +53,10 @@ def site(request: HttpRequest) -> dict[str, Any]:
     may_administrate = user is not None and may_enter_admin(user)
     places = _places(_PLACES, request.path, is_admin=sees_all)
     settings_places = _places(_SETTINGS, request.path, is_admin=sees_all)
+    if sees_all:
+        # The others come to theirs by the menu of their account.
+        is_here = any(place.is_here for place in settings_places)
+        places.append(Place(_("Settings"), "sliders-horizontal", reverse("person_list"), is_here))
     more = places[_ON_PHONE:]
     if may_administrate:
         more.append(Place(_("Administration"), "settings", reverse("admin:index"), is_here=False))

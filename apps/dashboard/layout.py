@@ -7,6 +7,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
+from django_htmx.http import HttpResponseClientRedirect
 
 from apps.core.errors import RpmError
 from apps.dashboard.forms import add_errors
@@ -31,6 +32,13 @@ def page_or_dialog(
     response = render(request, template, {**context, **frame}, status=status)
     patch_vary_headers(response, ["X-Requested-With"])
     return response
+
+
+def gone_to(request: HttpRequest, address: str) -> HttpResponse:
+    """To another page, also from a dialog."""
+    if request.headers.get("HX-Request"):
+        return HttpResponseClientRedirect(address)
+    return redirect(address)
 
 
 def pause_page(

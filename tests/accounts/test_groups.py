@@ -21,7 +21,7 @@ def again(user: User) -> User:
 def test_members_come_and_go_with_their_rights(
     alice: User, charlie: User, dev_group: Group, example: Example
 ) -> None:
-    group_save(group=dev_group, description="The builders.", members=[charlie])
+    group_save(actor=None, group=dev_group, description="The builders.", members=[charlie])
 
     assert [q.name for q in queues_visible_to(again(charlie)).order_by("name")] == [
         "dev-4xgpu",
@@ -34,15 +34,15 @@ def test_built_in_groups_keep_their_names_and_stay(root: User) -> None:
     admins = Group.objects.get(name=ADMINS)
 
     with pytest.raises(Conflict):
-        group_remove(group=admins)
+        group_remove(actor=None, group=admins)
     admins.name = "Chiefs"
     with pytest.raises(Conflict):
-        group_save(group=admins, description="", members=[root])
+        group_save(actor=None, group=admins, description="", members=[root])
 
 
 def test_somebody_must_stay_in_admins(root: User) -> None:
     with pytest.raises(Conflict):
-        group_save(group=Group.objects.get(name=ADMINS), description="", members=[])
+        group_save(actor=None, group=Group.objects.get(name=ADMINS), description="", members=[])
     root.groups.clear()
     with pytest.raises(Conflict):
         user_groups_complete(user=root)
@@ -53,21 +53,21 @@ def test_somebody_must_stay_in_admins(root: User) -> None:
 
 def test_a_group_of_a_policy_is_not_removed(dev_group: Group, example: Example) -> None:
     with pytest.raises(Conflict):
-        group_remove(group=dev_group)
+        group_remove(actor=None, group=dev_group)
 
     assert Group.objects.filter(name="dev").exists()
 
 
 def test_a_group_without_policies_goes(db: None) -> None:
-    group = group_save(group=Group(name="guests"), description="", members=[])
+    group = group_save(actor=None, group=Group(name="guests"), description="", members=[])
 
-    group_remove(group=group)
+    group_remove(actor=None, group=group)
 
     assert not Group.objects.filter(name="guests").exists()
 
 
 def test_names_of_groups_are_unique(dev_group: Group) -> None:
     with pytest.raises(BadInput) as refused:
-        group_save(group=Group(name="dev"), description="", members=[])
+        group_save(actor=None, group=Group(name="dev"), description="", members=[])
 
     assert "name" in refused.value.fields

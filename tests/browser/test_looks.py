@@ -23,6 +23,11 @@ PATHS = (
     "/settings/resources/yaml/",
     "/nodes/",
     "/credentials/",
+    "/settings/account/",
+    "/settings/people/",
+    "/settings/people/invite/",
+    "/settings/people/groups/",
+    "/settings/people/groups/new/",
     "/nowhere/",
 )
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -43,7 +48,9 @@ def violations(page: Page, axe: str) -> list[str]:
 
 
 def details(page: Page, site: Installation) -> list[str]:
-    """Addresses of a policy in both modes, a queue, a node, a waiting and a running task."""
+    """Addresses of a policy in both modes, a queue, a node, a waiting and a running task, a person
+    and a group.
+    """
     links = []
     lists = (
         ("/policies/", "policies"),
@@ -51,6 +58,8 @@ def details(page: Page, site: Installation) -> list[str]:
         ("/nodes/", "nodes"),
         ("/tasks/?view=waiting", "tasks"),
         ("/tasks/?view=running", "tasks"),
+        ("/settings/people/", "settings/people"),
+        ("/settings/people/groups/", "settings/people/groups"),
     )
     for path, kind in lists:
         page.goto(site.address + path)

@@ -1,15 +1,19 @@
-"""Addresses of credentials and preferences."""
+"""Addresses of people, credentials and preferences."""
 
 from django.urls import path
 from rest_framework.routers import SimpleRouter
 
+from apps.accounts.api.account import AccountView
 from apps.accounts.api.credentials import CredentialViewSet
 from apps.accounts.api.preferences import PreferencesView
+from apps.accounts.api.users import UserViewSet
 
 router = SimpleRouter()
 router.register("credentials", CredentialViewSet, "credential")
+router.register("users", UserViewSet, "user")
 
 urlpatterns = [
     *router.urls,
+    path("account/", AccountView.as_view(), name="own-account"),
     path("preferences/", PreferencesView.as_view(), name="preferences"),
 ]

@@ -1,7 +1,16 @@
 """People, service accounts, their credentials and groups."""
 
 from apps.accounts.models.credentials import Credential, SetupToken
-from apps.accounts.models.users import ADMINS, BUILT_IN_GROUPS, QUEUE_ADMINS, USERS, GroupInfo, User
+from apps.accounts.models.invitations import Invitation, MailState
+from apps.accounts.models.users import (
+    ADMINS,
+    BUILT_IN_GROUPS,
+    QUEUE_ADMINS,
+    USERS,
+    GroupInfo,
+    PersonStatus,
+    User,
+)
 
 __all__ = [
     "ADMINS",
@@ -10,6 +19,9 @@ __all__ = [
     "USERS",
     "Credential",
     "GroupInfo",
+    "Invitation",
+    "MailState",
+    "PersonStatus",
     "SetupToken",
     "User",
 ]

@@ -3,12 +3,21 @@
 from django.contrib.auth.models import AbstractUser, Group
 from django.core.validators import MinValueValidator
 from django.db import models
+from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext_lazy as _
 
 USERS = "Users"
 ADMINS = "Admins"
 QUEUE_ADMINS = "Queue admins"
 BUILT_IN_GROUPS = (USERS, ADMINS, QUEUE_ADMINS)
+# That of Django, so that a session that began before there was a nonce goes on.
+_SESSION_SALT = "django.contrib.auth.models.AbstractBaseUser.get_session_auth_hash"
+
+
+class PersonStatus(models.TextChoices):
+    ACTIVE = "active", _("Active")
+    PENDING = "pending", _("Pending")
+    DEACTIVATED = "deactivated", _("Deactivated")
 
 
 class User(AbstractUser):
@@ -35,6 +44,30 @@ class User(AbstractUser):
         null=True, blank=True, validators=[MinValueValidator(1)], help_text=_("And this group id.")
     )
 
+    last_active_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text=_("To the minute.")
+    )
+    is_pending = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text=_("Invited, and never signed in."),
+    )
+    session_nonce = models.CharField(
+        max_length=32,
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text=_("Every session is bound to it: another one ends them all."),
+    )
+    keeps_waiting_tasks = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text=_("Deactivated, and an administrator left the waiting tasks in line."),
+    )
+
     redacted_variables = models.JSONField(
         default=list,
         blank=True,
@@ -56,6 +89,18 @@ class User(AbstractUser):
 
     def __str__(self) -> str:
         return self.get_full_name() or self.username
+
+    @property
+    def status(self) -> PersonStatus:
+        """Whether the person may come in, and ever did."""
+        if not self.is_active:
+            return PersonStatus.DEACTIVATED
+        return PersonStatus.PENDING if self.is_pending else PersonStatus.ACTIVE
+
+    def _get_session_auth_hash(self, secret: str | None = None) -> str:
+        """Sessions end with the password or the nonce that they began with."""
+        bound = f"{self.password}{self.session_nonce}"
+        return salted_hmac(_SESSION_SALT, bound, secret=secret, algorithm="sha256").hexdigest()
 
 
 class GroupInfo(models.Model):

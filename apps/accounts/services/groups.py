@@ -8,38 +8,90 @@ from django.db import transaction
 from django.db.models import ProtectedError
 
 from apps.accounts.models import ADMINS, USERS, GroupInfo, User
+from apps.accounts.selectors import administrators_left
 from apps.core.api import from_model_error
 from apps.core.doorbell import after_commit
 from apps.core.errors import Conflict
+from apps.core.recording import event_record
+
+MOST_NAMED = 50
 
 
 @transaction.atomic
-def group_save(*, group: Group, description: str, members: Sequence[User]) -> Group:
-    """Make or change a group with its members.
+def group_save(
+    *,
+    actor: User | None,
+    group: Group,
+    description: str,
+    members: Sequence[User] | None = None,
+) -> Group:
+    """Make or change a group; with `members` exactly these are in it afterwards.
 
     Raises:
         BadInput: naming the field.
         Conflict: a built-in group gets another name, or nobody would administer any more.
     """
-    before = set[int]()
-    if group.pk is not None:
-        before = set(User.objects.filter(groups=group).values_list("pk", flat=True))
+    is_new = group.pk is None
+    before = {} if is_new else _told(Group.objects.select_related("info").get(pk=group.pk))
+    if not is_new:
         _check_built_in(group)
-    if group.name == ADMINS and not any(user.is_active for user in members):
-        raise Conflict("Somebody must stay in Admins.")
     try:
         group.full_clean()
     except ValidationError as error:
         raise from_model_error(error) from error
     group.save()
-    GroupInfo.objects.update_or_create(group=group, defaults={"description": description})
-    group.user_set.set(members)
-    rights_changed(before ^ {user.pk for user in members})
+    info, _ = GroupInfo.objects.update_or_create(group=group, defaults={"description": description})
+    group.info = info
+    after = _told(group)
+    if before != after:
+        _record("group.made" if is_new else "group.changed", actor, group, before, after)
+    if members is not None:
+        known = {user.pk: user for user in User.objects.filter(groups=group)}
+        wanted = {user.pk: user for user in members}
+        _members_set(
+            actor,
+            group,
+            joined=[user for pk, user in wanted.items() if pk not in known],
+            left=[user for pk, user in known.items() if pk not in wanted],
+        )
     return group
 
 
 @transaction.atomic
-def group_remove(*, group: Group) -> None:
+def group_members_add(*, actor: User | None, group: Group, users: Iterable[User]) -> int:
+    """Let these people into the group.
+
+    Returns:
+        How many were not in it before.
+    """
+    inside = set(User.objects.filter(groups=group).values_list("pk", flat=True))
+    joined = [user for user in users if user.pk not in inside]
+    _members_set(actor, group, joined=joined, left=[])
+    return len(joined)
+
+
+@transaction.atomic
+def group_members_remove(*, actor: User | None, group: Group, users: Iterable[User]) -> int:
+    """Take these people out of the group: from their next request on they lack its rights.
+
+    Their tasks stay as they are; those that wait under a raised limit are sorted by the plain one.
+
+    Returns:
+        How many were in it before.
+
+    Raises:
+        Conflict: the group is `Users`, or nobody would administer any more.
+    """
+    if group.name == USERS:
+        raise Conflict("Everybody is in Users: deactivate a person instead.")
+    inside = set(User.objects.filter(groups=group).values_list("pk", flat=True))
+    left = [user for user in users if user.pk in inside]
+    _members_set(actor, group, joined=[], left=left)
+    return len(left)
+
+
+@transaction.atomic
+def group_remove(*, actor: User | None, group: Group) -> None:
     """Take a group away with the rights that were given to it.
 
     Raises:
@@ -48,6 +100,7 @@ def group_remove(*, group: Group) -> None:
     if GroupInfo.objects.filter(group=group, is_built_in=True).exists():
         raise Conflict(f"Group {group.name} is built in and cannot be removed.")
     members = list(User.objects.filter(groups=group).values_list("pk", flat=True))
+    before, group_id = _told(group), group.pk
     try:
         group.delete()
     except ProtectedError as error:
@@ -55,7 +108,42 @@ def group_remove(*, group: Group) -> None:
             f"Group {group.name} is the group of policies; removed ones count too, because their "
             "history names it."
         ) from error
+    event_record(
+        "group.removed",
+        actor=actor,
+        object_type="group",
+        object_id=group_id,
+        data={"name": group.name, "before": {**before, "members": len(members)}, "after": {}},
+    )
     rights_changed(members)
+
+
+@transaction.atomic
+def user_groups_set(*, actor: User | None, user: User, groups: Iterable[Group]) -> None:
+    """Put a person into exactly these groups; everybody is in `Users`.
+
+    Raises:
+        Conflict: nobody would administer any more.
+    """
+    before = set(user.groups.all())
+    after = {*groups, Group.objects.get(name=USERS)}
+    if before == after:
+        return
+    admins_lock()
+    user.groups.set(after)
+    _check_admins()
+    event_record(
+        "person.groups",
+        actor=actor,
+        object_type="user",
+        object_id=user.pk,
+        data={
+            "name": user.username,
+            "before": {"groups": sorted(group.name for group in before)},
+            "after": {"groups": sorted(group.name for group in after)},
+        },
+    )
+    rights_changed([user.pk])
 
 
 @transaction.atomic
@@ -66,14 +154,63 @@ def user_groups_complete(*, user: User) -> None:
         Conflict: nobody would administer any more.
     """
     user.groups.add(Group.objects.get(name=USERS))
-    if not User.objects.filter(groups__name=ADMINS, is_active=True).exists():
-        raise Conflict("Somebody must stay in Admins.")
+    _check_admins()
     rights_changed([user.pk])
 
 
 def rights_changed(user_ids: Iterable[int]) -> None:
     """Sockets of these people close, and their pages begin again with the rights of now."""
     after_commit(topics=[f"user.{pk}" for pk in user_ids])
+
+
+def _members_set(
+    actor: User | None, group: Group, *, joined: Sequence[User], left: Sequence[User]
+) -> None:
+    if group.name == ADMINS and left:
+        admins_lock()
+    group.user_set.add(*joined)
+    group.user_set.remove(*left)
+    if group.name == ADMINS:
+        _check_admins()
+    for word, people in (("joined", joined), ("left", left)):
+        if people:
+            names = sorted(user.username for user in people)
+            more = {"more": len(names) - MOST_NAMED} if len(names) > MOST_NAMED else {}
+            event_record(
+                f"group.{word}",
+                actor=actor,
+                object_type="group",
+                object_id=group.pk,
+                data={"name": group.name, "people": names[:MOST_NAMED], **more},
+            )
+    rights_changed(user.pk for user in (*joined, *left))
+
+
+def admins_lock() -> None:
+    """Two who take the last but one administrator away at once do so one after the other."""
+    list(Group.objects.select_for_update(no_key=True).filter(name=ADMINS))
+
+
+def _check_admins() -> None:
+    if not administrators_left():
+        raise Conflict("Somebody must stay in Admins.")
+
+
+def _told(group: Group) -> dict[str, str]:
+    info = getattr(group, "info", None)
+    return {"name": group.name, "description": info.description if info is not None else ""}
+
+
+def _record(
+    kind: str, actor: User | None, group: Group, before: dict[str, str], after: dict[str, str]
+) -> None:
+    event_record(
+        kind,
+        actor=actor,
+        object_type="group",
+        object_id=group.pk,
+        data={"name": group.name, "before": before, "after": after},
+    )
 
 
 def _check_built_in(group: Group) -> None:

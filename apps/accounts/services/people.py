@@ -76,7 +76,7 @@ def user_create(
     if password is None:
         user.set_unusable_password()
     else:
-        _check_password(password, user)
+        password_check(password, user)
         user.set_password(password)
     with transaction.atomic():
         try:
@@ -93,9 +93,14 @@ def user_create(
     return user
 
 
-def _check_password(password: str, user: User) -> None:
+def password_check(password: str, user: User, *, field: str = "password") -> None:
+    """Refuse a password that is too easily found.
+
+    Raises:
+        BadInput: naming `field`.
+    """
     try:
         validate_password(password, user)
     except ValidationError as error:
         sentence = " ".join(error.messages)
-        raise BadInput(sentence, fields={"password": sentence}) from error
+        raise BadInput(sentence, fields={field: sentence}) from error

@@ -13,6 +13,7 @@ from apps.configuration.api.documents import (
     RevisionViewSet,
     ValidateView,
 )
+from apps.configuration.api.groups import GroupViewSet
 from apps.configuration.api.policies import (
     PolicyViewSet,
     PoolViewSet,
@@ -26,6 +27,7 @@ router.register("pools", PoolViewSet, "pool")
 router.register("profiles", ProfileViewSet, "profile")
 router.register("policies", PolicyViewSet, "policy")
 router.register("queues", QueueViewSet, "queue")
+router.register("groups", GroupViewSet, "group")
 
 urlpatterns = [
     path("configuration/", ConfigurationView.as_view(), name="configuration"),

@@ -13,7 +13,6 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
-from django_htmx.http import HttpResponseClientRedirect
 
 from apps.accounts.models import User
 from apps.configuration.services.limits import profiles_to_connect
@@ -35,7 +34,7 @@ from apps.dashboard.cards.effects import Effects, effects_of
 from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_policies import ConnectForm, DeleteForm, PolicyForm
-from apps.dashboard.layout import page_or_dialog, pause_page
+from apps.dashboard.layout import gone_to, page_or_dialog, pause_page
 from apps.dashboard.live import key_id
 from apps.dashboard.selectors.use import held_now
 from apps.dashboard.selectors.waiting import summed, waiting_by_queue
@@ -75,7 +74,7 @@ def policy_new(request: HttpRequest) -> HttpResponse:
     )
     if step.saved is not None:
         messages.success(request, f"Policy {step.saved.name} is made. Connect a profile to it.")
-        return _gone_to(request, reverse("policy_edit", args=[step.saved.pk]))
+        return gone_to(request, reverse("policy_edit", args=[step.saved.pk]))
     context = {"form": form, "step": step, "back": reverse("policy_list")}
     return page_or_dialog(request, "policies/new.html", context, status=step.status)
 
@@ -131,7 +130,7 @@ def policy_connect(request: HttpRequest, pk: int) -> HttpResponse:
     queue = _connected(form, lambda: _connect(form, actor=actor, policy=policy))
     if queue is not None:
         messages.success(request, f"{queue.profile.name} is connected as {queue.name}.")
-        return _gone_to(request, reverse("policy_edit", args=[pk]))
+        return gone_to(request, reverse("policy_edit", args=[pk]))
     context = {
         "policy": policy,
         "form": form,
@@ -172,7 +171,7 @@ def policy_disconnect(request: HttpRequest, pk: int, queue_pk: int) -> HttpRespo
         returned = profile_disconnect(actor=actor, queue=queue)
         words = plural(returned, "waiting task became a draft", "waiting tasks became drafts")
         messages.success(request, f"{queue.profile.name} is removed. {words}.")
-        return _gone_to(request, reverse("policy_edit", args=[pk]))
+        return gone_to(request, reverse("policy_edit", args=[pk]))
     context = {
         "policy": policy,
         "queue": queue,
@@ -199,7 +198,7 @@ def policy_delete(request: HttpRequest, pk: int) -> HttpResponse:
             add_errors(form, error)
         else:
             messages.success(request, f"Policy {policy.name} is deleted.")
-            return _gone_to(request, reverse("policy_list"))
+            return gone_to(request, reverse("policy_list"))
     focus_first_error(form)
     queues = list(policy.queues.filter(removed_at__isnull=True).values_list("pk", flat=True))
     context = {
@@ -290,10 +289,3 @@ def _connect(form: ConnectForm, *, actor: User, policy: Policy) -> Queue:
     profile = Profile.objects.get(pk=form.cleaned_data["profile"])
     name = form.cleaned_data["name"]
     return profile_connect(actor=actor, policy=policy, profile=profile, queue_name=name)
-
-
-def _gone_to(request: HttpRequest, address: str) -> HttpResponse:
-    """To another page, also from a dialog."""
-    if request.headers.get("HX-Request"):
-        return HttpResponseClientRedirect(address)
-    return redirect(address)

@@ -144,7 +144,7 @@ def _leave_all(_group: Group, alice: User) -> None:
 
 
 def _dissolve(group: Group, _alice: User) -> None:
-    group_remove(group=group)
+    group_remove(actor=None, group=group)
 
 
 @pytest.mark.parametrize("leave", [_leave, _leave_all, _dissolve])
@@ -159,7 +159,7 @@ def test_who_joins_and_leaves_a_group_that_may_exceed_the_limit_waits_by_the_rul
         return Task.objects.filter(pk=task.pk, run__exceeds_limit=True).exists()
 
     said = [may_exceed()]
-    group_save(group=night, description="", members=[alice])
+    group_save(actor=None, group=night, description="", members=[alice])
     said.append(may_exceed())
     leave(night, alice)
     said.append(may_exceed())

@@ -1,0 +1,64 @@
+"""REST of one's own account."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from apps.accounts.api.permissions import person
+from apps.accounts.models import User
+from apps.accounts.services.profile import profile_change
+from apps.core.serializers import NameSerializer, StrictSerializer
+
+
+class AccountSerializer(serializers.ModelSerializer[User]):
+    groups = NameSerializer(many=True, read_only=True)
+
+    class Meta:
+        model = User
+        fields = [
+            "id",
+            "username",
+            "first_name",
+            "last_name",
+            "email",
+            "time_zone",
+            "is_service",
+            "groups",
+        ]
+        read_only_fields = fields
+
+
+class AccountChangeSerializer(StrictSerializer):
+    """Another e-mail address needs the `current_password`."""
+
+    first_name = serializers.CharField(max_length=150, allow_blank=True)
+    last_name = serializers.CharField(max_length=150, allow_blank=True)
+    email = serializers.EmailField(max_length=254, allow_blank=True)
+    time_zone = serializers.CharField(
+        max_length=64, allow_blank=True, help_text="Such as Europe/Berlin; empty: the browser's."
+    )
+    current_password = serializers.CharField(
+        max_length=4096, allow_blank=True, trim_whitespace=False, write_only=True
+    )
+
+
+class AccountView(APIView):
+    """Who one is here."""
+
+    @extend_schema(responses=AccountSerializer)
+    def get(self, request: Request) -> Response:
+        return Response(AccountSerializer(person(request)).data)
+
+    @extend_schema(request=AccountChangeSerializer, responses=AccountSerializer)
+    def patch(self, request: Request) -> Response:
+        """What is sent of names, time zone and e-mail address."""
+        body = AccountChangeSerializer(data=request.data, partial=True)
+        body.is_valid(raise_exception=True)
+        changes: dict[str, Any] = dict(body.validated_data)
+        password = changes.pop("current_password", "")
+        user = profile_change(user=person(request), changes=changes, password=password)
+        return Response(AccountSerializer(user).data)

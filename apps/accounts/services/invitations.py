@@ -1,0 +1,216 @@
+"""Inviting people by a link that works once."""
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import transaction
+from django.db.models import ProtectedError
+from django.utils import timezone
+
+from apps.accounts.models import Invitation, MailState, User
+from apps.accounts.services.credentials import secret_hash
+from apps.accounts.services.groups import rights_changed
+from apps.accounts.services.mail import mail_is_set_up
+from apps.accounts.services.people import password_check, user_create
+from apps.accounts.services.people_changes import email_check, new_nonce, person_save
+from apps.core.doorbell import after_commit
+from apps.core.errors import BadInput, Conflict, NotAllowed
+from apps.core.keyring import seal
+from apps.core.recording import event_record
+
+TOKEN_BYTES = 32
+DAYS, MOST_DAYS = 7, 90
+SEND_MAIL = "accounts.send_mail"
+
+# From a token to the whole address of the page that takes it.
+Address = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Invited:
+    """`link` is shown once and kept nowhere; with `is_mailed` it is being sent, too."""
+
+    user: User
+    invitation: Invitation
+    link: str
+
+    @property
+    def is_mailed(self) -> bool:
+        return self.invitation.mail_state == MailState.WAITING
+
+
+@transaction.atomic
+def person_invite(
+    *,
+    actor: User | None,
+    address: Address,
+    username: str = "",
+    email: str = "",
+    groups: Iterable[Group] = (),
+    days: int = DAYS,
+) -> Invited:
+    """Make an account that waits for its person, and the link by which they come in.
+
+    Without a user name the person chooses one; until then the account goes by its e-mail address.
+
+    Raises:
+        BadInput: naming the field.
+    """
+    if not username and not email:
+        words = "Give a user name or an e-mail address."
+        raise BadInput(words, fields={"username": words})
+    if email:
+        _check_address(email)
+    names = sorted(group.name for group in groups)
+    user = user_create(
+        username=username or _provisional_name(email), password=None, email=email, groups=names
+    )
+    user.is_pending = True
+    user.save(update_fields=["is_pending"])
+    event_record(
+        "person.invited",
+        actor=actor,
+        object_type="user",
+        object_id=user.pk,
+        data={"name": user.username, "after": {"email": email, "groups": names}},
+    )
+    return _linked(actor, user, address, days, asks_name=not username)
+
+
+@transaction.atomic
+def invitation_renew(
+    *, actor: User | None, user: User, address: Address, days: int = DAYS
+) -> Invited:
+    """Another link, in the place of the one before; for somebody who came already it sets another
+    password.
+
+    Raises:
+        BadInput: so many days are not possible.
+        Conflict: the account is deactivated, or has no log-in.
+    """
+    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    if row.is_service or not row.is_active:
+        raise Conflict(f"{row.username} cannot sign in: activate the account first.")
+    known = Invitation.objects.filter(user=row).first()
+    asks_name = row.is_pending and known is not None and known.asks_name
+    _record("invitation.renewed", actor, row)
+    return _linked(actor, row, address, days, asks_name=asks_name)
+
+
+@transaction.atomic
+def invitation_revoke(*, actor: User | None, user: User) -> None:
+    """The link works no more. An account that nobody ever came to goes, and its name is free.
+
+    Raises:
+        Conflict: something names the account already: deactivate it instead.
+    """
+    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    Invitation.objects.filter(user=row).delete()
+    _record("invitation.revoked", actor, row)
+    if not row.is_pending:
+        return
+    try:
+        row.delete()
+    except ProtectedError as error:
+        raise Conflict(
+            f"Something names {row.username} already: deactivate the account instead."
+        ) from error
+
+
+def invitation_found(token: str) -> Invitation | None:
+    """The invitation that a link belongs to, while it works."""
+    rows = Invitation.objects.select_related("user")
+    return rows.filter(
+        token_hash=secret_hash(token), expires_at__gt=timezone.now(), user__is_active=True
+    ).first()
+
+
+@transaction.atomic
+def invitation_accept(
+    *, token: str, password: str, username: str = "", first_name: str = "", last_name: str = ""
+) -> User:
+    """Come in by the link: set a password, and who one is; the link is spent.
+
+    Raises:
+        NotAllowed: the link is unknown, used, too old or revoked.
+        BadInput: naming the field.
+    """
+    found = invitation_found(token)
+    # Of two who follow one link at once, the second finds it spent.
+    row = Invitation.objects.select_for_update().filter(pk=found.pk).first() if found else None
+    if row is None or row.token_hash != secret_hash(token):
+        raise NotAllowed("This link was used, revoked, or is too old: ask for another one.")
+    user = User.objects.select_for_update(no_key=True).get(pk=row.user_id)
+    names = {"first_name": first_name, "last_name": last_name} if user.is_pending else {}
+    if row.asks_name:
+        names["username"] = username
+    password_check(password, user)
+    person_save(user, {**names, "is_pending": False, "session_nonce": new_nonce()})
+    user.set_password(password)
+    user.save(update_fields=["password"])
+    row.delete()
+    _record("invitation.accepted", user, user)
+    rights_changed([user.pk])
+    return user
+
+
+def _linked(
+    actor: User | None, user: User, address: Address, days: int, *, asks_name: bool
+) -> Invited:
+    if not 1 <= days <= MOST_DAYS:
+        words = f"A link works for 1 to {MOST_DAYS} days."
+        raise BadInput(words, fields={"days": words})
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    link, now = address(token), timezone.now()
+    is_mailed = bool(user.email) and mail_is_set_up()
+    invitation, _ = Invitation.objects.update_or_create(
+        user=user,
+        defaults={
+            "token_hash": secret_hash(token),
+            "asks_name": asks_name,
+            "created_at": now,
+            "created_by": actor,
+            "expires_at": now + timedelta(days=days),
+            "mail_state": MailState.WAITING if is_mailed else MailState.NONE,
+            "mail_detail": "",
+            "mail_tried_at": None,
+            "sealed_link": seal(link) if is_mailed else "",
+        },
+    )
+    if is_mailed:
+        after_commit(tasks=[SEND_MAIL])
+    return Invited(user, invitation, link)
+
+
+def _provisional_name(email: str) -> str:
+    """The address itself where it can be a user name, which only the person may change."""
+    name = User.normalize_username(email)
+    try:
+        User(username=name).clean_fields(exclude=["password"])
+    except ValidationError:
+        return f"invited-{secrets.token_hex(4)}"
+    return name
+
+
+def _check_address(email: str) -> None:
+    try:
+        validate_email(email)
+    except ValidationError as error:
+        words = "This is no e-mail address: it looks like name@example.org."
+        raise BadInput(f"email: {words}", fields={"email": words}) from error
+    email_check(email)
+
+
+def _record(kind: str, actor: User | None, user: User) -> None:
+    event_record(
+        kind,
+        actor=actor,
+        object_type="user",
+        object_id=user.pk,
+        data={"name": user.username},
+    )

@@ -1,0 +1,177 @@
+"""Changing, deactivating and activating people. Nobody is ever deleted: history names them."""
+
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+
+from apps.accounts.models import Credential, Invitation, User
+from apps.accounts.selectors import administrators_left
+from apps.accounts.services.groups import admins_lock, rights_changed, user_groups_set
+from apps.core.api import from_model_error
+from apps.core.errors import BadInput, Conflict
+from apps.core.recording import event_record
+
+PLAIN = ("username", "first_name", "last_name", "email")
+
+
+@transaction.atomic
+def person_change(
+    *,
+    actor: User | None,
+    user: User,
+    changes: Mapping[str, str],
+    groups: Iterable[Group] | None = None,
+) -> User:
+    """Change names and e-mail address; with `groups` exactly these are the person's.
+
+    Raises:
+        BadInput: naming the field.
+        Conflict: nobody would administer any more.
+    """
+    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    unknown = set(changes) - set(PLAIN)
+    if unknown:
+        raise BadInput(f"{min(unknown)} cannot be changed here.", fields={min(unknown): "unknown"})
+    before = {name: getattr(row, name) for name in changes if getattr(row, name) != changes[name]}
+    if before:
+        person_save(row, {name: changes[name] for name in before})
+        person_record("person.changed", actor=actor, user=row, before=before)
+    if groups is not None:
+        user_groups_set(actor=actor, user=row, groups=groups)
+    return row
+
+
+@transaction.atomic
+def person_deactivate(*, actor: User | None, user: User) -> User:
+    """Nobody comes in by this account any more: sessions, sockets and credentials end.
+
+    The tasks stay: what runs goes on, what waits is shown to administrators.
+
+    Raises:
+        Conflict: nobody would administer any more, or it is a service account.
+    """
+    admins_lock()
+    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    if row.is_service:
+        raise Conflict("This is a service account, which has no log-in: remove it instead.")
+    if not row.is_active:
+        return row
+    if not administrators_left(without=row):
+        raise Conflict(f"{row.username} is the last administrator: make somebody else one first.")
+    row.is_active = False
+    row.keeps_waiting_tasks = False
+    row.session_nonce = new_nonce()
+    row.save(update_fields=["is_active", "keeps_waiting_tasks", "session_nonce"])
+    Invitation.objects.filter(user=row).delete()
+    revoked = Credential.objects.filter(user=row, revoked_at__isnull=True).update(
+        revoked_at=timezone.now()
+    )
+    _record("person.deactivated", actor, row, before=True, credentials_revoked=revoked)
+    rights_changed([row.pk])
+    return row
+
+
+@transaction.atomic
+def person_activate(*, actor: User | None, user: User) -> User:
+    """Let the person sign in again; credentials stay revoked."""
+    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    if row.is_active:
+        return row
+    row.is_active = True
+    row.keeps_waiting_tasks = False
+    row.save(update_fields=["is_active", "keeps_waiting_tasks"])
+    _record("person.activated", actor, row, before=False)
+    rights_changed([row.pk])
+    return row
+
+
+@transaction.atomic
+def person_leave_waiting(*, actor: User | None, user: User) -> None:
+    """Waiting tasks of somebody who is deactivated stay in line, and are pointed out no more.
+
+    Raises:
+        Conflict: the person is active.
+    """
+    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    if row.is_active:
+        raise Conflict(f"{row.username} is active: the waiting tasks are theirs to decide on.")
+    row.keeps_waiting_tasks = True
+    row.save(update_fields=["keeps_waiting_tasks"])
+    event_record(
+        "person.waiting_left",
+        actor=actor,
+        object_type="user",
+        object_id=row.pk,
+        data={"name": row.username},
+    )
+
+
+def person_save(user: User, changes: Mapping[str, Any]) -> None:
+    """Store the new values of a person who is locked.
+
+    Raises:
+        BadInput: naming the field.
+    """
+    for name, value in changes.items():
+        setattr(user, name, value)
+    try:
+        user.full_clean(exclude=["password"])
+    except ValidationError as error:
+        raise from_model_error(error) from error
+    if changes.get("email"):
+        email_check(changes["email"], user=user)
+    user.save(update_fields=list(changes))
+
+
+def person_record(kind: str, *, actor: User | None, user: User, before: Mapping[str, Any]) -> None:
+    """Leave a trace of columns that were changed: what they were, and are now."""
+    event_record(
+        kind,
+        actor=actor,
+        object_type="user",
+        object_id=user.pk,
+        data={
+            "name": user.username,
+            "before": dict(before),
+            "after": {name: getattr(user, name) for name in before},
+        },
+    )
+
+
+def email_check(email: str, *, user: User | None = None) -> None:
+    """Refuse an address that somebody else has.
+
+    Raises:
+        BadInput: naming the field.
+    """
+    others = User.objects.filter(email__iexact=email, is_service=False)
+    if user is not None and user.pk is not None:
+        others = others.exclude(pk=user.pk)
+    if others.exists():
+        words = "Somebody else has this address: use another."
+        raise BadInput(f"email: {words}", fields={"email": words})
+
+
+def new_nonce() -> str:
+    """Another value for `session_nonce`, which ends every session of its person."""
+    return secrets.token_hex(16)
+
+
+def _record(kind: str, actor: User | None, user: User, *, before: bool, **more: Any) -> None:
+    event_record(
+        kind,
+        actor=actor,
+        object_type="user",
+        object_id=user.pk,
+        data={
+            "name": user.username,
+            "before": {"is_active": before},
+            "after": {"is_active": not before},
+            **more,
+        },
+    )

@@ -1,0 +1,75 @@
+"""What people set about themselves."""
+
+from collections.abc import Mapping
+from zoneinfo import available_timezones
+
+from django.db import transaction
+
+from apps.accounts.models import User
+from apps.accounts.services.groups import rights_changed
+from apps.accounts.services.people import password_check
+from apps.accounts.services.people_changes import new_nonce, person_record, person_save
+from apps.core.errors import BadInput
+from apps.core.recording import event_record
+
+OWN = ("first_name", "last_name", "email", "time_zone")
+
+
+@transaction.atomic
+def profile_change(*, user: User, changes: Mapping[str, str], password: str = "") -> User:
+    """Change one's name, time zone, and, with the password, the e-mail address.
+
+    Raises:
+        BadInput: naming the field.
+    """
+    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    unknown = set(changes) - set(OWN)
+    if unknown:
+        raise BadInput(f"{min(unknown)} cannot be changed here.", fields={min(unknown): "unknown"})
+    zone = changes.get("time_zone", "")
+    if zone and zone not in available_timezones():
+        words = "There is no such time zone: use a name such as Europe/Berlin, or leave it empty."
+        raise BadInput(f"time_zone: {words}", fields={"time_zone": words})
+    before = {name: getattr(row, name) for name in changes if getattr(row, name) != changes[name]}
+    if "email" in before:
+        _check_own_password(row, password, "current_password")
+    if before:
+        person_save(row, {name: changes[name] for name in before})
+        person_record("person.changed", actor=row, user=row, before=before)
+    return row
+
+
+@transaction.atomic
+def password_change(*, user: User, current_password: str, new_password: str) -> User:
+    """Set another password; every other session of this person ends.
+
+    Raises:
+        BadInput: the current password is wrong, or the new one will not do.
+    """
+    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    _check_own_password(row, current_password, "current_password")
+    password_check(new_password, row, field="new_password")
+    row.set_password(new_password)
+    row.session_nonce = new_nonce()
+    row.save(update_fields=["password", "session_nonce"])
+    event_record(
+        "person.password",
+        actor=row,
+        object_type="user",
+        object_id=row.pk,
+        data={"name": row.username},
+    )
+    rights_changed([row.pk])
+    return row
+
+
+def _check_own_password(user: User, password: str, field: str) -> None:
+    if not user.has_usable_password():
+        words = "This account has no password here: ask an administrator."
+    elif not password:
+        words = "Type your password: without it neither it nor the e-mail address changes."
+    elif not user.check_password(password):
+        words = "This is not your password."
+    else:
+        return
+    raise BadInput(f"{field}: {words}", fields={field: words})

@@ -1,0 +1,114 @@
+"""What a group holds up: its policies, and the rights that were given to it.
+
+Grants of every kind are found by their foreign key to the group, so that a new kind is counted
+from its first day on.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth.models import Group
+from guardian.models import GroupObjectPermissionBase
+
+from apps.policies.models import Policy
+from apps.policies.models.permissions import GrantSource
+
+MOST_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a group may do with one object; `by_policy`: its policy gives it by itself."""
+
+    kind: str
+    object_id: int
+    name: str
+    rights: tuple[str, ...]
+    by_policy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """`policies` keep the group from being removed; `removed` ones, too: history names it.
+
+    `rules` vanish with it.
+    """
+
+    policies: tuple[Policy, ...]
+    removed: tuple[Policy, ...]
+    rules: tuple[Rule, ...]
+
+    @property
+    def given(self) -> tuple[Rule, ...]:
+        """The rules that people made."""
+        return tuple(rule for rule in self.rules if not rule.by_policy)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many policies have the group, and how many rules that people made name it."""
+
+    policies: int = 0
+    rules: int = 0
+
+
+def group_holding(group: Group) -> Holding:
+    """Everything that stands on the group, in a query per kind of object."""
+    every = list(Policy.objects.filter(group=group).order_by("name", "pk"))
+    rules = [rule for model in grant_models() for rule in _rules(model, group)]
+    return Holding(
+        policies=tuple(policy for policy in every if not policy.is_removed),
+        removed=tuple(policy for policy in every if policy.is_removed),
+        rules=tuple(sorted(rules, key=lambda rule: (rule.kind, rule.name, rule.object_id))),
+    )
+
+
+def counts_of(group_ids: Iterable[int]) -> Mapping[int, Counts]:
+    """For the lists of groups, in a query per kind of object."""
+    ids = list(group_ids)
+    live = Policy.objects.filter(group__in=ids, removed_at__isnull=True)
+    policies = Counter(live.values_list("group_id", flat=True))
+    rules: Counter[int] = Counter()
+    for model in grant_models():
+        rows = model._default_manager.filter(group__in=ids)
+        if _has_source(model):
+            rows = rows.exclude(source=GrantSource.POLICY)
+        pairs = rows.order_by().values_list("group_id", "content_object_id").distinct()
+        rules.update(group_id for group_id, _ in pairs)
+    return {pk: Counts(policies[pk], rules[pk]) for pk in ids}
+
+
+def grant_models() -> list[type[Any]]:
+    """The tables of rights of groups on single objects."""
+    found = [relation.related_model for relation in Group._meta.related_objects]
+    return [
+        model
+        for model in found
+        if issubclass(model, GroupObjectPermissionBase)
+        and any(field.name == "content_object" for field in model._meta.fields)
+    ]
+
+
+def _rules(model: type[Any], group: Group) -> list[Rule]:
+    rows = model._default_manager.filter(group=group).select_related("content_object", "permission")
+    kind = str(model._meta.get_field("content_object").related_model._meta.verbose_name)
+    rights: dict[tuple[int, str, bool], list[str]] = defaultdict(list)
+    for row in rows.order_by("pk"):
+        by_policy = _has_source(model) and row.source == GrantSource.POLICY
+        name = str(row.content_object)
+        rights[row.content_object_id, name, by_policy].append(_word(row.permission.codename, kind))
+    return [
+        Rule(kind, object_id, name, tuple(sorted(words)), by_policy)
+        for (object_id, name, by_policy), words in rights.items()
+    ]
+
+
+def _word(codename: str, kind: str) -> str:
+    """`enqueue_queue` is `enqueue`, where it is about a queue anyway."""
+    return codename.removesuffix(f"_{kind.replace(' ', '')}").replace("_", " ")
+
+
+def _has_source(model: type[Any]) -> bool:
+    return any(field.name == "source" for field in model._meta.fields)

@@ -1,0 +1,247 @@
+"""What is filled in about people, groups and oneself; services judge it."""
+
+from typing import Any
+from zoneinfo import available_timezones
+
+from django import forms
+from django.contrib.auth.models import Group
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models import USERS, User
+from apps.accounts.services.invitations import DAYS, MOST_DAYS
+
+# Forms in dialogs may stand on a page that has a form with the same fields.
+DIALOG_ID = "dialog_%s"
+_PLAIN = {"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}
+
+
+class GroupsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]  # not at run time
+    """Groups to choose from; everybody is in `Users` anyway."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(
+            Group.objects.exclude(name=USERS).order_by("name"),
+            required=False,
+            widget=forms.CheckboxSelectMultiple,
+            **given,
+        )
+
+
+class InviteForm(forms.Form):
+    """Who is invited."""
+
+    email = forms.CharField(
+        label=_("E-mail address"),
+        required=False,
+        max_length=254,
+        help_text=_("The link goes there, where a mail server is set up."),
+        widget=forms.EmailInput(attrs=_PLAIN),
+    )
+    username = forms.CharField(
+        label=_("User name"),
+        required=False,
+        max_length=150,
+        help_text=_("Empty: the person chooses one."),
+        widget=forms.TextInput(attrs=_PLAIN),
+    )
+    groups = GroupsField(
+        label=_("Groups"), help_text=_("They decide what the person may see and do.")
+    )
+    days = forms.IntegerField(
+        label=_("The link works for, in days"),
+        min_value=1,
+        max_value=MOST_DAYS,
+        initial=DAYS,
+        help_text=_("After that, make another one."),
+    )
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **{"auto_id": DIALOG_ID, **given})
+
+
+class PersonForm(forms.Form):
+    """A person's names, address and groups."""
+
+    username = forms.CharField(
+        label=_("User name"),
+        max_length=150,
+        help_text=_("What they sign in with; tasks and history follow the account, not the name."),
+        widget=forms.TextInput(attrs=_PLAIN),
+    )
+    first_name = forms.CharField(label=_("First name"), required=False, max_length=150)
+    last_name = forms.CharField(label=_("Last name"), required=False, max_length=150)
+    email = forms.EmailField(
+        label=_("E-mail address"), required=False, max_length=254, widget=forms.EmailInput(_PLAIN)
+    )
+    groups = GroupsField(
+        label=_("Groups"),
+        help_text=_("What changes here counts from the person's next request on."),
+    )
+
+    def __init__(self, *args: Any, person: User, **given: Any) -> None:
+        names = ("username", "first_name", "last_name", "email")
+        initial = {name: getattr(person, name) for name in names}
+        initial["groups"] = person.groups.all()
+        super().__init__(*args, **{"auto_id": DIALOG_ID, "initial": initial, **given})
+
+
+class TestMailForm(forms.Form):
+    """Where a test mail goes."""
+
+    to = forms.EmailField(label=_("To"), max_length=254, widget=forms.EmailInput(_PLAIN))
+
+
+class JoinForm(forms.Form):
+    """Coming in by a link."""
+
+    username = forms.CharField(
+        label=_("User name"),
+        max_length=150,
+        help_text=_("What you sign in with. Letters, digits and @ . + - _"),
+        widget=forms.TextInput(attrs={**_PLAIN, "autocomplete": "username"}),
+    )
+    first_name = forms.CharField(
+        label=_("First name"),
+        required=False,
+        max_length=150,
+        widget=forms.TextInput(attrs={"autocomplete": "given-name"}),
+    )
+    last_name = forms.CharField(
+        label=_("Last name"),
+        required=False,
+        max_length=150,
+        widget=forms.TextInput(attrs={"autocomplete": "family-name"}),
+    )
+    password = forms.CharField(
+        label=_("Password"),
+        strip=False,
+        max_length=4096,
+        help_text=_("At least 8 signs, and no common word."),
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+
+    def __init__(self, *args: Any, asks_name: bool, asks_who: bool, **given: Any) -> None:
+        super().__init__(*args, **given)
+        hidden = [] if asks_name else ["username"]
+        hidden += [] if asks_who else ["first_name", "last_name"]
+        for name in hidden:
+            del self.fields[name]
+
+
+class GroupForm(forms.Form):
+    """A group's name, and what it is for."""
+
+    name = forms.CharField(label=_("Name"), max_length=150, widget=forms.TextInput(attrs=_PLAIN))
+    description = forms.CharField(
+        label=_("Description"),
+        required=False,
+        max_length=1000,
+        help_text=_("Who belongs to it, and what for."),
+        widget=forms.Textarea(attrs={"rows": 3}),
+    )
+
+    def __init__(self, *args: Any, keeps_name: bool = False, **given: Any) -> None:
+        super().__init__(*args, **{"auto_id": DIALOG_ID, **given})
+        if keeps_name:
+            self.fields["name"].disabled = True
+            self.fields["name"].help_text = _("It is built in and keeps its name.")
+
+
+class ProfileForm(forms.Form):
+    """Oneself."""
+
+    first_name = forms.CharField(
+        label=_("First name"),
+        required=False,
+        max_length=150,
+        widget=forms.TextInput(attrs={"autocomplete": "given-name"}),
+    )
+    last_name = forms.CharField(
+        label=_("Last name"),
+        required=False,
+        max_length=150,
+        widget=forms.TextInput(attrs={"autocomplete": "family-name"}),
+    )
+    time_zone = forms.ChoiceField(
+        label=_("Time zone"), required=False, help_text=_("All times are shown in it.")
+    )
+    redacted_variables = forms.CharField(
+        label=_("Variables to hide"),
+        required=False,
+        max_length=26_000,
+        help_text=_(
+            "One pattern per line, such as WANDB_*: values of such variables of your tasks are "
+            "shown to nobody and masked in logs."
+        ),
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "autocapitalize": "off"}),
+    )
+
+    def __init__(self, *args: Any, user: User, **given: Any) -> None:
+        initial = {
+            "first_name": user.first_name,
+            "last_name": user.last_name,
+            "time_zone": user.time_zone,
+            "redacted_variables": "\n".join(user.redacted_variables),
+        }
+        given["initial"] = initial
+        super().__init__(*args, **given)
+        zones = [(name, name.replace("_", " ")) for name in sorted(available_timezones())]
+        self.fields["time_zone"] = forms.ChoiceField(
+            label=self.fields["time_zone"].label,
+            required=False,
+            help_text=self.fields["time_zone"].help_text,
+            choices=[("", _("That of the browser")), *zones],
+        )
+
+
+class AddressForm(forms.Form):
+    """Another e-mail address for oneself."""
+
+    email = forms.EmailField(
+        label=_("E-mail address"),
+        required=False,
+        max_length=254,
+        widget=forms.EmailInput(attrs={"autocomplete": "email"}),
+    )
+    current_password = forms.CharField(
+        label=_("Your password"),
+        strip=False,
+        max_length=4096,
+        help_text=_("So that nobody changes it who only found your screen unlocked."),
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **{"auto_id": "address_%s", **given})
+
+
+class PasswordForm(forms.Form):
+    """Another password for oneself."""
+
+    current_password = forms.CharField(
+        label=_("Password of now"),
+        strip=False,
+        max_length=4096,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )
+    new_password = forms.CharField(
+        label=_("New password"),
+        strip=False,
+        max_length=4096,
+        help_text=_("At least 8 signs, and no common word."),
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **{"auto_id": "password_%s", **given})
+
+
+def patterns_of(text: str) -> list[str]:
+    """The lines of the field, for `preferences_change`."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def chosen_people(given: list[str]) -> list[User]:
+    """The people whose boxes were ticked; empty where nobody's was."""
+    ids = [int(one) for one in given if one.isascii() and one.isdigit() and len(one) < 19]
+    return list(User.objects.filter(pk__in=ids).order_by("username"))

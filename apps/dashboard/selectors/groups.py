@@ -1,0 +1,108 @@
+"""The list of groups, and who is in one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.contrib.auth.models import Group
+from django.db.models import Count, Q
+
+from apps.accounts.models import User
+from apps.accounts.selectors import groups_visible_to, people_named
+from apps.configuration.holding import Counts, counts_of
+from apps.policies.models import Policy, Queue
+from apps.tasks.models import Task
+from apps.tasks.states import TaskState
+
+PAGE = 100
+# As many people as a search offers at once.
+MOST_FOUND = 50
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group; `people` counts who is in it, service accounts included."""
+
+    group: Group
+    description: str
+    is_built_in: bool
+    people: int
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows of a list, and the query of the next page."""
+
+    rows: tuple[GroupRow, ...]
+    older: str
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """People of a group; `count` on all pages."""
+
+    rows: tuple[User, ...]
+    count: int
+    older: str
+
+
+def groups_page(user: User, *, word: str, after: str) -> Page:
+    """Groups by name, in a fixed number of queries."""
+    rows = groups_visible_to(user).select_related("info").annotate(people=Count("user"))
+    rows = rows.filter(name__icontains=word) if word else rows
+    found = list(rows.filter(name__gt=after).order_by("name")[: PAGE + 1])
+    counts = counts_of(group.pk for group in found[:PAGE])
+    older = _next(search=word, after=found[PAGE - 1].name) if len(found) > PAGE else ""
+    return Page(tuple(group_row(group, counts) for group in found[:PAGE]), older)
+
+
+def group_row(group: Group, counts: Mapping[int, Counts]) -> GroupRow:
+    """A group that was read with its `info` and how many `people` it has."""
+    info = getattr(group, "info", None)
+    return GroupRow(
+        group,
+        info.description if info is not None else "",
+        info is not None and info.is_built_in,
+        getattr(group, "people", 0),
+        counts[group.pk],
+    )
+
+
+def members_page(group: Group, *, word: str, after: str) -> Members:
+    """People of the group by user name."""
+    rows = people_named(User.objects.filter(groups=group), word)
+    found = list(rows.filter(username__gt=after).order_by("username")[: PAGE + 1])
+    older = _next(search=word, after=found[PAGE - 1].username) if len(found) > PAGE else ""
+    return Members(tuple(found[:PAGE]), rows.count(), older)
+
+
+def people_to_add(group: Group, word: str) -> list[User]:
+    """Who matches and is not in the group, one more than are offered at once."""
+    if not word:
+        return []
+    rows = people_named(User.objects.filter(is_active=True), word).exclude(groups=group)
+    return list(rows.order_by("username")[: MOST_FOUND + 1])
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """Waiting tasks of people in the queues of the policies of a group that they leave."""
+
+    tasks: int
+    people: int
+    policies: tuple[str, ...]
+
+
+def waiting_in_group(group: Group, user_ids: list[int]) -> Leaving:
+    """What these people have waiting where they come by this group."""
+    policies = Policy.objects.filter(group=group, removed_at__isnull=True)
+    queues = Queue.objects.filter(policy__in=policies, removed_at__isnull=True)
+    waiting = Task.objects.filter(Q(queue__in=queues), owner__in=user_ids, state=TaskState.QUEUED)
+    owners = list(waiting.order_by().values_list("owner").annotate(Count("pk")))
+    names = policies.order_by("name").values_list("name", flat=True)
+    return Leaving(sum(count for _, count in owners), len(owners), tuple(names))
+
+
+def _next(**values: str) -> str:
+    return urlencode({key: value for key, value in values.items() if value})

@@ -1,0 +1,132 @@
+"""Oneself: name, time zone, preferences, e-mail address and password; and coming in by a link."""
+
+from collections.abc import Callable
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth import login, update_session_auth_hash
+from django.contrib.auth.decorators import login_required
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
+
+from apps.accounts.models import User
+from apps.accounts.services.invitations import invitation_accept, invitation_found
+from apps.accounts.services.preferences import preferences_change
+from apps.accounts.services.profile import password_change, profile_change
+from apps.core.errors import RpmError
+from apps.dashboard.access import person
+from apps.dashboard.forms import add_errors, focus_first_error
+from apps.dashboard.forms_people import (
+    AddressForm,
+    JoinForm,
+    PasswordForm,
+    ProfileForm,
+    patterns_of,
+)
+
+BACKEND = "apps.accounts.backends.PersonBackend"
+
+
+# permission: whoever is signed in, for themselves
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+@sensitive_post_parameters("current_password", "new_password")
+def account_page(request: HttpRequest) -> HttpResponse:
+    """Three forms; which one was sent says its button."""
+    user = person(request)
+    sent = request.POST.get("form", "")
+    given = request.POST if request.method == "POST" else None
+    profile = ProfileForm(given if sent == "profile" else None, user=user)
+    address = AddressForm(given if sent == "address" else None, initial={"email": user.email})
+    password = PasswordForm(given if sent == "password" else None)
+    steps: dict[str, tuple[forms.Form, Callable[[], str]]] = {
+        "profile": (profile, lambda: _save_profile(user, profile)),
+        "address": (address, lambda: _save_address(user, address)),
+        "password": (password, lambda: _save_password(request, user, password)),
+    }
+    if sent in steps and _saved(request, *steps[sent]):
+        return redirect("account")
+    context = {
+        "profile": profile,
+        "address": address,
+        "password": password,
+        "has_password": user.has_usable_password(),
+        "groups": user.groups.order_by("name"),
+    }
+    return render(request, "settings/account.html", context, status=400 if sent else 200)
+
+
+# permission: whoever has a link that works
+@require_http_methods(["GET", "POST"])
+@never_cache
+@sensitive_post_parameters("password")
+def join(request: HttpRequest, token: str) -> HttpResponse:
+    """Set a password, and who one is; then one is signed in."""
+    invitation = invitation_found(token)
+    if invitation is None:
+        return _without_referrer(render(request, "pages/join_gone.html", status=410))
+    user = invitation.user
+    form = JoinForm(
+        request.POST if request.method == "POST" else None,
+        asks_name=invitation.asks_name,
+        asks_who=user.is_pending,
+        initial={"first_name": user.first_name, "last_name": user.last_name},
+    )
+    if request.method == "POST" and form.is_valid():
+        try:
+            joined = invitation_accept(token=token, **form.cleaned_data)
+        except RpmError as error:
+            add_errors(form, error)
+        else:
+            login(request, joined, backend=BACKEND)
+            return _without_referrer(redirect("overview"))
+    focus_first_error(form)
+    status = 400 if request.method == "POST" else 200
+    context = {"form": form, "invitation": invitation, "user_name": user.username}
+    return _without_referrer(render(request, "pages/join.html", context, status=status))
+
+
+def _saved(request: HttpRequest, form: forms.Form, save: Callable[[], str]) -> bool:
+    if form.is_valid():
+        try:
+            # What one form changes is saved whole or not at all.
+            with transaction.atomic():
+                words = save()
+        except RpmError as error:
+            add_errors(form, error)
+        else:
+            messages.success(request, words)
+            return True
+    focus_first_error(form)
+    return False
+
+
+def _save_profile(user: User, form: ProfileForm) -> str:
+    given = dict(form.cleaned_data)
+    patterns = patterns_of(given.pop("redacted_variables"))
+    profile_change(user=user, changes=given)
+    preferences_change(user=user, redacted_variables=patterns)
+    return "Your profile is saved."
+
+
+def _save_address(user: User, form: AddressForm) -> str:
+    given = form.cleaned_data
+    profile_change(user=user, changes={"email": given["email"]}, password=given["current_password"])
+    return "Your e-mail address is saved."
+
+
+def _save_password(request: HttpRequest, user: User, form: PasswordForm) -> str:
+    changed = password_change(user=user, **form.cleaned_data)
+    update_session_auth_hash(request, changed)
+    return "Your password is changed. Every other session of yours has ended."
+
+
+def _without_referrer(response: HttpResponse) -> HttpResponse:
+    """The address holds the token: no other page is told it."""
+    response["Referrer-Policy"] = "no-referrer"
+    return response

@@ -1,0 +1,187 @@
+"""Groups for administrators: what each is for, who is in it, what it holds up."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import Group
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from apps.accounts.models import User
+from apps.accounts.selectors import groups_visible_to
+from apps.accounts.services.groups import (
+    group_members_add,
+    group_members_remove,
+    group_remove,
+    group_save,
+)
+from apps.configuration.holding import counts_of, group_holding
+from apps.core.errors import RpmError
+from apps.dashboard.access import administrator
+from apps.dashboard.cards.words import plural
+from apps.dashboard.forms import add_errors, focus_first_error
+from apps.dashboard.forms_people import GroupForm, chosen_people
+from apps.dashboard.layout import gone_to, page_or_dialog
+from apps.dashboard.selectors.groups import (
+    MOST_FOUND,
+    group_row,
+    groups_page,
+    members_page,
+    people_to_add,
+    waiting_in_group,
+)
+
+MOST_CHARS = 200
+
+
+# permission: administrators
+@require_GET
+@login_required
+@never_cache
+def group_list(request: HttpRequest) -> HttpResponse:
+    """Groups by name."""
+    actor = administrator(request)
+    word = _word(request, "search")
+    page = groups_page(actor, word=word, after=_word(request, "after"))
+    return render(request, "settings/groups.html", {"page": page, "word": word})
+
+
+# permission: administrators
+@require_GET
+@login_required
+@never_cache
+def group_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    """One group: its people, whom one may add, and what stands on it."""
+    group = _seen(administrator(request), pk)
+    add = _word(request, "add")
+    found = people_to_add(group, add)
+    members = members_page(group, word=_word(request, "search"), after=_word(request, "after"))
+    group.people = members.count  # type: ignore[attr-defined]  # as the list annotates it
+    context = {
+        "row": group_row(group, counts_of([group.pk])),
+        "holding": group_holding(group),
+        "members": members,
+        "word": _word(request, "search"),
+        "add": add,
+        "found": found[:MOST_FOUND],
+        "has_more": len(found) > MOST_FOUND,
+    }
+    return render(request, "settings/group.html", context)
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def group_new(request: HttpRequest) -> HttpResponse:
+    """A new group, with nobody in it yet."""
+    return _form_page(request, Group(), back=reverse("group_list"))
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def group_edit(request: HttpRequest, pk: int) -> HttpResponse:
+    """Another name or description."""
+    group = _seen(administrator(request), pk)
+    return _form_page(request, group, back=reverse("group_detail", args=[pk]))
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def group_delete(request: HttpRequest, pk: int) -> HttpResponse:
+    """Say what keeps the group, or what vanishes with it, and remove it."""
+    actor = administrator(request)
+    group = _seen(actor, pk)
+    back = reverse("group_detail", args=[pk])
+    if request.method == "POST":
+        name = group.name
+        group_remove(actor=actor, group=group)
+        messages.success(request, f"Group {name} is deleted.")
+        return gone_to(request, reverse("group_list"))
+    people = User.objects.filter(groups=group).count()
+    context = {"group": group, "people": people, "holding": group_holding(group), "back": back}
+    return page_or_dialog(request, "settings/group_delete.html", context)
+
+
+# permission: administrators
+@require_POST
+@login_required
+def group_add(request: HttpRequest, pk: int) -> HttpResponse:
+    """Let those in who are chosen."""
+    actor = administrator(request)
+    group = _seen(actor, pk)
+    people = chosen_people(request.POST.getlist("person"))
+    if not people:
+        return _nobody(request, group)
+    count = group_members_add(actor=actor, group=group, users=people)
+    messages.success(request, f"{plural(count, 'person is', 'people are')} in {group.name} now.")
+    return redirect("group_detail", pk)
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def group_leave(request: HttpRequest, pk: int) -> HttpResponse:
+    """Say what becomes of the waiting tasks of those who are chosen, and take them out."""
+    actor = administrator(request)
+    group = _seen(actor, pk)
+    given = request.POST if request.method == "POST" else request.GET
+    people = chosen_people(given.getlist("person"))
+    if not people:
+        return _nobody(request, group)
+    if request.method == "POST":
+        count = group_members_remove(actor=actor, group=group, users=people)
+        words = plural(count, "person has", "people have")
+        messages.success(request, f"{words} left {group.name}.")
+        return gone_to(request, reverse("group_detail", args=[pk]))
+    context = {
+        "group": group,
+        "people": people,
+        "leaving": waiting_in_group(group, [person.pk for person in people]),
+        "back": reverse("group_detail", args=[pk]),
+    }
+    return page_or_dialog(request, "settings/group_leave.html", context)
+
+
+def _nobody(request: HttpRequest, group: Group) -> HttpResponse:
+    messages.error(request, "Tick somebody first.")
+    return gone_to(request, reverse("group_detail", args=[group.pk]))
+
+
+def _form_page(request: HttpRequest, group: Group, *, back: str) -> HttpResponse:
+    actor = administrator(request)
+    info = getattr(group, "info", None)
+    initial = {"name": group.name, "description": info.description if info is not None else ""}
+    is_built_in = info is not None and info.is_built_in
+    form = GroupForm(
+        request.POST if request.method == "POST" else None, initial=initial, keeps_name=is_built_in
+    )
+    name = group.name
+    if request.method == "POST" and form.is_valid():
+        group.name = form.cleaned_data["name"]
+        try:
+            group_save(actor=actor, group=group, description=form.cleaned_data["description"])
+        except RpmError as error:
+            add_errors(form, error)
+        else:
+            messages.success(request, f"Group {group.name} is saved.")
+            return gone_to(request, reverse("group_detail", args=[group.pk]))
+    focus_first_error(form)
+    status = 400 if request.method == "POST" else 200
+    context = {"form": form, "name": name, "back": back}
+    return page_or_dialog(request, "settings/group_form.html", context, status=status)
+
+
+def _seen(actor: User, pk: int) -> Group:
+    return get_object_or_404(groups_visible_to(actor).select_related("info"), pk=pk)
+
+
+def _word(request: HttpRequest, name: str) -> str:
+    return request.GET.get(name, "").replace("\0", "").strip()[:MOST_CHARS]

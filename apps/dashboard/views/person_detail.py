@@ -1,0 +1,140 @@
+"""One person for administrators: who it is, what they may do, and what they have going on."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from apps.accounts.models import User
+from apps.accounts.selectors import people_visible_to
+from apps.accounts.services.credentials import credential_revoke
+from apps.accounts.services.people_changes import (
+    person_activate,
+    person_change,
+    person_deactivate,
+    person_leave_waiting,
+)
+from apps.core.errors import RpmError
+from apps.dashboard.access import administrator
+from apps.dashboard.cards.words import plural
+from apps.dashboard.forms import add_errors, focus_first_error
+from apps.dashboard.forms_people import PersonForm
+from apps.dashboard.layout import gone_to, page_or_dialog
+from apps.dashboard.selectors.persons import person_facts
+from apps.tasks.services.leaving import waiting_take_out
+
+
+# permission: administrators
+@require_GET
+@login_required
+@never_cache
+def person_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    """The page of a person."""
+    person = _seen(administrator(request), pk)
+    context = {"person": person, "facts": person_facts(person)}
+    return render(request, "settings/person.html", context)
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def person_edit(request: HttpRequest, pk: int) -> HttpResponse:
+    """Names, address and groups."""
+    actor = administrator(request)
+    person = _seen(actor, pk)
+    form = PersonForm(request.POST if request.method == "POST" else None, person=person)
+    if request.method == "POST" and form.is_valid():
+        given = dict(form.cleaned_data)
+        groups = given.pop("groups")
+        try:
+            person_change(actor=actor, user=person, changes=given, groups=groups)
+        except RpmError as error:
+            add_errors(form, error)
+        else:
+            messages.success(request, f"{given['username']} is saved.")
+            return gone_to(request, reverse("person_detail", args=[pk]))
+    focus_first_error(form)
+    facts = person_facts(person)
+    context = {
+        "form": form,
+        "person": person,
+        "facts": facts,
+        "back": reverse("person_detail", args=[pk]),
+    }
+    status = 400 if request.method == "POST" else 200
+    return page_or_dialog(request, "settings/person_edit.html", context, status=status)
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def person_deactivate_page(request: HttpRequest, pk: int) -> HttpResponse:
+    """Say what ends and what stays, and what becomes of what waits."""
+    actor = administrator(request)
+    person = _seen(actor, pk)
+    if request.method == "POST":
+        person_deactivate(actor=actor, user=person)
+        words = f"{person} is deactivated."
+        choice = request.POST.get("waiting", "")
+        if choice:
+            words = f"{words} {_decide(actor, person, choice)}"
+        messages.success(request, words)
+        return gone_to(request, reverse("person_detail", args=[pk]))
+    context = {
+        "person": person,
+        "facts": person_facts(person),
+        "is_self": person.pk == actor.pk,
+        "back": reverse("person_detail", args=[pk]),
+    }
+    return page_or_dialog(request, "settings/person_deactivate.html", context)
+
+
+# permission: administrators
+@require_POST
+@login_required
+def person_activate_now(request: HttpRequest, pk: int) -> HttpResponse:
+    """Let the person sign in again."""
+    actor = administrator(request)
+    person = person_activate(actor=actor, user=_seen(actor, pk))
+    messages.success(request, f"{person} may sign in again. Credentials stay revoked.")
+    return redirect("person_detail", pk)
+
+
+# permission: administrators
+@require_POST
+@login_required
+def person_waiting(request: HttpRequest, pk: int) -> HttpResponse:
+    """Decide on what a deactivated person has waiting: take it out, or leave it in line."""
+    actor = administrator(request)
+    person = _seen(actor, pk)
+    messages.success(request, _decide(actor, person, request.POST.get("waiting", "")))
+    return redirect("person_detail", pk)
+
+
+# permission: administrators
+@require_POST
+@login_required
+def person_credential_revoke(request: HttpRequest, pk: int, key_pk: int) -> HttpResponse:
+    """Refuse one of the person's credentials from the next request on."""
+    actor = administrator(request)
+    credential = get_object_or_404(_seen(actor, pk).credentials, pk=key_pk)
+    credential_revoke(credential=credential, actor=actor, is_admin=True)
+    messages.success(request, f"Credential “{credential.label}” is revoked.")
+    return redirect("person_detail", pk)
+
+
+def _decide(actor: User, person: User, choice: str) -> str:
+    if choice == "take_out":
+        count = waiting_take_out(actor=actor, owner=person)
+        return f"{plural(count, 'waiting task became a draft', 'waiting tasks became drafts')}."
+    person_leave_waiting(actor=actor, user=person)
+    return "The waiting tasks stay in line."
+
+
+def _seen(actor: User, pk: int) -> User:
+    return get_object_or_404(people_visible_to(actor).select_related("invitation"), pk=pk)
