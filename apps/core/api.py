@@ -15,8 +15,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView, set_rollback
 
-from apps.core.errors import BadInput, BodyTooLarge, NotAllowed, NotFound, RpmError, Unavailable
-from apps.core.models import NAME_TAKEN
+from apps.core.errors import (
+    BadInput,
+    BodyTooLarge,
+    NotAllowed,
+    NotFound,
+    RpmError,
+    TooMany,
+    Unavailable,
+)
+from apps.core.model_errors import from_model_error
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +62,7 @@ def exception_handler(error: Exception, _context: Mapping[str, Any]) -> Response
         wait_s = getattr(error, "wait", None)
         if wait_s:
             headers["Retry-After"] = str(wait_s)
-    if isinstance(known, Unavailable):
+    if isinstance(known, Unavailable | TooMany):
         headers["Retry-After"] = str(known.retry_after_s)
     return Response(error_body(known), status=known.status, headers=headers)
 
@@ -86,26 +94,6 @@ def if_match(request: Request, *, is_required: bool = False) -> int | None:
         return None
     plain = given.removeprefix("W/").strip('"')
     return int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 19 else -1
-
-
-def from_model_error(error: ModelError) -> BadInput:
-    """The messages of `full_clean()` per field."""
-    if hasattr(error, "error_dict"):
-        fields = {
-            _field(name, messages): " ".join(messages)
-            for name, messages in error.message_dict.items()
-        }
-    else:
-        fields = {"detail": " ".join(error.messages)}
-    sentence = " ".join(f"{k}: {v}" if k != "detail" else v for k, v in fields.items())
-    return BadInput(sentence, fields=fields)
-
-
-def _field(name: str, messages: list[str]) -> str:
-    """The field of an error of the whole row, where its sentence says which."""
-    if name != "__all__":
-        return name
-    return "name" if messages == [str(NAME_TAKEN)] else "detail"
 
 
 def _as_rpm_error(error: Exception) -> RpmError | None:

@@ -78,3 +78,14 @@ class Unavailable(RpmError):
     code = "unavailable"
     status = 503
     retry_after_s = 5
+
+
+class TooMany(RpmError):
+    """Asked too often: it is answered again in `retry_after_s` seconds."""
+
+    code = "throttled"
+    status = 429
+
+    def __init__(self, detail: str, *, retry_after_s: int) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s

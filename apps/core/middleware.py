@@ -8,7 +8,7 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from apps.core.errors import RpmError
+from apps.core.errors import RpmError, TooMany
 from apps.core.origin import origin_of_request
 
 Handler = Callable[[HttpRequest], HttpResponse]
@@ -59,7 +59,10 @@ class RpmErrors:
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         if not isinstance(error, RpmError):
             return None
-        return render(request, "pages/error.html", {"error": error}, status=error.status)
+        response = render(request, "pages/error.html", {"error": error}, status=error.status)
+        if isinstance(error, TooMany):
+            response["Retry-After"] = str(error.retry_after_s)
+        return response
 
 
 rpm_errors = RpmErrors

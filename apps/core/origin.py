@@ -7,9 +7,11 @@ that no request started has an empty one: what it does, the installation does by
 import ipaddress
 import os
 import pwd
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -67,20 +69,38 @@ def acted_by(person_id: int | None) -> int | None:
 
 
 def client_address(request: HttpRequest) -> str:
-    """The address that a request came from.
+    """The address that a request came from; empty where it came over a socket of files."""
+    return client_address_of(request.META)
+
+
+def client_address_of(facts: Mapping[str, Any]) -> str:
+    """The same for the environment of WSGI, or what is like it.
 
     What a proxy says in `X-Forwarded-For` counts only where the one that speaks to this process is
     named in RPM_TRUSTED_PROXIES; of the list, the last entry that is no such proxy.
     """
     trusted = _networks(tuple(settings.RPM_TRUSTED_PROXIES))
-    address = str(request.META.get("REMOTE_ADDR", ""))
-    told = str(request.META.get("HTTP_X_FORWARDED_FOR", "")).split(",")
+    address = str(facts.get("REMOTE_ADDR") or "")
+    told = str(facts.get("HTTP_X_FORWARDED_FOR") or "").split(",")
     while told and _is_in(address, trusted):
         before = told.pop().strip()
         if _parsed(before) is None:
             break
         address = before
     return address if _parsed(address) is not None else ""
+
+
+def one_host(address: str) -> str:
+    """What counts as one client: an address of IPv4, a /64 of IPv6."""
+    known = _parsed(address)
+    if known is None:
+        return "local"
+    if isinstance(known, ipaddress.IPv4Address):
+        return address
+    if known.ipv4_mapped is not None:
+        return str(known.ipv4_mapped)
+    # Whoever has one address of IPv6 has the others of its network, too.
+    return str(ipaddress.ip_network((known, 64), strict=False))
 
 
 @lru_cache(maxsize=8)

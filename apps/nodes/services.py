@@ -11,9 +11,9 @@ from django.db.models import F, Model
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.core.api import from_model_error
 from apps.core.doorbell import after_commit
 from apps.core.errors import BadInput, Conflict
+from apps.core.model_errors import from_model_error
 from apps.events.services import event_record
 from apps.nodes.models import Installation, Node, NodeState, PoolDrift, Volume
 from apps.nodes.selectors import served_by_pool

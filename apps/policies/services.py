@@ -5,9 +5,9 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from apps.accounts.models import User
-from apps.core.api import from_model_error
 from apps.core.errors import BadInput
 from apps.core.keyring import HIDDEN, reseal, seal
+from apps.core.model_errors import from_model_error
 from apps.events.services import event_record
 from apps.policies.models import RegistryCredential
 

@@ -4,7 +4,7 @@ import pytest
 from django.test import RequestFactory
 from pytest_django import Settings
 
-from apps.core.origin import client_address
+from apps.core.origin import client_address, one_host
 from rpm import env
 
 PROXIES = ["10.0.0.0/8", "::1"]
@@ -49,3 +49,16 @@ def test_a_proxy_that_is_no_network_stops_the_start(monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(env.BadEnvironment, match="RPM_TRUSTED_PROXIES"):
         env.networks("RPM_TRUSTED_PROXIES")
+
+
+@pytest.mark.parametrize(
+    ("address", "want"),
+    [
+        ("203.0.113.9", "203.0.113.9"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("::ffff:203.0.113.9", "203.0.113.9"),
+        ("", "local"),
+    ],
+)
+def test_a_network_of_ipv6_counts_as_one_client(address: str, want: str) -> None:
+    assert one_host(address) == want

@@ -9,9 +9,9 @@ from django.db.models import ProtectedError
 
 from apps.accounts.models import ADMINS, USERS, GroupInfo, User
 from apps.accounts.selectors import administrators_left
-from apps.core.api import from_model_error
 from apps.core.doorbell import after_commit
 from apps.core.errors import Conflict
+from apps.core.model_errors import from_model_error
 from apps.core.recording import event_record
 
 MOST_NAMED = 50

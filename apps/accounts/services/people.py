@@ -10,8 +10,8 @@ from django.db import transaction
 
 from apps.accounts.models import ADMINS, BUILT_IN_GROUPS, USERS, GroupInfo, SetupToken, User
 from apps.accounts.services.credentials import secret_hash
-from apps.core.api import from_model_error
 from apps.core.errors import BadInput, NotAllowed
+from apps.core.model_errors import from_model_error
 
 DESCRIPTIONS = {
     "Users": "Everybody.",

@@ -16,8 +16,8 @@ from apps.configuration.services.drafts import draft_saved
 from apps.configuration.services.grants import group_grants_move, owners_who_may_enqueue
 from apps.configuration.services.recording import change_record
 from apps.configuration.services.rows import draft_lock, live_lock
-from apps.core.api import from_model_error
 from apps.core.errors import BadInput, Conflict
+from apps.core.model_errors import from_model_error
 from apps.core.units import milli, quantities_text
 from apps.policies.models import DraftPool, Policy, PolicyAmount, Queue
 from apps.policies.selectors import known_keys, policy_family

@@ -18,8 +18,8 @@ from apps.configuration.services.limits import above_limit, limits_above
 from apps.configuration.services.pools import pause_facts
 from apps.configuration.services.recording import change_record
 from apps.configuration.services.rows import draft_lock, live_lock
-from apps.core.api import from_model_error
 from apps.core.errors import BadInput, Conflict
+from apps.core.model_errors import from_model_error
 from apps.policies.models import DraftProfile, DraftQueueRank, Policy, Profile, Queue
 
 CHANGEABLE = frozenset(

@@ -9,9 +9,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.core.api import from_model_error
 from apps.core.doorbell import after_commit
 from apps.core.errors import BadInput, Conflict, RpmError
+from apps.core.model_errors import from_model_error
 from apps.events.services import event_record
 from apps.execution.connections import client_for, install_helper, installation_key
 from apps.execution.protocol.answers import AnswerMalformed, Clocks, Probed
