@@ -16,13 +16,13 @@ http = get_asgi_application()
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 
 from apps.dashboard.consumers import LiveConsumer  # noqa: E402
+from apps.dashboard.socket_access import with_credentials  # noqa: E402
 
 # Channels routes ASGI applications by Django's addresses, which are typed for views.
 sockets: list[Any] = [path("ws/live/", cast(Any, LiveConsumer.as_asgi()))]
 
+live = URLRouter(sockets)
+browsers = AllowedHostsOriginValidator(AuthMiddlewareStack(live))
 application = ProtocolTypeRouter(
-    {
-        "http": http,
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(sockets))),
-    }
+    {"http": http, "websocket": with_credentials(live, browsers=browsers)}
 )

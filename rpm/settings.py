@@ -181,6 +181,20 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+# A token that stands for a credential ends after so long.
+RPM_TOKEN_S = env.number("RPM_TOKEN_S", 900, low=60, high=86_400)
+# Per minute; 0 is no limit. Generous: they stop programs that went wild, not work.
+RPM_REQUESTS_PER_CREDENTIAL = env.number(
+    "RPM_REQUESTS_PER_CREDENTIAL", 300_000, low=0, high=10_000_000
+)
+RPM_REQUESTS_PER_ADDRESS = env.number("RPM_REQUESTS_PER_ADDRESS", 600_000, low=0, high=10_000_000)
+# Wrong keys and secrets per minute, and wrong passwords before the waits begin to grow.
+RPM_WRONG_SECRETS_PER_ADDRESS = env.number(
+    "RPM_WRONG_SECRETS_PER_ADDRESS", 60, low=1, high=1_000_000
+)
+RPM_WRONG_SECRETS_PER_KEY = env.number("RPM_WRONG_SECRETS_PER_KEY", 20, low=1, high=1_000_000)
+RPM_LOG_IN_TRIES = env.number("RPM_LOG_IN_TRIES", 5, low=1, high=1000)
+RPM_LOG_IN_WAIT_MAX_S = env.number("RPM_LOG_IN_WAIT_MAX_S", 900, low=1, high=86_400)
 # No stand-in for people who are not signed in: they see nothing.
 ANONYMOUS_USER_NAME = None
 LOGIN_URL = reverse_lazy("sign_in")
@@ -199,10 +213,12 @@ DEFAULT_FROM_EMAIL = SERVER_EMAIL = _SMTP.sender
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "apps.accounts.api.authentication.CredentialAuthentication",
+        "apps.tasks.api.acting.ActingAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    # Every view passes one that is a `Scoped` (`tests/rpm/test_scopes.py`).
+    "DEFAULT_PERMISSION_CLASSES": ["apps.accounts.api.permissions.Scoped"],
+    "DEFAULT_THROTTLE_CLASSES": ["apps.accounts.api.throttling.CredentialThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["apps.core.parsers.BoundedJSONParser"],
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
@@ -225,6 +241,8 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "TaskState": "apps.tasks.states.TaskState",
         "AttemptState": "apps.tasks.states.AttemptState",
+        "CredentialScope": "apps.accounts.models.Scope",
+        "ScopeEnum": "apps.nodes.models.VolumeScope",
     },
 }
 # The largest request body: a command or an environment is at most 1 MB.

@@ -18,6 +18,7 @@ from tests.cast import (
 from tests.nvml.driver import stub_driver, stub_library
 from tests.services.browser import chromium, new_page, page
 from tests.services.cdi import cdi_devices
+from tests.services.counting import fresh_counts
 from tests.services.databases import database_url
 from tests.services.flushing import flush_guarded_tables
 from tests.services.mps import mps_control
@@ -36,6 +37,7 @@ __all__ = [
     "dev_group",
     "example",
     "flush_guarded_tables",
+    "fresh_counts",
     "inbox",
     "mps_control",
     "new_page",

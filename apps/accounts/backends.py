@@ -4,13 +4,44 @@ from typing import Any
 
 from django.contrib.auth.backends import BaseBackend, ModelBackend
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.http import HttpRequest
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin, is_queue_admin, may_enter_admin
+from apps.accounts.services.throttling import log_in_admitted, log_in_failed, log_in_worked
+from apps.core.origin import client_address
 
 
 class PersonBackend(ModelBackend):
-    """Names and passwords of people; service accounts have credentials and no log-in."""
+    """Names and passwords of people; service accounts have credentials and no log-in.
+
+    Whatever asks here on behalf of a request is held back after too many wrong ones. Names that
+    there are not are counted and answered as those that there are, and take as long.
+    """
+
+    def authenticate(
+        self,
+        request: HttpRequest | None,
+        username: str | None = None,
+        password: str | None = None,
+        **kwargs: Any,
+    ) -> User | None:
+        """The person.
+
+        Raises:
+            TooMany: no password is looked at for now.
+        """
+        name = username if username is not None else kwargs.get(User.USERNAME_FIELD)
+        if request is None or name is None or password is None:
+            return super().authenticate(request, username, password, **kwargs)
+        address = client_address(request)
+        log_in_admitted(username=name, address=address)
+        user = super().authenticate(request, username, password, **kwargs)
+        if user is None:
+            log_in_failed(username=name, address=address)
+        else:
+            log_in_worked(username=name, address=address)
+        return user
 
     def user_can_authenticate(self, user: User | AnonymousUser | None) -> bool:
         return super().user_can_authenticate(user) and not getattr(user, "is_service", False)

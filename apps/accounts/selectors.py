@@ -3,8 +3,9 @@
 from datetime import UTC, datetime
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
-from django.db.models import Max, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Greatest
+from django.utils import timezone
 
 from apps.accounts.models import ADMINS, QUEUE_ADMINS, Credential, PersonStatus, User
 
@@ -17,6 +18,14 @@ STATUSES = {
 }
 
 Person = User | AbstractBaseUser | AnonymousUser
+# What nobody holds while a service account acts for them.
+ADMINISTERING = (ADMINS, QUEUE_ADMINS)
+
+
+def groups_of(user: User) -> QuerySet[Group]:
+    """The groups whose rights somebody has now: none that administers, where another acts."""
+    groups = Group.objects.filter(user=user)
+    return groups if user.acted_by_id is None else groups.exclude(name__in=ADMINISTERING)
 
 
 def group_names(user: Person) -> frozenset[str]:
@@ -25,7 +34,7 @@ def group_names(user: Person) -> frozenset[str]:
         return frozenset()
     known: frozenset[str] | None = getattr(user, "_group_names", None)
     if known is None:
-        known = frozenset(Group.objects.filter(user=user).values_list("name", flat=True))
+        known = frozenset(groups_of(user).values_list("name", flat=True))
         user._group_names = known  # type: ignore[attr-defined]  # memo on the instance
     return known
 
@@ -34,7 +43,7 @@ def group_ids(user: Person) -> frozenset[int]:
     """Ids of the groups of an active user."""
     if not isinstance(user, User) or not user.is_active:
         return frozenset()
-    return frozenset(Group.objects.filter(user=user).values_list("id", flat=True))
+    return frozenset(groups_of(user).values_list("id", flat=True))
 
 
 def is_admin(user: Person) -> bool:
@@ -98,3 +107,34 @@ def administrators_left(*, without: User | None = None) -> bool:
         groups__name=ADMINS, is_active=True, is_pending=False, is_service=False
     )
     return (rows.exclude(pk=without.pk) if without is not None else rows).exists()
+
+
+def service_accounts_visible_to(user: Person) -> QuerySet[User]:
+    """Service accounts, with `credentials_used_at` and the number of their live credentials."""
+    if not is_admin(user):
+        return User.objects.none()
+    is_live = Q(credentials__revoked_at__isnull=True) & (
+        Q(credentials__expires_at__isnull=True) | Q(credentials__expires_at__gt=timezone.now())
+    )
+    return (
+        User.objects.filter(is_service=True, removed_at__isnull=True)
+        .annotate(
+            credentials_used_at=Max("credentials__last_used_at"),
+            credentials_live=Count("credentials", filter=is_live),
+        )
+        .prefetch_related("groups")
+        .order_by("username")
+    )
+
+
+def service_accounts_listed(user: Person, *, q: str = "", group: str = "") -> QuerySet[User]:
+    """Those of them whose name contains `q`, in the group of this name; what is empty does not
+    filter.
+    """
+    accounts = service_accounts_visible_to(user)
+    if q:
+        accounts = accounts.filter(username__icontains=q)
+    if group:
+        # Not by a join: it would count credentials once per group.
+        accounts = accounts.filter(pk__in=User.objects.filter(groups__name=group).values("pk"))
+    return accounts

@@ -15,6 +15,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from redis.exceptions import RedisError
 
 from apps.accounts.models import User
+from apps.accounts.services.access import Access, access_holds
 from apps.core.doorbell import group_name
 from apps.dashboard.live import card_from_name
 from apps.dashboard.render import Rendered, card_audience, card_render
@@ -26,8 +27,12 @@ BROKER_CHECK_S = 5.0
 MOST_CARDS = 64
 MOST_BYTES = 64 * 1024
 MOST_SHARED = 512
-# Close codes: 4401 not signed in, 4403 rights have changed, 4400 not our protocol, 1013 later.
+# How often a credential that opened a socket is looked at: hints of its end may be lost.
+ACCESS_CHECK_S = 2.0
+# Close codes: 4401 not signed in, 4403 rights have changed, 4400 not our protocol, 4429 too many
+# wrong credentials, 1013 later.
 NOT_SIGNED_IN = 4401
+TOO_MANY = 4429
 RIGHTS_CHANGED = 4403
 NOT_UNDERSTOOD = 4400
 BROKER_GONE = 1013
@@ -114,16 +119,24 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self.stale: dict[str, float] = {}
         self.flusher: asyncio.Task[None] | None = None
         self.checker: asyncio.Task[None] | None = None
+        self.access_checker: asyncio.Task[None] | None = None
         self.person_id = getattr(self.scope.get("user"), "pk", None)
+        # How a program came in; None for the session of a browser.
+        access = self.scope.get("access")
         await self.accept()
         if self.person_id is None:
-            await self.close(code=NOT_SIGNED_IN)
+            await self.close(code=TOO_MANY if self.scope.get("is_too_many") else NOT_SIGNED_IN)
             return
-        await self._join(f"user.{self.person_id}")
+        self.ending = {f"user.{self.person_id}"}
+        if isinstance(access, Access):
+            self.ending.add(f"credential.{access.credential_id}")
+            self.access_checker = asyncio.create_task(self._check_access(access))
+        for topic in self.ending:
+            await self._join(topic)
         self.checker = asyncio.create_task(self._check_broker())
 
     async def disconnect(self, _code: int) -> None:
-        for background in (self.flusher, self.checker):
+        for background in (self.flusher, self.checker, self.access_checker):
             if background is not None:
                 background.cancel()
         for topic in self.joined:
@@ -147,7 +160,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
     async def live_changed(self, event: dict[str, Any]) -> None:
         """A topic of ours changed: its cards are stale."""
         topic = event["topic"]
-        if topic == f"user.{self.person_id}":
+        if topic in self.ending:
             await self.close(code=RIGHTS_CHANGED)
             return
         cards = [card for card, topics in self.topics_of.items() if topic in topics]
@@ -169,6 +182,14 @@ class LiveConsumer(AsyncWebsocketConsumer):
             except (RedisError, OSError) as error:
                 log.warning("live.broker_gone", error=str(error))
                 await self.close(code=BROKER_GONE)
+                return
+
+    async def _check_access(self, access: Access) -> None:
+        """Close when the credential is revoked or over, or the token that was made of it."""
+        while True:
+            await asyncio.sleep(ACCESS_CHECK_S)
+            if not await database_sync_to_async(access_holds)(access):
+                await self.close(code=RIGHTS_CHANGED)
                 return
 
     def _mark(self, cards: list[str], *, noticed: float, soon: bool) -> None:

@@ -1,4 +1,6 @@
-"""HTTP Basic with the key and secret of a credential."""
+"""HTTP Basic with the key and secret of a credential, or a token that was made of them."""
+
+from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication
@@ -6,30 +8,39 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from apps.accounts.models import User
-from apps.accounts.services.credentials import credential_user
+from apps.accounts.services.access import Access, WrongSecret, access_by_header
+from apps.accounts.services.throttling import address_admitted
+from apps.core.origin import client_address
 
 
 class CredentialAuthentication(BaseAuthentication):
-    """`Authorization: Basic base64(key:secret)`."""
+    """`Authorization: Basic base64(key:secret)` or `Authorization: Bearer <token>`."""
 
-    def authenticate(self, request: Request) -> tuple[User, None] | None:
-        header = request.headers.get("Authorization", "")
-        if not header.lower().startswith("basic "):
-            return None
-        user = credential_user(header)
-        if user is None:
-            raise AuthenticationFailed("Key or secret is wrong, expired or revoked.")
-        return user, None
+    def authenticate(self, request: Request) -> tuple[User, Access] | None:
+        address = client_address(request._request)
+        address_admitted(address)
+        try:
+            access = access_by_header(request.headers.get("Authorization", ""), address=address)
+        except WrongSecret as error:
+            raise AuthenticationFailed(error.detail) from error
+        return (access.user, access) if access is not None else None
 
     def authenticate_header(self, _request: Request) -> str:
         return 'Basic realm="RPM"'
 
 
 class CredentialScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # untyped base
-    """How the OpenAPI file names it."""
+    """How the OpenAPI file names both."""
 
     target_class = "apps.accounts.api.authentication.CredentialAuthentication"
-    name = "credential"
+    match_subclasses = True
+    name = ["credential", "token"]
 
-    def get_security_definition(self, _auto_schema: object) -> dict[str, str]:
-        return {"type": "http", "scheme": "basic", "description": "Key and secret of a credential."}
+    def get_security_requirement(self, _auto_schema: object) -> list[dict[str, list[Any]]]:
+        return [{name: []} for name in self.name]
+
+    def get_security_definition(self, _auto_schema: object) -> list[dict[str, Any]]:
+        return [
+            {"type": "http", "scheme": "basic", "description": "Key and secret of a credential."},
+            {"type": "http", "scheme": "bearer", "description": "A token of `POST token/`."},
+        ]

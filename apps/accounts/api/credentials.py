@@ -1,4 +1,4 @@
-"""REST of one's own credentials."""
+"""REST of one's own credentials, and what credentials of others look like."""
 
 from typing import Any
 
@@ -6,15 +6,19 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.mixins import ListModelMixin
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
 from apps.accounts.api.permissions import person
-from apps.accounts.models import Credential
+from apps.accounts.models import Credential, Scope
 from apps.accounts.selectors import credentials_of, is_admin
-from apps.accounts.services.credentials import credential_create, credential_revoke
+from apps.accounts.services.credentials import (
+    credential_change,
+    credential_create,
+    credential_revoke,
+)
 from apps.core.api import KeysetPagination
 from apps.core.serializers import StrictSerializer
 
@@ -22,7 +26,16 @@ from apps.core.serializers import StrictSerializer
 class CredentialSerializer(serializers.ModelSerializer[Credential]):
     class Meta:
         model = Credential
-        fields = ["id", "key", "label", "created_at", "expires_at", "last_used_at", "revoked_at"]
+        fields = [
+            "id",
+            "key",
+            "label",
+            "scope",
+            "created_at",
+            "expires_at",
+            "last_used_at",
+            "revoked_at",
+        ]
         read_only_fields = fields
 
 
@@ -35,9 +48,19 @@ class CredentialSecretSerializer(CredentialSerializer):
         fields = [*CredentialSerializer.Meta.fields, "secret"]
 
 
+class CredentialLabelSerializer(StrictSerializer):
+    label = serializers.CharField(max_length=100, allow_blank=True)  # type: ignore[assignment]  # the metaclass takes it away
+
+
 class CredentialCreateSerializer(StrictSerializer):
     label = serializers.CharField(  # type: ignore[assignment]  # the metaclass takes it away
         max_length=100, allow_blank=True, default=""
+    )
+    scope = serializers.ChoiceField(
+        Scope.choices,
+        default=Scope.ADMINISTER,
+        help_text="`read`: safe methods; `enqueue`: also all with one's own tasks; `administer`: "
+        "all that its owner may.",
     )
     expires_at = serializers.DateTimeField(allow_null=True, default=None)
 
@@ -47,7 +70,13 @@ class CredentialCreateSerializer(StrictSerializer):
         return value
 
 
-class CredentialViewSet(ListModelMixin, GenericViewSet[Credential]):
+def secret_told(credential: Credential, secret: str) -> Response:
+    """A new credential with its secret; nobody may keep a copy of the answer."""
+    facts = {**CredentialSerializer(credential).data, "secret": secret}
+    return Response(facts, status=201, headers={"Cache-Control": "no-store"})
+
+
+class CredentialViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Credential]):
     """Keys for programs; a key and its secret are sent as HTTP Basic."""
 
     serializer_class = CredentialSerializer
@@ -63,13 +92,21 @@ class CredentialViewSet(ListModelMixin, GenericViewSet[Credential]):
         """A new credential; its secret is in this answer and nowhere else."""
         body = CredentialCreateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        credential, secret = credential_create(user=person(request), **body.validated_data)
-        facts = {**CredentialSerializer(credential).data, "secret": secret}
-        return Response(facts, status=201)
+        return secret_told(*credential_create(user=person(request), **body.validated_data))
+
+    @extend_schema(request=CredentialLabelSerializer, responses=CredentialSerializer)
+    def partial_update(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
+        """Give it another label."""
+        body = CredentialLabelSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        changed = credential_change(
+            credential=self.get_object(), actor=person(request), **body.validated_data
+        )
+        return Response(CredentialSerializer(changed).data)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Refuse it from the next request on."""
+        """Refuse it from the next request on, and close what it opened."""
         user = person(request)
         credential_revoke(credential=self.get_object(), actor=user, is_admin=is_admin(user))
         return Response(status=204)

@@ -1,30 +1,75 @@
-"""Who may use a whole endpoint. What somebody sees in it is scoped by selectors."""
+"""Who may use a whole endpoint. What somebody sees in it is scoped by selectors.
+
+DRF loads this with its views, so it cannot name their class.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from rest_framework.exceptions import NotAuthenticated
-from rest_framework.permissions import BasePermission
+from rest_framework.permissions import SAFE_METHODS, IsAuthenticated
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
-from apps.accounts.models import User
+from apps.accounts.models import Scope, User
 from apps.accounts.selectors import is_admin, is_queue_admin
+from apps.accounts.services.access import ACT_FOR, Access
+from apps.core.errors import NotAllowed
+
+View = TypeVar("View", bound=Callable[..., Any])
 
 
-class Admins(BasePermission):
+class ScopeMissing(NotAllowed):
+    """The credential is not for this, whatever its owner may do."""
+
+    code = "scope"
+
+    def __init__(self, needed: Scope) -> None:
+        super().__init__(
+            f"This credential is not for this: it takes one with the scope {needed.value!r}.",
+            fields={"scope": needed.value},
+        )
+
+
+class Scoped(IsAuthenticated):
+    """Whoever is signed in, as far as their credential goes. Every view passes this.
+
+    Safe methods take the scope `read`. Others take what the view says in `scope_to_write`; where
+    that is `enqueue`, they reach one's own tasks only. Without saying so they take `administer`.
+    """
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        if not super().has_permission(request, view):
+            return False
+        if ACT_FOR in request.headers and getattr(request.user, "acted_by_id", None) is None:
+            wrong = "is for credentials of service accounts: leave it out"
+            raise NotAllowed(f"{ACT_FOR} {wrong}.", fields={ACT_FOR: wrong})
+        scope_demanded(request, _needed(request, view))
+        return True
+
+    def has_object_permission(self, request: Request, view: Any, obj: Any) -> bool:
+        """For tasks; `view` calls it for what it is about to change."""
+        is_theirs = getattr(obj, "owner_id", None) == request.user.pk
+        if _needed(request, view) is Scope.ENQUEUE and not is_theirs:
+            scope_demanded(request, Scope.ADMINISTER)
+        return True
+
+
+class Admins(Scoped):
     """Administrators."""
 
     message = "This is for administrators."
 
-    def has_permission(self, request: Request, _view: APIView) -> bool:
-        return is_admin(request.user)
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return super().has_permission(request, view) and is_admin(request.user)
 
 
-class QueueAdmins(BasePermission):
+class QueueAdmins(Scoped):
     """Administrators and queue administrators."""
 
     message = "This is for administrators of queues."
 
-    def has_permission(self, request: Request, _view: APIView) -> bool:
-        return is_queue_admin(request.user)
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return super().has_permission(request, view) and is_queue_admin(request.user)
 
 
 def person(request: Request) -> User:
@@ -36,3 +81,31 @@ def person(request: Request) -> User:
     if not isinstance(request.user, User):
         raise NotAuthenticated
     return request.user
+
+
+def scope_demanded(request: Request, needed: Scope) -> None:
+    """Sessions may do all that their person may.
+
+    Raises:
+        ScopeMissing: the credential is for less.
+    """
+    access = request.auth
+    if isinstance(access, Access) and not access.scope.covers(needed):
+        raise ScopeMissing(needed)
+
+
+def scope_to_write(scope: Scope) -> Callable[[View], View]:
+    """What a view that is a function takes for methods that are not safe."""
+
+    def mark(view: View) -> View:
+        view.cls.scope_to_write = scope  # type: ignore[attr-defined]  # DRF's class of the function
+        return view
+
+    return mark
+
+
+def _needed(request: Request, view: Any) -> Scope:
+    if request.method in SAFE_METHODS:
+        return Scope.READ
+    needed: Scope = getattr(view, "scope_to_write", Scope.ADMINISTER)
+    return needed

@@ -6,14 +6,18 @@ from rest_framework.routers import SimpleRouter
 from apps.accounts.api.account import AccountView
 from apps.accounts.api.credentials import CredentialViewSet
 from apps.accounts.api.preferences import PreferencesView
+from apps.accounts.api.service_accounts import ServiceAccountViewSet
+from apps.accounts.api.token import TokenView
 from apps.accounts.api.users import UserViewSet
 
 router = SimpleRouter()
 router.register("credentials", CredentialViewSet, "credential")
+router.register("service-accounts", ServiceAccountViewSet, "service-account")
 router.register("users", UserViewSet, "user")
 
 urlpatterns = [
     *router.urls,
     path("account/", AccountView.as_view(), name="own-account"),
+    path("token/", TokenView.as_view(), name="token"),
     path("preferences/", PreferencesView.as_view(), name="preferences"),
 ]

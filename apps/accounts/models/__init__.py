@@ -2,6 +2,7 @@
 
 from apps.accounts.models.credentials import Credential, SetupToken
 from apps.accounts.models.invitations import Invitation, MailState
+from apps.accounts.models.scopes import Scope
 from apps.accounts.models.users import (
     ADMINS,
     BUILT_IN_GROUPS,
@@ -22,6 +23,7 @@ __all__ = [
     "Invitation",
     "MailState",
     "PersonStatus",
+    "Scope",
     "SetupToken",
     "User",
 ]

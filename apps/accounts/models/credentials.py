@@ -2,6 +2,9 @@
 
 from django.conf import settings
 from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models.scopes import Scope
 
 
 class Credential(models.Model):
@@ -13,6 +16,13 @@ class Credential(models.Model):
     key = models.CharField(max_length=32, unique=True, editable=False)
     secret_hash = models.CharField(max_length=64, editable=False)
     label = models.CharField(max_length=100, blank=True)
+    scope = models.CharField(
+        max_length=16,
+        choices=Scope.choices,
+        default=Scope.ADMINISTER,
+        db_default=Scope.ADMINISTER,
+        help_text=_("What it may be used for; each includes those before it."),
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)

@@ -27,9 +27,23 @@ class User(AbstractUser):
     (`apps.accounts.selectors`), so there is no second place that gives rights.
     """
 
+    # The service account that acts for this person, on the instances of such a request alone.
+    acted_by_id: int | None = None
+
     email = models.EmailField(_("e-mail address"), blank=True)
     is_service = models.BooleanField(
         default=False, help_text=_("A service account: it has credentials and no log-in.")
+    )
+    can_act_for_owners = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text=_("A service account that may act for the owner of a task that it sees."),
+    )
+    removed_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text=_("A service account that was deleted; its tasks stay."),
     )
     time_zone = models.CharField(
         max_length=64, blank=True, help_text=_("Empty: the time zone of the browser.")
@@ -84,6 +98,11 @@ class User(AbstractUser):
                 condition=models.Q(unix_uid__isnull=True) | models.Q(unix_uid__gt=0),
                 name="user_never_runs_as_root",
                 violation_error_message=_("Processes never run as root on a node."),
+            ),
+            models.CheckConstraint(
+                condition=models.Q(can_act_for_owners=False) | models.Q(is_service=True),
+                name="user_acts_for_owners_as_service",
+                violation_error_message=_("Only a service account may act for others."),
             ),
         ]
 

@@ -1,18 +1,24 @@
-"""Making, checking and revoking credentials."""
+"""Making, checking, naming and revoking credentials."""
 
 import base64
 import binascii
 import hashlib
 import hmac
 import secrets
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
-from django.db.models import Q
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from apps.accounts.models import Credential, User
+from apps.accounts.models import Credential, Scope, User
 from apps.core.errors import NotAllowed
+from apps.core.model_errors import from_model_error
+from apps.core.recording import event_record
 
 KEY_BYTES = 10
 SECRET_BYTES = 32
@@ -20,59 +26,110 @@ SECRET_BYTES = 32
 LAST_USED_EVERY = timedelta(minutes=1)
 
 
+@transaction.atomic
 def credential_create(
-    *, user: User, label: str, expires_at: datetime | None = None
+    *,
+    user: User,
+    label: str,
+    expires_at: datetime | None = None,
+    scope: Scope = Scope.ADMINISTER,
+    actor: User | None = None,
 ) -> tuple[Credential, str]:
-    """A new credential and its secret, which is shown once and kept nowhere."""
+    """A new credential and its secret, which is shown once and kept nowhere.
+
+    Args:
+        actor: who makes it, where that is not its owner.
+
+    Raises:
+        BadInput: naming the field.
+    """
     secret = secrets.token_urlsafe(SECRET_BYTES)
     credential = Credential(
         user=user,
         key=base64.b32encode(secrets.token_bytes(KEY_BYTES)).decode().rstrip("="),
         secret_hash=secret_hash(secret),
         label=label,
+        scope=scope,
         expires_at=expires_at,
     )
-    credential.full_clean()
+    _checked(credential)
     credential.save()
+    _note("credential.created", credential, actor or user, after=_facts(credential))
     return credential, secret
 
 
+@transaction.atomic
+def credential_change(*, credential: Credential, actor: User, label: str) -> Credential:
+    """Give it another label; what it may do and for how long never changes.
+
+    Raises:
+        BadInput: naming the field.
+    """
+    before = _facts(credential)
+    credential.label = label
+    _checked(credential)
+    if before != _facts(credential):
+        credential.save(update_fields=["label"])
+        _note("credential.changed", credential, actor, before=before, after=_facts(credential))
+    return credential
+
+
 def credential_revoke(*, credential: Credential, actor: User, is_admin: bool) -> None:
-    """From the next request on, the credential is refused.
+    """From the next request on, the credential is refused, and its open sockets close.
 
     Raises:
         NotAllowed: it is somebody else's, and `actor` does not administer.
     """
     if credential.user_id != actor.pk and not is_admin:
         raise NotAllowed("This credential is not yours.")
-    Credential.objects.filter(pk=credential.pk, revoked_at__isnull=True).update(
-        revoked_at=timezone.now()
-    )
+    _revoke(Credential.objects.filter(pk=credential.pk), actor)
+
+
+def credentials_revoke_all(*, user: User, actor: User | None) -> None:
+    """The same for all that this account has."""
+    _revoke(Credential.objects.filter(user=user), actor)
+
+
+@transaction.atomic
+def _revoke(given: QuerySet[Credential], actor: User | None) -> None:
+    known = given.filter(revoked_at__isnull=True).select_related("user")
+    for credential in known.select_for_update(of=("self",)):
+        Credential.objects.filter(pk=credential.pk).update(revoked_at=timezone.now())
+        _note("credential.revoked", credential, actor, before=_facts(credential))
 
 
 def credential_user(header: str) -> User | None:
-    """Who a `Basic` authorization header speaks for; None where it is not valid.
+    """Who a `Basic` authorization header speaks for; None where it is not valid."""
+    pair = basic_pair(header)
+    credential = credential_by_pair(*pair) if pair else None
+    return credential.user if credential else None
+
+
+def credential_by_pair(key: str, secret: str) -> Credential | None:
+    """The credential with this key and secret; None where they are not valid.
 
     One indexed query; the secret is compared in constant time, and the comparison is made also
     for unknown keys.
     """
-    pair = basic_pair(header)
-    if pair is None:
-        return None
-    key, secret = pair
-    now = timezone.now()
-    credential = (
-        Credential.objects.select_related("user")
-        .filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now))
-        .filter(key=key, revoked_at__isnull=True, user__is_active=True)
-        .first()
-    )
+    credential = credentials_valid().select_related("user").filter(key=key).first()
     kept = credential.secret_hash if credential else ""
     if not hmac.compare_digest(kept, secret_hash(secret)) or credential is None:
         return None
+    credential_used(credential)
+    return credential
+
+
+def credentials_valid() -> QuerySet[Credential]:
+    """Those that speak for somebody now."""
+    in_time = Q(expires_at__isnull=True) | Q(expires_at__gt=timezone.now())
+    return Credential.objects.filter(in_time, revoked_at__isnull=True, user__is_active=True)
+
+
+def credential_used(credential: Credential) -> None:
+    """Note it as used now, at most once a minute."""
+    now = timezone.now()
     if credential.last_used_at is None or credential.last_used_at < now - LAST_USED_EVERY:
         Credential.objects.filter(pk=credential.pk).update(last_used_at=now)
-    return credential.user
 
 
 def secret_hash(secret: str) -> str:
@@ -92,3 +149,46 @@ def basic_pair(header: str) -> tuple[str, str] | None:
         return None
     # PostgreSQL cannot even look for a text with a NUL.
     return (key, secret) if colon and "\0" not in key else None
+
+
+def _checked(credential: Credential) -> None:
+    try:
+        credential.full_clean()
+    except ValidationError as error:
+        raise from_model_error(error) from error
+
+
+def _facts(credential: Credential) -> dict[str, Any]:
+    """What may be told of it; never its secret."""
+    ends = credential.expires_at
+    return {
+        "key": credential.key,
+        "owner": credential.user.username,
+        "label": credential.label,
+        "scope": str(credential.scope),
+        "expires_at": ends.isoformat() if ends else None,
+    }
+
+
+def _note(
+    kind: str,
+    credential: Credential,
+    actor: User | None,
+    *,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+) -> None:
+    owner = credential.user
+    event_record(
+        kind,
+        actor=actor,
+        object_type="credential",
+        object_id=credential.pk,
+        data={
+            "name": credential.label or credential.key,
+            "before": before,
+            "after": after,
+            "others": [{"type": "user", "id": str(owner.pk), "name": owner.username}],
+        },
+        topics=[f"credential.{credential.pk}"],
+    )

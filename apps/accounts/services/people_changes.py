@@ -12,8 +12,8 @@ from django.utils import timezone
 from apps.accounts.models import Credential, Invitation, User
 from apps.accounts.selectors import administrators_left
 from apps.accounts.services.groups import admins_lock, rights_changed, user_groups_set
-from apps.core.model_errors import from_model_error
 from apps.core.errors import BadInput, Conflict
+from apps.core.model_errors import from_model_error
 from apps.core.recording import event_record
 
 PLAIN = ("username", "first_name", "last_name", "email")

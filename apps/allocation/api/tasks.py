@@ -8,6 +8,8 @@ from rest_framework.decorators import api_view, parser_classes
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.accounts.api.permissions import scope_to_write
+from apps.accounts.models import Scope
 from apps.allocation.api.serializers import CheckSerializer, ExplanationSerializer
 from apps.allocation.explaining import Told, expected_start, explained
 from apps.allocation.whatif.checking import task_check
@@ -51,6 +53,7 @@ def explain(request: Request, pk: str) -> Response:
     request=DescriptionSerializer,
     responses={200: CheckSerializer, **_ERRORS},
 )
+@scope_to_write(Scope.ENQUEUE)
 @api_view(["POST"])
 @parser_classes([RawJsonParser])
 def check(request: Request) -> Response:

@@ -17,7 +17,7 @@ from apps.accounts.selectors import is_admin
 from apps.accounts.services.credentials import credential_create, credential_revoke
 from apps.accounts.services.people import setup_complete
 from apps.core.doorbell import ring_now
-from apps.core.errors import RpmError
+from apps.core.errors import RpmError, TooMany
 from apps.dashboard.access import person
 from apps.dashboard.forms import CredentialForm, SetUpForm, add_errors, focus_first_error
 
@@ -32,12 +32,19 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     if not User.objects.filter(is_service=False).exists():
         return redirect("set_up")
     form = AuthenticationForm(request, request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        login(request, form.get_user())
-        return redirect(_next(request))
-    status = 400 if request.method == "POST" else 200
+    status, retry_after_s = 400 if request.method == "POST" else 200, 0
+    try:
+        if request.method == "POST" and form.is_valid():
+            login(request, form.get_user())
+            return redirect(_next(request))
+    except TooMany as error:
+        form.add_error(None, error.detail)
+        status, retry_after_s = error.status, error.retry_after_s
     context = {"form": form, "next": request.GET.get("next", "")}
-    return render(request, "pages/sign_in.html", context, status=status)
+    response = render(request, "pages/sign_in.html", context, status=status)
+    if retry_after_s:
+        response["Retry-After"] = str(retry_after_s)
+    return response
 
 
 # permission: whoever is signed in

@@ -19,8 +19,10 @@ from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
 from apps.accounts.services.credentials import basic_pair
+from apps.accounts.services.throttling import address_admitted
 from apps.core.api import error_body
 from apps.core.errors import RpmError, Unavailable
+from apps.core.origin import client_address_of
 from apps.tasks.answers import stored_detail
 from apps.tasks.api.parsers import BODY_BYTES
 from apps.tasks.descriptions import read_description
@@ -57,17 +59,18 @@ def with_express(django: Application) -> Application:
 
 def _answer(environ: Environ) -> _Answer | None:
     """The answer to a task that was stored; None leaves everything to Django."""
-    header = environ.get("HTTP_AUTHORIZATION", "")
-    pair = basic_pair(header)
+    pair = basic_pair(environ.get("HTTP_AUTHORIZATION", ""))
     if pair is None or not _is_usual(environ):
         return None
     body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
     # Django reads it again where this ends without an answer.
     environ["wsgi.input"] = io.BytesIO(body)
+    address = client_address_of(environ)
     try:
+        address_admitted(address)
         description = read_description(body)
         stored = task_submit_at_once(
-            header=header, key=pair[0], secret=pair[1], description=description
+            key=pair[0], secret=pair[1], address=address, description=description
         )
     except Unavailable as error:
         # Django does not try again: the task may be there.
@@ -101,6 +104,7 @@ def _is_usual(environ: Environ) -> bool:
         and 0 < int(length) <= BODY_BYTES
         and environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() == "application/json"
         and "HTTP_IDEMPOTENCY_KEY" not in environ
+        and "HTTP_X_RPM_ACT_FOR" not in environ
         and _is_our_host(environ.get("HTTP_HOST", ""))
     )
 

@@ -10,6 +10,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.accounts.models import Scope
 from apps.core.api import KeysetPagination, error_body
 from apps.core.errors import BadInput, RpmError
 from apps.core.terminal import plain
@@ -115,6 +116,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     queryset = Task.objects.none()
     serializer_class = TaskSerializer
     pagination_class = KeysetPagination
+    scope_to_write = Scope.ENQUEUE
     filter_backends = []
     parser_classes = [RawJsonParser]
     lookup_value_regex = "[^/]+"
@@ -135,12 +137,12 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         return self._told(request, task, status=status.HTTP_201_CREATED)
 
     def retrieve(self, request: Request, pk: str) -> Response:
-        return self._told(request, task_seen(user_of(request), pk))
+        return self._told(request, self._task(request, pk))
 
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change a draft."""
         user = user_of(request)
-        task = task_seen(user, pk)
+        task = self._task(request, pk)
         version_required(request, task)
         task = task_change(actor=user, task=task, changes=read_changes(body_of(request)))
         return self._told(request, task)
@@ -150,7 +152,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     def enqueue(self, request: Request, pk: str) -> Response:
         """Put a draft into a queue."""
         user = user_of(request)
-        task = task_seen(user, pk)
+        task = self._task(request, pk)
         body = read_body(body_of(request), QueueBody)
         return self._told(request, task_enqueue(actor=user, task=task, queue=named(body)))
 
@@ -159,28 +161,28 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     def dequeue(self, request: Request, pk: str) -> Response:
         """Take a waiting task out of its queue; it is a draft again."""
         user = user_of(request)
-        return self._told(request, task_dequeue(actor=user, task=task_seen(user, pk)))
+        return self._told(request, task_dequeue(actor=user, task=self._task(request, pk)))
 
     @_DETAIL
     @action(detail=True, methods=["post"])
     def abort(self, request: Request, pk: str) -> Response:
         """End a task: at once if it does not run, else as soon as it has stopped."""
         user = user_of(request)
-        return self._told(request, task_abort(actor=user, task=task_seen(user, pk)))
+        return self._told(request, task_abort(actor=user, task=self._task(request, pk)))
 
     @_DETAIL
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, pk: str) -> Response:
         """Let a paused or rejected task wait again."""
         user = user_of(request)
-        return self._told(request, task_resume(actor=user, task=task_seen(user, pk)))
+        return self._told(request, task_resume(actor=user, task=self._task(request, pk)))
 
     @_TO_QUEUE
     @action(detail=True, methods=["post"], url_path="run-again")
     def run_again(self, request: Request, pk: str) -> Response:
         """Enqueue a task that ended once more."""
         user = user_of(request)
-        task = task_seen(user, pk)
+        task = self._task(request, pk)
         body = read_body(body_of(request), QueueBody)
         return self._told(request, task_run_again(actor=user, task=task, queue=body.queue))
 
@@ -189,7 +191,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     def checkpoint(self, request: Request, pk: str) -> Response:
         """The task's state is saved as of now: what came before is not lost with its place."""
         user = user_of(request)
-        task = task_seen(user, pk)
+        task = self._task(request, pk)
         task_checkpoint(actor=user, task=task)
         return self._told(request, task)
 
@@ -198,7 +200,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     def priority(self, request: Request, pk: str) -> Response:
         """Change the priority of a draft or a waiting task."""
         user = user_of(request)
-        task = task_seen(user, pk)
+        task = self._task(request, pk)
         body = read_body(body_of(request), PriorityBody)
         return self._told(request, task_set_priority(actor=user, task=task, priority=body.priority))
 
@@ -207,7 +209,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     def reorder(self, request: Request, pk: str) -> Response:
         """Give a waiting task another place among its equals; for who manages the queue."""
         user = user_of(request)
-        task = task_seen(user, pk)
+        task = self._task(request, pk)
         body = read_body(body_of(request), ReorderBody)
         moved = task_reorder(actor=user, task=task, move=body.move, other=body.other)
         return self._told(request, moved)
@@ -217,7 +219,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     def change_queue(self, request: Request, pk: str) -> Response:
         """Let a waiting task wait in another queue."""
         user = user_of(request)
-        task = task_seen(user, pk)
+        task = self._task(request, pk)
         body = read_body(body_of(request), QueueBody)
         return self._told(request, task_change_queue(actor=user, task=task, queue=named(body)))
 
@@ -233,7 +235,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     def logs(self, request: Request, pk: str) -> Response | HttpResponse:
         """What a member wrote: its end, or from `offset` on."""
         user = user_of(request)
-        task = task_seen(user, pk)
+        task = self._task(request, pk)
         asked = log_asked(request, task, task_rights(user, task))
         if asked.is_text:
             data = asked.part.data
@@ -246,7 +248,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     def attempts(self, request: Request, pk: str) -> Response:
         """The admissions of a task, the latest first."""
         user = user_of(request)
-        task = task_seen(user, pk)
+        task = self._task(request, pk)
         has_content = task_rights(user, task).content
         pools = set(pools_visible_to(user).values_list("pk", flat=True))
         return Response(
@@ -270,6 +272,12 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         items = read_many(body_of(request))
         answers = tasks_enqueue_many(actor=user_of(request), items=items)
         return Response([self._bulk_answer(answer) for answer in answers])
+
+    def _task(self, request: Request, pk: str) -> Task:
+        """The task, where the credential is for what is asked of it."""
+        task = task_seen(user_of(request), pk)
+        self.check_object_permissions(request, task)
+        return task
 
     def _bulk_answer(self, answer: Task | RpmError) -> dict[str, Any]:
         if isinstance(answer, RpmError):

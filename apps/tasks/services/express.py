@@ -19,8 +19,9 @@ import psycopg
 from django.contrib.auth.models import Group, Permission
 from django.db import connection
 
-from apps.accounts.models import ADMINS
-from apps.accounts.services.credentials import credential_user, secret_hash
+from apps.accounts.models import ADMINS, Scope
+from apps.accounts.services.credentials import credential_by_pair, secret_hash
+from apps.accounts.services.throttling import credential_admitted, guesser_refused
 from apps.core.doorbell import ring_now
 from apps.core.errors import Unavailable
 from apps.core.ids import uuid7
@@ -47,7 +48,8 @@ WITH gate AS (
     JOIN accounts_user u ON u.id = c.user_id AND u.is_active
     CROSS JOIN policies_queue q
     WHERE c.key = %(key)s AND c.secret_hash = %(secret_hash)s AND c.user_id = %(owner)s
-        AND c.revoked_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
+        AND c.scope <> 'read' AND c.revoked_at IS NULL
+        AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
         AND q.id = %(queue)s AND q.name = %(queue_name)s AND q.removed_at IS NULL
         AND q.max_priority >= %(priority)s AND q.max_waiting IS NULL
         AND EXISTS (SELECT 1 FROM policies_livestate WHERE id = 1 AND version = %(version)s)
@@ -113,6 +115,7 @@ class _Owner:
 @dataclass(frozen=True, slots=True)
 class _Person:
     id: int
+    credential_id: int
     until: float
 
 
@@ -144,14 +147,16 @@ class Memory:
         self._people: dict[tuple[str, str], _Person] = {}
         self._queues: dict[str | int, _Known] = {}
 
-    def person(self, key: str, hashed: str, header: str) -> _Person | None:
+    def person(self, key: str, hashed: str, *, secret: str, address: str) -> _Person | None:
         found = self._people.get((key, hashed))
         if found is not None and found.until > time.monotonic():
             return found
-        user = credential_user(header)
-        if user is None:
+        # Wrong ones are counted by the plain way, which is asked then.
+        guesser_refused(address)
+        credential = credential_by_pair(key, secret)
+        if credential is None or not Scope(credential.scope).covers(Scope.ENQUEUE):
             return None
-        found = _Person(user.pk, time.monotonic() + PERSON_S)
+        found = _Person(credential.user_id, credential.pk, time.monotonic() + PERSON_S)
         _remember(self._people, (key, hashed), found)
         return found
 
@@ -178,7 +183,7 @@ memory = Memory()
 
 
 def task_submit_at_once(
-    *, header: str, key: str, secret: str, description: Description
+    *, key: str, secret: str, address: str, description: Description
 ) -> Stored | None:
     """Store a task that waits in its queue, with the right that the credential gives.
 
@@ -187,6 +192,7 @@ def task_submit_at_once(
 
     Raises:
         Unavailable: the database went away.
+        TooMany: the address, or the credential, asked too often.
         RpmError: the queue does not take such a task, as far as is remembered.
     """
     given = description.queue
@@ -197,10 +203,11 @@ def task_submit_at_once(
         # Sealing them is no part of the statement.
         return None
     hashed = secret_hash(secret)
-    person = memory.person(key, hashed, header)
+    person = memory.person(key, hashed, secret=secret, address=address)
     known = memory.queue(given)
     if person is None or known is None:
         return None
+    credential_admitted(str(person.credential_id))
     facts = known.facts
     shape = accept(description, facts, owner_id=person.id)
     run = known.run(shape.digest())

@@ -1,4 +1,4 @@
-"""`manage.py person add | list`: people, from the command line."""
+"""`manage.py person add | list`: people and service accounts, from the command line."""
 
 import sys
 from argparse import ArgumentParser
@@ -8,9 +8,10 @@ from django.contrib.auth.models import Group
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
-from apps.accounts.models import User
+from apps.accounts.models import Scope, User
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.people import user_create
+from apps.accounts.services.service_accounts import service_account_create
 from apps.core.errors import RpmError
 
 
@@ -25,6 +26,12 @@ class Command(BaseCommand):
         add.add_argument("--group", action="append", default=[], help="made where it is new")
         add.add_argument("--password-stdin", action="store_true", help="read it from a pipe")
         add.add_argument("--credential", action="store_true", help="make one and print it once")
+        add.add_argument(
+            "--service", action="store_true", help="a service account; its credential is printed"
+        )
+        add.add_argument(
+            "--scope", choices=Scope.values, help="of the credential; default: administer"
+        )
         verbs.add_parser("list", help="everybody, with their groups")
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -41,6 +48,13 @@ class Command(BaseCommand):
     def _add(self, options: dict[str, Any], password: str | None) -> None:
         for name in options["group"]:
             Group.objects.get_or_create(name=name)
+        scope = Scope(options["scope"] or Scope.ADMINISTER)
+        if options["service"]:
+            made = service_account_create(
+                actor=None, name=options["username"], groups=options["group"], scope=scope
+            )
+            self.stdout.write(f"{made.credential.key} {made.secret}")
+            return
         user = user_create(
             username=options["username"],
             password=password,
@@ -48,7 +62,9 @@ class Command(BaseCommand):
             groups=options["group"],
         )
         if options["credential"]:
-            credential, secret = credential_create(user=user, label="Made with the account")
+            credential, secret = credential_create(
+                user=user, label="Made with the account", scope=scope
+            )
             self.stdout.write(f"{credential.key} {secret}")
         else:
             self.stdout.write(f"{user.username} is added.")

@@ -1,0 +1,142 @@
+"""How often somebody may ask, guess a secret, or try a password.
+
+Requests are counted per credential and per address, wrong secrets per address and per key, wrong
+passwords per account, per address and for both together. What is counted here is not in the
+database: it is forgotten after minutes, and shared by the processes over Redis.
+"""
+
+import hashlib
+import math
+import time
+from typing import Final
+
+from django.conf import settings
+
+from apps.core.counting import WINDOW_S, Counters, Meter
+from apps.core.errors import TooMany
+from apps.core.origin import one_host
+
+# Wrong passwords are forgotten so long after the last one.
+FORGET_S: Final = 3600.0
+FIRST_WAIT_S: Final = 5.0
+# Tries that are free, as multiples of `RPM_LOG_IN_TRIES`: many people share an address, and
+# whoever tries an account from everywhere must not easily keep its owner out.
+_PAIR, _ADDRESS, _ACCOUNT = 1, 4, 10
+
+counters = Counters()
+meter = Meter(counters)
+
+
+def address_admitted(address: str) -> None:
+    """Count a request of this address.
+
+    Raises:
+        TooMany: it sent too many in this minute.
+    """
+    limit: int = settings.RPM_REQUESTS_PER_ADDRESS
+    wait_s = meter.wait_s(f"address:{one_host(address)}", limit=limit)
+    if wait_s:
+        raise TooMany(
+            f"This address sent more than {limit} requests in a minute.", retry_after_s=wait_s
+        )
+
+
+def credential_admitted(ident: str) -> None:
+    """Count a request of this credential, or of the session of a person.
+
+    Raises:
+        TooMany: it was used too often in this minute.
+    """
+    limit: int = settings.RPM_REQUESTS_PER_CREDENTIAL
+    wait_s = meter.wait_s(f"credential:{ident}", limit=limit)
+    if wait_s:
+        raise TooMany(f"More than {limit} requests in a minute.", retry_after_s=wait_s)
+
+
+def guesser_refused(address: str) -> None:
+    """Nothing that this address presents is looked at for a while, where it guessed too often.
+
+    Raises:
+        TooMany: it did.
+    """
+    wait_s = math.ceil(counters.held_s([f"guessing:{one_host(address)}"]))
+    if wait_s:
+        raise _too_many_guesses(wait_s)
+
+
+def wrong_secret_note(*, address: str, key: str) -> None:
+    """Count a key whose secret was wrong.
+
+    Many wrong ones from an address hold back all that comes from there. Many for a key, from
+    wherever, are only answered otherwise: its owner must not be kept out by a stranger.
+
+    Raises:
+        TooMany: it was one too many.
+    """
+    host = one_host(address)
+    window = int(time.time() // WINDOW_S)
+    of_address = counters.add(f"wrong:{host}:{window}", keep_s=WINDOW_S)
+    of_key = counters.add(f"wrong-key:{_digest(key)}:{window}", keep_s=WINDOW_S) if key else 0
+    if of_address > settings.RPM_WRONG_SECRETS_PER_ADDRESS:
+        counters.hold(f"guessing:{host}", WINDOW_S)
+        raise _too_many_guesses(WINDOW_S)
+    if of_key > settings.RPM_WRONG_SECRETS_PER_KEY:
+        raise _too_many_guesses(math.ceil((window + 1) * WINDOW_S - time.time()))
+
+
+def log_in_admitted(*, username: str, address: str) -> None:
+    """Before a password is looked at; the same for accounts that there are and that there are not.
+
+    Raises:
+        TooMany: too many were wrong; the wait doubles with each further one.
+    """
+    wait_s = math.ceil(counters.held_s(_held(name) for name, _ in _log_in_keys(username, address)))
+    if wait_s:
+        raise TooMany(
+            f"Too many wrong passwords: try again in {_told(wait_s)}.", retry_after_s=wait_s
+        )
+
+
+def log_in_failed(*, username: str, address: str) -> None:
+    """Count a wrong password, or a name that there is not."""
+    for name, free in _log_in_keys(username, address):
+        over = counters.add(name, keep_s=FORGET_S) - free
+        if over >= 0:
+            wait_s = FIRST_WAIT_S * 2 ** min(over, 30)
+            counters.hold(_held(name), min(wait_s, settings.RPM_LOG_IN_WAIT_MAX_S))
+
+
+def log_in_worked(*, username: str, address: str) -> None:
+    """Forget the wrong ones of this person at this address; others there count on."""
+    name, _ = _log_in_keys(username, address)[0]
+    counters.forget([name, _held(name)])
+
+
+def _log_in_keys(username: str, address: str) -> list[tuple[str, int]]:
+    """What is counted, with the tries that are free; the account at this address comes first."""
+    tries: int = settings.RPM_LOG_IN_TRIES
+    # As typed by people: the digest has one length, and tells nothing to who reads Redis.
+    account, host = _digest(username.strip().casefold()), one_host(address)
+    return [
+        (f"log-in:{account}:{host}", tries * _PAIR),
+        (f"log-in-address:{host}", tries * _ADDRESS),
+        (f"log-in-account:{account}", tries * _ACCOUNT),
+    ]
+
+
+def _held(name: str) -> str:
+    return f"{name}:held"
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
+
+
+def _told(wait_s: int) -> str:
+    if wait_s < 120:
+        return f"{wait_s} seconds"
+    return f"{math.ceil(wait_s / 60)} minutes"
+
+
+def _too_many_guesses(wait_s: int) -> TooMany:
+    return TooMany("Too many wrong keys or secrets.", retry_after_s=wait_s)

@@ -1,0 +1,69 @@
+"""Sockets of programs, which are opened with a credential or its token instead of a session."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from channels.db import database_sync_to_async
+from channels.security.websocket import AllowedHostsOriginValidator
+from django.contrib.auth.models import AnonymousUser
+
+from apps.accounts.services.access import ACT_FOR, Access, WrongSecret, access_by_header
+from apps.accounts.services.throttling import address_admitted
+from apps.core.errors import TooMany
+from apps.core.origin import client_address_of
+
+Scope = dict[str, Any]
+# Channels and asgiref type the applications of ASGI in two ways that do not fit.
+Application = Callable[[Any, Any, Any], Awaitable[Any]]
+
+
+def with_credentials(sockets: Application, *, browsers: Application) -> Application:
+    """What carries `Authorization` goes to `sockets` as its person, all else to `browsers`.
+
+    The consumer finds `user` and `access` in the scope, and closes where nobody is recognized.
+    Programs send no origin; one that is sent must be ours, as for browsers.
+    """
+    plain: Any = sockets
+    from_pages: Any = AllowedHostsOriginValidator(plain)
+
+    async def application(scope: Scope, receive: Any, send: Any) -> None:
+        header = _header(scope, "Authorization")
+        if not header:
+            await browsers(scope, receive, send)
+            return
+        access, is_too_many = await database_sync_to_async(_access)(scope, header)
+        known = {
+            **scope,
+            "user": access.user if access else AnonymousUser(),
+            "access": access,
+            "is_too_many": is_too_many,
+        }
+        behind = from_pages if _header(scope, "Origin") else sockets
+        await behind(known, receive, send)
+
+    return application
+
+
+def _access(scope: Scope, header: str) -> tuple[Access | None, bool]:
+    """What the header opens, and whether it was not even looked at."""
+    address = client_address_of(
+        {
+            "REMOTE_ADDR": (scope.get("client") or ("",))[0],
+            "HTTP_X_FORWARDED_FOR": _header(scope, "X-Forwarded-For"),
+        }
+    )
+    try:
+        address_admitted(address)
+        access = access_by_header(header, address=address)
+    except TooMany:
+        return None, True
+    except WrongSecret:
+        return None, False
+    # A socket shows what its own person sees; nobody acts for others on it.
+    return (None if _header(scope, ACT_FOR) else access), False
+
+
+def _header(scope: Scope, name: str) -> str:
+    wanted = name.lower().encode()
+    found = [value for key, value in scope.get("headers", []) if key.lower() == wanted]
+    return ", ".join(value.decode("latin1") for value in found)
