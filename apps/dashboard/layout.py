@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
@@ -12,6 +11,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from apps.core.errors import RpmError
 from apps.dashboard.forms import add_errors
 from apps.dashboard.forms_places import PauseForm
+from apps.dashboard.toasts import Undo, say
 
 # Sent by `load-dialog.js`; a form of the dialog is answered as a page again.
 DIALOG = "dialog"
@@ -42,7 +42,13 @@ def gone_to(request: HttpRequest, address: str) -> HttpResponse:
 
 
 def pause_page(
-    request: HttpRequest, *, what: str, sentence: str, back: str, pause: Callable[[str], object]
+    request: HttpRequest,
+    *,
+    what: str,
+    sentence: str,
+    back: str,
+    resume: str,
+    pause: Callable[[str], object],
 ) -> HttpResponse:
     """Ask for the reason, then pause.
 
@@ -50,6 +56,7 @@ def pause_page(
         what: name of the pool, queue or node.
         sentence: what the pause will do, in numbers.
         back: address of the page that shows the outcome.
+        resume: address that lifts the pause again.
         pause: calls the service with the reason.
     """
     form = PauseForm(request.POST or None)
@@ -59,7 +66,7 @@ def pause_page(
         except RpmError as error:
             add_errors(form, error)
         else:
-            messages.success(request, f"{what} is paused.")
+            say(request, f"{what} is paused.", undo=Undo(resume))
             return redirect(back)
     context = {"form": form, "what": what, "sentence": sentence, "back": back}
     status = 400 if request.method == "POST" else 200

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django import template
+from django.contrib.messages.storage.base import Message
 from django.http import Http404
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
@@ -13,6 +14,7 @@ from apps.core.units import milli_text
 from apps.dashboard.cards import words
 from apps.dashboard.render import card_render
 from apps.dashboard.selectors.pools import PoolFacts
+from apps.dashboard.toasts import undo_of
 from apps.nodes.selectors import Shares
 
 register = template.Library()
@@ -24,6 +26,12 @@ GLYPHS = {"pool": "server", "profile": "box", "policy": "users", "queue": "list-
 def icon(name: str, size: str = "") -> dict[str, str]:
     """A lucide icon of `static/src/icons.txt`; `size` is empty (16), `sm` (14) or `xs` (12)."""
     return {"name": name, "size": size}
+
+
+@register.inclusion_tag("components/undo.html", takes_context=True)
+def undo_button(context: dict[str, Any], message: Message) -> dict[str, Any]:
+    """The way back from what a message says, where there is one."""
+    return {"undo": undo_of(message), "csrf_token": context.get("csrf_token")}
 
 
 @register.inclusion_tag("components/glyph.html")

@@ -1,6 +1,5 @@
 """Nodes: the list, one node, and whether it takes work."""
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -11,6 +10,7 @@ from apps.accounts.models import User
 from apps.dashboard.access import administrator
 from apps.dashboard.cards.words import plural
 from apps.dashboard.layout import pause_page
+from apps.dashboard.toasts import Undo, say
 from apps.nodes.models import Node
 from apps.nodes.selectors import nodes_visible_to
 from apps.nodes.services import node_drain, node_pause, node_resume
@@ -51,6 +51,7 @@ def node_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
             f"{plural(count, 'running task')} there {'goes' if count == 1 else 'go'} on."
         ),
         back=reverse("node_detail", args=[pk]),
+        resume=reverse("node_resume", args=[pk]),
         pause=lambda reason: node_pause(actor=user, node=node, reason=reason),
     )
 
@@ -62,7 +63,7 @@ def node_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause, and stop draining."""
     user = administrator(request)
     node = node_resume(actor=user, node=_node(user, pk))
-    messages.success(request, f"{node.name} takes work again.")
+    say(request, f"{node.name} takes work again.")
     return redirect("node_detail", pk)
 
 
@@ -73,7 +74,11 @@ def node_drain_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Finish what runs there and take nothing new."""
     user = administrator(request)
     node = node_drain(actor=user, node=_node(user, pk))
-    messages.success(request, f"{node.name} drains: what runs there goes on to its end.")
+    say(
+        request,
+        f"{node.name} drains: what runs there goes on to its end.",
+        undo=Undo(reverse("node_resume", args=[pk])),
+    )
     return redirect("node_detail", pk)
 
 

@@ -1,6 +1,5 @@
 """Signing in and out, the first administrator, and one's credentials."""
 
-from django.contrib import messages
 from django.contrib.auth import login, logout
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm
@@ -20,6 +19,7 @@ from apps.core.doorbell import ring_now
 from apps.core.errors import RpmError, TooMany
 from apps.dashboard.access import person
 from apps.dashboard.forms import CredentialForm, SetUpForm, add_errors, focus_first_error
+from apps.dashboard.toasts import say
 
 BACKEND = "apps.accounts.backends.PersonBackend"
 
@@ -104,7 +104,7 @@ def credential_remove(request: HttpRequest, pk: int) -> HttpResponse:
     mine = Credential.objects.all() if is_admin(user) else Credential.objects.filter(user=user)
     credential = get_object_or_404(mine, pk=pk)
     credential_revoke(credential=credential, actor=user, is_admin=is_admin(user))
-    messages.success(request, f"Credential “{credential.label}” is revoked.")
+    say(request, f"Credential “{credential.label}” is revoked.")
     return redirect("credential_list")
 
 

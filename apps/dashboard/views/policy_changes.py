@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from django import forms
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
@@ -38,6 +37,7 @@ from apps.dashboard.layout import gone_to, page_or_dialog, pause_page
 from apps.dashboard.live import key_id
 from apps.dashboard.selectors.use import held_now
 from apps.dashboard.selectors.waiting import summed, waiting_by_queue
+from apps.dashboard.toasts import say
 from apps.dashboard.views.policies import policy_context, seen
 from apps.policies.models import Policy, Profile, Queue
 from apps.policies.selectors import policy_family
@@ -73,7 +73,7 @@ def policy_new(request: HttpRequest) -> HttpResponse:
         save=lambda: policy_create(actor=actor, **form.values()),
     )
     if step.saved is not None:
-        messages.success(request, f"Policy {step.saved.name} is made. Connect a profile to it.")
+        say(request, f"Policy {step.saved.name} is made. Connect a profile to it.")
         return gone_to(request, reverse("policy_edit", args=[step.saved.pk]))
     context = {"form": form, "step": step, "back": reverse("policy_list")}
     return page_or_dialog(request, "policies/new.html", context, status=step.status)
@@ -98,7 +98,7 @@ def policy_edit(request: HttpRequest, pk: int) -> HttpResponse:
         save=lambda: _changed(form, actor=actor, policy=policy),
     )
     if step.saved is not None:
-        messages.success(request, f"Policy {step.saved.name} is saved.")
+        say(request, f"Policy {step.saved.name} is saved.")
         return redirect("policy_edit", pk)
     queues = Queue.objects.filter(policy=policy, removed_at__isnull=True)
     context = {
@@ -129,7 +129,7 @@ def policy_connect(request: HttpRequest, pk: int) -> HttpResponse:
     form = ConnectForm(given, initial=initial, profiles=profiles)
     queue = _connected(form, lambda: _connect(form, actor=actor, policy=policy))
     if queue is not None:
-        messages.success(request, f"{queue.profile.name} is connected as {queue.name}.")
+        say(request, f"{queue.profile.name} is connected as {queue.name}.")
         return gone_to(request, reverse("policy_edit", args=[pk]))
     context = {
         "policy": policy,
@@ -170,7 +170,7 @@ def policy_disconnect(request: HttpRequest, pk: int, queue_pk: int) -> HttpRespo
     if request.method == "POST":
         returned = profile_disconnect(actor=actor, queue=queue)
         words = plural(returned, "waiting task became a draft", "waiting tasks became drafts")
-        messages.success(request, f"{queue.profile.name} is removed. {words}.")
+        say(request, f"{queue.profile.name} is removed. {words}.")
         return gone_to(request, reverse("policy_edit", args=[pk]))
     context = {
         "policy": policy,
@@ -197,7 +197,7 @@ def policy_delete(request: HttpRequest, pk: int) -> HttpResponse:
         except RpmError as error:
             add_errors(form, error)
         else:
-            messages.success(request, f"Policy {policy.name} is deleted.")
+            say(request, f"Policy {policy.name} is deleted.")
             return gone_to(request, reverse("policy_list"))
     focus_first_error(form)
     queues = list(policy.queues.filter(removed_at__isnull=True).values_list("pk", flat=True))
@@ -230,6 +230,7 @@ def policy_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
             f"{plural(running, 'running task goes', 'running tasks go')} on."
         ),
         back=reverse("policy_edit", args=[pk]),
+        resume=reverse("policy_resume", args=[pk]),
         pause=lambda reason: policy_pause(actor=actor, policy=policy, reason=reason),
     )
 
@@ -241,7 +242,7 @@ def policy_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause."""
     actor = administrator(request)
     policy = policy_resume(actor=actor, policy=seen(actor, pk))
-    messages.success(request, f"{policy.name} starts tasks again.")
+    say(request, f"{policy.name} starts tasks again.")
     return redirect("policy_edit", pk)
 
 

@@ -7,6 +7,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.models import User
@@ -21,6 +22,7 @@ from apps.dashboard.layout import page_or_dialog, pause_page
 from apps.dashboard.render import card_render
 from apps.dashboard.selectors.tasks import task_seen
 from apps.dashboard.selectors.waiting import waiting_by_queue
+from apps.dashboard.toasts import Undo, say
 from apps.policies.models import Queue
 from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.tasks.models import Task
@@ -92,6 +94,7 @@ def queue_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
             "what runs goes on."
         ),
         back=reverse("queue_detail", args=[pk]),
+        resume=reverse("queue_resume", args=[pk]),
         pause=lambda reason: queue_pause(actor=user, queue=queue, reason=reason),
     )
 
@@ -103,7 +106,7 @@ def queue_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause."""
     user = person(request)
     queue = queue_resume(actor=user, queue=_pausable(user, pk))
-    messages.success(request, f"{queue.name} is admitted again.")
+    say(request, f"{queue.name} is admitted again.")
     return redirect("queue_detail", pk)
 
 
@@ -118,7 +121,7 @@ def queue_settings(request: HttpRequest, pk: int) -> HttpResponse:
         raise NotAllowed("Only administrators of queues change them.")
     form = QueueForm(request.POST or None, queue=queue)
     if request.method == "POST" and form.is_valid() and _changed(form, queue, user):
-        messages.success(request, "Saved. It applies from now on.")
+        say(request, "Saved. It applies from now on.")
         return redirect("queue_detail", pk)
     focus_first_error(form)
     status = 400 if request.method == "POST" else 200
@@ -135,8 +138,9 @@ def task_queue_page(request: HttpRequest, pk: UUID) -> HttpResponse:
     task = _own_or_managed(user, pk)
     open_to_owner = queues_open_to(task.owner).values("pk")
     queues = queues_open_to(user).filter(pk__in=open_to_owner)
-    if task.queue_id is not None:
-        queues = queues.exclude(pk=task.queue_id)
+    before = task.queue_id
+    if before is not None:
+        queues = queues.exclude(pk=before)
     queues = queues.select_related("policy", "profile").order_by("name")
     form = QueueChoiceForm(request.POST or None, queues=queues)
     if request.method == "POST" and form.is_valid():
@@ -146,7 +150,7 @@ def task_queue_page(request: HttpRequest, pk: UUID) -> HttpResponse:
             add_errors(form, _at_the_choice(error))
         else:
             name = moved.queue.name if moved.queue is not None else ""
-            messages.success(request, f"{moved.name} waits in {name} now.")
+            say(request, f"{moved.name} waits in {name} now.", undo=_way_back(task, before))
             return redirect("task_detail", pk)
     context = {
         "form": form,
@@ -156,6 +160,15 @@ def task_queue_page(request: HttpRequest, pk: UUID) -> HttpResponse:
     }
     status = 400 if request.method == "POST" else 200
     return page_or_dialog(request, "pages/task_queue.html", context, status=status)
+
+
+def _way_back(task: Task, before: int | None) -> Undo | None:
+    """To the end of the queue where it waited: its place there is gone."""
+    if before is None:
+        return None
+    return Undo(
+        reverse("task_change_queue", args=[task.pk]), {"queue": str(before)}, _("Move back")
+    )
 
 
 def _reorder(user: User, queue: Queue, words: str) -> None:

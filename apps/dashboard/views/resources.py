@@ -1,6 +1,5 @@
 """The provisioned configuration: the board, the switch, and single pools."""
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -18,6 +17,7 @@ from apps.dashboard.cards.resources import PoolInfo, load_pool_info
 from apps.dashboard.cards.words import plural
 from apps.dashboard.layout import page_or_dialog, pause_page
 from apps.dashboard.selectors.work import work_of_all
+from apps.dashboard.toasts import Undo, say
 from apps.policies.models import Pool
 from apps.policies.selectors import pools_visible_to
 
@@ -41,7 +41,13 @@ def resource_switch(request: HttpRequest) -> HttpResponse:
             actor=user, is_enabled=request.POST.get("is_enabled") == "1"
         )
         word = "on" if state.is_enabled else "off"
-        messages.success(request, f"Resource management is {word}.")
+        # Off stops nothing that runs; on may start and preempt at once, and has no way back.
+        on = Undo(reverse("resource_switch"), {"is_enabled": "1"})
+        say(
+            request,
+            f"Resource management is {word}.",
+            undo=None if state.is_enabled else on,
+        )
         return redirect("resources")
     work = work_of_all()
     waiting = [one.count for one in work.waiting.values() if one.count]
@@ -81,6 +87,7 @@ def pool_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
             f"{plural(running, 'running task')} there {'goes' if running == 1 else 'go'} on."
         ),
         back=reverse("resources"),
+        resume=reverse("pool_resume", args=[pk]),
         pause=lambda reason: pool_pause(actor=user, pool=pool, reason=reason),
     )
 
@@ -92,7 +99,7 @@ def pool_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause."""
     user = administrator(request)
     pool = pool_resume(actor=user, pool=_pool(user, pk))
-    messages.success(request, f"{pool.name} admits work again.")
+    say(request, f"{pool.name} admits work again.")
     return redirect("resources")
 
 

@@ -1,6 +1,5 @@
 """History of the configuration, and the document as YAML, out and in."""
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -25,6 +24,7 @@ from apps.dashboard.forms_places import ImportForm
 from apps.dashboard.layout import page_or_dialog
 from apps.dashboard.live import key_id
 from apps.dashboard.selectors.revisions import changes_told, revision_page
+from apps.dashboard.toasts import say
 from apps.policies.document import Document, as_yaml, compare, parse, yaml_data
 from apps.policies.models import DraftState
 
@@ -84,7 +84,7 @@ def revision_restore_page(request: HttpRequest, number: int) -> HttpResponse:
             problem = error.detail
         else:
             said = " ".join([f"The draft is now as revision {number} was.", *notes])
-            messages.success(request, said)
+            say(request, said)
             return redirect("resource_editor")
     context = {
         "revision": revision,
@@ -128,7 +128,7 @@ def resource_yaml(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         form = ImportForm(request.POST, request.FILES)
         if form.is_valid() and _imported(form, user):
-            messages.success(request, "The draft is what you imported. Nothing is live yet.")
+            say(request, "The draft is what you imported. Nothing is live yet.")
             return redirect("resource_editor")
     else:
         form = ImportForm()

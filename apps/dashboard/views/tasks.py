@@ -20,6 +20,7 @@ from apps.dashboard.cards.tasks import tabs
 from apps.dashboard.forms import TaskForm, add_errors, focus_first_error
 from apps.dashboard.live import key_id
 from apps.dashboard.selectors.tasks import TaskFilter, task_seen
+from apps.dashboard.toasts import say
 from apps.policies.selectors import policies_visible_to, queues_visible_to
 from apps.tasks.models import Task
 from apps.tasks.selectors.seen import task_rights
@@ -118,7 +119,7 @@ def task_stop(request: HttpRequest, pk: UUID) -> HttpResponse:
     user = person(request)
     task = task_abort(actor=user, task=_seen(user, pk))
     word = "is aborted" if task.state in ENDED_STATES else "is being stopped"
-    messages.success(request, f"{task.name} {word}.")
+    say(request, f"{task.name} {word}.")
     return redirect("task_detail", pk)
 
 
