@@ -71,6 +71,7 @@ urlpatterns: list[URLPattern] = [
     path("live/<slug:name>/", places.card, name="card"),
     path("policies/", policies.policy_list, name="policy_list"),
     path("policies/new/", policy_changes.policy_new, name="policy_new"),
+    path("policies/sparks/", policies.policy_sparks, name="policy_sparks"),
     path("policies/<int:pk>/", policies.policy_detail, name="policy_detail"),
     path("policies/<int:pk>/can-start/", policies.policy_can_start, name="policy_can_start"),
     path("policies/<int:pk>/use/", policies.policy_use, name="policy_use"),

@@ -1,10 +1,13 @@
 """The list of policies: a tree, filtered and sorted as the address says."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Self
 from urllib.parse import parse_qs, urlencode
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
@@ -21,8 +24,15 @@ SORTS: dict[str, Callable[[PolicyRow], int]] = {
     "waiting": lambda row: row.waiting.count,
     "over": lambda row: row.use.over,
 }
+# What the list can be narrowed to, and what the button says.
+NARROWED: dict[str, tuple[Promise, Callable[[PolicyRow], bool]]] = {
+    "waiting": (_("With waiting"), lambda row: row.waiting.count > 0),
+    "over": (_("Over quota"), lambda row: row.use.over > 0),
+    "limit": (_("At limit"), lambda row: row.free == 0),
+}
 MOST_REASONS = 3
 MOST_CHARS = 200
+FLAT = "flat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +41,24 @@ class PolicyFilter:
 
     name: str = ""
     sort: str = ""
+    only: str = ""
+    view: str = ""
 
     @classmethod
     def parse(cls, query: str) -> Self:
         """From a query string such as `name=dev&sort=waiting`."""
         given = {key: values[-1] for key, values in parse_qs(query).items()}
-        sort = given.get("sort", "")
+        sort, only = given.get("sort", ""), given.get("only", "")
         return cls(
-            name=given.get("name", "").strip()[:MOST_CHARS], sort=sort if sort in SORTS else ""
+            name=given.get("name", "").strip()[:MOST_CHARS],
+            sort=sort if sort in SORTS else "",
+            only=only if only in NARROWED else "",
+            view=FLAT if given.get("view") == FLAT else "",
         )
 
     def query(self, **changes: str) -> str:
         """As a query string, with `changes`; what has its default is left out."""
-        values = {"name": self.name, "sort": self.sort, **changes}
+        values = {**asdict(self), **changes}
         return urlencode({key: value for key, value in values.items() if value})
 
 
@@ -51,6 +66,16 @@ class PolicyFilter:
 class Sort:
     """The head of a column that can be sorted; `query` sorts by it, or no more."""
 
+    is_on: bool
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A button that shows only some of the policies, `count` of them; `query` is its address."""
+
+    label: Promise
+    count: int
     is_on: bool
     query: str
 
@@ -71,6 +96,9 @@ class PolicyList:
     wanted: PolicyFilter
     waiting_sort: Sort
     over_sort: Sort
+    choices: tuple[Choice, ...]
+    tree_query: str
+    flat_query: str
     use: Use
     reserved: int
     unused: int
@@ -99,10 +127,13 @@ def load_policy_list(user: User, key: str) -> PolicyList:
     waiting = summed(row.waiting for row in top)
     reasons = _reasons(waiting)
     return PolicyList(
-        rows=tuple(_matching(_sorted(rows, wanted.sort), wanted.name)),
+        rows=tuple(_shown(rows, wanted)),
         wanted=wanted,
         waiting_sort=_sort(wanted, "waiting"),
         over_sort=_sort(wanted, "over"),
+        choices=tuple(_choice(rows, wanted, name) for name in NARROWED),
+        tree_query=wanted.query(view=""),
+        flat_query=wanted.query(view=FLAT),
         use=use,
         reserved=sum(row.reserved for row in top),
         unused=sum(max(row.reserved - row.use.total, 0) for row in top),
@@ -117,6 +148,29 @@ def load_policy_list(user: User, key: str) -> PolicyList:
 def _sort(wanted: PolicyFilter, by: str) -> Sort:
     is_on = wanted.sort == by
     return Sort(is_on=is_on, query=wanted.query(sort="" if is_on else by))
+
+
+def _choice(rows: Sequence[PolicyRow], wanted: PolicyFilter, name: str) -> Choice:
+    label, fits = NARROWED[name]
+    is_on = wanted.only == name
+    count = sum(1 for row in rows if fits(row))
+    return Choice(label, count, is_on=is_on, query=wanted.query(only="" if is_on else name))
+
+
+def _shown(rows: Sequence[PolicyRow], wanted: PolicyFilter) -> list[PolicyRow]:
+    """Those that fit, in the order that is wanted; in a tree also what they stand below."""
+    word = wanted.name.casefold()
+    narrowed = NARROWED[wanted.only][1] if wanted.only else None
+
+    def fits(row: PolicyRow) -> bool:
+        names = (row.policy.name.casefold(), row.policy.group.name.casefold())
+        is_named = any(word in name for name in names)
+        return is_named and (narrowed is None or narrowed(row))
+
+    if wanted.view == FLAT:
+        found = [replace(row, depth=0) for row in rows if fits(row)]
+        return sorted(found, key=SORTS[wanted.sort], reverse=True) if wanted.sort else found
+    return _with_parents(_sorted(rows, wanted.sort), fits)
 
 
 def _sorted(rows: Sequence[PolicyRow], by: str) -> list[PolicyRow]:
@@ -139,21 +193,16 @@ def _sorted(rows: Sequence[PolicyRow], by: str) -> list[PolicyRow]:
     return found
 
 
-def _matching(rows: Iterable[PolicyRow], name: str) -> list[PolicyRow]:
-    """Those whose name or group contains the word, and what they stand below."""
-    every = list(rows)
-    word = name.casefold()
-    if not word:
-        return every
-    parents = {row.policy.pk: row.policy.parent_id for row in every}
+def _with_parents(rows: Sequence[PolicyRow], fits: Callable[[PolicyRow], bool]) -> list[PolicyRow]:
+    """Those that fit, and what they stand below."""
+    parents = {row.policy.pk: row.policy.parent_id for row in rows}
     kept: set[int | None] = set()
-    for row in every:
-        if word in row.policy.name.casefold() or word in row.policy.group.name.casefold():
-            at: int | None = row.policy.pk
-            while at in parents and at not in kept:
-                kept.add(at)
-                at = parents[at]
-    return [row for row in every if row.policy.pk in kept]
+    for row in rows:
+        at: int | None = row.policy.pk if fits(row) else None
+        while at in parents and at not in kept:
+            kept.add(at)
+            at = parents[at]
+    return [row for row in rows if row.policy.pk in kept]
 
 
 def _reasons(waiting: Waiting) -> tuple[ReasonPart, ...]:

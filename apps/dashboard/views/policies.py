@@ -14,13 +14,15 @@ from apps.allocation.whatif.starting import startable
 from apps.core.units import milli_text
 from apps.dashboard.access import person
 from apps.dashboard.cards.policy_list import PolicyFilter
+from apps.dashboard.cards.sparks import Spark
 from apps.dashboard.cards.startable import start_rows
 from apps.dashboard.selectors.people import people_of
-from apps.dashboard.selectors.use_history import as_gpu, use_history
+from apps.dashboard.selectors.use_history import as_gpu, use_history, use_of_each
 from apps.policies.models import Policy, Queue
 from apps.policies.selectors import policies_visible_to, policy_family, queues_open_to
 
 HOURS = 24
+SPARK_STEPS = 48
 # As many queues as are asked what can be started.
 MOST_QUEUES = 12
 
@@ -77,6 +79,18 @@ def policy_use(request: HttpRequest, pk: int) -> HttpResponse:
             "highest": milli_text(round(history.highest, -2)),
         }
     )
+
+
+# permission: whoever is signed in, for the policies that they see
+@require_GET
+@login_required
+@never_cache
+def policy_sparks(request: HttpRequest) -> HttpResponse:
+    """The last day of every policy, small: what the lines of the list refer to."""
+    visible = policies_visible_to(person(request)).values_list("pk", flat=True)
+    found = use_of_each(visible, until=timezone.now(), hours=HOURS, steps=SPARK_STEPS)
+    sparks = [Spark.of(pk, values) for pk, values in found.items()]
+    return render(request, "policies/sparks.html", {"sparks": sparks})
 
 
 def seen(user: User, pk: int) -> Policy:

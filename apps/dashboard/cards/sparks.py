@@ -1,0 +1,32 @@
+"""Small curves in the lines of a list."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+# The curve's own units, as in its template; a little is left free above and below.
+WIDTH = 96
+HEIGHT = 24
+MARGIN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """One curve: `line` and `area` are paths; nothing held is a line at the bottom."""
+
+    pk: int
+    line: str
+    area: str
+
+    @classmethod
+    def of(cls, pk: int, values: Sequence[int]) -> Self:
+        """Of at least two values, oldest first; the largest reaches the top."""
+        highest = max(*values, 1)
+        step = WIDTH / (len(values) - 1)
+        room = HEIGHT - 2 * MARGIN
+        points = [
+            f"{at * step:.4g} {HEIGHT - MARGIN - room * value / highest:.4g}"
+            for at, value in enumerate(values)
+        ]
+        line = f"M{'L'.join(points)}"
+        return cls(pk, line, f"{line}V{HEIGHT}H0Z")

@@ -1,0 +1,130 @@
+"""Ways to look at the list of policies: narrowed, flat, with its small curves."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from apps.accounts.models import User
+from apps.configuration.services.policies import policy_change, policy_create
+from apps.dashboard.cards.sparks import Spark
+from apps.policies.models import Policy
+from tests.cast import Example
+from tests.dashboard.conftest import ClientFor, RunIn, Submit
+from tests.dashboard.reading import text
+from tests.dashboard.test_policies import names_in_order
+
+pytestmark = pytest.mark.django_db
+
+SPARKS = "/policies/sparks/"
+
+
+@pytest.fixture
+def laboratory(example: Example, root: User, dev_group: Group) -> Policy:
+    """A policy above Research."""
+    top = policy_create(actor=root, name="Laboratory", group=dev_group)
+    policy_change(actor=root, policy=example.research, changes={"parent": top})
+    return top
+
+
+def curves(client: Client) -> dict[int, str]:
+    """The line of each policy."""
+    html = client.get(SPARKS).content.decode()
+    found = re.findall(r'id="spark-(\d+)".*?class="spark-line" d="([^"]+)"', html)
+    return {int(pk): line for pk, line in found}
+
+
+def test_the_list_is_narrowed_and_keeps_what_the_rest_stands_below(
+    example: Example,
+    laboratory: Policy,
+    root: User,
+    charlie: User,
+    client_for: ClientFor,
+    submit: Submit,
+    run_in: RunIn,
+) -> None:
+    submit(charlie, "waits", queue=example.research_queue.name)
+    for number in range(3):
+        task = submit(charlie, f"r{number}", queue=example.research_queue.name)
+        run_in(task, example.h100)
+    client = client_for(root)
+
+    page = text(client.get(f"{reverse('policy_list')}?only=limit"))
+
+    assert names_in_order(client, "only=waiting") == ["Laboratory", "Research"]
+    assert names_in_order(client, "only=over&view=flat") == ["Laboratory", "Research"]
+    assert "With waiting 2" in page
+    assert "No policy is like that now" in page
+    assert names_in_order(client, "only=nonsense") == ["Dev", "Laboratory", "Research"]
+
+
+def test_the_flat_list_puts_the_largest_first_whoever_is_above(
+    example: Example,
+    laboratory: Policy,
+    root: User,
+    charlie: User,
+    client_for: ClientFor,
+    submit: Submit,
+) -> None:
+    submit(charlie, "waits", queue=example.research_queue.name)
+    client = client_for(root)
+
+    page = client.get(f"{reverse('policy_list')}?view=flat&sort=waiting").content.decode()
+
+    assert names_in_order(client, "view=flat&name=research") == ["Research"]
+    assert names_in_order(client, "view=flat&sort=waiting")[-1] == "Dev"
+    assert "depth-1" not in page
+    assert "below Laboratory" in page
+
+
+def test_a_curve_shows_the_last_day_of_a_policy_and_of_those_below_it(
+    example: Example,
+    laboratory: Policy,
+    root: User,
+    charlie: User,
+    client_for: ClientFor,
+    submit: Submit,
+    run_in: RunIn,
+) -> None:
+    task = submit(charlie, "runs", queue=example.research_queue.name)
+    attempt = run_in(task, example.h100)
+    attempt.allocated_at -= timedelta(hours=12)
+    attempt.save()
+
+    found = curves(client_for(root))
+
+    assert found[example.dev.pk] == Spark.of(0, [0] * 48).line
+    assert found[example.research.pk] == found[laboratory.pk]
+    assert found[laboratory.pk].startswith("M0 22L")
+    assert found[laboratory.pk].endswith("L96 2")
+
+
+def test_curves_are_for_those_who_see_the_policy(
+    example: Example, alice: User, charlie: User, client_for: ClientFor
+) -> None:
+    assert set(curves(client_for(alice))) == {example.dev.pk}
+    assert set(curves(client_for(charlie))) == {example.research.pk}
+    assert Client().get(SPARKS).status_code == 302
+
+
+def test_curves_take_the_same_queries_however_many_there_are(
+    example: Example, root: User, dev_group: Group, client_for: ClientFor
+) -> None:
+    client = client_for(root)
+
+    def asked() -> int:
+        client.get(SPARKS)
+        with CaptureQueriesContext(connection) as queries:
+            client.get(SPARKS)
+        return len(queries)
+
+    few = asked()
+    for number in range(20):
+        policy_create(actor=root, name=f"team {number}", group=dev_group)
+
+    assert asked() == few
