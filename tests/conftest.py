@@ -61,6 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "postgres_only: SQLite has no such thing; left out there")
 
 
+# First: the parallel run reads the groups in the same step.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep tests that share a costly service together, and leave out what SQLite cannot do."""
     if os.environ.get("RPM_TEST_DATABASE") != "postgres":

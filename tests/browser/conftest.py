@@ -1,8 +1,8 @@
 """The demonstration, as `make run` starts it, for a browser to look at."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page
@@ -29,10 +29,28 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
         yield installation
 
 
+@pytest.fixture(scope="session")
+def sessions() -> dict[str, list[Any]]:
+    """The cookies of whoever signed in before."""
+    return {}
+
+
 @pytest.fixture
-def sign_in(site: Installation) -> SignIn:
-    """Sign a page in as one of the demonstration's people: `admin`, `dev` or `research`."""
-    return partial(demonstration_sign_in, site)
+def sign_in(site: Installation, sessions: dict[str, list[Any]]) -> SignIn:
+    """Sign a page in as one of the demonstration's people: `admin`, `dev` or `research`.
+
+    Each signs in by the form once; later pages are further windows of the same session.
+    """
+
+    def to_overview(page: Page, who: str) -> None:
+        if who in sessions:
+            page.context.add_cookies(sessions[who])
+            page.goto(f"{site.address}/")
+            return
+        demonstration_sign_in(site, page, who)
+        sessions[who] = page.context.cookies()
+
+    return to_overview
 
 
 @pytest.fixture(scope="session")
