@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.db import models
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.widgets import UnfoldAdminTextareaWidget
 
@@ -20,10 +21,22 @@ class RpmAdmin(ModelAdmin):
     list_per_page = 50
     show_full_result_count = False
     warn_unsaved_form = True
+    # Name of the page of ours that shows a row, and which of its columns stands in the address;
+    # None where the page shows them all.
+    page = ""
+    page_argument: str | None = "pk"
     # Amounts and lists are short: one or two lines of JSON.
     formfield_overrides: Any = {  # type: ignore[misc]  # unfold: of the instance
         models.JSONField: {"widget": UnfoldAdminTextareaWidget({"rows": 2})}
     }
+
+    def get_view_on_site_url(self, obj: Model | None = None) -> str | None:
+        """The page of ours that shows the row; none once it is removed."""
+        if not self.page or obj is None or getattr(obj, "removed_at", None) is not None:
+            return None
+        if self.page_argument is None:
+            return reverse(self.page)
+        return reverse(self.page, args=[getattr(obj, self.page_argument)])
 
     def changeform_view(
         self,

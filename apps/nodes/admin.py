@@ -43,6 +43,7 @@ class ReasonForm(ActionForm):
 
 @admin.register(Node)
 class NodeAdmin(ServiceAdmin):
+    page = "node_detail"
     list_display = (
         "name",
         "pool",

@@ -28,6 +28,7 @@ class HoldingInline(ReadOnlyInline):
 
 @admin.register(Task)
 class TaskAdmin(ReadOnlyAdmin):
+    page = "task_detail"
     list_display = ("name", "state", "queue", "owner", "priority", "submitted_at", "ended_at")
     list_select_related = ("queue", "owner")
     list_filter = ("state",)
@@ -52,6 +53,8 @@ class TaskAdmin(ReadOnlyAdmin):
 
 @admin.register(Attempt)
 class AttemptAdmin(ReadOnlyAdmin):
+    page = "task_detail"
+    page_argument = "task_id"
     list_display = ("task", "generation", "state", "pool", "queue", "allocated_at", "ended_at")
     list_select_related = ("task", "pool", "queue")
     list_filter = ("state",)

@@ -102,6 +102,8 @@ class QueuesOfProfile(TabularInline):
 class _DraftAdmin(ServiceAdmin):
     """Saving a row with its links counts the draft's version up once."""
 
+    page = "resource_editor"
+    page_argument = None
     actions_list = ("validate", "provision", "reset")  # type: ignore[assignment]  # unfold says () only
 
     @action(description="Validate", icon="rule")  # type: ignore[operator]  # unfold calls its decorator an Action

@@ -54,6 +54,7 @@ def _told(pool: Any) -> tuple[Served, Shares | None]:
 
 @admin.register(Pool)
 class PoolAdmin(_LiveAdmin):
+    page = "pool_info"
     list_display = (
         "name",
         "capacity",
@@ -124,6 +125,8 @@ class PoolAdmin(_LiveAdmin):
 
 @admin.register(Profile)
 class ProfileAdmin(_LiveAdmin):
+    page = "resources"
+    page_argument = None
     list_display = ("name", "request", "replicas", "is_dynamic")
     search_fields = ("name", "description")
     inlines = (LinksOfProfile,)
@@ -131,6 +134,8 @@ class ProfileAdmin(_LiveAdmin):
 
 @admin.register(Revision)
 class RevisionAdmin(ReadOnlyAdmin):
+    page = "revision_detail"
+    page_argument = "number"
     list_display = ("number", "at", "author", "note")
     list_select_related = ("author",)
     search_fields = ("note", "author__username")

@@ -98,6 +98,7 @@ class QueuesOfPolicy(ReadOnlyInline):
 
 @admin.register(Policy)
 class PolicyAdmin(ServiceAdmin):
+    page = "policy_detail"
     list_display = ("name", "group", "parent", "weight", "is_strict", "is_paused")
     list_select_related = ("group", "parent")
     list_filter = ("group",)

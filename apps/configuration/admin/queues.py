@@ -53,6 +53,7 @@ class ConnectForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
 class QueueAdmin(ServiceAdmin):
     """Made by connecting a profile to a policy; removed rows leave the list."""
 
+    page = "queue_detail"
     list_display = ("name", "profile", "policy", "queuing_rank", "is_paused", "pause_reason")
     list_select_related = ("profile", "policy")
     list_filter = ("profile", "policy")
