@@ -52,25 +52,15 @@ __all__ = [
     "stub_library",
 ]
 
-# Fixtures that are costly to make: their tests share one process of a parallel run.
-GROUPS = {"chromium": "browser", "start_ssh_node": "nodes", "podman": "nodes"}
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """Name the marker that this file understands."""
     config.addinivalue_line("markers", "postgres_only: SQLite has no such thing; left out there")
 
 
-# First: the parallel run reads the groups in the same step.
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep tests that share a costly service together, and leave out what SQLite cannot do."""
+    """Leave out what SQLite cannot do."""
     if os.environ.get("RPM_TEST_DATABASE") != "postgres":
         left_out = [item for item in items if item.get_closest_marker("postgres_only")]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
-    for item in items:
-        for fixture, group in GROUPS.items():
-            if fixture in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(group))
-                break

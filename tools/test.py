@@ -110,9 +110,8 @@ def parallel(arguments: list[str]) -> list[str]:
     """How many processes share the tests; a choice among the arguments goes first."""
     if any(argument.startswith(("-n", "--pdb", "-s")) for argument in arguments):
         return []
-    # A group that shares costly services (one browser, one set of nodes) stays in one process.
     workers = min(os.cpu_count() or 2, MOST_WORKERS)
-    return ["-n", str(workers), "--dist", "loadgroup"]
+    return ["-n", str(workers)]
 
 
 def say_what_is_missing(missing: list[str]) -> None:

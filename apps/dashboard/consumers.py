@@ -22,6 +22,9 @@ from apps.dashboard.render import Rendered, card_audience, card_render
 
 # One push per card and this time, however much happens.
 COALESCE_S = 0.25
+# What changes after a quiet time is pushed almost at once, with what comes in the same moment: a
+# task and the pass that it rings for.
+FIRST_S = 0.05
 # How often the broker is tried, and how long it may take.
 BROKER_CHECK_S = 5.0
 MOST_CARDS = 64
@@ -195,7 +198,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
     def _mark(self, cards: list[str], *, noticed: float, soon: bool) -> None:
         self.stale.update(dict.fromkeys(cards, noticed))
         if self.stale and (self.flusher is None or self.flusher.done()):
-            self.flusher = asyncio.create_task(self._flush(0.0 if soon else COALESCE_S))
+            self.flusher = asyncio.create_task(self._flush(0.0 if soon else FIRST_S))
 
     async def _flush(self, wait_s: float) -> None:
         """Push the stale cards until none is left; one round per coalescing time."""

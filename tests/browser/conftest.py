@@ -39,18 +39,17 @@ def sessions() -> dict[str, list[Any]]:
 def sign_in(site: Installation, sessions: dict[str, list[Any]]) -> SignIn:
     """Sign a page in as one of the demonstration's people: `admin`, `dev` or `research`.
 
-    Each signs in by the form once; later pages are further windows of the same session.
+    Each signs in by the form once; later pages are further windows of the same session, and show
+    nothing yet.
     """
 
-    def to_overview(page: Page, who: str) -> None:
-        if who in sessions:
-            page.context.add_cookies(sessions[who])
-            page.goto(f"{site.address}/")
-            return
-        demonstration_sign_in(site, page, who)
-        sessions[who] = page.context.cookies()
+    def join(page: Page, who: str) -> None:
+        if who not in sessions:
+            demonstration_sign_in(site, page, who)
+            sessions[who] = page.context.cookies()
+        page.context.add_cookies(sessions[who])
 
-    return to_overview
+    return join
 
 
 @pytest.fixture(scope="session")

@@ -241,17 +241,11 @@ time.sleep(1)
 """
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_what_is_fetched_and_every_dialog_break_no_wcag_rule(
-    site: Installation,
-    sign_in: SignIn,
-    new_page: NewPage,
-    axe: str,
-    size: tuple[int, int],
-    scheme: str,
+    site: Installation, sign_in: SignIn, new_page: NewPage, axe: str, size: tuple[int, int]
 ) -> None:
-    page = new_page(size=size, scheme=scheme)
+    page = new_page(size=size)
     sign_in(page, "admin")
     policy_page(page, site, "Dev")
     expect(page.locator(".can-start li").first).to_be_visible()

@@ -312,19 +312,16 @@ def test_a_node_is_drained_and_resumed_on_its_page(
     expect(page.get_by_text("Draining", exact=True)).to_have_count(0)
 
 
-@pytest.mark.parametrize(
-    ("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop", "phone"]
-)
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_what_a_manager_does_to_a_queue_is_readable_by_everybody(
     site: Installation,
     sign_in: SignIn,
     new_page: NewPage,
     axe: str,
     size: tuple[int, int],
-    scheme: str,
     quiet: str,
 ) -> None:
-    page = new_page(size=size, scheme=scheme)
+    page = new_page(size=size)
     sign_in(page, "admin")
     open_queue(page, site, quiet)
     address = page.url

@@ -181,18 +181,15 @@ def test_members_see_their_profiles_and_nothing_of_the_configuration(
     expect(page.get_by_role("heading", level=1)).to_have_text("There is nothing here")
 
 
-@pytest.mark.parametrize(
-    ("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop", "phone"]
-)
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_dialogs_of_the_board_and_of_history_are_readable_by_everybody(
     site: Installation,
     sign_in: SignIn,
     new_page: NewPage,
     axe: str,
     size: tuple[int, int],
-    scheme: str,
 ) -> None:
-    page = new_page(size=size, scheme=scheme)
+    page = new_page(size=size)
     sign_in(page, "admin")
     on_board(page, site)
     found: list[str] = []

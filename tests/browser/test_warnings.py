@@ -41,13 +41,12 @@ def wrong(site: Installation) -> Iterator[Installation]:
     site.manage("shell", "-c", RIGHT)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_warnings_are_readable_and_fit_on_a_phone(
-    wrong: Installation, sign_in: SignIn, new_page: NewPage, axe: str, scheme: str
+    wrong: Installation, sign_in: SignIn, new_page: NewPage, axe: str
 ) -> None:
     found = []
     for size in (DESKTOP, PHONE):
-        page = new_page(size=size, scheme=scheme)
+        page = new_page(size=size)
         sign_in(page, "admin")
         for path in ("/", "/settings/resources/", "/nodes/"):
             page.goto(wrong.address + path)

@@ -26,7 +26,7 @@ NewPage = Callable[..., Page]
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    """One Chromium for the session; tests are put in one process by the group `browser`."""
+    """One Chromium for the session; its tests share a process (`sharing.py`)."""
     program = need("chromium")
     # Playwright keeps an event loop in this thread, which Django takes for asynchronous code.
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")

@@ -17,13 +17,21 @@ from types import FrameType
 
 import pytest
 from _pytest.terminal import TerminalReporter
+from xdist.remote import Producer
 
 from tests.services.postgres import running_postgres
 from tests.services.redis import running_redis
+from tests.services.sharing import SharedScheduling
 
 KEPT = ("RPM_TEST_DATABASE", "RPM_TEST_REPORT", "RPM_TEST_STRICT")
 CATEGORIES = ("failed", "error", "passed", "skipped", "xfailed", "xpassed")
 DATABASE_FIXTURES = frozenset({"db", "transactional_db", "live_server"})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SharedScheduling:
+    """How a parallel run shares the tests out."""
+    return SharedScheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -28,7 +28,7 @@ from tests.execution.crashes.verbs import (
 from tests.services.requirements import need
 from tools.packages import find_program
 
-pytestmark = [pytest.mark.postgres_only, pytest.mark.xdist_group("crashes")]
+pytestmark = pytest.mark.postgres_only
 
 LAUNCHING = (
     *("launch.claimed", "launch.pulled", "launch.leased", "launch.half-sent"),

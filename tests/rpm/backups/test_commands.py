@@ -10,7 +10,7 @@ import pytest
 
 from tests.rpm.backups.site import Site, copied, migrated
 
-pytestmark = [pytest.mark.database, pytest.mark.xdist_group("backups")]
+pytestmark = pytest.mark.database
 
 MADE_LATER = "another key of forty signs, made later on"
 

@@ -1,0 +1,22 @@
+"""Which process of a parallel run gets which tests."""
+
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+# Folders and modules whose tests share what is costly to start, such as an installation and a
+# browser to look at it.
+SHARED = (
+    "tests/browser/editor/",
+    "tests/browser/",
+    "tests/execution/crashes/test_crashes.py",
+    "tests/rpm/backups/test_commands.py",
+)
+
+
+class SharedScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Tests one by one to whoever is idle, but those of a shared folder all to one process.
+
+    xdist's own groups are marks that it writes into the tests' ids, which pytest 9.2 refuses.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((one for one in SHARED if nodeid.startswith(one)), nodeid)
