@@ -49,11 +49,11 @@ def violations(page: Page, axe: str) -> list[str]:
     # As a tool of the browser, not of the page: the page's policy allows no script of ours.
     page.evaluate(axe)
     lines = []
-    for scheme in RULES:
+    for scheme, rules in RULES.items():
         page.emulate_media(color_scheme=scheme)
         expect(page.locator("html")).to_have_attribute("data-theme", scheme)
         page.evaluate(END_TRANSITIONS)
-        found = page.evaluate("rules => axe.run(document, {runOnly: rules})", RULES[scheme])
+        found = page.evaluate("rules => axe.run(document, {runOnly: rules})", rules)
         lines += [
             f"{page.url}: {scheme}: {one['id']}: {node['html'][:160]}"
             for one in found["violations"]
