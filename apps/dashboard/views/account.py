@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from django import forms
-from django.contrib import messages
 from django.contrib.auth import login, update_session_auth_hash
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
@@ -27,6 +26,7 @@ from apps.dashboard.forms_people import (
     ProfileForm,
     patterns_of,
 )
+from apps.dashboard.toasts import say
 
 BACKEND = "apps.accounts.backends.PersonBackend"
 
@@ -100,7 +100,7 @@ def _saved(request: HttpRequest, form: forms.Form, save: Callable[[], str]) -> b
         except RpmError as error:
             add_errors(form, error)
         else:
-            messages.success(request, words)
+            say(request, words)
             return True
     focus_first_error(form)
     return False

@@ -32,6 +32,7 @@ from apps.dashboard.selectors.groups import (
     people_to_add,
     waiting_in_group,
 )
+from apps.dashboard.toasts import say
 
 MOST_CHARS = 200
 
@@ -102,7 +103,7 @@ def group_delete(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         name = group.name
         group_remove(actor=actor, group=group)
-        messages.success(request, f"Group {name} is deleted.")
+        say(request, f"Group {name} is deleted.")
         return gone_to(request, reverse("group_list"))
     people = User.objects.filter(groups=group).count()
     context = {"group": group, "people": people, "holding": group_holding(group), "back": back}
@@ -120,7 +121,7 @@ def group_add(request: HttpRequest, pk: int) -> HttpResponse:
     if not people:
         return _nobody(request, group)
     count = group_members_add(actor=actor, group=group, users=people)
-    messages.success(request, f"{plural(count, 'person is', 'people are')} in {group.name} now.")
+    say(request, f"{plural(count, 'person is', 'people are')} in {group.name} now.")
     return redirect("group_detail", pk)
 
 
@@ -139,7 +140,7 @@ def group_leave(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         count = group_members_remove(actor=actor, group=group, users=people)
         words = plural(count, "person has", "people have")
-        messages.success(request, f"{words} left {group.name}.")
+        say(request, f"{words} left {group.name}.")
         return gone_to(request, reverse("group_detail", args=[pk]))
     context = {
         "group": group,
@@ -171,7 +172,7 @@ def _form_page(request: HttpRequest, group: Group, *, back: str) -> HttpResponse
         except RpmError as error:
             add_errors(form, error)
         else:
-            messages.success(request, f"Group {group.name} is saved.")
+            say(request, f"Group {group.name} is saved.")
             return gone_to(request, reverse("group_detail", args=[group.pk]))
     focus_first_error(form)
     status = 400 if request.method == "POST" else 200

@@ -1,6 +1,5 @@
 """One person for administrators: who it is, what they may do, and what they have going on."""
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -24,6 +23,7 @@ from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_people import PersonForm
 from apps.dashboard.layout import gone_to, page_or_dialog
 from apps.dashboard.selectors.persons import person_facts
+from apps.dashboard.toasts import say
 from apps.tasks.services.leaving import waiting_take_out
 
 
@@ -55,7 +55,7 @@ def person_edit(request: HttpRequest, pk: int) -> HttpResponse:
         except RpmError as error:
             add_errors(form, error)
         else:
-            messages.success(request, f"{given['username']} is saved.")
+            say(request, f"{given['username']} is saved.")
             return gone_to(request, reverse("person_detail", args=[pk]))
     focus_first_error(form)
     facts = person_facts(person)
@@ -83,7 +83,7 @@ def person_deactivate_page(request: HttpRequest, pk: int) -> HttpResponse:
         choice = request.POST.get("waiting", "")
         if choice:
             words = f"{words} {_decide(actor, person, choice)}"
-        messages.success(request, words)
+        say(request, words)
         return gone_to(request, reverse("person_detail", args=[pk]))
     context = {
         "person": person,
@@ -101,7 +101,7 @@ def person_activate_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Let the person sign in again."""
     actor = administrator(request)
     person = person_activate(actor=actor, user=_seen(actor, pk))
-    messages.success(request, f"{person} may sign in again. Credentials stay revoked.")
+    say(request, f"{person} may sign in again. Credentials stay revoked.")
     return redirect("person_detail", pk)
 
 
@@ -112,7 +112,7 @@ def person_waiting(request: HttpRequest, pk: int) -> HttpResponse:
     """Decide on what a deactivated person has waiting: take it out, or leave it in line."""
     actor = administrator(request)
     person = _seen(actor, pk)
-    messages.success(request, _decide(actor, person, request.POST.get("waiting", "")))
+    say(request, _decide(actor, person, request.POST.get("waiting", "")))
     return redirect("person_detail", pk)
 
 
@@ -124,7 +124,7 @@ def person_credential_revoke(request: HttpRequest, pk: int, key_pk: int) -> Http
     actor = administrator(request)
     credential = get_object_or_404(_seen(actor, pk).credentials, pk=key_pk)
     credential_revoke(credential=credential, actor=actor, is_admin=True)
-    messages.success(request, f"Credential “{credential.label}” is revoked.")
+    say(request, f"Credential “{credential.label}” is revoked.")
     return redirect("person_detail", pk)
 
 

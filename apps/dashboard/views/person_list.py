@@ -1,7 +1,6 @@
 """People for administrators: the list, invitations, and whether mail works."""
 
 from django.conf import settings
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import Group
 from django.http import HttpRequest, HttpResponse
@@ -25,6 +24,7 @@ from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_people import InviteForm, TestMailForm
 from apps.dashboard.layout import gone_to, page_or_dialog
 from apps.dashboard.selectors.persons import PersonFilter, headings, left_behind, people_page
+from apps.dashboard.toasts import say
 
 
 # permission: administrators
@@ -99,7 +99,7 @@ def person_invitation_revoke(request: HttpRequest, pk: int) -> HttpResponse:
     person = get_object_or_404(people_visible_to(actor), pk=pk)
     if request.method == "POST":
         invitation_revoke(actor=actor, user=person)
-        messages.success(request, f"The invitation of {person} is revoked.")
+        say(request, f"The invitation of {person} is revoked.")
         is_gone = person.is_pending
         return gone_to(
             request, reverse("person_list") if is_gone else reverse("person_detail", args=[pk])
@@ -122,7 +122,7 @@ def person_test_mail(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         outcome = mail_try(to=form.cleaned_data["to"])
     if isinstance(outcome, Sent):
-        messages.success(request, f"{settings.EMAIL_HOST} took the mail.")
+        say(request, f"{settings.EMAIL_HOST} took the mail.")
         return gone_to(request, reverse("person_list"))
     context = {
         "form": form,
