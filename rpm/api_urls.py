@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.urls import include, path, re_path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
@@ -30,6 +30,6 @@ urlpatterns = [
     path("", include("apps.allocation.api.urls")),
     path("", include("apps.tasks.api.urls")),
     path("schema/", SpectacularAPIView.as_view(), name="api-schema"),
-    path("docs/", SpectacularSwaggerView.as_view(url_name="api-schema"), name="api-docs"),
+    path("docs/", SpectacularSwaggerSplitView.as_view(url_name="api-schema"), name="api-docs"),
     re_path("", NoSuchAddress.as_view()),
 ]

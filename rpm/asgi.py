@@ -4,7 +4,6 @@ import os
 from typing import Any, cast
 
 from channels.routing import ProtocolTypeRouter, URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
 from django.core.asgi import get_asgi_application
 from django.urls import path
 
@@ -15,14 +14,16 @@ http = get_asgi_application()
 # Models exist only after the line above.
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 
+from apps.core.bodies import bounded  # noqa: E402
 from apps.dashboard.consumers import LiveConsumer  # noqa: E402
+from apps.dashboard.origins import own_origin  # noqa: E402
 from apps.dashboard.socket_access import with_credentials  # noqa: E402
 
 # Channels routes ASGI applications by Django's addresses, which are typed for views.
 sockets: list[Any] = [path("ws/live/", cast(Any, LiveConsumer.as_asgi()))]
 
 live = URLRouter(sockets)
-browsers = AllowedHostsOriginValidator(AuthMiddlewareStack(live))
+browsers = own_origin(AuthMiddlewareStack(live))
 application = ProtocolTypeRouter(
-    {"http": http, "websocket": with_credentials(live, browsers=browsers)}
+    {"http": bounded(cast(Any, http)), "websocket": with_credentials(live, browsers=browsers)}
 )

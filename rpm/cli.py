@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from apps.core.terminal import plain
 from rpm.client import Client, RefusedError, UnreachableError
 
 app = typer.Typer(
@@ -95,7 +97,7 @@ def enqueue(
     if dry_run:
         _checked(_client(context).task_check(description))
     else:
-        print(_client(context).task_submit(description)["id"])
+        say(_client(context).task_submit(description)["id"])
 
 
 @app.command("list")
@@ -130,15 +132,15 @@ def explain(context: typer.Context, task_id: TaskId) -> None:
     """Why a task waits, what would help, and what it waited for before."""
     found = _client(context).explain(task_id)
     if not found["reasons"]:
-        print(f"It is {found['state']}." if found["place"] is None else "No pass looked at it yet.")
+        say(f"It is {found['state']}." if found["place"] is None else "No pass looked at it yet.")
     for number, reason in enumerate(found["reasons"]):
-        print(reason["sentence"] if number == 0 else f"Also: {reason['sentence']}")
-        print(f"  {reason['help']}")
+        say(reason["sentence"] if number == 0 else f"Also: {reason['sentence']}")
+        say(f"  {reason['help']}")
     if found["place"] is not None:
-        print(f"Place in its queue: {found['place']}")
-        print(f"Expected start: {_expected(found)}")
+        say(f"Place in its queue: {found['place']}")
+        say(f"Expected start: {_expected(found)}")
     for past in found["history"]:
-        print(f"{past['at'][:19].replace('T', ' ')}  {past['code']}: {past['sentence']}")
+        say(f"{past['at'][:19].replace('T', ' ')}  {past['code']}: {past['sentence']}")
 
 
 @app.command()
@@ -146,17 +148,17 @@ def preview(context: typer.Context) -> None:
     """What provisioning the draft of the configuration would do; for administrators."""
     found = _client(context).draft_preview()
     for field, words in _PREVIEWED.items():
-        print(f"{found[field]['count']:>6}  {words}")
+        say(f"{found[field]['count']:>6}  {words}")
     for row in found["starts"]["rows"]:
-        print(f"start    {row['name']} of {row['policy']} in {row['pool']}, {row['standing']}")
+        say(f"start    {row['name']} of {row['policy']} in {row['pool']}, {row['standing']}")
     for row in found["preempted"]["rows"]:
         taker = row["beneficiary"]
-        print(f"preempt  {row['name']} of {row['policy']} for {taker['name']} of {taker['policy']}")
+        say(f"preempt  {row['name']} of {row['policy']} for {taker['name']} of {taker['policy']}")
     for row in (*found["rejected"]["rows"], *found["waiting"]["rows"]):
-        print(f"{row['count']:>6} of {row['queue']}: {row['sentence']}")
+        say(f"{row['count']:>6} of {row['queue']}: {row['sentence']}")
     for row in found["policies"]:
         if row["before"] != row["after"]:
-            print(f"{row['policy']}: {_use(row['before'])} -> {_use(row['after'])}")
+            say(f"{row['policy']}: {_use(row['before'])} -> {_use(row['after'])}")
 
 
 @app.command()
@@ -170,17 +172,17 @@ def logs(
     """What a task wrote."""
     client = _client(context)
     if not follow:
-        sys.stdout.write(client.log(task_id, rank=rank)["text"])
+        sys.stdout.write(plain(client.log(task_id, rank=rank)["text"]))
         return
     for text in client.log_follow(task_id, rank=rank):
-        sys.stdout.write(text)
+        sys.stdout.write(plain(text))
         sys.stdout.flush()
 
 
 @app.command()
 def abort(context: typer.Context, task_id: TaskId) -> None:
     """End a task: at once if it does not run, else as soon as it has stopped."""
-    print(_client(context).task_do(task_id, "abort")["state"])
+    say(_client(context).task_do(task_id, "abort")["state"])
 
 
 @app.command()
@@ -194,7 +196,7 @@ def maintenance(
     if end == bool(hours):
         raise typer.BadParameter("give --hours or --end", param_hint="--hours")
     until = _client(context).maintenance(0 if end else hours)["maintenance_until"]
-    print(f"Leases are granted until {_minute(until)}." if until else "Leases are as usual.")
+    say(f"Leases are granted until {_minute(until)}." if until else "Leases are as usual.")
 
 
 @app.command()
@@ -208,7 +210,7 @@ def node(
     """Pause, resume or drain a node, or declare that it is switched off; for administrators."""
     values = {"reason": reason} if verb in {NodeVerb.PAUSE, NodeVerb.OFF} else {}
     path = "declare-off" if verb == NodeVerb.OFF else verb.value
-    print(_client(context).node_do(name, path, **values)["state"])
+    say(_client(context).node_do(name, path, **values)["state"])
 
 
 @app.command("confirm-restored")
@@ -216,7 +218,7 @@ def confirm_restored(context: typer.Context) -> None:
     """After a backup was restored: this database is right, end what nodes run beyond it."""
     found = _client(context).restore_confirm()
     waits = ", ".join(found["unsettled"])
-    print(f"Passes go on once these nodes have answered: {waits}" if waits else "Passes go on.")
+    say(f"Passes go on once these nodes have answered: {waits}" if waits else "Passes go on.")
 
 
 @app.command()
@@ -237,7 +239,7 @@ def pools(context: typer.Context) -> None:
     _table(("name", "nodes", "configured", "found", "models", "shares"), rows)
     for pool in found:
         for one in pool["served"]["drift"]:
-            err.print(f"{pool['name']}: {one['sentence']}", markup=False)
+            err.print(plain(f"{pool['name']}: {one['sentence']}"), markup=False)
 
 
 @app.command()
@@ -251,12 +253,17 @@ def main() -> None:
     try:
         app()
     except RefusedError as error:
-        err.print(f"[red]{error.code}[/red]: ", end="")
-        err.print(error.detail, markup=False)
+        err.print(plain(error.code), style="red", end=": ", markup=False)
+        err.print(plain(error.detail), markup=False)
         sys.exit(1)
     except UnreachableError as error:
-        err.print(str(error), markup=False)
+        err.print(plain(str(error)), markup=False)
         sys.exit(2)
+
+
+def say(text: str) -> None:
+    """A line of what the server told: names and sentences are others', and steer no terminal."""
+    print(plain(text))
 
 
 def _expected(found: dict[str, Any]) -> str:
@@ -301,12 +308,12 @@ def _minute(at: str) -> str:
 
 def _checked(found: dict[str, Any]) -> None:
     """Whether it would run; if not, why, what would help, and who comes first."""
-    print(found["sentence"])
+    say(found["sentence"])
     if not found["would_run"]:
-        print(f"  {found['help']}")
+        say(f"  {found['help']}")
         for reason in found["reasons"][1:]:
-            print(f"Also: {reason['sentence']}")
-        print(f"Waiting tasks of its queue before it: {found['ahead']}")
+            say(f"Also: {reason['sentence']}")
+        say(f"Waiting tasks of its queue before it: {found['ahead']}")
 
 
 def _client(context: typer.Context) -> Client:
@@ -325,18 +332,19 @@ def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
     """A table for people; plain tabs where somebody reads it with a program."""
     if not out.is_terminal:
         for row in rows:
-            print("\t".join(_cell(row.get(column)) for column in columns))
+            say("\t".join(_cell(row.get(column)) for column in columns))
         return
     table = Table(*columns, box=None)
     for row in rows:
-        table.add_row(*(_cell(row.get(column)) for column in columns))
+        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
     out.print(table)
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
-        return str(value.get("name", value))
-    return "" if value is None else str(value)
+        value = value.get("name", value)
+    # One line, whatever somebody called their task.
+    return "" if value is None else " ".join(plain(str(value)).split())
 
 
 if __name__ == "__main__":

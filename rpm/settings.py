@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from csp.constants import NONE, SELF
+from csp.constants import NONE, SELF, UNSAFE_EVAL, UNSAFE_INLINE
 from django.urls import reverse_lazy
 
 from rpm import env
@@ -32,6 +32,9 @@ RPM_INSTALLATION_NAME = env.text("RPM_INSTALLATION_NAME", "RPM")
 if env.flag("RPM_BEHIND_TLS_PROXY", default=False):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    SECURE_HSTS_SECONDS = env.number("RPM_HSTS_S", 31_536_000, low=0, high=63_072_000)
+# The proxy redirects to TLS; whether other hosts of the domain speak it, their owner knows.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W008", "security.W021"]
 
 # Whose word on where a request came from is believed (X-Forwarded-For), e.g. 127.0.0.1,10.0.0.0/8.
 RPM_TRUSTED_PROXIES = env.networks("RPM_TRUSTED_PROXIES")
@@ -68,10 +71,11 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "apps.core.middleware.request_id",
+    "apps.core.headers.harmless_answers",
     "apps.core.middleware.rest_slash",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "csp.middleware.CSPMiddleware",
+    "apps.core.headers.PolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -238,6 +242,10 @@ SPECTACULAR_SETTINGS = {
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": r"/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "apps.core.schema.errors_everywhere",
+    ],
     "ENUM_NAME_OVERRIDES": {
         "TaskState": "apps.tasks.states.TaskState",
         "AttemptState": "apps.tasks.states.AttemptState",
@@ -245,11 +253,12 @@ SPECTACULAR_SETTINGS = {
         "ScopeEnum": "apps.nodes.models.VolumeScope",
     },
 }
+# No request is larger, whatever reads it; a bulk of tasks is the largest.
+RPM_LARGEST_BODY = 20_000_000
 # The largest request body: a command or an environment is at most 1 MB.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1_500_000
 
 CONTENT_SECURITY_POLICY: dict[str, Any] = {
-    "EXCLUDE_URL_PREFIXES": ["/admin/", "/api/v1/docs/"],
     "DIRECTIVES": {
         "default-src": [SELF],
         "base-uri": [NONE],
@@ -259,6 +268,17 @@ CONTENT_SECURITY_POLICY: dict[str, Any] = {
         "img-src": [SELF, "data:"],
         "object-src": [NONE],
     },
+}
+# Pages of libraries that need more; none of them gets a script that stands in the page.
+RPM_POLICIES: dict[str, dict[str, list[str]]] = {
+    # Alpine.js, of unfold, makes functions of the attributes in its own templates.
+    "/admin/": {
+        "script-src": [SELF, UNSAFE_EVAL],
+        "style-src": [SELF, UNSAFE_INLINE],
+        "font-src": [SELF, "data:"],
+    },
+    # Swagger styles what it draws.
+    "/api/v1/docs/": {"style-src": [SELF, UNSAFE_INLINE]},
 }
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"

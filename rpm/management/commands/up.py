@@ -84,6 +84,7 @@ def _list_programs(host: str, port: int) -> list[Program]:
                 *("--log-level", "warning", "--timeout-graceful-shutdown", "3"),
                 # Which proxy is believed says RPM_TRUSTED_PROXIES alone.
                 "--no-proxy-headers",
+                *("--ws-max-size", "65536"),
             ],
             {"RPM_DATABASE_POOL": "1"},
         ),

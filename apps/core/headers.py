@@ -1,0 +1,73 @@
+"""What every answer says beside its content."""
+
+from collections.abc import Callable
+
+from csp.middleware import CSPMiddleware, PolicyParts
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
+
+from apps.core.api import error_body
+from apps.core.errors import BodyTooLarge
+
+Handler = Callable[[HttpRequest], HttpResponse]
+
+# Copying to the clipboard and security keys are used; nothing of this is.
+_PERMISSIONS = ", ".join(
+    f"{name}=()"
+    for name in (
+        "accelerometer",
+        "camera",
+        "display-capture",
+        "geolocation",
+        "gyroscope",
+        "magnetometer",
+        "microphone",
+        "midi",
+        "payment",
+        "usb",
+        "xr-spatial-tracking",
+    )
+)
+
+
+def harmless_answers(get_response: Handler) -> Handler:
+    """Refuse bodies that nothing here reads; nobody keeps an answer who did not ask for it.
+
+    What an answer says for itself stays: files of the front-end are kept for long.
+    """
+
+    def handle(request: HttpRequest) -> HttpResponse:
+        declared = str(request.META.get("CONTENT_LENGTH") or "0")
+        if declared.isascii() and declared.isdigit() and len(declared) < 19:
+            is_too_large = int(declared) > settings.RPM_LARGEST_BODY
+        else:
+            is_too_large = True
+        response = _too_large() if is_too_large else get_response(request)
+        response.headers.setdefault("Permissions-Policy", _PERMISSIONS)
+        response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
+        response.headers.setdefault("Cache-Control", "private, no-store")
+        return response
+
+    return handle
+
+
+def _too_large() -> JsonResponse:
+    error = BodyTooLarge(settings.RPM_LARGEST_BODY)
+    return JsonResponse(error_body(error), status=error.status)
+
+
+class PolicyMiddleware(CSPMiddleware):
+    """Our Content-Security-Policy, and the one of each library's pages that need another."""
+
+    def get_policy_parts(
+        self,
+        request: HttpRequest,
+        response: HttpResponseBase,
+        report_only: bool = False,  # noqa: FBT001, FBT002  # the library's signature
+    ) -> PolicyParts:
+        parts = super().get_policy_parts(request, response, report_only)
+        for prefix, directives in settings.RPM_POLICIES.items():
+            if request.path_info.startswith(prefix):
+                parts.replace = {**(parts.replace or {}), **directives}
+        return parts
