@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in $(CANDIDATES); do \
 
 VENV := .venv/bin
 
-.PHONY: help install install-dev assets run test check bench properties screenshots chaos lock schema clean
+.PHONY: help install install-dev assets run test check bench properties screenshots chaos fuzz audit lock schema clean
 
 help: ## Show these commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -59,6 +59,12 @@ properties: install-dev ## Try laws on 100,000 generated cases, launches on 10,0
 screenshots: install-dev ## Take a picture of every page, wide and narrow, light and dark.
 	@$(VENV)/python tools/assets.py --dev
 	@exec $(VENV)/python -m tests.browser.screenshots $(ARGS)
+
+fuzz: install-dev ## Make 20,000 requests from the REST schema; every answer as documented.
+	@exec $(VENV)/python -m tests.fuzz $(ARGS)
+
+audit: install-dev ## List licences and known vulnerabilities of all dependencies.
+	@exec $(VENV)/python -m tools.audit
 
 chaos: install-dev ## Break an installation in every way for ten minutes, and prove it holds (root).
 	@exec $(VENV)/python -m tests.chaos $(ARGS)

@@ -9,6 +9,7 @@ from csp.constants import NONE, SELF, UNSAFE_EVAL, UNSAFE_INLINE
 from django.urls import reverse_lazy
 
 from rpm import env
+from rpm.admin_menu import UNFOLD  # noqa: F401  # a setting
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 HOME = env.home()
@@ -299,77 +300,6 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 LOCALE_PATHS = [BASE_DIR / "locale"]
-
-
-def _admin_link(title: str, icon: str, model: str, *, is_for_all: bool = False) -> dict[str, Any]:
-    """One line of the admin site's side bar; queue administrators see only queues."""
-    return {
-        "title": title,
-        "icon": icon,
-        "link": reverse_lazy(f"admin:{model}_changelist"),
-        "permission": "rpm.admin.may_enter" if is_for_all else "rpm.admin.administers",
-    }
-
-
-# In order of use: what the hardware is, who may use it, who they are, what happened.
-UNFOLD: dict[str, Any] = {
-    "SITE_TITLE": "RPM",
-    "SITE_HEADER": "RPM administration",
-    "SITE_URL": "/",
-    "SHOW_HISTORY": True,
-    "SIDEBAR": {
-        "show_search": True,
-        "navigation": [
-            {
-                "title": "Draft",
-                "items": [
-                    _admin_link("Pools", "dns", "policies_draftpool"),
-                    _admin_link("Profiles", "deployed_code", "policies_draftprofile"),
-                    _admin_link("Settings and provisioning", "tune", "policies_draftstate"),
-                ],
-            },
-            {
-                "title": "Live",
-                "separator": True,
-                "items": [
-                    _admin_link("Policies", "policy", "policies_policy"),
-                    _admin_link("Queues", "queue", "policies_queue", is_for_all=True),
-                    _admin_link("Pools", "dns", "policies_pool"),
-                    _admin_link("Profiles", "deployed_code", "policies_profile"),
-                    _admin_link("Revisions", "history", "configuration_revision"),
-                ],
-            },
-            {
-                "title": "Machines",
-                "separator": True,
-                "items": [
-                    _admin_link("Nodes", "memory", "nodes_node"),
-                    _admin_link("Volumes", "hard_drive", "nodes_volume"),
-                ],
-            },
-            {
-                "title": "People",
-                "separator": True,
-                "items": [
-                    _admin_link("Users", "person", "accounts_user"),
-                    _admin_link("Groups", "group", "auth_group"),
-                    _admin_link("Credentials", "key", "accounts_credential"),
-                    _admin_link("Registries", "inventory_2", "policies_registrycredential"),
-                ],
-            },
-            {
-                "title": "What happened",
-                "separator": True,
-                "items": [
-                    _admin_link("Tasks", "task_alt", "tasks_task"),
-                    _admin_link("Attempts", "repeat", "tasks_attempt"),
-                    _admin_link("Events", "receipt_long", "events_event"),
-                    _admin_link("Passes", "autorenew", "allocation_passrecord"),
-                ],
-            },
-        ],
-    },
-}
 
 # --- logs: one JSON object per line, each with its request id --------------------------------
 
