@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from apps.core.weakness import secret_weakness
+
+RANDOM = "python3 -c 'import secrets; print(secrets.token_urlsafe(48))' prints one."
+
 
 class BadEnvironment(SystemExit):
     """A variable holds what this program cannot use; the message says which and why."""
@@ -90,8 +94,9 @@ class Home:
         """
         given = text(variable)
         if given:
-            if len(given) < 32:
-                raise BadEnvironment(f"{variable} is too short for a secret: use 32 signs or more.")
+            weakness = secret_weakness(given)
+            if weakness:
+                raise BadEnvironment(f"{variable} {weakness}. {RANDOM}")
             return given
         path = self.file(name)
         try:
@@ -106,8 +111,11 @@ class Home:
     @staticmethod
     def _kept_secret(path: Path, variable: str) -> str:
         kept = path.read_text(encoding="utf-8").strip()
-        if len(kept) < 32:
-            raise BadEnvironment(f"{path} holds no usable secret; delete it or set {variable}.")
+        weakness = secret_weakness(kept)
+        if weakness:
+            raise BadEnvironment(
+                f"{path} holds no usable secret: it {weakness}. Delete it or set {variable}."
+            )
         return kept
 
 

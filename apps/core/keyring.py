@@ -15,6 +15,7 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 
 from apps.core.errors import RpmError
+from apps.core.weakness import key_weakness
 
 # What pages, answers and forms show in the place of a value that is sealed.
 HIDDEN = "********"
@@ -69,14 +70,16 @@ def keys() -> tuple[str, ...]:
     """The keys of the ring, the one that seals first.
 
     Raises:
-        ValueError: one of them is no key.
+        ValueError: one of them is no key, or one that somebody could guess.
     """
     given: tuple[str, ...] = tuple(settings.RPM_SECRET_KEYS)
     found = given or tuple(_file().read_text(encoding="utf-8").split())
     if not found:
         raise ValueError(f"{settings.RPM_KEY_RING_FILE} holds no key")
-    for key in found:
-        Fernet(key)
+    for number, key in enumerate(found, start=1):
+        weakness = _weakness(key)
+        if weakness:
+            raise ValueError(f"key {number} of {len(found)} {weakness}")
     return found
 
 
@@ -96,6 +99,11 @@ def write_keys(found: tuple[str, ...]) -> None:
     path: Path = settings.RPM_KEY_RING_FILE
     temporary = _written(path, found)
     temporary.replace(path)
+
+
+@lru_cache(maxsize=64)
+def _weakness(key: str) -> str:
+    return key_weakness(key)
 
 
 def _ring() -> MultiFernet:

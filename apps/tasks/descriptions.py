@@ -11,22 +11,22 @@ from typing import Any, Literal
 
 import msgspec
 
+from apps.core.containers import (
+    VARIABLE_BYTES,
+    command_problems,
+    environment_problems,
+    image_problems,
+    is_variable,
+    no_variable,
+    text_size,
+    working_dir_problems,
+)
 from apps.core.errors import BadInput
 from apps.core.keyring import HIDDEN
 from apps.core.parsers import not_json
 from apps.core.units import check_request, quantities_text
-from apps.policies.images import is_image
 
 NAME_LENGTH = 200
-PATH_LENGTH = 500
-ARGUMENTS = 4096
-# The kernel's MAX_ARG_STRLEN is 128 KiB with the final NUL.
-ARGUMENT_BYTES = 128 * 1024 - 1
-COMMAND_BYTES = 1024 * 1024
-VARIABLES = 1024
-# The runtimes read variables with a scanner that stops at lines of 64 KiB.
-VARIABLE_BYTES = 60 * 1024
-ENVIRONMENT_BYTES = 1024 * 1024
 SECRETS = 64
 SECRETS_BYTES = 256 * 1024
 SCRIPT_BYTES = 64 * 1024
@@ -39,7 +39,6 @@ PRIORITY = 1000
 YEAR_S = 366 * 86_400
 DAY_S = 86_400
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _AT = re.compile(r" - at `(key in )?\$\.?(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`")
 _MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")
@@ -154,11 +153,11 @@ def check(description: Description) -> None:
     """
     problems = {
         **_name(description),
-        **_image(description),
-        **_command(description.command),
-        **_environment(description.environment),
+        **image_problems(description.image),
+        **command_problems(description.command),
+        **environment_problems(description.environment),
         **_secrets(description),
-        **_working_dir(description.working_dir),
+        **working_dir_problems(description.working_dir),
         **_numbers(description),
         **_callback(description.abort_callback),
         **_words("tags", description.tags, most=TAGS, length=TAG_LENGTH),
@@ -216,46 +215,6 @@ def _name(description: Description) -> dict[str, str]:
     return {}
 
 
-def _image(description: Description) -> dict[str, str]:
-    if description.image and not is_image(description.image):
-        return {"image": "must be a name such as registry.example.org/team/train:1.0"}
-    return {}
-
-
-def _command(command: list[str]) -> dict[str, str]:
-    if len(command) > ARGUMENTS:
-        return {"command": f"has {len(command)} arguments: at most {ARGUMENTS}"}
-    total = 0
-    for index, argument in enumerate(command):
-        size, problem = _size(argument, most=ARGUMENT_BYTES)
-        if problem:
-            return {f"command.{index}": problem}
-        total += size
-    if total > COMMAND_BYTES:
-        return {"command": f"has {total} bytes: at most {COMMAND_BYTES} in all"}
-    if command and not command[0]:
-        return {"command.0": "is empty: it names the program"}
-    return {}
-
-
-def _environment(environment: dict[str, str]) -> dict[str, str]:
-    if len(environment) > VARIABLES:
-        return {"environment": f"has {len(environment)} variables: at most {VARIABLES}"}
-    total = 0
-    for name, value in environment.items():
-        if not _VARIABLE.fullmatch(name):
-            return _no_variable("environment", name)
-        size, problem = _size(value, most=VARIABLE_BYTES)
-        if not problem and ("\n" in value or "\r" in value):
-            problem = "holds a line break, which a variable cannot"
-        if problem:
-            return {f"environment.{name}": problem}
-        total += size + len(name)
-    if total > ENVIRONMENT_BYTES:
-        return {"environment": f"has {total} bytes: at most {ENVIRONMENT_BYTES} in all"}
-    return {}
-
-
 def _secrets(description: Description) -> dict[str, str]:
     """A secret reaches the container as a file, so it may have several lines."""
     secrets = description.secrets
@@ -263,9 +222,9 @@ def _secrets(description: Description) -> dict[str, str]:
         return {"secrets": f"has {len(secrets)} entries: at most {SECRETS}"}
     total = 0
     for name, value in secrets.items():
-        if not _VARIABLE.fullmatch(name):
-            return _no_variable("secrets", name)
-        size, problem = _size(value, most=VARIABLE_BYTES)
+        if not is_variable(name):
+            return no_variable("secrets", name)
+        size, problem = text_size(value, most=VARIABLE_BYTES)
         if value == HIDDEN:
             problem = "is the sign for a hidden value: give the value itself"
         elif {name, f"{name}_FILE"} & description.environment.keys():
@@ -275,28 +234,6 @@ def _secrets(description: Description) -> dict[str, str]:
         total += size
     if total > SECRETS_BYTES:
         return {"secrets": f"has {total} bytes: at most {SECRETS_BYTES} in all"}
-    return {}
-
-
-def _no_variable(field: str, name: str) -> dict[str, str]:
-    shown = name[:80].encode("ascii", "backslashreplace").decode().replace("\0", "\\0")
-    return {
-        f"{field}.{shown}": "is no name of a variable: use letters, digits and underscores, and "
-        "begin with a letter or underscore"
-    }
-
-
-def _working_dir(path: str) -> dict[str, str]:
-    if not path:
-        return {}
-    parts = path.split("/")
-    is_plain = "." not in parts and ".." not in parts and "//" not in path
-    is_safe = not any(letter in ',:"\\' or not letter.isprintable() for letter in path)
-    if not path.startswith("/") or not is_plain or not is_safe or len(path) > PATH_LENGTH:
-        return {
-            "working_dir": "must be an absolute path such as /work, without '.', '..', comma, "
-            f"colon, quote or backslash, of at most {PATH_LENGTH} signs"
-        }
     return {}
 
 
@@ -317,7 +254,7 @@ def _numbers(description: Description) -> dict[str, str]:
 def _callback(callback: AbortCallback | None) -> dict[str, str]:
     if callback is None:
         return {}
-    _, problem = _size(callback.script, most=SCRIPT_BYTES)
+    _, problem = text_size(callback.script, most=SCRIPT_BYTES)
     if not problem and not callback.script.strip():
         problem = "is empty"
     if problem:
@@ -342,16 +279,3 @@ def _words(field: str, words: list[str], *, most: int, length: int) -> dict[str,
         if word in words[:index]:
             return {f"{field}.{index}": f"names {word!r} twice"}
     return {}
-
-
-def _size(text: str, *, most: int) -> tuple[int, str]:
-    """Bytes of a text, and what is wrong with it (empty: nothing)."""
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        return 0, "holds half of a surrogate pair"
-    if "\0" in text:
-        return 0, "holds a NUL sign"
-    if size > most:
-        return size, f"has {size} bytes: at most {most}"
-    return size, ""

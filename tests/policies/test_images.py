@@ -2,9 +2,10 @@
 
 import pytest
 
+from apps.core.containers import is_image
 from apps.execution.node import checks
 from apps.execution.node.errors import Refusal
-from apps.policies.images import is_allowed, is_image, is_pattern, registry_of
+from apps.policies.images import is_allowed, is_pattern, registry_of
 from tests.execution.specifications.generator import IMAGES
 
 REGISTRY = "registry.example.org"

@@ -1,0 +1,122 @@
+"""What a container can be told, by the limits of the kernel and of the runtimes; pure.
+
+Each check answers problems per field, empty where there is none. The node checks the same again
+(`apps/execution/node/checks.py`).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+IMAGE_LENGTH = 500
+PATH_LENGTH = 500
+ARGUMENTS = 4096
+# The kernel's MAX_ARG_STRLEN is 128 KiB with the final NUL.
+ARGUMENT_BYTES = 128 * 1024 - 1
+COMMAND_BYTES = 1024 * 1024
+VARIABLES = 1024
+# The runtimes read variables with a scanner that stops at lines of 64 KiB.
+VARIABLE_BYTES = 60 * 1024
+ENVIRONMENT_BYTES = 1024 * 1024
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    rf"(?:{_LABEL}(?:\.{_LABEL})*(?::[0-9]{{1,5}})?/)?{_PART}(?:/{_PART})*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+)
+# What a runtime takes for an image that it knows by its number: it would pass by every pattern.
+_NUMBER = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
+
+
+def is_image(name: str) -> bool:
+    """Whether it is `[host[:port]/]path[:tag][@sha256:digest]`, and no file or number."""
+    is_short = len(name) <= IMAGE_LENGTH
+    return is_short and bool(_IMAGE.fullmatch(name)) and not _NUMBER.fullmatch(name)
+
+
+def image_problems(name: str, *, field: str = "image") -> dict[str, str]:
+    """An image by its name; empty is none."""
+    if name and not is_image(name):
+        return {field: "must be a name such as registry.example.org/team/train:1.0"}
+    return {}
+
+
+def command_problems(command: Sequence[str], *, field: str = "command") -> dict[str, str]:
+    """Program and arguments."""
+    if len(command) > ARGUMENTS:
+        return {field: f"has {len(command)} arguments: at most {ARGUMENTS}"}
+    total = 0
+    for index, argument in enumerate(command):
+        size, problem = text_size(argument, most=ARGUMENT_BYTES)
+        if problem:
+            return {f"{field}.{index}": problem}
+        total += size
+    if total > COMMAND_BYTES:
+        return {field: f"has {total} bytes: at most {COMMAND_BYTES} in all"}
+    if command and not command[0]:
+        return {f"{field}.0": "is empty: it names the program"}
+    return {}
+
+
+def environment_problems(
+    environment: Mapping[str, str], *, field: str = "environment"
+) -> dict[str, str]:
+    """Variables; a line break would add another one."""
+    if len(environment) > VARIABLES:
+        return {field: f"has {len(environment)} variables: at most {VARIABLES}"}
+    total = 0
+    for name, value in environment.items():
+        if not is_variable(name):
+            return no_variable(field, name)
+        size, problem = text_size(value, most=VARIABLE_BYTES)
+        if not problem and ("\n" in value or "\r" in value):
+            problem = "holds a line break, which a variable cannot"
+        if problem:
+            return {f"{field}.{name}": problem}
+        total += size + len(name)
+    if total > ENVIRONMENT_BYTES:
+        return {field: f"has {total} bytes: at most {ENVIRONMENT_BYTES} in all"}
+    return {}
+
+
+def working_dir_problems(path: str, *, field: str = "working_dir") -> dict[str, str]:
+    """Where the program starts; empty is where the image says."""
+    if not path:
+        return {}
+    parts = path.split("/")
+    is_plain = "." not in parts and ".." not in parts and "//" not in path
+    is_safe = not any(letter in ',:"\\' or not letter.isprintable() for letter in path)
+    if not path.startswith("/") or not is_plain or not is_safe or len(path) > PATH_LENGTH:
+        return {
+            field: "must be an absolute path such as /work, without '.', '..', comma, "
+            f"colon, quote or backslash, of at most {PATH_LENGTH} signs"
+        }
+    return {}
+
+
+def is_variable(name: str) -> bool:
+    """Whether a variable can have this name."""
+    return bool(_VARIABLE.fullmatch(name))
+
+
+def no_variable(field: str, name: str) -> dict[str, str]:
+    """The problem of a name that no variable can have."""
+    shown = name[:80].encode("ascii", "backslashreplace").decode().replace("\0", "\\0")
+    return {
+        f"{field}.{shown}": "is no name of a variable: use letters, digits and underscores, and "
+        "begin with a letter or underscore"
+    }
+
+
+def text_size(text: str, *, most: int) -> tuple[int, str]:
+    """Bytes of a text, and what is wrong with it (empty: nothing)."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return 0, "holds half of a surrogate pair"
+    if "\0" in text:
+        return 0, "holds a NUL sign"
+    if size > most:
+        return size, f"has {size} bytes: at most {most}"
+    return size, ""
