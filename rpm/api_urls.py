@@ -26,6 +26,7 @@ urlpatterns = [
     path("", include("apps.events.api.urls")),
     path("", include("apps.nodes.api.urls")),
     path("", include("apps.accounts.api.urls")),
+    path("", include("apps.vaults.api.urls")),
     # Before tasks, whose last part may be anything.
     path("", include("apps.allocation.api.urls")),
     path("", include("apps.tasks.api.urls")),

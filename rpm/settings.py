@@ -61,6 +61,7 @@ INSTALLED_APPS = [
     "apps.core.apps.CoreConfig",
     "apps.accounts.apps.AccountsConfig",
     "apps.events.apps.EventsConfig",
+    "apps.vaults.apps.VaultsConfig",
     "apps.policies.apps.PoliciesConfig",
     "apps.nodes.apps.NodesConfig",
     "apps.tasks.apps.TasksConfig",

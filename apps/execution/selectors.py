@@ -16,7 +16,7 @@ from apps.policies.extras import extras_of
 from apps.policies.models import Profile
 from apps.tasks.models import Attempt, Holding, Task
 from apps.tasks.selectors.attempts import resumption_of
-from apps.tasks.selectors.secrets import task_secrets
+from apps.tasks.selectors.vaults import given_to, used_of
 from apps.tasks.services.attempts.gangs import PORTS, members_not_ready
 from apps.tasks.services.attempts.images import Image
 from apps.tasks.services.attempts.starting import MOST_BACK_OFF_S
@@ -202,11 +202,18 @@ def maintenance_left_s() -> float:
 
 
 def member_facts(holding: Holding, *, installation: str) -> MemberFacts:
-    """Everything that a launch needs. `holding` with attempt, task, owner, queue and node."""
+    """Everything that a launch needs. `holding` with attempt, task, owner, queue and node.
+
+    Raises:
+        BadInput: the vaults of its owner bring more than a container can be given.
+        KeyMissing: a secret was sealed with a key that is not in the key ring any more.
+        VaultGone: a vault that it began with was removed.
+    """
     attempt, task, node = holding.attempt, holding.attempt.task, holding.node
     if node is None:
         raise ValueError(f"member {holding.pk} has no node")
     profile: Profile = attempt.queue.profile
+    given = given_to(task, used_of(attempt.vaults))
     runtime: RuntimeName = node.runtime  # type: ignore[assignment]  # the column's choices
     return MemberFacts(
         installation=installation,
@@ -217,11 +224,11 @@ def member_facts(holding: Holding, *, installation: str) -> MemberFacts:
         runtime=runtime,
         allows_process=node.allows_process,
         account=int(node.report.get("account", 0)),
-        image=task.image,
-        command=tuple(task.command),
-        environment=dict(task.environment),
-        secrets=task_secrets(task),
-        working_dir=task.working_dir,
+        image=given.image,
+        command=given.command,
+        environment=given.environment,
+        secrets=given.all_secrets,
+        working_dir=given.working_dir,
         amounts=dict(holding.amounts),
         devices=_given_devices(holding),
         volumes=_given_volumes(task),

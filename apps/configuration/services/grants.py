@@ -6,8 +6,8 @@ from django.contrib.auth.models import Group, Permission
 from django.db.models import Q
 
 from apps.accounts.models import ADMINS, User
+from apps.accounts.models.grants import GrantSource
 from apps.policies.models import Queue, QueueGroupPermission, QueueUserPermission
-from apps.policies.models.permissions import GrantSource
 
 GIVEN = ("view_queue", "enqueue_queue")
 

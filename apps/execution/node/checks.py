@@ -40,6 +40,8 @@ ARGUMENT_BYTES = 128 * 1024 - 1
 COMMAND_BYTES = 1024 * 1024
 # The runtimes read an environment file with a scanner that stops at lines of 64 KiB.
 VARIABLE_BYTES = 60 * 1024
+# podman keeps no longer secret.
+SECRET_BYTES = 512_000 - 1
 
 
 def refuse(field: str, reason: str) -> Refusal:
@@ -144,14 +146,14 @@ def command(request: dict[str, Any]) -> tuple[str, ...]:
 
 def variables(request: dict[str, Any], field: str) -> dict[str, str]:
     """Environment variables; a line break would add a variable, so it is refused."""
-    value = secrets(request, field)
+    value = secrets(request, field, most=VARIABLE_BYTES)
     for name, content in value.items():
         if "\n" in content or "\r" in content:
             raise refuse("%s.%s" % (field, name), "a line break is not possible in a variable")
     return value
 
 
-def secrets(request: dict[str, Any], field: str) -> dict[str, str]:
+def secrets(request: dict[str, Any], field: str, *, most: int = SECRET_BYTES) -> dict[str, str]:
     """Values by names of variables; in files of their own, so of several lines as well."""
     value = request.get(field, {})
     if not isinstance(value, dict) or len(value) > 1024:
@@ -159,7 +161,7 @@ def secrets(request: dict[str, Any], field: str) -> dict[str, str]:
     for name, content in value.items():
         if not ENVIRONMENT_NAME.fullmatch(name):
             raise refuse(field, "%.80r is not the name of a variable" % name)
-        _plain_bytes("%s.%s" % (field, name), content, limit=VARIABLE_BYTES)
+        _plain_bytes("%s.%s" % (field, name), content, limit=most)
     return value
 
 

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from apps.core.crashing import crash_point
+from apps.core.errors import BadInput
 from apps.core.keyring import KeyMissing
 from apps.execution.client import LaunchOutcome, NodeClient
 from apps.execution.launching import MemberFacts, launch_request
@@ -41,6 +42,7 @@ from apps.tasks.services.attempts import (
     Launching,
     attempt_give_up,
     attempt_note_image,
+    attempt_note_vaults,
     back_off_s,
     member_claim_start,
     member_confirm_start,
@@ -50,6 +52,7 @@ from apps.tasks.services.attempts import (
     member_release_start,
     member_started,
 )
+from apps.vaults.selectors.effective import VaultGone
 
 log = structlog.get_logger(__name__)
 
@@ -132,18 +135,28 @@ def _together(start: _Start) -> MemberFacts | None:
 
 def _facts(holding: Holding, client: NodeClient, token: str) -> MemberFacts | None:
     """What the launch needs; None when it cannot be, and the attempt has ended so."""
+    attempt, is_unfit = holding.attempt, False
+    with as_server(holding.node_id or 0, token):
+        used = attempt_note_vaults(attempt_id=attempt.pk, owner_id=attempt.task.owner_id)
+    attempt.vaults = used
     try:
         facts = member_facts(holding, installation=client.installation)
     except KeyMissing as error:
         problem = f"Its secrets cannot be read. {error}"
+    except VaultGone as error:
+        # Of a gang whose other members have begun: no fault of the task, which begins anew.
+        problem, is_unfit = error.detail, True
+    except BadInput as error:
+        problem = error.detail
     else:
         # The list may have changed since the task was enqueued.
-        patterns = holding.attempt.pool.allowed_images
+        patterns = attempt.pool.allowed_images
         if facts.runtime == "process" or is_allowed(facts.image, patterns):
             return facts
         problem = f"Image {facts.image} is not allowed in its pool, only: {', '.join(patterns)}."
+    ended = Ended(exit_code=None, detail=problem, is_unfit=is_unfit)
     with as_server(holding.node_id or 0, token):
-        member_exited(holding_id=holding.pk, ended=Ended(exit_code=None, detail=problem))
+        member_exited(holding_id=holding.pk, ended=ended)
     return None
 
 

@@ -82,7 +82,7 @@ def log_asked(request: Request, task: Task, rights: Rights) -> AskedLog:
     """
     if not rights.log:
         raise NotAllowed("You see this task, but its log is its owner's.")
-    generation = _whole(request, "generation", lowest=1, highest=2**31 - 1)
+    generation = generation_asked(request)
     rank = _whole(request, "rank", lowest=0, highest=99_999) or 0
     offset = _whole(request, "offset", lowest=0, highest=2**62)
     most = _whole(request, "limit", lowest=1, highest=MOST_LOG_BYTES) or LOG_BYTES
@@ -96,6 +96,15 @@ def log_asked(request: Request, task: Task, rights: Rights) -> AskedLog:
     is_text = request.query_params.get("as", "json") == "text"
     is_raw = request.query_params.get("raw", "").lower() in {"1", "true", "yes"}
     return AskedLog(attempt, rank, part, is_text, is_raw)
+
+
+def generation_asked(request: Request) -> int | None:
+    """The attempt that the request names.
+
+    Raises:
+        BadInput: it is no number, or out of bounds.
+    """
+    return _whole(request, "generation", lowest=1, highest=2**31 - 1)
 
 
 def version_of(task: Task) -> int:

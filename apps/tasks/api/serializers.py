@@ -172,6 +172,38 @@ class AttemptSerializer(serializers.Serializer[Any]):
     members = MemberSerializer(many=True)
 
 
+class VaultNamedSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+
+
+class VaultUsedSerializer(VaultNamedSerializer):
+    """A vault in the version that counts; what nobody gives any more is not told."""
+
+    version = serializers.IntegerField()
+    kind = serializers.ChoiceField(choices=["personal", "group"])
+
+
+class VaultValueSerializer(serializers.Serializer[Any]):
+    """A value and where it came from; `is_used` is false where the task says it itself."""
+
+    path = serializers.CharField()
+    value = serializers.JSONField(
+        allow_null=True, help_text="`********` for secrets, and of others' personal vaults."
+    )
+    vault = VaultNamedSerializer()
+    is_enforced = serializers.BooleanField()
+    is_used = serializers.BooleanField()
+
+
+class EffectiveVaultSerializer(serializers.Serializer[Any]):
+    """What vaults bring to a task; `generation` is null where it is as of now."""
+
+    generation = serializers.IntegerField(allow_null=True)
+    vaults = VaultUsedSerializer(many=True)
+    values = VaultValueSerializer(many=True)
+
+
 class LogSerializer(serializers.Serializer[Any]):
     """A part of what a member wrote; go on reading at `next_offset`."""
 

@@ -8,6 +8,7 @@ from apps.core.terminal import plain, whole_length
 from apps.core.units import milli_text
 from apps.tasks.api.asked import AskedLog
 from apps.tasks.models import Attempt, Holding
+from apps.tasks.selectors.vaults import Effective
 from apps.tasks.states import AttemptState
 
 
@@ -36,6 +37,33 @@ def attempt_told(attempt: Attempt, *, has_content: bool, pools: Collection[int])
         "members": [
             _member(holding, has_content=has_content, sees_pool=sees_pool)
             for holding in attempt.holdings.all()
+        ],
+    }
+
+
+def effective_told(found: Effective) -> dict[str, Any]:
+    """What vaults bring to a task, each value with where it came from."""
+    origins = {one.origin.vault_id: one.origin for one in found.values}
+    return {
+        "generation": found.generation,
+        "vaults": [
+            {
+                "id": origin.vault_id,
+                "name": origin.name,
+                "version": origin.version,
+                "kind": "personal" if origin.is_personal else "group",
+            }
+            for origin in origins.values()
+        ],
+        "values": [
+            {
+                "path": one.path,
+                "value": one.value,
+                "vault": {"id": one.origin.vault_id, "name": one.origin.name},
+                "is_enforced": one.origin.is_enforced,
+                "is_used": one.is_used,
+            }
+            for one in found.values
         ],
     }
 

@@ -18,6 +18,7 @@ from apps.policies.selectors import pools_visible_to
 from apps.tasks.answers import task_detail, task_summary
 from apps.tasks.api.asked import (
     body_of,
+    generation_asked,
     listing_asked,
     log_asked,
     user_of,
@@ -38,6 +39,7 @@ from apps.tasks.api.serializers import (
     AttemptSerializer,
     BulkAnswerSerializer,
     DescriptionSerializer,
+    EffectiveVaultSerializer,
     ErrorSerializer,
     LogSerializer,
     PrioritySerializer,
@@ -46,11 +48,12 @@ from apps.tasks.api.serializers import (
     TaskSerializer,
     TaskSummarySerializer,
 )
-from apps.tasks.api.told import attempt_told, log_told
+from apps.tasks.api.told import attempt_told, effective_told, log_told
 from apps.tasks.descriptions import read_description
 from apps.tasks.models import Task
 from apps.tasks.selectors.attempts import attempts_of
 from apps.tasks.selectors.seen import task_rights, task_seen, tasks_listed
+from apps.tasks.selectors.vaults import effective_vault
 from apps.tasks.services import (
     task_abort,
     task_change,
@@ -94,6 +97,12 @@ _LOG = [
         description="With colours and other control sequences, as it was written; default: no.",
     ),
 ]
+
+_GENERATION = OpenApiParameter(
+    "generation",
+    OpenApiTypes.INT,
+    description="Of an attempt; default: the one that holds something, else as of now.",
+)
 
 
 @extend_schema_view(
@@ -257,6 +266,15 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
                 for attempt in attempts_of(task)
             ]
         )
+
+    @extend_schema(parameters=[_GENERATION], responses={200: EffectiveVaultSerializer, **_ERRORS})
+    @action(detail=True, url_path="effective-vault", pagination_class=None)
+    def effective_vault(self, request: Request, pk: str) -> Response:
+        """What vaults bring to the task, and which one each value came from; secrets hidden."""
+        user = user_of(request)
+        task = task_seen(user, pk)
+        found = effective_vault(user, task, generation_asked(request))
+        return Response(effective_told(found), headers={"Cache-Control": "no-store"})
 
     @extend_schema(
         request=DescriptionSerializer(many=True),

@@ -61,6 +61,9 @@ class Attempt(models.Model):
     # registry, and the number on that node, which stands for images that never were in one.
     image_digest = models.CharField(max_length=71, blank=True, default="", db_default="")
     image_id = models.CharField(max_length=71, blank=True, default="", db_default="")
+    # The vaults that it was launched with, [id, version] each, the lowest first, noted before its
+    # first member is launched; never what they hold. Null: not noted.
+    vaults = models.JSONField(null=True, blank=True)
     # Where the members of a gang meet, on the node of the first one; set before any is launched.
     master_port = models.PositiveIntegerField(null=True, blank=True)
 

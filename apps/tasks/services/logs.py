@@ -8,7 +8,7 @@ from apps.core.doorbell import after_commit
 from apps.tasks.masking import MOST_BYTES as OVERLAP_BYTES
 from apps.tasks.masking import masked
 from apps.tasks.models import Attempt, AttemptLog, Holding
-from apps.tasks.selectors.secrets import hidden_in_log
+from apps.tasks.selectors.hiding import hidden_in_log
 
 # Of one member; what comes after is left on the node and the cut is marked.
 MOST_BYTES = 10 * 1024 * 1024

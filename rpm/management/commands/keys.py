@@ -9,20 +9,27 @@ from django.core.management.base import BaseCommand, CommandError
 from apps.core import keyring
 from apps.policies.services import registry_passwords_reseal
 from apps.tasks.services.sealing import secrets_reseal
+from apps.vaults.services.keeping import vaults_reseal
 
 
 class Command(BaseCommand):
-    help = "Rotate the keys that seal secrets of tasks and passwords of registries."
+    help = "Rotate the keys that seal vaults, secrets of tasks and passwords of registries."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
         actions.add_parser("list", help="How many keys there are, and where they come from.")
+        actions.add_parser("new", help="Print a key that nobody has yet, for RPM_SECRET_KEYS.")
         actions.add_parser("rotate", help="Make a new key and seal everything with it.")
         actions.add_parser("prune", help="Drop all keys but the first; seals everything before.")
 
     def handle(self, *_args: Any, action: str, **_options: Any) -> None:
         try:
-            {"list": self._list, "rotate": self._rotate, "prune": self._prune}[action]()
+            {
+                "list": self._list,
+                "new": self._new,
+                "rotate": self._rotate,
+                "prune": self._prune,
+            }[action]()
         except (ValueError, keyring.KeyMissing) as error:
             raise CommandError(str(error)) from error
 
@@ -31,6 +38,9 @@ class Command(BaseCommand):
         place = "the variable RPM_SECRET_KEYS" if by_variable else settings.RPM_KEY_RING_FILE
         count = len(keyring.keys())
         self.stdout.write(f"{count} key{'s' if count > 1 else ''} in {place}; the first one seals.")
+
+    def _new(self) -> None:
+        self.stdout.write(keyring.new_key())
 
     def _rotate(self) -> None:
         if settings.RPM_SECRET_KEYS:
@@ -56,7 +66,9 @@ class Command(BaseCommand):
 
     def _reseal(self) -> None:
         tasks, registries = secrets_reseal(), registry_passwords_reseal()
+        vaults = vaults_reseal()
         self.stdout.write(
-            f"Sealed the secrets of {tasks} task{'' if tasks == 1 else 's'} and {registries} "
-            f"password{'' if registries == 1 else 's'} of registries with the first key."
+            f"Sealed the secrets of {tasks} task{'' if tasks == 1 else 's'}, {registries} "
+            f"password{'' if registries == 1 else 's'} of registries and {vaults} "
+            f"vault{'' if vaults == 1 else 's'} with the first key."
         )

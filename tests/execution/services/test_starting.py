@@ -17,6 +17,7 @@ from apps.policies.models import Profile, Queue
 from apps.tasks.models import Attempt, Holding, Task
 from apps.tasks.services.ending import task_abort
 from apps.tasks.services.sealing import secrets_sealed
+from apps.vaults.services.vaults import vault_create
 from tests.execution.services.scripted import Answer, ScriptedNode, done, launch, refusal, seen
 
 
@@ -272,3 +273,35 @@ def test_a_node_that_knows_a_later_admission_lets_the_task_wait_for_the_next(
 
     assert seen(process) == ("exited", "finished", "queued")
     assert Task.objects.get().failures == 0
+
+
+def test_vaults_of_the_owner_reach_the_node_and_are_noted(
+    process: Attempt, node: ScriptedNode
+) -> None:
+    owner = process.task.owner
+    text = "environment.FROM_VAULT = yes, secrets.KEY = geheim, lr = 0.1"
+    vault = vault_create(actor=owner, name="mine", text=text, is_active=True)
+    node.answers = [done(state="running")]
+
+    launch(process, node)
+
+    (asked,) = node.asked
+    assert asked["environment"]["FROM_VAULT"] == "yes"  # type: ignore[index]  # decoded JSON
+    assert asked["secrets"] == {"KEY": "geheim", "RPM_VAULT": '{\n "lr": 0.1\n}'}
+    assert b"geheim" not in msgspec.json.encode({**asked, "secrets": {}})
+    process.refresh_from_db()
+    assert process.vaults == [[str(vault.pk), 1]]
+
+
+def test_vaults_that_do_not_fit_end_the_attempt_with_words(
+    process: Attempt, node: ScriptedNode
+) -> None:
+    for number in range(9):
+        text = f"k{number} = {'x' * 60_000}"
+        vault_create(actor=process.task.owner, name=f"v{number}", text=text, is_active=True)
+
+    launch(process, node)
+
+    assert node.asked == []
+    process.refresh_from_db()
+    assert "bring a file of" in process.detail

@@ -27,6 +27,7 @@ from apps.tasks.services.attempts.starting import (
     member_release_start,
     member_started,
 )
+from apps.tasks.services.attempts.vaults import attempt_note_vaults
 
 __all__ = [
     "BACK_OFF_S",
@@ -37,6 +38,7 @@ __all__ = [
     "attempt_end_unstarted",
     "attempt_give_up",
     "attempt_note_image",
+    "attempt_note_vaults",
     "attempt_stop",
     "attempt_suspect",
     "attempt_unsuspect",

@@ -1,0 +1,24 @@
+"""Where a right on a single object comes from."""
+
+from django.conf import settings
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class GrantSource(models.TextChoices):
+    POLICY = "policy", _("made by its policy")
+    PERSON = "person", _("given by a person")
+
+
+class GrantOrigin(models.Model):
+    """Where a grant comes from, so that a policy can take back exactly what it gave."""
+
+    source = models.CharField(
+        max_length=8, choices=GrantSource.choices, default=GrantSource.PERSON, editable=False
+    )
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    class Meta:
+        abstract = True

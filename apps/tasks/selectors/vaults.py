@@ -1,0 +1,228 @@
+"""What vaults bring to a task: for its launch, and for its owner to look at."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
+from apps.core.containers import environment_problems
+from apps.core.errors import BadInput, NotFound, RpmError
+from apps.core.keyring import HIDDEN
+from apps.tasks.models import Attempt, Task
+from apps.tasks.redaction import is_secret
+from apps.tasks.selectors.secrets import task_secrets
+from apps.tasks.states import HOLDING_STATES, LIVE_ATTEMPT_STATES
+from apps.vaults.contents import (
+    CONTAINER,
+    CONTAINER_FIELDS,
+    ENVIRONMENT,
+    FILE_NAME,
+    environment_of,
+    rest_of,
+)
+from apps.vaults.merging import Layer, Origin, enforced_part, merged, values_of
+from apps.vaults.selectors.effective import Used, layers_of, vaults_applying_to
+from apps.vaults.text.shapes import SECRETS, Path
+
+# podman keeps no longer secret.
+FILE_BYTES = 500_000
+MOST_SECRETS = 256
+# Output of what is over arrives later where its node was away.
+WRITES_FOR = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a task is launched with: its own, and what vaults add or enforce.
+
+    `file` is what vaults hold beside that, as JSON; empty where there is nothing.
+    """
+
+    image: str
+    command: tuple[str, ...]
+    working_dir: str
+    environment: Mapping[str, str]
+    secrets: Mapping[str, str] = field(repr=False)
+    file: str = field(default="", repr=False)
+
+    @property
+    def all_secrets(self) -> dict[str, str]:
+        """The secrets, with the file as one of them."""
+        return {**self.secrets, **({FILE_NAME: self.file} if self.file else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """One value of a vault, as it is shown; `is_used`: the task does not say it itself.
+
+    `value` is stars where it is a secret, or of somebody else's personal vault.
+    """
+
+    path: str
+    value: Any = field(repr=False)
+    origin: Origin
+    is_used: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """What vaults bring to a task: as of an attempt, or as of now (`generation` None)."""
+
+    generation: int | None
+    values: tuple[Brought, ...]
+
+
+def used_of(noted: Sequence[Sequence[object]] | None) -> list[Used]:
+    """What `Attempt.vaults` holds, as ids and versions."""
+    return [(UUID(str(vault_id)), int(str(version))) for vault_id, version in noted or []]
+
+
+def vaults_in_use() -> set[Used]:
+    """Versions that attempts began with which may still be launched, or still write."""
+    recent = timezone.now() - WRITES_FOR
+    may_write = Q(state__in=LIVE_ATTEMPT_STATES) | Q(ended_at__gte=recent)
+    noted = Attempt.objects.filter(may_write, vaults__isnull=False).exclude(vaults=[])
+    return {one for kept in noted.values_list("vaults", flat=True) for one in used_of(kept)}
+
+
+def given_to(task: Task, used: Sequence[Used]) -> Given:
+    """What the task gets with these vaults: enforced entries win over its own, others do not.
+
+    Raises:
+        BadInput: all together are more than a container can be given.
+        KeyMissing: something was sealed with a key that is not in the key ring any more.
+        VaultGone: one of the vaults is not there any more.
+    """
+    layers = layers_of(used)
+    own = Given(
+        image=task.image,
+        command=tuple(task.command),
+        working_dir=task.working_dir,
+        environment=dict(task.environment),
+        secrets=task_secrets(task),
+    )
+    return _with_vaults(own, layers) if layers else own
+
+
+def hidden_values(task: Task, used: Sequence[Used], own: Sequence[str]) -> list[str]:
+    """What nobody may read in the output of the task; what cannot be opened is left out.
+
+    Args:
+        own: patterns of the owner for variables whose values are hidden.
+    """
+    values = [value for name, value in task.environment.items() if is_secret(name, own)]
+    with suppress(RpmError):
+        values += task_secrets(task).values()
+    with suppress(RpmError):
+        for layer in layers_of(used):
+            values += layer.data.get(SECRETS, {}).values()
+            variables = environment_of(layer.data).items()
+            values += [value for name, value in variables if is_secret(name, own)]
+    return values
+
+
+def effective_vault(user: User, task: Task, generation: int | None = None) -> Effective:
+    """What vaults bring to the task, each value with its vault; secrets hidden.
+
+    Args:
+        generation: of an attempt; None is the last one while it holds something, else now.
+
+    Raises:
+        NotFound: only its owner and administrators read it, and there is no such attempt.
+        KeyMissing: a vault was sealed with a key that is not in the key ring any more.
+        VaultGone: a vault of this attempt is not there any more.
+    """
+    if user.pk != task.owner_id and not is_admin(user):
+        raise NotFound("There is no such thing, or you may not see it.")
+    attempt = _attempt(task, generation)
+    used = vaults_applying_to(task.owner_id) if attempt is None else used_of(attempt.vaults)
+    whole = merged(layers_of(used))
+    rows = [
+        Brought(
+            path=".".join(_quoted(key) for key in path),
+            value=HIDDEN if _is_hidden(user, task, path, origin) else value,
+            origin=origin,
+            is_used=origin.is_enforced or not _says_itself(task, path),
+        )
+        for path, value, origin in values_of(whole)
+    ]
+    return Effective(attempt.generation if attempt else None, tuple(rows))
+
+
+def _with_vaults(own: Given, layers: Sequence[Layer]) -> Given:
+    whole, forced = merged(layers).data, enforced_part(layers).data
+    variables = {
+        name: value for name, value in environment_of(whole).items() if name not in own.secrets
+    }
+    environment = {**variables, **own.environment, **environment_of(forced)}
+    secrets = {
+        name: value
+        for name, value in whole.get(SECRETS, {}).items()
+        if not {name, f"{name}_FILE"} & own.environment.keys()
+    }
+    container, must = whole.get(CONTAINER, {}), forced.get(CONTAINER, {})
+    rest = rest_of(whole)
+    given = Given(
+        image=must.get("image") or own.image or container.get("image", ""),
+        command=tuple(must.get("command") or own.command or container.get("command", ())),
+        working_dir=must.get("working_dir") or own.working_dir or container.get("working_dir", ""),
+        environment=environment,
+        secrets={**secrets, **own.secrets, **forced.get(SECRETS, {})},
+        file=json.dumps(rest, ensure_ascii=False, indent=1) if rest else "",
+    )
+    _check_fits(given)
+    return given
+
+
+def _check_fits(given: Given) -> None:
+    problems = environment_problems(given.environment)
+    size = len(given.file.encode())
+    if size > FILE_BYTES:
+        problems["vaults"] = f"bring a file of {size} bytes: at most {FILE_BYTES} in all"
+    if len(given.secrets) > MOST_SECRETS:
+        problems["secrets"] = f"are {len(given.secrets)} with those of vaults: {MOST_SECRETS} fit"
+    if problems:
+        words = "; ".join(f"{name} {problem}" for name, problem in problems.items())
+        raise BadInput(f"Task and vaults together: {words}.", fields=problems)
+
+
+def _attempt(task: Task, generation: int | None) -> Attempt | None:
+    noted = Attempt.objects.filter(task=task, vaults__isnull=False).order_by("-generation")
+    if generation is not None:
+        found = noted.filter(generation=generation).first()
+        if found is None:
+            raise NotFound(f"There is no attempt {generation} that was launched.")
+        return found
+    return noted.first() if task.state in HOLDING_STATES else None
+
+
+def _is_hidden(user: User, task: Task, path: Path, origin: Origin) -> bool:
+    if path[0] == SECRETS or (origin.is_personal and user.pk != task.owner_id):
+        return True
+    is_variable = path[0] == ENVIRONMENT and len(path) > 1
+    return is_variable and is_secret(path[1], task.owner.redacted_variables)
+
+
+def _says_itself(task: Task, path: Path) -> bool:
+    """Whether the task says it, so that a vault does not."""
+    if len(path) < 2:
+        return False
+    name = path[1]
+    if path[0] == ENVIRONMENT:
+        return name in task.environment or name in task.secrets
+    if path[0] == SECRETS:
+        return name in task.secrets or bool({name, f"{name}_FILE"} & task.environment.keys())
+    return path[0] == CONTAINER and name in CONTAINER_FIELDS and bool(getattr(task, name))
+
+
+def _quoted(key: str) -> str:
+    """A key as a part of a path; in quotes where it would read as several."""
+    return key if key and "." not in key and '"' not in key else json.dumps(key)

@@ -1,0 +1,13 @@
+"""Vaults, their versions, and the rights on them."""
+
+from apps.vaults.models.permissions import VaultGroupPermission, VaultUserPermission
+from apps.vaults.models.vaults import NAME_LENGTH, Vault, VaultFormat, VaultVersion
+
+__all__ = [
+    "NAME_LENGTH",
+    "Vault",
+    "VaultFormat",
+    "VaultGroupPermission",
+    "VaultUserPermission",
+    "VaultVersion",
+]

@@ -1,0 +1,108 @@
+"""Texts that tasks are configured with, sealed."""
+
+from django.conf import settings
+from django.contrib.auth.models import Group
+from django.db import models
+from django.db.models.functions import Lower
+from django.utils.translation import gettext_lazy as _
+
+from apps.core.ids import uuid7
+from apps.core.models import NAME_TAKEN
+
+NAME_LENGTH = 100
+
+
+class VaultFormat(models.TextChoices):
+    HOCON = "hocon", "HOCON"
+    JSON = "json", "JSON"
+    YAML = "yaml", "YAML"
+
+
+class Vault(models.Model):
+    """A text of a person, or of a group; what it holds now is its version `version`.
+
+    `position` orders the vaults of one owner, and those of all groups: later ones win.
+    `summary` are the keys at the top. `enforced` are paths that win over everything, "*" all.
+    A removed vault stays until no task that began with it is left.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=NAME_LENGTH)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="vaults",
+    )
+    group = models.ForeignKey(
+        Group, null=True, blank=True, on_delete=models.PROTECT, related_name="vaults"
+    )
+    format = models.CharField(
+        max_length=5, choices=VaultFormat.choices, default=VaultFormat.HOCON, db_default="hocon"
+    )
+    is_active = models.BooleanField(default=False)
+    position = models.PositiveIntegerField(default=0)
+    enforced = models.JSONField(default=list, blank=True)
+    summary = models.JSONField(default=list, blank=True)
+    size = models.PositiveIntegerField(default=0)
+    version = models.PositiveIntegerField(default=1)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField()
+    updated_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    removed_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        ordering = ["position", "id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(owner__isnull=False) ^ models.Q(group__isnull=False),
+                name="vault_of_a_person_or_a_group",
+                violation_error_message=_("A vault belongs to a person or to a group."),
+            ),
+            models.UniqueConstraint(
+                Lower("name"),
+                "owner",
+                condition=models.Q(removed_at__isnull=True, owner__isnull=False),
+                name="vault_name_of_owner_unique",
+                violation_error_message=NAME_TAKEN,
+            ),
+            models.UniqueConstraint(
+                Lower("name"),
+                condition=models.Q(removed_at__isnull=True, group__isnull=False),
+                name="vault_name_of_groups_unique",
+                violation_error_message=NAME_TAKEN,
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_personal(self) -> bool:
+        return self.owner_id is not None
+
+
+class VaultVersion(models.Model):
+    """What a vault held: the whole text, only sealed."""
+
+    vault = models.ForeignKey(Vault, on_delete=models.CASCADE, related_name="versions")
+    version = models.PositiveIntegerField()
+    format = models.CharField(max_length=5, choices=VaultFormat.choices)
+    enforced = models.JSONField(default=list, blank=True)
+    sealed_text = models.TextField(editable=False)
+    at = models.DateTimeField()
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    class Meta:
+        ordering = ["-version"]
+        constraints = [
+            models.UniqueConstraint(fields=["vault", "version"], name="vault_version_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"version {self.version} of {self.vault_id}"

@@ -1,0 +1,73 @@
+"""What vaults hold, opened: for tasks, and for people without what they hide."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from apps.accounts.models import User
+from apps.core.errors import RpmError
+from apps.core.keyring import unseal
+from apps.vaults.merging import Layer, Origin
+from apps.vaults.models import Vault, VaultVersion
+from apps.vaults.text.reading import read, with_hidden
+
+# A vault as it was at one moment: its id and version.
+Used = tuple[UUID, int]
+
+
+class VaultGone(RpmError):
+    """A vault that a task began with was removed before all of the task had begun."""
+
+    code = "vault_gone"
+    status = 409
+
+
+def vaults_applying_to(owner_id: int) -> list[Used]:
+    """Which vaults tasks of this owner get now, the lowest first."""
+    rows = _applying(owner_id).values_list("pk", "version", "owner_id", "position")
+    found = sorted(rows, key=lambda row: (row[2] is None, row[3], row[0]))
+    return [(pk, version) for pk, version, _, _ in found]
+
+
+def layers_of(used: Sequence[Used]) -> list[Layer]:
+    """These vaults as they were then, opened, in this order.
+
+    Raises:
+        VaultGone: one is not there any more.
+        KeyMissing: one was sealed with a key that is not in the key ring any more.
+    """
+    if not used:
+        return []
+    wanted = Q()
+    for vault_id, version in used:
+        wanted |= Q(vault=vault_id, version=version)
+    rows = VaultVersion.objects.filter(wanted).select_related("vault")
+    found: dict[Used, VaultVersion] = {(row.vault_id, row.version): row for row in rows}
+    if len(found) < len(used):
+        raise VaultGone("A vault that it began with is not there any more.")
+    return [_layer(found[one]) for one in used]
+
+
+def vault_text(vault: Vault) -> str:
+    """The text as those read it who may, with stars in the place of secrets.
+
+    Raises:
+        KeyMissing: it was sealed with a key that is not in the key ring any more.
+    """
+    row = VaultVersion.objects.get(vault=vault, version=vault.version)
+    text = unseal(row.sealed_text)
+    return with_hidden(text, read(text, format=row.format))
+
+
+def _applying(owner_id: int) -> QuerySet[Vault]:
+    groups = User.groups.through.objects.filter(user=owner_id).values("group")
+    mine = Q(owner=owner_id) | Q(group__in=groups)
+    return Vault.objects.filter(mine, removed_at__isnull=True, is_active=True)
+
+
+def _layer(row: VaultVersion) -> Layer:
+    vault = row.vault
+    origin = Origin(vault.pk, vault.name, row.version, is_personal=vault.is_personal)
+    data = read(unseal(row.sealed_text), format=row.format).data
+    return Layer(origin, data, tuple(row.enforced))

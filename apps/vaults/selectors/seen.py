@@ -1,0 +1,121 @@
+"""Which vaults somebody may know of, and how much of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from apps.accounts.models import User
+from apps.accounts.selectors import group_ids, is_admin
+from apps.core.errors import NotFound
+from apps.events.models import Event
+from apps.vaults.models import Vault, VaultGroupPermission, VaultUserPermission
+
+VIEW, CHANGE = "view_vault", "change_vault"
+FILTERS = ("kind", "group", "owner", "is_active", "q")
+
+
+@dataclass(frozen=True, slots=True)
+class VaultRights:
+    """What somebody may do with one vault that they know of.
+
+    `read` is its text, without secrets; `own` removes it and switches it on; administrators may
+    switch off every vault, and `enforce` what is in those of groups.
+    """
+
+    read: bool
+    change: bool
+    own: bool
+    switch_off: bool
+    enforce: bool
+
+
+def vaults_visible_to(user: User) -> QuerySet[Vault]:
+    """One's own vaults, those of one's groups, those one was given; administrators: all."""
+    vaults = Vault.objects.filter(removed_at__isnull=True)
+    if not is_admin(user):
+        granted = [Exists(_grants(user)), Exists(_group_grants(user))]
+        vaults = vaults.filter(
+            Q(owner=user) | Q(group__in=group_ids(user)) | granted[0] | granted[1]
+        )
+    return vaults.select_related("owner", "group", "updated_by")
+
+
+def vaults_told(user: User) -> QuerySet[Vault]:
+    """The visible ones, each with `is_readable` and `is_changeable`, from what was granted."""
+    return vaults_visible_to(user).annotate(
+        is_readable=Exists(_grants(user, VIEW)) | Exists(_group_grants(user, VIEW)),
+        is_changeable=Exists(_grants(user, CHANGE)) | Exists(_group_grants(user, CHANGE)),
+    )
+
+
+def vaults_listed(user: User, wanted: Mapping[str, str]) -> QuerySet[Vault]:
+    """The visible vaults that match.
+
+    Args:
+        wanted: `kind` ("personal" or "group"), `group` and `owner` (names), `is_active` ("true" or
+            "false"), `q` (part of the name); what is missing or empty does not filter.
+    """
+    vaults = vaults_told(user)
+    given = {name: value for name, value in wanted.items() if value}
+    if "kind" in given:
+        vaults = vaults.filter(owner__isnull=given["kind"] == "group")
+    if "group" in given:
+        vaults = vaults.filter(group__name=given["group"])
+    if "owner" in given:
+        vaults = vaults.filter(owner__username=given["owner"])
+    if "is_active" in given:
+        vaults = vaults.filter(is_active=given["is_active"] == "true")
+    if "q" in given:
+        vaults = vaults.filter(name__icontains=given["q"])
+    return vaults
+
+
+def vault_seen(user: User, key: UUID | str) -> Vault:
+    """The vault with this id, with what was granted.
+
+    Raises:
+        NotFound: there is none, or the user may not know of it.
+    """
+    vault = vaults_told(user).filter(pk=key).first()
+    if vault is None:
+        raise NotFound("There is no such vault, or you may not see it.")
+    return vault
+
+
+def vault_rights(user: User, vault: Vault) -> VaultRights:
+    """What the user may do with a vault of `vaults_told`; without a query per vault."""
+    is_root = is_admin(user)
+    owns = vault.owner_id == user.pk or (is_root and not vault.is_personal)
+    may_change = owns or getattr(vault, "is_changeable", False)
+    return VaultRights(
+        read=may_change or getattr(vault, "is_readable", False),
+        change=may_change,
+        own=owns,
+        switch_off=owns or is_root,
+        enforce=is_root and not vault.is_personal,
+    )
+
+
+def vault_history(vault: Vault) -> QuerySet[Event]:
+    """Who did what with it, the latest first."""
+    events = Event.objects.filter(object_type="vault", object_id=str(vault.pk))
+    return events.select_related("actor").order_by("-id")
+
+
+def _grants(user: User, *names: str) -> QuerySet[VaultUserPermission]:
+    """What was given to the person itself; of no name in particular, of both."""
+    return VaultUserPermission.objects.filter(
+        content_object=OuterRef("pk"),
+        user=user,
+        permission__codename__in=names or (VIEW, CHANGE),
+    )
+
+
+def _group_grants(user: User, *names: str) -> QuerySet[VaultGroupPermission]:
+    return VaultGroupPermission.objects.filter(
+        content_object=OuterRef("pk"),
+        group__in=group_ids(user),
+        permission__codename__in=names or (VIEW, CHANGE),
+    )

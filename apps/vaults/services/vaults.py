@@ -1,0 +1,255 @@
+"""Making, changing, ordering and removing vaults. What they hold is stored sealed only."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import Max, QuerySet
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
+from apps.core.api import from_model_error
+from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
+from apps.core.keyring import seal, unseal
+from apps.events.services import event_record
+from apps.vaults.contents import read_checked
+from apps.vaults.merging import EVERYTHING, selected
+from apps.vaults.models import Vault, VaultFormat, VaultVersion
+from apps.vaults.selectors.seen import vault_rights, vault_seen
+from apps.vaults.text.reading import read, stored_secrets, with_stored
+from apps.vaults.text.shapes import ReadText
+
+CHANGEABLE = ("name", "format", "text", "enforced")
+MOST_PERSONAL = 50
+MOST_OF_GROUPS = 200
+MOST_ENFORCED = 100
+PATH_LENGTH = 300
+
+
+@transaction.atomic
+def vault_create(
+    *,
+    actor: User,
+    name: str,
+    text: str = "",
+    format: str = VaultFormat.HOCON,  # noqa: A002  # the column's own name
+    group: Group | None = None,
+    is_active: bool = False,
+    enforced: Sequence[str] = (),
+) -> Vault:
+    """A vault of one's own, or, by administrators, of a group; it is the highest of its kind.
+
+    Raises:
+        BadInput: naming the field.
+        NotAllowed: only administrators make vaults of groups.
+    """
+    if group is not None and not is_admin(actor):
+        raise NotAllowed("Only administrators make vaults of groups.")
+    vault = Vault(owner=None if group else actor, group=group, is_active=is_active, version=0)
+    others = _alike(vault)
+    most = MOST_PERSONAL if group is None else MOST_OF_GROUPS
+    if others.count() >= most:
+        raise Conflict(f"There are {most} vaults already: remove one, or put two into one.")
+    vault.position = (others.aggregate(last=Max("position"))["last"] or 0) + 1
+    values = {"name": name, "format": format, "text": text, "enforced": list(enforced)}
+    _write(vault, actor=actor, changes=values)
+    _record("vault.created", vault, actor=actor, after=_told(vault))
+    return vault
+
+
+@transaction.atomic
+def vault_change(
+    *, actor: User, vault: Vault, changes: Mapping[str, Any], version: int | None = None
+) -> Vault:
+    """Change some of `CHANGEABLE`; stars in the text stand for the secrets that are stored.
+
+    Args:
+        version: the one that was read; None does not ask.
+
+    Raises:
+        BadInput: naming the field.
+        NotAllowed: the vault may be seen, and not changed.
+        Stale: somebody else changed it meanwhile.
+    """
+    rights = vault_rights(actor, vault)
+    if not rights.change:
+        raise NotAllowed("You may see this vault, but not change it.")
+    row = _locked(actor, vault)
+    if version is not None and version != row.version:
+        who = row.updated_by.username if row.updated_by else "somebody"
+        raise Stale(
+            f"{who} changed this vault since you read it.",
+            fields={"If-Match": f"the version is {row.version}"},
+        )
+    if "enforced" in changes and list(changes["enforced"]) != row.enforced and not rights.enforce:
+        raise NotAllowed("Only administrators enforce entries, and only in vaults of groups.")
+    before = _told(row)
+    if _write(row, actor=actor, changes=changes):
+        _record("vault.changed", row, actor=actor, before=before, after=_told(row))
+    return row
+
+
+@transaction.atomic
+def vault_switch(*, actor: User, vault: Vault, is_active: bool) -> Vault:
+    """Let tasks that are launched from now on have it, or not.
+
+    Raises:
+        NotAllowed: administrators switch vaults of other people off, never on.
+    """
+    rights = vault_rights(actor, vault)
+    if not (rights.change or (rights.switch_off and not is_active)):
+        raise NotAllowed("You may see this vault, but not switch it.")
+    row = _locked(actor, vault)
+    if row.is_active != is_active:
+        row.is_active = is_active
+        row.save(update_fields=["is_active"])
+        kind = "vault.enabled" if is_active else "vault.disabled"
+        before, after = {"is_active": not is_active}, {"is_active": is_active}
+        _record(kind, row, actor=actor, before=before, after=after)
+    return row
+
+
+@transaction.atomic
+def vault_move(*, actor: User, vault: Vault, place: int) -> Vault:
+    """Give it the place `place` (0 is the lowest) among its kind.
+
+    Raises:
+        NotAllowed: it is somebody else's.
+    """
+    if not vault_rights(actor, vault).own:
+        raise NotAllowed("You may see this vault, but not move it.")
+    row = _locked(actor, vault)
+    rows = list(_alike(row).select_for_update(of=("self",)).order_by("position", "pk"))
+    before = [one.pk for one in rows].index(row.pk)
+    moved = rows.pop(before)
+    place = max(0, min(place, len(rows)))
+    rows.insert(place, moved)
+    for position, one in enumerate(rows, start=1):
+        if one.position != position:
+            Vault.objects.filter(pk=one.pk).update(position=position)
+    if place != before:
+        told = {"before": {"place": before}, "after": {"place": place}}
+        _record("vault.moved", moved, actor=actor, **told)
+    moved.position = place + 1
+    return moved
+
+
+@transaction.atomic
+def vault_remove(*, actor: User, vault: Vault) -> None:
+    """Take it away; tasks that began with it keep what they have.
+
+    Raises:
+        NotAllowed: it is somebody else's.
+    """
+    if not vault_rights(actor, vault).own:
+        raise NotAllowed("You may see this vault, but not remove it.")
+    row = _locked(actor, vault)
+    row.removed_at, row.is_active = timezone.now(), False
+    row.save(update_fields=["removed_at", "is_active"])
+    _record("vault.removed", row, actor=actor, before=_told(row))
+
+
+def _alike(vault: Vault) -> QuerySet[Vault]:
+    """The vaults with which it stands in one order."""
+    live = Vault.objects.filter(removed_at__isnull=True)
+    return live.filter(owner=vault.owner) if vault.is_personal else live.filter(group__isnull=False)
+
+
+def _locked(actor: User, vault: Vault) -> Vault:
+    """The row as it is now, held against other writers; NotFound where it is gone."""
+    vault_seen(actor, vault.pk)
+    rows = Vault.objects.select_for_update(of=("self",))
+    return rows.select_related("owner", "group", "updated_by").get(pk=vault.pk)
+
+
+def _write(vault: Vault, *, actor: User, changes: Mapping[str, Any]) -> bool:
+    """Store the next version of the vault; False where nothing is another."""
+    stored = VaultVersion.objects.filter(vault=vault, version=vault.version).first()
+    text = unseal(stored.sealed_text) if stored is not None else ""
+    found = read(text, format=vault.format)
+    before = (vault.name, vault.format, vault.enforced, text)
+    if "text" in changes or "format" in changes:
+        vault.format = _format(changes.get("format", vault.format))
+        text, found = _text(changes.get("text", text), vault.format, stored_secrets(found))
+    vault.name = str(changes.get("name", vault.name)).strip()
+    vault.enforced = _enforced(changes.get("enforced", vault.enforced), vault, found)
+    if stored is not None and before == (vault.name, vault.format, vault.enforced, text):
+        return False
+    vault.summary = sorted(found.data)
+    vault.size = len(text.encode())
+    vault.version += 1
+    vault.updated_at, vault.updated_by = timezone.now(), actor
+    try:
+        vault.full_clean()
+    except ValidationError as error:
+        raise from_model_error(error) from error
+    vault.save()
+    VaultVersion.objects.create(
+        vault=vault,
+        version=vault.version,
+        format=vault.format,
+        enforced=vault.enforced,
+        sealed_text=seal(text),
+        at=vault.updated_at,
+        by=actor,
+    )
+    return True
+
+
+def _text(given: str, format_: str, secrets: Mapping[str, str]) -> tuple[str, ReadText]:
+    """What is stored for a text that somebody sends, with what it holds."""
+    seen = read(given, format=format_)
+    text = with_stored(given, seen, secrets)
+    return text, read_checked(text, format=format_)
+
+
+def _format(given: str) -> str:
+    if given not in VaultFormat.values:
+        problem = f"must be one of {', '.join(VaultFormat.values)}"
+        raise BadInput(f"format {problem}.", fields={"format": problem})
+    return given
+
+
+def _enforced(given: Sequence[str], vault: Vault, found: ReadText) -> list[str]:
+    """The paths, each once; every one of them is a key of the text."""
+    paths = list(dict.fromkeys(path.strip() for path in given if path.strip()))
+    problem = ""
+    if paths and vault.is_personal:
+        problem = "is for vaults of groups only"
+    elif len(paths) > MOST_ENFORCED or any(len(path) > PATH_LENGTH for path in paths):
+        problem = f"has up to {MOST_ENFORCED} paths of up to {PATH_LENGTH} signs"
+    else:
+        unknown = [one for one in paths if one != EVERYTHING and not selected(found.data, [one])]
+        if unknown:
+            problem = f"names {unknown[0]!r}, which is no key of the text (* is everything)"
+    if problem:
+        raise BadInput(f"enforced {problem}.", fields={"enforced": problem})
+    return paths
+
+
+def _told(vault: Vault) -> dict[str, Any]:
+    """What events say of it: never the text."""
+    return {
+        "name": vault.name,
+        "owner": vault.owner.username if vault.owner else None,
+        "group": vault.group.name if vault.group else None,
+        "format": vault.format,
+        "is_active": vault.is_active,
+        "enforced": vault.enforced,
+        "keys": vault.summary,
+        "size": vault.size,
+        "version": vault.version,
+    }
+
+
+def _record(kind: str, vault: Vault, *, actor: User | None, **data: Any) -> None:
+    event_record(
+        kind,
+        actor=actor,
+        object_type="vault",
+        object_id=vault.pk,
+        data={"name": vault.name, **data},
+    )

@@ -1,0 +1,190 @@
+"""Putting the substitutions of a text in HOCON in their places, within bounds."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from apps.vaults.text.hocon_parts import Parts
+from apps.vaults.text.hocon_tree import Items, Node, Reference, Text, Value
+from apps.vaults.text.shapes import DIGITS, SECRETS, TEXT_BYTES, VALUES, BadText
+
+# How far one substitution may lead to another.
+CHAIN = 50
+# Steps of the work; a text that needs more says the same thing over and over.
+STEPS = 20 * VALUES
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}
+
+
+class _Missing:
+    """What an optional substitution stands for where there is nothing."""
+
+
+MISSING: Final = _Missing()
+
+
+def resolved(root: Node, parts: Parts) -> dict[str, Any]:
+    """The data of the whole text; equal parts may be one object, and none is to be changed.
+
+    Raises:
+        BadText: a substitution leads nowhere, in a circle or to too much.
+    """
+    found = _Resolver(root, parts).node(root)
+    assert isinstance(found, dict)  # noqa: S101  # a document begins as a mapping
+    return found
+
+
+class _Resolver:
+    def __init__(self, root: Node, parts: Parts) -> None:
+        self.root, self.parts = root, parts
+        self._done: dict[int, Any] = {}
+        # Of nodes that are being put together: what stands before the layer at work.
+        self._earlier: dict[int, Any] = {}
+        self._steps = self._chain = 0
+
+    def node(self, node: Node) -> Any:
+        """Everything that is said of a key, one after the other."""
+        if id(node) in self._done:
+            return self._done[id(node)]
+        whole: Any = MISSING
+        for layer in node.layers:
+            self._earlier[id(node)] = whole
+            value = self._mapping(layer) if isinstance(layer, dict) else self._value(layer)
+            if isinstance(layer, Value) and layer.is_mapping and not isinstance(value, dict):
+                raise self.parts.bad("this is no mapping, and stands beside one", layer.at)
+            if value is not MISSING:
+                whole = self._merged(whole, value)
+        self._earlier.pop(id(node), None)
+        self._done[id(node)] = whole
+        return whole
+
+    def _mapping(self, layer: dict[str, Node]) -> dict[str, Any]:
+        self._step(len(layer) + 1)
+        values = {key: self.node(child) for key, child in layer.items()}
+        return {key: value for key, value in values.items() if value is not MISSING}
+
+    def _merged(self, below: Any, above: Any) -> Any:
+        if not isinstance(below, dict) or not isinstance(above, dict):
+            return above
+        self._step(len(above) + 1)
+        whole = dict(below)
+        for key, value in above.items():
+            whole[key] = self._merged(below[key], value) if key in below else value
+        return whole
+
+    def _value(self, value: Value) -> Any:
+        self._step(len(value.parts))
+        found = [(part, self._part(part)) for part in value.parts]
+        there = [(part, one) for part, one in found if one is not MISSING]
+        solid = [one for part, one in there if not (isinstance(part, Text) and part.is_blank)]
+        if len(value.parts) == 1 or not solid:
+            return solid[0] if solid else MISSING
+        if any(isinstance(one, list) for one in solid):
+            return self._joined(solid, value.at)
+        if any(isinstance(one, dict) for one in solid):
+            return self._overlaid(solid, value.at)
+        return self._written(value, [one for _, one in there])
+
+    def _part(self, part: Text | Reference | Items | Node) -> Any:
+        if isinstance(part, Text):
+            return part.text if part.is_quoted or part.is_blank else self._typed(part.text)
+        if isinstance(part, Reference):
+            return self._referred(part)
+        if isinstance(part, Node):
+            return self.node(part)
+        self._step(len(part.values))
+        values = [self._value(one) for one in part.values]
+        return [one for one in values if one is not MISSING]
+
+    def _typed(self, text: str) -> Any:
+        number = _NUMBER.fullmatch(text)
+        if number is None:
+            return _WORDS.get(text, text)
+        if len(text) > DIGITS:
+            raise BadText(f"a number has more than {DIGITS} signs: put it into quotes")
+        return float(text) if number[1] or number[2] else int(text)
+
+    def _joined(self, values: list[Any], at: int) -> list[Any]:
+        if not all(isinstance(one, list) for one in values):
+            raise self.parts.bad("a list and something else stand beside each other", at)
+        self._step(sum(len(one) for one in values))
+        return [one for part in values for one in part]
+
+    def _overlaid(self, values: list[Any], at: int) -> dict[str, Any]:
+        whole: dict[str, Any] = {}
+        for one in values:
+            if not isinstance(one, dict):
+                raise self.parts.bad("a mapping and something else stand beside each other", at)
+            whole = self._merged(whole, one)
+        return whole
+
+    def _written(self, value: Value, found: list[Any]) -> str:
+        """Words beside each other are one text, with the blanks between them as they are."""
+        words = [_as_text(one) for one in found]
+        if all(isinstance(part, Text) for part in value.parts):
+            # As it stands there: 1.10 does not become 1.1.
+            words = [part.text for part in value.parts if isinstance(part, Text)]
+        if sum(map(len, words)) > TEXT_BYTES:
+            raise self.parts.bad("substitutions make this text too long", value.at)
+        return "".join(words)
+
+    def _referred(self, reference: Reference) -> Any:
+        if reference.path[0] == SECRETS:
+            raise self.parts.bad("a substitution cannot show a secret elsewhere", reference.at)
+        self._chain += 1
+        if self._chain > CHAIN:
+            words = f"more than {CHAIN} substitutions lead to one another here"
+            raise self.parts.bad(words, reference.at)
+        found = self._looked_up(reference)
+        self._chain -= 1
+        return found
+
+    def _looked_up(self, reference: Reference) -> Any:
+        node = self.root
+        for place, key in enumerate(reference.path):
+            if any(isinstance(layer, Value) for layer in node.layers):
+                return self._inside(reference, self._whole(node, reference), place)
+            below = node.layers[0] if node.layers else {}
+            if not isinstance(below, dict) or key not in below:
+                raise self._unknown(reference)
+            node = below[key]
+        return self._whole(node, reference)
+
+    def _inside(self, reference: Reference, value: Any, place: int) -> Any:
+        """The rest of the path in what is data already."""
+        for key in reference.path[place:]:
+            if value is MISSING and reference.is_optional:
+                return MISSING
+            if not isinstance(value, dict) or key not in value:
+                raise self._unknown(reference)
+            value = value[key]
+        return value
+
+    def _whole(self, node: Node, reference: Reference) -> Any:
+        """A node's value; in a value of its own, what stood before it."""
+        if id(node) not in self._earlier:
+            return self.node(node)
+        earlier = self._earlier[id(node)]
+        if earlier is MISSING and not reference.is_optional:
+            raise self.parts.bad("this substitution leads back to itself", reference.at)
+        return earlier
+
+    def _unknown(self, reference: Reference) -> BadText:
+        name = ".".join(reference.path)[:80]
+        return self.parts.bad(
+            f"{name} is no key of this text, and variables of the environment are not read",
+            reference.at,
+        )
+
+    def _step(self, count: int) -> None:
+        self._steps += count
+        if self._steps > STEPS:
+            raise BadText("its substitutions make it larger than any configuration")
+
+
+def _as_text(value: Any) -> str:
+    for word, known in _WORDS.items():
+        if value is known:
+            return word
+    return str(value)

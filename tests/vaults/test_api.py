@@ -1,0 +1,216 @@
+"""REST of vaults: who sees what of them, and what is answered."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, Permission
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
+
+from apps.accounts.models import User
+from apps.core.keyring import HIDDEN
+from apps.vaults.models import Vault, VaultUserPermission
+from apps.vaults.services.vaults import vault_create
+
+pytestmark = pytest.mark.django_db
+
+As = Callable[[User], APIClient]
+VAULTS = "/api/v1/vaults/"
+CANARY = "canary-0815-geheim"
+TEXT = f"lr = 0.1\nsecrets {{ TOKEN = {CANARY} }}\n"
+
+
+@pytest.fixture
+def personal(alice: User) -> Vault:
+    return vault_create(actor=alice, name="mine", text=TEXT)
+
+
+@pytest.fixture
+def team(root: User, dev_group: Group) -> Vault:
+    return vault_create(actor=root, name="team", text=TEXT, group=dev_group)
+
+
+def names(client: APIClient, **wanted: str) -> list[str]:
+    return [row["name"] for row in client.get(VAULTS, wanted).json()["results"]]
+
+
+def test_a_vault_is_made_read_changed_switched_and_removed(api_as: As, alice: User) -> None:
+    client = api_as(alice)
+    made = client.post(VAULTS, {"name": "mine", "text": TEXT, "format": "hocon"})
+    assert made.status_code == 201, made.content
+    path = f"{VAULTS}{made.json()['id']}/"
+    assert made.json()["text"] == TEXT.replace(CANARY, f'"{HIDDEN}"')
+    assert made.json()["is_active"] is False
+
+    body = {"text": made.json()["text"].replace("0.1", "0.2")}
+    assert client.patch(path, body).status_code == 400
+    changed = client.patch(path, body, headers={"If-Match": made.headers["ETag"]})
+    assert changed.status_code == 200, changed.content
+    stale = client.patch(path, body, headers={"If-Match": made.headers["ETag"]})
+    assert stale.status_code == 412
+
+    assert client.patch(path, {"is_active": True}).json()["is_active"] is True
+    assert client.get(path).headers["Cache-Control"] == "no-store"
+    assert client.delete(path).status_code == 204
+    assert client.get(path).status_code == 404
+    told = client.get(VAULTS)
+    assert told.json()["results"] == []
+
+
+def test_nobody_ever_reads_a_secret(
+    api_as: As, alice: User, root: User, personal: Vault, team: Vault
+) -> None:
+    for user in (alice, root):
+        client = api_as(user)
+        for vault in (personal, team):
+            for path in (VAULTS, f"{VAULTS}{vault.pk}/", f"{VAULTS}{vault.pk}/history/"):
+                assert CANARY.encode() not in client.get(path).content
+
+
+def test_everybody_sees_their_own_and_of_their_groups_only_what_there_is(
+    api_as: As, alice: User, bob: User, charlie: User, root: User, personal: Vault, team: Vault
+) -> None:
+    assert names(api_as(alice)) == ["mine", "team"]
+    assert names(api_as(bob)) == ["team"]
+    assert names(api_as(charlie)) == []
+    assert sorted(names(api_as(root))) == ["mine", "team"]
+    told = api_as(bob).get(f"{VAULTS}{team.pk}/").json()
+    assert (told["text"], told["keys"]) == (None, ["lr", "secrets"])
+    assert told["may"] == {"read": False, "change": False, "switch_off": False, "remove": False}
+
+
+@pytest.mark.parametrize("verb", ["get", "patch", "delete", "move", "history"])
+def test_charlie_finds_none_of_them(
+    api_as: As, charlie: User, personal: Vault, team: Vault, verb: str
+) -> None:
+    client = api_as(charlie)
+    for vault in (personal, team):
+        path = f"{VAULTS}{vault.pk}/"
+        answer = {
+            "get": lambda path=path: client.get(path),
+            "patch": lambda path=path: client.patch(path, {"is_active": False}),
+            "delete": lambda path=path: client.delete(path),
+            "move": lambda path=path: client.post(f"{path}move/", {"place": 0}),
+            "history": lambda path=path: client.get(f"{path}history/"),
+        }[verb]()
+
+        assert answer.status_code == 404
+
+
+@pytest.mark.parametrize("verb", ["patch", "switch", "delete", "move"])
+def test_who_only_sees_a_vault_may_not_touch_it(
+    api_as: As, bob: User, team: Vault, verb: str
+) -> None:
+    client, path = api_as(bob), f"{VAULTS}{team.pk}/"
+
+    answer = {
+        "patch": lambda: client.patch(path, {"name": "x"}, headers={"If-Match": '"1"'}),
+        "switch": lambda: client.patch(path, {"is_active": True}),
+        "delete": lambda: client.delete(path),
+        "move": lambda: client.post(f"{path}move/", {"place": 0}),
+    }[verb]()
+
+    assert answer.status_code == 403
+    assert client.get(f"{path}history/").status_code == 404
+
+
+def test_administrators_know_only_name_and_size_of_other_peoples_vaults(
+    api_as: As, root: User, personal: Vault
+) -> None:
+    client, path = api_as(root), f"{VAULTS}{personal.pk}/"
+    told = client.get(path).json()
+
+    assert (told["text"], told["keys"], told["size"]) == (None, None, len(TEXT))
+    assert client.patch(path, {"is_active": False}).status_code == 200
+    assert client.patch(path, {"is_active": True}).status_code == 403
+    assert client.delete(path).status_code == 403
+
+
+@pytest.mark.parametrize(("right", "may_change"), [("view_vault", False), ("change_vault", True)])
+def test_a_right_on_a_vault_opens_its_text_and_no_more_than_was_given(
+    api_as: As, charlie: User, team: Vault, right: str, *, may_change: bool
+) -> None:
+    permission = Permission.objects.get(codename=right, content_type__app_label="vaults")
+    VaultUserPermission.objects.create(content_object=team, user=charlie, permission=permission)
+    client, path = api_as(charlie), f"{VAULTS}{team.pk}/"
+
+    told = client.get(path).json()
+
+    assert "lr = 0.1" in told["text"]
+    changed = client.patch(path, {"name": "renamed"}, headers={"If-Match": '"1"'})
+    assert changed.status_code == (200 if may_change else 403)
+    assert client.delete(path).status_code == 403
+    enforcing = client.patch(path, {"enforced": ["lr"]}, headers={"If-Match": "*"})
+    assert enforcing.status_code == 403
+
+
+def test_the_list_is_filtered(api_as: As, root: User, personal: Vault, team: Vault) -> None:
+    client = api_as(root)
+
+    assert names(client, kind="group") == ["team"]
+    assert names(client, kind="personal") == ["mine"]
+    assert names(client, group="dev") == ["team"]
+    assert names(client, owner="alice") == ["mine"]
+    assert names(client, is_active="true") == []
+    assert names(client, q="EA") == ["team"]
+    for wrong in ({"kind": "x"}, {"is_active": "1"}, {"q": "\0"}):
+        assert client.get(VAULTS, wrong).status_code == 400
+
+
+def test_the_list_costs_the_same_however_long_it_is(api_as: As, root: User, team: Vault) -> None:
+    client = api_as(root)
+    client.get(VAULTS)
+    with CaptureQueriesContext(connection) as few:
+        client.get(VAULTS)
+    for number in range(15):
+        vault_create(actor=root, name=f"own {number}")
+
+    with CaptureQueriesContext(connection) as many:
+        answer = client.get(VAULTS)
+
+    assert len(answer.json()["results"]) == 16
+    assert len(many) == len(few)
+
+
+def test_a_text_is_checked_as_one_types(api_as: As, alice: User) -> None:
+    client = api_as(alice)
+
+    def check(text: str, format_: str = "hocon") -> Any:
+        return client.post(f"{VAULTS}validate/", {"text": text, "format": format_}).json()
+
+    assert check("b = 1\na = 2") == {
+        "is_valid": True,
+        "problem": "",
+        "line": 0,
+        "column": 0,
+        "keys": ["a", "b"],
+    }
+    wrong = check("a = 1\ninclude file(x)")
+    assert (wrong["is_valid"], wrong["line"], wrong["column"]) == (False, 2, 1)
+    assert check(json.dumps({"secrets": {"A": HIDDEN}}), "json")["is_valid"]
+    assert not Vault.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"name": "x", "text": "a = ["}, "text"),
+        ({"name": "x", "format": "toml"}, "format"),
+        ({"name": ""}, "name"),
+        ({"name": "x", "group": "nobody"}, "group"),
+        ({"name": "x", "groop": "dev"}, "groop"),
+        ({"name": "x", "text": "x" * 300_000}, "text"),
+        ({"name": "x", "enforced": "a"}, "enforced"),
+    ],
+)
+def test_bad_input_is_refused_at_its_field(
+    api_as: As, root: User, body: dict[str, Any], field: str
+) -> None:
+    answer = api_as(root).post(VAULTS, body)
+
+    assert answer.status_code == 400
+    assert field in answer.json()["fields"]
+    assert not Vault.objects.exists()

@@ -1,0 +1,232 @@
+"""Making and changing vaults: sealed at rest, and nothing told of what they hold."""
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.core.management import call_command
+
+from apps.accounts.models import User
+from apps.core import keyring
+from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
+from apps.core.keyring import HIDDEN
+from apps.events.models import AuditEntry, Event
+from apps.vaults.models import Vault, VaultVersion
+from apps.vaults.selectors.effective import layers_of, vault_text, vaults_applying_to
+from apps.vaults.selectors.seen import vault_seen
+from apps.vaults.services import vaults as services
+from apps.vaults.services.keeping import KEPT_VERSIONS, vaults_sweep
+from apps.vaults.services.vaults import (
+    vault_change,
+    vault_create,
+    vault_move,
+    vault_remove,
+    vault_switch,
+)
+
+pytestmark = pytest.mark.django_db
+
+CANARY = "canary-4711-geheim"
+TEXT = f"learning_rate = 0.1\nsecrets {{ TOKEN = {CANARY} }}\n"
+
+
+def test_a_vault_is_stored_sealed_only(alice: User) -> None:
+    vault = vault_create(actor=alice, name="mine", text=TEXT)
+
+    stored = str([vars(row) for row in (Vault.objects.get(), VaultVersion.objects.get())])
+    assert CANARY not in stored
+    assert "0.1" not in stored
+    assert vault.summary == ["learning_rate", "secrets"]
+    assert not vault.is_active
+    assert vault_text(vault) == TEXT.replace(CANARY, f'"{HIDDEN}"')
+
+
+def test_every_change_is_told_without_what_the_vault_holds(alice: User) -> None:
+    vault = vault_create(actor=alice, name="mine", text=TEXT)
+    vault_change(actor=alice, vault=vault, changes={"name": "other", "text": TEXT + "x = 17\n"})
+    vault_switch(actor=alice, vault=vault, is_active=True)
+    vault_remove(actor=alice, vault=vault)
+
+    told = list(Event.objects.filter(object_type="vault").order_by("id"))
+    assert [event.kind for event in told] == [
+        *("vault.created", "vault.changed", "vault.enabled", "vault.removed"),
+    ]
+    assert {event.actor_id for event in told} == {alice.pk}
+    assert (told[1].data["before"]["name"], told[1].data["after"]["name"]) == ("mine", "other")
+    audited = [str(vars(row)) for row in AuditEntry.objects.all()]
+    assert len(audited) == 4
+    assert CANARY not in str([event.data for event in told]) + str(audited)
+    assert "17" not in str([event.data for event in told])
+
+
+def test_stars_keep_the_secret_and_a_new_value_replaces_it(alice: User) -> None:
+    vault = vault_create(actor=alice, name="mine", text=TEXT)
+    shown = vault_text(vault)
+
+    changed = vault_change(actor=alice, vault=vault, changes={"text": shown.replace("0.1", "0.2")})
+    (layer,) = layers_of([(changed.pk, changed.version)])
+    assert layer.data == {"learning_rate": 0.2, "secrets": {"TOKEN": CANARY}}
+
+    changed = vault_change(actor=alice, vault=changed, changes={"text": "secrets.TOKEN = new"})
+    (layer,) = layers_of([(changed.pk, changed.version)])
+    assert layer.data == {"secrets": {"TOKEN": "new"}}
+
+
+def test_another_format_keeps_the_secrets_too(alice: User) -> None:
+    vault = vault_create(actor=alice, name="mine", text=TEXT)
+    text = f'learning_rate: 0.1\nsecrets:\n  TOKEN: "{HIDDEN}"\n'
+
+    changed = vault_change(actor=alice, vault=vault, changes={"text": text, "format": "yaml"})
+
+    (layer,) = layers_of([(changed.pk, changed.version)])
+    assert layer.data == {"learning_rate": 0.1, "secrets": {"TOKEN": CANARY}}
+
+
+def test_who_saves_second_is_told_who_was_first(alice: User) -> None:
+    vault = vault_create(actor=alice, name="mine", text=TEXT)
+    vault_change(actor=alice, vault=vault, changes={"name": "first"}, version=1)
+
+    with pytest.raises(Stale, match="alice changed this vault"):
+        vault_change(actor=alice, vault=vault, changes={"name": "second"}, version=1)
+
+    assert Vault.objects.get().name == "first"
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"text": "a = ["}, "text"),
+        ({"text": "secrets.A = 1\nsecrets.B = x"}, "text"),
+        ({"text": f'secrets.A = "{HIDDEN}"'}, "text"),
+        ({"format": "toml"}, "format"),
+        ({"enforced": ["a"]}, "enforced"),
+    ],
+)
+def test_what_will_not_do_is_named_and_nothing_is_stored(
+    alice: User, values: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        vault_create(actor=alice, **{"name": "mine", "text": "a = 1", **values})
+
+    assert list(refused.value.fields) == [field]
+    assert not Vault.objects.exists()
+
+
+def test_names_are_unique_among_ones_own_and_among_those_of_groups(
+    alice: User, bob: User, root: User, dev_group: Group, research_group: Group
+) -> None:
+    vault_create(actor=alice, name="mine")
+    vault_create(actor=bob, name="mine")
+    vault_create(actor=root, name="mine", group=dev_group)
+
+    for actor, group in ((alice, None), (root, research_group)):
+        with pytest.raises(BadInput) as refused:
+            vault_create(actor=actor, name="MINE", group=group)
+        assert list(refused.value.fields) == ["name"]
+
+
+def test_only_administrators_make_vaults_of_groups_and_enforce(
+    alice: User, root: User, dev_group: Group
+) -> None:
+    with pytest.raises(NotAllowed):
+        vault_create(actor=alice, name="team", group=dev_group)
+
+    vault = vault_create(actor=root, name="team", text="a.b = 1", group=dev_group, enforced=["a.b"])
+    assert vault.enforced == ["a.b"]
+    tries: list[dict[str, Any]] = [{"name": "x"}, {"enforced": []}]
+    for changes in tries:
+        with pytest.raises(NotAllowed):
+            vault_change(actor=alice, vault=vault_seen(alice, vault.pk), changes=changes)
+    with pytest.raises(BadInput, match="no key of the text"):
+        vault_change(actor=root, vault=vault, changes={"text": "b = 1"})
+
+
+def test_administrators_switch_others_vaults_off_and_never_on(alice: User, root: User) -> None:
+    vault = vault_create(actor=alice, name="mine", text=TEXT, is_active=True)
+    seen = vault_seen(root, vault.pk)
+
+    vault_switch(actor=root, vault=seen, is_active=False)
+
+    assert not Vault.objects.get().is_active
+    with pytest.raises(NotAllowed):
+        vault_switch(actor=root, vault=seen, is_active=True)
+    with pytest.raises(NotAllowed):
+        vault_change(actor=root, vault=seen, changes={"name": "x"})
+    with pytest.raises(NotAllowed):
+        vault_remove(actor=root, vault=seen)
+
+
+def test_active_vaults_apply_in_order_with_those_of_groups_above(
+    alice: User, root: User, dev_group: Group, research_group: Group
+) -> None:
+    low = vault_create(actor=root, name="low", group=dev_group, is_active=True)
+    high = vault_create(actor=root, name="high", group=dev_group, is_active=True)
+    vault_create(actor=root, name="others", group=research_group, is_active=True)
+    vault_create(actor=alice, name="off")
+    first = vault_create(actor=alice, name="first", is_active=True)
+    second = vault_create(actor=alice, name="second", is_active=True)
+
+    assert _names(alice) == [first.pk, second.pk, low.pk, high.pk]
+
+    vault_move(actor=root, vault=vault_seen(root, high.pk), place=0)
+    vault_move(actor=alice, vault=second, place=0)
+
+    assert _names(alice) == [second.pk, first.pk, high.pk, low.pk]
+
+
+def test_there_is_a_bound_to_the_number_of_vaults(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "MOST_PERSONAL", 1)
+    vault_create(actor=alice, name="one")
+
+    with pytest.raises(Conflict, match="1 vault"):
+        vault_create(actor=alice, name="two")
+
+
+def test_old_versions_and_removed_vaults_go_when_no_task_needs_them(alice: User) -> None:
+    kept = vault_create(actor=alice, name="kept", text="a = 0")
+    for number in range(1, KEPT_VERSIONS + 5):
+        vault_change(actor=alice, vault=kept, changes={"text": f"a = {number}"})
+    gone = vault_create(actor=alice, name="gone", text=TEXT)
+    vault_remove(actor=alice, vault=gone)
+
+    vaults_sweep({(kept.pk, 2), (gone.pk, 1)})
+
+    numbers = VaultVersion.objects.filter(vault=kept).values_list("version", flat=True)
+    assert sorted(numbers) == [2, *range(6, KEPT_VERSIONS + 6)]
+    assert layers_of([(gone.pk, 1)])
+
+    vaults_sweep(set())
+
+    assert set(VaultVersion.objects.values_list("vault", flat=True)) == {kept.pk}
+    assert VaultVersion.objects.count() == KEPT_VERSIONS
+    assert [vault.pk for vault in Vault.objects.all()] == [kept.pk]
+
+
+def test_vaults_are_sealed_anew_when_keys_are_rotated(
+    alice: User, tmp_path: Any, settings: Any
+) -> None:
+    settings.RPM_SECRET_KEYS = []
+    settings.RPM_KEY_RING_FILE = tmp_path / "key-ring"
+    vault = vault_create(actor=alice, name="mine", text=TEXT)
+    vault_change(actor=alice, vault=vault, changes={"name": "new"})
+    before = set(VaultVersion.objects.values_list("sealed_text", flat=True))
+
+    told = StringIO()
+    call_command("keys", "rotate", stdout=told)
+    call_command("keys", "prune", stdout=StringIO())
+
+    assert "1 vault with the first key" in told.getvalue()
+    assert len(keyring.keys()) == 1
+    after = set(VaultVersion.objects.values_list("sealed_text", flat=True))
+    assert not before & after
+    assert [layer.data["secrets"] for layer in layers_of([(vault.pk, 1), (vault.pk, 2)])] == [
+        {"TOKEN": CANARY}
+    ] * 2
+
+
+def _names(user: User) -> list[Any]:
+    return [pk for pk, _ in vaults_applying_to(user.pk)]
