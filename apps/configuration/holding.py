@@ -12,8 +12,8 @@ from typing import Any
 from django.contrib.auth.models import Group
 from guardian.models import GroupObjectPermissionBase
 
+from apps.accounts.models.grants import GrantSource
 from apps.policies.models import Policy
-from apps.policies.models.permissions import GrantSource
 
 MOST_SHOWN = 200
 

@@ -41,6 +41,7 @@ _ON_PHONE = 4
 _SETTINGS: tuple[Entry, ...] = (
     ("account", _("Account"), "user", False),
     ("credential_list", _("Credentials"), "key-round", False),
+    ("vault_list", _("Vaults"), "lock", False),
     ("person_list", _("People"), "users", True),
     ("audit_list", _("Audit"), "scroll-text", True),
 )

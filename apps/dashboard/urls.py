@@ -19,6 +19,7 @@ from apps.dashboard.views import (
     resources,
     revisions,
     tasks,
+    vaults,
 )
 
 urlpatterns: list[URLPattern] = [
@@ -132,6 +133,13 @@ urlpatterns: list[URLPattern] = [
     ),
     path("settings/audit/", audit.audit_list, name="audit_list"),
     path("settings/audit/export/<slug:wanted>/", audit.audit_export, name="audit_export"),
+    path("settings/vaults/", vaults.vault_list, name="vault_list"),
+    path("settings/vaults/new/", vaults.vault_new, name="vault_new"),
+    path("settings/vaults/<uuid:pk>/", vaults.vault_detail, name="vault_detail"),
+    path("settings/vaults/<uuid:pk>/switch/", vaults.vault_switch_now, name="vault_switch"),
+    path("settings/vaults/<uuid:pk>/move/", vaults.vault_move_now, name="vault_move"),
+    path("settings/vaults/<uuid:pk>/delete/", vaults.vault_delete, name="vault_delete"),
+    path("settings/vaults/<uuid:pk>/download/", vaults.vault_download, name="vault_download"),
     path("nodes/", nodes.node_list, name="node_list"),
     path("nodes/<int:pk>/", nodes.node_detail, name="node_detail"),
     path("nodes/<int:pk>/pause/", nodes.node_pause_page, name="node_pause"),
@@ -141,6 +149,7 @@ urlpatterns: list[URLPattern] = [
     path("tasks/new/", tasks.task_form, name="task_enqueue"),
     path("tasks/<uuid:pk>/", tasks.task_detail, name="task_detail"),
     path("tasks/<uuid:pk>/expected-start/", tasks.task_expected_start, name="task_expected_start"),
+    path("tasks/<uuid:pk>/vaults/", vaults.task_vaults, name="task_vaults"),
     path("tasks/<uuid:pk>/enqueue/", tasks.task_put_in_queue, name="task_put_in_queue"),
     path("tasks/<uuid:pk>/abort/", tasks.task_stop, name="task_abort"),
     path("tasks/<uuid:pk>/dequeue/", tasks.task_take_out, name="task_dequeue"),

@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
 from apps.allocation.explaining import expected_start
 from apps.allocation.whatif.checking import Checked, task_check
 from apps.core.errors import NotAllowed, RpmError
@@ -58,6 +59,7 @@ def task_detail(request: HttpRequest, pk: UUID) -> HttpResponse:
     context = {
         "task": task,
         "rights": rights,
+        "may_read_vaults": task.owner_id == user.pk or is_admin(user),
         "log_key": f"{task.pk}/{attempt}" if key_id(attempt) else str(task.pk),
     }
     return render(request, "pages/task_detail.html", context)

@@ -11,9 +11,9 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
-from apps.core.api import from_model_error
 from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
 from apps.core.keyring import seal, unseal
+from apps.core.model_errors import from_model_error
 from apps.events.services import event_record
 from apps.vaults.contents import read_checked
 from apps.vaults.merging import EVERYTHING, selected
@@ -251,5 +251,5 @@ def _record(kind: str, vault: Vault, *, actor: User | None, **data: Any) -> None
         actor=actor,
         object_type="vault",
         object_id=vault.pk,
-        data={"name": vault.name, **data},
+        data={"name": vault.name, "version": vault.version, "keys": vault.summary, **data},
     )

@@ -17,6 +17,7 @@ import suggestedName from "./suggested-name.js";
 import themeChoice from "./theme-choice.js";
 import themeToggle from "./theme-toggle.js";
 import useHistory from "./use-history.js";
+import vaultText from "./vault-text.js";
 import { startLive } from "./live.js";
 
 const behaviours = {
@@ -37,6 +38,7 @@ const behaviours = {
   "theme-choice": themeChoice,
   "theme-toggle": themeToggle,
   "use-history": useHistory,
+  "vault-text": vaultText,
 };
 const bound = new WeakSet();
 

@@ -1,0 +1,109 @@
+"""What is filled in about vaults; the service judges it."""
+
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import Group
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
+from apps.vaults.models import NAME_LENGTH, Vault, VaultFormat
+from apps.vaults.selectors.seen import vault_rights
+from apps.vaults.text.shapes import TEXT_BYTES
+
+
+class VaultForm(forms.Form):
+    """A vault with its text, typed or from a file; `version` is the one that was read."""
+
+    name = forms.CharField(
+        label=_("Name"),
+        max_length=NAME_LENGTH,
+        widget=forms.TextInput(attrs={"placeholder": _("training defaults")}),
+    )
+    group = forms.ModelChoiceField(
+        label=_("For"),
+        queryset=Group.objects.none(),
+        required=False,
+        empty_label=_("My own tasks"),
+        help_text=_("Tasks of everybody in the group get it, above their own vaults."),
+    )
+    format = forms.ChoiceField(
+        label=_("Format"),
+        choices=VaultFormat.choices,
+        help_text=_("Includes, types and variables of the environment are not read."),
+    )
+    text = forms.CharField(
+        label=_("Text"),
+        required=False,
+        strip=False,
+        help_text=_(
+            "environment: variables. container: image, command and working_dir for tasks that name "
+            "none. secrets: names and texts, which nobody reads again; stars stay what they are. "
+            "Everything else comes as a file that RPM_VAULT_FILE names."
+        ),
+        widget=forms.Textarea(
+            attrs={
+                "rows": 18,
+                "spellcheck": "false",
+                "autocapitalize": "off",
+                "autocomplete": "off",
+                "data-text": True,
+            }
+        ),
+    )
+    file = forms.FileField(
+        label=_("Import a file"),
+        required=False,
+        allow_empty_file=True,
+        help_text=_("It replaces the text above."),
+    )
+    enforced = forms.CharField(
+        label=_("Enforced entries"),
+        required=False,
+        help_text=_(
+            "One path a line, such as environment.HTTPS_PROXY: it wins over all other vaults and "
+            "over the task itself. A star enforces everything."
+        ),
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "autocapitalize": "off"}),
+    )
+    is_active = forms.BooleanField(
+        label=_("Use it"),
+        required=False,
+        help_text=_("Tasks that start from now on get it. Keep it off while you work on it."),
+    )
+    version = forms.IntegerField(widget=forms.HiddenInput, required=False)
+
+    def __init__(self, *args: Any, user: User, vault: Vault | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        may_enforce = is_admin(user) if vault is None else vault_rights(user, vault).enforce
+        if not may_enforce:
+            del self.fields["enforced"]
+        if vault is not None or not is_admin(user):
+            del self.fields["group"]
+        else:
+            groups: Any = self.fields["group"]
+            groups.queryset = Group.objects.order_by("name")
+
+    def clean(self) -> dict[str, Any]:
+        """One text, from wherever it came."""
+        given: dict[str, Any] = super().clean() or {}
+        upload = given.pop("file", None)
+        if upload is not None and upload.size > TEXT_BYTES:
+            self.add_error("file", _("The file is larger than any vault."))
+        elif upload is not None:
+            try:
+                given["text"] = upload.read().decode("utf-8-sig")
+            except UnicodeDecodeError:
+                self.add_error("file", _("The file is not UTF-8 text."))
+        # Browsers send line ends of their own.
+        given["text"] = given.get("text", "").replace("\r\n", "\n")
+        return given
+
+    def changes(self) -> dict[str, Any]:
+        """What the services take."""
+        given = self.cleaned_data
+        changes = {name: given[name] for name in ("name", "format", "text")}
+        if "enforced" in self.fields:
+            changes["enforced"] = given["enforced"].splitlines()
+        return changes

@@ -1,0 +1,90 @@
+"""What the pages of vaults show."""
+
+from dataclasses import dataclass
+from itertools import islice
+
+from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
+from apps.events.models import Event
+from apps.vaults.models import Vault
+from apps.vaults.selectors.seen import VaultRights, vault_history, vault_rights, vaults_listed
+
+# Of other people's, which only administrators see; the others are few by themselves.
+MOST_OF_OTHERS = 100
+EVENTS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class VaultRow:
+    """One line: `up` and `down` are the places it can be moved to, None at the ends."""
+
+    vault: Vault
+    rights: VaultRights
+    up: int | None
+    down: int | None
+
+    @property
+    def knows_keys(self) -> bool:
+        return self.rights.read or not self.vault.is_personal
+
+    @property
+    def may_switch(self) -> bool:
+        return self.rights.change or (self.rights.switch_off and self.vault.is_active)
+
+
+@dataclass(frozen=True, slots=True)
+class VaultSection:
+    """Vaults that are laid over one another in this order, the last on top."""
+
+    kind: str
+    rows: tuple[VaultRow, ...]
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Events of a vault, the latest first; `older` continues."""
+
+    events: tuple[Event, ...]
+    older: int | None
+
+
+def vault_sections(user: User, q: str = "") -> list[VaultSection]:
+    """One's own, those of groups, and for administrators those of other people; three queries."""
+    found = vaults_listed(user, {"q": q}).order_by("position", "pk")
+    sections = [
+        _section("own", user, list(found.filter(owner=user))),
+        _section("group", user, list(found.filter(owner__isnull=True))),
+    ]
+    others = found.filter(owner__isnull=False).exclude(owner=user).order_by("owner__username", "pk")
+    of_others = list(others[: MOST_OF_OTHERS + 1])
+    if of_others or is_admin(user):
+        sections.append(_section("others", user, of_others[:MOST_OF_OTHERS], len(of_others)))
+    return sections
+
+
+def vault_events(vault: Vault, before: int | None) -> History:
+    """A page of what was done with it."""
+    events = vault_history(vault)
+    if before is not None:
+        events = events.filter(pk__lt=before)
+    rows = list(islice(events.iterator(chunk_size=EVENTS + 1), EVENTS + 1))
+    older = rows[EVENTS - 1].pk if len(rows) > EVENTS else None
+    return History(tuple(rows[:EVENTS]), older)
+
+
+def _section(kind: str, user: User, vaults: list[Vault], found: int = 0) -> VaultSection:
+    last = len(vaults) - 1
+    rows = []
+    for place, vault in enumerate(vaults):
+        rights = vault_rights(user, vault)
+        is_movable = rights.own and kind != "others"
+        rows.append(
+            VaultRow(
+                vault=vault,
+                rights=rights,
+                up=place - 1 if is_movable and place else None,
+                down=place + 1 if is_movable and place < last else None,
+            )
+        )
+    return VaultSection(kind, tuple(rows), is_cut=found > MOST_OF_OTHERS)
