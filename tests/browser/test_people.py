@@ -15,6 +15,7 @@ def test_an_invited_person_comes_in_by_the_link_and_leaves_with_the_account(
     site: Installation, sign_in: SignIn, page: Page, new_page: NewPage
 ) -> None:
     sign_in(page, "admin")
+    page.goto(site.address)
     page.get_by_role("link", name="Settings", exact=True).click()
     page.get_by_role("link", name="Invite…").click()
     page.get_by_label("E-mail address").fill("ada@example.org")
@@ -29,7 +30,7 @@ def test_an_invited_person_comes_in_by_the_link_and_leaves_with_the_account(
     hers.get_by_label("User name").fill("ada")
     hers.get_by_label("Password").fill(PASSWORD)
     hers.get_by_role("button", name="Come in").click()
-    expect(hers.get_by_role("link", name="Queues").first).to_be_visible()
+    expect(hers.get_by_role("link", name="Queues").first).to_be_visible(timeout=20_000)
     expect(hers.get_by_role("link", name="Settings", exact=True)).to_have_count(0)
     expect(hers.locator("html")).to_have_attribute("data-live-state", "live")
 

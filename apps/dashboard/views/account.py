@@ -66,10 +66,13 @@ def account_page(request: HttpRequest) -> HttpResponse:
 @never_cache
 @sensitive_post_parameters("password")
 def join(request: HttpRequest, token: str) -> HttpResponse:
-    """Set a password, and who one is; then one is signed in."""
+    """Set a password, and who one is; then one is signed in.
+
+    The address holds the token: by the site's Referrer-Policy no other site is told it.
+    """
     invitation = invitation_found(token)
     if invitation is None:
-        return _without_referrer(render(request, "pages/join_gone.html", status=410))
+        return render(request, "pages/join_gone.html", status=410)
     user = invitation.user
     form = JoinForm(
         request.POST if request.method == "POST" else None,
@@ -84,11 +87,11 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
             add_errors(form, error)
         else:
             login(request, joined, backend=BACKEND)
-            return _without_referrer(redirect("overview"))
+            return redirect("overview")
     focus_first_error(form)
     status = 400 if request.method == "POST" else 200
     context = {"form": form, "invitation": invitation, "user_name": user.username}
-    return _without_referrer(render(request, "pages/join.html", context, status=status))
+    return render(request, "pages/join.html", context, status=status)
 
 
 def _saved(request: HttpRequest, form: forms.Form, save: Callable[[], str]) -> bool:
@@ -124,9 +127,3 @@ def _save_password(request: HttpRequest, user: User, form: PasswordForm) -> str:
     changed = password_change(user=user, **form.cleaned_data)
     update_session_auth_hash(request, changed)
     return "Your password is changed. Every other session of yours has ended."
-
-
-def _without_referrer(response: HttpResponse) -> HttpResponse:
-    """The address holds the token: no other page is told it."""
-    response["Referrer-Policy"] = "no-referrer"
-    return response
