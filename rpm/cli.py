@@ -49,12 +49,28 @@ class NodeVerb(StrEnum):
 def connect(
     context: typer.Context,
     url: Annotated[str, typer.Option(envvar="RPM_URL", help="Address of the server.")],
-    key: Annotated[str, typer.Option(envvar="RPM_KEY", help="Key of a credential.")],
+    key: Annotated[str, typer.Option(envvar="RPM_KEY", help="Key of a credential.")] = "",
     secret: Annotated[
         str, typer.Option(envvar="RPM_SECRET", help="Its secret; better by RPM_SECRET.")
-    ],
+    ] = "",
+    token: Annotated[
+        str, typer.Option(envvar="RPM_TOKEN", help="In place of both: what `token` printed.")
+    ] = "",
 ) -> None:
-    context.obj = context.with_resource(Client(url, key=key, secret=secret))
+    if not token and not (key and secret):
+        raise typer.BadParameter("Set RPM_KEY and RPM_SECRET, or RPM_TOKEN.")
+    # With both, the secret: a token in the environment may be of yesterday.
+    token = "" if key and secret else token
+    context.obj = context.with_resource(Client(url, key=key, secret=secret, token=token))
+
+
+@app.command("token")
+def make_token(
+    context: typer.Context,
+    scope: Annotated[str, typer.Option(help="read or enqueue; default: all of it.")] = "",
+) -> None:
+    """Print a token that stands for the credential for some minutes."""
+    print(_client(context).token(scope)["token"])
 
 
 @app.command()

@@ -34,11 +34,14 @@ class UnreachableError(Exception):
 
 
 class Client:
-    """One server, spoken to with the key and secret of a credential."""
+    """One server, spoken to with the key and secret of a credential, or a token of it."""
 
-    def __init__(self, url: str, *, key: str, secret: str) -> None:
+    def __init__(self, url: str, *, key: str = "", secret: str = "", token: str = "") -> None:
         self._http = httpx.Client(
-            base_url=f"{url.rstrip('/')}/api/v1/", auth=(key, secret), timeout=TIMEOUT_S
+            base_url=f"{url.rstrip('/')}/api/v1/",
+            auth=None if token else (key, secret),
+            headers={"Authorization": f"Bearer {token}"} if token else None,
+            timeout=TIMEOUT_S,
         )
 
     def __enter__(self) -> Self:
@@ -74,6 +77,10 @@ class Client:
     def draft_preview(self) -> dict[str, Any]:
         """What provisioning the draft would do; for administrators."""
         return self._object("POST", "configuration/draft/preview/")
+
+    def token(self, scope: str = "") -> dict[str, Any]:
+        """A short-lived token for this credential, or for less: `read` or `enqueue`."""
+        return self._object("POST", "token/", json={"scope": scope} if scope else {})
 
     def explain(self, task_id: str) -> dict[str, Any]:
         """Why a task waits, in sentences."""

@@ -43,6 +43,7 @@ _SETTINGS: tuple[Entry, ...] = (
     ("credential_list", _("Credentials"), "key-round", False),
     ("vault_list", _("Vaults"), "lock", False),
     ("person_list", _("People"), "users", True),
+    ("service_account_list", _("Service accounts"), "bot", True),
     ("audit_list", _("Audit"), "scroll-text", True),
 )
 

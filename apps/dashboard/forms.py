@@ -36,16 +36,6 @@ class SetUpForm(forms.Form):
     )
 
 
-class CredentialForm(forms.Form):
-    """A key for a program."""
-
-    label = forms.CharField(
-        label=_("What it is for"),
-        max_length=100,
-        widget=forms.TextInput(attrs={"placeholder": _("nightly training")}),
-    )
-
-
 class TaskForm(forms.Form):
     """A task as its owner describes it; without a queue it can only be a draft."""
 

@@ -6,6 +6,7 @@ from django.views.generic import RedirectView
 from apps.dashboard.views import (
     account,
     audit,
+    credentials,
     editor,
     groups,
     nodes,
@@ -18,6 +19,7 @@ from apps.dashboard.views import (
     queues,
     resources,
     revisions,
+    service_accounts,
     tasks,
     vaults,
 )
@@ -27,8 +29,34 @@ urlpatterns: list[URLPattern] = [
     path("sign-in/", people.sign_in, name="sign_in"),
     path("sign-out/", people.sign_out, name="sign_out"),
     path("set-up/", people.set_up, name="set_up"),
-    path("credentials/", people.credential_list, name="credential_list"),
-    path("credentials/<int:pk>/revoke/", people.credential_remove, name="credential_revoke"),
+    path("credentials/", credentials.credential_list, name="credential_list"),
+    path("credentials/<int:pk>/label/", credentials.credential_label, name="credential_label"),
+    path("credentials/<int:pk>/revoke/", credentials.credential_remove, name="credential_revoke"),
+    path(
+        "settings/service-accounts/",
+        service_accounts.service_account_list,
+        name="service_account_list",
+    ),
+    path(
+        "settings/service-accounts/new/",
+        service_accounts.service_account_new,
+        name="service_account_new",
+    ),
+    path(
+        "settings/service-accounts/<int:pk>/",
+        service_accounts.service_account_detail,
+        name="service_account",
+    ),
+    path(
+        "settings/service-accounts/<int:pk>/edit/",
+        service_accounts.service_account_edit,
+        name="service_account_edit",
+    ),
+    path(
+        "settings/service-accounts/<int:pk>/delete/",
+        service_accounts.service_account_delete,
+        name="service_account_delete",
+    ),
     path("join/<str:token>/", account.join, name="join"),
     path("settings/account/", account.account_page, name="account"),
     path("settings/people/", person_list.person_list, name="person_list"),

@@ -9,7 +9,7 @@ from rest_framework.test import APIClient
 
 from apps.accounts.models import Credential, Scope, User
 from apps.accounts.services.credentials import credential_create, credential_revoke
-from apps.events.models import Event
+from apps.events.models import AuditEntry, Event
 from tests.accounts.test_throttling import basic
 from tests.cast import Example
 
@@ -149,8 +149,8 @@ def test_a_credential_is_named_anew_and_nothing_else_of_it_changes(
     assert api_as(charlie).patch(address, {"label": "mine"}).status_code == 404
     assert api_as(charlie).get(address).status_code == 404
     assert client.patch(address, {"label": "x" * 101}).status_code == 400
-    event = Event.objects.get(kind="credential.changed")
-    assert (event.data["before"]["label"], event.data["after"]["label"]) == ("old", "new")
+    entry = AuditEntry.objects.get(verb="credential.changed")
+    assert (entry.before, entry.after) == ({"label": "old"}, {"label": "new"})
 
 
 def test_nothing_that_is_kept_or_told_later_holds_the_secret(alice: User, api_as: Any) -> None:
@@ -160,6 +160,7 @@ def test_nothing_that_is_kept_or_told_later_holds_the_secret(alice: User, api_as
     assert made["Cache-Control"] == "no-store"
     assert secret not in str(api_as(alice).get(CREDENTIALS).json())
     assert secret not in str([event.data for event in Event.objects.all()])
+    assert secret not in str(list(AuditEntry.objects.values()))
     assert secret not in str(list(Credential.objects.values()))
 
 

@@ -11,6 +11,7 @@ from apps.accounts.models import User
 from apps.accounts.services import throttling
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.people import user_create
+from apps.core import counting
 from apps.core.counting import Counters, Meter
 
 pytestmark = pytest.mark.django_db
@@ -22,6 +23,13 @@ HERE, ELSEWHERE = "198.51.100.7", "203.0.113.9"
 def basic(key: str, secret: str) -> dict[str, str]:
     pair = base64.b64encode(f"{key}:{secret}".encode()).decode()
     return {"Authorization": f"Basic {pair}"}
+
+
+@pytest.fixture(autouse=True)
+def one_long_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the requests take, none is in another minute than the others."""
+    monkeypatch.setattr(throttling, "WINDOW_S", 10**9)
+    monkeypatch.setattr(counting, "WINDOW_S", 10**9)
 
 
 @pytest.fixture
@@ -50,7 +58,7 @@ def test_a_thousand_wrong_secrets_end_in_429_and_right_ones_work_elsewhere(
     assert {one.status_code for one in answers[61:]} == {429}
     last = answers[-1]
     assert last.json()["code"] == "throttled"
-    assert 0 < int(last["Retry-After"]) <= 60
+    assert int(last["Retry-After"]) > 0
     assert asked(right).status_code == 429
     assert asked(right, address=ELSEWHERE).status_code == 200
 

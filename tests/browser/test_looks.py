@@ -29,6 +29,8 @@ PATHS = (
     "/settings/people/invite/",
     "/settings/people/groups/",
     "/settings/people/groups/new/",
+    "/settings/service-accounts/",
+    "/settings/service-accounts/new/",
     "/nowhere/",
 )
 Scheme = Literal["light", "dark"]

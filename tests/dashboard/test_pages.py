@@ -200,7 +200,7 @@ def test_a_task_goes_from_the_form_into_its_queue_out_of_it_and_to_its_end(
 def test_a_credential_shows_its_secret_once(alice: User, client_for: ClientFor) -> None:
     client = client_for(alice)
 
-    made = client.post(reverse("credential_list"), {"label": "nightly"})
+    made = client.post(reverse("credential_list"), {"label": "nightly", "scope": "read"})
     again = client.get(reverse("credential_list"))
 
     secret = re.search(r"data-secret>([^<]+)<", made.content.decode())
@@ -215,7 +215,7 @@ def test_a_credential_shows_its_secret_once(alice: User, client_for: ClientFor) 
 def test_nobody_revokes_the_credential_of_another(
     alice: User, charlie: User, client_for: ClientFor
 ) -> None:
-    client_for(alice).post(reverse("credential_list"), {"label": "nightly"})
+    client_for(alice).post(reverse("credential_list"), {"label": "nightly", "scope": "read"})
     credential = Credential.objects.get()
 
     response = client_for(charlie).post(reverse("credential_revoke", args=[credential.pk]))
@@ -264,7 +264,7 @@ def test_a_form_that_was_open_too_long_changes_nothing_and_says_so(root: User) -
     client = Client(enforce_csrf_checks=True)
     client.force_login(root)
 
-    response = client.post(reverse("credential_list"), {"label": "x"})
+    response = client.post(reverse("credential_list"), {"label": "x", "scope": "read"})
 
     assert response.status_code == 403
     assert "Nothing was changed" in text(response)

@@ -2,6 +2,7 @@
 
 from django.conf import settings
 from django.db import models
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models.scopes import Scope
@@ -33,6 +34,10 @@ class Credential(models.Model):
 
     def __str__(self) -> str:
         return f"{self.label or 'Credential'} ({self.key})"
+
+    @property
+    def is_expired(self) -> bool:
+        return self.expires_at is not None and self.expires_at <= timezone.now()
 
 
 class SetupToken(models.Model):

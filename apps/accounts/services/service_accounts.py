@@ -93,9 +93,9 @@ def service_account_change(
 
 @transaction.atomic
 def service_account_remove(*, actor: User | None, account: User) -> None:
-    """Refuse its credentials from now on and free its name; its tasks stay, and go on.
+    """Refuse its credentials from now on and free its name.
 
-    It stays in its groups, because leaving them would take its waiting tasks out of their queues.
+    Its tasks stay: what runs goes on, what waits stays in line.
     """
     account = User.objects.select_for_update().get(pk=account.pk)
     if account.removed_at is not None:
@@ -107,6 +107,7 @@ def service_account_remove(*, actor: User | None, account: User) -> None:
     account.is_active = False
     account.removed_at = timezone.now()
     account.save(update_fields=["username", "is_active", "removed_at"])
+    account.groups.clear()
     rights_changed([account.pk])
 
 

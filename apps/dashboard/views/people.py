@@ -1,25 +1,20 @@
-"""Signing in and out, the first administrator, and one's credentials."""
+"""Signing in and out, and the first administrator."""
 
 from django.contrib.auth import login, logout
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
-from apps.accounts.models import Credential, User
-from apps.accounts.selectors import is_admin
-from apps.accounts.services.credentials import credential_create, credential_revoke
+from apps.accounts.models import User
 from apps.accounts.services.people import setup_complete
 from apps.core.doorbell import ring_now
 from apps.core.errors import RpmError, TooMany
-from apps.dashboard.access import person
-from apps.dashboard.forms import CredentialForm, SetUpForm, add_errors, focus_first_error
-from apps.dashboard.toasts import say
+from apps.dashboard.forms import SetUpForm, add_errors, focus_first_error
 
 BACKEND = "apps.accounts.backends.PersonBackend"
 
@@ -77,35 +72,6 @@ def set_up(request: HttpRequest) -> HttpResponse:
     focus_first_error(form)
     status = 400 if request.method == "POST" else 200
     return render(request, "pages/set_up.html", {"form": form}, status=status)
-
-
-# permission: whoever is signed in, for their own credentials
-@login_required
-@never_cache
-def credential_list(request: HttpRequest) -> HttpResponse:
-    """One's keys; a new one shows its secret once, in the answer to the form."""
-    user = person(request)
-    form = CredentialForm(request.POST or None)
-    made = None
-    if request.method == "POST" and form.is_valid():
-        credential, secret = credential_create(user=user, label=form.cleaned_data["label"])
-        made, form = {"credential": credential, "secret": secret}, CredentialForm()
-    known = Credential.objects.filter(user=user, revoked_at__isnull=True)
-    context = {"credentials": known, "form": form, "made": made}
-    return render(request, "pages/credentials.html", context)
-
-
-# permission: whoever is signed in, for their own credentials; administrators for all
-@require_POST
-@login_required
-def credential_remove(request: HttpRequest, pk: int) -> HttpResponse:
-    """Refuse the credential from the next request on."""
-    user = person(request)
-    mine = Credential.objects.all() if is_admin(user) else Credential.objects.filter(user=user)
-    credential = get_object_or_404(mine, pk=pk)
-    credential_revoke(credential=credential, actor=user, is_admin=is_admin(user))
-    say(request, f"Credential “{credential.label}” is revoked.")
-    return redirect("credential_list")
 
 
 def _next(request: HttpRequest) -> str:

@@ -1,0 +1,111 @@
+"""What is filled in about credentials and service accounts; services judge it."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models import Scope
+from apps.dashboard.forms_people import DIALOG_ID, GroupsField
+
+_LASTS = [
+    ("30", _("30 days")),
+    ("90", _("90 days")),
+    ("365", _("1 year")),
+    ("", _("Until it is revoked")),
+]
+_SCOPES = [
+    (Scope.READ, _("Read: look at what its owner sees")),
+    (Scope.ENQUEUE, _("Enqueue: and all with its own tasks")),
+    (Scope.ADMINISTER, _("Administer: all that its owner may")),
+]
+
+
+class GrantForm(forms.Form):
+    """What a new credential is for, and for how long."""
+
+    scope = forms.ChoiceField(
+        label=_("What it may do"),
+        choices=_SCOPES,
+        initial=Scope.ENQUEUE,
+        help_text=_("As little as will do: it cannot be changed later."),
+    )
+    lasts = forms.ChoiceField(
+        label=_("How long it works"),
+        choices=_LASTS,
+        initial="",
+        required=False,
+        help_text=_("After that it is refused; make another one before."),
+    )
+
+    def granted(self) -> dict[str, Any]:
+        """What the services take."""
+        return {"scope": Scope(self.cleaned_data["scope"]), "expires_at": self._expires_at()}
+
+    def _expires_at(self) -> datetime | None:
+        days = self.cleaned_data["lasts"]
+        return timezone.now() + timedelta(days=int(days)) if days else None
+
+
+class CredentialForm(GrantForm):
+    """A key for a program."""
+
+    label = forms.CharField(
+        label=_("What it is for"),
+        max_length=100,
+        help_text=_("So that you know later whether it is still needed."),
+        widget=forms.TextInput(attrs={"placeholder": _("nightly training")}),
+    )
+    field_order = ("label", "scope", "lasts")
+
+
+class CredentialLabelForm(forms.Form):
+    """Another label of a credential."""
+
+    label = forms.CharField(
+        label=_("What it is for"), max_length=100, widget=forms.TextInput(attrs={"autofocus": True})
+    )
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **{"auto_id": DIALOG_ID, **given})
+
+
+class ServiceAccountForm(forms.Form):
+    """A program's account."""
+
+    name = forms.CharField(
+        label=_("Name"),
+        max_length=150,
+        help_text=_("Letters, digits and @ . + - _"),
+        widget=forms.TextInput(
+            attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}
+        ),
+    )
+    groups = GroupsField(
+        label=_("Groups"), help_text=_("They decide what it may see and do, as for people.")
+    )
+    can_act_for_owners = forms.BooleanField(
+        label=_("Allow impersonation"),
+        required=False,
+        help_text=_(
+            "It may act for the owner of a task that it sees, with the owner's rights on tasks and "
+            "never as an administrator. Both names stand in the audit log."
+        ),
+    )
+
+    def changes(self) -> dict[str, Any]:
+        """What the services take."""
+        given = self.cleaned_data
+        return {
+            "name": given["name"],
+            "groups": [group.name for group in given["groups"]],
+            "can_act_for_owners": given["can_act_for_owners"],
+        }
+
+
+class ServiceAccountNewForm(ServiceAccountForm, GrantForm):
+    """With its first credential."""
+
+    field_order = ("name", "groups", "can_act_for_owners", "scope", "lasts")
