@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from channels.db import database_sync_to_async
-from channels.security.websocket import AllowedHostsOriginValidator
 from django.contrib.auth.models import AnonymousUser
 
 from apps.accounts.services.access import ACT_FOR, Access, WrongSecret, access_by_header
 from apps.accounts.services.throttling import address_admitted
 from apps.core.errors import TooMany
 from apps.core.origin import client_address_of
+from apps.dashboard.origins import own_origin
 
 Scope = dict[str, Any]
 # Channels and asgiref type the applications of ASGI in two ways that do not fit.
@@ -23,8 +23,7 @@ def with_credentials(sockets: Application, *, browsers: Application) -> Applicat
     The consumer finds `user` and `access` in the scope, and closes where nobody is recognized.
     Programs send no origin; one that is sent must be ours, as for browsers.
     """
-    plain: Any = sockets
-    from_pages: Any = AllowedHostsOriginValidator(plain)
+    from_pages = own_origin(sockets)
 
     async def application(scope: Scope, receive: Any, send: Any) -> None:
         header = _header(scope, "Authorization")

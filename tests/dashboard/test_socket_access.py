@@ -1,0 +1,176 @@
+"""Sockets that programs open with a credential, through the whole of ASGI."""
+
+import base64
+import json
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.testing import ApplicationCommunicator
+from django.utils import timezone
+
+from apps.accounts.models import Credential, Scope, User
+from apps.accounts.services.access import access_by_header, token_make
+from apps.accounts.services.credentials import credential_create, credential_revoke
+from apps.dashboard import consumers
+from rpm.asgi import application
+from tests.cast import Example
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WITHIN_S = 5
+Scenario = Callable[[Any], Awaitable[None]]
+
+
+def play(headers: dict[str, str], scenario: Scenario) -> None:
+    """Run a scenario with a socket that was opened with these headers, and hang up."""
+
+    async def whole() -> None:
+        scope = {
+            "type": "websocket",
+            "path": "/ws/live/",
+            "client": ["198.51.100.7", 50000],
+            "subprotocols": [],
+            "headers": [
+                (name.lower().encode(), value.encode())
+                for name, value in {"Host": "localhost", **headers}.items()
+            ],
+        }
+        end: Any = ApplicationCommunicator
+        socket = end(application, scope)
+        await socket.send_input({"type": "websocket.connect"})
+        await scenario(socket)
+        await socket.send_input({"type": "websocket.disconnect", "code": 1000})
+        await socket.wait(WITHIN_S)
+
+    async_to_sync(whole)()
+
+
+async def heard(socket: Any) -> dict[str, Any]:
+    message: dict[str, Any] = await socket.receive_output(WITHIN_S)
+    return message
+
+
+async def card(socket: Any, name: str) -> dict[str, Any]:
+    """What the socket answers to a wish for a card."""
+    watch = {"type": "watch", "cards": [{"card": name, "version": ""}]}
+    await socket.send_input({"type": "websocket.receive", "text": json.dumps(watch)})
+    told: dict[str, Any] = json.loads((await heard(socket))["text"])
+    return told
+
+
+def basic(user: User, scope: Scope = Scope.READ) -> dict[str, str]:
+    credential, secret = credential_create(user=user, label="", scope=scope)
+    pair = base64.b64encode(f"{credential.key}:{secret}".encode()).decode()
+    return {"Authorization": f"Basic {pair}"}
+
+
+def bearer(user: User) -> dict[str, str]:
+    access = access_by_header(basic(user)["Authorization"], address="")
+    assert access is not None
+    return {"Authorization": f"Bearer {token_make(access=access).text}"}
+
+
+@pytest.mark.parametrize("kind", [basic, bearer])
+def test_a_program_sees_what_its_person_sees(
+    example: Example, alice: User, charlie: User, kind: Callable[[User], dict[str, str]]
+) -> None:
+    name = f"policy_card:{example.dev.pk}"
+
+    async def insider(socket: Any) -> None:
+        assert (await heard(socket))["type"] == "websocket.accept"
+        assert (await card(socket, name))["type"] == "card"
+
+    async def outsider(socket: Any) -> None:
+        assert (await heard(socket))["type"] == "websocket.accept"
+        assert (await card(socket, name))["type"] == "gone"
+
+    play(kind(alice), insider)
+    play(kind(charlie), outsider)
+
+
+def test_revoking_closes_what_the_credential_opened(example: Example, alice: User) -> None:
+    headers = basic(alice)
+
+    async def scenario(socket: Any) -> None:
+        await heard(socket)
+        await card(socket, "overview")
+        credential = await Credential.objects.aget()
+        await sync_to_async(credential_revoke)(credential=credential, actor=alice, is_admin=False)
+        assert await heard(socket) == {
+            "type": "websocket.close",
+            "code": consumers.RIGHTS_CHANGED,
+        }
+
+    play(headers, scenario)
+
+
+@pytest.mark.parametrize("kind", [basic, bearer])
+def test_it_closes_within_seconds_although_no_hint_came(
+    example: Example, alice: User, kind: Callable[[User], dict[str, str]]
+) -> None:
+    """As when the credential ends by itself, or the broker lost what it should have told."""
+    headers = kind(alice)
+
+    async def scenario(socket: Any) -> None:
+        await heard(socket)
+        await card(socket, "overview")
+        over = timezone.now() - timedelta(seconds=1)
+        await Credential.objects.aupdate(expires_at=over)
+        assert (await heard(socket))["code"] == consumers.RIGHTS_CHANGED
+
+    play(headers, scenario)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"Authorization": "Basic eDp5"}, id="a wrong secret"),
+        pytest.param({"Authorization": "Bearer made-up"}, id="a token of nobody"),
+        pytest.param({"Authorization": "Digest x"}, id="another scheme"),
+    ],
+)
+def test_what_opens_nothing_is_told_so(db: None, headers: dict[str, str]) -> None:
+    async def scenario(socket: Any) -> None:
+        await heard(socket)
+        assert (await heard(socket))["code"] == consumers.NOT_SIGNED_IN
+
+    play(headers, scenario)
+
+
+def test_guessing_ends_here_too(db: None, settings: Any) -> None:
+    settings.RPM_WRONG_SECRETS_PER_ADDRESS = 1
+    codes = []
+
+    async def scenario(socket: Any) -> None:
+        await heard(socket)
+        codes.append((await heard(socket))["code"])
+
+    for _ in range(3):
+        play({"Authorization": "Basic eDp5"}, scenario)
+
+    assert codes[0] == consumers.NOT_SIGNED_IN
+    assert codes[-1] == consumers.TOO_MANY
+
+
+def test_nobody_acts_for_others_on_a_socket(alice: User) -> None:
+    async def scenario(socket: Any) -> None:
+        await heard(socket)
+        assert (await heard(socket))["code"] == consumers.NOT_SIGNED_IN
+
+    play({**basic(alice), "X-RPM-Act-For": "00000000-0000-7000-8000-000000000000"}, scenario)
+
+
+@pytest.mark.parametrize(
+    ("origin", "want"),
+    [("https://evil.example", "websocket.close"), ("http://localhost", "websocket.accept")],
+)
+def test_a_page_of_strangers_opens_none_with_what_a_browser_remembers(
+    alice: User, origin: str, want: str
+) -> None:
+    async def scenario(socket: Any) -> None:
+        assert (await heard(socket))["type"] == want
+
+    play({**basic(alice), "Origin": origin}, scenario)
