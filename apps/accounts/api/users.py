@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.contrib.auth.models import Group
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 from django_filters.rest_framework import CharFilter, ChoiceFilter, DjangoFilterBackend, FilterSet
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
@@ -122,6 +122,16 @@ class UserChangeSerializer(StrictSerializer):
 
 class _ByName(KeysetPagination):
     ordering = "username"
+    # All who never came were last active at the same moment: pages go on among them, too.
+    offset_cutoff = 10_000_000
+
+
+class _Ordering(OrderingFilter):
+    """Those who are equal stand in the order of their ids, on every page in the same."""
+
+    def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
+        found = super().get_ordering(request, queryset, view)
+        return (*(found or ("username",)), "id")
 
 
 class _UserFilter(FilterSet):  # type: ignore[misc]  # comes without types
@@ -144,14 +154,15 @@ class UserViewSet(ReadOnlyModelViewSet[User]):
     pagination_class = _ByName
     queryset = User.objects.none()
     lookup_value_regex = "[0-9]{1,18}"
-    filter_backends = (DjangoFilterBackend, OrderingFilter)
+    filter_backends = (DjangoFilterBackend, _Ordering)
     filterset_class = _UserFilter
     ordering_fields = ("username", "email", "date_joined", "last_active")
     ordering = ("username",)
 
     def get_queryset(self) -> QuerySet[User]:
         visible = people_visible_to(self.request.user)
-        return visible.select_related("invitation").prefetch_related("groups")
+        groups = Prefetch("groups", queryset=Group.objects.order_by("name", "pk"))
+        return visible.select_related("invitation").prefetch_related(groups)
 
     @extend_schema(request=InviteSerializer, responses={201: InvitedSerializer})
     def create(self, request: Request) -> Response:
