@@ -3,7 +3,8 @@
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest
+from django.contrib.auth.views import redirect_to_login
+from django.http import Http404, HttpRequest, HttpResponse
 from unfold.sites import UnfoldAdminSite
 
 from apps.accounts.selectors import is_admin, may_enter_admin
@@ -23,6 +24,16 @@ class RpmAdminSite(UnfoldAdminSite):
             then = f" Then: {restored.command}" if restored.command else ""
             messages.warning(request, words + then)
         return super().index(request, extra_context)
+
+    def login(
+        self,
+        request: HttpRequest,
+        extra_context: dict[str, Any] | None = None,  # noqa: ARG002  # Django's
+    ) -> HttpResponse:
+        """There is one page to sign in at, with second factors and identity providers."""
+        if request.user.is_authenticated:
+            raise Http404
+        return redirect_to_login(request.GET.get("next", request.get_full_path()))
 
     def has_permission(self, request: HttpRequest) -> bool:
         return may_enter_admin(request.user)

@@ -57,6 +57,10 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "channels",
+    "allauth",
+    "allauth.account",
+    "allauth.socialaccount",
+    "allauth.mfa",
     "rpm.apps.RpmConfig",
     "apps.core.apps.CoreConfig",
     "apps.accounts.apps.AccountsConfig",
@@ -85,6 +89,8 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "apps.accounts.middleware.last_active",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "apps.dashboard.middleware.second_factor_first",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "apps.core.middleware.rpm_errors",
@@ -180,6 +186,7 @@ CELERY_BEAT_SCHEDULE_FILENAME = str(HOME.file("beat-schedule"))
 AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = [
     "apps.accounts.backends.PersonBackend",
+    "apps.accounts.backends.ExternalBackend",
     "apps.accounts.backends.GroupRoleBackend",
     "guardian.backends.ObjectPermissionBackend",
 ]
@@ -201,6 +208,21 @@ RPM_WRONG_SECRETS_PER_ADDRESS = env.number(
 RPM_WRONG_SECRETS_PER_KEY = env.number("RPM_WRONG_SECRETS_PER_KEY", 20, low=1, high=1_000_000)
 RPM_LOG_IN_TRIES = env.number("RPM_LOG_IN_TRIES", 5, low=1, high=1000)
 RPM_LOG_IN_WAIT_MAX_S = env.number("RPM_LOG_IN_WAIT_MAX_S", 900, low=1, high=86_400)
+# Identity providers and second factors, by django-allauth: only the pages that `dashboard` names.
+ACCOUNT_ADAPTER = "apps.accounts.identity.adapter.LogInAdapter"
+SOCIALACCOUNT_ADAPTER = "apps.accounts.identity.adapter.ProviderAdapter"
+MFA_ADAPTER = "apps.accounts.identity.adapter.SecondFactorAdapter"
+ACCOUNT_EMAIL_VERIFICATION = "none"
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
+SOCIALACCOUNT_AUTO_SIGNUP = False
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+# Clocks of telephones are off by a little; a code works once, whichever step it is of.
+MFA_TOTP_TOLERANCE = 1
+MFA_TOTP_ISSUER = RPM_INSTALLATION_NAME
+# Providers in private networks, by name; and those on this machine, over http too, for trying out.
+RPM_IDENTITY_HOSTS = env.words("RPM_IDENTITY_HOSTS", [])
+RPM_IDENTITY_ALLOW_LOOPBACK = env.flag("RPM_IDENTITY_ALLOW_LOOPBACK", default=False)
 # No stand-in for people who are not signed in: they see nothing.
 ANONYMOUS_USER_NAME = None
 LOGIN_URL = reverse_lazy("sign_in")

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
@@ -31,6 +34,10 @@ from apps.core.admin_base import ReadOnlyAdmin, RpmAdmin, ServiceAdmin
 from apps.core.errors import BadInput
 
 admin.site.unregister(Group)
+# Providers, links and second factors have pages of their own; these would show what is sealed.
+for hidden in (EmailAddress, Authenticator, SocialAccount, SocialApp, SocialToken):
+    if admin.site.is_registered(hidden):
+        admin.site.unregister(hidden)
 
 # What the log tells of a change on this site.
 TOLD = (*PLAIN, "time_zone", "unix_uid", "unix_gid", "is_service", "redacted_variables")

@@ -7,7 +7,12 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.http import HttpRequest
 
 from apps.accounts.models import User
-from apps.accounts.selectors import is_admin, is_queue_admin, may_enter_admin
+from apps.accounts.selectors import (
+    is_admin,
+    is_queue_admin,
+    may_enter_admin,
+    may_use_password,
+)
 from apps.accounts.services.throttling import log_in_admitted, log_in_failed, log_in_worked
 from apps.core.origin import client_address
 
@@ -33,10 +38,10 @@ class PersonBackend(ModelBackend):
         """
         name = username if username is not None else kwargs.get(User.USERNAME_FIELD)
         if request is None or name is None or password is None:
-            return super().authenticate(request, username, password, **kwargs)
+            return self._person(request, username, password, **kwargs)
         address = client_address(request)
         log_in_admitted(username=name, address=address)
-        user = super().authenticate(request, username, password, **kwargs)
+        user = self._person(request, username, password, **kwargs)
         if user is None:
             log_in_failed(username=name, address=address)
         else:
@@ -45,6 +50,24 @@ class PersonBackend(ModelBackend):
 
     def user_can_authenticate(self, user: User | AnonymousUser | None) -> bool:
         return super().user_can_authenticate(user) and not getattr(user, "is_service", False)
+
+    def _person(
+        self, request: HttpRequest | None, name: str | None, password: str | None, **kwargs: Any
+    ) -> User | None:
+        """Whose name and password these are; where passwords are off, only of the one kept."""
+        user = super().authenticate(request, name, password, **kwargs)
+        return user if isinstance(user, User) and may_use_password(user) else None
+
+
+class ExternalBackend(PersonBackend):
+    """Keeps the sessions of people whom an identity provider let in; it lets in nobody itself."""
+
+    def authenticate(  # type: ignore[override]  # Django passes them by name
+        self,
+        request: HttpRequest | None,  # noqa: ARG002  # Django's
+        **_kwargs: Any,
+    ) -> User | None:
+        return None
 
 
 class GroupRoleBackend(BaseBackend):

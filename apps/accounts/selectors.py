@@ -7,7 +7,15 @@ from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
-from apps.accounts.models import ADMINS, QUEUE_ADMINS, Credential, PersonStatus, User
+from apps.accounts.models import (
+    ADMINS,
+    QUEUE_ADMINS,
+    Credential,
+    IdentityProvider,
+    LogInRules,
+    PersonStatus,
+    User,
+)
 
 # Before everybody: what a list sorts by has a value for those, too, who never came.
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
@@ -59,6 +67,36 @@ def is_queue_admin(user: Person) -> bool:
 def may_enter_admin(user: Person) -> bool:
     """The admin site is for administrators and queue administrators."""
     return isinstance(user, User) and not user.is_service and is_queue_admin(user)
+
+
+def log_in_rules() -> LogInRules:
+    """How people may log in; as after installation where nobody changed it."""
+    found = LogInRules.objects.select_related("break_glass").filter(pk=1).first()
+    return found or LogInRules(pk=1)
+
+
+def may_use_password(user: User) -> bool:
+    """Whether this person's password lets them in; switched off, only that of one administrator."""
+    rules = log_in_rules()
+    return rules.allows_passwords or rules.break_glass_id == user.pk
+
+
+def needs_second_factor(user: User) -> bool:
+    """Whether somebody who logs in with a password must have a second factor."""
+    rules = log_in_rules()
+    if rules.requires_second_factor:
+        return True
+    return rules.second_factor_groups.filter(user=user).exists()
+
+
+def identity_providers() -> QuerySet[IdentityProvider]:
+    """All identity providers, for administrators."""
+    return IdentityProvider.objects.order_by("name", "id")
+
+
+def sign_in_providers() -> QuerySet[IdentityProvider]:
+    """Those that the sign-in page offers to everybody."""
+    return identity_providers().filter(is_active=True)
 
 
 def credentials_of(user: Person) -> QuerySet[Credential]:

@@ -40,10 +40,12 @@ _ON_PHONE = 4
 # see is where "Settings" leads.
 _SETTINGS: tuple[Entry, ...] = (
     ("account", _("Account"), "user", False),
+    ("mfa_index", _("Second factor"), "smartphone", False),
     ("credential_list", _("Credentials"), "key-round", False),
     ("vault_list", _("Vaults"), "lock", False),
     ("person_list", _("People"), "users", True),
     ("service_account_list", _("Service accounts"), "bot", True),
+    ("identity_list", _("Identity"), "fingerprint", True),
     ("audit_list", _("Audit"), "scroll-text", True),
 )
 

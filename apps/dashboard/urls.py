@@ -3,12 +3,14 @@
 from django.urls import URLPattern, path
 from django.views.generic import RedirectView
 
+from apps.dashboard import second_factor
 from apps.dashboard.views import (
     account,
     audit,
     credentials,
     editor,
     groups,
+    identity,
     nodes,
     people,
     person_detail,
@@ -20,6 +22,7 @@ from apps.dashboard.views import (
     resources,
     revisions,
     service_accounts,
+    signing_in,
     tasks,
     vaults,
 )
@@ -27,6 +30,15 @@ from apps.dashboard.views import (
 urlpatterns: list[URLPattern] = [
     path("", places.overview_page, name="overview"),
     path("sign-in/", people.sign_in, name="sign_in"),
+    path("sign-in/with/<slug:slug>/", signing_in.provider_start, name="provider_start"),
+    path("sign-in/with/<slug:slug>/callback/", signing_in.oidc_callback, name="oidc_callback"),
+    path("sign-in/with/<slug:slug>/acs/", signing_in.saml_acs, name="saml_acs"),
+    path(
+        "sign-in/with/<slug:organization_slug>/acs/finish/",
+        signing_in.saml_finish,
+        name="saml_finish_acs",
+    ),
+    path("sign-in/with/<slug:slug>/metadata/", signing_in.saml_metadata, name="saml_metadata"),
     path("sign-out/", people.sign_out, name="sign_out"),
     path("set-up/", people.set_up, name="set_up"),
     path("credentials/", credentials.credential_list, name="credential_list"),
@@ -97,6 +109,20 @@ urlpatterns: list[URLPattern] = [
     path("settings/people/groups/<int:pk>/delete/", groups.group_delete, name="group_delete"),
     path("settings/people/groups/<int:pk>/add/", groups.group_add, name="group_add"),
     path("settings/people/groups/<int:pk>/leave/", groups.group_leave, name="group_leave"),
+    *second_factor.urlpatterns,
+    path("settings/identity/", identity.identity_list, name="identity_list"),
+    path("settings/identity/log-in/", identity.log_in_settings, name="log_in_settings"),
+    path("settings/identity/new/", identity.identity_choose, name="identity_choose"),
+    path("settings/identity/new/<slug:preset>/", identity.identity_new, name="identity_new"),
+    path("settings/identity/test/", identity.identity_test, name="identity_test"),
+    path(
+        "settings/identity/test/outcome/",
+        identity.identity_test_outcome,
+        name="identity_test_outcome",
+    ),
+    path("settings/identity/<slug:slug>/", identity.identity_edit, name="identity_edit"),
+    path("settings/identity/<slug:slug>/switch/", identity.identity_switch, name="identity_switch"),
+    path("settings/identity/<slug:slug>/delete/", identity.identity_delete, name="identity_delete"),
     path("live/<slug:name>/", places.card, name="card"),
     path("policies/", policies.policy_list, name="policy_list"),
     path("policies/new/", policy_changes.policy_new, name="policy_new"),

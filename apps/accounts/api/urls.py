@@ -5,6 +5,7 @@ from rest_framework.routers import SimpleRouter
 
 from apps.accounts.api.account import AccountView
 from apps.accounts.api.credentials import CredentialViewSet
+from apps.accounts.api.identity import IdentityProviderViewSet
 from apps.accounts.api.preferences import PreferencesView
 from apps.accounts.api.service_accounts import ServiceAccountViewSet
 from apps.accounts.api.token import TokenView
@@ -14,6 +15,7 @@ router = SimpleRouter()
 router.register("credentials", CredentialViewSet, "credential")
 router.register("service-accounts", ServiceAccountViewSet, "service-account")
 router.register("users", UserViewSet, "user")
+router.register("identity-providers", IdentityProviderViewSet, "identity-provider")
 
 urlpatterns = [
     *router.urls,

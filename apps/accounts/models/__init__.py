@@ -1,6 +1,14 @@
 """People, service accounts, their credentials and groups."""
 
 from apps.accounts.models.credentials import Credential, SetupToken
+from apps.accounts.models.identity import (
+    IdentityGroup,
+    IdentityProvider,
+    LogInRules,
+    Pkce,
+    Protocol,
+    SeenAssertion,
+)
 from apps.accounts.models.invitations import Invitation, MailState
 from apps.accounts.models.scopes import Scope
 from apps.accounts.models.users import (
@@ -20,10 +28,16 @@ __all__ = [
     "USERS",
     "Credential",
     "GroupInfo",
+    "IdentityGroup",
+    "IdentityProvider",
     "Invitation",
+    "LogInRules",
     "MailState",
     "PersonStatus",
+    "Pkce",
+    "Protocol",
     "Scope",
+    "SeenAssertion",
     "SetupToken",
     "User",
 ]

@@ -5,16 +5,17 @@ from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
 from apps.accounts.models import User
+from apps.accounts.selectors import log_in_rules, sign_in_providers
 from apps.accounts.services.people import setup_complete
 from apps.core.doorbell import ring_now
 from apps.core.errors import RpmError, TooMany
 from apps.dashboard.forms import SetUpForm, add_errors, focus_first_error
+from apps.dashboard.views.signing_in import password_accepted, safe_next
 
 BACKEND = "apps.accounts.backends.PersonBackend"
 
@@ -23,19 +24,26 @@ BACKEND = "apps.accounts.backends.PersonBackend"
 @never_cache
 @sensitive_post_parameters("password")
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """Name and password; an empty installation is set up first."""
+    """Identity providers, name and password; an empty installation is set up first."""
     if not User.objects.filter(is_service=False).exists():
         return redirect("set_up")
     form = AuthenticationForm(request, request.POST or None)
     status, retry_after_s = 400 if request.method == "POST" else 200, 0
     try:
         if request.method == "POST" and form.is_valid():
-            login(request, form.get_user())
-            return redirect(_next(request))
+            wanted = safe_next(request, request.POST.get("next", ""))
+            return password_accepted(request, form.get_user(), next_url=wanted)
     except TooMany as error:
         form.add_error(None, error.detail)
         status, retry_after_s = error.status, error.retry_after_s
-    context = {"form": form, "next": request.GET.get("next", "")}
+    context = {
+        "form": form,
+        "next": request.GET.get("next", ""),
+        "providers": sign_in_providers(),
+        "shows_password": log_in_rules().allows_passwords
+        or request.method == "POST"
+        or "password" in request.GET,
+    }
     response = render(request, "pages/sign_in.html", context, status=status)
     if retry_after_s:
         response["Retry-After"] = str(retry_after_s)
@@ -72,12 +80,3 @@ def set_up(request: HttpRequest) -> HttpResponse:
     focus_first_error(form)
     status = 400 if request.method == "POST" else 200
     return render(request, "pages/set_up.html", {"form": form}, status=status)
-
-
-def _next(request: HttpRequest) -> str:
-    """Where the person wanted to go, when that is a page of this site."""
-    wanted = request.POST.get("next", "")
-    hosts = {request.get_host()}
-    if url_has_allowed_host_and_scheme(wanted, hosts, require_https=request.is_secure()):
-        return wanted
-    return "/"

@@ -1,0 +1,108 @@
+"""What a provider says about somebody, read by the names that its settings give."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+
+from apps.accounts.models import IdentityProvider
+from apps.core.errors import NotAllowed
+
+# As long as a stored link holds it.
+UID_LENGTH = 191
+GROUPS = 2000
+_TRUE = frozenset({"true", "1", "yes"})
+
+Claims = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Somebody at a provider; `groups` are the provider's names."""
+
+    uid: str
+    email: str = ""
+    is_email_verified: bool = False
+    name: str = ""
+    given_name: str = ""
+    family_name: str = ""
+    picture: str = ""
+    user_name: str = ""
+    groups: tuple[str, ...] = ()
+
+
+def identity_from(provider: IdentityProvider, claims: Claims) -> Identity:
+    """Who the claims speak of.
+
+    Raises:
+        NotAllowed: without an id nobody can be known again; or the groups are not all there.
+    """
+    uid = _text(claims, provider.claim_id)
+    if not uid or len(uid) > UID_LENGTH:
+        raise NotAllowed(
+            f"{provider.name} sent no usable id in the claim {provider.claim_id!r}. An "
+            "administrator can see what comes back with “Test connection”."
+        )
+    email = _email(_text(claims, provider.claim_email))
+    verified = str(_first(claims.get("email_verified"))).lower() in _TRUE
+    return Identity(
+        uid=uid,
+        email=email,
+        is_email_verified=bool(email) and (provider.trusts_email or verified),
+        name=_text(claims, provider.claim_name),
+        given_name=_text(claims, provider.claim_given_name),
+        family_name=_text(claims, provider.claim_family_name),
+        picture=_text(claims, provider.claim_picture),
+        user_name=_text(claims, "preferred_username"),
+        groups=_groups(provider, claims),
+    )
+
+
+def claim_value(claims: Claims, name: str) -> Any:
+    """The claim of this name; else, where it has dots, what they reach into."""
+    if not name:
+        return None
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _groups(provider: IdentityProvider, claims: Claims) -> tuple[str, ...]:
+    elsewhere = claims.get("_claim_names")
+    is_elsewhere = isinstance(elsewhere, Mapping) and provider.claim_groups in elsewhere
+    if provider.syncs_groups and is_elsewhere:
+        # Microsoft's way to say that there are too many: none of them would be here.
+        raise NotAllowed(
+            f"{provider.name} did not list your groups, because you are in too many. An "
+            "administrator can let it send only those that are assigned to the application."
+        )
+    value = claim_value(claims, provider.claim_groups)
+    values = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    return tuple(dict.fromkeys(str(one) for one in values if str(one)))[:GROUPS]
+
+
+def _text(claims: Claims, name: str) -> str:
+    value = _first(claim_value(claims, name))
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        return str(value).strip().replace("\0", "")
+    return ""
+
+
+def _first(value: Any) -> Any:
+    """SAML sends lists of everything."""
+    if isinstance(value, list | tuple):
+        return value[0] if value else None
+    return value if not isinstance(value, Mapping) else None
+
+
+def _email(text: str) -> str:
+    try:
+        validate_email(text)
+    except ValidationError:
+        return ""
+    return text

@@ -1,0 +1,139 @@
+"""What is usual at well-known providers, so that a form begins with it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models import Protocol
+
+_SOAP = "http://schemas.xmlsoap.org/ws/2005/05/identity/claims"
+_MICROSOFT = "http://schemas.microsoft.com"
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A kind of provider: its protocol, where its settings are found, and what fields begin as."""
+
+    key: str
+    title: str | Promise
+    protocol: Protocol
+    hint: str | Promise
+    values: Mapping[str, str | bool] = field(default_factory=dict)
+
+
+_OIDC_CLAIMS = {
+    "claim_id": "sub",
+    "claim_email": "email",
+    "claim_name": "name",
+    "claim_given_name": "given_name",
+    "claim_family_name": "family_name",
+    "claim_picture": "picture",
+    "claim_groups": "groups",
+}
+_SAML_CLAIMS = {
+    "claim_id": "NameID",
+    "claim_email": "email",
+    "claim_name": "name",
+    "claim_given_name": "firstName",
+    "claim_family_name": "lastName",
+    "claim_picture": "",
+    "claim_groups": "groups",
+}
+_AD_CLAIMS = {
+    "claim_id": "NameID",
+    "claim_email": f"{_SOAP}/emailaddress",
+    "claim_name": f"{_SOAP}/name",
+    "claim_given_name": f"{_SOAP}/givenname",
+    "claim_family_name": f"{_SOAP}/surname",
+    "claim_picture": "",
+    "claim_groups": f"{_MICROSOFT}/ws/2008/06/identity/claims/groups",
+}
+
+
+def _oidc(key: str, title: str | Promise, hint: str | Promise, **values: str | bool) -> Preset:
+    return Preset(key, title, Protocol.OIDC, hint, _OIDC_CLAIMS | values)
+
+
+def _saml(
+    key: str, title: str | Promise, hint: str | Promise, claims: Mapping[str, str] = _SAML_CLAIMS
+) -> Preset:
+    return Preset(key, title, Protocol.SAML, hint, dict(claims))
+
+
+_ALL = (
+    _oidc(
+        "keycloak",
+        "Keycloak",
+        _(
+            "Discovery: https://HOST/realms/REALM/.well-known/openid-configuration. For groups add "
+            "the mapper “Group Membership” with the claim groups to the client."
+        ),
+    ),
+    _oidc(
+        "google",
+        "Google",
+        _("Make an OAuth client of the type “Web application”. Google tells no groups."),
+        discovery_url="https://accounts.google.com/.well-known/openid-configuration",
+        claim_groups="",
+    ),
+    _oidc(
+        "microsoft",
+        _("Microsoft Entra and AD"),
+        _(
+            "Discovery: https://login.microsoftonline.com/TENANT/v2.0/.well-known/"
+            "openid-configuration, with your own tenant. Groups come as ids, once the app "
+            "registration adds the groups claim. Entra verifies no addresses: see “count as "
+            "verified”."
+        ),
+        claim_id="oid",
+    ),
+    _oidc(
+        "okta",
+        "Okta",
+        _(
+            "Discovery: https://ORG.okta.com/.well-known/openid-configuration. Groups need a "
+            "groups claim filter and the scope groups."
+        ),
+        extra_scopes="groups",
+    ),
+    _oidc(
+        "auth0",
+        "Auth0",
+        _(
+            "Discovery: https://TENANT.auth0.com/.well-known/openid-configuration. An action adds "
+            "groups, under a claim whose name is an address."
+        ),
+        claim_groups="https://rpm.example.com/groups",
+    ),
+    _oidc(
+        "cognito",
+        "AWS Cognito",
+        _(
+            "Discovery: https://cognito-idp.REGION.amazonaws.com/POOL/.well-known/"
+            "openid-configuration."
+        ),
+        claim_groups="cognito:groups",
+    ),
+    _oidc(
+        "ping",
+        "Ping",
+        _("Discovery: https://auth.pingone.com/ENVIRONMENT/as/.well-known/openid-configuration."),
+    ),
+    _oidc("oidc", _("Another with OpenID Connect"), _("Whatever speaks OpenID Connect.")),
+    _saml("duo", "Duo", _("Applications, Protect, “Generic SAML Service Provider”.")),
+    _saml("google-saml", "Google (SAML)", _("Apps, Web and mobile apps, “Add custom SAML app”.")),
+    _saml("jumpcloud", "JumpCloud", _("SSO Applications, “Custom Application”, Manage SSO.")),
+    _saml(
+        "microsoft-saml",
+        _("Microsoft AD (SAML)"),
+        _(
+            "Enterprise applications, “Create your own”, Single sign-on, SAML; or AD FS, “Relying "
+            "party trust”."
+        ),
+        _AD_CLAIMS,
+    ),
+    _saml("saml", _("Another with SAML"), _("Whatever speaks SAML 2.0.")),
+)
+PRESETS: dict[str, Preset] = {one.key: one for one in _ALL}

@@ -1,0 +1,258 @@
+"""django-allauth's providers, with the settings and the checks of ours."""
+
+import base64
+import hashlib
+import json
+from typing import Any
+
+import jwt
+import structlog
+from allauth.socialaccount.adapter import get_adapter
+from allauth.socialaccount.models import SocialApp, SocialToken
+from allauth.socialaccount.providers.base import ProviderException
+from allauth.socialaccount.providers.oauth2.client import OAuth2Error
+from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
+from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
+from allauth.socialaccount.providers.saml.provider import SAMLProvider
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.crypto import get_random_string
+from requests import RequestException
+
+from apps.accounts.identity.claims import Claims, Identity, identity_from
+from apps.accounts.identity.saml import Addresses, request_to
+from apps.accounts.identity.trials import refuse
+from apps.accounts.models import IdentityProvider, Pkce
+from apps.core.errors import NotAllowed
+from apps.core.outgoing import address_problem
+
+DISCOVERY = "/.well-known/openid-configuration"
+# What a provider may sign with: only what needs a key that nobody else has.
+ALGORITHMS = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+_ENDPOINTS = {
+    "authorization_endpoint": "authorization_url",
+    "token_endpoint": "token_url",
+    "userinfo_endpoint": "user_info_url",
+    "revocation_endpoint": "revocation_url",
+    "jwks_uri": "jwks_url",
+}
+# Seconds by which two clocks may differ.
+LEEWAY_S = 30
+
+log = structlog.get_logger(__name__)
+
+
+def row_of(app: SocialApp) -> IdentityProvider:
+    """The row that an app of allauth was made from."""
+    row: IdentityProvider = app.rpm_row
+    return row
+
+
+class _Ours:
+    """What both protocols do the same: the claims say who it is, and nothing of them is stored."""
+
+    app: SocialApp
+    request: HttpRequest
+    identity: Identity
+    claims: Claims
+
+    def extract_uid(self, data: Claims) -> str:
+        self.claims = data
+        try:
+            self.identity = identity_from(row_of(self.app), data)
+        except NotAllowed as error:
+            refuse(self.request, self.app.provider_id, error, data)
+        return self.identity.uid
+
+    def extract_extra_data(self, _data: Claims) -> dict[str, Any]:
+        return {}
+
+    def extract_common_fields(self, _data: Claims) -> dict[str, Any]:
+        return {}
+
+    def extract_email_addresses(self, _data: Claims) -> list[Any]:
+        return []
+
+
+class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth has no types
+    """The exchange with an OpenID Connect provider."""
+
+    @property
+    def openid_config(self) -> dict[str, Any]:
+        """The provider's addresses: as they were typed, else as it tells them itself."""
+        if not hasattr(self, "_config"):
+            self._config = self._told()
+        return self._config
+
+    def complete_login(
+        self, request: HttpRequest, app: SocialApp, token: SocialToken, **kwargs: Any
+    ) -> Any:
+        """Claims of the identity token, and of the user-info endpoint where that is asked."""
+        given = kwargs["response"].get("id_token")
+        if not isinstance(given, str) or not given:
+            raise OAuth2Error("The provider sent no identity token: is the scope openid allowed?")
+        row = row_of(app)
+        claims = self._decoded(row, given)
+        if row.uses_user_info:
+            told = self._fetch_user_info(token.token)
+            if not isinstance(told, dict) or told.get("sub") != claims["sub"]:
+                raise OAuth2Error("The user-info endpoint speaks of somebody else.")
+            claims = claims | told
+        self._give_back(token.token)
+        provider = self.get_provider()
+        login = provider.sociallogin_from_response(request, claims)
+        login.nonce = claims.get("nonce")
+        return login
+
+    def get_callback_url(self, request: HttpRequest, _app: SocialApp) -> str:
+        return request.build_absolute_uri(reverse("oidc_callback", args=[self.provider_id]))
+
+    def _told(self) -> dict[str, Any]:
+        row = row_of(self.get_provider().app)
+        config: dict[str, Any] = {}
+        if row.discovery_url:
+            config = self._json(row.discovery_url)
+            begins = row.discovery_url.removesuffix(DISCOVERY)
+            wanted = row.issuer or begins
+            if str(config.get("issuer", "")).rstrip("/") != wanted.rstrip("/"):
+                raise ProviderException(
+                    f"The discovery address belongs to the issuer {config.get('issuer')!r}, and "
+                    f"{wanted!r} is expected."
+                )
+        else:
+            config["issuer"] = row.issuer
+        for name, field in _ENDPOINTS.items():
+            config[name] = getattr(row, field) or config.get(name) or ""
+        for name in ("authorization_endpoint", "token_endpoint"):
+            problem = address_problem(str(config[name]))
+            if problem:
+                raise ProviderException(f"The provider's {name} {problem}.")
+        return config
+
+    def _decoded(self, row: IdentityProvider, token: str) -> dict[str, Any]:
+        """The claims of an identity token that is the provider's, of now, and for us."""
+        try:
+            key = self._key(token) if row.verifies_signature else ""
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key=key,
+                algorithms=ALGORITHMS if row.verifies_signature else None,
+                audience=row.client_id,
+                issuer=self.openid_config["issuer"],
+                leeway=LEEWAY_S,
+                options={
+                    "require": ["iss", "sub", "aud", "exp", "iat"],
+                    "verify_signature": row.verifies_signature,
+                    "verify_exp": True,
+                    "verify_aud": True,
+                    "verify_iss": True,
+                    "verify_iat": True,
+                },
+            )
+        except (jwt.PyJWTError, ValueError, TypeError, KeyError) as error:
+            raise OAuth2Error(f"The identity token is not accepted: {error}") from error
+        party = claims.get("azp")
+        if party is not None and party != row.client_id:
+            raise OAuth2Error("The identity token was made for another client.")
+        return claims
+
+    def _key(self, token: str) -> Any:
+        header = jwt.get_unverified_header(token)
+        address = self.openid_config["jwks_uri"]
+        if not address:
+            raise OAuth2Error("The provider tells no JWKS endpoint: type it in.")
+        keys = jwt.PyJWKSet.from_dict(self._json(address)).keys
+        usable = [one for one in keys if one.public_key_use in {None, "sig"}]
+        named = [one for one in usable if one.key_id == header.get("kid")]
+        # Without a name a single key can be meant.
+        found = named or (usable if "kid" not in header and len(usable) == 1 else [])
+        if not found:
+            raise OAuth2Error("The identity token is signed with a key that the provider has not.")
+        return found[0].key
+
+    def _json(self, address: str) -> dict[str, Any]:
+        with get_adapter().get_requests_session() as session:
+            response = session.get(address)
+            response.raise_for_status()
+            found = response.json()
+        if not isinstance(found, dict):
+            raise ProviderException(f"{address} does not answer with a JSON object.")
+        return found
+
+    def _give_back(self, token: str) -> None:
+        """The access token is not needed any more; a provider that does not take it keeps it."""
+        address = self.openid_config["revocation_endpoint"]
+        app = self.get_provider().app
+        if not address:
+            return
+        try:
+            with get_adapter().get_requests_session() as session:
+                data = {"token": token, "token_type_hint": "access_token"}
+                if self.basic_auth:
+                    session.post(address, data=data, auth=(app.client_id, app.secret))
+                else:
+                    own = {"client_id": app.client_id, "client_secret": app.secret}
+                    session.post(address, data=data | own)
+        except RequestException as error:
+            log.warning("identity.token_kept", provider=self.provider_id, error=str(error))
+
+
+class OidcProvider(_Ours, OpenIDConnectProvider):  # type: ignore[misc]  # allauth has no types
+    """OpenID Connect as a row says."""
+
+    oauth2_adapter_class = OidcAdapter
+
+    def get_scope(self) -> list[str]:
+        row = row_of(self.app)
+        return list(dict.fromkeys(["openid", *row.scopes.split(), *row.extra_scopes.split()]))
+
+    def get_pkce_params(self) -> dict[str, str]:
+        pkce = row_of(self.app).pkce
+        if pkce == Pkce.NONE:
+            return {}
+        verifier = get_random_string(64)
+        challenge = verifier
+        if pkce == Pkce.S256:
+            digest = hashlib.sha256(verifier.encode()).digest()
+            challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        return {
+            "code_verifier": verifier,
+            "code_challenge": challenge,
+            "code_challenge_method": str(pkce),
+        }
+
+    def redirect(self, request: HttpRequest, process: str, **kwargs: Any) -> HttpResponse:
+        """To the provider; nothing of the address that was called is passed on to it."""
+        nonce = get_random_string(32)
+        answer: HttpResponse = super().redirect(
+            request, process, auth_params={"nonce": nonce}, nonce=nonce, **kwargs
+        )
+        return answer
+
+
+class SamlProvider(_Ours, SAMLProvider):  # type: ignore[misc]  # allauth has no types
+    """SAML as a row says."""
+
+    def redirect(
+        self, request: HttpRequest, process: str, next_url: str | None = None, **_: Any
+    ) -> HttpResponse:
+        row = row_of(self.app)
+        where, request_id = request_to(row, saml_addresses(request, row))
+        self.stash_redirect_state(request, process, next_url, state_id=request_id)
+        return HttpResponseRedirect(where)
+
+
+def saml_addresses(request: HttpRequest, row: IdentityProvider) -> Addresses:
+    """Where this installation is, as the request came in."""
+    return Addresses(
+        acs=request.build_absolute_uri(reverse("saml_acs", args=[row.slug])),
+        metadata=request.build_absolute_uri(reverse("saml_metadata", args=[row.slug])),
+    )
+
+
+def claims_text(claims: Claims) -> str:
+    """The claims as people read them."""
+    return json.dumps(claims, indent=2, ensure_ascii=False, sort_keys=True, default=str)

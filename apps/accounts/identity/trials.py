@@ -1,0 +1,130 @@
+"""Trying a provider before it is saved: its settings, sealed, in the session of who tries.
+
+While a test runs, answers for its address are shown to that administrator and let nobody in.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+from allauth.core.exceptions import ImmediateHttpResponse
+from django.http import HttpRequest
+from django.shortcuts import redirect
+
+from apps.accounts.identity.claims import Claims, Identity
+from apps.accounts.models import IdentityProvider
+from apps.accounts.selectors import is_admin
+from apps.core.errors import NotAllowed
+from apps.core.keyring import seal, unseal
+
+_RUNNING = "identity.test.running"
+_DRAFT = "identity.test.draft"
+_OUTCOME = "identity.test.outcome"
+# As long as allauth remembers what was asked for; and as long as somebody thinks about the outcome.
+LASTS_S = 600
+DRAFT_LASTS_S = 3600
+_KEPT = tuple(
+    field.attname
+    for field in IdentityProvider._meta.concrete_fields
+    if field.attname not in {"created_at", "updated_at"}
+)
+
+
+def trial_begin(
+    request: HttpRequest, row: IdentityProvider, mapping: Sequence[tuple[str, str]]
+) -> None:
+    """Keep the settings until the provider has answered.
+
+    Args:
+        mapping: names of the provider's groups and of ours.
+    """
+    kept = {name: getattr(row, name) for name in _KEPT}
+    trial_forget(request)
+    request.session[_DRAFT] = {
+        "slug": row.slug,
+        "until": time.time() + DRAFT_LASTS_S,
+        "row": seal(json.dumps({"row": kept, "mapping": list(mapping)})),
+    }
+    request.session[_RUNNING] = time.time() + LASTS_S
+
+
+def trial_forget(request: HttpRequest) -> None:
+    """Nothing is tried any more."""
+    for name in (_RUNNING, _DRAFT, _OUTCOME):
+        request.session.pop(name, None)
+
+
+def running_slug(request: HttpRequest | None) -> str:
+    """The id of what is being tried now; empty for nothing."""
+    kept = _draft(request)
+    if request is None or kept is None or request.session.get(_RUNNING, 0) < time.time():
+        return ""
+    return str(kept["slug"])
+
+
+def running_row(request: HttpRequest | None) -> IdentityProvider | None:
+    """The settings that are being tried now."""
+    slug = running_slug(request)
+    return tried_row(request, slug) if slug else None
+
+
+def tried_row(request: HttpRequest | None, slug: str) -> IdentityProvider | None:
+    """The settings that were last tried under this id, for the form; None where none were."""
+    kept = _draft(request)
+    if kept is None or kept["slug"] != slug:
+        return None
+    return IdentityProvider(**json.loads(unseal(kept["row"]))["row"])
+
+
+def trial_end(
+    request: HttpRequest, *, claims: Claims, identity: Identity | None, problem: str = ""
+) -> None:
+    """Keep what came back for the page that shows it; nobody was let in."""
+    kept = _draft(request)
+    request.session.pop(_RUNNING, None)
+    if kept is None:
+        return
+    plain = json.loads(unseal(kept["row"]))
+    outcome = {
+        "slug": kept["slug"],
+        "name": plain["row"]["name"],
+        "claims": json.loads(json.dumps(claims, default=str)),
+        "identity": asdict(identity) if identity is not None else None,
+        "mapping": plain["mapping"],
+        "syncs_groups": plain["row"]["syncs_groups"],
+        "problem": problem,
+    }
+    request.session[_OUTCOME] = seal(json.dumps(outcome))
+
+
+def refuse(request: HttpRequest, slug: str, error: NotAllowed, claims: Claims) -> NoReturn:
+    """Let nobody in: whoever tries the provider sees why with what came back, others the sentence.
+
+    Raises:
+        NotAllowed: the error.
+        ImmediateHttpResponse: to the outcome of the trial.
+    """
+    if running_slug(request) != slug:
+        raise error
+    trial_end(request, claims=claims, identity=None, problem=error.detail)
+    raise ImmediateHttpResponse(redirect("identity_test_outcome")) from error
+
+
+def trial_outcome(request: HttpRequest) -> dict[str, Any] | None:
+    """What the last test brought; None where there was none."""
+    sealed = request.session.get(_OUTCOME)
+    if sealed is None:
+        return None
+    outcome: dict[str, Any] = json.loads(unseal(sealed))
+    return outcome
+
+
+def _draft(request: HttpRequest | None) -> dict[str, Any] | None:
+    if request is None or not hasattr(request, "session"):
+        return None
+    kept: dict[str, Any] | None = request.session.get(_DRAFT)
+    if kept is None or kept["until"] < time.time() or not is_admin(request.user):
+        return None
+    return kept

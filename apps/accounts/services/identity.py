@@ -1,0 +1,307 @@
+"""Identity providers and the rules of logging in, as administrators set them."""
+
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from allauth.socialaccount.models import SocialAccount
+from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils.text import slugify
+
+from apps.accounts.identity.keys import key_pair_new
+from apps.accounts.identity.presets import PRESETS
+from apps.accounts.identity.saml import metadata_problem
+from apps.accounts.models import USERS, IdentityGroup, IdentityProvider, LogInRules, Protocol, User
+from apps.accounts.selectors import is_admin
+from apps.core.errors import BadInput, Conflict
+from apps.core.keyring import HIDDEN, seal
+from apps.core.model_errors import from_model_error
+from apps.core.outgoing import address_problem
+from apps.core.recording import event_record
+
+ADDRESSES = (
+    *("discovery_url", "issuer", "authorization_url", "token_url"),
+    *("user_info_url", "revocation_url", "jwks_url"),
+)
+_SHARED = (
+    *("name", "is_active", "creates_people", "requires_verified_email", "trusts_email"),
+    *("syncs_groups", "claim_id", "claim_email", "claim_name", "claim_given_name"),
+    *("claim_family_name", "claim_picture", "claim_groups"),
+)
+FIELDS: dict[str, tuple[str, ...]] = {
+    Protocol.OIDC: (
+        *_SHARED,
+        *("client_id", *ADDRESSES, "uses_user_info", "verifies_signature", "pkce"),
+        *("scopes", "extra_scopes"),
+    ),
+    Protocol.SAML: (
+        *_SHARED,
+        *("entity_id", "metadata", "requires_signed_assertions", "signs_requests"),
+    ),
+}
+MOST_METADATA = 500_000
+# (the provider's name of a group, ours)
+Mapping_ = Iterable[tuple[str, Group]]
+
+
+def provider_draft(
+    *, preset: str, slug: str, values: Mapping[str, Any], kept: IdentityProvider | None = None
+) -> IdentityProvider:
+    """A provider as it would be, checked and not saved.
+
+    Args:
+        values: fields of its protocol, and `client_secret` in clear; HIDDEN keeps that of `kept`.
+
+    Raises:
+        BadInput: naming the fields.
+    """
+    known = PRESETS.get(preset)
+    if known is None:
+        raise BadInput(f"There is no preset {preset!r}.", fields={"preset": ", ".join(PRESETS)})
+    row = kept or IdentityProvider(**known.values)
+    row.preset, row.protocol, row.slug = preset, known.protocol, slug
+    for field in FIELDS[known.protocol]:
+        if field in values:
+            setattr(row, field, values[field])
+    secret = values.get("client_secret", HIDDEN)
+    if secret != HIDDEN:
+        row.client_secret_sealed = seal(secret) if secret else ""
+    _check(row)
+    if row.signs_requests and not row.certificate:
+        row.certificate, private = key_pair_new(slug)
+        row.private_key_sealed = seal(private)
+    return row
+
+
+def provider_create(
+    *,
+    actor: User,
+    preset: str,
+    values: Mapping[str, Any],
+    mapping: Mapping_ = (),
+    slug: str = "",
+    begun: IdentityProvider | None = None,
+) -> IdentityProvider:
+    """A new provider.
+
+    Args:
+        slug: where its callback address was shown before; else it is made from the name.
+        begun: what was tried before, for what forms do not show again: secret, metadata, keys.
+
+    Raises:
+        BadInput: naming the fields.
+    """
+    with transaction.atomic():
+        known = PRESETS.get(preset)
+        row = IdentityProvider(**known.values) if known is not None else None
+        row = provider_draft(
+            preset=preset,
+            slug=slug or slug_new(str(values.get("name", preset))),
+            values=values,
+            kept=_carried(row, begun),
+        )
+        _save(row)
+        mapping_set(row, mapping)
+        _record("identity_provider.created", actor, row, after=facts(row))
+    return row
+
+
+def provider_change(
+    *,
+    actor: User,
+    provider: IdentityProvider,
+    values: Mapping[str, Any],
+    mapping: Mapping_ | None = None,
+    begun: IdentityProvider | None = None,
+) -> IdentityProvider:
+    """Change what `values` names, and the mapping of groups where one is given.
+
+    Args:
+        begun: what was tried before, for what forms do not show again: secret, metadata, keys.
+
+    Raises:
+        BadInput: naming the fields.
+    """
+    with transaction.atomic():
+        kept = IdentityProvider.objects.select_for_update().get(pk=provider.pk)
+        before = facts(kept)
+        row = provider_draft(
+            preset=kept.preset, slug=kept.slug, values=values, kept=_carried(kept, begun)
+        )
+        _save(row)
+        if mapping is not None:
+            mapping_set(row, mapping)
+        after = facts(row)
+        changed = [name for name in after if after[name] != before.get(name)]
+        _record(
+            "identity_provider.changed",
+            actor,
+            row,
+            before={name: before.get(name) for name in changed},
+            after={name: after[name] for name in changed},
+            has_new_secret=values.get("client_secret", HIDDEN) != HIDDEN,
+        )
+    return row
+
+
+def provider_remove(*, actor: User, provider: IdentityProvider) -> None:
+    """Take a provider away with its links; people, groups and what they joined stay."""
+    with transaction.atomic():
+        _record("identity_provider.removed", actor, provider, before=facts(provider))
+        SocialAccount.objects.filter(provider=provider.slug).delete()
+        provider.delete()
+
+
+def log_in_rules_change(
+    *,
+    actor: User,
+    allows_passwords: bool,
+    break_glass: User | None,
+    requires_second_factor: bool,
+    second_factor_groups: Iterable[Group] = (),
+) -> LogInRules:
+    """Say how people may log in.
+
+    Raises:
+        BadInput: nobody could come in any more, or who is left is no administrator.
+    """
+    if not allows_passwords:
+        _check_break_glass(break_glass)
+    with transaction.atomic():
+        rules, _made = LogInRules.objects.select_for_update().get_or_create(pk=1)
+        before = rules_facts(rules)
+        rules.allows_passwords = allows_passwords
+        rules.break_glass = break_glass
+        rules.requires_second_factor = requires_second_factor
+        rules.save()
+        rules.second_factor_groups.set(second_factor_groups)
+        event_record(
+            "log_in_rules.changed",
+            actor=actor,
+            object_type="log_in_rules",
+            object_id=1,
+            data={"name": "Log-in", "before": before, "after": rules_facts(rules)},
+        )
+    return rules
+
+
+def mapping_set(row: IdentityProvider, mapping: Mapping_) -> None:
+    """Replace which group of the provider means which of ours.
+
+    Raises:
+        BadInput: everybody is in `Users` anyway.
+    """
+    pairs = sorted({(name, group.pk, group.name) for name, group in mapping})
+    for _name, _pk, ours in pairs:
+        if ours == USERS:
+            words = f"everybody is in {USERS}: leave it out"
+            raise BadInput(f"mapping: {words}.", fields={"mapping": words})
+    row.mapping.all().delete()
+    IdentityGroup.objects.bulk_create(
+        [IdentityGroup(provider=row, external_name=name, group_id=pk) for name, pk, _ours in pairs]
+    )
+
+
+def slug_new(name: str) -> str:
+    """An id that no provider has, and that cannot be guessed from those there are."""
+    begin = slugify(name)[:24].strip("-") or "provider"
+    return f"{begin}-{secrets.token_hex(3)}"
+
+
+def facts(row: IdentityProvider) -> dict[str, Any]:
+    """All that may be read and logged of a provider: no secrets."""
+    told: dict[str, Any] = {name: getattr(row, name) for name in FIELDS[row.protocol]}
+    told.pop("metadata", None)
+    if row.pk is not None:
+        pairs = row.mapping.select_related("group").order_by("external_name", "group__name")
+        told["mapping"] = [f"{one.external_name} = {one.group.name}" for one in pairs]
+    return told
+
+
+def rules_facts(rules: LogInRules) -> dict[str, Any]:
+    """How people may log in, for the log."""
+    return {
+        "allows_passwords": rules.allows_passwords,
+        "break_glass": rules.break_glass.username if rules.break_glass else "",
+        "requires_second_factor": rules.requires_second_factor,
+        "second_factor_groups": sorted(rules.second_factor_groups.values_list("name", flat=True)),
+    }
+
+
+def _carried(
+    row: IdentityProvider | None, begun: IdentityProvider | None
+) -> IdentityProvider | None:
+    if row is not None and begun is not None:
+        for name in ("client_secret_sealed", "metadata", "certificate", "private_key_sealed"):
+            setattr(row, name, getattr(begun, name))
+    return row
+
+
+def _check_break_glass(user: User | None) -> None:
+    if user is None or user.is_service or not is_admin(user) or not user.has_usable_password():
+        words = "choose an administrator who has a password here"
+        raise BadInput(f"break_glass: {words}.", fields={"break_glass": words})
+
+
+def _check(row: IdentityProvider) -> None:
+    problems = _oidc_problems(row) if row.protocol == Protocol.OIDC else _saml_problems(row)
+    if not row.claim_id:
+        problems["claim_id"] = "is missing: without it nobody is known again"
+    if row.syncs_groups and not row.claim_groups:
+        problems["claim_groups"] = "is missing: groups are synchronised by it"
+    try:
+        row.full_clean(validate_unique=False)
+    except ValidationError as error:
+        problems |= from_model_error(error).fields
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,38}[a-z0-9]", row.slug):
+        problems["slug"] = "small letters, digits and hyphens, at most 40"
+    if problems:
+        raise BadInput(" ".join(f"{k}: {v}." for k, v in problems.items()), fields=problems)
+
+
+def _oidc_problems(row: IdentityProvider) -> dict[str, str]:
+    problems = {
+        name: found
+        for name in ADDRESSES
+        if getattr(row, name) and (found := address_problem(getattr(row, name)))
+    }
+    if not row.client_id:
+        problems["client_id"] = "is missing: the provider gives one with the client"
+    if not row.discovery_url:
+        needed = ["issuer", "authorization_url", "token_url"]
+        needed += ["jwks_url"] if row.verifies_signature else []
+        needed += ["user_info_url"] if row.uses_user_info else []
+        for name in needed:
+            if not getattr(row, name):
+                problems[name] = "is missing: give it, or the discovery address"
+    return problems
+
+
+def _saml_problems(row: IdentityProvider) -> dict[str, str]:
+    if len(row.metadata) > MOST_METADATA:
+        return {"metadata": f"is too large: at most {MOST_METADATA} signs are read"}
+    found = metadata_problem(row.metadata)
+    return {"metadata": found} if found else {}
+
+
+def _save(row: IdentityProvider) -> None:
+    try:
+        row.full_clean()
+    except ValidationError as error:
+        raise from_model_error(error) from error
+    if IdentityProvider.objects.filter(slug=row.slug).exclude(pk=row.pk).exists():
+        raise Conflict("A provider with this id is there already: begin again with a new one.")
+    row.save()
+
+
+def _record(kind: str, actor: User, row: IdentityProvider, **data: Any) -> None:
+    event_record(
+        kind,
+        actor=actor,
+        object_type="identity_provider",
+        object_id=row.slug,
+        data={"name": row.name, **data},
+    )

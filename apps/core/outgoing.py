@@ -1,0 +1,198 @@
+"""Requests that this installation makes by itself: only to allowed addresses, never for ever.
+
+An administrator types addresses of identity providers, and answers name further ones. Whoever could
+point such a request at the installation's own network could look around in it. So names are
+resolved here, every address is checked, and the connection goes to the address that was checked:
+a name that changes its mind in between changes nothing.
+"""
+
+import ipaddress
+import socket
+import time
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from django.conf import settings
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import NewConnectionError
+from urllib3.util.connection import create_connection
+
+MOST_BYTES = 1_000_000
+MOST_REDIRECTS = 3
+CONNECT_S, READ_S, ALL_S = 5.0, 10.0, 20.0
+_CHUNK = 16_384
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class Refused(requests.RequestException):
+    """The request must not be made, or its answer is larger or slower than any that is useful."""
+
+
+def outgoing_session() -> requests.Session:
+    """A session of `requests` whose requests are checked, redirects included."""
+    session = _Session()
+    # No proxy and no password file of the environment: what was checked is what is asked.
+    session.trust_env = False
+    session.max_redirects = MOST_REDIRECTS
+    session.adapters.clear()
+    for prefix in ("https://", "http://"):
+        session.mount(prefix, _Adapter(max_retries=0))
+    return session
+
+
+def address_problem(url: str) -> str:
+    """What is wrong with an address that somebody typed, as far as it shows; empty for nothing."""
+    try:
+        parts = urlsplit(url)
+        host, _port = parts.hostname, parts.port
+    except ValueError:
+        return "is no address: write one such as https://login.example.com/path"
+    if not host or parts.username is not None or parts.fragment:
+        return "is no address: write one such as https://login.example.com/path"
+    if parts.scheme == "https" or (parts.scheme == "http" and _may_be_plain(host)):
+        return ""
+    return "must begin with https://"
+
+
+def checked_addresses(host: str, found: Iterable[str]) -> list[str]:
+    """The addresses of a host, where all of them may be asked.
+
+    Raises:
+        Refused: one of them lies where no identity provider is looked for.
+    """
+    addresses = list(found)
+    for address in addresses:
+        if not _may_ask(host, ipaddress.ip_address(address.partition("%")[0])):
+            raise Refused(
+                f"{host} is at {address}, which is not asked. A provider in a private network must "
+                "be named in RPM_IDENTITY_HOSTS."
+            )
+    return addresses
+
+
+def _may_ask(host: str, address: _Address) -> bool:
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    real = mapped or address
+    if real.is_loopback:
+        return bool(settings.RPM_IDENTITY_ALLOW_LOOPBACK)
+    if real.is_link_local or real.is_multicast or real.is_unspecified or real.is_reserved:
+        # Where clouds tell machines their passwords: nobody may allow it.
+        return False
+    return (real.is_global and not _is_tunnel(real)) or host.lower() in _allowed_hosts()
+
+
+def _is_tunnel(address: _Address) -> bool:
+    """An address that only wraps another one, which might be private."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return False
+    nat64 = ipaddress.ip_network("64:ff9b::/96")
+    return address.sixtofour is not None or address.teredo is not None or address in nat64
+
+
+def _allowed_hosts() -> frozenset[str]:
+    return frozenset(host.lower() for host in settings.RPM_IDENTITY_HOSTS)
+
+
+def _may_be_plain(host: str) -> bool:
+    if not settings.RPM_IDENTITY_ALLOW_LOOPBACK:
+        return False
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _connect(connection: HTTPConnection) -> socket.socket:
+    """A socket to an address that was checked; in place of urllib3's own look-up."""
+    # urllib3 keeps the name as the certificate must have it; this is where it is looked up.
+    host: str = connection._dns_host
+    try:
+        rows = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise NewConnectionError(connection, f"{host} has no address: {error}") from error
+    addresses = checked_addresses(host.strip("[]").rstrip("."), [str(row[4][0]) for row in rows])
+    problem: OSError = OSError("no address")
+    for address in dict.fromkeys(addresses):
+        try:
+            return create_connection(
+                (address, connection.port),
+                timeout=CONNECT_S,
+                socket_options=connection.socket_options,
+            )
+        except OSError as error:
+            problem = error
+    raise NewConnectionError(connection, f"{host} does not answer: {problem}") from problem
+
+
+class _PlainConnection(HTTPConnection):
+    def _new_conn(self) -> socket.socket:
+        return _connect(self)
+
+
+class _SafeConnection(HTTPSConnection):
+    def _new_conn(self) -> socket.socket:
+        return _connect(self)
+
+
+class _PlainPool(HTTPConnectionPool):
+    ConnectionCls = _PlainConnection
+
+
+class _SafePool(HTTPSConnectionPool):
+    ConnectionCls = _SafeConnection
+
+
+class _Adapter(HTTPAdapter):
+    """Checks each address that is asked, the first one and where it redirects to."""
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SafePool}
+
+    def send(
+        self, request: requests.PreparedRequest, *args: Any, **kwargs: Any
+    ) -> requests.Response:
+        problem = address_problem(request.url or "")
+        if problem:
+            raise Refused(f"{request.url} {problem}.")
+        given = kwargs | {"stream": True, "timeout": (CONNECT_S, READ_S), "proxies": None}
+        response: requests.Response = super().send(request, *args, **given)
+        # As `.content` would set it, which reads without an end.
+        response._content = _bounded(response)
+        response._content_consumed = True  # type: ignore[attr-defined]
+        response.close()
+        return response
+
+
+class _Session(requests.Session):
+    """Stays at the host that was asked: what is sent along is for nobody else."""
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        target = super().get_redirect_target(resp)
+        if target is not None:
+            here, there = urlsplit(resp.url), urlsplit(target)
+            if there.netloc and (there.scheme, there.netloc) != (here.scheme, here.netloc):
+                raise Refused(f"{here.netloc} sends on to {there.netloc}, which was not asked for.")
+        return target
+
+
+def _bounded(response: requests.Response) -> bytes:
+    until = time.monotonic() + ALL_S
+    parts = bytearray()
+    for part in iter(partial(response.raw.read1, _CHUNK, decode_content=True), b""):
+        parts += part
+        if len(parts) > MOST_BYTES:
+            response.close()
+            raise Refused(f"{response.url} answers with more than {MOST_BYTES} bytes.")
+        if time.monotonic() > until:
+            response.close()
+            raise Refused(f"{response.url} takes longer than {ALL_S:.0f} s to answer.")
+    return bytes(parts)

@@ -1,0 +1,208 @@
+"""Forms of identity providers and of how people log in."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import Group
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.identity.presets import PRESETS, Preset
+from apps.accounts.models import ADMINS, USERS, IdentityProvider, LogInRules, Protocol, User
+from apps.accounts.services.identity import ADDRESSES, FIELDS, MOST_METADATA
+from apps.core.keyring import HIDDEN
+
+_PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
+_MONO = {"class": "font-mono", **_PLAIN}
+Pairs = list[tuple[str, Group]]
+
+# How the fields stand together on the page; the rest follows under "Claims".
+_PARTS: dict[str, tuple[tuple[Any, tuple[str, ...]], ...]] = {
+    Protocol.OIDC: (
+        (_("Client"), ("name", "client_id", "client_secret")),
+        (_("Addresses of the provider"), ADDRESSES),
+        (
+            _("Tokens"),
+            ("scopes", "extra_scopes", "pkce", "verifies_signature", "uses_user_info"),
+        ),
+    ),
+    Protocol.SAML: (
+        (_("Provider"), ("name", "metadata_file", "entity_id")),
+        (_("Signatures"), ("requires_signed_assertions", "signs_requests")),
+    ),
+}
+_WHO = ("is_active", "creates_people", "requires_verified_email", "trusts_email")
+_CLAIMS = (
+    *("claim_id", "claim_email", "claim_name", "claim_given_name", "claim_family_name"),
+    "claim_picture",
+)
+_GROUPS = ("syncs_groups", "claim_groups", "mapping")
+
+
+class ProviderForm(forms.Form):
+    """A provider's settings; services judge them, and their sentences stand at the fields."""
+
+    def __init__(self, *args: Any, row: IdentityProvider, pairs: Iterable[str], **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.row = row
+        for name in FIELDS[row.protocol]:
+            if name != "metadata":
+                self.fields[name] = _field_of(name)
+                self.initial[name] = getattr(row, name)
+        if row.protocol == Protocol.OIDC:
+            self.fields["client_secret"] = _secret()
+            self.initial["client_secret"] = HIDDEN if row.client_secret_sealed else ""
+        else:
+            self.fields["metadata_file"] = _metadata(has_one=bool(row.metadata))
+        self.fields["mapping"] = _mapping()
+        self.initial["mapping"] = "\n".join(pairs)
+
+    def clean_mapping(self) -> Pairs:
+        """Lines of `their group = our group`."""
+        known = {group.name.lower(): group for group in Group.objects.exclude(name=USERS)}
+        pairs: Pairs = []
+        for line in filter(None, map(str.strip, self.cleaned_data["mapping"].splitlines())):
+            theirs, equals, ours = (part.strip() for part in line.rpartition("="))
+            group = known.get(ours.lower())
+            if not equals or not theirs:
+                raise forms.ValidationError(
+                    _("“%(line)s”: write their group = our group."), params={"line": line}
+                )
+            if group is None:
+                raise forms.ValidationError(
+                    _("“%(name)s” is no group here that could be joined."), params={"name": ours}
+                )
+            pairs.append((theirs, group))
+        return pairs
+
+    def clean_metadata_file(self) -> str | None:
+        """The text of the file; None where none was chosen."""
+        given = self.cleaned_data["metadata_file"]
+        if given is None:
+            return None
+        if given.size > MOST_METADATA:
+            raise forms.ValidationError(_("This file is too large to be metadata."))
+        try:
+            text: str = given.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise forms.ValidationError(_("This is no XML file in UTF-8.")) from error
+        return text
+
+    def values(self) -> dict[str, Any]:
+        """What the services take; the mapping goes apart."""
+        given = {k: v for k, v in self.cleaned_data.items() if k != "mapping"}
+        metadata = given.pop("metadata_file", None)
+        if metadata is not None:
+            given["metadata"] = metadata
+        return given
+
+    def parts(self) -> list[tuple[Any, list[forms.BoundField]]]:
+        """Headings and the fields below them."""
+        parts = (
+            *_PARTS[self.row.protocol],
+            (_("Who comes in"), _WHO),
+            (_("Claims"), _CLAIMS),
+            (_("Groups"), _GROUPS),
+        )
+        return [(title, [self[name] for name in names]) for title, names in parts]
+
+
+class LogInRulesForm(forms.Form):
+    """Passwords and second factors."""
+
+    allows_passwords = forms.BooleanField(
+        label=_("People may log in with a password"),
+        required=False,
+        help_text=_(
+            "Off: only with an identity provider, and the one administrator below. Who is signed "
+            "in stays so."
+        ),
+    )
+    break_glass = forms.ModelChoiceField(
+        label=_("Break-glass administrator"),
+        queryset=User.objects.none(),
+        required=False,
+        empty_label=_("Nobody"),
+        help_text=_("Can still log in with a password, for the day when the provider does not."),
+    )
+    requires_second_factor = forms.BooleanField(
+        label=_("Everybody with a password needs a second factor"),
+        required=False,
+        help_text=_("Who has none sets one up at the next log-in, before anything else."),
+    )
+    second_factor_groups = forms.ModelMultipleChoiceField(
+        label=_("Groups that need one anyway"),
+        queryset=Group.objects.order_by("name"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=_("Their members need a second factor even where others do not."),
+    )
+
+    def __init__(self, *args: Any, rules: LogInRules, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        people = User.objects.filter(groups__name=ADMINS, is_active=True, is_service=False)
+        choice = self.fields["break_glass"]
+        assert isinstance(choice, forms.ModelChoiceField)  # noqa: S101  # for the type
+        choice.queryset = people.order_by("username")
+        groups = rules.second_factor_groups.values_list("pk", flat=True)
+        self.initial.update(
+            allows_passwords=rules.allows_passwords,
+            break_glass=rules.break_glass_id,
+            requires_second_factor=rules.requires_second_factor,
+            second_factor_groups=list(groups),
+        )
+
+
+def preset_choices() -> list[tuple[str | Promise, list[Preset]]]:
+    """The presets by protocol, in the order in which they are offered."""
+    return [
+        (protocol.label, [one for one in PRESETS.values() if one.protocol == protocol])
+        for protocol in Protocol
+    ]
+
+
+def _field_of(name: str) -> forms.Field:
+    """The field as the model describes it; what is required depends on others, so services say."""
+    made = IdentityProvider._meta.get_field(name).formfield()  # type: ignore[union-attr]  # columns only
+    assert isinstance(made, forms.Field)  # noqa: S101  # for the type
+    made.required = name in {"name", "pkce"}
+    if isinstance(made, forms.CharField):
+        made.widget.attrs |= _PLAIN
+    return made
+
+
+def _secret() -> forms.CharField:
+    return forms.CharField(
+        label=_("Client secret"),
+        required=False,
+        strip=True,
+        max_length=1000,
+        widget=forms.PasswordInput(render_value=True, attrs={"autocomplete": "new-password"}),
+        help_text=_("Kept sealed and never shown again; ******** keeps the one there is."),
+    )
+
+
+def _metadata(*, has_one: bool) -> forms.FileField:
+    words = _("The one there is stays, unless you choose another.") if has_one else ""
+    text = IdentityProvider._meta.get_field("metadata").help_text
+    return forms.FileField(
+        label=_("Metadata file"),
+        required=False,
+        allow_empty_file=True,
+        widget=forms.FileInput(attrs={"accept": ".xml,text/xml,application/xml"}),
+        help_text=f"{text} {words}",
+    )
+
+
+def _mapping() -> forms.CharField:
+    return forms.CharField(
+        label=_("Their groups and ours"),
+        required=False,
+        max_length=20_000,
+        widget=forms.Textarea(attrs={"rows": 4, "placeholder": "ml-platform = dev", **_MONO}),
+        help_text=_(
+            "One pair a line: their group = our group. Groups that stand here are joined and left "
+            "by log-in only; the last administrator stays one."
+        ),
+    )

@@ -1,0 +1,172 @@
+"""Logging in with an identity provider, and the second factor after a password."""
+
+import json
+
+from allauth.account.internal.flows.login import perform_login, record_authentication
+from allauth.account.models import Login
+from allauth.mfa.models import Authenticator
+from allauth.mfa.utils import is_mfa_enabled
+from allauth.socialaccount.adapter import get_adapter
+from allauth.socialaccount.helpers import complete_social_login
+from allauth.socialaccount.models import SocialApp
+from allauth.socialaccount.providers.base import ProviderException
+from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView
+from allauth.socialaccount.providers.saml.views import ACSView
+from allauth.socialaccount.sessions import LoginSession
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_GET, require_POST
+from requests import RequestException
+
+from apps.accounts.identity.providers import (
+    OidcAdapter,
+    OidcProvider,
+    SamlProvider,
+    row_of,
+    saml_addresses,
+)
+from apps.accounts.identity.saml import Answer, answer_of, own_metadata
+from apps.accounts.identity.trials import refuse
+from apps.accounts.models import User
+from apps.accounts.selectors import needs_second_factor
+from apps.accounts.services.identity_log_in import assertion_use
+from apps.core.errors import NotAllowed
+from apps.dashboard.middleware import MUST_ENROL
+
+SECOND_FACTORS = [Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN]
+# An answer is kept between two requests: what is larger than any real one is not.
+MOST_ANSWER = 300_000
+_ANSWER = ("saml_acs_session", "saml-acs-session")
+
+
+def password_accepted(request: HttpRequest, user: User, *, next_url: str) -> HttpResponse:
+    """Go on after a right password: to the second factor, or straight in."""
+    record_authentication(
+        request, user, method="password", username=user.username, reauthenticated=True
+    )
+    answer: HttpResponse = perform_login(request, Login(user=user, redirect_url=next_url))
+    is_in = request.user.is_authenticated
+    if is_in and needs_second_factor(user) and not is_mfa_enabled(user, SECOND_FACTORS):
+        request.session[MUST_ENROL] = True
+    return answer
+
+
+def safe_next(request: HttpRequest, wanted: str) -> str:
+    """Where the person wanted to go, when that is a page of this site."""
+    hosts = {request.get_host()}
+    if url_has_allowed_host_and_scheme(wanted, hosts, require_https=request.is_secure()):
+        return wanted
+    return "/"
+
+
+# permission: anybody
+@never_cache
+@require_GET
+def provider_start(request: HttpRequest, slug: str) -> HttpResponse:
+    """Send the browser to the provider; only from a page of ours, so that nobody else begins it."""
+    if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
+        return redirect("sign_in")
+    provider = _provider(request, slug)
+    try:
+        answer: HttpResponse = provider.redirect(
+            request, "login", next_url=safe_next(request, request.GET.get("next", ""))
+        )
+    except (RequestException, ProviderException, ValueError) as error:
+        words = f"{row_of(provider.app).name} cannot be asked: {error}"
+        refuse(request, slug, NotAllowed(words), {})
+    return answer
+
+
+# permission: anybody; state, code and tokens are checked
+@never_cache
+@require_GET
+def oidc_callback(request: HttpRequest, slug: str) -> HttpResponse:
+    """The browser comes back from an OpenID Connect provider with a code."""
+    if not isinstance(_provider(request, slug), OidcProvider):
+        raise Http404
+    view = OAuth2CallbackView.adapter_view(OidcAdapter(request, slug))
+    answer: HttpResponse = view(request)
+    return answer
+
+
+# permission: anybody; nothing is done here but to keep the answer for the page after it
+@csrf_exempt
+@never_cache
+@require_POST
+def saml_acs(request: HttpRequest, slug: str) -> HttpResponse:
+    """A SAML provider sends its answer: across sites, so without the cookie of the session."""
+    _saml(request, slug)
+    if len(request.POST.get("SAMLResponse", "")) > MOST_ANSWER:
+        raise NotAllowed("This answer is larger than any of a provider.")
+    answer: HttpResponse = ACSView.as_view()(request, organization_slug=slug)
+    return answer
+
+
+# permission: anybody; signature, audience, time and request are checked
+@never_cache
+@require_GET
+def saml_finish(request: HttpRequest, organization_slug: str) -> HttpResponse:
+    """Believe the answer that was kept, or refuse it."""
+    provider = _saml(request, organization_slug)
+    row = row_of(provider.app)
+    try:
+        answer = _kept_answer(request, provider)
+        state = provider.unstash_redirect_state(request, answer.in_response_to)
+        assertion_use(provider=row, assertion_id=answer.assertion_id, until=answer.until)
+    except NotAllowed as error:
+        refuse(request, row.slug, error, {})
+    except PermissionDenied:
+        words = f"{row.name} answers a request that this browser did not make. Sign in again."
+        refuse(request, row.slug, NotAllowed(words), {})
+    login = provider.sociallogin_from_response(request, answer.claims)
+    login.state = state
+    done: HttpResponse = complete_social_login(request, login)
+    return done
+
+
+# permission: anybody: certificates and addresses are public
+@require_GET
+def saml_metadata(request: HttpRequest, slug: str) -> HttpResponse:
+    """What a SAML provider may be given about this installation."""
+    row = row_of(_saml(request, slug).app)
+    text = own_metadata(row, saml_addresses(request, row))
+    return HttpResponse(text, content_type="application/samlmetadata+xml")
+
+
+def _provider(request: HttpRequest, slug: str) -> OidcProvider | SamlProvider:
+    try:
+        found: OidcProvider | SamlProvider = get_adapter().get_provider(request, provider=slug)
+    except SocialApp.DoesNotExist as error:
+        raise Http404 from error
+    return found
+
+
+def _saml(request: HttpRequest, slug: str) -> SamlProvider:
+    provider = _provider(request, slug)
+    if not isinstance(provider, SamlProvider):
+        raise Http404
+    return provider
+
+
+def _kept_answer(request: HttpRequest, provider: SamlProvider) -> Answer:
+    kept = LoginSession(request, *_ANSWER)
+    sent = kept.store.get("request")
+    kept.delete()
+    if not sent:
+        raise NotAllowed("The provider's answer did not arrive. Sign in again.")
+    row = row_of(provider.app)
+    return answer_of(
+        row,
+        saml_addresses(request, row),
+        sent=_form(sent).get("SAMLResponse", ""),
+        is_secure=request.is_secure(),
+        host=request.get_host(),
+    )
+
+
+def _form(serialized: str) -> QueryDict:
+    return QueryDict(str(json.loads(serialized).get("POST", "")))

@@ -1,0 +1,180 @@
+"""Requests of the installation itself reach only what they may reach."""
+
+import gzip
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+import requests
+from pytest_django import Settings
+
+from apps.core import outgoing
+from apps.core.outgoing import Refused, address_problem, checked_addresses, outgoing_session
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path.startswith("/to/"):
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/to/"))
+            self.end_headers()
+            return
+        self.send_response(200)
+        if self.path == "/bomb":
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        self._write()
+
+    def _write(self) -> None:
+        if self.path == "/bomb":
+            self.wfile.write(gzip.compress(b"0" * 50_000_000))
+        elif self.path == "/slow":
+            try:
+                # A byte now and then, for ever.
+                while True:
+                    self.wfile.write(b"x")
+                    time.sleep(0.02)
+            except OSError:
+                return
+        else:
+            self.wfile.write(b"here")
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: what matters is asserted."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made.daemon_threads = True
+    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{made.server_port}"
+    made.shutdown()
+    made.server_close()
+
+
+@pytest.fixture
+def loopback(settings: Settings) -> None:
+    settings.RPM_IDENTITY_ALLOW_LOOPBACK = True
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "::1",
+        "10.1.2.3",
+        "192.168.1.1",
+        "172.16.0.1",
+        "100.64.0.1",
+        "169.254.169.254",
+        "fd00:ec2::254",
+        "fe80::1%eth0",
+        "0.0.0.0",
+        "224.0.0.1",
+        "::ffff:10.0.0.1",
+        "::ffff:169.254.169.254",
+        "64:ff9b::a00:1",
+        "2002:a00:1::",
+        "240.0.0.1",
+    ],
+)
+def test_addresses_inside_are_not_asked(address: str) -> None:
+    with pytest.raises(Refused, match="which is not asked"):
+        checked_addresses("login.example.com", ["93.184.216.34", address])
+
+
+def test_a_private_network_is_asked_by_the_names_that_the_operator_gave(
+    settings: Settings,
+) -> None:
+    settings.RPM_IDENTITY_HOSTS = ["Keycloak.corp"]
+
+    assert checked_addresses("keycloak.corp", ["10.1.2.3"]) == ["10.1.2.3"]
+    for host, address in (("other.corp", "10.1.2.3"), ("keycloak.corp", "169.254.169.254")):
+        with pytest.raises(Refused):
+            checked_addresses(host, [address])
+
+
+@pytest.mark.parametrize(
+    ("url", "want"),
+    [
+        ("https://login.example.com/x", ""),
+        ("http://login.example.com/x", "must begin with https://"),
+        ("http://127.0.0.1/x", "must begin with https://"),
+        ("file:///etc/passwd", "is no address"),
+        ("https://user@login.example.com/", "is no address"),
+        ("https://login.example.com:99999/", "is no address"),
+        ("nonsense", "is no address"),
+    ],
+)
+def test_an_address_is_judged_where_it_is_typed(url: str, want: str) -> None:
+    assert address_problem(url).startswith(want)
+    assert bool(address_problem(url)) == bool(want)
+
+
+def test_without_the_switch_this_machine_is_not_asked(server: str) -> None:
+    with outgoing_session() as session, pytest.raises(Refused):
+        session.get(server)
+
+
+def test_with_the_switch_it_is(loopback: None, server: str) -> None:
+    with outgoing_session() as session:
+        assert session.get(server).text == "here"
+        assert session.get(f"{server}/to//there").text == "here"
+
+
+def test_what_was_checked_is_what_is_asked(
+    loopback: None, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that is looked up twice could be two machines: it is looked up once."""
+    asked: list[str] = []
+    real = socket.getaddrinfo
+
+    def rebinding(host: str, *args: Any, **kwargs: Any) -> Any:
+        if host != "rebinding.example":
+            return real(host, *args, **kwargs)
+        asked.append(host)
+        address = "93.184.216.34" if len(asked) > 1 else "127.0.0.1"
+        return real(address, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", rebinding)
+    monkeypatch.setattr(outgoing, "_may_be_plain", lambda _host: True)
+    with outgoing_session() as session:
+        port = server.rpartition(":")[2]
+
+        assert session.get(f"http://rebinding.example:{port}/").text == "here"
+    assert asked == ["rebinding.example"]
+
+
+def test_a_redirect_elsewhere_is_not_followed(loopback: None, server: str) -> None:
+    port = server.rpartition(":")[2]
+    elsewhere = (f"http://localhost:{port}/", "http://169.254.169.254/", "file:///etc/passwd")
+    with outgoing_session() as session:
+        for target in elsewhere:
+            with pytest.raises(requests.RequestException):
+                session.get(f"{server}/to/{target}")
+
+
+def test_an_answer_without_an_end_is_given_up(
+    loopback: None, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with outgoing_session() as session:
+        with pytest.raises(Refused, match="more than"):
+            session.get(f"{server}/bomb")
+        monkeypatch.setattr(outgoing, "ALL_S", 0.2)
+        with pytest.raises(Refused, match="takes longer"):
+            session.get(f"{server}/slow")
+
+
+def test_no_proxy_of_the_environment_is_used(
+    loopback: None, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+
+    with outgoing_session() as session:
+        assert session.get(server).text == "here"
