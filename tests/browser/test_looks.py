@@ -24,6 +24,8 @@ PATHS = (
     "/settings/resources/yaml/",
     "/nodes/",
     "/credentials/",
+    "/settings/vaults/",
+    "/settings/vaults/new/",
     "/settings/account/",
     "/settings/people/",
     "/settings/people/invite/",

@@ -1,0 +1,140 @@
+"""The pages of vaults: made, changed, switched, moved and removed by hand."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.urls import reverse
+
+from apps.accounts.models import User
+from apps.core.keyring import HIDDEN
+from apps.vaults.models import Vault
+from apps.vaults.services.vaults import vault_change, vault_create
+from tests.dashboard.conftest import ClientFor, Submit
+
+pytestmark = pytest.mark.django_db
+
+CANARY = "canary-1234-geheim"
+TEXT = f"lr = 0.1\nsecrets {{ TOKEN = {CANARY} }}\n"
+
+
+@pytest.fixture
+def mine(alice: User) -> Vault:
+    return vault_create(actor=alice, name="mine", text=TEXT)
+
+
+def fields(vault: Vault, **changes: Any) -> dict[str, Any]:
+    """What the form sends for a vault as it is."""
+    values = {"name": vault.name, "format": vault.format, "text": "a = 1", "version": 1}
+    return {**values, **changes}
+
+
+def test_a_vault_is_made_from_a_file(alice: User, client_for: ClientFor) -> None:
+    file = SimpleUploadedFile("v.conf", TEXT.encode())
+    body = {"name": "from a file", "format": "hocon", "text": "", "file": file}
+
+    answer = client_for(alice).post(reverse("vault_new"), body)
+
+    assert answer.status_code == 302
+    assert Vault.objects.get().summary == ["lr", "secrets"]
+
+
+def test_a_mistake_is_said_at_the_text(alice: User, client_for: ClientFor) -> None:
+    body = {"name": "x", "format": "hocon", "text": "a = 1\ninclude file(x)"}
+
+    answer = client_for(alice).post(reverse("vault_new"), body)
+
+    assert answer.status_code == 400
+    assert "line 2, column 1" in answer.content.decode().lower()
+    assert not Vault.objects.exists()
+
+
+def test_pages_never_show_a_secret(alice: User, mine: Vault, client_for: ClientFor) -> None:
+    client = client_for(alice)
+    for name, arguments in (
+        ("vault_list", []),
+        ("vault_detail", [mine.pk]),
+        ("vault_download", [mine.pk]),
+        ("vault_delete", [mine.pk]),
+    ):
+        content = client.get(reverse(name, args=arguments)).content.decode()
+        assert CANARY not in content, name
+    assert HIDDEN in client.get(reverse("vault_download", args=[mine.pk])).content.decode()
+
+
+def test_who_saves_second_sees_both_texts(alice: User, mine: Vault, client_for: ClientFor) -> None:
+    vault_change(actor=alice, vault=mine, changes={"text": "theirs = 1"})
+    client, path = client_for(alice), reverse("vault_detail", args=[mine.pk])
+
+    answer = client.post(path, fields(mine, text="ours = 1"))
+
+    page = answer.content.decode()
+    assert answer.status_code == 400
+    assert "theirs = 1" in page
+    assert "ours = 1" in page
+    assert 'name="version" value="2"' in page
+    again = client.post(path, fields(mine, text="ours = 1", version=2))
+    assert again.status_code == 302
+    assert Vault.objects.get().summary == ["ours"]
+
+
+def test_a_vault_is_switched_moved_and_removed(
+    alice: User, mine: Vault, client_for: ClientFor
+) -> None:
+    other = vault_create(actor=alice, name="other")
+    client = client_for(alice)
+
+    client.post(reverse("vault_switch", args=[mine.pk]), {"is_active": "1"})
+    client.post(reverse("vault_move", args=[other.pk]), {"place": "0"})
+    client.post(reverse("vault_delete", args=[other.pk]))
+
+    assert Vault.objects.get(pk=mine.pk).is_active
+    assert list(Vault.objects.filter(removed_at__isnull=True)) == [mine]
+
+
+def test_charlie_finds_no_vault_of_others(
+    charlie: User, root: User, dev_group: Group, mine: Vault, client_for: ClientFor
+) -> None:
+    team = vault_create(actor=root, name="team", group=dev_group, text=TEXT)
+    client = client_for(charlie)
+
+    page = client.get(reverse("vault_list")).content.decode()
+    assert str(mine.pk) not in page
+    assert str(team.pk) not in page
+    for vault in (mine, team):
+        for name in ("vault_detail", "vault_download", "vault_delete"):
+            assert client.get(reverse(name, args=[vault.pk])).status_code == 404
+        for name in ("vault_switch", "vault_move", "vault_delete"):
+            path = reverse(name, args=[vault.pk])
+            assert client.post(path, {"place": "0"}).status_code == 404
+
+
+def test_a_members_page_says_that_a_vault_of_the_group_is_there(
+    bob: User, root: User, dev_group: Group, client_for: ClientFor
+) -> None:
+    team = vault_create(actor=root, name="team", group=dev_group, text=TEXT)
+    client = client_for(bob)
+
+    page = client.get(reverse("vault_detail", args=[team.pk])).content.decode()
+
+    assert "lr, secrets" in page
+    assert "0.1" not in page
+    assert client.get(reverse("vault_download", args=[team.pk])).status_code == 404
+    assert client.post(reverse("vault_detail", args=[team.pk]), fields(team)).status_code == 403
+
+
+def test_a_task_shows_its_owner_what_vaults_bring(
+    alice: User, bob: User, charlie: User, submit: Submit, client_for: ClientFor
+) -> None:
+    text = f"environment.A = from-vault, secrets.S = {CANARY}"
+    vault_create(actor=alice, name="mine", text=text, is_active=True)
+    path = reverse("task_vaults", args=[submit(alice, "t").pk])
+
+    shown = client_for(alice).get(path).content.decode()
+
+    assert "environment.A" in shown
+    assert "from-vault" in shown
+    assert CANARY not in shown
+    assert client_for(bob).get(path).status_code == 404
+    assert client_for(charlie).get(path).status_code == 404
