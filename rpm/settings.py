@@ -269,6 +269,7 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "apps.core.schema.errors_everywhere",
+        "apps.core.schema.blank_texts",
     ],
     "ENUM_NAME_OVERRIDES": {
         "TaskState": "apps.tasks.states.TaskState",

@@ -12,6 +12,7 @@ from apps.accounts.models import ADMINS, BUILT_IN_GROUPS, USERS, GroupInfo, Setu
 from apps.accounts.services.credentials import secret_hash
 from apps.core.errors import BadInput, NotAllowed
 from apps.core.model_errors import from_model_error
+from apps.core.recording import event_record
 
 DESCRIPTIONS = {
     "Users": "Everybody.",
@@ -61,6 +62,13 @@ def setup_complete(*, token: str, username: str, password: str, email: str = "")
             raise NotAllowed("This set-up token is not valid: use the one printed at start.")
         user = user_create(username=username, password=password, email=email, groups=[ADMINS])
         row.delete()
+        event_record(
+            "installation.set_up",
+            actor=user,
+            object_type="user",
+            object_id=user.pk,
+            data={"name": user.username, "after": {"groups": [USERS, ADMINS]}},
+        )
     return user
 
 

@@ -7,6 +7,7 @@ from django.db import transaction
 
 from apps.accounts.models import User
 from apps.core.errors import BadInput
+from apps.core.recording import event_record
 
 PATTERNS = 100
 _PATTERN = re.compile(r"[A-Za-z0-9_*?]{1,255}")
@@ -23,6 +24,17 @@ def preferences_change(*, user: User, redacted_variables: list[str]) -> User:
     patterns = patterns_checked(redacted_variables)
     with transaction.atomic():
         User.objects.filter(pk=user.pk).update(redacted_variables=patterns)
+        event_record(
+            "person.preferences",
+            actor=user,
+            object_type="user",
+            object_id=user.pk,
+            data={
+                "name": user.username,
+                "before": {"redacted_variables": user.redacted_variables},
+                "after": {"redacted_variables": patterns},
+            },
+        )
     user.redacted_variables = patterns
     return user
 

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.core import keyring
+from apps.events.services import event_record
 from apps.policies.services import registry_passwords_reseal
 from apps.tasks.services.sealing import secrets_reseal
 from apps.vaults.services.keeping import vaults_reseal
@@ -52,6 +53,7 @@ class Command(BaseCommand):
             )
             return
         keyring.write_keys((keyring.new_key(), *keyring.keys()))
+        _note("keys.rotated")
         self._reseal()
         self.stdout.write("Older keys stay, for what is being sealed now; `keys prune` drops them.")
 
@@ -59,6 +61,7 @@ class Command(BaseCommand):
         self._reseal()
         dropped = len(keyring.keys()) - 1
         keyring.write_keys(keyring.keys()[:1])
+        _note("keys.pruned", dropped=dropped)
         self.stdout.write(
             f"Dropped {dropped} key{'' if dropped == 1 else 's'}. Backups made before need theirs: "
             "each holds its own key ring."
@@ -72,3 +75,13 @@ class Command(BaseCommand):
             f"password{'' if registries == 1 else 's'} of registries and {vaults} "
             f"vault{'' if vaults == 1 else 's'} with the first key."
         )
+
+
+def _note(kind: str, **told: int) -> None:
+    event_record(
+        kind,
+        actor=None,
+        object_type="installation",
+        object_id="1",
+        data={"name": "Key ring", "keys_now": len(keyring.keys()), **told},
+    )

@@ -11,6 +11,7 @@ from django.db import transaction
 from apps.accounts.models import Scope, User
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.people import user_create
+from apps.accounts.services.people_changes import person_record
 from apps.accounts.services.service_accounts import service_account_create
 from apps.core.errors import RpmError
 
@@ -61,6 +62,7 @@ class Command(BaseCommand):
             email=options["email"],
             groups=options["group"],
         )
+        person_record("person.made", actor=None, user=user, before={})
         if options["credential"]:
             credential, secret = credential_create(
                 user=user, label="Made with the account", scope=scope
