@@ -26,6 +26,7 @@ PATHS = (
     "/credentials/",
     "/settings/vaults/",
     "/settings/vaults/new/",
+    "/settings/audit/",
     "/settings/account/",
     "/settings/people/",
     "/settings/people/invite/",

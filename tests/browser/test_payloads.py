@@ -1,0 +1,116 @@
+"""Sixty scripts as names, texts and output: every page shows them, and none of them runs."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.demonstration import demonstration, sign_in
+from tests.browser.payloads import FOR_LOGS, PAYLOADS
+from tests.browser.test_looks import PATHS, details
+from tests.end_to_end.installation import Installation
+from tests.services.requirements import need
+
+# As people fill them in: by the services, which REST and the pages call.
+FILL = """
+import json, sys
+from django.contrib.auth.models import Group
+from apps.accounts.models import User
+from apps.accounts.services.credentials import credential_create
+from apps.accounts.services.groups import group_save
+from apps.configuration.services.policies import policy_change
+from apps.configuration.services.pools import pool_pause
+from apps.configuration.services.provision import document_provision
+from apps.configuration.services.queues import queue_pause
+from apps.events.services import event_record
+from apps.nodes.models import Node
+from apps.nodes.services import node_pause
+from apps.policies.models import Policy, Pool, Queue
+from apps.tasks.descriptions import Description
+from apps.tasks.services.enqueueing import task_create, task_submit
+
+payloads, logs = json.load(sys.stdin)
+text = "\\n".join(payloads)
+root, dev = User.objects.get(username="demo-admin"), User.objects.get(username="demo-dev")
+script = "cat <<'END'\\n" + "\\n".join(logs) + "\\nEND\\nsleep 600"
+task_submit(actor=dev, description=Description(
+    name=payloads[0], queue="dev-2xgpu", command=["sh", "-c", script], priority=0))
+for payload in payloads:
+    task_create(actor=root, description=Description(
+        name=payload[:100], command=["echo", payload], environment={"TEXT": payload}))
+    credential_create(user=root, label=payload[:100])
+    event_record("x.changed", actor=root, object_type="x", object_id=payload[:64], data={
+        "name": payload, "reason": payload, "before": {payload: payload}, "after": {payload: text}})
+User.objects.filter(pk=root.pk).update(first_name=payloads[0], last_name=payloads[5])
+group_save(actor=root, group=Group(name=payloads[8]), description=text[:900], members=[root, dev])
+policy = Policy.objects.filter(removed_at=None).order_by("pk").first()
+policy_change(actor=root, policy=policy, changes={"name": payloads[9], "description": text[:900]})
+document_provision(actor=root, note=text[:900])
+for number, queue in enumerate(Queue.objects.filter(removed_at=None)):
+    queue_pause(actor=root, queue=queue, reason=text[number * 100:][:400])
+pool_pause(actor=root, pool=Pool.objects.filter(removed_at=None).first(), reason=text[:400])
+node_pause(actor=root, node=Node.objects.filter(removed_at=None).first(), reason=text[:400])
+"""
+WATCH = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation",
+  (event) => window.violations.push(`${event.effectiveDirective} ${event.blockedURI}`));
+"""
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """An installation of its own: nobody else wants to look at these names."""
+    need("chromium")
+    with demonstration(tmp_path_factory.mktemp("payloads")) as site:
+        site.manage("shell", "-c", FILL, content=json.dumps([PAYLOADS, FOR_LOGS]))
+        yield site
+
+
+def test_there_are_sixty_different_ones() -> None:
+    assert len(set(PAYLOADS)) == 60
+
+
+def test_no_page_runs_what_somebody_wrote_somewhere(filled: Installation, page: Page) -> None:
+    seen: list[str] = []
+    page.on("dialog", lambda dialog: _note(seen, page, f"a dialog: {dialog.message}", dialog))
+    page.on("console", lambda line: _console(seen, page, line))
+    page.on("pageerror", lambda error: seen.append(f"{page.url}: {error}"))
+    page.add_init_script(WATCH)
+    sign_in(filled, page, "admin")
+    paths = [*PATHS, "/tasks/?view=drafts", *details(page, filled)]
+
+    for path in paths:
+        if path == "/nowhere/":
+            continue
+        page.goto(filled.address + path)
+        expect(page.locator("h1").first).to_be_attached()
+        seen += [f"{path}: policy: {one}" for one in page.evaluate("window.violations")]
+        seen += [f"{path}: {one}" for one in page.evaluate(MADE)]
+
+    assert seen == []
+
+
+# Elements that only a payload makes.
+MADE = """() => [...document.querySelectorAll(
+  "img[src='x'], marquee, embed, object, math, base, main iframe, main video, [onload], [onerror]")]
+  .map((one) => one.outerHTML.slice(0, 100))"""
+
+
+def test_a_list_shows_them_as_they_were_written(filled: Installation, page: Page) -> None:
+    sign_in(filled, page, "admin")
+    page.goto(f"{filled.address}/tasks/?view=all")
+
+    expect(page.get_by_text(PAYLOADS[0], exact=True).first).to_be_visible()
+
+
+def _note(seen: list[str], page: Page, words: str, dialog: Any) -> None:
+    seen.append(f"{page.url}: {words}")
+    dialog.dismiss()
+
+
+def _console(seen: list[str], page: Page, line: Any) -> None:
+    if line.type == "error":
+        seen.append(f"{page.url}: {line.text}")

@@ -1,0 +1,14 @@
+"""A thousand requests made from the schema; `make fuzz` makes twenty thousand."""
+
+from pathlib import Path
+
+from tests.browser.demonstration import demonstration
+from tests.fuzz.fuzzing import fuzz, said
+
+
+def test_every_answer_is_as_documented_and_none_is_a_server_error(tmp_path: Path) -> None:
+    with demonstration(tmp_path) as installation:
+        outcome = fuzz(installation, requests=1000, seed=7)
+
+    assert outcome.requests >= 800
+    assert outcome.problems == {}, said(outcome)
