@@ -166,7 +166,7 @@ def _field_of(name: str) -> forms.Field:
     """The field as the model describes it; what is required depends on others, so services say."""
     made = IdentityProvider._meta.get_field(name).formfield()  # type: ignore[union-attr]  # columns only
     assert isinstance(made, forms.Field)  # noqa: S101  # for the type
-    made.required = name in {"name", "pkce"}
+    made.required = name in {"name", "pkce", "client_id", "claim_id"}
     if isinstance(made, forms.CharField):
         made.widget.attrs |= _PLAIN
     return made

@@ -34,6 +34,12 @@ PATHS = (
     "/settings/people/groups/new/",
     "/settings/service-accounts/",
     "/settings/service-accounts/new/",
+    "/settings/second-factor/",
+    "/settings/identity/",
+    "/settings/identity/new/",
+    "/settings/identity/new/keycloak/",
+    "/settings/identity/new/duo/",
+    "/settings/identity/log-in/",
     "/nowhere/",
 )
 Scheme = Literal["light", "dark"]

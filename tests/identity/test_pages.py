@@ -97,8 +97,8 @@ def test_a_provider_is_made_in_the_form_and_its_secret_is_not_shown_again(
     [
         ("discovery_url", "http://login.example.com/x", "Must begin with https://"),
         ("discovery_url", "", ""),
-        ("client_id", "", "Is missing"),
-        ("claim_id", "", "Is missing"),
+        ("client_id", "", "This field is required."),
+        ("claim_id", "", "This field is required."),
         ("name", "", "This field is required."),
         ("mapping", "nobody", "their group = our group"),
         ("mapping", "x = no such group", "is no group here"),

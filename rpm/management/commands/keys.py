@@ -6,6 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from apps.accounts.services.identity_sealing import identity_secrets_reseal
 from apps.core import keyring
 from apps.events.services import event_record
 from apps.policies.services import registry_passwords_reseal
@@ -70,10 +71,13 @@ class Command(BaseCommand):
     def _reseal(self) -> None:
         tasks, registries = secrets_reseal(), registry_passwords_reseal()
         vaults = vaults_reseal()
+        providers, factors = identity_secrets_reseal()
         self.stdout.write(
             f"Sealed the secrets of {tasks} task{'' if tasks == 1 else 's'}, {registries} "
             f"password{'' if registries == 1 else 's'} of registries and {vaults} "
-            f"vault{'' if vaults == 1 else 's'} with the first key."
+            f"vault{'' if vaults == 1 else 's'} with the first key; and those of {providers} "
+            f"identity provider{'' if providers == 1 else 's'} and of {factors} second "
+            f"factor{'' if factors == 1 else 's'}."
         )
 
 

@@ -1,0 +1,181 @@
+"""Second factors: set up with a password, asked at the next log-in, required where it says so."""
+
+import re
+
+import pytest
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal.auth import (
+    format_hotp_value,
+    hotp_value,
+    yield_hotp_counters_from_time,
+)
+from django.contrib.auth.models import Group
+from django.core.cache import cache
+from django.test import Client
+from django.urls import reverse
+from pytest_django import Settings
+
+from apps.accounts.models import ADMINS, User
+from apps.accounts.services.identity import log_in_rules_change, provider_create
+from apps.accounts.services.identity_sealing import identity_secrets_reseal
+from apps.accounts.services.people import user_create
+from apps.core.errors import BadInput
+from apps.core.keyring import new_key, unseal
+from tests.dashboard.reading import text
+
+pytestmark = pytest.mark.django_db
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture(autouse=True)
+def fresh_counters(db: None) -> None:
+    cache.clear()
+
+
+@pytest.fixture
+def dana(db: None) -> User:
+    return user_create(username="dana", password=PASSWORD)
+
+
+@pytest.fixture
+def boss(db: None) -> User:
+    return user_create(username="boss", password=PASSWORD, groups=[ADMINS])
+
+
+def sign_in(client: Client, name: str) -> str:
+    """Where a right password leads; empty for nowhere."""
+    answer = client.post(reverse("sign_in"), {"username": name, "password": PASSWORD, "next": "/"})
+    return str(answer.headers.get("Location", ""))
+
+
+def code_of(secret: str, step: int = 1) -> str:
+    """What an app shows now (1); one step before (0) and after (2) are taken, too."""
+    counters = list(yield_hotp_counters_from_time())
+    return str(format_hotp_value(hotp_value(secret, counters[step])))
+
+
+def enrolled(client: Client) -> tuple[str, list[str]]:
+    """Set an app up; its secret and the recovery codes."""
+    page = client.get(reverse("mfa_activate_totp")).content.decode()
+    found = re.search(r'data-copy="([A-Z2-7]{32})"', page)
+    assert found, page
+    answer = client.post(reverse("mfa_activate_totp"), {"code": code_of(found[1])}, follow=True)
+    return found[1], re.findall(r"<li>(\d{8})</li>", answer.content.decode())
+
+
+def test_an_app_is_asked_at_the_next_log_in_and_a_code_works_once(
+    dana: User, client: Client
+) -> None:
+    sign_in(client, "dana")
+    secret, codes = enrolled(client)
+    other = Client()
+
+    where = sign_in(other, "dana")
+    before = other.get("/").status_code
+    wrong = other.post(where, {"code": "000000"})
+    right = other.post(where, {"code": code_of(secret, 0)})
+
+    assert where == reverse("mfa_authenticate")
+    assert before == 302
+    assert wrong.status_code == 200
+    assert right["Location"] == "/"
+    assert other.get("/").status_code == 200
+    again = Client()
+    assert again.post(sign_in(again, "dana"), {"code": code_of(secret, 0)}).status_code == 200
+    assert again.post(sign_in(again, "dana"), {"code": codes[0]})["Location"] == "/"
+
+
+def test_the_secret_is_sealed_and_codes_are_shown_once(dana: User, client: Client) -> None:
+    sign_in(client, "dana")
+    secret, codes = enrolled(client)
+
+    kept = Authenticator.objects.get(user=dana, type=Authenticator.Type.TOTP).data
+    page = client.get(reverse("mfa_view_recovery_codes")).content.decode()
+
+    assert secret not in str(kept)
+    assert len(codes) == 10
+    assert not [code for code in codes if code in page]
+
+
+@pytest.mark.parametrize("by_group", [False, True])
+def test_who_must_have_one_reaches_nothing_before(
+    boss: User, dana: User, dev_group: Group, client: Client, *, by_group: bool
+) -> None:
+    dana.groups.add(dev_group)
+    log_in_rules_change(
+        actor=boss,
+        allows_passwords=True,
+        break_glass=None,
+        requires_second_factor=not by_group,
+        second_factor_groups=[dev_group] if by_group else [],
+    )
+    sign_in(client, "dana")
+
+    page, rest = client.get("/tasks/"), client.get("/api/v1/tasks/")
+    enrolled(client)
+
+    assert page["Location"] == reverse("mfa_index")
+    assert rest.status_code == 403
+    assert rest.json()["code"] == "second_factor"
+    assert client.get("/tasks/").status_code == 200
+
+
+def test_without_passwords_only_the_break_glass_administrator_comes_in(
+    boss: User, dana: User, client: Client
+) -> None:
+    log_in_rules_change(
+        actor=boss, allows_passwords=False, break_glass=boss, requires_second_factor=False
+    )
+
+    page = client.get(reverse("sign_in"))
+
+    assert 'name="password"' not in page.content.decode()
+    assert "Break-glass" in text(page)
+    assert sign_in(Client(), "dana") == ""
+    assert sign_in(Client(), "boss") == "/"
+
+
+def test_break_glass_is_an_administrator_with_a_password(
+    boss: User, dana: User, root: User
+) -> None:
+    for nobody in (None, dana, root):
+        with pytest.raises(BadInput, match="administrator who has a password"):
+            log_in_rules_change(
+                actor=boss,
+                allows_passwords=False,
+                break_glass=nobody,
+                requires_second_factor=False,
+            )
+
+
+def test_the_administration_has_no_log_in_of_its_own(boss: User, client: Client) -> None:
+    answer = client.post("/admin/login/", {"username": "boss", "password": PASSWORD})
+
+    assert answer["Location"].startswith(reverse("sign_in"))
+    assert "_auth_user_id" not in client.session
+
+
+def test_secrets_are_sealed_anew_with_a_new_key(
+    dana: User, boss: User, client: Client, settings: Settings
+) -> None:
+    settings.RPM_SECRET_KEYS = [new_key()]
+    sign_in(client, "dana")
+    secret, _codes = enrolled(client)
+    values = {"name": "C", "client_id": "c", "discovery_url": "https://a.example/x"}
+    row = provider_create(actor=boss, preset="oidc", values=values | {"client_secret": "known"})
+
+    settings.RPM_SECRET_KEYS = [new_key(), *settings.RPM_SECRET_KEYS]
+    done = identity_secrets_reseal()
+    settings.RPM_SECRET_KEYS = settings.RPM_SECRET_KEYS[:1]
+
+    row.refresh_from_db()
+    assert done == (1, 2)
+    assert unseal(row.client_secret_sealed) == "known"
+    other = Client()
+    assert other.post(sign_in(other, "dana"), {"code": code_of(secret, 0)})["Location"] == "/"
+
+
+def test_no_page_of_allauths_own_is_there(client: Client) -> None:
+    for path in ("/accounts/login/", "/accounts/signup/", "/accounts/email/", "/signup/"):
+        assert client.get(path).status_code == 404
