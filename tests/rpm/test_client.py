@@ -235,3 +235,16 @@ def test_a_server_that_does_not_answer_is_asked_again_and_then_named(
             client.task_do("x", "abort")
 
     assert pauses == [0.5, 1.0, 2.0]
+
+
+def test_a_token_stands_for_the_credential(access: dict[str, str], example: Example) -> None:
+    token = ctl(access, "token").stdout.strip()
+    narrow = ctl(access, "token", "--scope", "read").stdout.strip()
+    url = access["RPM_URL"]
+    words = ("enqueue", "-q", example.dev_queue.name, "--", "true")
+
+    assert ctl({"RPM_URL": url, "RPM_TOKEN": token}, *words).exit_code == 0
+    assert ctl({"RPM_URL": url, "RPM_TOKEN": narrow}, "list").exit_code == 0
+    assert ctl({"RPM_URL": url, "RPM_TOKEN": narrow}, *words).exit_code == 1
+    nothing = ctl({"RPM_URL": url}, "list")
+    assert nothing.exit_code == 2

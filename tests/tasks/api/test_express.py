@@ -174,6 +174,51 @@ def test_both_ways_refuse_the_same(
     assert not Task.objects.exists()
 
 
+def test_a_credential_for_reading_enqueues_nothing(
+    warm: Send, alice: User, header: str, example: Example
+) -> None:
+    Credential.objects.update(scope="read")
+    remembered = warm(header, wanted(example))
+    memory.clear()
+    anew = warm(header, wanted(example))
+
+    for reply in (remembered, anew):
+        assert (reply.status, reply.data["code"], reply.is_hot) == (403, "scope", False)
+    assert not Task.objects.exists()
+
+
+def test_who_acts_for_somebody_goes_the_plain_way(
+    warm: Send, header: str, example: Example
+) -> None:
+    reply = warm(header, wanted(example), HTTP_X_RPM_ACT_FOR="nonsense")
+
+    assert (reply.status, reply.is_hot) == (403, False)
+    assert not Task.objects.exists()
+
+
+def test_the_hot_way_counts_requests_too(
+    warm: Send, header: str, example: Example, settings: Any
+) -> None:
+    settings.RPM_REQUESTS_PER_CREDENTIAL = 1
+
+    reply = warm(header, wanted(example))
+
+    assert (reply.status, reply.data["code"]) == (429, "throttled")
+    assert int(reply.headers["Retry-After"]) > 0
+
+
+def test_whoever_guessed_too_often_is_not_looked_at_on_the_hot_way(
+    warm: Send, header: str, example: Example, settings: Any
+) -> None:
+    settings.RPM_WRONG_SECRETS_PER_ADDRESS = 1
+    wrong = "Basic " + base64.b64encode(b"KEY:guess").decode()
+    assert [warm(wrong, wanted(example)).status for _ in range(2)] == [401, 429]
+
+    memory.clear()
+
+    assert warm(header, wanted(example)).status == 429
+
+
 def test_a_revoked_credential_is_refused_at_once(warm: Send, header: str, example: Example) -> None:
     Credential.objects.update(revoked_at=timezone.now())
 
