@@ -167,7 +167,7 @@ class _Adapter(HTTPAdapter):
         response: requests.Response = super().send(request, *args, **given)
         # As `.content` would set it, which reads without an end.
         response._content = _bounded(response)
-        response._content_consumed = True  # type: ignore[attr-defined]
+        response._content_consumed = True
         response.close()
         return response
 

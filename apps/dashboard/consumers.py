@@ -18,6 +18,7 @@ from apps.accounts.models import User
 from apps.accounts.services.access import Access, access_holds
 from apps.core.doorbell import group_name
 from apps.dashboard.live import card_from_name
+from apps.dashboard.middleware import MUST_ENROL
 from apps.dashboard.render import Rendered, card_audience, card_render
 
 # One push per card and this time, however much happens.
@@ -127,7 +128,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         # How a program came in; None for the session of a browser.
         access = self.scope.get("access")
         await self.accept()
-        if self.person_id is None:
+        if self.person_id is None or await database_sync_to_async(self._must_enrol)():
             await self.close(code=TOO_MANY if self.scope.get("is_too_many") else NOT_SIGNED_IN)
             return
         self.ending = {f"user.{self.person_id}"}
@@ -137,6 +138,11 @@ class LiveConsumer(AsyncWebsocketConsumer):
         for topic in self.ending:
             await self._join(topic)
         self.checker = asyncio.create_task(self._check_broker())
+
+    def _must_enrol(self) -> bool:
+        """Whether the session is held until its person has a second factor."""
+        session = self.scope.get("session")
+        return bool(session is not None and session.get(MUST_ENROL))
 
     async def disconnect(self, _code: int) -> None:
         for background in (self.flusher, self.checker, self.access_checker):

@@ -17,6 +17,7 @@ from apps.accounts.models import User
 from apps.core.doorbell import group_name
 from apps.dashboard import consumers
 from apps.dashboard.consumers import LiveConsumer
+from apps.dashboard.middleware import MUST_ENROL
 from apps.dashboard.render import card_render
 from apps.policies.models import Policy
 from tests.cast import Example
@@ -32,8 +33,10 @@ QUIET_S = 0.8
 class Socket:
     """One end of a websocket whose other end is the consumer."""
 
-    def __init__(self, user: User | AnonymousUser) -> None:
-        scope = {"type": "websocket", "path": "/ws/live/", "user": user}
+    def __init__(
+        self, user: User | AnonymousUser, *, session: dict[str, bool] | None = None
+    ) -> None:
+        scope = {"type": "websocket", "path": "/ws/live/", "user": user, "session": session or {}}
         # asgiref has no types for its test tools.
         end: Any = ApplicationCommunicator
         self._end = end(LiveConsumer.as_asgi(), scope)
@@ -169,6 +172,16 @@ def test_nobody_without_a_session_is_served() -> None:
         assert await socket.closed() == consumers.NOT_SIGNED_IN
 
     play(AnonymousUser(), scenario)
+
+
+def test_a_session_that_must_get_a_second_factor_first_is_not_served(root: User) -> None:
+    async def whole() -> None:
+        socket = Socket(root, session={MUST_ENROL: True})
+        await socket.open()
+        assert await socket.closed() == consumers.NOT_SIGNED_IN
+        await socket.close()
+
+    async_to_sync(whole)()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from django.urls import reverse
 from apps.accounts.models import ADMINS, IdentityProvider, User
 from apps.accounts.services.identity import mapping_set, provider_change
 from apps.accounts.services.people import user_create
+from apps.accounts.services.people_changes import person_change
+from apps.accounts.services.profile import profile_change
 from tests.dashboard.reading import text
 from tests.identity.conftest import at_oidc, oidc_values, path_of, sent_to_provider
 from tests.identity.providers import Server, running_oidc
@@ -55,6 +57,28 @@ def test_from_then_on_the_id_counts_and_no_address(
     come_in(client, oidc)
 
     assert who(client) == dana.pk
+
+
+def test_an_address_that_somebody_gave_themselves_attracts_nobody(
+    oidc: IdentityProvider, oidc_server: Server, root: User, alice: User, client: Client
+) -> None:
+    alice.set_password("correct-horse-battery")
+    alice.save()
+    profile_change(
+        user=alice, changes={"email": "victim@example.com"}, password="correct-horse-battery"
+    )
+    oidc_server.person("u-victim", email="victim@example.com", email_verified=True)
+
+    answer = come_in(client, oidc)
+
+    assert answer.status_code == 403
+    assert "nobody confirmed that it is yours" in text(answer)
+    assert who(client) is None
+
+    person_change(actor=root, user=alice, changes={"email": "victim@example.com"})
+    come_in(client, oidc)
+
+    assert who(client) == alice.pk
 
 
 def test_an_address_that_is_not_verified_takes_over_nobody(

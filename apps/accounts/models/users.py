@@ -31,6 +31,12 @@ class User(AbstractUser):
     acted_by_id: int | None = None
 
     email = models.EmailField(_("e-mail address"), blank=True)
+    is_email_own_word = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text=_("The person typed the address in, and nobody looked at it since."),
+    )
     is_service = models.BooleanField(
         default=False, help_text=_("A service account: it has credentials and no log-in.")
     )

@@ -132,6 +132,12 @@ def _matched(provider: IdentityProvider, identity: Identity) -> User | None:
         )
     if not found:
         return None
+    if found[0].is_email_own_word:
+        # Else one could write a colleague's address into one's own profile, and wait for it.
+        raise NotAllowed(
+            "An account here has your e-mail address, but nobody confirmed that it is yours. An "
+            "administrator does so by saving that person's page."
+        )
     _come_in(found[0], identity)
     _link(provider, identity, found[0])
     return found[0]

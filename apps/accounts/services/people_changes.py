@@ -29,6 +29,8 @@ def person_change(
 ) -> User:
     """Change names and e-mail address; with `groups` exactly these are the person's.
 
+    An address that the person typed in is confirmed by giving it, even unchanged.
+
     Raises:
         BadInput: naming the field.
         Conflict: nobody would administer any more.
@@ -37,9 +39,16 @@ def person_change(
     unknown = set(changes) - set(PLAIN)
     if unknown:
         raise BadInput(f"{min(unknown)} cannot be changed here.", fields={min(unknown): "unknown"})
-    before = {name: getattr(row, name) for name in changes if getattr(row, name) != changes[name]}
+    before: dict[str, Any] = {
+        name: getattr(row, name) for name in changes if getattr(row, name) != changes[name]
+    }
+    is_confirmed = "email" in changes and row.is_email_own_word
+    if is_confirmed:
+        before["is_email_own_word"] = True
     if before:
-        person_save(row, {name: changes[name] for name in before})
+        values = {name: changes[name] for name in before if name in changes}
+        marks = {"is_email_own_word": False} if is_confirmed else {}
+        person_save(row, {**values, **marks})
         person_record("person.changed", actor=actor, user=row, before=before)
     if groups is not None:
         user_groups_set(actor=actor, user=row, groups=groups)

@@ -34,7 +34,9 @@ def profile_change(*, user: User, changes: Mapping[str, str], password: str = ""
     if "email" in before:
         _check_own_password(row, password, "current_password")
     if before:
-        person_save(row, {name: changes[name] for name in before})
+        # Whoever logs in elsewhere with that address is not taken for this person because of it.
+        marks = {"is_email_own_word": True} if "email" in before else {}
+        person_save(row, {**{name: changes[name] for name in before}, **marks})
         person_record("person.changed", actor=row, user=row, before=before)
     return row
 
