@@ -1,5 +1,6 @@
 """Reading the audit log."""
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -94,5 +95,7 @@ def _with_text(entries: QuerySet[AuditEntry], text: str) -> QuerySet[AuditEntry]
         wanted |= Q(**{f"{column}__icontains": text})
     for column in ("before", "after", "details"):
         entries = entries.alias(**{f"{column}_text": Cast(column, TextField())})
-        wanted |= Q(**{f"{column}_text__icontains": text})
+        # SQLite keeps JSON with signs beyond ASCII written as \\u00f6.
+        for form in {text, json.dumps(text)[1:-1]}:
+            wanted |= Q(**{f"{column}_text__icontains": form})
     return entries.filter(wanted)
