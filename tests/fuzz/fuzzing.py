@@ -4,6 +4,7 @@ Every answer must be as documented: its status, its content type, its body; and 
 same seed makes the same requests.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -61,10 +62,10 @@ class Callers:
 
 
 def fuzz(installation: Installation, *, requests: int, seed: int) -> Outcome:
-    """About so many requests, shared by all operations."""
+    """About so many requests, the same number for each operation."""
     schema = schemathesis.openapi.from_path(SCHEMA)
     operations: list[Any] = [cast(Any, one).ok() for one in schema.get_all_operations()]
-    each = max(1, requests // (len(operations) * len(MODES)))
+    each = math.ceil(requests / (len(operations) * len(MODES)))
     outcome, callers = Outcome(), Callers(installation)
     callers.renew()
     known = _ids(operations, callers)

@@ -10,5 +10,6 @@ def test_every_answer_is_as_documented_and_none_is_a_server_error(tmp_path: Path
     with demonstration(tmp_path) as installation:
         outcome = fuzz(installation, requests=1000, seed=7)
 
-    assert outcome.requests >= 800
+    # A few operations can be asked in fewer ways.
+    assert outcome.requests >= 900
     assert outcome.problems == {}, said(outcome)
