@@ -18,7 +18,7 @@ AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 SignIn = Callable[[Page, str], None]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """A whole installation with the demonstration in it."""
     need("chromium")
@@ -29,7 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
         yield installation
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def sessions() -> dict[str, list[Any]]:
     """The cookies of whoever signed in before."""
     return {}

@@ -273,7 +273,7 @@ def test_settings_of_a_queue_refuse_at_the_field(
 ) -> None:
     sign_in(page, "admin")
     open_queue(page, site, "research-2xgpu")
-    page.get_by_role("link", name="Settings").click()
+    page.locator("#main").get_by_role("link", name="Settings").click()
 
     page.get_by_label("Name").fill("dev-4xgpu")
     page.get_by_role("button", name="Save").click()
@@ -294,7 +294,7 @@ def test_members_have_no_buttons_for_the_order(
     expect(page.locator("tbody tr").first).to_be_visible()
     expect(page.get_by_role("button", name=re.compile("^(First|Up|Down|Last): "))).to_have_count(0)
     expect(page.get_by_role("link", name="Pause…")).to_have_count(0)
-    expect(page.get_by_role("link", name="Settings")).to_have_count(0)
+    expect(page.locator("#main").get_by_role("link", name="Settings")).to_have_count(0)
 
 
 def test_a_node_is_drained_and_resumed_on_its_page(

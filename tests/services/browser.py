@@ -24,9 +24,10 @@ PHONE = (390, 844)
 NewPage = Callable[..., Page]
 
 
-@pytest.fixture(scope="session")
+# While Playwright runs, its thread has an event loop: tests of other modules could make none.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One Chromium for the session; its tests share a process (`sharing.py`)."""
+    """One Chromium for a module; its tests share a process (`sharing.py`)."""
     program = need("chromium")
     # Playwright keeps an event loop in this thread, which Django takes for asynchronous code.
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")

@@ -58,10 +58,11 @@ def test_nothing_is_stored(
     django_capture_on_commit_callbacks: Any,
 ) -> None:
     make_node(example.bare_metal, name="b1")
+    client = api_as(alice)
     before = [model._default_manager.count() for model in (Task, Run, Event, IdempotencyKey)]
 
     with django_capture_on_commit_callbacks() as callbacks:
-        checked(api_as, alice, example.dev_queue, priority=0)
+        checked(lambda _user: client, alice, example.dev_queue, priority=0)
 
     assert [m._default_manager.count() for m in (Task, Run, Event, IdempotencyKey)] == before
     assert callbacks == []

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 expect.set_options(timeout=20_000)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """An installation that has nothing yet but two administrators and a member."""
     need("chromium")
@@ -28,12 +28,12 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
         yield installation
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ada(empty: Installation) -> Client:
     return empty.person("ada", "Admins", password=PASSWORD)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ben(empty: Installation) -> Client:
     return empty.person("ben", "Admins", password=PASSWORD)
 
@@ -52,7 +52,7 @@ def example(ada: Client) -> Client:
     return ada
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def signed_in() -> list[Any]:
     """The cookies of the administrator: signing in is slow on purpose."""
     return []
