@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 from apps.execution.node.environment import CHECKPOINT_FILE, SECRETS_FOLDER
@@ -12,6 +13,8 @@ from apps.execution.node.specs import Spec, Volume
 PODMAN_CLOSED = ("--http-proxy=false", "--ipc=private", "--pid=private", "--uts=private")
 
 
+# podman 4 keeps a secret under at most so many.
+SECRET_ID_SIGNS = 64
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # where it is in a container
 
 
@@ -41,23 +44,30 @@ def podman_run(spec: Spec, place: Place) -> list[str]:
         *PODMAN_CLOSED,
         *_common(spec, place),
         *["--device=%s" % device.cdi for device in spec.devices if device.cdi],
-        *[_secret(spec, place, name) for name in sorted(spec.secrets)],
+        *[_secret(spec, place, number, name) for number, name in enumerate(sorted(spec.secrets))],
         "--",
         spec.reference,
         *spec.command,
     ]
 
 
-def _secret(spec: Spec, place: Place, name: str) -> str:
+def secret_id(member: str, number: int) -> str:
+    """What podman keeps a secret under; by number, for its own name may be too long for podman."""
+    readable = "%s-s%d" % (member, number)
+    if len(readable) <= SECRET_ID_SIGNS:
+        return readable
+    return "rpm-%s-s%d" % (hashlib.sha256(member.encode()).hexdigest()[:40], number)
+
+
+def _secret(spec: Spec, place: Place, number: int, name: str) -> str:
     """A file that only the task's user can read.
 
     Not a variable: podman 4.3 shows the value of a `type=env` secret in `inspect`.
     """
     uid, _, gid = (spec.user or "0:0").partition(":")
     owner = "uid=%s,gid=%s,mode=0400" % (uid, gid)
-    return "--secret=%s-%s,type=mount,target=%s/%s,%s" % (
-        place.name,
-        name,
+    return "--secret=%s,type=mount,target=%s/%s,%s" % (
+        secret_id(place.name, number),
         SECRETS_FOLDER,
         name,
         owner,

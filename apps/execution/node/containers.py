@@ -35,8 +35,8 @@ class Podman(Runtime):
         """Hand variables over in files, never in arguments, then `podman run`."""
         privates.make(self.attempt, spec, self.config, secrets=False, is_open=False)
         _write_variables(self.attempt, spec)
-        for name, value in spec.secrets.items():
-            secret = "%s-%s" % (self.name, name)
+        for number, (_, value) in enumerate(sorted(spec.secrets.items())):
+            secret = arguments.secret_id(self.name, number)
             self._tool(["podman", "secret", "create", secret, "-"], value.encode())
         return _popen(arguments.podman_run(spec, self._place()), log, self.config)
 
@@ -122,9 +122,11 @@ class Podman(Runtime):
         """Remove the container and its secrets."""
         is_clean = self._removed()
         spec = self.attempt.read("spec.json") or {}
-        for name in spec.get("secrets", []):
-            done = self._tool(["podman", "secret", "rm", "--", "%s-%s" % (self.name, name)])
-            is_clean = _is_gone(done) and is_clean
+        for number, name in enumerate(spec.get("secrets", [])):
+            # Helpers before this one named them by their own names, where those were short.
+            for secret in (arguments.secret_id(self.name, number), "%s-%s" % (self.name, name)):
+                done = self._tool(["podman", "secret", "rm", "--", secret])
+                is_clean = _is_gone(done) and is_clean
         return is_clean
 
     def _removed(self) -> bool:

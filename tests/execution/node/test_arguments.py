@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.execution.node.arguments import Place, docker_run, podman_run
+from apps.execution.node.arguments import Place, docker_run, podman_run, secret_id
 from apps.execution.node.environment import container_environment, is_replaced
 from apps.execution.node.errors import Refusal
 from apps.execution.node.specs import Spec, spec_of
@@ -224,3 +224,12 @@ def test_a_field_out_of_its_grammar_refuses_the_request(changes: dict[str, Any])
         spec(**changes)
 
     assert refusal.value.code == "invalid"
+
+
+def test_secrets_of_long_names_have_short_ones_in_podman_each_its_own() -> None:
+    members = ("rpm-0123456789ab-01a20254-5a1c-7804-8ba5-e147c1f1f325-1-0", "x" * 80, "y" * 80)
+
+    ids = [secret_id(member, number) for member in members for number in range(300)]
+
+    assert max(map(len, ids)) <= 64
+    assert len(set(ids)) == len(ids)
