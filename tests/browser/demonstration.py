@@ -1,8 +1,10 @@
 """The demonstration, as `make run` starts it, with work that lasts, and how its people sign in."""
 
 import json
+import os
+import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playwright.sync_api import Page
@@ -30,11 +32,26 @@ for number in range(8):
 @contextmanager
 def demonstration(folder: Path) -> Iterator[Installation]:
     """A whole installation on SQLite, as `make run` has it."""
-    with installed(folder, f"sqlite:///{folder / 'rpm.sqlite3'}") as installation:
-        installation.manage("demo")
-        # As many as may run at once, and as many that wait for them.
-        installation.manage("shell", "--command", LASTING)
-        yield installation
+    try:
+        with installed(folder, f"sqlite:///{folder / 'rpm.sqlite3'}") as installation:
+            installation.manage("demo")
+            # As many as may run at once, and as many that wait for them.
+            installation.manage("shell", "--command", LASTING)
+            yield installation
+    finally:
+        _end_tasks(folder)
+
+
+def _end_tasks(folder: Path) -> None:
+    """Tasks outlive whoever launched them, as they must; these end with their folder."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.fsencode(folder) not in (process / "cmdline").read_bytes():
+                continue
+            children = (process / "task" / process.name / "children").read_text().split()
+            for one in (*children, process.name):
+                # Supervisors and what they start lead groups of their own.
+                os.killpg(os.getpgid(int(one)), signal.SIGKILL)
 
 
 def sign_in(site: Installation, page: Page, who: str) -> None:

@@ -162,20 +162,6 @@ def installed(folder: Path, database_url: str, **variables: str) -> Iterator[Ins
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             pytest.fail(f"Ctrl-C did not end it:\n{_tail(log)}")
-        finally:
-            _end_tasks(folder)
-
-
-def _end_tasks(folder: Path) -> None:
-    """Tasks outlive whoever launched them, as they must; these end with their folder."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if os.fsencode(folder) not in (process / "cmdline").read_bytes():
-                continue
-            children = (process / "task" / process.name / "children").read_text().split()
-            for one in (*children, process.name):
-                # Supervisors and what they start lead groups of their own.
-                os.killpg(os.getpgid(int(one)), signal.SIGKILL)
 
 
 def _wait_until_up(process: subprocess.Popen[bytes], installation: Installation, log: Path) -> None:
