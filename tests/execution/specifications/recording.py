@@ -82,15 +82,15 @@ class RecordedNode:
         name = f"rpm-{INSTALLATION}-{task_id}-1-0"
         done = self.folder / f"{name}.done"
         wait_until(done.exists, what=str(done))
-        prefix = f"{name}-"
+        arguments = _strings(self.folder / f"{name}.argv")
+        kept = {
+            path.stem: path.read_bytes().decode() for path in self.folder.glob(f"{name}-*.secret")
+        }
         return Record(
-            arguments=_strings(self.folder / f"{name}.argv"),
+            arguments=arguments,
             environment=_strings(self.folder / f"{name}.environ"),
             variables=_variables(self.folder / f"{name}.env"),
-            secrets={
-                path.name.removesuffix(".secret").removeprefix(prefix): path.read_bytes().decode()
-                for path in self.folder.glob(f"{prefix}*.secret")
-            },
+            secrets=_secrets(arguments, kept),
         )
 
 
@@ -98,6 +98,18 @@ def _strings(path: Path) -> list[str]:
     *strings, rest = path.read_bytes().split(b"\0")
     assert rest == b""
     return [one.decode() for one in strings]
+
+
+def _secrets(arguments: list[str], kept: dict[str, str]) -> dict[str, str]:
+    """Values by the names under which the container finds them; each that is kept is used once."""
+    options = arguments[: arguments.index("--")]
+    asked = [one.removeprefix("--secret=") for one in options if one.startswith("--secret=")]
+    ids = [one.partition(",")[0] for one in asked]
+    assert sorted(ids) == sorted(kept)
+    targets = [one.partition("target=")[2].partition(",")[0] for one in asked]
+    return {
+        target.rpartition("/")[2]: kept[given] for target, given in zip(targets, ids, strict=True)
+    }
 
 
 def _variables(path: Path) -> dict[str, str]:
