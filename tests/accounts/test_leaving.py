@@ -18,6 +18,7 @@ from apps.accounts.services.people_changes import (
     person_deactivate,
 )
 from apps.core.errors import BadInput, Conflict
+from apps.events.models import Event
 
 pytestmark = pytest.mark.django_db
 
@@ -40,6 +41,8 @@ def test_sessions_and_credentials_of_a_deactivated_person_end_at_once_and_for_ev
 
     assert client.get("/tasks/").status_code == 302
     assert credential_user(basic(credential.key, secret)) is None
+    revoked = Event.objects.get(kind="credential.revoked")
+    assert (revoked.object_id, revoked.actor) == (str(credential.pk), root)
     assert not Client().login(username="ada", password=PASSWORD)
     person_activate(actor=root, user=ada)
     assert client.get("/tasks/").status_code == 302

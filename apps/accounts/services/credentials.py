@@ -85,17 +85,19 @@ def credential_revoke(*, credential: Credential, actor: User, is_admin: bool) ->
     _revoke(Credential.objects.filter(pk=credential.pk), actor)
 
 
-def credentials_revoke_all(*, user: User, actor: User | None) -> None:
-    """The same for all that this account has."""
-    _revoke(Credential.objects.filter(user=user), actor)
+def credentials_revoke_all(*, user: User, actor: User | None) -> int:
+    """The same for all that this account has; how many that were."""
+    return _revoke(Credential.objects.filter(user=user), actor)
 
 
 @transaction.atomic
-def _revoke(given: QuerySet[Credential], actor: User | None) -> None:
+def _revoke(given: QuerySet[Credential], actor: User | None) -> int:
     known = given.filter(revoked_at__isnull=True).select_related("user")
-    for credential in known.select_for_update(of=("self",)):
+    found = list(known.select_for_update(of=("self",)))
+    for credential in found:
         Credential.objects.filter(pk=credential.pk).update(revoked_at=timezone.now())
         _note("credential.revoked", credential, actor, before=_facts(credential))
+    return len(found)
 
 
 def credential_user(header: str) -> User | None:

@@ -7,10 +7,10 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.utils import timezone
 
-from apps.accounts.models import Credential, Invitation, User
+from apps.accounts.models import Invitation, User
 from apps.accounts.selectors import administrators_left
+from apps.accounts.services.credentials import credentials_revoke_all
 from apps.accounts.services.groups import admins_lock, rights_changed, user_groups_set
 from apps.core.errors import BadInput, Conflict
 from apps.core.model_errors import from_model_error
@@ -77,9 +77,7 @@ def person_deactivate(*, actor: User | None, user: User) -> User:
     row.session_nonce = new_nonce()
     row.save(update_fields=["is_active", "keeps_waiting_tasks", "session_nonce"])
     Invitation.objects.filter(user=row).delete()
-    revoked = Credential.objects.filter(user=row, revoked_at__isnull=True).update(
-        revoked_at=timezone.now()
-    )
+    revoked = credentials_revoke_all(user=row, actor=actor)
     _record("person.deactivated", actor, row, before=True, credentials_revoked=revoked)
     rights_changed([row.pk])
     return row
