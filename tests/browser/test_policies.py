@@ -16,6 +16,16 @@ from django.contrib.auth.models import Group
 Group.objects.create(name="robotics")
 """
 
+# Changes a choice in the very moment in which a dialog with one appears.
+CHOOSE_AT_ONCE = """
+new MutationObserver((seen, observer) => {
+  const select = document.querySelector("#fetched select");
+  if (!select) return;
+  observer.disconnect();
+  select.dispatchEvent(new Event("change", { bubbles: true }));
+}).observe(document.getElementById("fetched"), { childList: true, subtree: true });
+"""
+
 
 def policy_page(page: Page, site: Installation, name: str) -> None:
     """Open the page of a policy from the overview."""
@@ -64,7 +74,9 @@ def make(page: Page) -> None:
 def connect(page: Page) -> None:
     """Too large ones cannot be chosen, the name is suggested, an empty or taken one refused."""
     dialog = page.get_by_role("dialog")
-    page.get_by_role("link", name="Connect profile…").click()
+    page.evaluate(CHOOSE_AT_ONCE)
+    with page.expect_response(re.compile("/queue-name/")):
+        page.get_by_role("link", name="Connect profile…").click()
     large = dialog.locator("option", has_text="more than the limit of 6")
     expect(large.first).to_be_disabled()
     dialog.get_by_label("Profile").select_option("4xGPU")
