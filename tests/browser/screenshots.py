@@ -15,7 +15,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.demonstration import demonstration, sign_in
-from tests.browser.test_looks import PATHS, details
+from tests.browser.pages import PATHS, details
 from tests.end_to_end.installation import Installation
 from tests.services.browser import DESKTOP, FLAGS, PHONE
 from tools.packages import find_program

@@ -1,119 +1,12 @@
-"""Every page in a real browser: readable by everybody, whole on a phone, and alive."""
+"""Pages in a real browser: alive, and whole without what they had hoped for."""
 
 import re
-from typing import Literal
 
-import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.conftest import SignIn
+from tests.browser.pages import OVERFLOW
 from tests.end_to_end.installation import Installation, until
-from tests.services.browser import DESKTOP, PHONE, NewPage
-
-PATHS = (
-    "/",
-    "/tasks/?view=all",
-    "/tasks/new/",
-    "/queues/",
-    "/policies/",
-    "/policies/new/",
-    "/settings/resources/",
-    "/settings/resources/edit/?view=board",
-    "/settings/resources/edit/?view=matrix",
-    "/settings/resources/history/",
-    "/settings/resources/yaml/",
-    "/nodes/",
-    "/credentials/",
-    "/settings/vaults/",
-    "/settings/vaults/new/",
-    "/settings/audit/",
-    "/settings/account/",
-    "/settings/people/",
-    "/settings/people/invite/",
-    "/settings/people/groups/",
-    "/settings/people/groups/new/",
-    "/settings/service-accounts/",
-    "/settings/service-accounts/new/",
-    "/settings/second-factor/",
-    "/settings/identity/",
-    "/settings/identity/new/",
-    "/settings/identity/new/keycloak/",
-    "/settings/identity/new/duo/",
-    "/settings/identity/log-in/",
-    "/nowhere/",
-)
-Scheme = Literal["light", "dark"]
-# In the dark only colours differ.
-RULES: dict[Scheme, list[str]] = {
-    "light": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"],
-    "dark": ["color-contrast", "link-in-text-block"],
-}
-# Colours that are still on their way to the other scheme are nobody's.
-END_TRANSITIONS = """document.getAnimations()
-  .filter(one => one instanceof CSSTransition).forEach(one => one.finish())"""
-# A page that is wider than its window scrolls sideways.
-OVERFLOW = "document.documentElement.scrollWidth - window.innerWidth"
-
-
-def violations(page: Page, axe: str) -> list[str]:
-    """What axe finds against WCAG 2.2 AA, light and dark, as one line each."""
-    # As a tool of the browser, not of the page: the page's policy allows no script of ours.
-    page.evaluate(axe)
-    lines = []
-    for scheme, rules in RULES.items():
-        page.emulate_media(color_scheme=scheme)
-        expect(page.locator("html")).to_have_attribute("data-theme", scheme)
-        page.evaluate(END_TRANSITIONS)
-        found = page.evaluate("rules => axe.run(document, {runOnly: rules})", rules)
-        lines += [
-            f"{page.url}: {scheme}: {one['id']}: {node['html'][:160]}"
-            for one in found["violations"]
-            for node in one["nodes"]
-        ]
-    return lines
-
-
-def details(page: Page, site: Installation) -> list[str]:
-    """Addresses of a policy in both modes, a queue, a node, a waiting and a running task, a person
-    and a group.
-    """
-    links = []
-    lists = (
-        ("/policies/", "policies"),
-        ("/queues/", "queues"),
-        ("/nodes/", "nodes"),
-        ("/tasks/?view=waiting", "tasks"),
-        ("/tasks/?view=running", "tasks"),
-        ("/settings/people/", "settings/people"),
-        ("/settings/people/groups/", "settings/people/groups"),
-    )
-    for path, kind in lists:
-        page.goto(site.address + path)
-        link = page.locator(f"tbody a[href^='/{kind}/']").first
-        links.append(link.get_attribute("href") or "")
-    return [links[0], f"{links[0]}edit/", *links[1:]]
-
-
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_no_page_breaks_wcag_or_scrolls_sideways_even_with_long_names(
-    site: Installation, sign_in: SignIn, new_page: NewPage, axe: str, size: tuple[int, int]
-) -> None:
-    page = new_page(size=size)
-    page.goto(f"{site.address}/sign-in/")
-    found = violations(page, axe)
-    sign_in(page, "admin")
-
-    for path in (*PATHS, *details(page, site)):
-        page.goto(site.address + path)
-        expect(page.locator("h1").first).to_be_attached()
-        found += violations(page, axe)
-        if page.evaluate(OVERFLOW) > 0:
-            found.append(f"{path} is wider than the window")
-        page.evaluate(LONG_NAMES)
-        if page.evaluate(OVERFLOW) > 0:
-            found.append(f"{path} with long names is wider than the window")
-
-    assert found == []
 
 
 def test_the_overview_changes_by_itself(site: Installation, sign_in: SignIn, page: Page) -> None:
@@ -230,10 +123,6 @@ def test_a_task_is_enqueued_and_aborted_by_hand(
 
 
 # Every name on the page becomes one long word, and every card of the board is there many times.
-LONG_NAMES = """() => {
-  const names = "h1.break-all, h1.wrap-anywhere, .title, tbody a:not(.btn), td.wrap, .linkrow a";
-  for (const one of document.querySelectorAll(names)) one.textContent = "w".repeat(120);
-}"""
 MANY_CARDS = """() => {
   for (const row of document.querySelectorAll(".board-row")) {
     const card = row.firstElementChild;

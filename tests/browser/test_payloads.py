@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.demonstration import demonstration, sign_in
+from tests.browser.pages import PATHS, details
 from tests.browser.payloads import FOR_LOGS, PAYLOADS
-from tests.browser.test_looks import PATHS, details
 from tests.end_to_end.installation import Installation
 from tests.services.requirements import need
 

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import SignIn
-from tests.browser.test_looks import violations
+from tests.browser.pages import violations
 from tests.end_to_end.installation import Installation, until
 from tests.services.browser import DESKTOP, PHONE, NewPage
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.editor.common import EDITOR, Open, card, dialog, put, ready
-from tests.browser.test_looks import OVERFLOW, violations
+from tests.browser.pages import OVERFLOW, violations
 from tests.end_to_end.installation import Client
 from tests.services.browser import DESKTOP, PHONE
 
