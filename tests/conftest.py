@@ -25,6 +25,7 @@ from tests.services.mps import mps_control
 from tests.services.podman import podman
 from tests.services.smtp import inbox
 from tests.services.sshd import ssh_node, start_ssh_node
+from tests.tenants import organisations
 
 __all__ = [
     "alice",
@@ -41,6 +42,7 @@ __all__ = [
     "inbox",
     "mps_control",
     "new_page",
+    "organisations",
     "page",
     "podman",
     "quinn",

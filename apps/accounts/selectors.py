@@ -1,5 +1,6 @@
 """Who somebody is, in terms of groups; and the people and groups that somebody may look at."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
@@ -10,10 +11,12 @@ from django.utils import timezone
 from apps.accounts.models import (
     ADMINS,
     QUEUE_ADMINS,
+    USERS,
     Credential,
     IdentityProvider,
     LogInRules,
     PersonStatus,
+    Tenant,
     User,
 )
 
@@ -30,21 +33,63 @@ Person = User | AbstractBaseUser | AnonymousUser
 ADMINISTERING = (ADMINS, QUEUE_ADMINS)
 
 
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A group somebody is in, the tenant that it belongs to, and the one that it administers."""
+
+    group: str
+    tenant: int | None
+    administers: int | None
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether its rights fall away while a service account acts."""
+        return self.group in ADMINISTERING or self.administers is not None
+
+
 def groups_of(user: User) -> QuerySet[Group]:
     """The groups whose rights somebody has now: none that administers, where another acts."""
     groups = Group.objects.filter(user=user)
-    return groups if user.acted_by_id is None else groups.exclude(name__in=ADMINISTERING)
+    if user.acted_by_id is None:
+        return groups
+    return groups.exclude(name__in=ADMINISTERING).exclude(administers__isnull=False)
+
+
+def memberships(user: Person) -> tuple[Membership, ...]:
+    """All groups of an active user; remembered on the object for its request."""
+    if not isinstance(user, User) or not user.is_active:
+        return ()
+    known: tuple[Membership, ...] | None = getattr(user, "_memberships", None)
+    if known is None:
+        rows = Group.objects.filter(user=user).order_by()
+        known = tuple(
+            Membership(*row) for row in rows.values_list("name", "belongs__tenant", "administers")
+        )
+        user._memberships = known  # type: ignore[attr-defined]  # memo on the instance
+    return known
 
 
 def group_names(user: Person) -> frozenset[str]:
-    """Names of the groups of an active user; remembered on the object for its request."""
-    if not isinstance(user, User) or not user.is_active:
+    """Names of the groups whose rights an active user has now."""
+    acted = isinstance(user, User) and user.acted_by_id is not None
+    return frozenset(one.group for one in memberships(user) if not (acted and one.gives_way))
+
+
+def tenants_of(user: Person) -> frozenset[int]:
+    """Ids of the tenants whose groups somebody is in: one at most, but for administrators."""
+    return frozenset(one.tenant for one in memberships(user) if one.tenant is not None)
+
+
+def tenants_administered_by(user: Person) -> frozenset[int]:
+    """Ids of the tenants that somebody administers: none while a service account acts."""
+    if not isinstance(user, User) or user.acted_by_id is not None:
         return frozenset()
-    known: frozenset[str] | None = getattr(user, "_group_names", None)
-    if known is None:
-        known = frozenset(groups_of(user).values_list("name", flat=True))
-        user._group_names = known  # type: ignore[attr-defined]  # memo on the instance
-    return known
+    return frozenset(one.administers for one in memberships(user) if one.administers is not None)
+
+
+def manages_people(user: Person) -> bool:
+    """Whether there are people and groups for them to look after: all, or those of a tenant."""
+    return is_admin(user) or bool(tenants_administered_by(user))
 
 
 def group_ids(user: Person) -> frozenset[int]:
@@ -107,10 +152,39 @@ def credentials_of(user: Person) -> QuerySet[Credential]:
 
 
 def people_visible_to(user: Person) -> QuerySet[User]:
-    """Everybody but service accounts, for administrators, with `last_active` (or `NEVER`)."""
-    if not is_admin(user):
-        return User.objects.none()
-    return with_last_active(User.objects.filter(is_service=False))
+    """People, not service accounts, with `last_active` (or `NEVER`).
+
+    Everybody, for administrators; for those of a tenant, who is in one of its groups.
+    """
+    people = User.objects.filter(is_service=False)
+    return with_last_active(people.filter(_looked_after(user, people)))
+
+
+def people_managed_by(user: Person) -> QuerySet[User]:
+    """Those of them whose account one changes, deactivates and makes links for.
+
+    For administrators of a tenant only who has all they may do from it: else a link that sets a
+    password would open what is not the tenant's.
+    """
+    people = people_visible_to(user)
+    if is_admin(user):
+        return people
+    own = Q(name=USERS) | Q(belongs__tenant__in=tenants_administered_by(user))
+    foreign = Group.objects.exclude(pk__in=Group.objects.filter(own).values("pk"))
+    return people.exclude(groups__in=foreign)
+
+
+def accounts_visible_to(user: Person) -> QuerySet[User]:
+    """Whom one may put into groups: people and service accounts, removed ones not."""
+    accounts = User.objects.filter(removed_at__isnull=True)
+    return accounts.filter(_looked_after(user, accounts))
+
+
+def _looked_after(user: Person, rows: QuerySet[User]) -> Q:
+    if is_admin(user):
+        return Q()
+    own = rows.filter(groups__belongs__tenant__in=tenants_administered_by(user))
+    return Q(pk__in=own.values("pk"))
 
 
 def with_last_active(users: QuerySet[User]) -> QuerySet[User]:
@@ -135,8 +209,16 @@ def people_named(rows: QuerySet[User], word: str) -> QuerySet[User]:
 
 
 def groups_visible_to(user: Person) -> QuerySet[Group]:
-    """All groups, for administrators."""
-    return Group.objects.all() if is_admin(user) else Group.objects.none()
+    """All groups, for administrators; for those of a tenant, its own."""
+    if is_admin(user):
+        return Group.objects.all()
+    return Group.objects.filter(belongs__tenant__in=tenants_administered_by(user))
+
+
+def tenants_visible_to(user: Person) -> QuerySet[Tenant]:
+    """All tenants, for administrators of the installation."""
+    rows = Tenant.objects.select_related("admin_group")
+    return rows if is_admin(user) else rows.none()
 
 
 def administrators_left(*, without: User | None = None) -> bool:

@@ -12,7 +12,13 @@ from django.contrib.auth.models import Group
 from django.db.models import Model, Q, QuerySet
 
 from apps.accounts.models import User
-from apps.accounts.selectors import Person, group_ids, is_admin, is_queue_admin
+from apps.accounts.selectors import (
+    Person,
+    group_ids,
+    is_admin,
+    is_queue_admin,
+    tenants_administered_by,
+)
 from apps.core.keyring import unseal
 from apps.policies.images import registry_of
 from apps.policies.models import (
@@ -28,6 +34,7 @@ from apps.policies.models import (
     QueueUserPermission,
     RegistryCredential,
 )
+from apps.policies.tenancy import administered, not_apart, policies_administered_by
 
 EXCEED_LIMIT = "exceed_limit_policy"
 
@@ -47,9 +54,10 @@ def _granted(model: type[Policy | Pool | Queue], user: Person, right: str) -> Q:
     groups = by_group._default_manager.filter(
         group__in=list(group_ids(user)), permission__codename=right
     )
-    return Q(pk__in=users.values("content_object_id")) | Q(
+    found = Q(pk__in=users.values("content_object_id")) | Q(
         pk__in=groups.values("content_object_id")
     )
+    return (found | administered(model, user)) & not_apart(model, user)
 
 
 def policies_visible_to(user: Person) -> QuerySet[Policy]:
@@ -86,9 +94,9 @@ def pools_visible_to(user: Person) -> QuerySet[Pool]:
 
 
 def profiles_visible_to(user: Person) -> QuerySet[Profile]:
-    """Profiles of the queues one sees."""
+    """Profiles of the queues one sees; administrators of tenants, who connect them, see all."""
     live = Profile.objects.filter(removed_at__isnull=True)
-    if is_admin(user):
+    if is_admin(user) or tenants_administered_by(user):
         return live
     return live.filter(pk__in=queues_visible_to(user).values("profile_id"))
 
@@ -141,13 +149,21 @@ def by_name_or_id(rows: QuerySet[Row], given: str | int) -> Row | None:
 def policies_connectable_by(user: Person) -> QuerySet[Policy]:
     """Policies to which one may connect profiles; queue administrators make queues anywhere."""
     live = Policy.objects.filter(removed_at__isnull=True)
-    return live if is_queue_admin(user) else live.none()
+    return live if is_queue_admin(user) else policies_administered_by(user)
+
+
+def queues_settable_by(user: Person) -> QuerySet[Queue]:
+    """Queues whose settings one changes, and which one closes."""
+    live = Queue.objects.filter(removed_at__isnull=True)
+    if is_queue_admin(user):
+        return live
+    return live.filter(policy__tenant__in=tenants_administered_by(user))
 
 
 def profiles_connectable_by(user: Person) -> QuerySet[Profile]:
     """Profiles that one may connect to a policy."""
     live = Profile.objects.filter(removed_at__isnull=True)
-    return live if is_queue_admin(user) else live.none()
+    return live if is_queue_admin(user) or tenants_administered_by(user) else live.none()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,13 @@ import pytest
 from django.contrib.auth.models import Group
 
 import apps
-from apps.accounts.models import Credential, User
+from apps.accounts.models import Credential, Tenant, User
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.invitations import person_invite
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create
 from apps.configuration.selectors import draft_document
+from apps.configuration.services.tenants import tenant_make
 from apps.events.models import AuditEntry
 from apps.nodes.models import Installation, Node, NodeState, Transport, Volume
 from apps.policies.models import DraftPool, Profile, Queue
@@ -79,6 +80,10 @@ PARTS = {
     "person_save": "its callers record",
     "person_record": "records itself; its callers are walked",
     "user_groups_complete": "its caller records",
+    "is_tenants_own": "only asks",
+    "tenant_place_check": "only asks",
+    "within_tenant_check": "only asks",
+    "queue_settings_check": "only asks",
 }
 
 
@@ -170,6 +175,9 @@ CALLS: dict[str, Call] = {
     "policy_set_amounts": lambda root, x: {"policy": x.dev, "reserved": {}, "limit": {"gpu": 3}},
     "policy_move": lambda root, x: {"policy": x.dev, "parent": None, "group": x.research.group},
     "policy_remove": lambda root, x: {"policy": x.dev},
+    "tenant_make": lambda root, x: {"top": x.dev, "admin_group": x.dev.group},
+    "tenant_change": lambda root, x: {"tenant": _tenant(root, x), "groups": [x.research.group]},
+    "tenant_remove": lambda root, x: {"tenant": _tenant(root, x)},
     "policy_set_exceeding": lambda root, x: {"policy": x.dev, "users": [root], "groups": []},
     "policy_pause": lambda root, x: {"policy": x.dev, "reason": "because"},
     "policy_resume": lambda root, x: {"policy": x.dev},
@@ -246,6 +254,11 @@ CALLS: dict[str, Call] = {
 }
 
 
+def _tenant(root: User, example: Example) -> Tenant:
+    made: Tenant = tenant_make(actor=root, top=example.dev, admin_group=example.dev.group)
+    return made
+
+
 def _credential(root: User) -> Credential:
     made: Credential = credential_create(user=root, label="mine")[0]
     return made
@@ -300,6 +313,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "resource_management_switch": ({"is_enabled": True}, {"is_enabled": False}),
     "node_change": ({"name": "n1"}, {"name": "n2"}),
     "volume_change": ({"description": ""}, {"description": "of all"}),
+    "tenant_change": ({"groups": ["dev"]}, {"groups": ["dev", "research"]}),
     "policy_set_exceeding": ({"may_exceed_users": []}, {"may_exceed_users": ["root"]}),
 }
 

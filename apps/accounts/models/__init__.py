@@ -11,6 +11,7 @@ from apps.accounts.models.identity import (
 )
 from apps.accounts.models.invitations import Invitation, MailState
 from apps.accounts.models.scopes import Scope
+from apps.accounts.models.tenants import Tenant, TenantGroup
 from apps.accounts.models.users import (
     ADMINS,
     BUILT_IN_GROUPS,
@@ -39,5 +40,7 @@ __all__ = [
     "Scope",
     "SeenAssertion",
     "SetupToken",
+    "Tenant",
+    "TenantGroup",
     "User",
 ]

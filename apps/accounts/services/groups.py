@@ -9,6 +9,7 @@ from django.db.models import ProtectedError
 
 from apps.accounts.models import ADMINS, USERS, GroupInfo, User
 from apps.accounts.selectors import administrators_left
+from apps.accounts.services.tenancy import one_tenant_check
 from apps.core.doorbell import after_commit
 from apps.core.errors import Conflict
 from apps.core.model_errors import from_model_error
@@ -105,8 +106,8 @@ def group_remove(*, actor: User | None, group: Group) -> None:
         group.delete()
     except ProtectedError as error:
         raise Conflict(
-            f"Group {group.name} is the group of policies; removed ones count too, because their "
-            "history names it."
+            f"Group {group.name} is the group of policies, or administers a tenant; removed "
+            "policies count too, because their history names it."
         ) from error
     event_record(
         "group.removed",
@@ -132,6 +133,7 @@ def user_groups_set(*, actor: User | None, user: User, groups: Iterable[Group]) 
     admins_lock()
     user.groups.set(after)
     _check_admins()
+    one_tenant_check([user.pk])
     event_record(
         "person.groups",
         actor=actor,
@@ -155,6 +157,7 @@ def user_groups_complete(*, user: User) -> None:
     """
     user.groups.add(Group.objects.get(name=USERS))
     _check_admins()
+    one_tenant_check([user.pk])
     rights_changed([user.pk])
 
 
@@ -172,6 +175,7 @@ def _members_set(
     group.user_set.remove(*left)
     if group.name == ADMINS:
         _check_admins()
+    one_tenant_check((user.pk for user in (*joined, *left)), field="users")
     for word, people in (("joined", joined), ("left", left)):
         if people:
             names = sorted(user.username for user in people)

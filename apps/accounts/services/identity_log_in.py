@@ -24,7 +24,8 @@ from apps.accounts.selectors import administrators_left
 from apps.accounts.services.groups import admins_lock, rights_changed
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_save
-from apps.core.errors import NotAllowed
+from apps.accounts.services.tenancy import one_tenant_check
+from apps.core.errors import BadInput, NotAllowed
 from apps.core.recording import event_record
 
 _NAME = 150
@@ -56,7 +57,8 @@ def memberships_sync(
 ) -> tuple[list[str], list[str]]:
     """Join and leave the groups that the provider's mapping speaks of; names of both.
 
-    Groups that it does not speak of stay, and so does the last administrator.
+    Groups that it does not speak of stay, and so does the last administrator. Where the person
+    would be of two tenants they join nothing, and the log says so.
     """
     theirs = frozenset(external)
     rows = IdentityGroup.objects.filter(provider=provider)
@@ -70,9 +72,10 @@ def memberships_sync(
         if not join and not leave:
             return [], []
         names = dict(Group.objects.filter(pk__in=join | leave).values_list("pk", "name"))
-        user.groups.add(*join)
         user.groups.remove(*leave)
-        joined, left = sorted(names[pk] for pk in join), sorted(names[pk] for pk in leave)
+        skipped = _join(user, join)
+        joined = [] if skipped else sorted(names[pk] for pk in join)
+        left = sorted(names[pk] for pk in leave)
         event_record(
             "person.groups_synchronised",
             actor=None,
@@ -83,10 +86,24 @@ def memberships_sync(
                 "reason": f"as {provider.name} says",
                 "joined": joined,
                 "left": left,
+                **(
+                    {"skipped": sorted(names[pk] for pk in join), "why": skipped} if skipped else {}
+                ),
             },
         )
         rights_changed([user.pk])
     return joined, left
+
+
+def _join(user: User, groups: set[int]) -> str:
+    """Join all of them or none; why not, or empty."""
+    try:
+        with transaction.atomic():
+            user.groups.add(*groups)
+            one_tenant_check([user.pk])
+    except BadInput as error:
+        return error.detail
+    return ""
 
 
 def assertion_use(*, provider: IdentityProvider, assertion_id: str, until: datetime) -> None:

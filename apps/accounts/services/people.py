@@ -10,6 +10,7 @@ from django.db import transaction
 
 from apps.accounts.models import ADMINS, BUILT_IN_GROUPS, USERS, GroupInfo, SetupToken, User
 from apps.accounts.services.credentials import secret_hash
+from apps.accounts.services.tenancy import one_tenant_check
 from apps.core.errors import BadInput, NotAllowed
 from apps.core.model_errors import from_model_error
 from apps.core.recording import event_record
@@ -98,6 +99,7 @@ def user_create(
         if missing:
             raise BadInput(f"There is no group {min(missing)!r}.", fields={"groups": "unknown"})
         user.groups.set(found)
+        one_tenant_check([user.pk])
     return user
 
 

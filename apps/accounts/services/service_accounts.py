@@ -13,6 +13,7 @@ from django.utils import timezone
 from apps.accounts.models import USERS, Credential, Scope, User
 from apps.accounts.services.credentials import credential_create, credentials_revoke_all
 from apps.accounts.services.groups import rights_changed
+from apps.accounts.services.tenancy import one_tenant_check
 from apps.core.errors import BadInput
 from apps.core.model_errors import from_model_error
 from apps.core.recording import event_record
@@ -49,6 +50,7 @@ def service_account_create(
     _check(account)
     account.save()
     account.groups.set(_groups(groups))
+    one_tenant_check([account.pk])
     _note("service_account.created", account, actor, after=_facts(account))
     credential, secret = credential_create(
         user=account,
@@ -84,6 +86,7 @@ def service_account_change(
     account.save(update_fields=["username", "can_act_for_owners"])
     if groups is not None:
         account.groups.set(_groups(groups))
+        one_tenant_check([account.pk])
     after = _facts(account)
     if before != after:
         _note("service_account.changed", account, actor, before=before, after=after)

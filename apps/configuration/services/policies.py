@@ -16,6 +16,12 @@ from apps.configuration.services.drafts import draft_saved
 from apps.configuration.services.grants import group_grants_move, owners_who_may_enqueue
 from apps.configuration.services.recording import change_record
 from apps.configuration.services.rows import draft_lock, live_lock
+from apps.configuration.services.tenancy import (
+    shares_of,
+    tenant_of_children,
+    tenant_place_check,
+    within_tenant_check,
+)
 from apps.core.errors import BadInput, Conflict
 from apps.core.model_errors import from_model_error
 from apps.core.units import milli, quantities_text
@@ -77,8 +83,11 @@ def policy_create(
         position=0 if last is None else last + 1,
     )
     _check_parent(policy)
+    tenant_place_check(actor, policy)
+    shares = shares_of(policy.tenant_id)
     _save(policy)
     _amounts_write(policy, _amounts(reserved, "reserved"), _amounts(limit, "limit"))
+    within_tenant_check(actor, policy, shares)
     _record("policy.created", policy, actor=actor, note=f"Policy {policy.name} made.")
     return policy
 
@@ -106,11 +115,15 @@ def policy_change(*, actor: User | None, policy: Policy, changes: Mapping[str, A
             value = _amounts(value, field)
         setattr(policy, field, value.strip() if field == "name" else value)
     _check_parent(policy)
+    tenant_place_check(actor, policy)
+    shares = shares_of(policy.tenant_id)
     _save(policy)
+    tenant_of_children(policy)
     if "name" in changes and DraftPool.objects.filter(dedicated_to=policy).exists():
         # The draft's document names the policy, so its readers have an old version now.
         draft_saved(draft_lock(), actor=actor, changes=[f"the name of policy {policy.name}"])
     _amounts_change(policy, changes)
+    within_tenant_check(actor, policy, shares)
     if {"user_limit", "parent"} & set(changes):
         tasks_reshape(policy_ids=policy_family(policy.pk))
     if policy.group_id != old_group.pk:
@@ -145,7 +158,7 @@ def policy_remove(*, actor: User | None, policy: Policy) -> None:
     """Close its queues; running tasks finish, hold their room, and have no reservation.
 
     Raises:
-        Conflict: it has children, or a pool is dedicated to it.
+        Conflict: it has children, is the top of a tenant, or a pool is dedicated to it.
     """
     live_lock()
     policy = _present(policy)
@@ -153,6 +166,8 @@ def policy_remove(*, actor: User | None, policy: Policy) -> None:
     if children:
         names = ", ".join(child.name for child in children)
         raise Conflict(f"{policy.name} is the parent of {names}: move or remove those first.")
+    if policy.tenant_id is not None and policy.parent_id is None:
+        raise Conflict(f"{policy.name} is the top of a tenant: remove the tenant first.")
     pools = policy.dedicated_pools.filter(removed_at__isnull=True)
     if pools:
         names = ", ".join(pool.name for pool in pools)

@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.utils.text import slugify
 
 from apps.accounts.models import User
+from apps.accounts.selectors import tenants_administered_by
 from apps.configuration.services.closing import queues_close
 from apps.configuration.services.drafts import draft_saved
 from apps.configuration.services.grants import group_grants_give
@@ -18,6 +19,7 @@ from apps.configuration.services.limits import above_limit, limits_above
 from apps.configuration.services.pools import pause_facts
 from apps.configuration.services.recording import change_record
 from apps.configuration.services.rows import draft_lock, live_lock
+from apps.configuration.services.tenancy import is_tenants_own, queue_settings_check
 from apps.core.errors import BadInput, Conflict
 from apps.core.model_errors import from_model_error
 from apps.policies.models import DraftProfile, DraftQueueRank, Policy, Profile, Queue
@@ -109,6 +111,7 @@ def queue_change(*, actor: User | None, queue: Queue, changes: Mapping[str, Any]
     unknown = set(changes) - CHANGEABLE
     if unknown:
         raise BadInput(f"{min(unknown)} cannot be changed.", fields={min(unknown): "is unknown"})
+    queue_settings_check(actor, set(changes))
     live_lock()
     queue = _present(queue)
     for field, value in changes.items():
@@ -134,7 +137,8 @@ def queue_reorder(
     """Set whose tasks come first in a profile, live and in the draft.
 
     Args:
-        order: every queue of the profile exactly once.
+        order: every queue of the profile exactly once; from administrators of a tenant every one
+            of theirs, which change places with one another and leave the others' alone.
 
     Raises:
         BadInput: a queue is missing, foreign or named twice.
@@ -146,11 +150,14 @@ def queue_reorder(
             "profile", "policy"
         )
     }
+    own = {pk for pk, queue in queues.items() if _may_order(actor, queue)}
     wanted = [queue.pk for queue in order]
-    if sorted(wanted) != sorted(queues):
+    if sorted(wanted) != sorted(own):
         problem = f"must name each queue of profile {profile.name} exactly once"
         raise BadInput(f"order {problem}.", fields={"order": problem})
-    ordered = [queues[pk] for pk in wanted]
+    turns = iter(wanted)
+    known = sorted(queues.values(), key=lambda queue: (queue.queuing_rank, queue.pk))
+    ordered = [queues[next(turns)] if queue.pk in own else queue for queue in known]
     for rank, queue in enumerate(ordered):
         queue.queuing_rank = rank
     Queue.objects.bulk_update(ordered, ["queuing_rank"])
@@ -197,6 +204,12 @@ def _present(queue: Queue) -> Queue:
     if row.is_removed:
         raise Conflict(f"Queue {row.name} was removed.")
     return row
+
+
+def _may_order(actor: User | None, queue: Queue) -> bool:
+    if actor is None or not is_tenants_own(actor):
+        return True
+    return queue.policy.tenant_id in tenants_administered_by(actor)
 
 
 def _save(queue: Queue) -> None:

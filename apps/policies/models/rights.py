@@ -5,6 +5,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator, RegexVa
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from apps.accounts.models import Tenant
 from apps.core.fields import QuantitiesField
 from apps.core.models import Pausable, Removable, unique_name
 from apps.policies.models.live import Pool, Profile
@@ -25,6 +26,15 @@ class Policy(Removable, Pausable):
     group = models.ForeignKey(Group, on_delete=models.PROTECT, related_name="policies")
     parent = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="children"
+    )
+    tenant = models.ForeignKey(
+        Tenant,
+        null=True,
+        blank=True,
+        editable=False,
+        on_delete=models.SET_NULL,
+        related_name="policies",
+        help_text=_("Whose tree it stands in; services keep it."),
     )
     weight = models.PositiveIntegerField(
         default=1,
@@ -56,6 +66,11 @@ class Policy(Removable, Pausable):
                 condition=models.Q(parent__isnull=True) | ~models.Q(parent=models.F("id")),
                 name="policy_is_not_its_own_parent",
                 violation_error_message=_("A policy cannot be its own parent."),
+            ),
+            models.UniqueConstraint(
+                fields=["tenant"],
+                condition=models.Q(parent__isnull=True, removed_at__isnull=True),
+                name="tenant_has_one_top",
             ),
         ]
 

@@ -1,0 +1,64 @@
+"""What tenants change about who sees what: administrators of one see its tree, nobody another's.
+
+`apps.policies.rights` puts both into the one reading of rights. A policy names its tenant, so that
+no query has to climb the tree.
+"""
+
+from django.db.models import Q, QuerySet
+
+from apps.accounts.models import User
+from apps.accounts.selectors import Person, is_admin, tenants_administered_by, tenants_of
+from apps.policies.models import Policy, Pool, Queue
+
+_PATHS = {Policy: "tenant", Queue: "policy__tenant"}
+
+
+def administered(model: type[Policy | Pool | Queue], user: Person) -> Q:
+    """Rows of the trees that somebody administers: they hold every right there."""
+    path, tenants = _PATHS.get(model), tenants_administered_by(user)
+    return Q(**{f"{path}__in": tenants}) if path and tenants else Q(pk__in=[])
+
+
+def not_apart(model: type[Policy | Pool | Queue], user: Person) -> Q:
+    """Rows that do not stand in the tree of another tenant than that of the user.
+
+    Whoever belongs to no tenant sees what somebody let them see, as everywhere.
+    """
+    path, tenants = _PATHS.get(model), tenants_of(user)
+    if path is None or not tenants:
+        return Q()
+    return Q(**{f"{path}__in": tenants}) | Q(**{f"{path}__isnull": True})
+
+
+def policies_changeable_by(user: Person) -> QuerySet[Policy]:
+    """Policies that one changes, pauses and removes: in a tenant those below its top."""
+    live = Policy.objects.filter(removed_at__isnull=True)
+    if is_admin(user):
+        return live
+    return live.filter(tenant__in=tenants_administered_by(user), parent__isnull=False)
+
+
+def policies_administered_by(user: Person) -> QuerySet[Policy]:
+    """Those, and the top, below which one makes policies."""
+    live = Policy.objects.filter(removed_at__isnull=True)
+    if is_admin(user):
+        return live
+    return live.filter(tenant__in=tenants_administered_by(user))
+
+
+def strange_policies(user: Person) -> frozenset[int]:
+    """Ids of policies whose work is none of the reader's: that of another tenant, or, for those
+    who belong to one, of none. Empty for administrators, and where there are no tenants.
+    """
+    if is_admin(user):
+        return frozenset()
+    tenants = tenants_of(user)
+    outside = Q(tenant__isnull=False)
+    if tenants:
+        outside = ~Q(tenant__in=tenants) | Q(tenant__isnull=True)
+    return frozenset(Policy.objects.filter(outside).order_by().values_list("pk", flat=True))
+
+
+def is_apart(user: User, tenant_id: int | None) -> bool:
+    """Whether what belongs to this tenant, or to none, is none of the user's."""
+    return not is_admin(user) and frozenset({tenant_id} - {None}) != tenants_of(user)

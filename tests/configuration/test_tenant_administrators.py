@@ -1,0 +1,176 @@
+"""What administrators of a tenant do below its top, and what is not theirs."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+
+from apps.accounts.models import (
+    User,
+)
+from apps.configuration.services.policies import policy_change, policy_create, policy_remove
+from apps.configuration.services.queues import (
+    profile_connect,
+    profile_disconnect,
+    queue_change,
+    queue_reorder,
+)
+from apps.configuration.services.tenants import (
+    tenant_change,
+)
+from apps.core.errors import BadInput, NotAllowed, RpmError
+from apps.policies.models import Policy, Profile, Queue
+from tests.cast import Example
+from tests.tenants import Organisations
+
+pytestmark = pytest.mark.django_db
+
+
+def refused(error: Any, field: str) -> str:
+    assert list(error.value.fields) == [field]
+    found: str = error.value.fields[field]
+    return found
+
+
+# --- what administrators of a tenant do ------------------------------------------------------
+
+
+def test_they_make_change_connect_and_remove_below_the_top(organisations: Organisations) -> None:
+    acme = organisations.acme
+    adam, profile = acme.admin, Profile.objects.get(name="2xGPU")
+
+    made = policy_create(
+        actor=adam, name="acme-new", group=acme.group, parent=acme.top, reserved={"gpu": 2}
+    )
+    policy_change(actor=adam, policy=made, changes={"weight": 3, "limit": {"gpu": 8}})
+    queue = profile_connect(actor=adam, policy=made, profile=profile)
+    queue_change(actor=adam, queue=queue, changes={"name": "acme-other", "max_waiting": 5})
+    profile_disconnect(actor=adam, queue=queue)
+    policy_remove(actor=adam, policy=made)
+
+    assert Policy.objects.get(pk=made.pk).is_removed
+
+
+REFUSED: list[Any] = [
+    pytest.param({"reserved": {"gpu": 3}}, "reserved.gpu", id="more than the top reserves"),
+    pytest.param(
+        {"reserved": {"cpu": 1}}, "reserved.cpu", id="a key that the top does not reserve"
+    ),
+    pytest.param({"limit": {"gpu": 9}}, "limit.gpu", id="a limit above that of the top"),
+    pytest.param({"parent": None}, "parent", id="no parent"),
+    pytest.param({"parent": "rival"}, "parent", id="below another tenant"),
+    pytest.param({"parent": "dev"}, "parent", id="below what is of no tenant"),
+    pytest.param({"group": "rival"}, "group", id="a group of another tenant"),
+    pytest.param({"group": "dev"}, "group", id="a group of none"),
+]
+
+
+def values(given: dict[str, Any], organisations: Organisations) -> dict[str, Any]:
+    """With policies and groups in the place of their names."""
+    owners = {"rival": organisations.rival.top, "dev": organisations.example.dev}
+    found = dict(given)
+    if given.get("parent"):
+        found["parent"] = owners[given["parent"]]
+    if "group" in given:
+        found["group"] = owners[given["group"]].group
+    return found
+
+
+@pytest.mark.parametrize(("given", "field"), REFUSED)
+def test_a_new_policy_stays_within_the_tenant(
+    organisations: Organisations, given: dict[str, Any], field: str
+) -> None:
+    acme = organisations.acme
+    wanted = {"group": acme.group, "parent": acme.top, **values(given, organisations)}
+
+    with pytest.raises(BadInput) as error:
+        policy_create(actor=acme.admin, name="acme-new", **wanted)
+
+    assert "rival" not in refused(error, field).replace("rival-only-admin-group does not", "")
+    assert not Policy.objects.filter(name="acme-new").exists()
+
+
+@pytest.mark.parametrize(("given", "field"), REFUSED[3:])
+def test_nobody_moves_a_policy_out_of_its_tenant(
+    root: User, organisations: Organisations, given: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(BadInput) as error:
+        policy_change(
+            actor=root, policy=organisations.acme.team, changes=values(given, organisations)
+        )
+
+    assert refused(error, field)
+
+
+def test_a_policy_comes_into_a_tenant_with_groups_that_are_of_it(
+    root: User, organisations: Organisations, dev_group: Group
+) -> None:
+    acme, example = organisations.acme, organisations.example
+    parent = policy_create(actor=root, name="Parent", group=acme.group)
+    child = policy_create(actor=root, name="Child", group=dev_group, parent=parent)
+
+    with pytest.raises(BadInput) as error:
+        policy_change(actor=root, policy=parent, changes={"parent": acme.top})
+    assert "Child" in refused(error, "parent")
+    tenant_change(actor=root, tenant=acme.tenant, groups=[acme.group, dev_group])
+    policy_change(actor=root, policy=parent, changes={"parent": acme.top})
+
+    assert Policy.objects.get(pk=child.pk).tenant_id == acme.tenant.pk
+    assert Policy.objects.get(pk=example.dev.pk).tenant_id is None
+
+
+@pytest.mark.parametrize("changes", [{"weight": 5}, {"limit": {"gpu": 1}}, {"name": "other"}])
+def test_the_top_is_not_theirs(organisations: Organisations, changes: dict[str, Any]) -> None:
+    with pytest.raises(NotAllowed):
+        policy_change(
+            actor=organisations.acme.admin, policy=organisations.acme.top, changes=changes
+        )
+
+
+def test_the_policies_of_others_are_not_theirs(organisations: Organisations) -> None:
+    with pytest.raises(RpmError):
+        policy_change(
+            actor=organisations.acme.admin, policy=organisations.rival.team, changes={"weight": 5}
+        )
+
+
+def test_what_was_set_above_the_top_may_stay_and_shrink(
+    root: User, organisations: Organisations
+) -> None:
+    acme = organisations.acme
+    policy_change(actor=root, policy=acme.team, changes={"reserved": {"gpu": 6}})
+
+    policy_change(actor=acme.admin, policy=acme.team, changes={"weight": 2})
+    policy_change(actor=acme.admin, policy=acme.team, changes={"reserved": {"gpu": 5}})
+    with pytest.raises(BadInput):
+        policy_change(actor=acme.admin, policy=acme.team, changes={"reserved": {"gpu": 6}})
+
+
+@pytest.mark.parametrize(
+    "changes", [{"max_priority": 5}, {"min_runtime_s": 9}, {"grace_s": 9}, {"max_preemptions": 1}]
+)
+def test_settings_that_bear_upon_others_are_not_theirs(
+    organisations: Organisations, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(BadInput) as error:
+        queue_change(
+            actor=organisations.acme.admin, queue=organisations.acme.queue, changes=changes
+        )
+
+    assert "others' work" in refused(error, next(iter(changes)))
+
+
+def test_they_order_their_queues_in_the_places_that_are_theirs(
+    root: User, organisations: Organisations, example: Example
+) -> None:
+    acme, profile = organisations.acme, organisations.acme.queue.profile
+    new = policy_create(actor=root, name="acme-new", group=acme.group, parent=acme.top)
+    last = profile_connect(actor=root, policy=new, profile=profile)
+    order = [acme.queue, organisations.rival.queue, last]
+
+    queue_reorder(actor=acme.admin, profile=profile, order=[last, acme.queue])
+
+    ranked = Queue.objects.filter(profile=profile).order_by("queuing_rank")
+    assert list(ranked) == [order[2], order[1], order[0]]
+    with pytest.raises(BadInput):
+        queue_reorder(actor=acme.admin, profile=profile, order=order)
