@@ -9,6 +9,7 @@ from django.core.cache import cache
 from django.db.models import Q
 from django.utils import timezone
 
+from apps.accounts.models import Tenant
 from apps.allocation.engine.reasons import Code
 from apps.allocation.engine.snapshot import Head, Id, Snapshot
 from apps.allocation.forecast import Basis, Estimate, NoEstimate, Why
@@ -42,6 +43,8 @@ _BASES = {
     Basis.QUEUE: "Judged by how long {ended} earlier tasks of its queue ran.",
     Basis.ALL_QUEUES: "Judged by how long {ended} earlier tasks of all queues ran.",
 }
+# How much of others' work ended is told within an organisation only.
+_ALL = "Judged by how long earlier tasks of all queues ran."
 _OTHER_QUEUES = "Judged by how long earlier tasks of the queues before it ran."
 _UNKNOWN = {
     Why.NOTHING_KNOWN: "Too little work has ended to judge by, and not all has a time limit.",
@@ -161,6 +164,8 @@ def _told(found: Estimate | NoEstimate | None) -> ExpectedStart:
         return ExpectedStart(found.why.value, _UNKNOWN[found.why])
     by_others = found.basis is Basis.QUEUE and not found.ended
     words = _OTHER_QUEUES if by_others else _BASES[found.basis]
+    if found.basis is Basis.ALL_QUEUES and Tenant.objects.exists():
+        words = _ALL
     return ExpectedStart(
         basis=found.basis.value,
         sentence=words.format(ended=found.ended),

@@ -10,6 +10,7 @@ from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.policies.models import Policy, Pool, PoolLink, Queue
 from apps.policies.selectors import policies_visible_to, pools_visible_to, queues_visible_to
+from apps.policies.tenancy import strange_policies
 from apps.tasks.models import Task
 from apps.tasks.selectors.seen import tasks_visible_to
 
@@ -17,6 +18,7 @@ ANOTHER_POOL = "another pool"
 ANOTHER_TEAM = "another team"
 ANOTHER_QUEUE = "another queue"
 EARLIER_TASK = "an earlier task"
+OUTSIDE = "work outside your organisation"
 _PLACES = ("first", "second", "third", "fourth", "fifth")
 # As many tasks of one reason are called by name.
 MOST_TASKS = 50
@@ -37,19 +39,23 @@ class Names:
     tasks: Mapping[str, str] = field(default_factory=dict)
     # The reader's own id; None where nobody is meant.
     reader: int | None = None
+    # Policies of other tenants, of whose work not even counts are told.
+    strange: frozenset[int] = frozenset()
 
     @classmethod
     def of(
         cls, user: User, task: Task | None = None, reasons: Iterable[Mapping[str, Any]] = ()
     ) -> "Names":
         """What `user` may read about `task`; tasks are looked up where `reasons` names them."""
+        policies = _names(policies_visible_to(user), Policy.objects.all(), user)
         return cls(
             pools=_names(pools_visible_to(user), Pool.objects.all(), user),
-            policies=_names(policies_visible_to(user), Policy.objects.all(), user),
+            policies=policies,
             queues=_names(queues_visible_to(user), Queue.objects.all(), user),
             routing=_routing(task),
             tasks=_task_names(user, reasons),
             reader=user.pk,
+            strange=strange_policies(user) - policies.keys(),
         )
 
     def pool(self, id_: object) -> str:
@@ -62,13 +68,21 @@ class Names:
         return f"your {_PLACES[place] if place < len(_PLACES) else f'{place + 1}th'} pool"
 
     def policy(self, id_: object) -> str:
-        return self.policies.get(number_of(id_), ANOTHER_TEAM)
+        return self.policies.get(number_of(id_), OUTSIDE if self.is_strange(id_) else ANOTHER_TEAM)
 
     def queue(self, id_: object) -> str:
         return self.queues.get(number_of(id_), ANOTHER_QUEUE)
 
     def task(self, id_: object) -> str:
         return self.tasks.get(str(id_), EARLIER_TASK)
+
+    def is_strange(self, id_: object) -> bool:
+        """Whether the policy is that of another organisation."""
+        return number_of(id_) in self.strange
+
+    def is_strange_task(self, id_: object) -> bool:
+        """Whether the task may be that of another organisation: where there is one, any unseen."""
+        return bool(self.strange) and str(id_) not in self.tasks
 
     def is_reader(self, id_: object) -> bool:
         return self.reader is not None and number_of(id_) == self.reader

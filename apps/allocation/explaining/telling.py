@@ -8,9 +8,10 @@ from typing import Any
 from apps.allocation.engine.reasons import from_data
 from apps.allocation.engine.sentences import sentence
 from apps.allocation.explaining.names import Names, number_of
+from apps.allocation.explaining.outside import detail_outside, is_outside, sentence_outside
 
 # Sentences may begin with the word for something that has no name here.
-_WORDS = ("your ", "another ", "an earlier ")
+_WORDS = ("your ", "another ", "an earlier ", "work outside ")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -38,13 +39,18 @@ def tell_all(
 
 def tell(reason: Mapping[str, Any], names: Names, *, now: datetime) -> Told:
     """One stored reason, for the reader of `names`."""
-    now_us = (now - _EPOCH) // timedelta(microseconds=1)
-    said = sentence(from_data(reason), names, now_us=now_us)
+    details = reason.get("details", ())
+    if is_outside(reason, names):
+        said = sentence_outside(reason, names)
+        details = [detail_outside(one) for one in details]
+    else:
+        now_us = (now - _EPOCH) // timedelta(microseconds=1)
+        said = sentence(from_data(reason), names, now_us=now_us)
     return Told(
         code=str(reason["code"]),
         sentence=_begun(said.text),
         help=said.help,
-        details=tuple(_detail(detail, names) for detail in reason.get("details", ())),
+        details=tuple(_detail(detail, names) for detail in details),
     )
 
 
@@ -72,7 +78,9 @@ def _detail(detail: Mapping[str, Any], names: Names) -> dict[str, Any]:
     if "tasks" in told:
         seen = [one for one in told["tasks"] if str(one) in names.tasks]
         words["tasks"] = [names.task(one) for one in seen]
-        told["task_count"], told["tasks"] = len(told["tasks"]), seen
+        # How many there are of others is told within an organisation only.
+        is_own = not any(map(names.is_strange_task, told["tasks"]))
+        told["task_count"], told["tasks"] = len(told["tasks"] if is_own else seen), seen
     if "user" in told and not names.is_reader(told["user"]):
         told["user"] = None
     if "until_us" in told:

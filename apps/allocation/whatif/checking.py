@@ -37,8 +37,8 @@ class Checked:
 
     Where it would run, `pool`, `nodes` (of a pool that the asker sees) and `standing` say how, and
     `stops` counts the tasks that have to stop for it first, `stopped` being the names of those
-    that the asker sees. Otherwise `reasons` say why not. `ahead` are the waiting tasks of the
-    queue that come first.
+    that the asker sees; where some are of another organisation, those are not counted. Otherwise
+    `reasons` say why not. `ahead` are the waiting tasks of the queue that come first.
     """
 
     would_run: bool
@@ -151,10 +151,12 @@ def _placed(actor: User, tried: _Tried, snapshot: Snapshot, place: Place) -> Che
     pool = names.pool(place.pool)
     stopped = tuple(names.task(one) for one in map(str, place.waits_for) if one in names.tasks)
     how = _STANDINGS[place.standing]
+    is_vague = any(map(names.is_strange_task, place.waits_for))
     sentence = f"It would start now in {pool}, {how}."
     if place.waits_for:
         count = len(place.waits_for)
         who = "1 task there has" if count == 1 else f"{count} tasks there have"
+        who = "work there has" if is_vague else who
         sentence = f"It would start in {pool}, {how}, once {who} stopped to make room."
     return Checked(
         would_run=True,
@@ -163,7 +165,7 @@ def _placed(actor: User, tried: _Tried, snapshot: Snapshot, place: Place) -> Che
         pool=pool,
         nodes=_nodes(snapshot, place) if place.pool in names.pools else (),
         standing=place.standing.value,
-        stops=len(place.waits_for),
+        stops=len(stopped) if is_vague else len(place.waits_for),
         stopped=stopped,
     )
 

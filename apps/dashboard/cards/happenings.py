@@ -83,7 +83,10 @@ def _from_event(event: Event, history: History, names: Names) -> Step:
 def _for_whom(data: Mapping[str, Any], history: History, names: Names) -> str:
     """Whose task gets the room, in the reader's words; empty where that is not known any more."""
     policy = history.taker_policy(data.get("generation", 0))
-    return "" if policy is None else f"for a task of {names.policy(policy)}"
+    if policy is None:
+        return ""
+    whose = names.policy(policy)
+    return f"for {whose}" if names.is_strange(policy) else f"for a task of {whose}"
 
 
 def _words(data: Mapping[str, Any], names: Names) -> list[str]:
@@ -95,14 +98,16 @@ def _words(data: Mapping[str, Any], names: Names) -> list[str]:
         words.append(f"attempt {data['generation']}")
     if data.get("standing"):
         words.append(_STANDINGS.get(str(data["standing"]), str(data["standing"])))
-    words.append(_what_follows(data))
+    words.append(_what_follows(data, names))
     if data.get("exit_code") is not None:
         words.append(f"exit code {data['exit_code']}")
     return words
 
 
-def _what_follows(data: Mapping[str, Any]) -> str:
+def _what_follows(data: Mapping[str, Any], names: Names) -> str:
     """Of an admission whose room others have to leave, and of a preemption."""
+    if data.get("waits_for") and names.strange:
+        return "starts once work there has stopped"
     if data.get("waits_for"):
         has = "has" if data["waits_for"] == 1 else "have"
         return f"starts once {plural(data['waits_for'], 'task')} there {has} stopped"
