@@ -56,6 +56,8 @@ def new_page(chromium: Browser) -> Iterator[NewPage]:
         context = chromium.new_context(
             viewport={"width": size[0], "height": size[1]},
             color_scheme="dark" if scheme == "dark" else "light",
+            # Nothing moves under a click, and no processor draws what pulses.
+            reduced_motion="reduce",
             locale="en-GB",
             timezone_id="UTC",
             ignore_https_errors=True,

@@ -5,8 +5,8 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 # Long tests each by itself, then folders and modules whose tests share what is costly to start,
 # such as an installation and a browser to look at it. The first that fits a test counts.
 SHARED = (
-    "tests/browser/test_accessibility.py::test_no_page_breaks_wcag_or_scrolls_sideways[desktop]",
-    "tests/browser/test_accessibility.py::test_no_page_breaks_wcag_or_scrolls_sideways[phone]",
+    "tests/browser/test_accessibility.py::test_no_page_breaks_wcag_or_scrolls_sideways[even]",
+    "tests/browser/test_accessibility.py::test_no_page_breaks_wcag_or_scrolls_sideways[odd]",
     "tests/browser/editor/",
     "tests/browser/",
     "tests/execution/crashes/test_crashes.py",
