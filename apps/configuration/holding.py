@@ -10,10 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import Group
+from django.db.models import QuerySet
 from guardian.models import GroupObjectPermissionBase
 
+from apps.accounts.models import User
 from apps.accounts.models.grants import GrantSource
+from apps.accounts.selectors import is_admin
 from apps.policies.models import Policy
+from apps.policies.selectors import policies_visible_to, pools_visible_to, queues_visible_to
+from apps.vaults.selectors.seen import vaults_visible_to
 
 MOST_SHOWN = 200
 
@@ -54,10 +59,17 @@ class Counts:
     rules: int = 0
 
 
-def group_holding(group: Group) -> Holding:
-    """Everything that stands on the group, in a query per kind of object."""
+def group_holding(group: Group, *, reader: User | None = None) -> Holding:
+    """Everything that stands on the group, in a query per kind of object.
+
+    Args:
+        reader: an administrator of a tenant is told of objects that they see.
+    """
     every = list(Policy.objects.filter(group=group).order_by("name", "pk"))
     rules = [rule for model in grant_models() for rule in _rules(model, group)]
+    if reader is not None and not is_admin(reader):
+        seen = _seen_by(reader)
+        rules = [rule for rule in rules if rule.object_id in seen.get(rule.kind, frozenset())]
     return Holding(
         policies=tuple(policy for policy in every if not policy.is_removed),
         removed=tuple(policy for policy in every if policy.is_removed),
@@ -89,6 +101,20 @@ def grant_models() -> list[type[Any]]:
         if issubclass(model, GroupObjectPermissionBase)
         and any(field.name == "content_object" for field in model._meta.fields)
     ]
+
+
+def _seen_by(reader: User) -> Mapping[str, frozenset[int]]:
+    """Ids of what somebody sees, by the word for its kind."""
+    rows: list[QuerySet[Any]] = [
+        policies_visible_to(reader),
+        queues_visible_to(reader),
+        pools_visible_to(reader),
+        vaults_visible_to(reader),
+    ]
+    return {
+        str(one.model._meta.verbose_name): frozenset(one.values_list("pk", flat=True))
+        for one in rows
+    }
 
 
 def _rules(model: type[Any], group: Group) -> list[Rule]:

@@ -4,7 +4,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 
 from apps.accounts.models import User
-from apps.accounts.selectors import is_admin
+from apps.accounts.selectors import is_admin, manages_people, tenants_administered_by
 
 
 def person(request: HttpRequest) -> User:
@@ -28,3 +28,32 @@ def administrator(request: HttpRequest) -> User:
     if not is_admin(user):
         raise Http404
     return user
+
+
+def people_administrator(request: HttpRequest) -> User:
+    """Who looks after people and groups: of the installation, or of a tenant.
+
+    Raises:
+        Http404: somebody else asks.
+    """
+    user = person(request)
+    if not manages_people(user):
+        raise Http404
+    return user
+
+
+def policy_administrator(request: HttpRequest) -> User:
+    """Who makes and changes policies: anywhere, or below the top of a tenant.
+
+    Raises:
+        Http404: somebody else asks.
+    """
+    user = person(request)
+    if not makes_policies(user):
+        raise Http404
+    return user
+
+
+def makes_policies(user: User) -> bool:
+    """Whether somebody is one of these."""
+    return is_admin(user) or bool(tenants_administered_by(user))

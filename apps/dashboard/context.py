@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from apps.accounts.selectors import is_admin, may_enter_admin
+from apps.accounts.selectors import is_admin, manages_people, may_enter_admin
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,12 @@ _SETTINGS: tuple[Entry, ...] = (
     ("vault_list", _("Vaults"), "lock", False),
     ("person_list", _("People"), "users", True),
     ("service_account_list", _("Service accounts"), "bot", True),
+    ("tenant_list", _("Tenants"), "building-2", True),
     ("identity_list", _("Identity"), "fingerprint", True),
     ("audit_list", _("Audit"), "scroll-text", True),
 )
+# Of what is for administrators, what those of a tenant see too, for what is the tenant's.
+_OF_TENANTS = frozenset({"person_list"})
 
 
 def site(request: HttpRequest) -> dict[str, Any]:
@@ -56,8 +59,9 @@ def site(request: HttpRequest) -> dict[str, Any]:
     sees_all = user is not None and is_admin(user)
     may_administrate = user is not None and may_enter_admin(user)
     places = _places(_PLACES, request.path, is_admin=sees_all)
-    settings_places = _places(_SETTINGS, request.path, is_admin=sees_all)
-    if sees_all:
+    looks_after = user is not None and manages_people(user)
+    settings_places = _places(_SETTINGS, request.path, is_admin=sees_all, of_tenants=looks_after)
+    if looks_after:
         # The others come to theirs by the menu of their account.
         is_here = any(place.is_here for place in settings_places)
         places.append(Place(_("Settings"), "sliders-horizontal", reverse("person_list"), is_here))
@@ -75,10 +79,12 @@ def site(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def _places(known: Iterable[Entry], path: str, *, is_admin: bool) -> list[Place]:
+def _places(
+    known: Iterable[Entry], path: str, *, is_admin: bool, of_tenants: bool = False
+) -> list[Place]:
     places = []
     for name, label, icon, needs_admin in known:
-        if needs_admin and not is_admin:
+        if needs_admin and not is_admin and not (of_tenants and name in _OF_TENANTS):
             continue
         href = reverse(name)
         is_here = path == href if href == "/" else path.startswith(href)

@@ -8,6 +8,7 @@ from django.contrib.auth.models import Group
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import USERS, User
+from apps.accounts.selectors import accounts_visible_to, groups_visible_to, is_admin
 from apps.accounts.services.invitations import DAYS, MOST_DAYS
 
 # Forms in dialogs may stand on a page that has a form with the same fields.
@@ -25,6 +26,10 @@ class GroupsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]  # 
             widget=forms.CheckboxSelectMultiple,
             **given,
         )
+
+    def offer_to(self, actor: User) -> None:
+        """The groups that somebody looks after."""
+        self.queryset = groups_visible_to(actor).exclude(name=USERS).order_by("name")
 
 
 class InviteForm(forms.Form):
@@ -55,8 +60,12 @@ class InviteForm(forms.Form):
         help_text=_("After that, make another one."),
     )
 
-    def __init__(self, *args: Any, **given: Any) -> None:
+    def __init__(self, *args: Any, actor: User, **given: Any) -> None:
         super().__init__(*args, **{"auto_id": DIALOG_ID, **given})
+        groups: GroupsField = self.fields["groups"]  # type: ignore[assignment]  # it is declared so
+        groups.offer_to(actor)
+        # Else whom an administrator of a tenant invites would be nobody's.
+        groups.required = not is_admin(actor)
 
 
 class PersonForm(forms.Form):
@@ -78,11 +87,13 @@ class PersonForm(forms.Form):
         help_text=_("What changes here counts from the person's next request on."),
     )
 
-    def __init__(self, *args: Any, person: User, **given: Any) -> None:
+    def __init__(self, *args: Any, actor: User, person: User, **given: Any) -> None:
         names = ("username", "first_name", "last_name", "email")
         initial = {name: getattr(person, name) for name in names}
         initial["groups"] = person.groups.all()
         super().__init__(*args, **{"auto_id": DIALOG_ID, "initial": initial, **given})
+        groups: GroupsField = self.fields["groups"]  # type: ignore[assignment]  # it is declared so
+        groups.offer_to(actor)
 
 
 class TestMailForm(forms.Form):
@@ -241,7 +252,7 @@ def patterns_of(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def chosen_people(given: list[str]) -> list[User]:
-    """The people whose boxes were ticked; empty where nobody's was."""
+def chosen_people(actor: User, given: list[str]) -> list[User]:
+    """Those whom `actor` sees and whose boxes were ticked; empty where nobody's was."""
     ids = [int(one) for one in given if one.isascii() and one.isdigit() and len(one) < 19]
-    return list(User.objects.filter(pk__in=ids).order_by("username"))
+    return list(accounts_visible_to(actor).filter(pk__in=ids).order_by("username"))

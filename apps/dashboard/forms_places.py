@@ -1,5 +1,6 @@
 """What is filled in about pools, queues, nodes and the whole configuration."""
 
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 from django import forms
@@ -70,9 +71,10 @@ class QueueForm(CarefulForm):
         "max_waiting": _("Waiting tasks per person"),
     }
 
-    def __init__(self, data: Any = None, *, queue: Queue) -> None:
-        super().__init__(data, initial=forms.model_to_dict(queue, fields=self.LABELS))
-        fields = forms.fields_for_model(Queue, fields=self.LABELS)
+    def __init__(self, data: Any = None, *, queue: Queue, names: Collection[str]) -> None:
+        known = [name for name in self.LABELS if name in names]
+        super().__init__(data, initial=forms.model_to_dict(queue, fields=known))
+        fields = forms.fields_for_model(Queue, fields=known)
         for name, field in fields.items():
             field.label = self.LABELS[name]
             # What the form was filled with, so that what others changed meanwhile is noticed.

@@ -8,6 +8,8 @@ from django import forms
 from django.contrib.auth.models import Group
 from django.utils.translation import gettext_lazy as _
 
+from apps.accounts.models import User
+from apps.accounts.selectors import groups_visible_to, is_admin
 from apps.configuration.services.limits import ConnectableProfile
 from apps.configuration.services.policies import amounts_of
 from apps.core.units import BUILT_IN_KEYS
@@ -16,6 +18,7 @@ from apps.dashboard.forms_shared import CarefulForm
 from apps.policies.models import Policy, Queue
 from apps.policies.models.shapes import NAME_LENGTH
 from apps.policies.selectors import known_keys, policy_family
+from apps.policies.tenancy import policies_administered_by
 
 KINDS = {"reserved": _("Reservation"), "limit": _("Limit"), "user_limit": _("Limit per person")}
 # Rarely touched, with what they usually are.
@@ -78,7 +81,9 @@ class PolicyForm(CarefulForm):
         help_text=_("Its people may read each other's logs."),
     )
 
-    def __init__(self, *args: Any, policy: Policy | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, actor: User, policy: Policy | None = None, **kwargs: Any
+    ) -> None:
         self.policy = policy
         self.known = _values_of(policy) if policy is not None else {}
         if policy is not None:
@@ -86,8 +91,10 @@ class PolicyForm(CarefulForm):
         super().__init__(*args, **kwargs)
         groups, parents = self.fields["group"], self.fields["parent"]
         # Read anew with every form, so that a group made a second ago is among them.
-        groups.queryset = Group.objects.order_by("name")  # type: ignore[attr-defined]  # a ModelChoiceField
-        parents.queryset = _parents(policy)  # type: ignore[attr-defined]  # a ModelChoiceField
+        groups.queryset = groups_visible_to(actor).order_by("name")  # type: ignore[attr-defined]  # a ModelChoiceField
+        parents.queryset = _parents(actor, policy)  # type: ignore[attr-defined]  # a ModelChoiceField
+        # In a tenant everything stands below its top.
+        parents.required = not is_admin(actor)
         self.keys = _keys(self.known)
         for key in self.keys:
             unit = UNITS.get(key, key)
@@ -222,9 +229,9 @@ def _keys(known: dict[str, Any]) -> list[str]:
     return [*(key for key in BUILT_IN_KEYS if key in keys), *sorted(keys - set(BUILT_IN_KEYS))]
 
 
-def _parents(policy: Policy | None) -> Any:
+def _parents(actor: User, policy: Policy | None) -> Any:
     """Policies without queues; not the policy itself, nor what stands below it."""
-    live = Policy.objects.filter(removed_at__isnull=True)
+    live = policies_administered_by(actor)
     queues = Queue.objects.filter(removed_at__isnull=True)
     parents = live.exclude(pk__in=queues.values("policy")).order_by("position", "pk")
     if policy is None:

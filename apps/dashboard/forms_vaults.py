@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
-from apps.accounts.selectors import is_admin
+from apps.accounts.selectors import groups_visible_to, manages_people
 from apps.vaults.models import NAME_LENGTH, Vault, VaultFormat
 from apps.vaults.selectors.seen import vault_rights
 from apps.vaults.text.shapes import TEXT_BYTES
@@ -76,14 +76,15 @@ class VaultForm(forms.Form):
 
     def __init__(self, *args: Any, user: User, vault: Vault | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        may_enforce = is_admin(user) if vault is None else vault_rights(user, vault).enforce
+        is_keeper = manages_people(user)
+        may_enforce = is_keeper if vault is None else vault_rights(user, vault).enforce
         if not may_enforce:
             del self.fields["enforced"]
-        if vault is not None or not is_admin(user):
+        if vault is not None or not is_keeper:
             del self.fields["group"]
         else:
             groups: Any = self.fields["group"]
-            groups.queryset = Group.objects.order_by("name")
+            groups.queryset = groups_visible_to(user).order_by("name")
 
     def clean(self) -> dict[str, Any]:
         """One text, from wherever it came."""

@@ -24,6 +24,7 @@ from apps.dashboard.views import (
     service_accounts,
     signing_in,
     tasks,
+    tenants,
     vaults,
 )
 
@@ -109,6 +110,10 @@ urlpatterns: list[URLPattern] = [
     path("settings/people/groups/<int:pk>/delete/", groups.group_delete, name="group_delete"),
     path("settings/people/groups/<int:pk>/add/", groups.group_add, name="group_add"),
     path("settings/people/groups/<int:pk>/leave/", groups.group_leave, name="group_leave"),
+    path("settings/tenants/", tenants.tenant_list, name="tenant_list"),
+    path("settings/tenants/new/", tenants.tenant_new, name="tenant_new"),
+    path("settings/tenants/<int:pk>/edit/", tenants.tenant_edit, name="tenant_edit"),
+    path("settings/tenants/<int:pk>/delete/", tenants.tenant_delete, name="tenant_delete"),
     *second_factor.urlpatterns,
     path("settings/identity/", identity.identity_list, name="identity_list"),
     path("settings/identity/log-in/", identity.log_in_settings, name="log_in_settings"),

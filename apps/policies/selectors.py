@@ -34,7 +34,7 @@ from apps.policies.models import (
     QueueUserPermission,
     RegistryCredential,
 )
-from apps.policies.tenancy import administered, not_apart, policies_administered_by
+from apps.policies.tenancy import administered, not_apart, policies_changeable_by
 
 EXCEED_LIMIT = "exceed_limit_policy"
 
@@ -149,7 +149,7 @@ def by_name_or_id(rows: QuerySet[Row], given: str | int) -> Row | None:
 def policies_connectable_by(user: Person) -> QuerySet[Policy]:
     """Policies to which one may connect profiles; queue administrators make queues anywhere."""
     live = Policy.objects.filter(removed_at__isnull=True)
-    return live if is_queue_admin(user) else policies_administered_by(user)
+    return live if is_queue_admin(user) else policies_changeable_by(user)
 
 
 def queues_settable_by(user: Person) -> QuerySet[Queue]:
@@ -157,7 +157,7 @@ def queues_settable_by(user: Person) -> QuerySet[Queue]:
     live = Queue.objects.filter(removed_at__isnull=True)
     if is_queue_admin(user):
         return live
-    return live.filter(policy__tenant__in=tenants_administered_by(user))
+    return live.filter(policy__in=policies_changeable_by(user).values("pk"))
 
 
 def profiles_connectable_by(user: Person) -> QuerySet[Profile]:

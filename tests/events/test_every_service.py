@@ -84,6 +84,10 @@ PARTS = {
     "tenant_place_check": "only asks",
     "within_tenant_check": "only asks",
     "queue_settings_check": "only asks",
+    "group_joins_tenant": "its caller records",
+    "groups_within": "only asks",
+    "invited_within": "only asks",
+    "queue_settings_of": "only asks",
 }
 
 

@@ -11,7 +11,7 @@ from rest_framework.permissions import SAFE_METHODS, IsAuthenticated
 from rest_framework.request import Request
 
 from apps.accounts.models import Scope, User
-from apps.accounts.selectors import is_admin, is_queue_admin
+from apps.accounts.selectors import is_admin, is_queue_admin, manages_people
 from apps.accounts.services.access import ACT_FOR, Access
 from apps.core.errors import NotAllowed
 
@@ -61,6 +61,15 @@ class Admins(Scoped):
 
     def has_permission(self, request: Request, view: Any) -> bool:
         return super().has_permission(request, view) and is_admin(request.user)
+
+
+class PeopleAdmins(Scoped):
+    """Administrators, and those of a tenant, who see and change what is the tenant's."""
+
+    message = "This is for administrators."
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return super().has_permission(request, view) and manages_people(request.user)
 
 
 class QueueAdmins(Scoped):

@@ -1,4 +1,4 @@
-"""REST of people, for administrators."""
+"""REST of people, for administrators, and for those of a tenant as far as they are its own."""
 
 from typing import Any
 
@@ -9,15 +9,22 @@ from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.filters import OrderingFilter
-from rest_framework.permissions import IsAuthenticated
+from rest_framework.permissions import SAFE_METHODS, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
-from apps.accounts.api.permissions import Admins, person
+from apps.accounts.api.permissions import PeopleAdmins, person
 from apps.accounts.links import join_address
-from apps.accounts.models import Invitation, PersonStatus, User
-from apps.accounts.selectors import NEVER, STATUSES, people_named, people_visible_to
+from apps.accounts.models import USERS, Invitation, PersonStatus, User
+from apps.accounts.selectors import (
+    NEVER,
+    STATUSES,
+    groups_visible_to,
+    people_managed_by,
+    people_named,
+    people_visible_to,
+)
 from apps.accounts.services.invitations import (
     DAYS,
     MOST_DAYS,
@@ -149,7 +156,7 @@ class _UserFilter(FilterSet):  # type: ignore[misc]  # comes without types
 class UserViewSet(ReadOnlyModelViewSet[User]):
     """People. Nobody is deleted: an account that is left is deactivated."""
 
-    permission_classes = (IsAuthenticated, Admins)
+    permission_classes = (IsAuthenticated, PeopleAdmins)
     serializer_class = UserSerializer
     pagination_class = _ByName
     queryset = User.objects.none()
@@ -160,15 +167,17 @@ class UserViewSet(ReadOnlyModelViewSet[User]):
     ordering = ("username",)
 
     def get_queryset(self) -> QuerySet[User]:
-        visible = people_visible_to(self.request.user)
-        groups = Prefetch("groups", queryset=Group.objects.order_by("name", "pk"))
+        user = self.request.user
+        is_reading = self.request.method in SAFE_METHODS
+        visible = people_visible_to(user) if is_reading else people_managed_by(user)
+        groups = Prefetch("groups", queryset=groups_visible_to(user).order_by("name", "pk"))
         return visible.select_related("invitation").prefetch_related(groups)
 
     @extend_schema(request=InviteSerializer, responses={201: InvitedSerializer})
     def create(self, request: Request) -> Response:
         """Invite a person: the answer holds a link that works once."""
         body = _checked(InviteSerializer, request)
-        groups = groups_named(body.pop("groups"))
+        groups = groups_named(person(request), body.pop("groups"))
         invited = person_invite(
             actor=person(request), address=join_address(request), groups=groups, **body
         )
@@ -179,7 +188,7 @@ class UserViewSet(ReadOnlyModelViewSet[User]):
         """Names, e-mail address, groups: what is sent."""
         user = self.get_object()
         body = _checked(UserChangeSerializer, request, is_partial=True)
-        groups = groups_named(body.pop("groups")) if "groups" in body else None
+        groups = groups_named(person(request), body.pop("groups")) if "groups" in body else None
         person_change(actor=person(request), user=user, changes=body, groups=groups)
         return self._answer(user)
 
@@ -225,13 +234,16 @@ class UserViewSet(ReadOnlyModelViewSet[User]):
         return Response(UserSerializer(self.get_queryset().get(pk=user.pk)).data)
 
 
-def groups_named(names: list[str]) -> list[Group]:
-    """The groups of these names.
+def groups_named(actor: User, names: list[str]) -> list[Group]:
+    """The groups of these names, of those that somebody looks after.
 
     Raises:
         BadInput: one is not known.
     """
-    found = {group.name: group for group in Group.objects.filter(name__in=names)}
+    rows = groups_visible_to(actor).filter(name__in=names) | Group.objects.filter(
+        name=USERS, name__in=names
+    )
+    found = {group.name: group for group in rows}
     missing = [name for name in names if name not in found]
     if missing:
         words = f"{missing[0]!r} is not known"

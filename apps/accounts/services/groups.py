@@ -9,7 +9,11 @@ from django.db.models import ProtectedError
 
 from apps.accounts.models import ADMINS, USERS, GroupInfo, User
 from apps.accounts.selectors import administrators_left
-from apps.accounts.services.tenancy import one_tenant_check
+from apps.accounts.services.tenancy import (
+    group_joins_tenant,
+    groups_within,
+    one_tenant_check,
+)
 from apps.core.doorbell import after_commit
 from apps.core.errors import Conflict
 from apps.core.model_errors import from_model_error
@@ -41,6 +45,8 @@ def group_save(
     except ValidationError as error:
         raise from_model_error(error) from error
     group.save()
+    if is_new:
+        group_joins_tenant(actor, group)
     info, _ = GroupInfo.objects.update_or_create(group=group, defaults={"description": description})
     group.info = info
     after = _told(group)
@@ -127,7 +133,8 @@ def user_groups_set(*, actor: User | None, user: User, groups: Iterable[Group]) 
         Conflict: nobody would administer any more.
     """
     before = set(user.groups.all())
-    after = {*groups, Group.objects.get(name=USERS)}
+    after = groups_within(actor, before=before, wanted=groups)
+    after.add(Group.objects.get(name=USERS))
     if before == after:
         return
     admins_lock()

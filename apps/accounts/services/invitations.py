@@ -18,6 +18,7 @@ from apps.accounts.services.groups import rights_changed
 from apps.accounts.services.mail import mail_is_set_up
 from apps.accounts.services.people import password_check, user_create
 from apps.accounts.services.people_changes import email_check, new_nonce, person_save
+from apps.accounts.services.tenancy import invited_within
 from apps.core.doorbell import after_commit
 from apps.core.errors import BadInput, Conflict, NotAllowed
 from apps.core.keyring import seal
@@ -66,7 +67,9 @@ def person_invite(
         raise BadInput(words, fields={"username": words})
     if email:
         _check_address(email)
-    names = sorted(group.name for group in groups)
+    wanted = list(groups)
+    invited_within(actor, wanted)
+    names = sorted(group.name for group in wanted)
     user = user_create(
         username=username or _provisional_name(email), password=None, email=email, groups=names
     )

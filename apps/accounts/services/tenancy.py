@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 
+from django.contrib.auth.models import Group
 from django.db.models import Count
 
-from apps.accounts.models import ADMINS, QUEUE_ADMINS, User
+from apps.accounts.models import ADMINS, QUEUE_ADMINS, TenantGroup, User
+from apps.accounts.selectors import groups_visible_to, is_admin, tenants_administered_by
 from apps.core.errors import BadInput
 
 MOST_NAMED = 5
@@ -31,6 +33,45 @@ def one_tenant_check(user_ids: Iterable[int], *, field: str = "groups") -> None:
     )
     words = f"in {QUEUE_ADMINS}, who see the queues of all, and in a group of a tenant"
     _refuse(both.values_list("username", flat=True), words, field)
+
+
+def group_joins_tenant(actor: User | None, group: Group) -> None:
+    """A group that an administrator of a tenant made belongs to it."""
+    if actor is None or is_admin(actor):
+        return
+    for tenant in tenants_administered_by(actor):
+        TenantGroup.objects.create(tenant_id=tenant, group=group)
+
+
+def groups_within(actor: User | None, *, before: set[Group], wanted: Iterable[Group]) -> set[Group]:
+    """The groups that somebody will be in: an administrator of a tenant changes its own alone.
+
+    Raises:
+        BadInput: one is none of the actor's.
+    """
+    after = set(wanted)
+    if actor is None or is_admin(actor) or not tenants_administered_by(actor):
+        return after
+    own = set(groups_visible_to(actor))
+    foreign = sorted(group.name for group in after - own - before)
+    if foreign:
+        problem = f"{foreign[0]!r} is not known"
+        raise BadInput(f"groups: {problem}.", fields={"groups": problem})
+    return (after & own) | (before - own)
+
+
+def invited_within(actor: User | None, groups: Iterable[Group]) -> None:
+    """Whom an administrator of a tenant invites belongs to it from the first moment.
+
+    Raises:
+        BadInput: no group of it is named.
+    """
+    if actor is None or is_admin(actor) or not tenants_administered_by(actor):
+        return
+    groups_within(actor, before=set(), wanted=groups)
+    if not list(groups):
+        problem = "choose one of your groups at least"
+        raise BadInput(f"groups: {problem}.", fields={"groups": problem})
 
 
 def _refuse(names: Iterable[str], words: str, field: str) -> None:

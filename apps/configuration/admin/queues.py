@@ -9,7 +9,6 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from apps.configuration.services.queues import (
-    CHANGEABLE,
     profile_connect,
     profile_disconnect,
     queue_change,
@@ -17,6 +16,7 @@ from apps.configuration.services.queues import (
     queue_reorder,
     queue_resume,
 )
+from apps.configuration.services.tenancy import QUEUE_SETTINGS
 from apps.core.admin_base import ServiceAdmin
 from apps.policies.models import Policy, Profile, Queue
 
@@ -100,7 +100,7 @@ class QueueAdmin(ServiceAdmin):
             )
             form.instance.pk, form.instance.name = made.pk, made.name
             return
-        values = {n: form.cleaned_data[n] for n in form.changed_data if n in CHANGEABLE}
+        values = {n: form.cleaned_data[n] for n in form.changed_data if n in QUEUE_SETTINGS}
         if values:
             queue_change(actor=actor, queue=form.instance, changes=values)
 

@@ -1,4 +1,4 @@
-"""REST of groups, for administrators: who is in them, and what they hold up."""
+"""REST of groups, for administrators and those of tenants: who is in them, what they hold up."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
-from apps.accounts.api.permissions import Admins, person
+from apps.accounts.api.permissions import PeopleAdmins, person
 from apps.accounts.models import User
-from apps.accounts.selectors import groups_visible_to, with_last_active
+from apps.accounts.selectors import accounts_visible_to, groups_visible_to, with_last_active
 from apps.accounts.services.groups import (
     group_members_add,
     group_members_remove,
@@ -119,7 +119,7 @@ class _GroupFilter(FilterSet):  # type: ignore[misc]  # comes without types
 class GroupViewSet(ReadOnlyModelViewSet[Group]):
     """Groups; all rights follow from them."""
 
-    permission_classes = (IsAuthenticated, Admins)
+    permission_classes = (IsAuthenticated, PeopleAdmins)
     serializer_class = GroupSerializer
     pagination_class = _ByName
     queryset = Group.objects.none()
@@ -162,7 +162,9 @@ class GroupViewSet(ReadOnlyModelViewSet[Group]):
     @action(detail=True, methods=["get"], pagination_class=None)
     def holding(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """What stands on the group: its policies, and the rights that were given to it."""
-        return Response(GroupHoldingSerializer(group_holding(self.get_object())).data)
+        return Response(
+            GroupHoldingSerializer(group_holding(self.get_object(), reader=person(request))).data
+        )
 
     @extend_schema(responses=GroupMemberSerializer(many=True), filters=False)
     @action(detail=True, methods=["get"], pagination_class=_ByUsername, filterset_class=None)
@@ -176,7 +178,7 @@ class GroupViewSet(ReadOnlyModelViewSet[Group]):
     @members.mapping.post
     def members_add(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """Let these people in; it counts from their next request on."""
-        users = _users(checked(GroupMembersSerializer, request)["users"])
+        users = _users(person(request), checked(GroupMembersSerializer, request)["users"])
         group = self.get_object()
         group_members_add(actor=person(request), group=group, users=users)
         return self._answer(group)
@@ -185,7 +187,7 @@ class GroupViewSet(ReadOnlyModelViewSet[Group]):
     @action(detail=True, methods=["post"], url_path="members/remove")
     def members_remove(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """Take these people out; their tasks stay where they are."""
-        users = _users(checked(GroupMembersSerializer, request)["users"])
+        users = _users(person(request), checked(GroupMembersSerializer, request)["users"])
         group = self.get_object()
         group_members_remove(actor=person(request), group=group, users=users)
         return self._answer(group)
@@ -195,12 +197,13 @@ class GroupViewSet(ReadOnlyModelViewSet[Group]):
         return Response(self.get_serializer(row).data, status=status)
 
 
-def _users(names: list[str]) -> list[User]:
+def _users(actor: User, names: list[str]) -> list[User]:
     """The people of these names or ids; the name comes first, since it may consist of digits."""
-    found = {user.username: user for user in User.objects.filter(username__in=names)}
+    visible = accounts_visible_to(actor)
+    found = {user.username: user for user in visible.filter(username__in=names)}
     ids = [name for name in names if name not in found and name.isascii() and name.isdigit()]
     short = [int(name) for name in ids if len(name) < 19]
-    found |= {str(user.pk): user for user in User.objects.filter(pk__in=short)}
+    found |= {str(user.pk): user for user in visible.filter(pk__in=short)}
     missing = [name for name in names if name not in found]
     if missing:
         words = f"{missing[0]!r} is not known"

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.contrib.auth.models import Group
 from django.db.models import Prefetch, QuerySet
 from django_filters.rest_framework import CharFilter, FilterSet
 from drf_spectacular.utils import extend_schema
@@ -13,8 +12,13 @@ from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet, ReadOnlyModelViewSet
 
 from apps.accounts.api.permissions import person
-from apps.accounts.selectors import is_admin, is_queue_admin
-from apps.configuration.api.asking import admins_only, checked
+from apps.accounts.selectors import groups_visible_to, is_admin, is_queue_admin
+from apps.configuration.api.asking import (
+    admins_only,
+    changeable_only,
+    checked,
+    policy_makers_only,
+)
 from apps.configuration.api.exceeding import ExceedingMixin
 from apps.configuration.api.previews import PreviewSerializer
 from apps.configuration.api.serializers import (
@@ -56,8 +60,10 @@ from apps.policies.selectors import (
     profiles_connectable_by,
     profiles_visible_to,
     queues_managed_by,
+    queues_settable_by,
     queues_visible_to,
 )
+from apps.policies.tenancy import policies_administered_by
 
 ID = "[0-9]{1,18}"
 
@@ -139,8 +145,8 @@ class PolicyViewSet(ExceedingMixin, ListModelMixin, RetrieveModelMixin, GenericV
 
     @extend_schema(request=PolicyChangeSerializer, responses={201: PolicySerializer})
     def create(self, request: Request) -> Response:
-        """A new policy, last in every order."""
-        admins_only(request)
+        """A new policy, last in every order; in a tenant it stands below another."""
+        policy_makers_only(request)
         body = self._values(checked(PolicyChangeSerializer, request))
         policy = policy_create(actor=person(request), **body)
         return self._answer(policy, status=201)
@@ -149,7 +155,7 @@ class PolicyViewSet(ExceedingMixin, ListModelMixin, RetrieveModelMixin, GenericV
     def partial_update(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """Change what is sent; amounts that are sent replace all of their kind."""
         policy = self.get_object()
-        admins_only(request)
+        changeable_only(request, policy)
         body = self._values(checked(PolicyChangeSerializer, request, is_partial=True))
         return self._answer(policy_change(actor=person(request), policy=policy, changes=body))
 
@@ -157,7 +163,7 @@ class PolicyViewSet(ExceedingMixin, ListModelMixin, RetrieveModelMixin, GenericV
     def destroy(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """Close its queues: waiting tasks become drafts, running ones finish."""
         policy = self.get_object()
-        admins_only(request)
+        changeable_only(request, policy)
         policy_remove(actor=person(request), policy=policy)
         return Response(status=204)
 
@@ -169,7 +175,7 @@ class PolicyViewSet(ExceedingMixin, ListModelMixin, RetrieveModelMixin, GenericV
     @action(detail=False, methods=["post"], url_path="preview", pagination_class=None)
     def preview_new(self, request: Request) -> Response:
         """What a new policy would do to waiting and running tasks; nothing is kept."""
-        admins_only(request)
+        policy_makers_only(request)
         body = self._values(checked(PolicyChangeSerializer, request))
         preview = policy_create_preview(actor=person(request), **body)
         return Response(PreviewSerializer(preview).data)
@@ -179,7 +185,7 @@ class PolicyViewSet(ExceedingMixin, ListModelMixin, RetrieveModelMixin, GenericV
     def preview(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """What saving these changes would do to waiting and running tasks; nothing is kept."""
         policy = self.get_object()
-        admins_only(request)
+        changeable_only(request, policy)
         changes = self._values(checked(PolicyChangeSerializer, request, is_partial=True))
         preview = policy_change_preview(actor=person(request), policy=policy, changes=changes)
         return Response(PreviewSerializer(preview).data)
@@ -190,7 +196,7 @@ class PolicyViewSet(ExceedingMixin, ListModelMixin, RetrieveModelMixin, GenericV
         """Admit nothing of it, and of those below it, until it is resumed."""
         body = checked(PauseSerializer, request)
         policy = self.get_object()
-        admins_only(request)
+        changeable_only(request, policy)
         return self._answer(
             policy_pause(actor=person(request), policy=policy, reason=body["reason"])
         )
@@ -200,7 +206,7 @@ class PolicyViewSet(ExceedingMixin, ListModelMixin, RetrieveModelMixin, GenericV
     def resume(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """Lift the pause."""
         policy = self.get_object()
-        admins_only(request)
+        changeable_only(request, policy)
         return self._answer(policy_resume(actor=person(request), policy=policy))
 
     @extend_schema(responses=QueueSerializer(many=True))
@@ -250,13 +256,13 @@ class PolicyViewSet(ExceedingMixin, ListModelMixin, RetrieveModelMixin, GenericV
         """Names of group and parent as rows."""
         values = dict(body)
         if "group" in body:
-            group = Group.objects.filter(name=body["group"]).first()
+            group = groups_visible_to(self.request.user).filter(name=body["group"]).first()
             if group is None:
                 raise _unknown("group", body["group"])
             values["group"] = group
         if body.get("parent") is not None:
-            live = Policy.objects.filter(removed_at__isnull=True)
-            values["parent"] = by_name_or_id(live, body["parent"])
+            parents = policies_administered_by(self.request.user)
+            values["parent"] = by_name_or_id(parents, body["parent"])
             if values["parent"] is None:
                 raise _unknown("parent", body["parent"])
         return values
@@ -322,14 +328,18 @@ class QueueViewSet(ListModelMixin, GenericViewSet[Queue]):
     @extend_schema(request=ReorderSerializer, responses=QueueSerializer(many=True))
     @action(detail=False, methods=["post"], pagination_class=None, filter_backends=[])
     def reorder(self, request: Request) -> Response:
-        """Set whose tasks come first in a profile, live and in the draft."""
-        if not is_queue_admin(request.user):
+        """Set whose tasks come first in a profile, live and in the draft.
+
+        Administrators of a tenant name their own queues, which share out their places anew.
+        """
+        settable = queues_settable_by(request.user).select_related("policy", "profile")
+        if not is_queue_admin(request.user) and not settable.exists():
             raise NotAllowed("Only administrators of queues set this order.")
         body = checked(ReorderSerializer, request)
         profile = by_name_or_id(profiles_connectable_by(request.user), body["profile"])
         if profile is None:
             raise _unknown("profile", body["profile"])
-        of_profile = self.get_queryset().filter(profile=profile)
+        of_profile = settable.filter(profile=profile)
         order = [by_name_or_id(of_profile, name) for name in body["order"]]
         for index, (name, queue) in enumerate(zip(body["order"], order, strict=True)):
             if queue is None:
@@ -337,11 +347,13 @@ class QueueViewSet(ListModelMixin, GenericViewSet[Queue]):
         ordered = queue_reorder(
             actor=person(request), profile=profile, order=[q for q in order if q is not None]
         )
-        return Response(self.get_serializer(ordered, many=True).data)
+        seen = set(settable.values_list("pk", flat=True))
+        shown = [queue for queue in ordered if queue.pk in seen]
+        return Response(self.get_serializer(shown, many=True).data)
 
     def _administered(self, request: Request) -> Queue:
         queue = self.get_object()
-        if not is_queue_admin(request.user):
+        if not queues_settable_by(request.user).filter(pk=queue.pk).exists():
             raise NotAllowed("Only administrators of queues change them.")
         return queue
 

@@ -20,6 +20,7 @@ from apps.configuration.api.policies import (
     ProfileViewSet,
     QueueViewSet,
 )
+from apps.configuration.api.tenants import TenantViewSet
 
 router = SimpleRouter()
 router.register("configuration/revisions", RevisionViewSet, "revision")
@@ -28,6 +29,7 @@ router.register("profiles", ProfileViewSet, "profile")
 router.register("policies", PolicyViewSet, "policy")
 router.register("queues", QueueViewSet, "queue")
 router.register("groups", GroupViewSet, "group")
+router.register("tenants", TenantViewSet, "tenant")
 
 urlpatterns = [
     path("configuration/", ConfigurationView.as_view(), name="configuration"),

@@ -19,24 +19,14 @@ from apps.configuration.services.limits import above_limit, limits_above
 from apps.configuration.services.pools import pause_facts
 from apps.configuration.services.recording import change_record
 from apps.configuration.services.rows import draft_lock, live_lock
-from apps.configuration.services.tenancy import is_tenants_own, queue_settings_check
+from apps.configuration.services.tenancy import (
+    QUEUE_SETTINGS,
+    is_tenants_own,
+    queue_settings_check,
+)
 from apps.core.errors import BadInput, Conflict
 from apps.core.model_errors import from_model_error
 from apps.policies.models import DraftProfile, DraftQueueRank, Policy, Profile, Queue
-
-CHANGEABLE = frozenset(
-    {
-        "name",
-        "allow_over_quota",
-        "on_preemption",
-        "on_node_loss",
-        "min_runtime_s",
-        "max_preemptions",
-        "grace_s",
-        "max_priority",
-        "max_waiting",
-    }
-)
 
 
 def queue_name_suggest(*, policy: Policy, profile: Profile) -> str:
@@ -108,7 +98,7 @@ def queue_change(*, actor: User | None, queue: Queue, changes: Mapping[str, Any]
         BadInput: naming the field.
         Conflict: the queue was removed.
     """
-    unknown = set(changes) - CHANGEABLE
+    unknown = set(changes) - QUEUE_SETTINGS
     if unknown:
         raise BadInput(f"{min(unknown)} cannot be changed.", fields={min(unknown): "is unknown"})
     queue_settings_check(actor, set(changes))

@@ -15,11 +15,22 @@ from apps.core.errors import BadInput, NotAllowed
 from apps.core.units import milli_text
 from apps.policies.models import Policy, PolicyAmount
 
-# What an administrator of a tenant sets of a queue. The rest bears upon others' work: how long a
-# task may not be preempted, how often it is, and which of two goes first.
-QUEUE_SETTINGS = frozenset({"name", "allow_over_quota", "on_preemption", "on_node_loss"}) | {
-    "max_waiting"
-}
+# What administrators of queues set, and of that what those of a tenant do. The rest bears upon
+# others' work: how long a task may not be preempted, how often it is, and which of two goes first.
+QUEUE_SETTINGS = frozenset(
+    {
+        "name",
+        "allow_over_quota",
+        "on_preemption",
+        "on_node_loss",
+        "min_runtime_s",
+        "max_preemptions",
+        "grace_s",
+        "max_priority",
+        "max_waiting",
+    }
+)
+OTHERS_CONCERN = frozenset({"min_runtime_s", "max_preemptions", "grace_s", "max_priority"})
 Totals = Mapping[tuple[int, str], int]
 
 
@@ -126,16 +137,21 @@ def within_tenant_check(actor: User | None, policy: Policy, before: Shares) -> N
         raise BadInput("; ".join(f"{k} {v}" for k, v in problems.items()) + ".", fields=problems)
 
 
+def queue_settings_of(actor: User | None) -> frozenset[str]:
+    """Which settings of a queue somebody sets who sets any."""
+    if actor is None or not is_tenants_own(actor) or is_queue_admin(actor):
+        return QUEUE_SETTINGS
+    return QUEUE_SETTINGS - OTHERS_CONCERN
+
+
 def queue_settings_check(actor: User | None, changed: set[str]) -> None:
     """Refuse what administrators of a tenant do not set.
 
     Raises:
         BadInput: naming the setting.
     """
-    if not is_tenants_own(actor) or (actor is not None and is_queue_admin(actor)):
-        return
     problems = dict.fromkeys(
-        sorted(changed - QUEUE_SETTINGS),
+        sorted(changed - queue_settings_of(actor)),
         "bears upon others' work: an administrator of the installation sets it",
     )
     if problems:

@@ -13,7 +13,7 @@ from apps.dashboard.live import Sharing, card, topics_of
 from apps.dashboard.selectors.pools import PoolFacts, pool_facts
 from apps.dashboard.selectors.use import Use
 from apps.dashboard.selectors.waiting import Waiting, summed
-from apps.dashboard.selectors.work import work_of_all
+from apps.dashboard.selectors.work import work_seen_by
 from apps.policies.models import PoolLink, Queue
 from apps.policies.selectors import policies_visible_to, pools_visible_to
 from apps.tasks.models import Task
@@ -65,7 +65,7 @@ class Overview:
 def load_overview(user: User, _key: str) -> Overview:
     """What the person may see of the whole."""
     pools = list(pools_visible_to(user))
-    work = work_of_all() if pools else None
+    work = work_seen_by(user) if pools else None
     facts = pool_facts(pools, work) if work is not None else []
     rows = policy_rows(policies_visible_to(user).select_related("group"), work)
     top = [row for row in rows if row.depth == 0]

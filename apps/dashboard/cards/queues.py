@@ -7,14 +7,18 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
-from apps.accounts.selectors import is_queue_admin
 from apps.allocation.explaining import Names
 from apps.dashboard.cards.reasons import ReasonView, explain, stored_reasons
 from apps.dashboard.live import Sharing, card, key_id, topics_of
 from apps.dashboard.selectors.use import held_now, use_by
 from apps.dashboard.selectors.waiting import Waiting, waiting_by_queue
 from apps.policies.models import Queue
-from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
+from apps.policies.selectors import (
+    queues_managed_by,
+    queues_open_to,
+    queues_settable_by,
+    queues_visible_to,
+)
 from apps.tasks.models import Task
 from apps.tasks.selectors.waiting import in_line
 
@@ -120,7 +124,7 @@ def load_queue_waiting(user: User, key: str) -> QueueWaiting | None:
         ),
         more=more,
         may_manage=may_manage,
-        may_pause=may_manage or is_queue_admin(user),
+        may_pause=may_manage or queues_settable_by(user).filter(pk=queue.pk).exists(),
         topics=(f"queue.{queue.pk}",),
         announce=f"{queue.name}: {running} running, {waiting.count} waiting",
     )

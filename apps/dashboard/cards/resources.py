@@ -14,7 +14,7 @@ from apps.dashboard.live import Sharing, card, topics_of
 from apps.dashboard.selectors.pools import PoolFacts, pool_facts
 from apps.dashboard.selectors.use import GPU
 from apps.dashboard.selectors.waiting import waiting_by_queue
-from apps.dashboard.selectors.work import Work, work_of_all
+from apps.dashboard.selectors.work import Work, work_seen_by
 from apps.policies.document import Change
 from apps.policies.models import DraftState, LiveState, Pool, PoolLink, Profile, Queue
 from apps.policies.selectors import pools_visible_to, profiles_visible_to, queues_visible_to
@@ -92,7 +92,7 @@ class Board:
 def load_board(user: User, _key: str) -> Board:
     """The provisioned configuration, as far as the person may see it."""
     pools = list(pools_visible_to(user))
-    work = work_of_all()
+    work = work_seen_by(user)
     facts = pool_facts(pools, work)
     profiles = list(profiles_visible_to(user))
     links = list(
@@ -180,7 +180,7 @@ def _meters(pool: Pool, work: Work) -> tuple[Meter, ...]:
             continue
         used = sum(one.amounts.get(key, 0) for one in here)
         over = sum(one.amounts.get(key, 0) for one in here if one.task_id in work.over)
-        capacity = milli(pool.capacity[key])
+        capacity = max(milli(pool.capacity[key]) - work.elsewhere.get((pool.pk, key), 0), 0)
         name = NAMES.get(key, key)
         text = _of(key, used, capacity)
         pieces = [("res", used - over), ("over", over), ("free", max(capacity - used, 0))]

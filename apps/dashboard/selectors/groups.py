@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group
 from django.db.models import Count, Q
 
 from apps.accounts.models import User
-from apps.accounts.selectors import groups_visible_to, people_named
+from apps.accounts.selectors import accounts_visible_to, groups_visible_to, people_named
 from apps.configuration.holding import Counts, counts_of
 from apps.policies.models import Policy, Queue
 from apps.tasks.models import Task
@@ -77,11 +77,12 @@ def members_page(group: Group, *, word: str, after: str) -> Members:
     return Members(tuple(found[:PAGE]), rows.count(), older)
 
 
-def people_to_add(group: Group, word: str) -> list[User]:
-    """Who matches and is not in the group, one more than are offered at once."""
+def people_to_add(user: User, group: Group, word: str) -> list[User]:
+    """Of those whom `user` sees, who matches and is not in the group, one more than are offered."""
     if not word:
         return []
-    rows = people_named(User.objects.filter(is_active=True), word).exclude(groups=group)
+    visible = accounts_visible_to(user).filter(is_active=True)
+    rows = people_named(visible, word).exclude(groups=group)
     return list(rows.order_by("username")[: MOST_FOUND + 1])
 
 

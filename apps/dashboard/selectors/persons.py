@@ -1,26 +1,30 @@
 """The list of people, and one person with what they may do and have going on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
 from urllib.parse import urlencode
 
 from django.contrib.auth.models import Group
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
 
 from apps.accounts.models import Credential, PersonStatus, User
 from apps.accounts.selectors import (
     NEVER,
     STATUSES,
+    groups_visible_to,
     is_admin,
     is_queue_admin,
+    manages_people,
+    people_managed_by,
     people_named,
     people_visible_to,
 )
 from apps.policies.models import Queue
 from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.tasks.models import Task
+from apps.tasks.selectors.seen import tasks_visible_to
 from apps.tasks.states import HOLDING_STATES, TaskState
 
 PAGE = 50
@@ -128,10 +132,12 @@ def people_page(user: User, wanted: PersonFilter) -> PeoplePage:
     found = list(
         _behind(rows, wanted)
         .order_by(wanted.column, f"{sign}pk")
-        .prefetch_related("groups")[: PAGE + 1]
+        .prefetch_related(Prefetch("groups", queryset=groups_visible_to(user)))[: PAGE + 1]
     )
     older = replace(wanted, after=found[PAGE - 1].pk).query() if len(found) > PAGE else ""
-    return PeoplePage(tuple(_row(person) for person in found[:PAGE]), count, older)
+    return PeoplePage(
+        tuple(_row(person, person.groups.all()) for person in found[:PAGE]), count, older
+    )
 
 
 def headings(wanted: PersonFilter) -> dict[str, Heading]:
@@ -151,10 +157,12 @@ def headings(wanted: PersonFilter) -> dict[str, Heading]:
 
 def left_behind(user: User) -> list[tuple[User, int]]:
     """Deactivated people whose waiting tasks nobody has decided on, with how many wait."""
-    if not is_admin(user):
+    if not manages_people(user):
         return []
     waiting = Task.objects.filter(owner=OuterRef("pk"), state=TaskState.QUEUED)
-    people = User.objects.filter(Exists(waiting), is_active=False, keeps_waiting_tasks=False)
+    people = people_managed_by(user).filter(
+        Exists(waiting), is_active=False, keeps_waiting_tasks=False
+    )
     counts = waiting_of([person.pk for person in people.order_by("username")[:MOST_SHOWN]])
     return [
         (person, counts[person.pk]) for person in people.filter(pk__in=counts).order_by("username")
@@ -191,27 +199,29 @@ class PersonFacts:
     is_queue_admin: bool
 
 
-def person_facts(person: User) -> PersonFacts:
-    """What the page of a person shows, in a fixed number of queries."""
-    tasks = Task.objects.filter(owner=person).select_related("queue").order_by("-pk")
+def person_facts(person: User, *, reader: User) -> PersonFacts:
+    """What the page of a person shows to its reader, in a fixed number of queries."""
+    seen = tasks_visible_to(reader).filter(owner=person)
+    tasks = seen.select_related("queue").order_by("-pk")
+    groups = tuple(groups_visible_to(reader).filter(user=person).order_by("name"))
     waiting = tasks.filter(state=TaskState.QUEUED)
     running = tasks.filter(state__in=HOLDING_STATES)
     keys = Credential.objects.filter(user=person, revoked_at__isnull=True)
     return PersonFacts(
-        row=_row(person),
-        groups=tuple(person.groups.order_by("name")),
+        row=_row(person, groups),
+        groups=groups,
         credentials=tuple(keys[:MOST_SHOWN]),
         waiting=tuple(waiting[:MOST_SHOWN]),
         waiting_count=waiting.count(),
         running=tuple(running[:MOST_SHOWN]),
         running_count=running.count(),
-        rights=tuple(_rights(person)),
+        rights=tuple(_rights(person, reader)),
         is_admin=is_admin(person),
         is_queue_admin=is_queue_admin(person),
     )
 
 
-def _rights(person: User) -> list[QueueRight]:
+def _rights(person: User, reader: User) -> list[QueueRight]:
     if is_admin(person):
         return []
     words: dict[int, list[str]] = {}
@@ -222,16 +232,16 @@ def _rights(person: User) -> list[QueueRight]:
     ):
         for pk in queues.values_list("pk", flat=True):
             words.setdefault(pk, []).append(word)
-    queues = Queue.objects.filter(pk__in=words).select_related("policy", "profile")
+    queues = queues_visible_to(reader).filter(pk__in=words).select_related("policy", "profile")
     return [
         QueueRight(queue, ", ".join(words[queue.pk]))
         for queue in queues.order_by("name")[:MOST_QUEUES]
     ]
 
 
-def _row(person: User) -> PersonRow:
+def _row(person: User, groups: Iterable[Group]) -> PersonRow:
     at = getattr(person, "last_active", NEVER)
-    names = sorted(group.name for group in person.groups.all())
+    names = sorted(group.name for group in groups)
     return PersonRow(person, tuple(names), None if at == NEVER else at)
 
 

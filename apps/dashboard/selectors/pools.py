@@ -15,7 +15,8 @@ from apps.policies.models import Pool
 class PoolFacts:
     """A pool, what its nodes make of it, and what is used; thousandths of GPU.
 
-    `shares` is None for a pool without devices.
+    `shares` is None for a pool without devices; `elsewhere` is held by other organisations, and
+    counts with what is not available.
     """
 
     pool: Pool
@@ -23,6 +24,7 @@ class PoolFacts:
     shares: Shares | None
     use: Use
     is_simulated: bool
+    elsewhere: int = 0
 
     @property
     def configured(self) -> int:
@@ -31,7 +33,7 @@ class PoolFacts:
     @property
     def usable(self) -> int:
         """The smaller of what is configured and what healthy nodes can give."""
-        return self.served.usable_gpu
+        return max(self.served.usable_gpu - self.elsewhere, 0)
 
     @property
     def nodes(self) -> int:
@@ -72,6 +74,7 @@ def pool_facts(pools: Iterable[Pool], work: Work) -> list[PoolFacts]:
             shares=shares.get(pool.pk),
             use=uses[pool.pk],
             is_simulated=pool.pk in simulated,
+            elsewhere=work.elsewhere.get((pool.pk, GPU), 0),
         )
         for pool in every
     ]

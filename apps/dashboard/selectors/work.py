@@ -1,28 +1,57 @@
 """What runs and what waits, read once for all parts of a card."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from django.db.models import Q
 
+from apps.accounts.models import User
 from apps.dashboard.selectors.use import Held, amounts_of, held_now, over_quota_tasks
 from apps.dashboard.selectors.waiting import Waiting, waiting_by_queue
+from apps.policies.models import Queue
+from apps.policies.tenancy import strange_policies
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`over` are the running tasks that count as over quota; `waiting` is per queue."""
+    """`over` are the running tasks that count as over quota; `waiting` is per queue.
+
+    `elsewhere` is what other organisations hold, in thousandths by pool and key: of that there is
+    nothing else here.
+    """
 
     held: tuple[Held, ...]
     over: frozenset[UUID]
     waiting: Mapping[int, Waiting]
+    elsewhere: Mapping[tuple[int, str], int] = field(default_factory=dict)
 
 
 def work_of_all() -> Work:
     """Of the whole installation, in four queries."""
     held = held_now()
     return Work(tuple(held), over_quota_tasks(held, amounts_of()), waiting_by_queue())
+
+
+def work_seen_by(user: User) -> Work:
+    """Of the whole installation; of other tenants only how much they hold of each pool."""
+    work, strange = work_of_all(), strange_policies(user)
+    if not strange:
+        return work
+    elsewhere: dict[tuple[int, str], int] = defaultdict(int)
+    for one in work.held:
+        if one.policy_id in strange:
+            for key, amount in one.amounts.items():
+                elsewhere[one.pool_id, key] += amount
+    queues = set(Queue.objects.filter(policy__in=strange).values_list("pk", flat=True))
+    waiting = {pk: found for pk, found in work.waiting.items() if pk not in queues}
+    return Work(
+        held=tuple(one for one in work.held if one.policy_id not in strange),
+        over=work.over,
+        waiting=defaultdict(Waiting, waiting),
+        elsewhere=elsewhere,
+    )
 
 
 def work_of(*, policy_ids: Iterable[int], queue_ids: Iterable[int]) -> Work:

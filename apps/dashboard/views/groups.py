@@ -19,7 +19,7 @@ from apps.accounts.services.groups import (
 )
 from apps.configuration.holding import counts_of, group_holding
 from apps.core.errors import RpmError
-from apps.dashboard.access import administrator
+from apps.dashboard.access import people_administrator
 from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_people import GroupForm, chosen_people
@@ -37,32 +37,33 @@ from apps.dashboard.toasts import say
 MOST_CHARS = 200
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its groups
 @require_GET
 @login_required
 @never_cache
 def group_list(request: HttpRequest) -> HttpResponse:
     """Groups by name."""
-    actor = administrator(request)
+    actor = people_administrator(request)
     word = _word(request, "search")
     page = groups_page(actor, word=word, after=_word(request, "after"))
     return render(request, "settings/groups.html", {"page": page, "word": word})
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its groups
 @require_GET
 @login_required
 @never_cache
 def group_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """One group: its people, whom one may add, and what stands on it."""
-    group = _seen(administrator(request), pk)
+    actor = people_administrator(request)
+    group = _seen(actor, pk)
     add = _word(request, "add")
-    found = people_to_add(group, add)
+    found = people_to_add(actor, group, add)
     members = members_page(group, word=_word(request, "search"), after=_word(request, "after"))
     group.people = members.count  # type: ignore[attr-defined]  # as the list annotates it
     context = {
         "row": group_row(group, counts_of([group.pk])),
-        "holding": group_holding(group),
+        "holding": group_holding(group, reader=actor),
         "members": members,
         "word": _word(request, "search"),
         "add": add,
@@ -72,7 +73,7 @@ def group_detail(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "settings/group.html", context)
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its groups
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
@@ -81,23 +82,23 @@ def group_new(request: HttpRequest) -> HttpResponse:
     return _form_page(request, Group(), back=reverse("group_list"))
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its groups
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def group_edit(request: HttpRequest, pk: int) -> HttpResponse:
     """Another name or description."""
-    group = _seen(administrator(request), pk)
+    group = _seen(people_administrator(request), pk)
     return _form_page(request, group, back=reverse("group_detail", args=[pk]))
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its groups
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def group_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what keeps the group, or what vanishes with it, and remove it."""
-    actor = administrator(request)
+    actor = people_administrator(request)
     group = _seen(actor, pk)
     back = reverse("group_detail", args=[pk])
     if request.method == "POST":
@@ -106,18 +107,23 @@ def group_delete(request: HttpRequest, pk: int) -> HttpResponse:
         say(request, f"Group {name} is deleted.")
         return gone_to(request, reverse("group_list"))
     people = User.objects.filter(groups=group).count()
-    context = {"group": group, "people": people, "holding": group_holding(group), "back": back}
+    context = {
+        "group": group,
+        "people": people,
+        "holding": group_holding(group, reader=actor),
+        "back": back,
+    }
     return page_or_dialog(request, "settings/group_delete.html", context)
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its groups
 @require_POST
 @login_required
 def group_add(request: HttpRequest, pk: int) -> HttpResponse:
     """Let those in who are chosen."""
-    actor = administrator(request)
+    actor = people_administrator(request)
     group = _seen(actor, pk)
-    people = chosen_people(request.POST.getlist("person"))
+    people = chosen_people(actor, request.POST.getlist("person"))
     if not people:
         return _nobody(request, group)
     count = group_members_add(actor=actor, group=group, users=people)
@@ -125,16 +131,16 @@ def group_add(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("group_detail", pk)
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its groups
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def group_leave(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what becomes of the waiting tasks of those who are chosen, and take them out."""
-    actor = administrator(request)
+    actor = people_administrator(request)
     group = _seen(actor, pk)
     given = request.POST if request.method == "POST" else request.GET
-    people = chosen_people(given.getlist("person"))
+    people = chosen_people(actor, given.getlist("person"))
     if not people:
         return _nobody(request, group)
     if request.method == "POST":
@@ -157,7 +163,7 @@ def _nobody(request: HttpRequest, group: Group) -> HttpResponse:
 
 
 def _form_page(request: HttpRequest, group: Group, *, back: str) -> HttpResponse:
-    actor = administrator(request)
+    actor = people_administrator(request)
     info = getattr(group, "info", None)
     initial = {"name": group.name, "description": info.description if info is not None else ""}
     is_built_in = info is not None and info.is_built_in

@@ -8,7 +8,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.models import User
-from apps.accounts.selectors import people_visible_to
+from apps.accounts.selectors import people_managed_by, people_visible_to
 from apps.accounts.services.credentials import credential_revoke
 from apps.accounts.services.people_changes import (
     person_activate,
@@ -17,7 +17,7 @@ from apps.accounts.services.people_changes import (
     person_leave_waiting,
 )
 from apps.core.errors import RpmError
-from apps.dashboard.access import administrator
+from apps.dashboard.access import people_administrator
 from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_people import PersonForm
@@ -27,38 +27,45 @@ from apps.dashboard.toasts import say
 from apps.tasks.services.leaving import waiting_take_out
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its people
 @require_GET
 @login_required
 @never_cache
 def person_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """The page of a person."""
-    person = _seen(administrator(request), pk)
-    context = {"person": person, "facts": person_facts(person)}
+    actor = people_administrator(request)
+    rows = people_visible_to(actor).select_related("invitation")
+    person = get_object_or_404(rows, pk=pk)
+    context = {
+        "person": person,
+        "facts": person_facts(person, reader=actor),
+        "may_manage": people_managed_by(actor).filter(pk=pk).exists(),
+    }
     return render(request, "settings/person.html", context)
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its people
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def person_edit(request: HttpRequest, pk: int) -> HttpResponse:
     """Names, address and groups."""
-    actor = administrator(request)
+    actor = people_administrator(request)
     person = _seen(actor, pk)
-    form = PersonForm(request.POST if request.method == "POST" else None, person=person)
+    given = request.POST if request.method == "POST" else None
+    form = PersonForm(given, actor=actor, person=person)
     if request.method == "POST" and form.is_valid():
-        given = dict(form.cleaned_data)
-        groups = given.pop("groups")
+        changes = dict(form.cleaned_data)
+        groups = changes.pop("groups")
         try:
-            person_change(actor=actor, user=person, changes=given, groups=groups)
+            person_change(actor=actor, user=person, changes=changes, groups=groups)
         except RpmError as error:
             add_errors(form, error)
         else:
-            say(request, f"{given['username']} is saved.")
+            say(request, f"{changes['username']} is saved.")
             return gone_to(request, reverse("person_detail", args=[pk]))
     focus_first_error(form)
-    facts = person_facts(person)
+    facts = person_facts(person, reader=actor)
     context = {
         "form": form,
         "person": person,
@@ -69,13 +76,13 @@ def person_edit(request: HttpRequest, pk: int) -> HttpResponse:
     return page_or_dialog(request, "settings/person_edit.html", context, status=status)
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its people
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def person_deactivate_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what ends and what stays, and what becomes of what waits."""
-    actor = administrator(request)
+    actor = people_administrator(request)
     person = _seen(actor, pk)
     if request.method == "POST":
         person_deactivate(actor=actor, user=person)
@@ -87,41 +94,41 @@ def person_deactivate_page(request: HttpRequest, pk: int) -> HttpResponse:
         return gone_to(request, reverse("person_detail", args=[pk]))
     context = {
         "person": person,
-        "facts": person_facts(person),
+        "facts": person_facts(person, reader=actor),
         "is_self": person.pk == actor.pk,
         "back": reverse("person_detail", args=[pk]),
     }
     return page_or_dialog(request, "settings/person_deactivate.html", context)
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its people
 @require_POST
 @login_required
 def person_activate_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Let the person sign in again."""
-    actor = administrator(request)
+    actor = people_administrator(request)
     person = person_activate(actor=actor, user=_seen(actor, pk))
     say(request, f"{person} may sign in again. Credentials stay revoked.")
     return redirect("person_detail", pk)
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its people
 @require_POST
 @login_required
 def person_waiting(request: HttpRequest, pk: int) -> HttpResponse:
     """Decide on what a deactivated person has waiting: take it out, or leave it in line."""
-    actor = administrator(request)
+    actor = people_administrator(request)
     person = _seen(actor, pk)
     say(request, _decide(actor, person, request.POST.get("waiting", "")))
     return redirect("person_detail", pk)
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its people
 @require_POST
 @login_required
 def person_credential_revoke(request: HttpRequest, pk: int, key_pk: int) -> HttpResponse:
     """Refuse one of the person's credentials from the next request on."""
-    actor = administrator(request)
+    actor = people_administrator(request)
     credential = get_object_or_404(_seen(actor, pk).credentials, pk=key_pk)
     credential_revoke(credential=credential, actor=actor, is_admin=True)
     say(request, f"Credential “{credential.label}” is revoked.")
@@ -137,4 +144,5 @@ def _decide(actor: User, person: User, choice: str) -> str:
 
 
 def _seen(actor: User, pk: int) -> User:
-    return get_object_or_404(people_visible_to(actor).select_related("invitation"), pk=pk)
+    """Somebody whose account the actor manages; for others there is no such page."""
+    return get_object_or_404(people_managed_by(actor).select_related("invitation"), pk=pk)

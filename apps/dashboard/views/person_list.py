@@ -2,7 +2,6 @@
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.models import Group
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -11,7 +10,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from apps.accounts.links import join_address
 from apps.accounts.models import PersonStatus
-from apps.accounts.selectors import people_visible_to
+from apps.accounts.selectors import groups_visible_to, is_admin, people_managed_by
 from apps.accounts.services.invitations import (
     invitation_renew,
     invitation_revoke,
@@ -19,7 +18,7 @@ from apps.accounts.services.invitations import (
 )
 from apps.accounts.services.mail import Sent, mail_is_set_up, mail_try
 from apps.core.errors import RpmError
-from apps.dashboard.access import administrator
+from apps.dashboard.access import administrator, people_administrator
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_people import InviteForm, TestMailForm
 from apps.dashboard.layout import gone_to, page_or_dialog
@@ -27,34 +26,35 @@ from apps.dashboard.selectors.persons import PersonFilter, headings, left_behind
 from apps.dashboard.toasts import say
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its people
 @require_GET
 @login_required
 @never_cache
 def person_list(request: HttpRequest) -> HttpResponse:
     """Everybody, searched, filtered and sorted as the address says."""
-    actor = administrator(request)
+    actor = people_administrator(request)
     wanted = PersonFilter.parse(request.GET.dict())
     context = {
         "wanted": wanted,
         "page": people_page(actor, wanted),
         "headings": headings(wanted),
         "statuses": PersonStatus.choices,
-        "groups": Group.objects.order_by("name"),
+        "groups": groups_visible_to(actor).order_by("name"),
+        "sees_mail": is_admin(actor),
         "left_behind": left_behind(actor),
         "mail_server": settings.EMAIL_HOST,
     }
     return render(request, "settings/people.html", context)
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its people
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def person_invite_page(request: HttpRequest) -> HttpResponse:
     """Ask who, and show the link once."""
-    actor = administrator(request)
-    form = InviteForm(request.POST if request.method == "POST" else None)
+    actor = people_administrator(request)
+    form = InviteForm(request.POST if request.method == "POST" else None, actor=actor)
     invited = None
     if request.method == "POST" and form.is_valid():
         try:
@@ -72,14 +72,14 @@ def person_invite_page(request: HttpRequest) -> HttpResponse:
     return page_or_dialog(request, "settings/invite.html", context, status=status)
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its people
 @require_POST
 @login_required
 @never_cache
 def person_invitation(request: HttpRequest, pk: int) -> HttpResponse:
     """Make another link, in the place of the one before, and show it once."""
-    actor = administrator(request)
-    person = get_object_or_404(people_visible_to(actor), pk=pk)
+    actor = people_administrator(request)
+    person = get_object_or_404(people_managed_by(actor), pk=pk)
     invited = invitation_renew(actor=actor, user=person, address=join_address(request))
     context = {
         "invited": invited,
@@ -89,14 +89,14 @@ def person_invitation(request: HttpRequest, pk: int) -> HttpResponse:
     return page_or_dialog(request, "settings/invite.html", context)
 
 
-# permission: administrators
+# permission: administrators, and those of a tenant for its people
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def person_invitation_revoke(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what goes with the link, and let it work no more."""
-    actor = administrator(request)
-    person = get_object_or_404(people_visible_to(actor), pk=pk)
+    actor = people_administrator(request)
+    person = get_object_or_404(people_managed_by(actor), pk=pk)
     if request.method == "POST":
         invitation_revoke(actor=actor, user=person)
         say(request, f"The invitation of {person} is revoked.")

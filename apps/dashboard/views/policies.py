@@ -9,10 +9,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from apps.accounts.models import User
-from apps.accounts.selectors import group_ids, is_admin
+from apps.accounts.selectors import group_ids
 from apps.allocation.whatif.starting import startable
 from apps.core.units import milli_text
-from apps.dashboard.access import person
+from apps.dashboard.access import makes_policies, person
 from apps.dashboard.cards.policy_list import PolicyFilter
 from apps.dashboard.cards.sparks import Spark
 from apps.dashboard.cards.startable import start_rows
@@ -20,6 +20,7 @@ from apps.dashboard.selectors.people import people_of
 from apps.dashboard.selectors.use_history import as_gpu, use_history, use_of_each
 from apps.policies.models import Policy, Queue
 from apps.policies.selectors import policies_visible_to, policy_family, queues_open_to
+from apps.policies.tenancy import policies_changeable_by
 
 HOURS = 24
 SPARK_STEPS = 48
@@ -33,7 +34,12 @@ MOST_QUEUES = 12
 def policy_list(request: HttpRequest) -> HttpResponse:
     """The policies that the person sees, filtered and sorted."""
     wanted = PolicyFilter.parse(request.META.get("QUERY_STRING", ""))
-    return render(request, "pages/policy_list.html", {"wanted": wanted, "key": wanted.query()})
+    context = {
+        "wanted": wanted,
+        "key": wanted.query(),
+        "may_make": makes_policies(person(request)),
+    }
+    return render(request, "pages/policy_list.html", context)
 
 
 # permission: members of the policy's group, and administrators
@@ -100,11 +106,13 @@ def seen(user: User, pk: int) -> Policy:
 
 def policy_context(user: User, policy: Policy) -> dict[str, object]:
     """What the page of a policy shows beside its cards."""
-    is_member = is_admin(user) or policy.group_id in group_ids(user)
+    may_edit = policies_changeable_by(user).filter(pk=policy.pk).exists()
+    is_member = may_edit or policy.group_id in group_ids(user)
     parent = policies_visible_to(user).filter(children=policy).first()
     return {
         "policy": policy,
         "parent": parent,
+        "may_edit": may_edit,
         "may_enqueue": queues_open_to(user).filter(policy=policy).first(),
         "people": people_of(policy.group_id, are_named=is_member),
     }

@@ -28,7 +28,7 @@ from apps.configuration.services.queues import (
     queue_name_suggest,
 )
 from apps.core.errors import RpmError
-from apps.dashboard.access import administrator
+from apps.dashboard.access import policy_administrator
 from apps.dashboard.cards.effects import Effects, effects_of
 from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
@@ -38,9 +38,10 @@ from apps.dashboard.live import key_id
 from apps.dashboard.selectors.use import held_now
 from apps.dashboard.selectors.waiting import summed, waiting_by_queue
 from apps.dashboard.toasts import say
-from apps.dashboard.views.policies import policy_context, seen
+from apps.dashboard.views.policies import policy_context
 from apps.policies.models import Policy, Profile, Queue
 from apps.policies.selectors import policy_family
+from apps.policies.tenancy import policies_changeable_by
 
 T = TypeVar("T")
 
@@ -58,14 +59,14 @@ class Step(Generic[T]):
     status: int = 200
 
 
-# permission: administrators
+# permission: administrators, and those of the policy's tenant
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def policy_new(request: HttpRequest) -> HttpResponse:
     """A new policy: its values, what it would do to the others, and then the policy."""
-    actor = administrator(request)
-    form = PolicyForm(request.POST if request.method == "POST" else None)
+    actor = policy_administrator(request)
+    form = PolicyForm(request.POST if request.method == "POST" else None, actor=actor)
     step = _step(
         request,
         form,
@@ -79,15 +80,16 @@ def policy_new(request: HttpRequest) -> HttpResponse:
     return page_or_dialog(request, "policies/new.html", context, status=step.status)
 
 
-# permission: administrators
+# permission: administrators, and those of the policy's tenant
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def policy_edit(request: HttpRequest, pk: int) -> HttpResponse:
     """The page of a policy in the mode in which it is changed."""
-    actor = administrator(request)
-    policy = seen(actor, pk)
-    form = PolicyForm(request.POST if request.method == "POST" else None, policy=policy)
+    actor = policy_administrator(request)
+    policy = _changeable(actor, pk)
+    given = request.POST if request.method == "POST" else None
+    form = PolicyForm(given, actor=actor, policy=policy)
     step = _step(
         request,
         form,
@@ -110,14 +112,14 @@ def policy_edit(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "pages/policy_edit.html", context, status=step.status)
 
 
-# permission: administrators
+# permission: administrators, and those of the policy's tenant
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def policy_connect(request: HttpRequest, pk: int) -> HttpResponse:
     """Connect a profile, under the name of a new queue."""
-    actor = administrator(request)
-    policy = seen(actor, pk)
+    actor = policy_administrator(request)
+    policy = _changeable(actor, pk)
     profiles = profiles_to_connect(policy)
     first = next((one.profile for one in profiles if not one.problem), None)
     initial = (
@@ -143,13 +145,13 @@ def policy_connect(request: HttpRequest, pk: int) -> HttpResponse:
     return page_or_dialog(request, "policies/connect.html", context, status=status)
 
 
-# permission: administrators
+# permission: administrators, and those of the policy's tenant
 @require_GET
 @login_required
 @never_cache
 def policy_queue_name(request: HttpRequest, pk: int) -> HttpResponse:
     """The field of the queue's name, with the name that is suggested for the profile."""
-    policy = seen(administrator(request), pk)
+    policy = _changeable(policy_administrator(request), pk)
     live = Profile.objects.filter(removed_at__isnull=True)
     profile = get_object_or_404(live, pk=key_id(request.GET.get("profile", "")))
     name = queue_name_suggest(policy=policy, profile=profile)
@@ -157,14 +159,14 @@ def policy_queue_name(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "policies/queue_name.html", {"form": form, "suggested": name})
 
 
-# permission: administrators
+# permission: administrators, and those of the policy's tenant
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def policy_disconnect(request: HttpRequest, pk: int, queue_pk: int) -> HttpResponse:
     """Say what removing a profile does, and do it."""
-    actor = administrator(request)
-    policy = seen(actor, pk)
+    actor = policy_administrator(request)
+    policy = _changeable(actor, pk)
     queues = policy.queues.filter(removed_at__isnull=True).select_related("profile")
     queue = get_object_or_404(queues, pk=queue_pk)
     if request.method == "POST":
@@ -182,14 +184,14 @@ def policy_disconnect(request: HttpRequest, pk: int, queue_pk: int) -> HttpRespo
     return page_or_dialog(request, "policies/disconnect.html", context)
 
 
-# permission: administrators
+# permission: administrators, and those of the policy's tenant
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def policy_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what deleting the policy does, ask for its name, and do it."""
-    actor = administrator(request)
-    policy = seen(actor, pk)
+    actor = policy_administrator(request)
+    policy = _changeable(actor, pk)
     form = DeleteForm(request.POST if request.method == "POST" else None, policy=policy)
     if request.method == "POST" and form.is_valid():
         try:
@@ -213,14 +215,14 @@ def policy_delete(request: HttpRequest, pk: int) -> HttpResponse:
     return page_or_dialog(request, "policies/delete.html", context, status=status)
 
 
-# permission: administrators
+# permission: administrators, and those of the policy's tenant
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def policy_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask why, and let nothing of the policy start."""
-    actor = administrator(request)
-    policy = seen(actor, pk)
+    actor = policy_administrator(request)
+    policy = _changeable(actor, pk)
     running = len(held_now(Q(policy__in=policy_family(policy.pk))))
     return pause_page(
         request,
@@ -235,15 +237,21 @@ def policy_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
     )
 
 
-# permission: administrators
+# permission: administrators, and those of the policy's tenant
 @require_POST
 @login_required
 def policy_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause."""
-    actor = administrator(request)
-    policy = policy_resume(actor=actor, policy=seen(actor, pk))
+    actor = policy_administrator(request)
+    policy = policy_resume(actor=actor, policy=_changeable(actor, pk))
     say(request, f"{policy.name} starts tasks again.")
     return redirect("policy_edit", pk)
+
+
+def _changeable(actor: User, pk: int) -> Policy:
+    """The policy, for those who may change it; for others there is no such page."""
+    rows = policies_changeable_by(actor).select_related("group", "parent")
+    return get_object_or_404(rows, pk=pk)
 
 
 def _step(

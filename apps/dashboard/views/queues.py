@@ -11,8 +11,8 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.models import User
-from apps.accounts.selectors import is_queue_admin
 from apps.configuration.services.queues import queue_change, queue_pause, queue_resume
+from apps.configuration.services.tenancy import queue_settings_of
 from apps.core.errors import BadInput, NotAllowed, RpmError
 from apps.dashboard.access import person
 from apps.dashboard.cards.words import plural
@@ -24,7 +24,12 @@ from apps.dashboard.selectors.tasks import task_seen
 from apps.dashboard.selectors.waiting import waiting_by_queue
 from apps.dashboard.toasts import Undo, say
 from apps.policies.models import Queue
-from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
+from apps.policies.selectors import (
+    queues_managed_by,
+    queues_open_to,
+    queues_settable_by,
+    queues_visible_to,
+)
 from apps.tasks.models import Task
 from apps.tasks.selectors.seen import task_rights
 from apps.tasks.services.reordering import MOVES, task_change_queue, task_reorder
@@ -50,7 +55,7 @@ def queue_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "may_enqueue": queues_open_to(user).filter(pk=pk).exists(),
         "may_manage": queues_managed_by(user).filter(pk=pk).exists(),
         "may_pause": _may_pause(user, queue),
-        "may_set": is_queue_admin(user),
+        "may_set": queues_settable_by(user).filter(pk=pk).exists(),
     }
     return render(request, "pages/queue_detail.html", context)
 
@@ -117,9 +122,9 @@ def queue_settings(request: HttpRequest, pk: int) -> HttpResponse:
     """Settings of a queue, with a sentence about each."""
     user = person(request)
     queue = get_object_or_404(queues_visible_to(user).select_related("policy", "profile"), pk=pk)
-    if not is_queue_admin(user):
+    if not queues_settable_by(user).filter(pk=pk).exists():
         raise NotAllowed("Only administrators of queues change them.")
-    form = QueueForm(request.POST or None, queue=queue)
+    form = QueueForm(request.POST or None, queue=queue, names=queue_settings_of(user))
     if request.method == "POST" and form.is_valid() and _changed(form, queue, user):
         say(request, "Saved. It applies from now on.")
         return redirect("queue_detail", pk)
@@ -188,7 +193,10 @@ def _reorder(user: User, queue: Queue, words: str) -> None:
 
 
 def _may_pause(user: User, queue: Queue) -> bool:
-    return is_queue_admin(user) or queues_managed_by(user).filter(pk=queue.pk).exists()
+    return any(
+        rows.filter(pk=queue.pk).exists()
+        for rows in (queues_settable_by(user), queues_managed_by(user))
+    )
 
 
 def _pausable(user: User, pk: int) -> Queue:

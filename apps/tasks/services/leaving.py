@@ -1,7 +1,7 @@
 """What becomes of the waiting tasks of somebody who may not come in any more."""
 
 from apps.accounts.models import User
-from apps.accounts.selectors import is_admin
+from apps.accounts.selectors import is_admin, people_managed_by
 from apps.core.errors import NotAllowed
 from apps.tasks.details import shortened
 from apps.tasks.models import Task
@@ -19,7 +19,7 @@ def waiting_take_out(*, actor: User, owner: User) -> int:
     Raises:
         NotAllowed: the actor does not administer.
     """
-    if not is_admin(actor):
+    if not is_admin(actor) and not people_managed_by(actor).filter(pk=owner.pk).exists():
         raise NotAllowed("Only administrators take out what others have waiting.")
     waiting = Task.objects.filter(owner=owner, state=TaskState.QUEUED)
     moved = tasks_move(

@@ -12,8 +12,10 @@ from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import GenericViewSet
 
 from apps.accounts.api.permissions import person
+from apps.accounts.models import User
+from apps.accounts.selectors import groups_visible_to, manages_people
 from apps.core.api import KeysetPagination, if_match
-from apps.core.errors import BadInput, NotFound
+from apps.core.errors import BadInput, NotAllowed, NotFound
 from apps.vaults.api.serializers import (
     VaultChangeSerializer,
     VaultCheckedSerializer,
@@ -81,7 +83,7 @@ class VaultViewSet(GenericViewSet[Vault]):
     def create(self, request: Request) -> Response:
         """A new vault; it is off unless `is_active` says otherwise."""
         body = _checked(VaultCreateSerializer, request)
-        group = _group(body.pop("group"))
+        group = _group(person(request), body.pop("group"))
         vault = vault_create(actor=person(request), group=group, **body)
         return self._told(request, vault, status=201)
 
@@ -169,10 +171,13 @@ def _wanted(request: Request) -> dict[str, str]:
     return wanted
 
 
-def _group(name: str | None) -> Group | None:
+def _group(user: User, name: str | None) -> Group | None:
+    """The group of this name, of those that the user looks after."""
     if name is None:
         return None
-    group = Group.objects.filter(name=name).first()
+    if not manages_people(user):
+        raise NotAllowed("Only administrators make vaults of groups.")
+    group = groups_visible_to(user).filter(name=name).first()
     if group is None:
         raise BadInput("group is not known.", fields={"group": "is not known"})
     return group

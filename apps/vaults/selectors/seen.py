@@ -4,10 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.contrib.auth.models import Group
+from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q, QuerySet, Value
+from django.db.models.expressions import Combinable
 
 from apps.accounts.models import User
-from apps.accounts.selectors import group_ids, is_admin
+from apps.accounts.selectors import (
+    group_ids,
+    groups_visible_to,
+    is_admin,
+    tenants_administered_by,
+    tenants_of,
+)
 from apps.core.errors import NotFound
 from apps.events.models import Event
 from apps.vaults.models import Vault, VaultGroupPermission, VaultUserPermission
@@ -32,19 +40,25 @@ class VaultRights:
 
 
 def vaults_visible_to(user: User) -> QuerySet[Vault]:
-    """One's own vaults, those of one's groups, those one was given; administrators: all."""
+    """One's own vaults, those of one's groups, those one was given; administrators: all.
+
+    Those of a tenant: all of its groups. What belongs to another tenant nobody sees by a rule.
+    """
     vaults = Vault.objects.filter(removed_at__isnull=True)
     if not is_admin(user):
         granted = [Exists(_grants(user)), Exists(_group_grants(user))]
-        vaults = vaults.filter(
-            Q(owner=user) | Q(group__in=group_ids(user)) | granted[0] | granted[1]
-        )
+        given = Q(group__in=group_ids(user)) | granted[0] | granted[1]
+        vaults = vaults.filter(Q(owner=user) | _kept(user) | (given & _not_apart(user)))
     return vaults.select_related("owner", "group", "updated_by")
 
 
 def vaults_told(user: User) -> QuerySet[Vault]:
-    """The visible ones, each with `is_readable` and `is_changeable`, from what was granted."""
+    """The visible ones, each with `is_readable` and `is_changeable`, from what was granted.
+
+    `is_kept` are those of groups of the tenant that one administers.
+    """
     return vaults_visible_to(user).annotate(
+        is_kept=_is_kept(user),
         is_readable=Exists(_grants(user, VIEW)) | Exists(_group_grants(user, VIEW)),
         is_changeable=Exists(_grants(user, CHANGE)) | Exists(_group_grants(user, CHANGE)),
     )
@@ -87,21 +101,53 @@ def vault_seen(user: User, key: UUID | str) -> Vault:
 def vault_rights(user: User, vault: Vault) -> VaultRights:
     """What the user may do with a vault of `vaults_told`; without a query per vault."""
     is_root = is_admin(user)
-    owns = vault.owner_id == user.pk or (is_root and not vault.is_personal)
+    keeps = not vault.is_personal and bool(is_root or getattr(vault, "is_kept", False))
+    owns = vault.owner_id == user.pk or keeps
     may_change = owns or getattr(vault, "is_changeable", False)
     return VaultRights(
         read=may_change or getattr(vault, "is_readable", False),
         change=may_change,
         own=owns,
         switch_off=owns or is_root,
-        enforce=is_root and not vault.is_personal,
+        enforce=keeps,
     )
+
+
+def vaults_ordered_by(user: User, vault: Vault) -> QuerySet[Vault]:
+    """The vaults with which it stands in one order, as far as this person orders them."""
+    live = Vault.objects.filter(removed_at__isnull=True)
+    if vault.is_personal:
+        return live.filter(owner=vault.owner)
+    return live.filter(group__in=groups_visible_to(user).values("pk"))
 
 
 def vault_history(vault: Vault) -> QuerySet[Event]:
     """Who did what with it, the latest first."""
     events = Event.objects.filter(object_type="vault", object_id=str(vault.pk))
     return events.select_related("actor").order_by("-id")
+
+
+def _is_kept(user: User) -> Combinable:
+    if not tenants_administered_by(user):
+        return Value(value=False, output_field=BooleanField())
+    return ExpressionWrapper(_kept(user), output_field=BooleanField())
+
+
+def _kept(user: User) -> Q:
+    tenants = tenants_administered_by(user)
+    if not tenants:
+        return Q(pk__in=[])
+    return Q(group__in=Group.objects.filter(belongs__tenant__in=tenants).values("pk"))
+
+
+def _not_apart(user: User) -> Q:
+    """Not of a group of another tenant, nor of a person who belongs to one."""
+    tenants = tenants_of(user)
+    if not tenants:
+        return Q()
+    others = Group.objects.filter(belongs__isnull=False).exclude(belongs__tenant__in=tenants)
+    strangers = User.objects.filter(groups__in=others)
+    return ~Q(group__in=others.values("pk")) & ~Q(owner__in=strangers.values("pk"))
 
 
 def _grants(user: User, *names: str) -> QuerySet[VaultUserPermission]:

@@ -10,7 +10,7 @@ from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.accounts.selectors import is_admin
+from apps.accounts.selectors import groups_visible_to, is_admin
 from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
 from apps.core.keyring import seal, unseal
 from apps.core.model_errors import from_model_error
@@ -18,7 +18,7 @@ from apps.events.services import event_record
 from apps.vaults.contents import read_checked
 from apps.vaults.merging import EVERYTHING, selected
 from apps.vaults.models import Vault, VaultFormat, VaultVersion
-from apps.vaults.selectors.seen import vault_rights, vault_seen
+from apps.vaults.selectors.seen import vault_rights, vault_seen, vaults_ordered_by
 from apps.vaults.text.reading import read, stored_secrets, with_stored
 from apps.vaults.text.shapes import ReadText
 
@@ -46,7 +46,7 @@ def vault_create(
         BadInput: naming the field.
         NotAllowed: only administrators make vaults of groups.
     """
-    if group is not None and not is_admin(actor):
+    if group is not None and not groups_visible_to(actor).filter(pk=group.pk).exists():
         raise NotAllowed("Only administrators make vaults of groups.")
     vault = Vault(owner=None if group else actor, group=group, is_active=is_active, version=0)
     others = _alike(vault)
@@ -122,12 +122,17 @@ def vault_move(*, actor: User, vault: Vault, place: int) -> Vault:
     if not vault_rights(actor, vault).own:
         raise NotAllowed("You may see this vault, but not move it.")
     row = _locked(actor, vault)
-    rows = list(_alike(row).select_for_update(of=("self",)).order_by("position", "pk"))
+    alike = vaults_ordered_by(actor, row).select_for_update(of=("self",))
+    rows = list(alike.order_by("position", "pk"))
+    # Administrators of a tenant share out the places that their vaults have among all.
+    positions = [one.position for one in rows]
+    if row.is_personal or is_admin(actor):
+        positions = list(range(1, len(rows) + 1))
     before = [one.pk for one in rows].index(row.pk)
     moved = rows.pop(before)
     place = max(0, min(place, len(rows)))
     rows.insert(place, moved)
-    for position, one in enumerate(rows, start=1):
+    for position, one in zip(positions, rows, strict=True):
         if one.position != position:
             Vault.objects.filter(pk=one.pk).update(position=position)
     if place != before:

@@ -7,12 +7,14 @@ from typing import Any, TypeVar
 
 from django.utils import timezone
 
+from apps.accounts.models import User
 from apps.allocation.engine.reasons import to_data
 from apps.allocation.engine.snapshot import Id, Run, Running, Snapshot
 from apps.allocation.explaining import Names, tell
 from apps.allocation.whatif.comparing import Difference, compare
 from apps.allocation.whatif.counting import PolicyUse, PoolUse, policy_uses, pool_uses
 from apps.allocation.whatif.settling import Settled
+from apps.configuration.services.preview.sight import Sight
 from apps.configuration.services.preview.state import State
 from apps.core.units import milli_text
 from apps.tasks.models import Task
@@ -56,15 +58,24 @@ class Preview:
     pools: tuple[Row, ...]
 
 
-def told(before: State, after: State, without: Settled, with_it: Settled) -> Preview:
+def told(
+    before: State,
+    after: State,
+    without: Settled,
+    with_it: Settled,
+    *,
+    reader: User | None = None,
+) -> Preview:
     """The preview of a change.
 
     Args:
         before, after: the state of now, without and with the change.
         without, with_it: the same at rest.
+        reader: an administrator of a tenant is told of its tree, as if there were nothing else.
     """
-    difference = compare(before.snapshot, without, with_it)
-    telling = _Telling(before, after, without, with_it, difference)
+    sight = Sight.of(reader, before.snapshot, after.snapshot)
+    telling = _Telling(before, after, without, with_it, sight)
+    difference = telling.difference
     return Preview(
         passes=with_it.passes,
         is_at_rest=with_it.is_at_rest,
@@ -102,11 +113,11 @@ class _Telling:
         after: State,
         without: Settled,
         with_it: Settled,
-        difference: Difference,
+        sight: Sight,
     ) -> None:
         self.before, self.after = before, after
         self.without, self.with_it = without, with_it
-        self.difference = difference
+        self.sight = sight
         self.now = timezone.now()
         self.queue_policies = {
             queue.id: queue.policy
@@ -115,12 +126,15 @@ class _Telling:
         }
         self.groups = _groups(without.snapshot, before.snapshot, with_it.snapshot)
         self.runs = _runs(before.snapshot, after.snapshot)
-        tasks = _names_of_tasks(_named_tasks(difference))
-        self.names = Names(
-            pools=_by_id(before.snapshot.pools, after.snapshot.pools),
-            policies=_by_id(before.snapshot.policies, after.snapshot.policies),
-            queues={**before.queues, **after.queues},
-            tasks=tasks,
+        difference = compare(before.snapshot, without, with_it)
+        self.difference = sight.of_tasks(difference, self._policy_of)
+        self.names = sight.of_names(
+            Names(
+                pools=_by_id(before.snapshot.pools, after.snapshot.pools),
+                policies=_by_id(before.snapshot.policies, after.snapshot.policies),
+                queues={**before.queues, **after.queues},
+                tasks=_names_of_tasks(_named_tasks(self.difference)),
+            )
         )
 
     def task(self, task: Id) -> Row:
@@ -146,11 +160,13 @@ class _Telling:
             **self.task(place.task),
             "pool": self.names.pool(place.pool),
             "standing": place.standing.value,
-            "takes_room_of": len(place.waits_for),
+            "takes_room_of": sum(self.sight.sees(self._policy_of(one)) for one in place.waits_for),
         }
 
     def preempted(self, one: Any) -> Row:
         taker = self.task(one.beneficiary)
+        if not self.sight.sees(self._policy_of(one.beneficiary)):
+            taker = {**taker, "task": "", "queue": ""}
         row = self.task(one.task)
         group = self.groups.get(one.task)
         returns = group is not None and group.queue in self.after.returning
@@ -184,6 +200,7 @@ class _Telling:
         left = [
             (queue.id, max(self.before.waiting[queue.id] - self.after.waiting[queue.id], 0))
             for queue in self.before.snapshot.queues
+            if self.sight.sees(queue.policy)
         ]
         return [(pk, count) for pk, count in left if count or pk not in live], self._closed
 
@@ -201,7 +218,7 @@ class _Telling:
         parents = {policy.id: policy.parent for policy in self.after.snapshot.policies}
         starts = Counter(self._policy_of(one.task) for one in self.difference.starts)
         preempted = Counter(self._policy_of(one.task) for one in self.difference.preempted)
-        for policy in _in_order(before, after):
+        for policy in filter(self.sight.sees, _in_order(before, after)):
             parent = parents.get(policy)
             yield {
                 "policy": self.names.policy(policy),
@@ -213,6 +230,9 @@ class _Telling:
             }
 
     def pools(self) -> Iterable[Row]:
+        if not self.sight.is_whole:
+            # What a pool has in use tells of others.
+            return
         before, after = pool_uses(self.without.snapshot), pool_uses(self.with_it.snapshot)
         for pool in _in_order(before, after):
             yield {

@@ -44,21 +44,23 @@ def draft_preview(*, actor: User | None, document: Document | None = None) -> Pr
 
 def policy_create_preview(*, actor: User | None, **values: Any) -> Preview:
     """What a new policy would do to the others; refused as `policy_create` refuses."""
-    return _previewed(lambda: policy_create(actor=actor, **values))
+    return _previewed(lambda: policy_create(actor=actor, **values), reader=actor)
 
 
 def policy_change_preview(
     *, actor: User | None, policy: Policy, changes: Mapping[str, Any]
 ) -> Preview:
     """What changing a policy would do; refused as `policy_change` refuses."""
-    return _previewed(lambda: policy_change(actor=actor, policy=policy, changes=changes))
+    return _previewed(
+        lambda: policy_change(actor=actor, policy=policy, changes=changes), reader=actor
+    )
 
 
-def _previewed(change: Callable[[], object]) -> Preview:
+def _previewed(change: Callable[[], object], *, reader: User | None = None) -> Preview:
     before, after = _tried(change)
     without = settle(before.snapshot, returning=before.returning)
     with_it = settle(after.snapshot, returning=after.returning)
-    return told(before, after, without, with_it)
+    return told(before, after, without, with_it, reader=reader)
 
 
 def _tried(change: Callable[[], object]) -> tuple[State, State]:
