@@ -146,6 +146,8 @@ CHANNEL_LAYERS = {
         },
     },
 }
+# What django-allauth counts, such as wrong codes.
+CACHES = {"default": {"BACKEND": "apps.core.caching.SharedCache"}}
 
 # --- background work: a doorbell -------------------------------------------------------------
 
@@ -215,6 +217,11 @@ MFA_ADAPTER = "apps.accounts.identity.adapter.SecondFactorAdapter"
 ACCOUNT_EMAIL_VERIFICATION = "none"
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
 SOCIALACCOUNT_AUTO_SIGNUP = False
+MFA_FORMS = {
+    "authenticate": "apps.accounts.identity.codes.CodeForm",
+    "reauthenticate": "apps.accounts.identity.codes.CodeAgainForm",
+    "activate_totp": "apps.accounts.identity.codes.AppForm",
+}
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_RECOVERY_CODES_SHOW_ONCE = True
 # Clocks of telephones are off by a little; a code works once, whichever step it is of.

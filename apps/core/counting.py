@@ -6,26 +6,18 @@ While Redis is away each process counts for itself, so that nothing here keeps a
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import redis
-import structlog
-from django.conf import settings
+
+from apps.core.shared import Shared
 
 PREFIX = "rpm:count:"
-# How long an answer may take, and how long a Redis that gave none is left alone.
-ANSWER_S = 0.25
-LEFT_ALONE_S = 5.0
 MOST_KEPT = 100_000
 WINDOW_S = 60
 # So often at most one process tells the others how often a key was seen.
 TELL_EVERY_S = 0.25
-
-log = structlog.get_logger(__name__)
-
-T = TypeVar("T")
 
 
 class Counters:
@@ -33,8 +25,7 @@ class Counters:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._client: redis.Redis | None = None
-        self._away_until = 0.0
+        self._shared = Shared()
         # Count and the time at which it is forgotten; used while Redis is away.
         self._kept: dict[str, tuple[int, float]] = {}
 
@@ -47,7 +38,7 @@ class Counters:
             steps.pexpire(PREFIX + key, math.ceil(keep_s * 1000))
             return int(steps.execute()[0])
 
-        return self._asked(ask, lambda: self._add_here(key, amount, keep_s))
+        return self._shared.asked(ask, lambda: self._add_here(key, amount, keep_s))
 
     def hold(self, key: str, for_s: float) -> None:
         """Hold the key for so long from now."""
@@ -55,7 +46,7 @@ class Counters:
         def ask(client: redis.Redis) -> None:
             client.set(PREFIX + key, 1, px=math.ceil(for_s * 1000))
 
-        self._asked(ask, lambda: self._hold_here(key, for_s))
+        self._shared.asked(ask, lambda: self._hold_here(key, for_s))
 
     def held_s(self, keys: Iterable[str]) -> float:
         """For how long the one that is held longest is held yet; 0 where none is."""
@@ -67,7 +58,7 @@ class Counters:
                 steps.pttl(PREFIX + key)
             return max(0, *(int(left) for left in steps.execute())) / 1000
 
-        return self._asked(ask, lambda: self._held_here(wanted))
+        return self._shared.asked(ask, lambda: self._held_here(wanted))
 
     def forget(self, keys: Iterable[str]) -> None:
         """Begin again with these keys."""
@@ -76,7 +67,7 @@ class Counters:
         def ask(client: redis.Redis) -> None:
             client.delete(*(PREFIX + key for key in wanted))
 
-        self._asked(ask, lambda: None)
+        self._shared.asked(ask, lambda: None)
         with self._lock:
             for key in wanted:
                 self._kept.pop(key, None)
@@ -89,32 +80,9 @@ class Counters:
             if keys:
                 client.delete(*keys)
 
-        self._asked(ask, lambda: None)
+        self._shared.asked(ask, lambda: None)
         with self._lock:
             self._kept.clear()
-
-    def _asked(self, ask: Callable[[redis.Redis], T], here: Callable[[], T]) -> T:
-        """What Redis says, or what this process knows by itself."""
-        if time.monotonic() < self._away_until:
-            return here()
-        try:
-            answer = ask(self._redis())
-        except redis.RedisError as error:
-            if not self._away_until:
-                log.warning("counting.alone", error=str(error))
-            self._away_until = time.monotonic() + LEFT_ALONE_S
-            return here()
-        if self._away_until:
-            log.info("counting.shared")
-            self._away_until = 0.0
-        return answer
-
-    def _redis(self) -> redis.Redis:
-        if self._client is None:
-            self._client = redis.Redis.from_url(
-                settings.REDIS_URL, socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S
-            )
-        return self._client
 
     def _add_here(self, key: str, amount: int, keep_s: float) -> int:
         now = time.monotonic()

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from apps.core import counting
-from apps.core.counting import LEFT_ALONE_S, Counters, Meter
+from apps.core.counting import Counters, Meter
+from apps.core.shared import LEFT_ALONE_S, Shared
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_a_redis_that_is_back_is_asked_again(
     alone.add("a", keep_s=9)
     assert there == "redis://127.0.0.1:1/0"
     calls: list[str] = []
-    monkeypatch.setattr(alone, "_redis", lambda: calls.append("asked"))
+    monkeypatch.setattr(Shared, "_redis", lambda _: calls.append("asked"))
 
     alone.held_s(["a"])
     assert calls == []

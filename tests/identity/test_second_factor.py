@@ -1,6 +1,7 @@
 """Second factors: set up with a password, asked at the next log-in, required where it says so."""
 
 import re
+from typing import Any
 
 import pytest
 from allauth.mfa.models import Authenticator
@@ -10,7 +11,7 @@ from allauth.mfa.totp.internal.auth import (
     yield_hotp_counters_from_time,
 )
 from django.contrib.auth.models import Group
-from django.core.cache import cache
+from django.core.cache import cache, caches
 from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
@@ -19,8 +20,11 @@ from apps.accounts.models import ADMINS, User
 from apps.accounts.services.identity import log_in_rules_change, provider_create
 from apps.accounts.services.identity_sealing import identity_secrets_reseal
 from apps.accounts.services.people import user_create
+from apps.core import caching
 from apps.core.errors import BadInput
 from apps.core.keyring import new_key, unseal
+from apps.core.shared import Shared
+from apps.events.models import AuditEntry
 from tests.dashboard.reading import text
 
 pytestmark = pytest.mark.django_db
@@ -82,7 +86,10 @@ def test_an_app_is_asked_at_the_next_log_in_and_a_code_works_once(
     assert right["Location"] == "/"
     assert other.get("/").status_code == 200
     again = Client()
+    # Neither what django-allauth remembers for 30 seconds, nor the code that set the app up.
+    cache.clear()
     assert again.post(sign_in(again, "dana"), {"code": code_of(secret, 0)}).status_code == 200
+    assert again.post(sign_in(again, "dana"), {"code": code_of(secret, 1)}).status_code == 200
     assert again.post(sign_in(again, "dana"), {"code": codes[0]})["Location"] == "/"
 
 
@@ -96,6 +103,95 @@ def test_the_secret_is_sealed_and_codes_are_shown_once(dana: User, client: Clien
     assert secret not in str(kept)
     assert len(codes) == 10
     assert not [code for code in codes if code in page]
+
+
+def test_the_secret_waits_sealed_until_the_app_is_set_up(dana: User, client: Client) -> None:
+    sign_in(client, "dana")
+    page = client.get(reverse("mfa_activate_totp")).content.decode()
+    secret = re.findall(r'data-copy="([A-Z2-7]{32})"', page)[0]
+
+    kept = str(dict(client.session.items()))
+    again = client.post(reverse("mfa_activate_totp"), {"code": "000000"}).content.decode()
+
+    assert "mfa.totp.secret" in kept
+    assert secret not in kept
+    assert f'data-copy="{secret}"' in again
+
+
+def test_what_is_done_to_second_factors_stands_in_the_audit_log(
+    dana: User, client: Client, django_capture_on_commit_callbacks: Any
+) -> None:
+    sign_in(client, "dana")
+    commits = django_capture_on_commit_callbacks
+    with commits(execute=True):
+        secret, codes = enrolled(client)
+    with commits(execute=True):
+        client.post(reverse("mfa_generate_recovery_codes"))
+    answer = client.get(reverse("mfa_view_recovery_codes"))
+    renewed = re.findall(r"<li>(\d{8})</li>", answer.content.decode())
+    other = Client()
+    other.post(sign_in(other, "dana"), {"code": "000000"})
+    other.post(sign_in(other, "dana"), {"code": renewed[0]})
+    client.post(reverse("mfa_deactivate_totp"))
+
+    told = AuditEntry.objects.filter(verb__startswith="second_factor.").order_by("pk")
+    app, recovery = {"kind": "totp"}, {"kind": "recovery_codes"}
+    assert [(one.verb, one.actor, one.before, one.after) for one in told] == [
+        ("second_factor.added", "dana", {}, app),
+        ("second_factor.added", "dana", {}, recovery),
+        ("second_factor.renewed", "dana", {}, recovery),
+        ("second_factor.refused", "nobody signed in", {}, {}),
+        ("second_factor.used", "dana", {}, recovery | {"left": 9}),
+        ("second_factor.removed", "dana", app, {}),
+        ("second_factor.removed", "dana", recovery, {}),
+    ]
+    assert {one.object_name for one in told} == {"dana"}
+    kept = str(list(told.values()))
+    assert not [one for one in (secret, *codes, *renewed) if one in kept]
+
+
+def test_wrong_codes_are_counted_for_all_processes(dana: User, client: Client) -> None:
+    sign_in(client, "dana")
+    _secret, codes = enrolled(client)
+    other = Client()
+    where = sign_in(other, "dana")
+
+    for _ in range(5):
+        other.post(where, {"code": "000000"})
+    # Another process: what this one keeps in memory is not asked.
+    caches["default"]._here.clear()  # type: ignore[attr-defined]  # ours
+    last = other.post(where, {"code": codes[0]})
+
+    assert "Too many" in text(last)
+    assert other.get("/").status_code == 302
+
+
+def test_wrong_codes_are_counted_while_redis_is_away(
+    dana: User, client: Client, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    monkeypatch.setattr(caching, "_shared", Shared())
+    sign_in(client, "dana")
+    _secret, codes = enrolled(client)
+    other = Client()
+    where = sign_in(other, "dana")
+
+    for _ in range(5):
+        other.post(where, {"code": "000000"})
+
+    assert "Too many" in text(other.post(where, {"code": codes[0]}))
+
+
+def test_who_types_too_many_wrong_passwords_again_is_told_so_on_a_page(
+    dana: User, client: Client
+) -> None:
+    sign_in(client, "dana")
+    path = reverse("account_reauthenticate")
+
+    answers = [client.post(path, {"password": "wrong"}) for _ in range(11)]
+
+    assert answers[-1].status_code == 429
+    assert "Too many tries" in text(answers[-1])
 
 
 @pytest.mark.parametrize("by_group", [False, True])
