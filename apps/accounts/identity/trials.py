@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 from allauth.core.exceptions import ImmediateHttpResponse
+from django.core.cache import cache
 from django.http import HttpRequest
 from django.shortcuts import redirect
 
@@ -48,6 +49,15 @@ def trial_begin(
         "row": seal(json.dumps({"row": kept, "mapping": list(mapping)})),
     }
     request.session[_RUNNING] = time.time() + LASTS_S
+    cache.set(_mark(row.slug), value=True, timeout=LASTS_S)
+
+
+def is_tried(slug: str) -> bool:
+    """Whether somebody tries a provider under this id now.
+
+    For answers that come across sites, without the cookie of who tries it.
+    """
+    return bool(cache.get(_mark(slug)))
 
 
 def trial_forget(request: HttpRequest) -> None:
@@ -119,6 +129,10 @@ def trial_outcome(request: HttpRequest) -> dict[str, Any] | None:
         return None
     outcome: dict[str, Any] = json.loads(unseal(sealed))
     return outcome
+
+
+def _mark(slug: str) -> str:
+    return f"identity.test:{slug}"
 
 
 def _draft(request: HttpRequest | None) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ from apps.accounts.identity.providers import (
     saml_addresses,
 )
 from apps.accounts.identity.saml import Answer, answer_of, own_metadata
-from apps.accounts.identity.trials import refuse
+from apps.accounts.identity.trials import is_tried, refuse
 from apps.accounts.models import User
 from apps.accounts.selectors import needs_second_factor
 from apps.accounts.services.identity_log_in import assertion_use
@@ -99,7 +99,8 @@ def oidc_callback(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 def saml_acs(request: HttpRequest, slug: str) -> HttpResponse:
     """A SAML provider sends its answer: across sites, so without the cookie of the session."""
-    _saml(request, slug)
+    if not is_tried(slug):
+        _saml(request, slug)
     if len(request.POST.get("SAMLResponse", "")) > MOST_ANSWER:
         raise NotAllowed("This answer is larger than any of a provider.")
     answer: HttpResponse = ACSView.as_view()(request, organization_slug=slug)
