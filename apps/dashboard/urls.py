@@ -199,6 +199,11 @@ urlpatterns: list[URLPattern] = [
     path("settings/vaults/<uuid:pk>/move/", vaults.vault_move_now, name="vault_move"),
     path("settings/vaults/<uuid:pk>/delete/", vaults.vault_delete, name="vault_delete"),
     path("settings/vaults/<uuid:pk>/download/", vaults.vault_download, name="vault_download"),
+    path(
+        "settings/vaults/<uuid:pk>/versions/<int:number>/",
+        vaults.vault_version,
+        name="vault_version",
+    ),
     path("nodes/", nodes.node_list, name="node_list"),
     path("nodes/<int:pk>/", nodes.node_detail, name="node_detail"),
     path("nodes/<int:pk>/pause/", nodes.node_pause_page, name="node_pause"),

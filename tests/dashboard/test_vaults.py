@@ -79,6 +79,30 @@ def test_who_saves_second_sees_both_texts(alice: User, mine: Vault, client_for: 
     assert Vault.objects.get().summary == ["ours"]
 
 
+def test_an_earlier_version_is_looked_at_and_brought_back(
+    alice: User, root: User, mine: Vault, client_for: ClientFor
+) -> None:
+    vault_change(actor=alice, vault=mine, changes={"text": "later = 1"})
+    client, path = client_for(alice), reverse("vault_version", args=[mine.pk, 1])
+
+    listed = client.get(reverse("vault_detail", args=[mine.pk])).content.decode()
+    page = client.get(path).content.decode()
+    stale = client.post(path, {"version": "1"})
+    done = client.post(path, {"version": "2"})
+
+    assert path in listed
+    assert reverse("vault_version", args=[mine.pk, 2]) not in listed
+    assert "lr = 0.1" in page
+    assert HIDDEN in page
+    assert CANARY not in page
+    assert stale.status_code == 400
+    assert "changed this vault since you read it" in stale.content.decode()
+    assert done.status_code == 302
+    assert Vault.objects.get().summary == ["lr", "secrets"]
+    assert client.get(reverse("vault_version", args=[mine.pk, 9])).status_code == 404
+    assert client_for(root).get(path).status_code == 404
+
+
 def test_a_vault_is_switched_moved_and_removed(
     alice: User, mine: Vault, client_for: ClientFor
 ) -> None:

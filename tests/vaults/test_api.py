@@ -214,3 +214,44 @@ def test_bad_input_is_refused_at_its_field(
     assert answer.status_code == 400
     assert field in answer.json()["fields"]
     assert not Vault.objects.exists()
+
+
+def test_earlier_versions_are_read_and_brought_back(
+    api_as: As, alice: User, bob: User, personal: Vault
+) -> None:
+    client, path = api_as(alice), f"{VAULTS}{personal.pk}/"
+    client.patch(path, {"text": "lr = 0.2"}, headers={"If-Match": '"1"'})
+
+    listed = client.get(f"{path}versions/").json()["results"]
+    first = client.get(f"{path}versions/1/")
+    unasked = client.post(f"{path}restore/", {"to": 1})
+    unknown = client.post(f"{path}restore/", {"to": 9}, headers={"If-Match": '"2"'})
+    stale = client.post(f"{path}restore/", {"to": 1}, headers={"If-Match": '"1"'})
+    back = client.post(f"{path}restore/", {"to": 1}, headers={"If-Match": '"2"'})
+
+    assert [(one["version"], one["by"]) for one in listed] == [(2, "alice"), (1, "alice")]
+    assert "text" not in listed[0]
+    assert first.json()["text"] == TEXT.replace(CANARY, f'"{HIDDEN}"')
+    assert first.headers["Cache-Control"] == "no-store"
+    assert client.get(f"{path}versions/9/").status_code == 404
+    assert unasked.status_code == 400
+    assert unknown.status_code == 400
+    assert set(unknown.json()["fields"]) == {"to"}
+    assert stale.status_code == 412
+    assert (back.status_code, back.json()["version"]) == (200, 3)
+    assert "lr = 0.1" in back.json()["text"]
+    for part in ("versions/", "versions/1/"):
+        assert api_as(bob).get(path + part).status_code == 404
+    assert api_as(bob).post(f"{path}restore/", {"to": 1}).status_code == 404
+
+
+def test_members_and_administrators_read_no_version_that_is_not_theirs(
+    api_as: As, bob: User, root: User, personal: Vault, team: Vault
+) -> None:
+    for client, vault in ((api_as(bob), team), (api_as(root), personal)):
+        path = f"{VAULTS}{vault.pk}/"
+        assert client.get(path).status_code == 200
+        assert client.get(f"{path}versions/").status_code == 404
+        assert client.get(f"{path}versions/1/").status_code == 404
+        restored = client.post(f"{path}restore/", {"to": 1}, headers={"If-Match": '"1"'})
+        assert restored.status_code == 403

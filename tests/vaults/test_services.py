@@ -22,6 +22,7 @@ from apps.vaults.services.vaults import (
     vault_create,
     vault_move,
     vault_remove,
+    vault_restore,
     vault_switch,
 )
 
@@ -231,3 +232,41 @@ def test_vaults_are_sealed_anew_when_keys_are_rotated(
 
 def _names(user: User) -> list[Any]:
     return [pk for pk, _ in vaults_applying_to(user.pk)]
+
+
+def test_an_earlier_version_comes_back_as_a_new_one_with_its_secrets(alice: User) -> None:
+    vault = vault_create(actor=alice, name="mine", text=TEXT)
+    vault_change(
+        actor=alice, vault=vault, changes={"name": "other", "format": "json", "text": '{"x": 17}'}
+    )
+    seen = vault_seen(alice, vault.pk)
+
+    back = vault_restore(actor=alice, vault=seen, to=1, version=2)
+
+    (layer,) = layers_of([(back.pk, back.version)])
+    assert layer.data == {"learning_rate": 0.1, "secrets": {"TOKEN": CANARY}}
+    assert (back.version, back.name, back.format) == (3, "other", "hocon")
+    assert back.summary == ["learning_rate", "secrets"]
+    entry = AuditEntry.objects.get(verb="vault.restored")
+    assert entry.details["restored_version"] == 1
+    assert AuditEntry.objects.filter(verb="vault.changed").count() == 2
+    assert CANARY not in str([vars(row) for row in AuditEntry.objects.all()])
+
+
+def test_only_what_is_kept_comes_back_and_only_for_who_may_change_it(
+    alice: User, bob: User, root: User, dev_group: Group
+) -> None:
+    own = vault_create(actor=alice, name="mine", text=TEXT)
+    team = vault_create(actor=root, name="team", text=TEXT, group=dev_group, enforced=["*"])
+    vault_change(actor=root, vault=team, changes={"text": "x = 1", "enforced": []})
+
+    for number in (1, 2):
+        with pytest.raises(BadInput) as refused:
+            vault_restore(actor=alice, vault=vault_seen(alice, own.pk), to=number)
+        assert set(refused.value.fields) == {"to"}
+    with pytest.raises(NotAllowed):
+        vault_restore(actor=bob, vault=vault_seen(bob, team.pk), to=1)
+    with pytest.raises(Stale):
+        vault_restore(actor=root, vault=vault_seen(root, team.pk), to=1, version=1)
+    back = vault_restore(actor=root, vault=vault_seen(root, team.pk), to=1, version=2)
+    assert back.enforced == ["*"]

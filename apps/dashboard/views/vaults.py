@@ -24,13 +24,14 @@ from apps.dashboard.selectors.tasks import task_seen
 from apps.dashboard.selectors.vaults import vault_events, vault_sections
 from apps.tasks.selectors.vaults import effective_vault
 from apps.vaults.models import Vault, VaultFormat
-from apps.vaults.selectors.effective import vault_text
-from apps.vaults.selectors.seen import vault_rights, vault_seen
+from apps.vaults.selectors.effective import vault_text, version_text
+from apps.vaults.selectors.seen import vault_rights, vault_seen, vault_version_seen, vault_versions
 from apps.vaults.services.vaults import (
     vault_change,
     vault_create,
     vault_move,
     vault_remove,
+    vault_restore,
     vault_switch,
 )
 
@@ -99,6 +100,7 @@ def vault_detail(request: HttpRequest, pk: UUID) -> HttpResponse:
         "rights": rights,
         "text": text,
         "history": vault_events(vault, before) if rights.read or rights.switch_off else None,
+        "kept": set(vault_versions(user, vault).values_list("version", flat=True)),
         "is_stale": form is not None and form.has_error("text", "stale"),
     }
     status = 400 if request.method == "POST" else 200
@@ -163,6 +165,30 @@ def vault_download(request: HttpRequest, pk: UUID) -> HttpResponse:
     return HttpResponse(
         vault_text(vault), content_type="text/plain; charset=utf-8", headers=headers
     )
+
+
+# permission: `read` of the vault; `change` to bring it back (the service checks)
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def vault_version(request: HttpRequest, pk: UUID, number: int) -> HttpResponse:
+    """What it held before, and the way back to that."""
+    user = person(request)
+    vault = vault_seen(user, pk)
+    row = vault_version_seen(user, vault, number)
+    context: dict[str, Any] = {"vault": vault, "row": row, "rights": vault_rights(user, vault)}
+    if request.method == "POST":
+        try:
+            version = key_id(request.POST.get("version", "")) or None
+            vault_restore(actor=user, vault=vault, to=number, version=version)
+        except RpmError as error:
+            context["problem"] = error.detail
+        else:
+            messages.success(request, f"{vault.name} holds what it held in version {number}.")
+            return redirect("vault_detail", pk)
+    context["text"] = version_text(row)
+    status = 400 if "problem" in context else 200
+    return render(request, "pages/vault_version.html", context, status=status)
 
 
 # permission: the owner of the task, and administrators

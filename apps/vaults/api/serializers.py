@@ -7,7 +7,8 @@ from rest_framework import serializers
 from apps.accounts.models import User
 from apps.core.serializers import NameSerializer, StrictSerializer
 from apps.events.models import Event
-from apps.vaults.models import NAME_LENGTH, Vault, VaultFormat
+from apps.vaults.models import NAME_LENGTH, Vault, VaultFormat, VaultVersion
+from apps.vaults.selectors.effective import version_text
 from apps.vaults.selectors.seen import vault_rights
 from apps.vaults.text.shapes import TEXT_BYTES
 
@@ -117,6 +118,35 @@ class VaultMoveSerializer(StrictSerializer):
     place = serializers.IntegerField(
         min_value=0, max_value=1000, help_text="0 is the lowest of its kind; higher ones win."
     )
+
+
+class VaultRestoreSerializer(StrictSerializer):
+    to = serializers.IntegerField(
+        min_value=1, max_value=2**31 - 1, help_text="The version whose text comes back."
+    )
+
+
+class VaultVersionSerializer(serializers.ModelSerializer[VaultVersion]):
+    """One version of a vault; the last ones are kept."""
+
+    by = serializers.CharField(source="by.username", default=None, allow_null=True, read_only=True)
+
+    class Meta:
+        model = VaultVersion
+        fields = ["version", "format", "enforced", "at", "by"]
+        read_only_fields = fields
+
+
+class VaultVersionTextSerializer(VaultVersionSerializer):
+    """With what the vault held then."""
+
+    text = serializers.SerializerMethodField(help_text=_TEXT_HELP)
+
+    class Meta(VaultVersionSerializer.Meta):
+        fields = [*VaultVersionSerializer.Meta.fields, "text"]
+
+    def get_text(self, row: VaultVersion) -> str:
+        return version_text(row)
 
 
 class VaultCheckSerializer(StrictSerializer):

@@ -23,8 +23,11 @@ from apps.vaults.api.serializers import (
     VaultCreateSerializer,
     VaultEventSerializer,
     VaultMoveSerializer,
+    VaultRestoreSerializer,
     VaultSerializer,
     VaultTextSerializer,
+    VaultVersionSerializer,
+    VaultVersionTextSerializer,
 )
 from apps.vaults.models import Vault
 from apps.vaults.selectors.effective import vault_text
@@ -33,6 +36,8 @@ from apps.vaults.selectors.seen import (
     vault_history,
     vault_rights,
     vault_seen,
+    vault_version_seen,
+    vault_versions,
     vaults_listed,
     vaults_told,
 )
@@ -42,6 +47,7 @@ from apps.vaults.services.vaults import (
     vault_create,
     vault_move,
     vault_remove,
+    vault_restore,
     vault_switch,
 )
 
@@ -58,6 +64,10 @@ _FILTERS = [
 
 class _ByPosition(KeysetPagination):
     ordering = ("position", "id")  # type: ignore[assignment]  # DRF takes tuples too
+
+
+class _ByVersion(KeysetPagination):
+    ordering = ("-version", "-id")  # type: ignore[assignment]  # DRF takes tuples too
 
 
 class VaultViewSet(GenericViewSet[Vault]):
@@ -135,6 +145,37 @@ class VaultViewSet(GenericViewSet[Vault]):
         page: Any = self.paginate_queryset(events) or []
         return self.get_paginated_response(VaultEventSerializer(page, many=True).data)
 
+    @extend_schema(responses=VaultVersionSerializer(many=True))
+    @action(detail=True, pagination_class=_ByVersion)
+    def versions(self, request: Request, pk: str) -> Response:
+        """What it held before, the latest first, for those who may read its text."""
+        actor = person(request)
+        rows: Any = vault_versions(actor, _readable(actor, pk))
+        page: Any = self.paginate_queryset(rows) or []
+        return self.get_paginated_response(VaultVersionSerializer(page, many=True).data)
+
+    @extend_schema(responses=VaultVersionTextSerializer)
+    @action(detail=True, url_path="versions/(?P<number>[1-9][0-9]{0,8})")
+    def version(self, request: Request, pk: str, number: str) -> Response:
+        """One version, with its text."""
+        actor = person(request)
+        row = vault_version_seen(actor, vault_seen(actor, pk), int(number))
+        headers = {"Cache-Control": "no-store"}
+        return Response(VaultVersionTextSerializer(row).data, headers=headers)
+
+    @extend_schema(
+        request=VaultRestoreSerializer, parameters=[_ETAG], responses=VaultTextSerializer
+    )
+    @action(detail=True, methods=["post"])
+    def restore(self, request: Request, pk: str) -> Response:
+        """Let it hold again what it held in a version before; needs If-Match."""
+        actor = person(request)
+        vault = vault_seen(actor, pk)
+        body = _checked(VaultRestoreSerializer, request)
+        version = if_match(request, is_required=True)
+        vault_restore(actor=actor, vault=vault, to=body["to"], version=version)
+        return self._told(request, vault)
+
     @extend_schema(request=VaultCheckSerializer, responses=VaultCheckedSerializer)
     @action(detail=False, methods=["post"])
     def validate(self, request: Request) -> Response:
@@ -151,6 +192,14 @@ class VaultViewSet(GenericViewSet[Vault]):
             facts["text"] = vault_text(row)
         headers = {"ETag": f'"{row.version}"', "Cache-Control": "no-store"}
         return Response(facts, status=status, headers=headers)
+
+
+def _readable(actor: User, pk: str) -> Vault:
+    """The vault, where its text may be read."""
+    vault = vault_seen(actor, pk)
+    if not vault_rights(actor, vault).read:
+        raise NotFound("There is no such thing, or you may not see it.")
+    return vault
 
 
 def _checked(serializer: type[BaseSerializer[Any]], request: Request) -> dict[str, Any]:

@@ -55,7 +55,15 @@ def vault_text(vault: Vault) -> str:
     Raises:
         KeyMissing: it was sealed with a key that is not in the key ring any more.
     """
-    row = VaultVersion.objects.get(vault=vault, version=vault.version)
+    return version_text(VaultVersion.objects.get(vault=vault, version=vault.version))
+
+
+def version_text(row: VaultVersion) -> str:
+    """What a vault held in this version, with stars in the place of secrets.
+
+    Raises:
+        KeyMissing: it was sealed with a key that is not in the key ring any more.
+    """
     text = unseal(row.sealed_text)
     return with_hidden(text, read(text, format=row.format))
 

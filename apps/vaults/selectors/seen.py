@@ -18,7 +18,12 @@ from apps.accounts.selectors import (
 )
 from apps.core.errors import NotFound
 from apps.events.models import Event
-from apps.vaults.models import Vault, VaultGroupPermission, VaultUserPermission
+from apps.vaults.models import (
+    Vault,
+    VaultGroupPermission,
+    VaultUserPermission,
+    VaultVersion,
+)
 
 VIEW, CHANGE = "view_vault", "change_vault"
 FILTERS = ("kind", "group", "owner", "is_active", "q")
@@ -148,6 +153,24 @@ def _not_apart(user: User) -> Q:
     others = Group.objects.filter(belongs__isnull=False).exclude(belongs__tenant__in=tenants)
     strangers = User.objects.filter(groups__in=others)
     return ~Q(group__in=others.values("pk")) & ~Q(owner__in=strangers.values("pk"))
+
+
+def vault_versions(user: User, vault: Vault) -> QuerySet[VaultVersion]:
+    """The versions that are kept, the latest first, for those who may read the text."""
+    rows = VaultVersion.objects.filter(vault=vault).select_related("by").defer("sealed_text")
+    return rows if vault_rights(user, vault).read else rows.none()
+
+
+def vault_version_seen(user: User, vault: Vault, number: int) -> VaultVersion:
+    """One version of a vault of `vaults_told`.
+
+    Raises:
+        NotFound: it is not kept, or the user may not read the text.
+    """
+    row = VaultVersion.objects.filter(vault=vault, version=number).select_related("by").first()
+    if row is None or not vault_rights(user, vault).read:
+        raise NotFound("There is no such version, or you may not read it.")
+    return row
 
 
 def _grants(user: User, *names: str) -> QuerySet[VaultUserPermission]:

@@ -93,6 +93,34 @@ def vault_change(
 
 
 @transaction.atomic
+def vault_restore(*, actor: User, vault: Vault, to: int, version: int | None = None) -> Vault:
+    """Let it hold again what it held in version `to`, as a version of its own.
+
+    Text, format and enforced entries come back, secrets too; name, place and switch stay.
+
+    Args:
+        version: the one that was read; None does not ask.
+
+    Raises:
+        BadInput: that version is not kept any more, or is the one of now.
+        NotAllowed: the vault may be seen, and not changed.
+        Stale: somebody else changed it meanwhile.
+    """
+    old = VaultVersion.objects.filter(vault=vault, version=to).first()
+    if vault_rights(actor, vault).change and (old is None or to == vault.version):
+        problem = "is not kept any more" if old is None else "is the one of now"
+        raise BadInput(f"Version {to} {problem}.", fields={"to": problem})
+    changes: dict[str, Any] = {}
+    if old is not None:
+        changes = {"text": unseal(old.sealed_text), "format": old.format}
+        if old.enforced != vault.enforced:
+            changes["enforced"] = old.enforced
+    row = vault_change(actor=actor, vault=vault, changes=changes, version=version)
+    _record("vault.restored", row, actor=actor, restored_version=to)
+    return row
+
+
+@transaction.atomic
 def vault_switch(*, actor: User, vault: Vault, is_active: bool) -> Vault:
     """Let tasks that are launched from now on have it, or not.
 
