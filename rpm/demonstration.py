@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from apps.accounts.models import ADMINS, GroupInfo, User
 from apps.accounts.services.people import user_create
+from apps.accounts.services.people_changes import person_deactivate
 from apps.configuration.selectors import draft_document
 from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.policies import policy_create, policy_remove
@@ -165,8 +166,11 @@ def enqueue_work() -> int:
     return len(TEAMS) * 4
 
 
-def remove() -> None:
+def remove() -> list[str]:
     """Take the demonstration out: its work is aborted, its people can no longer log in.
+
+    Returns:
+        Who stays, because nobody else administers.
 
     Raises:
         Conflict: some of its work does not end.
@@ -188,8 +192,23 @@ def remove() -> None:
         Node.objects.filter(labels=MARK, removed_at__isnull=True).update(
             removed_at=timezone.now(), state=NodeState.NEW
         )
-        User.objects.filter(username__startswith="demo-").update(is_active=False)
+        staying = [person.username for person in _people_there() if not _left(person)]
     logins_path().unlink(missing_ok=True)
+    return staying
+
+
+def _people_there() -> list[User]:
+    people = User.objects.filter(username__startswith="demo-", is_active=True, is_service=False)
+    return list(people.order_by("username"))
+
+
+def _left(person: User) -> bool:
+    """Whether the person is deactivated now; the last administrator stays, by every way."""
+    try:
+        person_deactivate(actor=None, user=person)
+    except Conflict:
+        return False
+    return True
 
 
 def _await_ends() -> None:

@@ -7,8 +7,11 @@ import pytest
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from apps.accounts.models import User
+from apps.accounts.models import ADMINS, User
+from apps.accounts.services.credentials import credential_create
+from apps.accounts.services.people import user_create
 from apps.allocation.services import run_pass
+from apps.events.models import Event
 from apps.execution.serving.server import NodeServer
 from apps.nodes.models import Node
 from apps.policies.models import Policy, Pool, Profile, Queue
@@ -52,13 +55,14 @@ def test_four_tasks_run_four_wait_and_removing_it_leaves_nothing(
     homes = list(Node.objects.values_list("helper_home", flat=True))
     server.stop()
 
-    demonstration.remove()
+    staying = demonstration.remove()
 
     assert not Holding.objects.filter(released_at__isnull=True).exists()
     assert set(Task.objects.values_list("state", flat=True)) == {"aborted"}
     for model in (Node, Policy, Pool, Profile, Queue):
         assert not model._default_manager.filter(removed_at__isnull=True).exists()
-    assert not User.objects.filter(is_active=True).exists()
+    assert staying == ["demo-admin"]
+    assert list(User.objects.filter(is_active=True).values_list("username", flat=True)) == staying
     _until(lambda: not any(helpers_of(home) for home in homes))
 
 
@@ -72,6 +76,22 @@ def test_every_login_works_and_a_removed_demonstration_can_be_loaded_again(
     assert [Client().login(username=one.username, password=one.password) for one in again] == [
         True
     ] * 3
+
+
+def test_its_people_leave_as_all_others_do(logins: list[demonstration.Login]) -> None:
+    user_create(username="root", password=None, groups=[ADMINS])
+    admin = User.objects.get(username="demo-admin")
+    credential_create(user=admin, label="a program")
+    nonce = admin.session_nonce
+
+    staying = demonstration.remove()
+
+    admin.refresh_from_db()
+    assert staying == []
+    assert not admin.is_active
+    assert admin.session_nonce != nonce
+    assert not admin.credentials.filter(revoked_at__isnull=True).exists()
+    assert Event.objects.filter(kind="person.deactivated").count() == 3
 
 
 def _until(look: Callable[[], bool]) -> None:

@@ -42,6 +42,13 @@ def setup_token_create() -> str | None:
         token = secrets.token_urlsafe(24)
         SetupToken.objects.all().delete()
         SetupToken.objects.create(token_hash=secret_hash(token))
+        event_record(
+            "installation.token_made",
+            actor=None,
+            object_type="installation",
+            object_id=1,
+            data={"name": "set-up"},
+        )
     return token
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from apps.accounts.models import ADMINS
 from rpm import demonstration
 
 
@@ -32,8 +33,13 @@ class Command(BaseCommand):
         if not demonstration.is_present():
             self.stdout.write("The demonstration is not loaded.")
             return
-        demonstration.remove()
+        staying = demonstration.remove()
         self.stdout.write("The demonstration is removed: work aborted, people deactivated.")
+        for name in staying:
+            self.stdout.write(
+                f"{name} stays, for nobody else administers: make somebody else one "
+                f"(manage.py person add NAME --group {ADMINS}), then deactivate {name}."
+            )
 
     def _show(self, logins: list[demonstration.Login]) -> None:
         self.stdout.write("Log-ins of the demonstration:")

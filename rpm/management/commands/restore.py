@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.core.errors import RpmError
 from rpm.backups.asking import add_passphrase, passphrase_of
+from rpm.backups.noting import NOT_NOTED, restored_note
 from rpm.backups.services import backup_restore
 
 NEXT = (
@@ -37,12 +38,13 @@ class Command(BaseCommand):
         except RpmError as error:
             raise CommandError(error.detail) from error
         made = restored.manifest
+        is_noted = restored_note(options["file"].name, made.made_at.isoformat())
         self.stdout.write(
             f"Installation {made.installation} is as it was on {made.made_at:%Y-%m-%d %H:%M} UTC, "
             f"under RPM {made.version}."
         )
         for path in restored.keys:
             self.stdout.write(f"  {path} is the backup's; what was there has .before-restore.")
-        for warning in restored.warnings:
+        for warning in (*restored.warnings, *(() if is_noted else (NOT_NOTED,))):
             self.stdout.write(f"  {warning}")
         self.stdout.write(NEXT)

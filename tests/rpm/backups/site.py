@@ -24,9 +24,11 @@ import django
 django.setup()
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from apps.core.origin import origin_of_command
 told = []
 for words in json.loads(sys.argv[1]):
     out = io.StringIO()
+    origin_of_command(words[0])
     try:
         call_command(*words, stdout=out)
     except CommandError as error:

@@ -78,6 +78,28 @@ def test_the_database_says_that_it_was_restored_and_can_be_gone_on_with(
         session.execute("UPDATE events_event SET kind = 'changed'")
 
 
+def test_the_audit_log_says_what_was_backed_up_and_put_back(site: Site, file: str) -> None:
+    site.done(["backup", file])
+    (before,) = site.ask("SELECT count(*) FROM events_auditentry WHERE verb LIKE '%.backed_up'")
+    site.done(["restore", file, "--replace"], ["setup_token"], ["audit", "verify"])
+
+    # What was noted of the backup was not in it.
+    assert before == 1
+    assert site.ask(
+        "SELECT verb FROM events_auditentry WHERE verb LIKE 'installation.%' ORDER BY id"
+    ) == ["installation.restored"]
+    assert site.ask("SELECT via FROM events_auditentry ORDER BY id DESC")[0] == "command line"
+
+
+def test_a_database_that_is_behind_is_backed_up_all_the_same(site: Site, file: str) -> None:
+    with site.session() as session:
+        session.execute("ALTER TABLE events_auditentry RENAME TO elsewhere")
+
+    told = site.done(["backup", file])
+
+    assert "audit log does not say so" in told
+
+
 def test_an_empty_database_takes_a_backup_without_more_words(site: Site, file: str) -> None:
     site.done(["backup", file])
     with site.session() as session:
