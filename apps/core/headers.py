@@ -1,11 +1,16 @@
 """What every answer says beside its content."""
 
 from collections.abc import Callable
+from functools import lru_cache
+from io import BytesIO
 
 from csp.middleware import CSPMiddleware, PolicyParts
 from django.conf import settings
+from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
+from django.middleware.clickjacking import XFrameOptionsMiddleware
+from django.middleware.security import SecurityMiddleware
 
 from apps.core.api import error_body
 from apps.core.errors import BodyTooLarge
@@ -50,6 +55,32 @@ def harmless_answers(get_response: Handler) -> Handler:
         return response
 
     return handle
+
+
+@lru_cache(maxsize=2)
+def headers_of_every_answer(*, is_secure: bool) -> dict[str, str]:
+    """What those who add to answers add to an empty one, for an answer that passes none of them.
+
+    Args:
+        is_secure: the request came over TLS.
+    """
+    request = WSGIRequest(
+        {
+            "REQUEST_METHOD": "GET",
+            "PATH_INFO": "/",
+            "wsgi.input": BytesIO(),
+            "wsgi.url_scheme": "https" if is_secure else "http",
+            **_told_by_proxy(is_secure=is_secure),
+        }
+    )
+    policies = PolicyMiddleware(XFrameOptionsMiddleware(lambda _: HttpResponse()))
+    answer = harmless_answers(SecurityMiddleware(policies))(request)
+    return {name: value for name, value in answer.items() if name != "Content-Type"}
+
+
+def _told_by_proxy(*, is_secure: bool) -> dict[str, str]:
+    told = settings.SECURE_PROXY_SSL_HEADER
+    return {told[0]: told[1]} if told and is_secure else {}
 
 
 def _too_large() -> JsonResponse:

@@ -22,6 +22,7 @@ from apps.accounts.services.credentials import basic_pair
 from apps.accounts.services.throttling import address_admitted
 from apps.core.api import error_body
 from apps.core.errors import RpmError, Unavailable
+from apps.core.headers import headers_of_every_answer
 from apps.core.origin import client_address_of
 from apps.tasks.answers import stored_detail
 from apps.tasks.api.parsers import BODY_BYTES
@@ -89,12 +90,20 @@ def _told(environ: Environ, status: str, told: Any, headers: dict[str, str]) -> 
     body = msgspec.json.encode(told)
     given = environ.get("HTTP_X_REQUEST_ID", "")
     common = {
+        **headers_of_every_answer(is_secure=_is_secure(environ)),
         "Content-Type": "application/json",
         "Content-Length": str(len(body)),
-        "X-Content-Type-Options": "nosniff",
         "X-Request-ID": given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex,
     }
     return _Answer(status, [*common.items(), *headers.items()], body)
+
+
+def _is_secure(environ: Environ) -> bool:
+    """As Django sees it: by the proxy's word, where there is one that is believed."""
+    told = settings.SECURE_PROXY_SSL_HEADER
+    if told:
+        return str(environ.get(told[0], "")).partition(",")[0].strip() == told[1]
+    return environ.get("wsgi.url_scheme") == "https"
 
 
 def _is_usual(environ: Environ) -> bool:
