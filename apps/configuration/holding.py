@@ -18,6 +18,7 @@ from apps.accounts.models.grants import GrantSource
 from apps.accounts.selectors import is_admin
 from apps.policies.models import Policy
 from apps.policies.selectors import policies_visible_to, pools_visible_to, queues_visible_to
+from apps.vaults.models import Vault
 from apps.vaults.selectors.seen import vaults_visible_to
 
 MOST_SHOWN = 200
@@ -36,14 +37,22 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """`policies` keep the group from being removed; `removed` ones, too: history names it.
+    """`policies` and `vaults` keep the group from being removed; `removed` ones, too: history and
+    tasks name them.
 
     `rules` vanish with it.
     """
 
     policies: tuple[Policy, ...]
     removed: tuple[Policy, ...]
+    vaults: tuple[Vault, ...]
+    removed_vaults: tuple[Vault, ...]
     rules: tuple[Rule, ...]
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the group cannot be removed."""
+        return bool(self.policies or self.removed or self.vaults or self.removed_vaults)
 
     @property
     def given(self) -> tuple[Rule, ...]:
@@ -66,6 +75,7 @@ def group_holding(group: Group, *, reader: User | None = None) -> Holding:
         reader: an administrator of a tenant is told of objects that they see.
     """
     every = list(Policy.objects.filter(group=group).order_by("name", "pk"))
+    vaults = list(Vault.objects.filter(group=group).order_by("name", "pk"))
     rules = [rule for model in grant_models() for rule in _rules(model, group)]
     if reader is not None and not is_admin(reader):
         seen = _seen_by(reader)
@@ -73,6 +83,8 @@ def group_holding(group: Group, *, reader: User | None = None) -> Holding:
     return Holding(
         policies=tuple(policy for policy in every if not policy.is_removed),
         removed=tuple(policy for policy in every if policy.is_removed),
+        vaults=tuple(vault for vault in vaults if vault.removed_at is None),
+        removed_vaults=tuple(vault for vault in vaults if vault.removed_at is not None),
         rules=tuple(sorted(rules, key=lambda rule: (rule.kind, rule.name, rule.object_id))),
     )
 

@@ -8,6 +8,8 @@ from apps.accounts.selectors import is_admin
 from apps.accounts.services.groups import group_remove, group_save, user_groups_complete
 from apps.core.errors import BadInput, Conflict
 from apps.policies.selectors import queues_visible_to
+from apps.vaults.services.keeping import vaults_sweep
+from apps.vaults.services.vaults import vault_create, vault_remove
 from tests.cast import Example
 
 pytestmark = pytest.mark.django_db
@@ -49,6 +51,22 @@ def test_somebody_must_stay_in_admins(root: User) -> None:
 
     root.groups.set(Group.objects.filter(name=ADMINS))
     assert is_admin(again(root))
+
+
+def test_a_group_of_a_vault_is_not_removed_and_says_why(root: User, dev_group: Group) -> None:
+    vault = vault_create(actor=root, name="team", group=dev_group)
+
+    with pytest.raises(Conflict) as refused:
+        group_remove(actor=root, group=dev_group)
+    vault_remove(actor=root, vault=vault)
+    with pytest.raises(Conflict):
+        group_remove(actor=root, group=dev_group)
+    vaults_sweep(())
+    group_remove(actor=root, group=dev_group)
+
+    assert "is the group of vaults" in refused.value.detail
+    assert "policies" not in refused.value.detail
+    assert not Group.objects.filter(name="dev").exists()
 
 
 def test_a_group_of_a_policy_is_not_removed(dev_group: Group, example: Example) -> None:

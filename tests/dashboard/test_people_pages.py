@@ -13,6 +13,7 @@ from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_deactivate
 from apps.tasks.models import Task
+from apps.vaults.services.vaults import vault_create, vault_remove
 from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.reading import errors_at, text
@@ -227,6 +228,23 @@ def test_a_group_says_what_it_holds_up_before_it_is_deleted(
     assert f"{example.dev_queue.name} queue enqueue, view by its policy" in held_up
     assert (refused.status_code, built_in.status_code, gone.status_code) == (409, 409, 302)
     assert set(Group.objects.filter(name__in=["dev", "guests"])) == {held}
+
+
+def test_a_group_names_its_vaults_before_it_is_deleted(
+    root: User, dev_group: Group, client_for: ClientFor
+) -> None:
+    client = client_for(root)
+    vault = vault_create(actor=root, name="team settings", group=dev_group)
+    path = f"{GROUPS}{dev_group.pk}/delete/"
+
+    before = text(client.get(path))
+    vault_remove(actor=root, vault=vault)
+    after = text(client.get(path))
+
+    assert "It cannot be deleted" in before
+    assert "team settings vault" in before
+    assert "team settings removed vault" in after
+    assert "Delete group" not in after.split("Keep it")[1]
 
 
 def test_built_in_groups_are_shown_as_such_and_keep_their_names(

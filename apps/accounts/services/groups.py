@@ -111,9 +111,10 @@ def group_remove(*, actor: User | None, group: Group) -> None:
     try:
         group.delete()
     except ProtectedError as error:
+        kinds = sorted({str(one._meta.verbose_name_plural) for one in error.protected_objects})
         raise Conflict(
-            f"Group {group.name} is the group of policies, or administers a tenant; removed "
-            "policies count too, because their history names it."
+            f"Group {group.name} is the group of {' and '.join(kinds)}; removed ones count too, "
+            "because their history names it."
         ) from error
     event_record(
         "group.removed",

@@ -96,11 +96,20 @@ class GroupRuleSerializer(serializers.Serializer[Any]):
     by_policy = serializers.BooleanField()
 
 
+class _VaultNameSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+
+
 class GroupHoldingSerializer(serializers.Serializer[Any]):
-    """`policies` (and `removed` ones) keep the group from being removed; `rules` go with it."""
+    """`policies` and `vaults` (and removed ones) keep the group from being removed; `rules` go with
+    it.
+    """
 
     policies = NameSerializer(many=True)
     removed = NameSerializer(many=True)
+    vaults = _VaultNameSerializer(many=True)
+    removed_vaults = _VaultNameSerializer(many=True)
     rules = GroupRuleSerializer(many=True)
 
 
@@ -154,7 +163,7 @@ class GroupViewSet(ReadOnlyModelViewSet[Group]):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Rights that were given to it vanish; `holding` names them. 409 where a policy has it."""
+        """Rights that were given to it vanish; `holding` names them. 409 where it is kept."""
         group_remove(actor=person(request), group=self.get_object())
         return Response(status=204)
 

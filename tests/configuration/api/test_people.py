@@ -173,6 +173,7 @@ def test_a_group_tells_what_it_holds_up(
 
     assert (row["policies"], row["rules"]) == (1, 1)
     assert [policy["name"] for policy in held["policies"]] == ["Research"]
+    assert (held["vaults"], held["removed_vaults"]) == ([], [])
     rules = [(rule["kind"], rule["rights"], rule["by_policy"]) for rule in held["rules"]]
     assert rules == [
         ("policy", ["exceed limit"], False),
