@@ -254,3 +254,31 @@ def test_lists_cost_a_fixed_number_of_queries(
         assert "P 11" in client.get(reverse("identity_list")).content.decode()
     with django_assert_max_num_queries(4):
         assert "Continue with P 11" in text(Client().get(reverse("sign_in")))
+
+
+def test_rest_reads_and_changes_how_people_log_in(
+    root: User, charlie: User, api_as: ApiAs, dev_group: Group
+) -> None:
+    path, api = "/api/v1/log-in-rules/", api_as(root)
+    boss = user_create(username="boss", password="Correct-horse-7", groups=["Admins"])
+
+    before = api.get(path).json()
+    wrong = api.patch(path, {"allows_passwords": False, "break_glass": "charlie"})
+    unknown = api.patch(path, {"break_glass": "nobody", "second_factor_groups": ["none"]})
+    misspelt = api.patch(path, {"allow_passwords": False})
+    changed = api.patch(path, {"allows_passwords": False, "break_glass": boss.username})
+    kept = api.patch(path, {"second_factor_groups": ["dev"]}).json()
+
+    assert before == {
+        "allows_passwords": True,
+        "break_glass": "",
+        "requires_second_factor": False,
+        "second_factor_groups": [],
+    }
+    assert set(wrong.json()["fields"]) == {"break_glass"}
+    assert set(unknown.json()["fields"]) == {"break_glass", "second_factor_groups"}
+    assert misspelt.status_code == 400
+    assert changed.status_code == 200, changed.json()
+    assert kept == changed.json() | {"second_factor_groups": ["dev"]}
+    assert api_as(charlie).get(path).status_code == 403
+    assert api_as(charlie).patch(path, {}).status_code == 403

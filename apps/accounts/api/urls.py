@@ -6,6 +6,7 @@ from rest_framework.routers import SimpleRouter
 from apps.accounts.api.account import AccountView
 from apps.accounts.api.credentials import CredentialViewSet
 from apps.accounts.api.identity import IdentityProviderViewSet
+from apps.accounts.api.log_in_rules import LogInRulesView
 from apps.accounts.api.preferences import PreferencesView
 from apps.accounts.api.service_accounts import ServiceAccountViewSet
 from apps.accounts.api.token import TokenView
@@ -20,6 +21,7 @@ router.register("identity-providers", IdentityProviderViewSet, "identity-provide
 urlpatterns = [
     *router.urls,
     path("account/", AccountView.as_view(), name="own-account"),
+    path("log-in-rules/", LogInRulesView.as_view(), name="log-in-rules"),
     path("token/", TokenView.as_view(), name="token"),
     path("preferences/", PreferencesView.as_view(), name="preferences"),
 ]
