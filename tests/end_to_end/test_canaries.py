@@ -1,28 +1,37 @@
-"""A hundred random secrets go through vaults and tasks, and stay where they belong.
+"""A hundred random secrets go through vaults, tasks and credentials, and stay where they belong.
 
-Real sshd, podman, database and Redis. The tasks prove that they read them; then everything that
-somebody else could look at is searched. Keys are rotated and old ones dropped in between.
+Real sshd, podman, database and Redis. The tasks prove that they read them; credentials and tokens
+sign in; writes fail in the middle, in web process and worker. Then everything that somebody else
+could look at is searched. Keys are rotated and old ones dropped in between.
 """
 
 import json
 import secrets
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import psycopg
+import httpx
 import pytest
-import redis
-from psycopg import sql
 
+from tests.end_to_end.breaking import WORDS, broken
 from tests.end_to_end.installation import Client, Installation, installed, until
+from tests.end_to_end.searching import (
+    Answers,
+    Processes,
+    in_files,
+    in_redis,
+    inspected,
+    on_node,
+    pages,
+    stored,
+)
 from tests.services.podman import PodmanStore
 from tests.services.sshd import SshdNode, StartSshNode
 
 PASSWORD = "correct-horse-battery"
+# Answers that show a secret, this once.
+SHOWN_ONCE = ("/credentials/", "/token/")
 # Each task writes what it read to a folder of the test's own, and all of it into its log.
 SCRIPT = """
 for path in /run/secrets/S*; do cat "$path"; echo; done >> "/volumes/shared/read-$NAME"
@@ -45,8 +54,11 @@ class World:
     shared: Path
     of_vaults: dict[str, str]
     of_tasks: dict[str, str]
-    # In vaults that are off, and in a draft that is never enqueued.
+    # In vaults that are off, in a draft that is never enqueued, and in what fails.
     unused: dict[str, str]
+    answers: Answers = field(default_factory=Answers)
+    # Secrets of credentials, and tokens.
+    of_programs: set[str] = field(default_factory=set)
 
     @property
     def given(self) -> set[str]:
@@ -54,53 +66,32 @@ class World:
 
     @property
     def canaries(self) -> set[str]:
-        return {*self.given, *self.unused.values()}
+        return {*self.given, *self.unused.values(), *self.of_programs, PASSWORD}
+
+    @property
+    def database(self) -> str:
+        return self.installation.environment["DATABASE_URL"]
 
     def enqueue(self, name: str) -> str:
-        made = self.alice.post(
-            "/tasks/",
-            {
-                "name": name,
-                "queue": "team-one",
-                "image": self.podman.image,
-                "command": ["/bin/sh", "-c", SCRIPT],
-                "environment": {"NAME": name, "PROXY": "the task's"},
-                "secrets": self.of_tasks,
-                "volumes": ["shared"],
-            },
-        )
-        return str(made["id"])
+        return str(self.alice.post("/tasks/", self.task(name))["id"])
+
+    def task(self, name: str) -> dict[str, object]:
+        return {
+            "name": name,
+            "queue": "team-one",
+            "image": self.podman.image,
+            "command": ["/bin/sh", "-c", SCRIPT],
+            "environment": {"NAME": name, "PROXY": "the task's"},
+            "secrets": self.of_tasks,
+            "volumes": ["shared"],
+        }
 
     def is_ready(self, task_id: str) -> bool:
         answer = self.alice.http.get(f"/tasks/{task_id}/logs/", params={"as": "text"})
         return "ready from-vault enforced" in answer.text
 
-
-@dataclass
-class Processes:
-    """What any account of the machine may see of processes, sampled again and again."""
-
-    seen: set[bytes] = field(default_factory=set)
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        is_over = threading.Event()
-        thread = threading.Thread(target=self._watch, args=(is_over,))
-        thread.start()
-        try:
-            yield
-        finally:
-            is_over.set()
-            thread.join()
-
-    def _watch(self, is_over: threading.Event) -> None:
-        while not is_over.wait(0.02):
-            for folder in Path("/proc").glob("[0-9]*"):
-                for name in ("cmdline", "environ"):
-                    try:
-                        self.seen.add((folder / name).read_bytes())
-                    except OSError:
-                        continue
+    def log(self) -> str:
+        return (self.installation.folder / "up.log").read_text(errors="replace")
 
 
 @pytest.fixture
@@ -129,34 +120,32 @@ def world(
             *("--state-dir", node.home, "--simulated-gpus", "2"),
             *[f"--env={key}={value}" for key, value in podman.environment.items()],
         )
-        yield World(installation, root, alice, node, podman, shared, of_vaults, of_tasks, unused)
+        made = World(installation, root, alice, node, podman, shared, of_vaults, of_tasks, unused)
+        made.answers.listen("rita", root.http, shown_once=SHOWN_ONCE)
+        made.answers.listen("alice", alice.http, shown_once=SHOWN_ONCE)
+        yield made
 
 
-def test_secrets_of_vaults_and_tasks_are_found_nowhere(world: World) -> None:
+def test_secrets_of_vaults_tasks_and_credentials_are_found_nowhere(world: World) -> None:
     make_vaults(world)
     processes = Processes()
 
     with processes.watched():
         first = world.enqueue("first")
+        use_credentials(world)
         until(lambda: world.is_ready(first), what="the first task has read it", within_s=240)
         world.installation.manage("keys", "rotate")
         world.installation.manage("keys", "prune")
-        second = world.enqueue("second")
+        fail_while_asked(world)
+        second = fail_while_launching(world, "second")
         until(lambda: world.is_ready(second), what="the second one, too", within_s=240)
+        use_credentials(world)
 
     for name in ("first", "second"):
         assert set((world.shared / f"read-{name}").read_text().split()) == world.given
         kept = json.loads((world.shared / f"file-{name}").read_text())
         assert kept == {"personal0": {"lr": 0.1}, "personal1": 1, "personal2": 2, "team": True}
-    places = {
-        **stored(world.installation.environment["DATABASE_URL"]),
-        **in_redis(world.installation),
-        **in_files(world.installation.folder),
-        **on_node(Path(world.node.home)),
-        **told(world, (first, second)),
-        "processes": b"\n".join(processes.seen),
-        "inspect": inspected(world.podman),
-    }
+    places = looked_at(world, (first, second), processes)
     (world.shared / "gate").touch()
     found = {
         place
@@ -166,11 +155,96 @@ def test_secrets_of_vaults_and_tasks_are_found_nowhere(world: World) -> None:
         if canary.encode() in content or canary.encode().hex().encode() in content
     }
     assert found == set()
+    assert len(world.canaries) >= 120
     # What would be found, were it there.
     assert b"from-vault" in places["log of first"]
     assert b"SV0_FILE" in places["processes"]
     assert b"SV0" in places["inspect"]
+    assert world.log().count(WORDS) >= 4
+    assert f"page /tasks/{first}/ of alice" in places
     until(lambda: not [n for n in world.podman.names() if n.startswith("rpm-")], what="all end")
+
+
+def looked_at(world: World, tasks: tuple[str, str], processes: Processes) -> dict[str, bytes]:
+    """Everything that is searched, by where it was found."""
+    ask(world, tasks)
+    texts = {
+        f"log of {name}": world.alice.http.get(f"/tasks/{task}/logs/", params={"as": "text"})
+        for name, task in zip(("first", "second"), tasks, strict=True)
+    }
+    return {
+        **{name: answer.content for name, answer in texts.items()},
+        **pages(world.installation, "rita", PASSWORD),
+        **pages(world.installation, "alice", PASSWORD),
+        **world.answers.heard,
+        **stored(world.database),
+        **in_redis(world.installation),
+        **in_files(world.installation.folder),
+        **on_node(Path(world.node.home)),
+        "processes": b"\n".join(processes.seen),
+        "inspect": inspected(world.podman),
+    }
+
+
+def use_credentials(world: World) -> None:
+    """New ones sign in, with tokens, too; some guess, and some are revoked."""
+    for number in range(5):
+        made = world.alice.post("/credentials/", {"label": f"program {number}"})
+        with httpx.Client(base_url=world.alice.http.base_url, timeout=60) as program:
+            right = (made["key"], made["secret"])
+            token = program.post("/token/", auth=right).json()["token"]
+            world.of_programs.update({made["secret"], token})
+            bearer = {"Authorization": f"Bearer {token}"}
+            world.answers.listen(f"program {number}", program, shown_once=SHOWN_ONCE)
+            assert program.get("/tasks/", auth=right).status_code == 200
+            assert program.get("/tasks/", headers=bearer).status_code == 200
+            # As people get it wrong: the secret as the key, cut off, and in the address.
+            assert program.get("/tasks/", auth=(made["secret"], "x")).status_code == 401
+            assert program.get("/tasks/", auth=(made["key"], token)).status_code == 401
+            if number < 2:
+                gone = world.alice.http.delete(f"/credentials/{made['id']}/")
+                assert gone.status_code == 204
+                assert program.get("/tasks/", auth=right).status_code == 401
+                assert program.get("/tasks/", headers=bearer).status_code == 401
+
+
+def fail_while_asked(world: World) -> None:
+    """The database refuses in the middle of requests that carry secrets."""
+    spare = {name: world.unused[name] for name in sorted(world.unused)[-10:]}
+    text = json.dumps({"secrets": spare})
+    with broken(world.database, "vaults_vaultversion"):
+        body = {"name": "never", "format": "json", "text": text, "is_active": True}
+        assert world.alice.http.post("/vaults/", json=body).status_code == 500
+    with broken(world.database, "tasks_task"):
+        body = world.task("never") | {"secrets": spare}
+        assert world.alice.http.post("/tasks/", json=body).status_code == 500
+    with broken(world.database, "accounts_credential"):
+        body = {"label": "never"}
+        assert world.alice.http.post("/credentials/", json=body).status_code == 500
+
+
+def fail_while_launching(world: World, name: str) -> str:
+    """The database refuses in the middle of a launch, when the worker has the secrets open."""
+    before = world.log().count(WORDS)
+    condition = "NEW.launched_at IS NOT NULL AND OLD.launched_at IS NULL"
+    with broken(world.database, "tasks_holding", event="UPDATE", when=condition):
+        task = world.enqueue(name)
+        until(lambda: world.log().count(WORDS) > before, what="a launch that failed")
+    assert "_launch" in world.log()
+    return task
+
+
+def ask(world: World, tasks: tuple[str, str]) -> None:
+    """What the owner and an administrator may ask for; all of it is listened to."""
+    vaults = [row["id"] for row in world.root.get("/vaults/")["results"]]
+    paths = ["/tasks/", "/vaults/", "/credentials/", "/audit/", "/nodes/", "/queues/", "/users/"]
+    paths += ["/audit/export/?as=csv", "/audit/export/?as=jsonl", "/account/"]
+    paths += [f"/vaults/{one}/{part}" for one in vaults for part in ("", "history/")]
+    parts = ("", "attempts/", "explain/", "effective-vault/", "logs/")
+    paths += [f"/tasks/{one}/{part}" for one in tasks for part in parts]
+    for client in (world.root, world.alice):
+        for path in paths:
+            assert client.http.get(path).status_code < 500, path
 
 
 def make_vaults(world: World) -> None:
@@ -202,67 +276,6 @@ def make_vaults(world: World) -> None:
     # Read and sent back as it was read, it keeps what was hidden.
     text = made["text"] + "# seen\n"
     world.root.patch(f"/vaults/{made['id']}/", {"text": text}, **{"If-Match": '"1"'})
-
-
-def stored(url: str) -> dict[str, bytes]:
-    """Every row of every table."""
-    if not url.startswith("postgresql://"):
-        # Its file lies below the folder of the installation.
-        return {}
-    with psycopg.connect(url, autocommit=True) as session:
-        tables = session.execute(
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
-        ).fetchall()
-        found = {}
-        for (name,) in tables:
-            query = sql.SQL("SELECT t::text FROM {} t").format(sql.Identifier(name))
-            rows = session.execute(query).fetchall()
-            found[f"table {name}"] = "\n".join(row[0] for row in rows).encode()
-        return found
-
-
-def in_redis(installation: Installation) -> dict[str, bytes]:
-    """Everything that Redis holds at this moment."""
-    path = Path(installation.environment["RPM_HOME"]) / "redis.sock"
-    client: Any = redis.Redis(unix_socket_path=str(path))
-    values = [key + b" " + (client.dump(key) or b"") for key in client.scan_iter()]
-    return {"redis": b"\n".join(values)}
-
-
-def in_files(folder: Path) -> dict[str, bytes]:
-    """Logs, the database of SQLite, and whatever else the programs left."""
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def on_node(home: Path) -> dict[str, bytes]:
-    """What the helper keeps on the node, without the output as the task itself wrote it there."""
-    found = in_files(home)
-    return {path: content for path, content in found.items() if not path.endswith("/log")}
-
-
-def told(world: World, tasks: tuple[str, str]) -> dict[str, bytes]:
-    """Answers and pages, of the owner and of an administrator."""
-    vaults = [row["id"] for row in world.root.get("/vaults/")["results"]]
-    paths = ["/tasks/", "/vaults/", "/credentials/", "/audit/", "/nodes/", "/queues/"]
-    paths += [f"/vaults/{one}/{part}" for one in vaults for part in ("", "history/")]
-    parts = ("", "attempts/", "explain/", "effective-vault/", "logs/")
-    paths += [f"/tasks/{one}/{part}" for one in tasks for part in parts]
-    found = {}
-    for who, client in (("rita", world.root), ("alice", world.alice)):
-        for path in paths:
-            answer = client.http.get(path)
-            assert answer.status_code < 500, path
-            found[f"{who} {path}"] = answer.content
-    for name, task in zip(("first", "second"), tasks, strict=True):
-        answer = world.alice.http.get(f"/tasks/{task}/logs/", params={"as": "text"})
-        found[f"log of {name}"] = answer.content
-    return found
-
-
-def inspected(podman: PodmanStore) -> bytes:
-    """What podman says of all containers and secrets."""
-    containers = podman.run("container", "inspect", *sorted(podman.names())).stdout
-    return containers + podman.run("secret", "ls").stdout
 
 
 def configure(root: Client, shared: Path) -> None:
