@@ -1,6 +1,6 @@
 """`make bench`: every measurement of this machine in one run, each beside what it is judged by.
 
-Names of parts as arguments run only those: engine, passes, enqueue, latency, pages,
+Names of parts as arguments run only those: engine, passes, enqueue, latency, pages, rights,
 live; and execution and nodes, which run only when they are named.
 """
 
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.bench import engine, enqueue, execution, latency, live, nodes, pages, passes
+from tests.bench import engine, enqueue, execution, latency, live, nodes, pages, passes, rights
 
 Row = tuple[str, str, str, str]
 
@@ -127,6 +127,25 @@ def page_rows() -> Iterator[Row]:
     )
 
 
+def right_rows() -> Iterator[Row]:
+    """What it costs that not everybody sees everything."""
+    for figure in rights.measure():
+        cells = [
+            f"{words} {figure.ms[name]:.0f} ms ({figure.ms[name] / figure.ms['admin']:.2f} times, "
+            f"{figure.queries[name]} queries)"
+            for name, words in (("many", "100 groups"), ("few", "4 groups"))
+        ]
+        empty = ", ".join(
+            f"{figure.ms[name] / figure.empty_ms[name]:.1f}" for name in ("admin", "many", "few")
+        )
+        yield (
+            f"rights, {figure.path}",
+            f"administrator {figure.ms['admin']:.0f} ms in {figure.queries['admin']} queries",
+            "; ".join(cells),
+            f"{empty} times a page with nothing",
+        )
+
+
 def live_rows() -> Iterator[Row]:
     """What the pages show, and when."""
     figure = live.measure()
@@ -150,6 +169,7 @@ PARTS: dict[str, Callable[[], Iterator[Row]]] = {
     "enqueue": enqueue_rows,
     "latency": latency_rows,
     "pages": page_rows,
+    "rights": right_rows,
     "live": live_rows,
     "execution": execution_rows,
     "nodes": node_rows,
