@@ -180,6 +180,7 @@ CELERY_BEAT_SCHEDULE = {
     "seal": {"task": "events.seal_audit", "schedule": timedelta(seconds=5)},
     "retention": {"task": "tasks.remove_old", "schedule": timedelta(minutes=5)},
     "mail": {"task": "accounts.send_mail", "schedule": timedelta(minutes=1)},
+    "sessions": {"task": "accounts.remove_sessions", "schedule": timedelta(hours=1)},
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(HOME.file("beat-schedule"))
 

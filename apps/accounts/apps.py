@@ -16,6 +16,10 @@ def _note_coming(**given: Any) -> None:
     import_string("apps.accounts.services.presence.person_came")(**given)
 
 
+def _note_session(**given: Any) -> None:
+    import_string("apps.accounts.middleware.session_began")(**given)
+
+
 class AccountsConfig(AppConfig):
     name = "apps.accounts"
     label = "accounts"
@@ -24,3 +28,4 @@ class AccountsConfig(AppConfig):
     def ready(self) -> None:
         post_migrate.connect(_ensure_groups, sender=self)
         user_logged_in.connect(_note_coming, dispatch_uid="accounts.came")
+        user_logged_in.connect(_note_session, dispatch_uid="accounts.session")

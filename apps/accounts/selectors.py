@@ -1,13 +1,18 @@
 """Who somebody is, in terms of groups; and the people and groups that somebody may look at."""
 
+import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from django.contrib.auth import HASH_SESSION_KEY
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
+from django.contrib.sessions.models import Session
 from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
+from django.utils.crypto import constant_time_compare
 
+from apps.accounts.devices import device_words
 from apps.accounts.models import (
     ADMINS,
     QUEUE_ADMINS,
@@ -15,6 +20,7 @@ from apps.accounts.models import (
     Credential,
     IdentityProvider,
     LogInRules,
+    PersonSession,
     PersonStatus,
     Tenant,
     User,
@@ -29,6 +35,7 @@ STATUSES = {
 }
 
 Person = User | AbstractBaseUser | AnonymousUser
+MOST_SESSIONS = 50
 # What nobody holds while a service account acts for them.
 ADMINISTERING = (ADMINS, QUEUE_ADMINS)
 
@@ -227,6 +234,53 @@ def administrators_left(*, without: User | None = None) -> bool:
         groups__name=ADMINS, is_active=True, is_pending=False, is_service=False
     )
     return (rows.exclude(pk=without.pk) if without is not None else rows).exists()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSession:
+    """A browser that somebody is signed in with; `id` tells nothing of its key."""
+
+    id: str
+    device: str
+    address: str
+    began_at: datetime
+    seen_at: datetime
+    is_this: bool
+
+
+def sessions_of(user: User, *, this: str | None) -> list[OwnSession]:
+    """The browsers that somebody is signed in with, the one that asks first.
+
+    Args:
+        this: the key of the session that asks.
+    """
+    rows = {row.session_key: row for row in PersonSession.objects.filter(user=user)[:MOST_SESSIONS]}
+    live = Session.objects.filter(session_key__in=rows, expire_date__gt=timezone.now())
+    expected = user.get_session_auth_hash()
+    keys = {
+        one.session_key
+        for one in live
+        # After another password, or a deactivation, Django's row is there and opens nothing.
+        if constant_time_compare(str(one.get_decoded().get(HASH_SESSION_KEY, "")), expected)
+    }
+    found = [
+        OwnSession(
+            id=session_digest(key),
+            device=device_words(row.agent),
+            address=row.address,
+            began_at=row.began_at,
+            seen_at=row.seen_at,
+            is_this=key == this,
+        )
+        for key, row in rows.items()
+        if key in keys
+    ]
+    return sorted(found, key=lambda one: not one.is_this)
+
+
+def session_digest(key: str) -> str:
+    """What stands for a session on pages: whoever reads it cannot sign in with it."""
+    return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
 def service_accounts_visible_to(user: Person) -> QuerySet[User]:

@@ -11,6 +11,7 @@ from apps.accounts.models.identity import (
 )
 from apps.accounts.models.invitations import Invitation, MailState
 from apps.accounts.models.scopes import Scope
+from apps.accounts.models.sessions import PersonSession
 from apps.accounts.models.tenants import Tenant, TenantGroup
 from apps.accounts.models.users import (
     ADMINS,
@@ -34,6 +35,7 @@ __all__ = [
     "Invitation",
     "LogInRules",
     "MailState",
+    "PersonSession",
     "PersonStatus",
     "Pkce",
     "Protocol",

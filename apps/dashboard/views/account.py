@@ -1,4 +1,4 @@
-"""Oneself: name, time zone, preferences, e-mail address and password; and coming in by a link."""
+"""Oneself: profile, e-mail address, password and sessions; and coming in by a link."""
 
 from collections.abc import Callable
 
@@ -13,11 +13,14 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from apps.accounts.models import User
+from apps.accounts.selectors import sessions_of
 from apps.accounts.services.invitations import invitation_accept, invitation_found
 from apps.accounts.services.preferences import preferences_change
 from apps.accounts.services.profile import password_change, profile_change
+from apps.accounts.services.sessions import session_end, sessions_end_others
 from apps.core.errors import RpmError
 from apps.dashboard.access import person
+from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_people import (
     AddressForm,
@@ -37,7 +40,7 @@ BACKEND = "apps.accounts.backends.PersonBackend"
 @never_cache
 @sensitive_post_parameters("current_password", "new_password")
 def account_page(request: HttpRequest) -> HttpResponse:
-    """Three forms; which one was sent says its button."""
+    """Several forms; which one was sent says its button."""
     user = person(request)
     sent = request.POST.get("form", "")
     given = request.POST if request.method == "POST" else None
@@ -51,12 +54,16 @@ def account_page(request: HttpRequest) -> HttpResponse:
     }
     if sent in steps and _saved(request, *steps[sent]):
         return redirect("account")
+    if sent in {"session", "sessions"}:
+        say(request, _end_sessions(request, user))
+        return redirect("account")
     context = {
         "profile": profile,
         "address": address,
         "password": password,
         "has_password": user.has_usable_password(),
         "groups": user.groups.order_by("name"),
+        "sessions": sessions_of(user, this=request.session.session_key),
     }
     return render(request, "settings/account.html", context, status=400 if sent else 200)
 
@@ -92,6 +99,15 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     status = 400 if request.method == "POST" else 200
     context = {"form": form, "invitation": invitation, "user_name": user.username}
     return render(request, "pages/join.html", context, status=status)
+
+
+def _end_sessions(request: HttpRequest, user: User) -> str:
+    """Sign one browser out, or all but this one; the sentence that says so."""
+    if request.POST["form"] == "sessions":
+        count = sessions_end_others(user=user, keeping=request.session.session_key or "")
+        return f"{plural(count, 'other session has', 'other sessions have')} ended."
+    session_end(user=user, digest=request.POST.get("session", ""))
+    return "That session has ended."
 
 
 def _saved(request: HttpRequest, form: forms.Form, save: Callable[[], str]) -> bool:
