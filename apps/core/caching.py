@@ -39,7 +39,7 @@ class SharedCache(BaseCache):
 
         def ask(client: redis.Redis) -> Any:
             found = client.get(self._name(key, version))
-            return default if found is None else json.loads(found)  # type: ignore[arg-type]  # not the asynchronous one
+            return default if found is None else json.loads(found)
 
         return _shared.asked(ask, lambda: self._here.get(key, default, version))
 

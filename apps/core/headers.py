@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import lru_cache
 from io import BytesIO
+from typing import Any
 
 from csp.middleware import CSPMiddleware, PolicyParts
 from django.conf import settings
@@ -74,12 +75,18 @@ def headers_of_every_answer(*, is_secure: bool) -> dict[str, str]:
         }
     )
     policies = PolicyMiddleware(XFrameOptionsMiddleware(lambda _: HttpResponse()))
-    answer = harmless_answers(SecurityMiddleware(policies))(request)
+    secured: Any = SecurityMiddleware(policies)
+    answer = harmless_answers(secured)(request)
     return {name: value for name, value in answer.items() if name != "Content-Type"}
 
 
+def proxys_word() -> tuple[str, str] | None:
+    """What a proxy says of TLS, as a name in META and its value; None: nobody is asked."""
+    return settings.SECURE_PROXY_SSL_HEADER
+
+
 def _told_by_proxy(*, is_secure: bool) -> dict[str, str]:
-    told = settings.SECURE_PROXY_SSL_HEADER
+    told = proxys_word()
     return {told[0]: told[1]} if told and is_secure else {}
 
 

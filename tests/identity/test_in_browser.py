@@ -18,7 +18,7 @@ from apps.accounts.services.identity import mapping_set, provider_change, provid
 from apps.accounts.services.people import user_create
 from apps.events.models import AuditEntry
 from tests.browser.conftest import AXE
-from tests.browser.test_looks import OVERFLOW, violations
+from tests.browser.pages import OVERFLOW, violations
 from tests.identity.conftest import OIDC, SAML, oidc_values
 from tests.identity.providers import Server, running_oidc, running_saml
 from tests.services.browser import DESKTOP, PHONE

@@ -22,7 +22,7 @@ from apps.accounts.services.credentials import basic_pair
 from apps.accounts.services.throttling import address_admitted
 from apps.core.api import error_body
 from apps.core.errors import RpmError, Unavailable
-from apps.core.headers import headers_of_every_answer
+from apps.core.headers import headers_of_every_answer, proxys_word
 from apps.core.origin import client_address_of
 from apps.tasks.answers import stored_detail
 from apps.tasks.api.parsers import BODY_BYTES
@@ -100,7 +100,7 @@ def _told(environ: Environ, status: str, told: Any, headers: dict[str, str]) -> 
 
 def _is_secure(environ: Environ) -> bool:
     """As Django sees it: by the proxy's word, where there is one that is believed."""
-    told = settings.SECURE_PROXY_SSL_HEADER
+    told = proxys_word()
     if told:
         return str(environ.get(told[0], "")).partition(",")[0].strip() == told[1]
     return environ.get("wsgi.url_scheme") == "https"
