@@ -284,6 +284,10 @@ SPECTACULAR_SETTINGS = {
         "AttemptState": "apps.tasks.states.AttemptState",
         "CredentialScope": "apps.accounts.models.Scope",
         "ScopeEnum": "apps.nodes.models.VolumeScope",
+        "AccessRuleKind": "apps.configuration.rules.levels.Kind",
+        "AccessRuleLevel": "apps.configuration.rules.levels.Level",
+        "AccessObjectKind": "apps.configuration.rules.explaining.Thing",
+        "AccessRight": "apps.configuration.rules.explaining.Right",
     },
 }
 # No request is larger, whatever reads it; a bulk of tasks is the largest.

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.contrib.auth.models import Group
-from django.db.models import QuerySet
+from django.contrib.auth.models import Group, Permission
+from django.db.models import Q, QuerySet
 from guardian.models import GroupObjectPermissionBase
 
 from apps.accounts.models import User
 from apps.accounts.models.grants import GrantSource
 from apps.accounts.selectors import is_admin
+from apps.configuration.rules.levels import RESOURCES
 from apps.policies.models import Policy
 from apps.policies.selectors import policies_visible_to, pools_visible_to, queues_visible_to
 from apps.vaults.models import Vault
@@ -26,7 +27,10 @@ MOST_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a group may do with one object; `by_policy`: its policy gives it by itself."""
+    """What a group may do with one object; `by_policy`: its policy gives it by itself.
+
+    `object_id` is 0 for every object of the kind.
+    """
 
     kind: str
     object_id: int
@@ -77,6 +81,7 @@ def group_holding(group: Group, *, reader: User | None = None) -> Holding:
     every = list(Policy.objects.filter(group=group).order_by("name", "pk"))
     vaults = list(Vault.objects.filter(group=group).order_by("name", "pk"))
     rules = [rule for model in grant_models() for rule in _rules(model, group)]
+    rules += _kind_rules(group)
     if reader is not None and not is_admin(reader):
         seen = _seen_by(reader)
         rules = [rule for rule in rules if rule.object_id in seen.get(rule.kind, frozenset())]
@@ -101,6 +106,9 @@ def counts_of(group_ids: Iterable[int]) -> Mapping[int, Counts]:
             rows = rows.exclude(source=GrantSource.POLICY)
         pairs = rows.order_by().values_list("group_id", "content_object_id").distinct()
         rules.update(group_id for group_id, _ in pairs)
+    kinds = Permission.objects.filter(_is_of_rules(), group__in=ids).order_by()
+    pairs = kinds.values_list("group", "content_type").distinct()
+    rules.update(group_id for group_id, _ in pairs)
     return {pk: Counts(policies[pk], rules[pk]) for pk in ids}
 
 
@@ -141,6 +149,25 @@ def _rules(model: type[Any], group: Group) -> list[Rule]:
         Rule(kind, object_id, name, tuple(sorted(words)), by_policy)
         for (object_id, name, by_policy), words in rights.items()
     ]
+
+
+def _kind_rules(group: Group) -> list[Rule]:
+    """What it may do with every object of a kind."""
+    rights: dict[str, list[str]] = defaultdict(list)
+    found = Permission.objects.filter(_is_of_rules(), group=group)
+    for codename, kind in found.values_list("codename", "content_type__model"):
+        rights[kind].append(_word(codename, kind))
+    return [
+        Rule(kind, 0, f"every {kind}", tuple(sorted(words)), by_policy=False)
+        for kind, words in rights.items()
+    ]
+
+
+def _is_of_rules() -> Q:
+    """Permissions of models that stand for a rule on a whole kind."""
+    known = [one for one in RESOURCES.values() if one.has_kind_rules]
+    names = {name for one in known for level in one.verbs for name in one.codenames(level)}
+    return Q(content_type__app_label="policies", codename__in=names)
 
 
 def _word(codename: str, kind: str) -> str:

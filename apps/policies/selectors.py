@@ -1,20 +1,19 @@
 """What a person may see of pools, profiles, policies and queues.
 
-Administrators see everything. Others see the policies whose group they are in or that somebody
-let them see, the queues on which they hold `view_queue`, and the profiles of those queues. Pools
-are seen through their links by administrators, and by those who were given `view_pool`.
+Administrators see everything. Others see the policies and queues on which they hold `view` (see
+`apps.policies.rights`), and the profiles of those queues. Pools are seen through their links by
+administrators, and by those who were given `view_pool`.
 """
 
 from dataclasses import dataclass
 from typing import TypeVar
 
 from django.contrib.auth.models import Group
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, QuerySet
 
 from apps.accounts.models import User
 from apps.accounts.selectors import (
     Person,
-    group_ids,
     is_admin,
     is_queue_admin,
     tenants_administered_by,
@@ -26,71 +25,53 @@ from apps.policies.models import (
     PolicyGroupPermission,
     PolicyUserPermission,
     Pool,
-    PoolGroupPermission,
-    PoolUserPermission,
     Profile,
     Queue,
-    QueueGroupPermission,
-    QueueUserPermission,
     RegistryCredential,
 )
-from apps.policies.tenancy import administered, not_apart, policies_changeable_by
+from apps.policies.rights import held
+from apps.policies.tenancy import policies_changeable_by
 
 EXCEED_LIMIT = "exceed_limit_policy"
 
-_GRANTS = {
-    Policy: (PolicyUserPermission, PolicyGroupPermission),
-    Pool: (PoolUserPermission, PoolGroupPermission),
-    Queue: (QueueUserPermission, QueueGroupPermission),
-}
-
-
-def _granted(model: type[Policy | Pool | Queue], user: Person, right: str) -> Q:
-    """Rows of `model` on which the user, or a group of theirs, holds `right`."""
-    if not isinstance(user, User) or not user.is_active:
-        return Q(pk__in=[])
-    by_user, by_group = _GRANTS[model]
-    users = by_user._default_manager.filter(user=user, permission__codename=right)
-    groups = by_group._default_manager.filter(
-        group__in=list(group_ids(user)), permission__codename=right
-    )
-    found = Q(pk__in=users.values("content_object_id")) | Q(
-        pk__in=groups.values("content_object_id")
-    )
-    return (found | administered(model, user)) & not_apart(model, user)
-
 
 def policies_visible_to(user: Person) -> QuerySet[Policy]:
-    """Policies of one's groups, and those one was let see; removed ones never."""
+    """Policies on which one holds `view`, as their members do; removed ones never."""
     live = Policy.objects.filter(removed_at__isnull=True)
     if is_admin(user):
         return live
-    return live.filter(Q(group__in=list(group_ids(user))) | _granted(Policy, user, "view_policy"))
+    return live.filter(held(Policy, user, "view"))
 
 
 def queues_visible_to(user: Person) -> QuerySet[Queue]:
-    """Queues on which one holds `view_queue`."""
+    """Queues on which one holds `view`; queue administrators see all."""
     live = Queue.objects.filter(removed_at__isnull=True)
     if is_queue_admin(user):
         return live
-    return live.filter(_granted(Queue, user, "view_queue"))
+    return live.filter(held(Queue, user, "view"))
 
 
 def queues_open_to(user: Person) -> QuerySet[Queue]:
     """Queues on which one may enqueue."""
     live = Queue.objects.filter(removed_at__isnull=True)
-    return live if is_admin(user) else live.filter(_granted(Queue, user, "enqueue_queue"))
+    return live if is_admin(user) else live.filter(held(Queue, user, "enqueue"))
 
 
 def queues_managed_by(user: Person) -> QuerySet[Queue]:
     """Queues on which one may reorder, abort others' tasks and pause."""
     live = Queue.objects.filter(removed_at__isnull=True)
-    return live if is_admin(user) else live.filter(_granted(Queue, user, "manage_queue"))
+    return live if is_admin(user) else live.filter(held(Queue, user, "manage"))
+
+
+def policies_managed_by(user: Person) -> QuerySet[Policy]:
+    """Policies of whose queues one manages all, and whose rules one sees."""
+    live = Policy.objects.filter(removed_at__isnull=True)
+    return live if is_admin(user) else live.filter(held(Policy, user, "manage"))
 
 
 def pools_visible_to(user: Person) -> QuerySet[Pool]:
     live = Pool.objects.filter(removed_at__isnull=True)
-    return live if is_admin(user) else live.filter(_granted(Pool, user, "view_pool"))
+    return live if is_admin(user) else live.filter(held(Pool, user, "view"))
 
 
 def profiles_visible_to(user: Person) -> QuerySet[Profile]:

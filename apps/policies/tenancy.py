@@ -30,6 +30,19 @@ def not_apart(model: type[Policy | Pool | Queue], user: Person) -> Q:
     return Q(**{f"{path}__in": tenants}) | Q(**{f"{path}__isnull": True})
 
 
+def administrators_of(tenant_id: int | None) -> QuerySet[User]:
+    """Who administers the tenant; of no tenant, nobody."""
+    return User.objects.filter(groups__administers=tenant_id or 0)
+
+
+def strangers_to(tenant_id: int | None) -> QuerySet[User]:
+    """Whom `not_apart` keeps from what belongs to this tenant: people of other tenants alone."""
+    if tenant_id is None:
+        return User.objects.none()
+    own = User.objects.filter(groups__belongs__tenant=tenant_id)
+    return User.objects.filter(groups__belongs__isnull=False).exclude(pk__in=own.values("pk"))
+
+
 def policies_changeable_by(user: Person) -> QuerySet[Policy]:
     """Policies that one changes, pauses and removes: in a tenant those below its top."""
     live = Policy.objects.filter(removed_at__isnull=True)

@@ -30,7 +30,6 @@ from apps.policies.models import (
     PoolLink,
     Profile,
     Queue,
-    QueueGroupPermission,
 )
 from tests.cast import EXAMPLE, Example
 from tests.policies.documents import documents
@@ -110,7 +109,6 @@ def test_a_removed_profile_closes_its_queues_and_frees_its_name(
     example.profile.refresh_from_db()
     assert example.profile.is_removed
     assert not Queue.objects.filter(removed_at__isnull=True).exists()
-    assert not QueueGroupPermission.objects.exists()
     assert Event.objects.filter(kind="queue.closed").count() == 2
     write(
         root,

@@ -19,6 +19,7 @@ from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.invitations import person_invite
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create
+from apps.configuration.rules.levels import Level
 from apps.configuration.selectors import draft_document
 from apps.configuration.services.tenants import tenant_make
 from apps.events.models import AuditEntry
@@ -29,6 +30,7 @@ from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
 from apps.tasks.services.enqueueing import task_create, task_submit
 from tests.cast import Example
+from tests.events.rules import given, naming, narrowed, on_dev
 
 # The first of these that a service has says who acts.
 ACTING = ("actor", "user")
@@ -62,8 +64,8 @@ PARTS = {
     "revision_add": "its caller records",
     "event_record": "is the recording",
     "audit_record": "is the recording",
-    "group_grants_give": "its callers record",
-    "group_grants_move": "its callers record",
+    "policy_grants_sync": "its callers record",
+    "levels_set": "its callers record",
     "check_may": "only asks",
     "queue_open_to": "only asks",
     "may_manage": "only asks",
@@ -73,6 +75,7 @@ PARTS = {
     "policy_change_preview": "only asks",
     "policy_create_preview": "only asks",
     "tasks_returned_by_change": "only asks",
+    "tasks_returned_by_narrowing": "only asks",
     "email_check": "only asks",
     "password_check": "only asks",
     "person_came": "only when somebody was here last",
@@ -187,6 +190,16 @@ CALLS: dict[str, Call] = {
     "tenant_change": lambda root, x: {"tenant": _tenant(root, x), "groups": [x.research.group]},
     "tenant_remove": lambda root, x: {"tenant": _tenant(root, x)},
     "policy_set_exceeding": lambda root, x: {"policy": x.dev, "users": [root], "groups": []},
+    "policy_narrow": lambda root, x: {"policy": x.dev, "people": []},
+    "policy_widen": lambda root, x: {"policy": narrowed(root, x)},
+    "rule_give": lambda root, x: {"target": on_dev(x), "level": Level.READ, "named": naming(root)},
+    "rule_change": lambda root, x: {
+        "target": given(root, x),
+        "level": Level.READ,
+        "new_level": Level.MANAGE,
+        "named": naming(root),
+    },
+    "rule_remove": lambda root, x: {"target": given(root, x), "level": Level.READ},
     "policy_pause": lambda root, x: {"policy": x.dev, "reason": "because"},
     "policy_resume": lambda root, x: {"policy": x.dev},
     "pool_pause": lambda root, x: {"pool": x.h100, "reason": "because"},
@@ -314,6 +327,8 @@ def test_who_does_it_stands_in_the_audit_log(name: str, root: User, example: Exa
 
 
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "policy_narrow": ({"applies_to": "group dev"}, {"applies_to": []}),
+    "rule_change": ({"read": ["user root"]}, {"manage": ["user root"]}),
     "policy_change": ({"weight": 1}, {"weight": 3}),
     "policy_set_amounts": ({"limit": {"gpu": "16"}}, {"limit": {"gpu": "3"}}),
     "queue_pause": ({"is_paused": False}, {"is_paused": True}),

@@ -19,6 +19,7 @@ class GrantOrigin(models.Model):
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
+    created_at = models.DateTimeField(auto_now_add=True, null=True, editable=False)
 
     class Meta:
         abstract = True

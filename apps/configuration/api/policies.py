@@ -20,6 +20,7 @@ from apps.configuration.api.asking import (
     policy_makers_only,
 )
 from apps.configuration.api.exceeding import ExceedingMixin
+from apps.configuration.api.narrowing import NarrowingMixin
 from apps.configuration.api.previews import PreviewSerializer
 from apps.configuration.api.serializers import (
     ConnectSerializer,
@@ -131,7 +132,9 @@ class ProfileViewSet(ReadOnlyModelViewSet[Profile]):
         return profiles.prefetch_related(Prefetch("links", queryset=links))
 
 
-class PolicyViewSet(ExceedingMixin, ListModelMixin, RetrieveModelMixin, GenericViewSet[Policy]):
+class PolicyViewSet(
+    ExceedingMixin, NarrowingMixin, ListModelMixin, RetrieveModelMixin, GenericViewSet[Policy]
+):
     """Policies. They apply at once."""
 
     serializer_class = PolicySerializer

@@ -20,6 +20,7 @@ from apps.configuration.api.policies import (
     ProfileViewSet,
     QueueViewSet,
 )
+from apps.configuration.api.rules import AccessRuleViewSet, ExplainView
 from apps.configuration.api.tenants import TenantViewSet
 
 router = SimpleRouter()
@@ -30,6 +31,7 @@ router.register("policies", PolicyViewSet, "policy")
 router.register("queues", QueueViewSet, "queue")
 router.register("groups", GroupViewSet, "group")
 router.register("tenants", TenantViewSet, "tenant")
+router.register("access-rules", AccessRuleViewSet, "access-rule")
 
 urlpatterns = [
     path("configuration/", ConfigurationView.as_view(), name="configuration"),
@@ -39,5 +41,6 @@ urlpatterns = [
     path("configuration/draft/preview/", PreviewView.as_view(), name="draft-preview"),
     path("configuration/draft/provision/", ProvisionView.as_view(), name="draft-provision"),
     path("configuration/draft/reset/", ResetView.as_view(), name="draft-reset"),
+    path("access/explain/", ExplainView.as_view(), name="access-explain"),
     path("", include(router.urls)),
 ]

@@ -5,15 +5,26 @@ from collections.abc import Sequence
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.accounts.services.groups import rights_changed
 from apps.core.doorbell import after_commit
 from apps.events.services import Entry, events_record
-from apps.policies.models import (
-    DraftQueueRank,
-    Queue,
-    QueueGroupPermission,
-    QueueUserPermission,
-)
+from apps.policies.models import DraftQueueRank, Policy, PolicyChosen, Pool, Queue
+from apps.policies.rights import GRANTS
 from apps.tasks.services.returning import tasks_return_to_draft
+
+
+def rules_vanish(model: type[Policy | Pool | Queue], ids: Sequence[int]) -> None:
+    """No rule outlives its object; open pages of the people whom one named begin again."""
+    by_user, by_group = GRANTS[model]
+    users = by_user._default_manager.filter(content_object__in=ids)
+    groups = by_group._default_manager.filter(content_object__in=ids)
+    named = set(users.values_list("user_id", flat=True))
+    members = User.objects.filter(groups__in=groups.values("group")).values_list("pk", flat=True)
+    rights_changed(sorted({*named, *members}))
+    users.delete()
+    groups.delete()
+    if model is Policy:
+        PolicyChosen.objects.filter(policy__in=ids).delete()
 
 
 def queues_close(*, queues: Sequence[Queue], actor: User | None, reason: str) -> int:
@@ -30,8 +41,7 @@ def queues_close(*, queues: Sequence[Queue], actor: User | None, reason: str) ->
         return 0
     # First, so that a task that is just being enqueued finds its queue closed.
     Queue.objects.filter(pk__in=ids).update(removed_at=timezone.now())
-    QueueUserPermission.objects.filter(content_object__in=ids).delete()
-    QueueGroupPermission.objects.filter(content_object__in=ids).delete()
+    rules_vanish(Queue, ids)
     DraftQueueRank.objects.filter(queue__in=ids).delete()
     returned = 0
     entries = []

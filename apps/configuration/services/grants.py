@@ -1,58 +1,96 @@
-"""The grants that a policy makes to its group, told apart by their source."""
+"""What policies give by themselves, told apart by their source.
+
+A policy lets its group see and use it, or, narrowed, those of the group who were chosen. These rows
+are made from the policy, its choice and the memberships alone, by one function, which may run
+whenever one of the three may have changed.
+"""
 
 from collections.abc import Iterable
+from typing import Any
 
-from django.contrib.auth.models import Group, Permission
-from django.db.models import Q
+from django.contrib.auth.models import Permission
 
 from apps.accounts.models import ADMINS, User
 from apps.accounts.models.grants import GrantSource
-from apps.policies.models import Queue, QueueGroupPermission, QueueUserPermission
+from apps.policies.models import Policy, PolicyGroupPermission, PolicyUserPermission, Queue
+from apps.policies.rights import chosen_members, holders
+from apps.tasks.services.returning import tasks_return_to_draft
 
-GIVEN = ("view_queue", "enqueue_queue")
+GIVEN = ("view_policy", "enqueue_policy")
+# A row without its id: who, which right, on which policy.
+Row = tuple[int, int, int]
 
 
-def group_grants_give(*, queues: Iterable[Queue], group: Group, actor: User | None) -> None:
-    """View and enqueue for the group; a grant that a person made already stays as it is."""
-    rights = list(Permission.objects.filter(content_type__app_label="policies", codename__in=GIVEN))
-    QueueGroupPermission.objects.bulk_create(
-        (
-            QueueGroupPermission(
-                content_object=queue,
-                group=group,
-                permission=right,
-                source=GrantSource.POLICY,
-                created_by=actor,
-            )
-            for queue in queues
-            for right in rights
-        ),
-        ignore_conflicts=True,
+def policy_grants_sync(*, policies: Iterable[Policy], actor: User | None = None) -> set[int]:
+    """Make what these policies give by themselves true again; removed ones give nothing.
+
+    Returns:
+        Ids of the people named by rows that came or went; members of groups are not counted.
+    """
+    known = list(policies)
+    live = [policy for policy in known if not policy.is_removed]
+    rights = list(
+        Permission.objects.filter(
+            content_type__app_label="policies", codename__in=GIVEN
+        ).values_list("pk", flat=True)
     )
-
-
-def group_grants_move(
-    *, queues: Iterable[Queue], old: Group, new: Group, actor: User | None
-) -> None:
-    """What the policy gave to `old` goes to `new`; what people gave stays."""
-    kept = list(queues)
-    QueueGroupPermission.objects.filter(
-        content_object__in=kept, group=old, source=GrantSource.POLICY
-    ).delete()
-    group_grants_give(queues=kept, group=new, actor=actor)
+    groups = {(p.group_id, right, p.pk) for p in live if not p.is_narrowed for right in rights}
+    chosen = chosen_members(p.pk for p in live if p.is_narrowed).values_list("user", "policy")
+    people = {(user, right, policy) for user, policy in chosen for right in rights}
+    _rows_set(PolicyGroupPermission, "group_id", known, groups, actor)
+    return _rows_set(PolicyUserPermission, "user_id", known, people, actor)
 
 
 def owners_who_may_enqueue(queue: Queue) -> set[int]:
-    """Ids of active people who hold `enqueue_queue`, by a group, by themselves, or as admins."""
-    groups = QueueGroupPermission.objects.filter(
-        content_object=queue, permission__codename="enqueue_queue"
+    """Ids of active people who may enqueue, by whatever rule, or as administrators."""
+    admins = User.objects.filter(groups__name=ADMINS, is_active=True)
+    return {
+        *holders(queue, "enqueue").values_list("pk", flat=True),
+        *admins.values_list("pk", flat=True),
+    }
+
+
+def tasks_of_others_return(*, policy: Policy, reason: str) -> int:
+    """Waiting tasks of those who may no longer enqueue become drafts.
+
+    Returns:
+        How many.
+    """
+    return sum(
+        tasks_return_to_draft(
+            queue_ids=[queue.pk], reason=reason, except_owners=owners_who_may_enqueue(queue)
+        )
+        for queue in policy.queues.filter(removed_at__isnull=True)
     )
-    users = QueueUserPermission.objects.filter(
-        content_object=queue, permission__codename="enqueue_queue"
+
+
+def _rows_set(
+    model: type[Any], who: str, policies: list[Policy], wanted: set[Row], actor: User | None
+) -> set[int]:
+    """Exactly the wanted rows are there; returns the first column of what came or went."""
+    rows = model._default_manager.filter(
+        content_object__in=[policy.pk for policy in policies], source=GrantSource.POLICY
     )
-    people = User.objects.filter(is_active=True).filter(
-        Q(groups__in=groups.values("group"))
-        | Q(pk__in=users.values("user"))
-        | Q(groups__name=ADMINS)
+    there = {
+        (subject, right, policy): pk
+        for pk, subject, right, policy in rows.values_list(
+            "pk", who, "permission_id", "content_object_id"
+        )
+    }
+    gone = [pk for row, pk in there.items() if row not in wanted]
+    model._default_manager.filter(pk__in=gone).delete()
+    new = sorted(wanted - set(there))
+    model._default_manager.bulk_create(
+        (
+            model(
+                **{who: subject},
+                permission_id=right,
+                content_object_id=policy,
+                source=GrantSource.POLICY,
+                created_by=actor,
+            )
+            for subject, right, policy in new
+        ),
+        ignore_conflicts=True,
     )
-    return set(people.values_list("pk", flat=True))
+    return {row[0] for row in (*new, *(row for row in there if row not in wanted))}

@@ -11,9 +11,9 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.accounts.services.groups import rights_changed
-from apps.configuration.services.closing import queues_close
+from apps.configuration.services.closing import queues_close, rules_vanish
 from apps.configuration.services.drafts import draft_saved
-from apps.configuration.services.grants import group_grants_move, owners_who_may_enqueue
+from apps.configuration.services.grants import policy_grants_sync, tasks_of_others_return
 from apps.configuration.services.recording import change_record
 from apps.configuration.services.rows import draft_lock, live_lock
 from apps.configuration.services.tenancy import (
@@ -28,7 +28,6 @@ from apps.core.units import milli, quantities_text
 from apps.policies.models import DraftPool, Policy, PolicyAmount, Queue
 from apps.policies.selectors import known_keys, policy_family
 from apps.tasks.services.reshaping import tasks_reshape
-from apps.tasks.services.returning import tasks_return_to_draft
 
 COLUMNS = frozenset(
     {
@@ -60,7 +59,7 @@ def policy_create(
     user_limit: Mapping[str, Any] | int | str | None = None,
     logs_open_to_group: bool = False,
 ) -> Policy:
-    """A new policy, last in every order; without queues it gives nobody anything yet.
+    """A new policy, last in every order; its group sees it, and uses the queues that it will have.
 
     Args:
         reserved, limit, user_limit: amounts per key; a key that is left out has no reservation,
@@ -88,6 +87,7 @@ def policy_create(
     _save(policy)
     _amounts_write(policy, _amounts(reserved, "reserved"), _amounts(limit, "limit"))
     within_tenant_check(actor, policy, shares)
+    policy_grants_sync(policies=[policy], actor=actor)
     _record("policy.created", policy, actor=actor, note=f"Policy {policy.name} made.")
     return policy
 
@@ -176,6 +176,7 @@ def policy_remove(*, actor: User | None, policy: Policy) -> None:
     queues_close(queues=queues, actor=actor, reason=f"Policy {policy.name} was removed.")
     policy.removed_at = timezone.now()
     policy.save(update_fields=["removed_at"])
+    rules_vanish(Policy, [policy.pk])
     _record("policy.removed", policy, actor=actor, note=f"Policy {policy.name} removed.")
 
 
@@ -266,14 +267,9 @@ def _bad_parent(problem: str) -> BadInput:
 
 
 def _move_group(policy: Policy, old_group: Group, actor: User | None) -> None:
-    queues = list(policy.queues.filter(removed_at__isnull=True))
-    group_grants_move(queues=queues, old=old_group, new=policy.group, actor=actor)
-    for queue in queues:
-        tasks_return_to_draft(
-            queue_ids=[queue.pk],
-            reason=f"Policy {policy.name} moved to the group {policy.group.name}.",
-            except_owners=owners_who_may_enqueue(queue),
-        )
+    policy_grants_sync(policies=[policy], actor=actor)
+    reason = f"Policy {policy.name} moved to the group {policy.group.name}."
+    tasks_of_others_return(policy=policy, reason=reason)
     people = User.objects.filter(groups__in=[old_group, policy.group])
     rights_changed(people.values_list("pk", flat=True))
 

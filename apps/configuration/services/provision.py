@@ -7,7 +7,7 @@ from django.db import transaction
 from apps.accounts.models import User
 from apps.configuration.models import Revision
 from apps.configuration.selectors import LIVE, draft_document, live_document
-from apps.configuration.services.closing import queues_close
+from apps.configuration.services.closing import queues_close, rules_vanish
 from apps.configuration.services.drafts import draft_expect, queue_orders
 from apps.configuration.services.recording import change_record
 from apps.configuration.services.rows import document_write, live_lock
@@ -38,6 +38,7 @@ def document_provision(
     written = document_write(LIVE, document)
     closing = Queue.objects.filter(profile__in=written.removed_profiles, removed_at__isnull=True)
     queues_close(queues=list(closing), actor=actor, reason="Its profile was removed.")
+    rules_vanish(Pool, written.removed_pools)
     _ranks_write(document)
     changes = [str(change) for change in compare(before, live_document())]
     revision = change_record(

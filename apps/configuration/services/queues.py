@@ -14,7 +14,6 @@ from apps.accounts.models import User
 from apps.accounts.selectors import tenants_administered_by
 from apps.configuration.services.closing import queues_close
 from apps.configuration.services.drafts import draft_saved
-from apps.configuration.services.grants import group_grants_give
 from apps.configuration.services.limits import above_limit, limits_above
 from apps.configuration.services.pools import pause_facts
 from apps.configuration.services.recording import change_record
@@ -46,7 +45,7 @@ def queue_name_suggest(*, policy: Policy, profile: Profile) -> str:
 def profile_connect(
     *, actor: User | None, policy: Policy, profile: Profile, queue_name: str | None = None
 ) -> Queue:
-    """Make the queue, let the policy's group see and use it, last in the profile's order.
+    """Make the queue, last in the profile's order; whoever may use the policy may use it.
 
     Args:
         queue_name: None takes the suggested one.
@@ -66,7 +65,6 @@ def profile_connect(
         name=queue_name, policy=policy, profile=profile, queuing_rank=_after(live, "queuing_rank")
     )
     _save(queue)
-    group_grants_give(queues=[queue], group=policy.group, actor=actor)
     _append_to_draft(queue, actor)
     note = f"Profile {profile.name} connected to policy {policy.name} as {queue.name}."
     _record("queue.created", queue, actor=actor, note=note)

@@ -111,7 +111,7 @@ def policy_rows(policies: Iterable[Policy], work: Work | None = None) -> list[Po
     waits = work.waiting
     amounts = amounts_of(concerned)
     uses = use_by(work.held, work.over, of="policy_id")
-    people = people_in({policy.group_id for policy in every})
+    people = people_in(every)
     rows: list[PolicyRow] = []
 
     def walk(parent: Policy | None, depth: int) -> None:
@@ -126,7 +126,7 @@ def policy_rows(policies: Iterable[Policy], work: Work | None = None) -> list[Po
                     depth=depth,
                     parent=parent.name if parent is not None else "",
                     teams=len(children[policy.pk]),
-                    people=people.get(policy.group_id, 0),
+                    people=people[policy.pk],
                     use=use,
                     reserved=tree.reserved(policy.pk, amounts),
                     limit=amounts.get(policy.pk, Amounts()).limit.get(GPU),

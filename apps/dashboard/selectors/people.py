@@ -1,4 +1,4 @@
-"""Who is in a group."""
+"""To whom a policy applies."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from django.contrib.auth.models import Group
 from django.db.models import Count
 
-from apps.accounts.models import User
+from apps.policies.models import Policy
+from apps.policies.rights import chosen_members, people_of_policy
 
 MOST_NAMED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """How many a group has; `names` are the first of them, empty for those who may not know."""
+    """How many they are; `names` are the first of them, empty for those who may not know."""
 
     count: int
     names: tuple[str, ...]
@@ -34,14 +35,26 @@ class People:
         return self.count - len(self.names)
 
 
-def people_in(groups: Iterable[int]) -> dict[int, int]:
-    """Active people and service accounts per group."""
-    rows = Group.objects.filter(pk__in=list(groups), user__is_active=True)
-    return dict(rows.values_list("pk").annotate(Count("user")).order_by())
+def people_in(policies: Iterable[Policy]) -> dict[int, int]:
+    """Active people and service accounts to whom each policy applies, by its id."""
+    every = list(policies)
+    groups = Group.objects.filter(pk__in={p.group_id for p in every}, user__is_active=True)
+    members = dict(groups.values_list("pk").annotate(Count("user")).order_by())
+    narrowed = [policy.pk for policy in every if policy.is_narrowed]
+    chosen: dict[int, int] = {}
+    if narrowed:
+        rows = chosen_members(narrowed).filter(user__is_active=True)
+        chosen = dict(rows.values_list("policy").annotate(Count("pk")).order_by())
+    return {
+        policy.pk: chosen.get(policy.pk, 0)
+        if policy.is_narrowed
+        else members.get(policy.group_id, 0)
+        for policy in every
+    }
 
 
-def people_of(group_id: int, *, are_named: bool) -> People:
-    """The active people and service accounts of one group, by name."""
-    people = User.objects.filter(groups=group_id, is_active=True).order_by("username")
+def people_of(policy: Policy, *, are_named: bool) -> People:
+    """The active people and service accounts to whom a policy applies, by name."""
+    people = people_of_policy(policy).filter(is_active=True).order_by("username")
     names = tuple(str(one) for one in people[:MOST_NAMED]) if are_named else ()
     return People(people.count(), names)

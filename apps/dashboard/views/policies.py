@@ -9,7 +9,6 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from apps.accounts.models import User
-from apps.accounts.selectors import group_ids
 from apps.allocation.whatif.starting import startable
 from apps.core.units import milli_text
 from apps.dashboard.access import makes_policies, person
@@ -19,6 +18,7 @@ from apps.dashboard.cards.startable import start_rows
 from apps.dashboard.selectors.people import people_of
 from apps.dashboard.selectors.use_history import as_gpu, use_history, use_of_each
 from apps.policies.models import Policy, Queue
+from apps.policies.rights import is_of_policy
 from apps.policies.selectors import policies_visible_to, policy_family, queues_open_to
 from apps.policies.tenancy import policies_changeable_by
 
@@ -107,14 +107,14 @@ def seen(user: User, pk: int) -> Policy:
 def policy_context(user: User, policy: Policy) -> dict[str, object]:
     """What the page of a policy shows beside its cards."""
     may_edit = policies_changeable_by(user).filter(pk=policy.pk).exists()
-    is_member = may_edit or policy.group_id in group_ids(user)
+    is_member = may_edit or is_of_policy(user, policy)
     parent = policies_visible_to(user).filter(children=policy).first()
     return {
         "policy": policy,
         "parent": parent,
         "may_edit": may_edit,
         "may_enqueue": queues_open_to(user).filter(policy=policy).first(),
-        "people": people_of(policy.group_id, are_named=is_member),
+        "people": people_of(policy, are_named=is_member),
     }
 
 

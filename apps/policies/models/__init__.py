@@ -9,6 +9,7 @@ from apps.policies.models.draft import (
 )
 from apps.policies.models.live import LiveState, Pool, PoolLink, Profile
 from apps.policies.models.permissions import (
+    PolicyChosen,
     PolicyGroupPermission,
     PolicyUserPermission,
     PoolGroupPermission,
@@ -28,6 +29,7 @@ __all__ = [
     "LiveState",
     "Policy",
     "PolicyAmount",
+    "PolicyChosen",
     "PolicyGroupPermission",
     "PolicyUserPermission",
     "Pool",

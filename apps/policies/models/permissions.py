@@ -1,8 +1,12 @@
 """Rights on single objects: guardian's rows with direct foreign keys.
 
-A grant vanishes with its object. Rights on a queue: `view_queue`, `enqueue_queue`, `manage_queue`.
+A grant vanishes with its object. Rights on a policy: `view_policy`, `enqueue_policy`,
+`manage_policy`, which reach its queues, and `exceed_limit_policy`, which does not; on a queue:
+`view_queue`, `enqueue_queue`, `manage_queue`. What a policy gives by itself and what a person gave
+stand beside each other, so that neither is lost with the other.
 """
 
+from django.conf import settings
 from django.db import models
 from guardian.models import GroupObjectPermissionBase, UserObjectPermissionBase
 
@@ -14,9 +18,15 @@ from apps.policies.models.rights import Policy, Queue
 class PolicyUserPermission(UserObjectPermissionBase, GrantOrigin):
     content_object = models.ForeignKey(Policy, on_delete=models.CASCADE)
 
+    class Meta:
+        unique_together = ["user", "permission", "content_object", "source"]
+
 
 class PolicyGroupPermission(GroupObjectPermissionBase, GrantOrigin):
     content_object = models.ForeignKey(Policy, on_delete=models.CASCADE)
+
+    class Meta:
+        unique_together = ["group", "permission", "content_object", "source"]
 
 
 class PoolUserPermission(UserObjectPermissionBase, GrantOrigin):
@@ -33,3 +43,20 @@ class QueueUserPermission(UserObjectPermissionBase, GrantOrigin):
 
 class QueueGroupPermission(GroupObjectPermissionBase, GrantOrigin):
     content_object = models.ForeignKey(Queue, on_delete=models.CASCADE)
+
+
+class PolicyChosen(models.Model):
+    """Somebody to whom a narrowed policy applies, while they are in its group."""
+
+    policy = models.ForeignKey(Policy, on_delete=models.CASCADE, related_name="chosen")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="chosen_by"
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["policy", "user"], name="policy_chooses_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} of policy {self.policy_id}"

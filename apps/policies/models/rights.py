@@ -50,6 +50,12 @@ class Policy(Removable, Pausable):
     logs_open_to_group = models.BooleanField(
         default=False, help_text=_("Members of the group may read each other's logs.")
     )
+    is_narrowed = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text=_("It applies to chosen members of its group only."),
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

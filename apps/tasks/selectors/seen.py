@@ -10,8 +10,9 @@ from django.db.models import Count, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from apps.accounts.models import User
-from apps.accounts.selectors import group_ids, is_admin
+from apps.accounts.selectors import is_admin
 from apps.core.errors import NotFound
+from apps.policies.rights import is_of_policy
 from apps.policies.selectors import queues_managed_by, queues_visible_to
 from apps.tasks.models import Task
 from apps.tasks.states import TaskState
@@ -98,7 +99,7 @@ def task_rights(user: User, task: Task) -> Rights:
         return Rights(content=False, log=False, manage=False)
     if queues_managed_by(user).filter(pk=queue.pk).exists():
         return Rights(content=True, log=True, manage=True)
-    is_open = queue.policy.logs_open_to_group and queue.policy.group_id in group_ids(user)
+    is_open = queue.policy.logs_open_to_group and is_of_policy(user, queue.policy)
     return Rights(content=False, log=is_open, manage=False)
 
 

@@ -53,8 +53,17 @@ WITH gate AS (
         AND q.id = %(queue)s AND q.name = %(queue_name)s AND q.removed_at IS NULL
         AND q.max_priority >= %(priority)s AND q.max_waiting IS NULL
         AND EXISTS (SELECT 1 FROM policies_livestate WHERE id = 1 AND version = %(version)s)
-        AND (
+        AND ((
             EXISTS (
+                SELECT 1 FROM policies_policygrouppermission g
+                JOIN accounts_user_groups m ON m.group_id = g.group_id AND m.user_id = u.id
+                WHERE g.content_object_id = q.policy_id
+                    AND g.permission_id = %(policy_permission)s
+            ) OR EXISTS (
+                SELECT 1 FROM policies_policyuserpermission g
+                WHERE g.content_object_id = q.policy_id AND g.user_id = u.id
+                    AND g.permission_id = %(policy_permission)s
+            ) OR EXISTS (
                 SELECT 1 FROM policies_queueuserpermission g
                 WHERE g.content_object_id = q.id AND g.user_id = u.id
                     AND g.permission_id = %(permission)s
@@ -63,10 +72,31 @@ WITH gate AS (
                 JOIN accounts_user_groups m ON m.group_id = g.group_id AND m.user_id = u.id
                 WHERE g.content_object_id = q.id AND g.permission_id = %(permission)s
             ) OR EXISTS (
-                SELECT 1 FROM accounts_user_groups m
-                WHERE m.user_id = u.id AND m.group_id = %(admins)s
+                SELECT 1 FROM auth_group_permissions g
+                JOIN accounts_user_groups m ON m.group_id = g.group_id AND m.user_id = u.id
+                WHERE g.permission_id IN (%(permission)s, %(policy_permission)s)
+            ) OR EXISTS (
+                SELECT 1 FROM accounts_user_user_permissions g
+                WHERE g.user_id = u.id
+                    AND g.permission_id IN (%(permission)s, %(policy_permission)s)
+            ) OR EXISTS (
+                SELECT 1 FROM accounts_tenant t
+                JOIN accounts_user_groups m ON m.group_id = t.admin_group_id
+                WHERE t.id = %(tenant)s::bigint AND m.user_id = u.id
             )
-        )
+        ) AND (
+            %(tenant)s::bigint IS NULL OR EXISTS (
+                SELECT 1 FROM accounts_tenantgroup b
+                JOIN accounts_user_groups m ON m.group_id = b.group_id AND m.user_id = u.id
+                WHERE b.tenant_id = %(tenant)s::bigint
+            ) OR NOT EXISTS (
+                SELECT 1 FROM accounts_tenantgroup b
+                JOIN accounts_user_groups m ON m.group_id = b.group_id AND m.user_id = u.id
+            )
+        ) OR EXISTS (
+            SELECT 1 FROM accounts_user_groups m
+            WHERE m.user_id = u.id AND m.group_id = %(admins)s
+        ))
     FOR SHARE OF q
 ), task AS (
     INSERT INTO tasks_task (
@@ -125,6 +155,8 @@ class _Known:
 
     facts: QueueFacts
     permission_id: int
+    policy_permission_id: int
+    tenant_id: int | None
     admins_id: int
     runs: dict[str, int]
     until: float
@@ -225,6 +257,8 @@ def task_submit_at_once(
             "queue_name": facts.name,
             "version": facts.version,
             "permission": known.permission_id,
+            "policy_permission": known.policy_permission_id,
+            "tenant": known.tenant_id,
             "admins": known.admins_id,
             "run": run,
         }
@@ -296,16 +330,21 @@ def _insert(values: dict[str, Any]) -> _Owner | None:
 
 def _load(given: str | int) -> _Known | None:
     """What is to be remembered of the queue of this name or id, if there is one."""
-    live = Queue.objects.filter(removed_at__isnull=True).select_related("profile")
+    live = Queue.objects.filter(removed_at__isnull=True).select_related("profile", "policy")
     wanted = {"pk": given} if isinstance(given, int) else {"name": given}
     queue = live.filter(**wanted).first()
     if queue is None:
         return None
+    rights = dict(
+        Permission.objects.filter(
+            codename__in=["enqueue_queue", "enqueue_policy"], content_type__app_label="policies"
+        ).values_list("codename", "pk")
+    )
     return _Known(
         facts=queue_facts(queue),
-        permission_id=Permission.objects.get(
-            codename="enqueue_queue", content_type__app_label="policies"
-        ).pk,
+        permission_id=rights["enqueue_queue"],
+        policy_permission_id=rights["enqueue_policy"],
+        tenant_id=queue.policy.tenant_id,
         admins_id=Group.objects.get(name=ADMINS).pk,
         runs={},
         until=time.monotonic() + FACTS_S,

@@ -17,7 +17,13 @@ from apps.core.model_errors import from_model_error
 from apps.events.services import event_record
 from apps.vaults.contents import read_checked
 from apps.vaults.merging import EVERYTHING, selected
-from apps.vaults.models import Vault, VaultFormat, VaultVersion
+from apps.vaults.models import (
+    Vault,
+    VaultFormat,
+    VaultGroupPermission,
+    VaultUserPermission,
+    VaultVersion,
+)
 from apps.vaults.selectors.seen import vault_rights, vault_seen, vaults_ordered_by
 from apps.vaults.text.reading import read, stored_secrets, with_stored
 from apps.vaults.text.shapes import ReadText
@@ -182,6 +188,8 @@ def vault_remove(*, actor: User, vault: Vault) -> None:
     row = _locked(actor, vault)
     row.removed_at, row.is_active = timezone.now(), False
     row.save(update_fields=["removed_at", "is_active"])
+    VaultUserPermission.objects.filter(content_object=row).delete()
+    VaultGroupPermission.objects.filter(content_object=row).delete()
     _record("vault.removed", row, actor=actor, before=_told(row))
 
 

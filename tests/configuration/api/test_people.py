@@ -177,7 +177,7 @@ def test_a_group_tells_what_it_holds_up(
     rules = [(rule["kind"], rule["rights"], rule["by_policy"]) for rule in held["rules"]]
     assert rules == [
         ("policy", ["exceed limit"], False),
-        ("queue", ["enqueue", "view"], True),
+        ("policy", ["enqueue", "view"], True),
     ]
     assert refused.status_code == 409
     night = admin.post(f"{V1}/groups/", {"name": "night"}).json()["id"]

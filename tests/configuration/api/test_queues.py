@@ -5,7 +5,7 @@ from rest_framework.test import APIClient
 
 from apps.accounts.models import User
 from apps.configuration.selectors import live_document
-from apps.policies.models import QueueGroupPermission
+from apps.policies.models import PolicyGroupPermission
 from tests.cast import Example
 from tests.configuration.api.common import V1, SignIn
 
@@ -38,7 +38,7 @@ def test_queue_admins_do_queues_and_nothing_else(
 
 
 def test_renaming_keeps_the_id_and_the_grants(admin: APIClient, example: Example) -> None:
-    grants = QueueGroupPermission.objects.count()
+    grants = PolicyGroupPermission.objects.count()
 
     taken = admin.patch(f"{V1}/queues/dev-4xgpu/", {"name": "research-4xgpu"})
     bad = admin.patch(f"{V1}/queues/dev-4xgpu/", {"name": "Not allowed"})
@@ -47,7 +47,7 @@ def test_renaming_keeps_the_id_and_the_grants(admin: APIClient, example: Example
     assert "name" in taken.json()["fields"]
     assert "name" in bad.json()["fields"]
     assert renamed.json()["id"] == example.dev_queue.pk
-    assert QueueGroupPermission.objects.count() == grants
+    assert PolicyGroupPermission.objects.count() == grants
     assert admin.get(f"{V1}/queues/dev-large").json()["id"] == example.dev_queue.pk
 
 

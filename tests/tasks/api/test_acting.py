@@ -11,7 +11,7 @@ from apps.accounts.models import ADMINS, User
 from apps.accounts.selectors import group_ids, is_admin, is_queue_admin
 from apps.accounts.services.service_accounts import service_account_create
 from apps.events.models import AuditEntry, Event
-from apps.policies.models import QueueGroupPermission
+from apps.policies.models import PolicyGroupPermission
 from apps.tasks.models import Task
 from apps.tasks.selectors.acting import owner_acted_for
 from tests.accounts.test_throttling import basic
@@ -105,7 +105,7 @@ def test_nor_does_what_was_given_to_the_groups_that_administer(
     """A queue administrator's and an administrator's groups count as if they were not in them."""
     task = task_of(bob, example, api_as)
     bob.groups.add(Group.objects.get(name=group))
-    granted = QueueGroupPermission.objects.filter(permission__codename="view_queue").first()
+    granted = PolicyGroupPermission.objects.filter(permission__codename="view_policy").first()
     assert granted is not None
     owner = owner_acted_for(robot, task)
 

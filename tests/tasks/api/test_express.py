@@ -19,7 +19,7 @@ from apps.accounts.services.credentials import credential_create
 from apps.configuration.services.policies import policy_set_amounts
 from apps.core.keyring import HIDDEN
 from apps.events.models import Event
-from apps.policies.models import LiveState, Queue, QueueGroupPermission
+from apps.policies.models import LiveState, PolicyGroupPermission, Queue
 from apps.tasks.api import express
 from apps.tasks.models import Task
 from apps.tasks.services.express import memory
@@ -252,10 +252,10 @@ def test_a_wrong_secret_is_refused_although_the_right_one_is_remembered(
 
 
 def test_a_right_that_goes_is_gone_at_once(warm: Send, header: str, example: Example) -> None:
-    QueueGroupPermission.objects.filter(permission__codename="enqueue_queue").delete()
+    PolicyGroupPermission.objects.filter(permission__codename="enqueue_policy").delete()
     assert warm(header, wanted(example)).status == 403
 
-    QueueGroupPermission.objects.all().delete()
+    PolicyGroupPermission.objects.all().delete()
     assert warm(header, wanted(example)).status == 404
     assert not Task.objects.exists()
 

@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from apps.accounts.models import User
 from apps.events.models import Event
-from apps.policies.models import Queue, QueueGroupPermission
+from apps.policies.models import PolicyGroupPermission, Queue
 from apps.tasks.models import Run, Task
 from tests.cast import Example
 
@@ -146,7 +146,7 @@ def test_a_queue_without_right_answers_404_where_invisible_and_403_where_visible
     api_as: As, alice: User, charlie: User, example: Example
 ) -> None:
     refused = post(api_as(charlie), body=wanted(example))
-    QueueGroupPermission.objects.filter(permission__codename="enqueue_queue").delete()
+    PolicyGroupPermission.objects.filter(permission__codename="enqueue_policy").delete()
     visible = post(api_as(alice), body=wanted(example))
 
     assert (refused.status_code, list(refused.json()["fields"])) == (404, ["queue"])

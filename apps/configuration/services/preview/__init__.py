@@ -1,6 +1,9 @@
 """What provisioning the draft, or saving a policy, would do; nothing of it is kept."""
 
-from apps.configuration.services.preview.returned import tasks_returned_by_change
+from apps.configuration.services.preview.returned import (
+    tasks_returned_by_change,
+    tasks_returned_by_narrowing,
+)
 from apps.configuration.services.preview.told import Preview
 from apps.configuration.services.preview.trying import (
     draft_preview,
@@ -14,4 +17,5 @@ __all__ = [
     "policy_change_preview",
     "policy_create_preview",
     "tasks_returned_by_change",
+    "tasks_returned_by_narrowing",
 ]

@@ -1,12 +1,14 @@
 """Whose waiting tasks a change would make drafts again: made, looked at, and undone."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from django.db import transaction
 from django.db.models import Count
 
 from apps.accounts.models import User
+from apps.configuration.services.narrowing import policy_narrow
 from apps.configuration.services.policies import policy_change
 from apps.configuration.services.rows import live_lock
 from apps.policies.models import Policy
@@ -24,11 +26,27 @@ def tasks_returned_by_change(
     """
     if "group" not in changes:
         return []
+    change = partial(policy_change, actor=actor, policy=policy, changes=changes)
+    return _returned_by(change, policy)
+
+
+def tasks_returned_by_narrowing(
+    *, actor: User, policy: Policy, people: Iterable[User]
+) -> list[tuple[User, int]]:
+    """The same, where the policy would apply to these people alone.
+
+    Raises:
+        Everything that `policy_narrow` raises.
+    """
+    return _returned_by(partial(policy_narrow, actor=actor, policy=policy, people=people), policy)
+
+
+def _returned_by(change: Callable[[], object], policy: Policy) -> list[tuple[User, int]]:
     with transaction.atomic():
         live_lock()
         queues = list(policy.queues.filter(removed_at__isnull=True).values_list("pk", flat=True))
         before = _waiting(queues)
-        policy_change(actor=actor, policy=policy, changes=changes)
+        change()
         after = _waiting(queues)
         transaction.set_rollback(True)
     gone = {owner: count - after.get(owner, 0) for owner, count in before.items()}

@@ -1,0 +1,63 @@
+"""REST of to whom a policy applies."""
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import GenericViewSet
+
+from apps.accounts.api.permissions import person
+from apps.accounts.models import User
+from apps.configuration.api.asking import checked
+from apps.configuration.api.rule_serializers import NarrowingSerializer, NarrowingToldSerializer
+from apps.configuration.services.narrowing import policy_narrow, policy_widen
+from apps.core.errors import BadInput, NotAllowed
+from apps.policies.models import Policy, PolicyChosen
+from apps.policies.selectors import policies_managed_by
+
+
+class NarrowingMixin(GenericViewSet[Policy]):
+    """For those who manage the policy."""
+
+    @extend_schema(responses=NarrowingToldSerializer)
+    @action(detail=True, methods=["get"], pagination_class=None)
+    def narrowing(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
+        """Whether the policy applies to chosen people of its group only, and to whom."""
+        policy = self._managed(request)
+        names = PolicyChosen.objects.filter(policy=policy).values_list("user__username", flat=True)
+        return Response({"is_narrowed": policy.is_narrowed, "people": sorted(names)})
+
+    @extend_schema(request=NarrowingSerializer, responses=NarrowingToldSerializer)
+    @narrowing.mapping.put
+    def set_narrowing(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
+        """What those have waiting who lose their right becomes drafts."""
+        policy = self._managed(request)
+        body = checked(NarrowingSerializer, request)
+        names = sorted(set(body["people"]))
+        returned = 0
+        if body["is_narrowed"]:
+            people = _members(User.objects.filter(groups=policy.group_id), names)
+            returned = policy_narrow(actor=person(request), policy=policy, people=people)
+        elif names:
+            problem = "is for a narrowed policy: leave it out"
+            raise BadInput(f"people {problem}.", fields={"people": problem})
+        else:
+            policy_widen(actor=person(request), policy=policy)
+        told = {"is_narrowed": body["is_narrowed"], "people": names, "tasks_returned": returned}
+        return Response(told)
+
+    def _managed(self, request: Request) -> Policy:
+        policy = self.get_object()
+        if not policies_managed_by(request.user).filter(pk=policy.pk).exists():
+            raise NotAllowed("This is for administrators and those who manage the policy.")
+        return policy
+
+
+def _members(rows: QuerySet[User], names: list[str]) -> list[User]:
+    found = {row.username: row for row in rows.filter(username__in=names)}
+    missing = [name for name in names if name not in found]
+    if missing:
+        problem = f"{missing[0]!r} is not in the group of the policy"
+        raise BadInput(f"people: {problem}.", fields={"people": problem})
+    return list(found.values())

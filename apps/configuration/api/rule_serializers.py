@@ -1,0 +1,137 @@
+"""Bodies of access rules."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from apps.configuration.rules.explaining import Right, Thing
+from apps.configuration.rules.levels import Kind, Level, Source
+from apps.configuration.rules.rule import Rule
+from apps.configuration.rules.words import reason_words
+from apps.core.serializers import StrictSerializer
+
+MOST_NAMES = 2000
+_SUBJECTS = [("user", "user"), ("service_account", "service account"), ("group", "group")]
+
+
+class RuleSubjectSerializer(serializers.Serializer[Any]):
+    """Whom a rule names."""
+
+    kind = serializers.ChoiceField(_SUBJECTS)
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+
+
+class RuleSerializer(serializers.Serializer[Rule]):
+    """What an object, or every object of a kind, gives to its subjects."""
+
+    id = serializers.CharField(source="key")
+    kind = serializers.ChoiceField(Kind.choices, source="target.kind")
+    object = serializers.SerializerMethodField(help_text="Id; null: every object of the kind.")
+    object_name = serializers.CharField(source="target.name")
+    level = serializers.ChoiceField(Level.choices)
+    source = serializers.ChoiceField(  # type: ignore[assignment]  # DRF's own has that name, too
+        [(one.value, one.value) for one in Source], help_text="policy: the policy made it itself."
+    )
+    is_narrowed = serializers.BooleanField(
+        source="narrowed", help_text="The policy names chosen people instead of its group."
+    )
+    subjects = RuleSubjectSerializer(many=True)
+    made_by = serializers.ListField(child=serializers.CharField())
+    made_at = serializers.DateTimeField(allow_null=True)
+    version = serializers.CharField(help_text="The ETag of this rule.")
+
+    @extend_schema_field(serializers.CharField(allow_null=True))
+    def get_object(self, rule: Rule) -> str | None:
+        return rule.target.object_id or None
+
+
+class RulePageSerializer(serializers.Serializer[Any]):
+    """A page of rules."""
+
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True)
+    results = RuleSerializer(many=True)
+
+
+class RuleCreateSerializer(StrictSerializer):
+    kind = serializers.ChoiceField(Kind.choices)
+    object = serializers.CharField(
+        max_length=36, allow_null=True, default=None, help_text="Id; null: every object."
+    )
+    level = serializers.ChoiceField(Level.choices)
+    users = serializers.ListField(
+        child=serializers.CharField(max_length=150),
+        max_length=MOST_NAMES,
+        default=list,
+        help_text="User names of people and service accounts.",
+    )
+    groups = serializers.ListField(
+        child=serializers.CharField(max_length=150),
+        max_length=MOST_NAMES,
+        default=list,
+        help_text="Names.",
+    )
+
+
+class RuleChangeSerializer(StrictSerializer):
+    level = serializers.ChoiceField(Level.choices)
+    users = serializers.ListField(
+        child=serializers.CharField(max_length=150), max_length=MOST_NAMES
+    )
+    groups = serializers.ListField(
+        child=serializers.CharField(max_length=150), max_length=MOST_NAMES
+    )
+
+
+class NarrowingSerializer(StrictSerializer):
+    """To whom a policy applies: to its whole group, or to these of it alone."""
+
+    is_narrowed = serializers.BooleanField()
+    people = serializers.ListField(
+        child=serializers.CharField(max_length=150),
+        max_length=MOST_NAMES,
+        default=list,
+        help_text="User names of people and service accounts of the group; for a narrowed policy.",
+    )
+
+
+class NarrowingToldSerializer(serializers.Serializer[Any]):
+    is_narrowed = serializers.BooleanField()
+    people = serializers.ListField(child=serializers.CharField())
+    tasks_returned = serializers.IntegerField(
+        required=False, help_text="Waiting tasks that became drafts by this change."
+    )
+
+
+class AccessReasonSerializer(serializers.Serializer[Any]):
+    """A way to a right, or with `is_against` what stands in the way."""
+
+    code = serializers.CharField()
+    text = serializers.SerializerMethodField()
+    is_against = serializers.BooleanField()
+
+    @extend_schema_field(serializers.CharField())
+    def get_text(self, reason: Any) -> str:
+        return reason_words(reason)
+
+
+class AccessAnswerSerializer(serializers.Serializer[Any]):
+    right = serializers.ChoiceField(Right.choices)
+    is_held = serializers.BooleanField()
+    reasons = AccessReasonSerializer(many=True)
+
+
+class AccessObjectSerializer(serializers.Serializer[Any]):
+    kind = serializers.ChoiceField(Thing.choices, source="thing")
+    id = serializers.CharField(source="object_id")
+    name = serializers.CharField()
+
+
+class AccessExplanationSerializer(serializers.Serializer[Any]):
+    """What one person can do with one object."""
+
+    user = serializers.CharField(source="person.username")
+    object = AccessObjectSerializer(source="*")
+    rights = AccessAnswerSerializer(many=True, source="answers")

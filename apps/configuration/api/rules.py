@@ -1,0 +1,260 @@
+"""REST of access rules, and of why somebody may do something."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.db.models import QuerySet
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import GenericViewSet
+
+from apps.accounts.api.permissions import person
+from apps.accounts.models import User
+from apps.configuration.api.asking import checked
+from apps.configuration.api.rule_serializers import (
+    AccessExplanationSerializer,
+    RuleChangeSerializer,
+    RuleCreateSerializer,
+    RulePageSerializer,
+    RuleSerializer,
+)
+from apps.configuration.rules.explaining import Thing, explanation, people_to_ask_about
+from apps.configuration.rules.granting import groups_nameable_by, people_nameable_by
+from apps.configuration.rules.levels import Kind, Level, Source
+from apps.configuration.rules.reading import PAGE, rule_by_key, rules_visible_to, target_of
+from apps.configuration.rules.rule import ALL, Rule, RuleFilter
+from apps.configuration.services.rules import Named, named_by, rule_change, rule_give, rule_remove
+from apps.core.errors import BadInput, Conflict, NotFound
+
+KEY = r"[a-z]+\.[0-9a-f-]+\.[a-z]+\.[a-z]+|[a-z]+\.all\.[a-z]+\.[a-z]+"
+MOST_TARGETS = 200
+_ETAG = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description="The ETag.")
+_FILTERS = [
+    OpenApiParameter("kind", enum=Kind.values),
+    OpenApiParameter("object", description="Id of the object, or `all` for the kind's own rules."),
+    OpenApiParameter("name", description="Part of the name of the object."),
+    OpenApiParameter("level", enum=Level.values),
+    OpenApiParameter("source", enum=[one.value for one in Source]),
+    OpenApiParameter("user", description="User name of a person or service account."),
+    OpenApiParameter("group", description="Name of a group."),
+    OpenApiParameter("cursor", description="From `next`."),
+    OpenApiParameter("limit", int, description="Objects on a page; each has a few rules."),
+]
+
+
+class AccessRuleViewSet(GenericViewSet[Any]):
+    """Access rules: all for administrators, for others those of what they manage.
+
+    One rule is what one object, or every object of a kind, gives on one level to its subjects.
+    Rules that policies make by themselves are narrowed by `policies/{id}/narrowing/`.
+    """
+
+    serializer_class = RuleSerializer
+    filter_backends = []
+    pagination_class = None
+    queryset = Group.objects.none()
+    lookup_field = "key"
+    lookup_value_regex = KEY
+
+    @extend_schema(parameters=_FILTERS, responses=RulePageSerializer)
+    def list(self, request: Request) -> Response:
+        """Rules by kind and name of their object, the highest level first."""
+        actor, given = person(request), request.query_params
+        wanted = _wanted(actor, given)
+        if wanted is None:
+            return Response({"next": None, "previous": None, "results": []})
+        page = rules_visible_to(
+            actor, wanted, after=given.get("cursor", ""), limit=_limit(given.get("limit", ""))
+        )
+        further = (
+            request.build_absolute_uri(f"?{_query(given, page.after)}") if page.after else None
+        )
+        rules: Any = page.rules
+        results = RuleSerializer(rules, many=True).data
+        return Response({"next": further, "previous": None, "results": results})
+
+    @extend_schema(request=RuleCreateSerializer, responses={201: RuleSerializer})
+    def create(self, request: Request) -> Response:
+        """Give these people and groups a level; where there is such a rule they join it."""
+        actor = person(request)
+        body = checked(RuleCreateSerializer, request)
+        target = target_of(actor, Kind(body["kind"]), body["object"] or ALL)
+        if target is None:
+            problem = "there is no such object, or you do not manage it"
+            raise NotFound(f"object: {problem}.", fields={"object": problem})
+        named = _named(actor, body["users"], body["groups"], known=Named())
+        rule = rule_give(actor=actor, target=target, level=Level(body["level"]), named=named)
+        return _told(rule, status=201)
+
+    @extend_schema(responses=RuleSerializer)
+    def retrieve(self, request: Request, key: str) -> Response:
+        """One rule; its ETag changes with its subjects."""
+        return _told(_seen(person(request), key))
+
+    @extend_schema(request=RuleChangeSerializer, parameters=[_ETAG], responses=RuleSerializer)
+    def partial_update(self, request: Request, key: str) -> Response:
+        """Exactly these are named, on this level; what is left out stays. Needs If-Match."""
+        actor = person(request)
+        rule = _given(_seen(actor, key))
+        version = _version(request, is_required=True)
+        body = checked(RuleChangeSerializer, request, is_partial=True)
+        known = named_by(rule)
+        users = body.get("users", [one.username for one in known.users])
+        groups = body.get("groups", [one.name for one in known.groups])
+        changed = rule_change(
+            actor=actor,
+            target=rule.target,
+            level=rule.level,
+            new_level=Level(body["level"]) if "level" in body else None,
+            named=_named(actor, users, groups, known=known),
+            version=version,
+        )
+        if changed is None:
+            raise BadInput("Delete the rule instead.", fields={"users": "somebody must be named"})
+        return _told(changed)
+
+    @extend_schema(parameters=[_ETAG], responses={204: None})
+    def destroy(self, request: Request, key: str) -> Response:
+        """From the next request on nobody has a right by it; open sockets close."""
+        actor = person(request)
+        rule = _given(_seen(actor, key))
+        version = _version(request, is_required=False)
+        rule_remove(actor=actor, target=rule.target, level=rule.level, version=version)
+        return Response(status=204)
+
+
+class ExplainView(GenericAPIView[Any]):
+    """What somebody can see and do with one object, and why."""
+
+    serializer_class = AccessExplanationSerializer
+    queryset = Group.objects.none()
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("user", description="User name or id; left out: oneself."),
+            OpenApiParameter(
+                "object", required=True, description="Kind and id, such as `policy.7`."
+            ),
+        ],
+        responses=AccessExplanationSerializer,
+    )
+    def get(self, request: Request) -> Response:
+        """Each right, whether it is held, and each way to it."""
+        viewer, given = person(request), request.query_params
+        kind, _, pk = given.get("object", "").partition(".")
+        if kind not in Thing.values or not pk:
+            problem = f"kind and id such as policy.7, where the kind is {', '.join(Thing.values)}"
+            raise BadInput(f"object: {problem}.", fields={"object": problem})
+        about = _somebody(viewer, given.get("user", ""))
+        told = explanation(viewer, person=about, thing=Thing(kind), object_id=pk)
+        return Response(AccessExplanationSerializer(told).data)
+
+
+def _seen(actor: User, key: str) -> Rule:
+    rule = rule_by_key(actor, key)
+    if rule is None:
+        raise NotFound("There is no such rule, or you may not see it.")
+    return rule
+
+
+def _given(rule: Rule) -> Rule:
+    if rule.by_policy:
+        raise Conflict("Its policy makes this rule: narrow the policy instead.")
+    return rule
+
+
+def _told(rule: Rule, *, status: int = 200) -> Response:
+    headers = {"ETag": f'"{rule.version}"'}
+    return Response(RuleSerializer(rule).data, status=status, headers=headers)
+
+
+def _version(request: Request, *, is_required: bool) -> str | None:
+    given = request.headers.get("If-Match", "").strip()
+    if not given and is_required:
+        wanted = "send the ETag that you read"
+        raise BadInput(f"If-Match is missing: {wanted}.", fields={"If-Match": wanted})
+    return None if given in {"", "*"} else given.removeprefix("W/").strip('"')
+
+
+def _wanted(actor: User, given: Mapping[str, str]) -> RuleFilter | None:
+    """What is looked for; None where it names somebody whom nobody knows."""
+    choices: dict[str, Any] = {"kind": Kind, "level": Level, "source": Source}
+    values: dict[str, Any] = {}
+    for name, known in choices.items():
+        if given.get(name):
+            values[name] = _choice(known, given[name], name)
+    for name, rows, column in (
+        ("user", people_to_ask_about(actor), "username"),
+        ("group", groups_nameable_by(actor), "name"),
+    ):
+        if given.get(name):
+            row: Any = _plain(given[name]) and rows.filter(**{column: given[name]}).first()
+            if not row:
+                return None
+            values[name] = row.pk
+    name = given.get("name", "")
+    if not _plain(name or "-"):
+        return None
+    return RuleFilter(object_id=given.get("object", ""), name=name, **values)
+
+
+def _plain(text: str) -> bool:
+    """Databases refuse a zero byte."""
+    return "\0" not in text
+
+
+def _choice(known: Any, text: str, field: str) -> Any:
+    try:
+        return known(text)
+    except ValueError as error:
+        problem = f"must be one of {', '.join(one.value for one in known)}"
+        raise BadInput(f"{field} {problem}.", fields={field: problem}) from error
+
+
+def _limit(text: str) -> int:
+    is_number = text.isascii() and text.isdigit() and len(text) < 6
+    return min(max(int(text), 1), MOST_TARGETS) if is_number else PAGE
+
+
+def _query(given: Any, after: str) -> str:
+    query = given.copy()
+    query["cursor"] = after
+    return str(query.urlencode())
+
+
+def _named(actor: User, users: list[str], groups: list[str], *, known: Named) -> Named:
+    """The rows of these names, of those whom the actor may name and those named already."""
+    return Named(
+        tuple(_rows(people_nameable_by(actor), known.users, "username", users, field="users")),
+        tuple(_rows(groups_nameable_by(actor), known.groups, "name", groups, field="groups")),
+    )
+
+
+def _rows(
+    rows: QuerySet[Any], known: tuple[Any, ...], column: str, names: list[str], *, field: str
+) -> list[Any]:
+    wanted = {name for name in names if _plain(name)}
+    found = {getattr(row, column): row for row in rows.filter(**{f"{column}__in": wanted})}
+    found |= {getattr(row, column): row for row in known if getattr(row, column) in wanted}
+    missing = sorted(set(names) - set(found))
+    if missing:
+        problem = f"{missing[0]!r} is not known"
+        raise BadInput(f"{field}: {problem}.", fields={field: problem})
+    return list(found.values())
+
+
+def _somebody(viewer: User, text: str) -> User:
+    """Whom the viewer asks about, by name or id; the name comes first."""
+    if not text:
+        return viewer
+    people = people_to_ask_about(viewer)
+    found = people.filter(username=text).first() if _plain(text) else None
+    if found is None and text.isascii() and text.isdigit() and len(text) < 19:
+        found = people.filter(pk=int(text)).first()
+    if found is None:
+        problem = "is not known"
+        raise BadInput(f"user {problem}.", fields={"user": problem})
+    return found

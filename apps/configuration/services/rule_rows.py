@@ -1,0 +1,76 @@
+"""The rows that rules of people are stored as."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.contrib.auth.models import Group
+
+from apps.accounts.models import User
+from apps.accounts.models.grants import GrantSource
+from apps.configuration.rules.levels import RANKS, RESOURCES, Level
+from apps.configuration.rules.rule import Subject, Target
+
+Row = User | Group
+
+
+def levels_set(target: Target, levels: Mapping[Row, Level | None], *, actor: User | None) -> None:
+    """Let each of these have exactly this level on the target, or none.
+
+    What policies gave by themselves, and who may exceed a limit, stays.
+    """
+    resource = RESOURCES[target.kind]
+    ids = {right.codename: right.pk for right in resource.known()}
+    levels_known = [level for level in resource.verbs if level in RANKS]
+    ranked = {ids[name] for level in levels_known for name in resource.codenames(level)}
+    wanted = {
+        one: {ids[name] for name in resource.codenames(level)} if level is not None else set()
+        for one, level in levels.items()
+    }
+    for model, who in ((User, "user_id"), (Group, "group_id")):
+        rights = {one.pk: found for one, found in wanted.items() if isinstance(one, model)}
+        if not rights:
+            continue
+        if target.object_id:
+            rows = resource.by_user if model is User else resource.by_group
+            own = {"content_object_id": target.object_id, "source": GrantSource.PERSON}
+            _rows_set(rows, who, rights, ranked, own=own, made={"created_by": actor})
+        else:
+            # Django's own permissions of the model.
+            links: Any = User.user_permissions if model is User else Group.permissions
+            _rows_set(links.through, who, rights, ranked, own={}, made={})
+
+
+def subjects_of(subjects: Iterable[Subject]) -> tuple[tuple[User, ...], tuple[Group, ...]]:
+    """The people and groups whom a rule names."""
+    named = list(subjects)
+    users = User.objects.filter(pk__in=[one.id for one in named if not one.is_group])
+    groups = Group.objects.filter(pk__in=[one.id for one in named if one.is_group])
+    return tuple(users), tuple(groups)
+
+
+def _rows_set(
+    model: type[Any],
+    who: str,
+    wanted: Mapping[int, set[int]],
+    ranked: set[int],
+    *,
+    own: Mapping[str, Any],
+    made: Mapping[str, Any],
+) -> None:
+    """Of the `ranked` permissions each of `who` has exactly the wanted ones; a row that fits stays.
+
+    Args:
+        own: columns that all these rows have; with `made`, those of new ones.
+    """
+    rows = model._default_manager.filter(
+        **own, permission__in=ranked, **{f"{who}__in": list(wanted)}
+    )
+    had = {(one, right): pk for pk, one, right in rows.values_list("pk", who, "permission_id")}
+    gone = [pk for (one, right), pk in had.items() if right not in wanted[one]]
+    model._default_manager.filter(pk__in=gone).delete()
+    model._default_manager.bulk_create(
+        model(**own, **made, permission_id=right, **{who: one})
+        for one, rights in wanted.items()
+        for right in sorted(rights)
+        if (one, right) not in had
+    )
