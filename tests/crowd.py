@@ -6,7 +6,7 @@ from django.contrib.auth.models import Group
 from django.utils import timezone
 
 from apps.accounts.models import ADMINS, USERS, User
-from apps.configuration.services.grants import group_grants_give
+from apps.configuration.services.grants import policy_grants_sync
 from apps.events.models import AuditEntry
 from apps.policies.models import Policy, PolicyAmount, Pool, PoolLink, Profile, Queue
 from apps.vaults.models import Vault
@@ -79,8 +79,7 @@ def _queues(groups: list[Group], tag: str) -> list[Queue]:
         Queue(name=f"{tag}-{number}", profile=profile, policy=row, queuing_rank=number)
         for number, row in enumerate(rows)
     )
-    for queue, group in zip(queues, groups, strict=True):
-        group_grants_give(queues=[queue], group=group, actor=None)
+    policy_grants_sync(policies=rows)
     return queues
 
 

@@ -183,7 +183,7 @@ def test_a_group_tells_what_it_holds_up(
     night = admin.post(f"{V1}/groups/", {"name": "night"}).json()["id"]
     admin.put(f"{V1}/policies/{example.dev.pk}/exceeding/", {"users": [], "groups": ["night"]})
     admin.delete(f"{V1}/groups/{night}/")
-    assert not PolicyGroupPermission.objects.exists()
+    assert not PolicyGroupPermission.objects.filter(source="person").exists()
 
 
 def test_built_in_groups_stay_and_somebody_stays_in_admins(admin: APIClient, root: User) -> None:
