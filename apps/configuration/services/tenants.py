@@ -134,7 +134,7 @@ def _groups(
     foreign = Policy.objects.filter(pk__in=tree).exclude(group__in=found)
     first = foreign.select_related("group").order_by("pk").first()
     if first is not None:
-        raise _bad("groups", f"{first.group.name} is missing, the group of policy {first.name}")
+        raise _bad("groups", f"add {first.group.name}, the group of policy {first.name}")
     return list(found.values())
 
 
