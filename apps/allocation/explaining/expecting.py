@@ -1,8 +1,9 @@
 """When a waiting task will probably start: an estimate, with what it goes by."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.core.cache import cache
@@ -74,11 +75,27 @@ def expected_start(task: Task) -> ExpectedStart | None:
     if task.run.reason_code in _NOT_ROOM:
         return _told(NoEstimate(Why.NOT_IN_SIGHT))
     key = f"expected-start:{task.pk}:{task.generation}:{microseconds(task.submitted_at)}"
-    known: ExpectedStart | None = cache.get(key)
-    if known is None:
-        known = _told(_estimated(task))
-        cache.set(key, known, KEPT_S)
+    kept: dict[str, Any] | None = cache.get(key)
+    if kept is not None:
+        return _unpacked(kept)
+    known = _told(_estimated(task))
+    cache.set(key, _packed(known), KEPT_S)
     return known
+
+
+def _packed(known: ExpectedStart) -> dict[str, Any]:
+    """As the cache keeps it, in JSON: moments as texts."""
+    moments = {"earliest": known.earliest, "latest": known.latest}
+    texts = {name: at.isoformat() if at is not None else None for name, at in moments.items()}
+    return {**asdict(known), **texts}
+
+
+def _unpacked(kept: dict[str, Any]) -> ExpectedStart:
+    moments = {
+        name: datetime.fromisoformat(kept[name]) if kept[name] is not None else None
+        for name in ("earliest", "latest")
+    }
+    return ExpectedStart(**{**kept, **moments})
 
 
 def _estimated(task: Task) -> Estimate | NoEstimate | None:
