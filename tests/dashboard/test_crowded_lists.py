@@ -15,7 +15,7 @@ REST = "/api/v1"
 # Path, and what it may take at most, whoever looks.
 LISTS = (
     ("/settings/people/", 14),
-    ("/settings/people/?search=many-01&sort=-active", 14),
+    ("/settings/people/?search=-000&sort=-active", 14),
     ("/settings/people/groups/", 12),
     ("/settings/service-accounts/", 12),
     ("/settings/vaults/", 12),
@@ -25,7 +25,7 @@ LISTS = (
     ("/policies/", 25),
     ("/tasks/?view=all", 16),
     (f"{REST}/users/?limit=500", 8),
-    (f"{REST}/groups/?limit=500", 8),
+    (f"{REST}/groups/?limit=500", 12),
     (f"{REST}/service-accounts/?limit=500", 8),
     (f"{REST}/vaults/?limit=500", 8),
     (f"{REST}/audit/?limit=500", 8),

@@ -13,10 +13,12 @@ from django.core.handlers.wsgi import WSGIHandler
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections, connection
 from django.utils import timezone
+from pytest_django import Settings
 
 from apps.accounts.models import Credential, User
 from apps.accounts.services.credentials import credential_create
 from apps.configuration.services.policies import policy_set_amounts
+from apps.core.headers import headers_of_every_answer
 from apps.core.keyring import HIDDEN
 from apps.events.models import Event
 from apps.policies.models import LiveState, PolicyGroupPermission, Queue
@@ -155,6 +157,38 @@ def test_both_ways_store_and_answer_the_same(
     assert facts[0] == facts[1]
     etags = {reply.headers["ETag"].strip('"').isdigit() for reply in (hot, plain)}
     assert etags == {True}
+
+
+# What an answer says for its own content, or because Django read a cookie or a language.
+OWN = {
+    "X-Request-ID",
+    "ETag",
+    "Content-Length",
+    "Content-Type",
+    "Vary",
+    "Allow",
+    "Content-Language",
+}
+
+
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_both_ways_answer_with_the_same_headers(
+    send: Send, header: str, example: Example, settings: Settings, *, is_secure: bool
+) -> None:
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    settings.SECURE_HSTS_SECONDS = 3600
+    headers_of_every_answer.cache_clear()
+    proto = {"HTTP_X_FORWARDED_PROTO": "https" if is_secure else "http"}
+
+    plain = send(header, wanted(example), hot=False, **proto)
+    hot = send(header, wanted(example), **proto)
+
+    headers_of_every_answer.cache_clear()
+    told = [{k: v for k, v in one.headers.items() if k not in OWN} for one in (plain, hot)]
+    assert told[0] == told[1]
+    assert ("Strict-Transport-Security" in told[1]) == is_secure
+    assert {"Content-Security-Policy", "X-Frame-Options", "Referrer-Policy"} <= set(told[1])
+    assert told[1]["X-Content-Type-Options"] == "nosniff"
 
 
 @pytest.mark.parametrize(("body", "status", "field"), BAD)
