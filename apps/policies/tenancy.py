@@ -70,8 +70,3 @@ def strange_policies(user: Person) -> frozenset[int]:
     if tenants:
         outside = ~Q(tenant__in=tenants) | Q(tenant__isnull=True)
     return frozenset(Policy.objects.filter(outside).order_by().values_list("pk", flat=True))
-
-
-def is_apart(user: User, tenant_id: int | None) -> bool:
-    """Whether what belongs to this tenant, or to none, is none of the user's."""
-    return not is_admin(user) and frozenset({tenant_id} - {None}) != tenants_of(user)

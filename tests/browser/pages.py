@@ -31,6 +31,8 @@ PATHS = (
     "/settings/service-accounts/",
     "/settings/service-accounts/new/",
     "/settings/second-factor/",
+    "/settings/tenants/",
+    "/settings/tenants/new/",
     "/settings/identity/",
     "/settings/identity/new/",
     "/settings/identity/new/keycloak/",

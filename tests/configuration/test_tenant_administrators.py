@@ -8,6 +8,12 @@ from django.contrib.auth.models import Group
 from apps.accounts.models import (
     User,
 )
+from apps.accounts.services.groups import group_members_add
+from apps.accounts.services.people import user_create
+from apps.accounts.services.service_accounts import service_account_create
+from apps.configuration.rules.granting import groups_nameable_by, people_nameable_by
+from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.rule import Target
 from apps.configuration.services.policies import policy_change, policy_create, policy_remove
 from apps.configuration.services.queues import (
     profile_connect,
@@ -15,11 +21,13 @@ from apps.configuration.services.queues import (
     queue_change,
     queue_reorder,
 )
+from apps.configuration.services.rules import Named, rule_give
 from apps.configuration.services.tenants import (
     tenant_change,
 )
 from apps.core.errors import BadInput, NotAllowed, RpmError
 from apps.policies.models import Policy, Profile, Queue
+from apps.policies.selectors import queues_managed_by
 from tests.cast import Example
 from tests.tenants import Organisations
 
@@ -174,3 +182,22 @@ def test_they_order_their_queues_in_the_places_that_are_theirs(
     assert list(ranked) == [order[2], order[1], order[0]]
     with pytest.raises(BadInput):
         queue_reorder(actor=acme.admin, profile=profile, order=order)
+
+
+def test_rules_name_who_is_of_the_tenant_and_nobody_else(
+    root: User, organisations: Organisations, dev_group: Group
+) -> None:
+    acme, target = organisations.acme, Target(Kind.QUEUE, str(organisations.acme.queue.pk))
+    group_members_add(actor=root, group=dev_group, users=[acme.admin])
+    adam = User.objects.get(pk=acme.admin.pk)
+    service_account_create(actor=root, name="ci", groups=[acme.group.name])
+    outsider = user_create(username="outsider", password=None, groups=["dev"])
+
+    assert {str(one) for one in people_nameable_by(adam)} == {"ada", "adam", "ci"}
+    assert set(groups_nameable_by(adam)) == {acme.group, acme.admins}
+    rule_give(actor=adam, target=target, level=Level.MANAGE, named=Named(users=(acme.member,)))
+    for named in (Named(users=(outsider,)), Named(groups=(dev_group,))):
+        with pytest.raises(BadInput):
+            rule_give(actor=adam, target=target, level=Level.READ, named=named)
+
+    assert queues_managed_by(User.objects.get(pk=acme.member.pk)).get() == acme.queue

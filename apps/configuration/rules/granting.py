@@ -6,7 +6,13 @@ from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 
 from apps.accounts.models import BUILT_IN_GROUPS, User
-from apps.accounts.selectors import groups_of, is_admin
+from apps.accounts.selectors import (
+    groups_of,
+    groups_visible_to,
+    is_admin,
+    tenants_administered_by,
+    tenants_of,
+)
 from apps.configuration.rules.levels import RANKS, RESOURCES, Kind, Level
 from apps.configuration.rules.rule import Target
 from apps.policies.models import Policy, Queue
@@ -39,14 +45,19 @@ def levels_grantable_by(user: User, target: Target) -> tuple[Level, ...]:
 
 
 def people_nameable_by(user: User) -> QuerySet[User]:
-    """People and service accounts whom this person may name in a rule, or ask about."""
+    """People and service accounts whom this person may name in a rule, or ask about.
+
+    Those of one's teams; administrators of a tenant, and whoever belongs to one, name nobody else
+    than the tenant's.
+    """
     live = User.objects.filter(is_active=True)
     if is_admin(user):
         return live
-    teams = _teams_of(user)
-    return live.filter(
-        pk__in=User.groups.through._default_manager.filter(group__in=teams).values("user")
-    )
+    members = User.groups.through._default_manager.filter(group__in=_teams_of(user))
+    found = live.filter(pk__in=members.values("user"))
+    if not tenants_of(user):
+        return found
+    return found.filter(pk__in=User.objects.filter(groups__belongs__tenant__in=tenants_of(user)))
 
 
 def groups_nameable_by(user: User) -> QuerySet[Group]:
@@ -57,5 +68,11 @@ def groups_nameable_by(user: User) -> QuerySet[Group]:
 
 
 def _teams_of(user: User) -> QuerySet[Group]:
-    """Everybody is in `Users`, and who administers is nobody's team."""
-    return groups_of(user).exclude(name__in=BUILT_IN_GROUPS)
+    """Everybody is in `Users`, and who administers is nobody's team.
+
+    In a tenant its administrators name all its groups, and nobody any that is not the tenant's.
+    """
+    if tenants_administered_by(user):
+        return groups_visible_to(user)
+    teams = groups_of(user).exclude(name__in=BUILT_IN_GROUPS)
+    return teams.filter(belongs__tenant__in=tenants_of(user)) if tenants_of(user) else teams
