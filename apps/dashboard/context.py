@@ -10,7 +10,9 @@ from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from apps.accounts.models import User
 from apps.accounts.selectors import is_admin, manages_people, may_enter_admin
+from apps.configuration.rules.reading import sees_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,18 @@ _SETTINGS: tuple[Entry, ...] = (
     ("vault_list", _("Vaults"), "lock", False),
     ("person_list", _("People"), "users", True),
     ("service_account_list", _("Service accounts"), "bot", True),
+    ("access_list", _("Access"), "shield", True),
     ("tenant_list", _("Tenants"), "building-2", True),
     ("identity_list", _("Identity"), "fingerprint", True),
     ("audit_list", _("Audit"), "scroll-text", True),
 )
 # Of what is for administrators, what those of a tenant see too, for what is the tenant's.
 _OF_TENANTS = frozenset({"person_list"})
+
+
+# Of what is for administrators, what those see too who manage something.
+_OF_KEEPERS = frozenset({"access_list"})
+_SETTINGS_AT = "/settings/"
 
 
 def site(request: HttpRequest) -> dict[str, Any]:
@@ -60,7 +68,11 @@ def site(request: HttpRequest) -> dict[str, Any]:
     may_administrate = user is not None and may_enter_admin(user)
     places = _places(_PLACES, request.path, is_admin=sees_all)
     looks_after = user is not None and manages_people(user)
-    settings_places = _places(_SETTINGS, request.path, is_admin=sees_all, of_tenants=looks_after)
+    opened = _OF_TENANTS if looks_after else frozenset()
+    # Only there it is worth a look whether they manage something.
+    if isinstance(user, User) and request.path.startswith(_SETTINGS_AT) and sees_rules(user):
+        opened |= _OF_KEEPERS
+    settings_places = _places(_SETTINGS, request.path, is_admin=sees_all, opened=opened)
     if looks_after:
         # The others come to theirs by the menu of their account.
         is_here = any(place.is_here for place in settings_places)
@@ -80,11 +92,11 @@ def site(request: HttpRequest) -> dict[str, Any]:
 
 
 def _places(
-    known: Iterable[Entry], path: str, *, is_admin: bool, of_tenants: bool = False
+    known: Iterable[Entry], path: str, *, is_admin: bool, opened: frozenset[str] = frozenset()
 ) -> list[Place]:
     places = []
     for name, label, icon, needs_admin in known:
-        if needs_admin and not is_admin and not (of_tenants and name in _OF_TENANTS):
+        if needs_admin and not is_admin and name not in opened:
             continue
         href = reverse(name)
         is_here = path == href if href == "/" else path.startswith(href)

@@ -5,6 +5,7 @@ from django.views.generic import RedirectView
 
 from apps.dashboard import second_factor
 from apps.dashboard.views import (
+    access,
     account,
     audit,
     credentials,
@@ -115,6 +116,12 @@ urlpatterns: list[URLPattern] = [
     path("settings/tenants/<int:pk>/edit/", tenants.tenant_edit, name="tenant_edit"),
     path("settings/tenants/<int:pk>/delete/", tenants.tenant_delete, name="tenant_delete"),
     *second_factor.urlpatterns,
+    path("settings/access/", access.access_list, name="access_list"),
+    path("settings/access/new/", access.access_new, name="access_new"),
+    path("settings/access/explain/", access.access_explain, name="access_explain"),
+    path("settings/access/rules/<str:key>/edit/", access.access_edit, name="access_edit"),
+    path("settings/access/rules/<str:key>/remove/", access.access_remove, name="access_remove"),
+    path("policies/<int:pk>/narrow/", access.access_narrow, name="access_narrow"),
     path("settings/identity/", identity.identity_list, name="identity_list"),
     path("settings/identity/log-in/", identity.log_in_settings, name="log_in_settings"),
     path("settings/identity/new/", identity.identity_choose, name="identity_choose"),

@@ -18,8 +18,9 @@ LISTS = (
     ("/settings/people/?search=-000&sort=-active", 14),
     ("/settings/people/groups/", 12),
     ("/settings/service-accounts/", 12),
-    ("/settings/vaults/", 12),
+    ("/settings/vaults/", 14),
     ("/settings/audit/", 12),
+    ("/settings/access/", 26),
     ("/credentials/", 10),
     ("/queues/", 20),
     ("/policies/", 25),
@@ -29,6 +30,7 @@ LISTS = (
     (f"{REST}/service-accounts/?limit=500", 8),
     (f"{REST}/vaults/?limit=500", 8),
     (f"{REST}/audit/?limit=500", 8),
+    (f"{REST}/access-rules/?limit=100", 18),
     (f"{REST}/queues/?limit=500", 10),
     (f"{REST}/policies/?limit=500", 12),
 )

@@ -14,6 +14,11 @@ from django.utils import timezone
 from apps.accounts.models import Credential, Scope, User
 from apps.accounts.services.access import access_by_header, token_make
 from apps.accounts.services.credentials import credential_create, credential_revoke
+from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.rule import Target
+from apps.configuration.services.narrowing import policy_narrow
+from apps.configuration.services.policies import policy_remove
+from apps.configuration.services.rules import Named, rule_give, rule_remove
 from apps.dashboard import consumers
 from rpm.asgi import application
 from tests.cast import Example
@@ -174,3 +179,35 @@ def test_a_page_of_strangers_opens_none_with_what_a_browser_remembers(
         assert (await heard(socket))["type"] == want
 
     play({**basic(alice), "Origin": origin}, scenario)
+
+
+@pytest.mark.parametrize("loss", ["rule", "narrowing", "policy"])
+def test_a_right_that_goes_closes_what_it_showed(
+    example: Example, root: User, bob: User, charlie: User, loss: str
+) -> None:
+    """A rule that is removed, a policy that is narrowed to others, a policy that is removed."""
+    who = charlie if loss == "rule" else bob
+    target = Target(Kind.POLICY, str(example.dev.pk))
+    named = Named(users=(charlie,))
+    rule_give(actor=root, target=target, level=Level.READ, named=named)
+    ways: dict[str, Callable[[], Any]] = {
+        "rule": lambda: rule_remove(actor=root, target=target, level=Level.READ),
+        "narrowing": lambda: policy_narrow(actor=root, policy=example.dev, people=[]),
+        "policy": lambda: policy_remove(actor=root, policy=example.dev),
+    }
+    headers, name = basic(who), f"policy_card:{example.dev.pk}"
+
+    async def scenario(socket: Any) -> None:
+        await heard(socket)
+        assert (await card(socket, name))["type"] == "card"
+        await sync_to_async(ways[loss])()
+        while (told := await heard(socket))["type"] != "websocket.close":
+            assert json.loads(told["text"])["type"] in {"card", "gone"}
+        assert told["code"] == consumers.RIGHTS_CHANGED
+
+    async def afterwards(socket: Any) -> None:
+        await heard(socket)
+        assert (await card(socket, name))["type"] == "gone"
+
+    play(headers, scenario)
+    play(headers, afterwards)

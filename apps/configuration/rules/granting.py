@@ -1,5 +1,7 @@
 """Who may give what to whom: nobody grants what they do not hold."""
 
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -18,30 +20,54 @@ from apps.configuration.rules.rule import Target
 from apps.policies.models import Policy, Queue
 from apps.policies.rights import held
 
+VERBS = ("view", "enqueue", "manage")
+
 
 def levels_grantable_by(user: User, target: Target) -> tuple[Level, ...]:
-    """What this person may give on the target, and take away again.
+    """What this person may give on the target, and take away again."""
+    return levels_grantable_on(user, [target])[target]
+
+
+def levels_grantable_on(user: User, targets: Iterable[Target]) -> dict[Target, tuple[Level, ...]]:
+    """The same for many at once, in a fixed number of queries.
 
     Administrators everything; who manages a policy or queue, as much as they hold there.
     """
-    resource = RESOURCES[target.kind]
+    every = list(targets)
     if is_admin(user):
-        every = tuple(resource.verbs)
-        # Whoever exceeds a limit does so on one policy.
-        return every if target.object_id else tuple(one for one in every if one in RANKS)
-    models: dict[Kind, type[Policy | Queue]] = {Kind.POLICY: Policy, Kind.QUEUE: Queue}
-    model = models.get(target.kind)
-    if model is None or not target.object_id:
-        return ()
-    rows: QuerySet[Any] = model._default_manager.filter(pk=target.object_id, removed_at=None)
-    own = {
-        verb
-        for verb in ("view", "enqueue", "manage")
-        if rows.filter(held(model, user, verb)).exists()
+        return {target: _levels_of(target) for target in every}
+    held_on = {
+        kind: _held_on(user, model, [one.object_id for one in every if one.kind is kind])
+        for kind, model in ((Kind.POLICY, Policy), (Kind.QUEUE, Queue))
     }
-    if "manage" not in own:
+    return {
+        target: _up_to(held_on.get(target.kind, {}).get(target.object_id, set()))
+        for target in every
+    }
+
+
+def _levels_of(target: Target) -> tuple[Level, ...]:
+    """Whoever exceeds a limit does so on one policy."""
+    known = RESOURCES[target.kind].verbs
+    return tuple(one for one in known if target.object_id or one in RANKS)
+
+
+def _held_on(user: User, model: type[Policy | Queue], ids: list[str]) -> dict[str, set[str]]:
+    """What the user holds on each of these objects."""
+    found: dict[str, set[str]] = defaultdict(set)
+    wanted = [pk for pk in ids if pk]
+    rows: QuerySet[Any] = model._default_manager.filter(pk__in=wanted, removed_at=None)
+    for verb in VERBS if wanted else ():
+        for pk in rows.filter(held(model, user, verb)).values_list("pk", flat=True):
+            found[str(pk)].add(verb)
+    return found
+
+
+def _up_to(verbs: set[str]) -> tuple[Level, ...]:
+    if "manage" not in verbs:
         return ()
-    return tuple(level for level in RANKS if own.issuperset(resource.verbs[level]))
+    levels = RESOURCES[Kind.QUEUE].verbs
+    return tuple(level for level in RANKS if verbs.issuperset(levels[level]))
 
 
 def people_nameable_by(user: User) -> QuerySet[User]:

@@ -67,6 +67,17 @@ def target_of(user: User, kind: Kind, object_id: str) -> Target | None:
     return Target(kind, str(row.pk), str(row)) if row is not None else None
 
 
+def targets_open_to(user: User) -> list[Target]:
+    """What this person may make rules on, kinds first."""
+    found = []
+    for kind, resource in RESOURCES.items():
+        if is_admin(user) and resource.has_kind_rules:
+            found.append(Target(kind))
+        rows = _managed(user, resource).order_by().values_list("pk", "name")
+        found += [Target(kind, str(pk), name) for pk, name in rows]
+    return sorted(found, key=lambda one: one.place)
+
+
 # --- targets ---------------------------------------------------------------------------------
 
 

@@ -19,7 +19,12 @@ from apps.dashboard.selectors.people import people_of
 from apps.dashboard.selectors.use_history import as_gpu, use_history, use_of_each
 from apps.policies.models import Policy, Queue
 from apps.policies.rights import is_of_policy
-from apps.policies.selectors import policies_visible_to, policy_family, queues_open_to
+from apps.policies.selectors import (
+    policies_managed_by,
+    policies_visible_to,
+    policy_family,
+    queues_open_to,
+)
 from apps.policies.tenancy import policies_changeable_by
 
 HOURS = 24
@@ -113,6 +118,7 @@ def policy_context(user: User, policy: Policy) -> dict[str, object]:
         "policy": policy,
         "parent": parent,
         "may_edit": may_edit,
+        "may_manage": policies_managed_by(user).filter(pk=policy.pk).exists(),
         "may_enqueue": queues_open_to(user).filter(policy=policy).first(),
         "people": people_of(policy, are_named=is_member),
     }

@@ -1,0 +1,178 @@
+"""The page of access rules: filters, and rules as its rows show them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from django.db.models import QuerySet
+from django.urls import reverse
+
+from apps.accounts.models import User
+from apps.configuration.rules.explaining import (
+    Explanation,
+    Thing,
+    explanation,
+    people_to_ask_about,
+    things_seen,
+)
+from apps.configuration.rules.granting import groups_nameable_by, levels_grantable_on
+from apps.configuration.rules.levels import Kind, Level, Source
+from apps.configuration.rules.reading import rules_visible_to
+from apps.configuration.rules.rule import Rule, RuleFilter, Subject
+from apps.configuration.rules.words import reason_words
+
+MOST_CHARS = 200
+MOST_CHIPS = 6
+_PAGES = {Kind.POLICY: "policy_detail", Kind.QUEUE: "queue_detail", Kind.VAULT: "vault_detail"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the list shows, as it stands in its address. Unknown words fall back to the default."""
+
+    kind: str = ""
+    object_id: str = ""
+    name: str = ""
+    level: str = ""
+    source: str = ""
+    subject: str = ""
+    after: str = ""
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Self:
+        """From the query of the page."""
+        plain = {
+            field: given.get(name, "").replace("\0", "").strip()[:MOST_CHARS]
+            for field, name in (("object_id", "object"), ("name", "name"), ("subject", "subject"))
+        }
+        known = {
+            "kind": Kind.values,
+            "level": Level.values,
+            "source": [one.value for one in Source],
+        }
+        chosen = {name: given.get(name, "") for name in known}
+        choices = {name: text for name, text in chosen.items() if text in known[name]}
+        return cls(**plain, **choices, after=given.get("after", "")[:1000])
+
+    def query(self, *, after: str = "") -> str:
+        """The same as a query, behind `after`."""
+        values = {
+            "kind": self.kind,
+            "object": self.object_id,
+            "name": self.name,
+            "level": self.level,
+            "source": self.source,
+            "subject": self.subject,
+            "after": after,
+        }
+        return urlencode({name: text for name, text in values.items() if text})
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """A rule with what this person may do about it; `href` is the page of its object."""
+
+    rule: Rule
+    href: str
+    subjects: tuple[Subject, ...]
+    more: int
+    may_edit: bool
+    may_narrow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPage:
+    """A page of the list; `older` is the query of the next one."""
+
+    rows: tuple[RuleRow, ...]
+    older: str
+
+
+def access_page(user: User, wanted: Wanted) -> AccessPage:
+    """One page, in a fixed number of queries."""
+    found = _filter(user, wanted)
+    if found is None:
+        return AccessPage((), "")
+    page = rules_visible_to(user, found, after=wanted.after)
+    levels = levels_grantable_on(user, {rule.target for rule in page.rules})
+    rows = tuple(_row(rule, levels[rule.target]) for rule in page.rules)
+    return AccessPage(rows, wanted.query(after=page.after) if page.after else "")
+
+
+def _filter(user: User, wanted: Wanted) -> RuleFilter | None:
+    """None where nobody of this name can be named."""
+    subject: dict[str, Any] = {}
+    if wanted.subject:
+        people = people_to_ask_about(user).filter(username__iexact=wanted.subject)
+        teams = groups_nameable_by(user).filter(name__iexact=wanted.subject)
+        one = people.values_list("pk", flat=True).first()
+        team = teams.values_list("pk", flat=True).first()
+        if one is None and team is None:
+            return None
+        subject = {"user": one, "group": team}
+    return RuleFilter(
+        kind=Kind(wanted.kind) if wanted.kind else None,
+        object_id=wanted.object_id,
+        name=wanted.name,
+        level=Level(wanted.level) if wanted.level else None,
+        source=Source(wanted.source) if wanted.source else None,
+        **subject,
+    )
+
+
+def _row(rule: Rule, levels: tuple[Level, ...]) -> RuleRow:
+    target = rule.target
+    page = _PAGES.get(target.kind)
+    return RuleRow(
+        rule=rule,
+        href=reverse(page, args=[target.object_id]) if page and target.object_id else "",
+        subjects=rule.subjects[:MOST_CHIPS],
+        more=len(rule.subjects) - MOST_CHIPS if len(rule.subjects) > MOST_CHIPS else 0,
+        may_edit=not rule.by_policy and rule.level in levels,
+        may_narrow=rule.by_policy and Level.MANAGE in levels,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A right with its sentences."""
+
+    label: str
+    is_held: bool
+    ways: tuple[str, ...]
+    against: tuple[str, ...]
+
+
+def explained(told: Explanation) -> tuple[Told, ...]:
+    """The answers as sentences."""
+    return tuple(
+        Told(
+            label=str(answer.right.label),
+            is_held=answer.is_held,
+            ways=tuple(reason_words(one) for one in answer.ways),
+            against=tuple(reason_words(one) for one in answer.reasons if one.is_against),
+        )
+        for answer in told.answers
+    )
+
+
+def explain(viewer: User, *, user: str, thing: Thing, named: str) -> Explanation | None:
+    """What the person can do with the object of this name or id; None where one is not known."""
+    person = _somebody(viewer, user)
+    found = _object_id(things_seen(viewer, thing), named)
+    if person is None or found is None:
+        return None
+    return explanation(viewer, person=person, thing=thing, object_id=found)
+
+
+def _somebody(viewer: User, name: str) -> User | None:
+    return people_to_ask_about(viewer).filter(username=name).first() if name else viewer
+
+
+def _object_id(rows: QuerySet[Any], named: str) -> str | None:
+    """A name comes first: it may consist of digits."""
+    by_name = rows.filter(name=named).values_list("pk", flat=True)[:2]
+    if len(by_name) == 1:
+        return str(by_name[0])
+    return named if named.replace("-", "").isalnum() else None

@@ -1,0 +1,216 @@
+"""Access rules: who may do what, on which object, given by whom; and why somebody may."""
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods
+
+from apps.accounts.models import User
+from apps.configuration.rules.explaining import Thing
+from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.reading import rule_by_key, sees_rules, target_of
+from apps.configuration.rules.rule import Rule
+from apps.configuration.services.narrowing import policy_narrow, policy_widen
+from apps.configuration.services.preview import tasks_returned_by_narrowing
+from apps.configuration.services.rules import rule_change, rule_give, rule_remove
+from apps.core.errors import NotFound, RpmError
+from apps.dashboard.access import person
+from apps.dashboard.forms import add_errors, focus_first_error
+from apps.dashboard.forms_access import ExplainForm, NarrowingForm, RuleForm
+from apps.dashboard.layout import gone_to, page_or_dialog
+from apps.dashboard.selectors.access import Wanted, access_page, explain, explained
+from apps.dashboard.toasts import say
+from apps.policies.models import Policy, PolicyChosen
+from apps.policies.selectors import policies_managed_by
+
+
+# permission: administrators, and for what they manage those who manage something
+@require_GET
+@login_required
+@never_cache
+def access_list(request: HttpRequest) -> HttpResponse:
+    """Rules by kind and name of their object."""
+    actor = _keeper(request)
+    wanted = Wanted.parse(request.GET.dict())
+    context = {
+        "page": access_page(actor, wanted),
+        "wanted": wanted,
+        "kinds": Kind.choices,
+        "levels": Level.choices,
+    }
+    return render(request, "settings/access.html", context)
+
+
+# permission: administrators, and for what they manage those who manage something
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def access_new(request: HttpRequest) -> HttpResponse:
+    """A new rule; where there is one on that level, its people are joined."""
+    actor = _keeper(request)
+    form = RuleForm(request.POST or None, actor=actor, target=request.GET.get("target", ""))
+    if request.method == "POST" and form.is_valid():
+        kind, object_id = form.chosen_target()
+        target = target_of(actor, kind, object_id)
+        if target is None:
+            raise Http404
+        try:
+            rule_give(actor=actor, target=target, level=form.chosen_level(), named=form.named())
+        except RpmError as error:
+            add_errors(form, _at_users(error))
+        else:
+            say(request, "The rule is made: it holds from the next request on.")
+            return gone_to(request, reverse("access_list"))
+    return _form_page(request, form, rule=None)
+
+
+# permission: administrators, and for what they manage those who manage something
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def access_edit(request: HttpRequest, key: str) -> HttpResponse:
+    """Other people, other groups, another level: all of the rule at once."""
+    actor = _keeper(request)
+    rule = _given(actor, key)
+    form = RuleForm(request.POST or None, actor=actor, rule=rule)
+    if request.method == "POST" and form.is_valid():
+        try:
+            rule_change(
+                actor=actor,
+                target=rule.target,
+                level=rule.level,
+                new_level=form.chosen_level(),
+                named=form.named(),
+                version=form.cleaned_data["version"],
+            )
+        except RpmError as error:
+            add_errors(form, _at_users(error))
+        else:
+            say(request, "The rule is changed: it holds from the next request on.")
+            return gone_to(request, reverse("access_list"))
+    return _form_page(request, form, rule=rule)
+
+
+# permission: administrators, and for what they manage those who manage something
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def access_remove(request: HttpRequest, key: str) -> HttpResponse:
+    """Say who loses what, and take the rule away."""
+    actor = _keeper(request)
+    rule = _given(actor, key)
+    if request.method == "POST":
+        rule_remove(actor=actor, target=rule.target, level=rule.level)
+        say(request, "The rule is gone.")
+        return gone_to(request, reverse("access_list"))
+    context = {"rule": rule, "back": reverse("access_list")}
+    return page_or_dialog(request, "settings/access_remove.html", context)
+
+
+# permission: administrators, and those who manage the policy
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def access_narrow(request: HttpRequest, pk: int) -> HttpResponse:
+    """To whom a policy applies: its whole group, or some of it."""
+    actor = person(request)
+    policy = get_object_or_404(policies_managed_by(actor).select_related("group"), pk=pk)
+    chosen = PolicyChosen.objects.filter(policy=policy).values_list("user", flat=True)
+    now = {
+        "reach": NarrowingForm.CHOSEN if policy.is_narrowed else NarrowingForm.WHOLE,
+        "people": list(chosen),
+    }
+    members = User.objects.filter(groups=policy.group_id)
+    form = NarrowingForm(request.POST or None, members=members, initial=now)
+    lost: list[tuple[User, int]] = []
+    if request.method == "POST" and form.is_valid():
+        lost = _lost(actor, policy, form)
+        if not lost or form.cleaned_data["confirmed"]:
+            _narrowed(request, actor, policy, form)
+            return gone_to(request, reverse("policy_detail", args=[pk]))
+    context = {
+        "policy": policy,
+        "form": form,
+        "lost": lost,
+        "lost_tasks": sum(count for _, count in lost),
+        "back": reverse("policy_detail", args=[pk]),
+    }
+    status = 400 if form.is_bound and form.errors else 200
+    return page_or_dialog(request, "settings/access_narrow.html", context, status=status)
+
+
+# permission: whoever is signed in, about themselves; about others as `explanation` allows
+@require_GET
+@login_required
+@never_cache
+def access_explain(request: HttpRequest) -> HttpResponse:
+    """What somebody can see and do with one object, and why."""
+    viewer = person(request)
+    given = request.GET.dict()
+    form = ExplainForm(given if "object" in given else None, initial=given)
+    told = None
+    if form.is_bound and form.is_valid():
+        values = form.cleaned_data
+        try:
+            told = explain(
+                viewer,
+                user=values["user"],
+                thing=Thing(values["kind"]),
+                named=values["object"],
+            )
+        except NotFound:
+            told = None
+        if told is None:
+            form.add_error("object", "There is no such object or person that you may ask about.")
+    context = {"form": form, "told": told, "rights": explained(told) if told else ()}
+    return render(request, "settings/access_explain.html", context)
+
+
+def _keeper(request: HttpRequest) -> User:
+    """Who has rules to look at; for others the page does not exist."""
+    actor = person(request)
+    if not sees_rules(actor):
+        raise Http404
+    return actor
+
+
+def _given(actor: User, key: str) -> Rule:
+    """A rule that people made; for others it does not exist."""
+    rule = rule_by_key(actor, key)
+    if rule is None or rule.by_policy:
+        raise Http404
+    return rule
+
+
+def _form_page(request: HttpRequest, form: RuleForm, *, rule: Rule | None) -> HttpResponse:
+    focus_first_error(form)
+    context = {"form": form, "rule": rule, "back": reverse("access_list")}
+    status = 400 if request.method == "POST" else 200
+    return page_or_dialog(request, "settings/access_form.html", context, status=status)
+
+
+def _at_users(error: RpmError) -> RpmError:
+    """What is wrong with the subjects stands at the names."""
+    if "subjects" in error.fields:
+        error.fields = {**error.fields, "users": error.fields["subjects"]}
+    return error
+
+
+def _lost(actor: User, policy: Policy, form: NarrowingForm) -> list[tuple[User, int]]:
+    """Whose waiting tasks would become drafts."""
+    if not form.narrows:
+        return []
+    people = form.cleaned_data["people"]
+    return tasks_returned_by_narrowing(actor=actor, policy=policy, people=people)
+
+
+def _narrowed(request: HttpRequest, actor: User, policy: Policy, form: NarrowingForm) -> None:
+    if form.narrows:
+        people = list(form.cleaned_data["people"])
+        policy_narrow(actor=actor, policy=policy, people=people)
+        say(request, f"Policy {policy.name} applies to {len(people)} of its group.")
+    else:
+        policy_widen(actor=actor, policy=policy)
+        say(request, f"Policy {policy.name} applies to its whole group.")

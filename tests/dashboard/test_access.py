@@ -1,0 +1,225 @@
+"""The pages of access rules: who sees them, what they change, and what they explain."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from apps.accounts.models import User
+from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.rule import Target
+from apps.configuration.services.rules import Named, rule_give
+from apps.policies.models import Policy
+from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
+from apps.tasks.models import Task
+from tests.cast import Example
+from tests.dashboard.conftest import ClientFor, Submit
+from tests.dashboard.reading import text
+
+pytestmark = pytest.mark.django_db
+LIST = "/settings/access/"
+
+
+def on(row: Policy) -> Target:
+    return Target(Kind.POLICY, str(row.pk), row.name)
+
+
+def test_the_table_shows_what_policies_give_by_themselves(
+    example: Example, root: User, client_for: ClientFor
+) -> None:
+    page = text(client_for(root).get(LIST))
+
+    assert "Policy Dev Read and modify dev Policy Dev Narrow… Dev" in page
+    assert "Policy Research Read and modify research" in page
+
+
+def test_a_rule_is_made_changed_and_removed_as_one(
+    example: Example, root: User, charlie: User, bob: User, client_for: ClientFor
+) -> None:
+    client = client_for(root)
+    made = client.post(
+        f"{LIST}new/",
+        {"target": f"policy.{example.dev.pk}", "level": "read", "users": "charlie, bob"},
+    )
+    key = f"policy.{example.dev.pk}.read.person"
+    page = client.get(f"{LIST}rules/{key}/edit/").content.decode()
+    found = re.search(r'name="version" value="(\w+)"', page)
+    assert found is not None
+    changed = client.post(
+        f"{LIST}rules/{key}/edit/",
+        {"level": "manage", "users": "charlie", "version": found[1]},
+    )
+
+    assert (made.status_code, changed.status_code) == (302, 302)
+    assert queues_managed_by(charlie).get() == example.dev_queue
+    assert not queues_managed_by(bob).exists()
+    key = key.replace("read", "manage")
+    assert "charlie" in text(client.get(f"{LIST}rules/{key}/remove/"))
+    client.post(f"{LIST}rules/{key}/remove/")
+    assert not queues_visible_to(charlie).filter(pk=example.dev_queue.pk).exists()
+    assert client.get(f"{LIST}rules/{key}/edit/").status_code == 404
+
+
+def test_two_administrators_do_not_overwrite_each_other(
+    example: Example, root: User, charlie: User, bob: User, client_for: ClientFor
+) -> None:
+    target = on(example.dev)
+    rule = rule_give(actor=root, target=target, level=Level.READ, named=Named(users=(charlie,)))
+    rule_give(actor=root, target=target, level=Level.READ, named=Named(users=(bob,)))
+
+    answer = client_for(root).post(
+        f"{LIST}rules/{rule.key}/edit/",
+        {"level": "read", "users": "alice", "version": rule.version},
+    )
+
+    assert answer.status_code == 400
+    assert queues_visible_to(charlie).filter(pk=example.dev_queue.pk).exists()
+
+
+def test_bad_input_stands_at_its_field(example: Example, root: User, client_for: ClientFor) -> None:
+    client = client_for(root)
+    target = f"policy.{example.dev.pk}"
+
+    nobody = client.post(f"{LIST}new/", {"target": target, "level": "read", "users": "zoe"})
+    empty = client.post(f"{LIST}new/", {"target": target, "level": "read"})
+    pool = {"target": f"pool.{example.h100.pk}", "level": "manage", "users": "root"}
+    level = client.post(f"{LIST}new/", pool)
+
+    assert "There is no zoe" in text(nobody)
+    assert "Name somebody" in text(empty)
+    assert "A pool has read" in text(level)
+    assert {one.status_code for one in (nobody, empty, level)} == {400}
+
+
+def test_filters_by_resource_target_and_subject(
+    example: Example, root: User, charlie: User, client_for: ClientFor
+) -> None:
+    client = client_for(root)
+    rule_give(actor=root, target=on(example.dev), level=Level.READ, named=Named(users=(charlie,)))
+    kind = Target(Kind.QUEUE)
+    rule_give(actor=root, target=kind, level=Level.READ, named=Named(users=(charlie,)))
+
+    by_kind = text(client.get(f"{LIST}?kind=queue"))
+    by_name = text(client.get(f"{LIST}?name=search"))
+    by_subject = text(client.get(f"{LIST}?subject=charlie"))
+    by_level = text(client.get(f"{LIST}?level=modify"))
+
+    assert "Queue Every one Read charlie" in by_kind
+    assert "Policy Dev Read" not in by_kind
+    assert "Policy Research Read and modify research" in by_name
+    assert "Policy Dev Read charlie" not in by_name
+    assert "Policy Dev Read charlie" in by_subject
+    assert "Read and modify dev" not in by_subject
+    assert "Policy Dev Read and modify dev" in by_level
+    assert "Policy Dev Read charlie" not in by_level
+    assert "No rule matches" in text(client.get(f"{LIST}?subject=nobody"))
+
+
+def test_who_manages_nothing_has_no_such_page(
+    example: Example, alice: User, charlie: User, client_for: ClientFor
+) -> None:
+    key = f"policy.{example.dev.pk}.read.person"
+    for user in (alice, charlie):
+        client = client_for(user)
+        for path in ("", "new/", f"rules/{key}/edit/", f"rules/{key}/remove/"):
+            assert client.get(f"{LIST}{path}").status_code == 404
+        assert client.get(f"/policies/{example.dev.pk}/narrow/").status_code == 404
+        assert "Access" not in text(client.get("/settings/account/"))
+
+
+def test_who_manages_a_policy_gives_what_they_hold_to_whom_they_may_name(
+    example: Example, root: User, alice: User, bob: User, charlie: User, client_for: ClientFor
+) -> None:
+    rule_give(actor=root, target=on(example.dev), level=Level.MANAGE, named=Named(users=(alice,)))
+    client = client_for(alice)
+    target = f"policy.{example.dev.pk}"
+
+    page = text(client.get(LIST))
+    given = client.post(f"{LIST}new/", {"target": target, "level": "manage", "users": "bob"})
+    strange = client.post(f"{LIST}new/", {"target": target, "level": "read", "users": "charlie"})
+    missing = client.post(f"{LIST}new/", {"target": target, "level": "read", "users": "nobody"})
+    limit = client.post(f"{LIST}new/", {"target": target, "level": "exceed", "users": "bob"})
+    research = client.post(
+        f"{LIST}new/", {"target": f"policy.{example.research.pk}", "level": "read", "users": "bob"}
+    )
+
+    assert "Policy Dev Manage alice" in page
+    assert "Research" not in page
+    assert given.status_code == 302
+    assert queues_managed_by(bob).get() == example.dev_queue
+    assert "There is no charlie" in text(strange)
+    assert "There is no nobody" in text(missing)
+    assert limit.status_code == research.status_code == 400
+
+
+def test_a_policy_is_narrowed_in_two_steps_where_tasks_would_leave_the_line(
+    example: Example, root: User, alice: User, bob: User, submit: Submit, client_for: ClientFor
+) -> None:
+    waiting = submit(bob, "bobs")
+    client = client_for(root)
+    path = f"/policies/{example.dev.pk}/narrow/"
+    given = {"reach": "chosen", "people": [alice.pk]}
+
+    asked = client.post(path, given)
+
+    assert "1 waiting task becomes a draft" in text(asked)
+    assert queues_open_to(bob).exists()
+    assert client.post(path, {**given, "confirmed": "yes"}).status_code == 302
+    assert queues_open_to(alice).get() == example.dev_queue
+    assert not queues_visible_to(bob).exists()
+    assert Task.objects.get(pk=waiting.pk).state == "draft"
+    shown = text(client.get(f"{LIST}?kind=policy&name=Dev"))
+    assert "Policy Dev Read and modify alice Policy Dev Narrowed" in shown
+    page = text(client.get(f"/policies/{example.dev.pk}/"))
+    assert "1 person in dev" in page
+    assert "Narrowed" in page
+    client.post(path, {"reach": "whole"})
+    assert queues_open_to(bob).get() == example.dev_queue
+
+
+def test_a_page_explains_each_right(
+    example: Example, root: User, alice: User, charlie: User, client_for: ClientFor
+) -> None:
+    rule_give(
+        actor=root,
+        target=on(example.dev),
+        level=Level.MANAGE,
+        named=Named(groups=(Group.objects.get(name="research"),)),
+    )
+    path = f"{LIST}explain/"
+    about = f"kind=queue&object={example.dev_queue.name}"
+
+    told = text(client_for(root).get(f"{path}?user=charlie&{about}"))
+    own = text(client_for(charlie).get(f"{path}?{about}"))
+    strange = text(client_for(alice).get(f"{path}?user=charlie&{about}"))
+
+    sentence = "Manage it yes A rule on policy Dev for group research, made by root."
+    assert sentence in told
+    assert sentence in own
+    assert "that you may ask about" in strange
+    assert "research" not in strange
+
+
+def test_the_list_takes_a_fixed_number_of_queries(
+    example: Example, root: User, alice: User, charlie: User, client_for: ClientFor
+) -> None:
+    named = Named(users=(charlie,))
+    rule_give(actor=root, target=on(example.dev), level=Level.READ, named=named)
+    rule_give(actor=root, target=on(example.dev), level=Level.MANAGE, named=Named(users=(alice,)))
+    counts = []
+    for turn in range(2):
+        for user in (root, alice):
+            client = client_for(user)
+            client.get(LIST)
+            with CaptureQueriesContext(connection) as captured:
+                client.get(LIST)
+            counts.append(len(captured))
+        people = [User(username=f"p{turn}-{n}", password="!") for n in range(30)]
+        many = tuple(User.objects.bulk_create(people))
+        for level, part in ((Level.READ, many[:10]), (Level.MODIFY, many[10:])):
+            rule_give(actor=root, target=on(example.dev), level=level, named=Named(users=part))
+
+    assert counts[:2] == counts[2:]
+    assert max(counts) <= 30
