@@ -9,13 +9,14 @@ from django.contrib.auth.models import Group
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
+from pytest_django import Settings
 from pytest_django.fixtures import DjangoAssertNumQueries
 from rest_framework.test import APIClient
 
 from apps.accounts.models import IdentityProvider, User
 from apps.accounts.services.identity import provider_create
 from apps.accounts.services.people import user_create
-from apps.core.keyring import HIDDEN, unseal
+from apps.core.keyring import HIDDEN, new_key, unseal
 from tests.dashboard.conftest import ClientFor
 from tests.dashboard.reading import errors_at, text
 from tests.identity.conftest import OIDC, at_oidc, oidc_values, path_of
@@ -196,6 +197,23 @@ def test_a_test_that_fails_says_why(
     outcome = client.get(path_of(at_oidc(start["Location"])), follow=True)
 
     assert "sent no usable id in the claim &#x27;employee&#x27;" in outcome.content.decode()
+
+
+def test_a_test_whose_key_is_gone_is_forgotten(
+    root: User, client_for: ClientFor, loopback: None, oidc_server: Server, settings: Settings
+) -> None:
+    settings.RPM_SECRET_KEYS = [new_key()]
+    client, path = client_for(root), reverse("identity_new", args=["oidc"])
+    values = typed(oidc_values(oidc_server, name="Tried"), slug=OIDC, test="1")
+    client.post(path, values)
+    before = client.get(f"{path}?slug={OIDC}&tried=1")
+
+    settings.RPM_SECRET_KEYS = [new_key()]
+    after = client.get(f"{path}?slug={OIDC}&tried=1")
+
+    assert "Tried" in before.content.decode()
+    assert after.status_code == 200
+    assert "Tried" not in after.content.decode()
 
 
 def test_somebody_elses_test_changes_no_log_in(

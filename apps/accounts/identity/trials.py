@@ -18,7 +18,7 @@ from apps.accounts.identity.claims import Claims, Identity
 from apps.accounts.models import IdentityProvider
 from apps.accounts.selectors import is_admin
 from apps.core.errors import NotAllowed
-from apps.core.keyring import seal, unseal
+from apps.core.keyring import KeyMissing, seal, unseal
 
 _RUNNING = "identity.test.running"
 _DRAFT = "identity.test.draft"
@@ -85,7 +85,8 @@ def tried_row(request: HttpRequest | None, slug: str) -> IdentityProvider | None
     kept = _draft(request)
     if kept is None or kept["slug"] != slug:
         return None
-    return IdentityProvider(**json.loads(unseal(kept["row"]))["row"])
+    plain = _opened(kept["row"])
+    return IdentityProvider(**plain["row"]) if plain is not None else None
 
 
 def trial_end(
@@ -94,9 +95,9 @@ def trial_end(
     """Keep what came back for the page that shows it; nobody was let in."""
     kept = _draft(request)
     request.session.pop(_RUNNING, None)
-    if kept is None:
+    plain = _opened(kept["row"]) if kept is not None else None
+    if kept is None or plain is None:
         return
-    plain = json.loads(unseal(kept["row"]))
     outcome = {
         "slug": kept["slug"],
         "name": plain["row"]["name"],
@@ -125,10 +126,16 @@ def refuse(request: HttpRequest, slug: str, error: NotAllowed, claims: Claims) -
 def trial_outcome(request: HttpRequest) -> dict[str, Any] | None:
     """What the last test brought; None where there was none."""
     sealed = request.session.get(_OUTCOME)
-    if sealed is None:
+    return _opened(sealed) if sealed is not None else None
+
+
+def _opened(sealed: str) -> dict[str, Any] | None:
+    """What was sealed; None where keys were rotated and dropped since, as if nothing was tried."""
+    try:
+        opened: dict[str, Any] = json.loads(unseal(sealed))
+    except KeyMissing:
         return None
-    outcome: dict[str, Any] = json.loads(unseal(sealed))
-    return outcome
+    return opened
 
 
 def _mark(slug: str) -> str:
