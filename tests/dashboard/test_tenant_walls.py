@@ -297,3 +297,21 @@ def test_profiles_say_what_a_task_takes_and_not_who_uses_them(
     listed = {one["name"] for one in answer.json()["results"]}
     assert listed == set(Profile.objects.values_list("name", flat=True))
     nothing_told(answer.content.decode(), "profiles", busy[RIVAL])
+
+
+@pytest.mark.parametrize("noun", ["policies", "groups", "users"])
+def test_a_name_that_is_taken_does_not_say_by_whom(
+    organisations: Organisations, api_as: Any, noun: str
+) -> None:
+    client, rival = api_as(organisations.acme.admin), organisations.rival
+    taken: dict[str, dict[str, Any]] = {
+        "policies": {"name": rival.top.name, "group": "acme-team-group", "parent": "acme-top"},
+        "groups": {"name": rival.group.name},
+        "users": {"username": rival.member.username, "groups": ["acme-team-group"]},
+    }
+
+    answer = client.post(f"/api/v1/{noun}/", taken[noun], format="json")
+
+    assert answer.status_code == 400
+    assert list(answer.json()["fields"]) == ["username" if noun == "users" else "name"]
+    assert RIVAL not in answer.content.decode()

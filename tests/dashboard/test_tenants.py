@@ -6,6 +6,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import Tenant, User
+from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.groups import group_members_add
 from apps.policies.models import Policy, Queue
 from tests.cast import Example
@@ -179,10 +180,13 @@ def test_who_has_other_groups_is_seen_and_not_changed(
     acme, client = organisations.acme, client_for(organisations.acme.admin)
     group_members_add(actor=root, group=dev_group, users=[acme.member])
     path = f"/settings/people/{acme.member.pk}/"
+    credential, _secret = credential_create(user=acme.member, label="elsewhere")
 
     shown = client.get(path)
 
     assert shown.status_code == 200
+    assert credential.key not in shown.content.decode()
+    assert text(client.get(f"/settings/people/?group={dev_group.pk}")).count("Nobody matches") == 1
     assert "edit/" not in shown.content.decode()
     assert "dev" not in text(shown).split()
     for verb in ("edit/", "deactivate/", "activate/", "invitation/", "waiting/"):

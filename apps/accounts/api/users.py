@@ -4,7 +4,13 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 from django.db.models import Prefetch, QuerySet
-from django_filters.rest_framework import CharFilter, ChoiceFilter, DjangoFilterBackend, FilterSet
+from django_filters.rest_framework import (
+    CharFilter,
+    ChoiceFilter,
+    DjangoFilterBackend,
+    FilterSet,
+    NumberFilter,
+)
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.decorators import action
@@ -40,7 +46,6 @@ from apps.accounts.services.people_changes import (
 )
 from apps.core.api import KeysetPagination
 from apps.core.errors import BadInput
-from apps.core.filters import id_filter
 from apps.core.serializers import NameSerializer, StrictSerializer
 
 
@@ -144,10 +149,14 @@ class _Ordering(OrderingFilter):
 class _UserFilter(FilterSet):  # type: ignore[misc]  # comes without types
     search = CharFilter(method="by_word", help_text="A part of names or e-mail address.")
     status = ChoiceFilter(choices=PersonStatus.choices, method="by_status")
-    group = id_filter("groups")
+    group = NumberFilter(method="by_group", min_value=0, max_value=2**62, decimal_places=0)
 
     def by_word(self, rows: QuerySet[User], _name: str, value: str) -> QuerySet[User]:
         return people_named(rows, value)
+
+    def by_group(self, rows: QuerySet[User], _name: str, value: int) -> QuerySet[User]:
+        visible = groups_visible_to(self.request.user).filter(pk=int(value))
+        return rows.filter(groups__in=visible)
 
     def by_status(self, rows: QuerySet[User], _name: str, value: str) -> QuerySet[User]:
         return rows.filter(STATUSES[PersonStatus(value)])

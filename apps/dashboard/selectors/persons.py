@@ -126,7 +126,7 @@ def people_page(user: User, wanted: PersonFilter) -> PeoplePage:
     if wanted.status:
         rows = rows.filter(STATUSES[PersonStatus(wanted.status)])
     if wanted.group is not None:
-        rows = rows.filter(groups=wanted.group)
+        rows = rows.filter(groups__in=groups_visible_to(user).filter(pk=wanted.group))
     count = rows.count()
     sign = "-" if wanted.column.startswith("-") else ""
     found = list(
@@ -206,7 +206,9 @@ def person_facts(person: User, *, reader: User) -> PersonFacts:
     groups = tuple(groups_visible_to(reader).filter(user=person).order_by("name"))
     waiting = tasks.filter(state=TaskState.QUEUED)
     running = tasks.filter(state__in=HOLDING_STATES)
-    keys = Credential.objects.filter(user=person, revoked_at__isnull=True)
+    # Of somebody who has more than a tenant gives, its administrators learn no keys.
+    managed = people_managed_by(reader).filter(pk=person.pk)
+    keys = Credential.objects.filter(user__in=managed.values("pk"), revoked_at__isnull=True)
     return PersonFacts(
         row=_row(person, groups),
         groups=groups,
