@@ -48,6 +48,16 @@ class PersonBackend(ModelBackend):
             log_in_worked(username=name, address=address)
         return user
 
+    def get_all_permissions(
+        self,
+        user_obj: AbstractBaseUser | AnonymousUser,  # noqa: ARG002  # Django's
+        obj: Any = None,  # noqa: ARG002
+    ) -> set[str]:
+        """Nothing: Django's permissions of models are access rules on a whole kind of objects,
+        which selectors read; the administration site goes by the built-in groups alone.
+        """
+        return set()
+
     def user_can_authenticate(self, user: User | AnonymousUser | None) -> bool:
         return super().user_can_authenticate(user) and not getattr(user, "is_service", False)
 

@@ -104,9 +104,21 @@ def _targets(actor: User) -> list[Any]:
     for target in targets_open_to(actor):
         by_kind.setdefault(target.kind, []).append(target)
     return [
-        (kind.label, [(one.key, one.name or _("Every one of this kind")) for one in targets])
+        (kind.label, [(one.key, _called(one)) for one in targets])
         for kind, targets in by_kind.items()
     ]
+
+
+def _called(target: Target) -> str:
+    """With its kind, for the list shows the chosen one alone."""
+    if target.name:
+        return f"{target.kind.label} {target.name}"
+    every = {
+        Kind.POLICY: _("Every policy"),
+        Kind.QUEUE: _("Every queue"),
+        Kind.POOL: _("Every pool"),
+    }
+    return str(every[target.kind])
 
 
 class NarrowingForm(forms.Form):

@@ -1,10 +1,17 @@
 """People and groups on the admin site."""
 
+from typing import Any
+
 import pytest
 from django.contrib.auth.models import Group
 from django.test import Client
 
 from apps.accounts.models import User
+from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.rule import Target
+from apps.configuration.services.rules import Named, rule_give
+from apps.policies.models import Policy, PolicyGroupPermission, PolicyUserPermission
+from tests.cast import Example
 from tests.configuration.site import form_of, url
 
 pytestmark = pytest.mark.django_db
@@ -50,3 +57,32 @@ def test_a_built_in_group_is_not_removed(site: Client) -> None:
 
     assert "is built in and cannot be removed" in answer.content.decode()
     assert Group.objects.filter(name="Admins").exists()
+
+
+def test_a_rule_on_a_whole_kind_opens_nothing_of_the_site(
+    site: Client, root: User, quinn: User, example: Example
+) -> None:
+    kind, named = Target(Kind.POLICY), Named(users=(quinn,))
+    rule_give(actor=root, target=kind, level=Level.MANAGE, named=named)
+    client = Client()
+    client.force_login(quinn)
+
+    assert client.get(url(Policy, "changelist")).status_code == 403
+    assert not User.objects.get(pk=quinn.pk).has_perm("policies.view_policy")
+    assert client.get(f"/policies/{example.dev.pk}/").status_code == 200
+
+
+@pytest.mark.parametrize("model", [PolicyUserPermission, PolicyGroupPermission])
+def test_rows_of_rules_are_there_to_be_looked_at(
+    site: Client, root: User, quinn: User, example: Example, model: type[Any]
+) -> None:
+    target = Target(Kind.POLICY, str(example.dev.pk))
+    rule_give(actor=root, target=target, level=Level.READ, named=Named(users=(quinn,)))
+    row = model.objects.first()
+    client = Client()
+    client.force_login(quinn)
+
+    assert "Dev" in site.get(url(model, "changelist")).content.decode()
+    assert site.get(url(model, "change", row.pk)).status_code == 200
+    assert site.get(url(model, "add")).status_code == 403
+    assert client.get(url(model, "changelist")).status_code == 403

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
-from apps.accounts.selectors import groups_of, is_admin
+from apps.accounts.selectors import groups_of, is_admin, tenants_administered_by
 from apps.configuration.rules.granting import people_nameable_by
 from apps.configuration.rules.levels import Kind
 from apps.configuration.rules.ways import Reason, ways_to
@@ -176,6 +176,8 @@ def _pool(person: User, pool: Any) -> Iterable[_Found]:
 def _profile(person: User, profile: Any) -> Iterable[_Found]:
     queues = list(queues_visible_to(person).filter(profile=profile).order_by("name")[:MOST_QUEUES])
     why = [Reason("administrator")] if is_admin(person) else []
+    if tenants_administered_by(person):
+        why.append(Reason("connects_profiles"))
     why += [Reason("by_queue", (Kind.QUEUE.value, queue.name)) for queue in queues]
     is_seen = _is_in(profiles_visible_to(person), profile)
     yield Right.SEE, is_seen, why or [Reason("nothing", is_against=True)]
@@ -222,19 +224,26 @@ def _acting(person: User, task: Task, *, is_seen: bool) -> _Found:
 
 def _vault(person: User, vault: Any) -> Iterable[_Found]:
     told = vaults_told(person).filter(pk=vault.pk).first()
-    rights = vault_rights(person, told) if told is not None else None
+    if told is None:
+        given = _vault_rows(person, "view", vault)
+        why = [Reason("apart" if given else "nothing", is_against=True)]
+        yield from ((right, False, why) for right in RIGHTS[Thing.VAULT])
+        return
+    rights = vault_rights(person, told)
     own = [Reason("owner")] if vault.owner_id == person.pk else []
     if is_admin(person) and not vault.is_personal:
         own.append(Reason("administrator"))
+    elif rights.own and not own:
+        own.append(Reason("tenant_administrator"))
     knowing = [*own, *([Reason("administrator")] if is_admin(person) and not own else [])]
     if vault.group_id and groups_of(person).filter(pk=vault.group_id).exists():
         knowing.append(
             Reason("vault_group", (Kind.VAULT.value, vault.name), group=vault.group.name)
         )
     view, change = (_vault_rows(person, verb, vault) for verb in ("view", "change"))
-    yield Right.SEE, rights is not None, _told(knowing, [*view, *change])
-    yield Right.READ, rights is not None and rights.read, _told(own, [*view, *change])
-    yield Right.CHANGE, rights is not None and rights.change, _told(own, change)
+    yield Right.SEE, True, _told(knowing, [*view, *change])
+    yield Right.READ, rights.read, _told(own, [*view, *change])
+    yield Right.CHANGE, rights.change, _told(own, change)
 
 
 def _vault_rows(person: User, verb: str, vault: Any) -> list[Reason]:

@@ -12,7 +12,13 @@ from django.contrib.auth.models import Group
 
 from apps.accounts.models import User
 from apps.accounts.models.grants import GrantSource
-from apps.accounts.selectors import groups_of, is_admin, is_queue_admin
+from apps.accounts.selectors import (
+    groups_of,
+    is_admin,
+    is_queue_admin,
+    tenants_administered_by,
+    tenants_of,
+)
 from apps.configuration.rules.levels import RESOURCES, Kind
 from apps.policies.models import Policy, PolicyChosen
 
@@ -43,10 +49,15 @@ def ways_to(person: User, verb: str, kind: Kind, row: Any) -> list[Reason]:
     groups = {group.pk: group for group in groups_of(person)}
     found = list(_standing(person, verb, kind))
     places = [(kind, row), *([(Kind.POLICY, row.policy)] if kind is Kind.QUEUE else [])]
+    policy = places[-1][1]
+    if isinstance(policy, Policy):
+        if _is_apart(person, policy):
+            # Whatever rules say.
+            return [*found, Reason("apart", is_against=True)]
+        found += _of_tenant(person, verb, policy)
     for place, target in places:
         found += _by_kind(person, groups, verb, place)
         found += _by_rows(person, groups, verb, place, target)
-    policy = places[-1][1]
     if verb in {"view", "enqueue"} and isinstance(policy, Policy):
         found += _not_chosen(person, groups, policy)
     return found or [Reason("nothing", is_against=True)]
@@ -60,6 +71,18 @@ def _standing(person: User, verb: str, kind: Kind) -> Iterator[Reason]:
         yield Reason("administrator")
     elif verb == "view" and kind is Kind.QUEUE and is_queue_admin(person):
         yield Reason("queue_administrator")
+
+
+def _is_apart(person: User, policy: Policy) -> bool:
+    """Whether the policy is of another tenant than the person."""
+    own = tenants_of(person)
+    is_of_none = policy.tenant_id is None or not own
+    return not is_of_none and policy.tenant_id not in own and not is_admin(person)
+
+
+def _of_tenant(person: User, verb: str, policy: Policy) -> Iterator[Reason]:
+    if verb != "exceed_limit" and policy.tenant_id in tenants_administered_by(person):
+        yield Reason("tenant_administrator", (Kind.POLICY.value, policy.name))
 
 
 def _by_kind(person: User, groups: dict[int, Group], verb: str, kind: Kind) -> Iterator[Reason]:

@@ -14,11 +14,14 @@ def reason_words(reason: Reason) -> str:
     sentences = {
         "administrator": _("Administrators may do everything."),
         "queue_administrator": _("Queue administrators see every queue."),
+        "tenant_administrator": _("They administer the tenant to which it belongs."),
+        "apart": _("It belongs to another tenant, and no rule reaches there."),
         "policy_group": _("Policy %(name)s gives it to its group %(group)s."),
         "chosen": _("Policy %(name)s is narrowed, and they are among the chosen."),
         "not_chosen": _(
             "They are in group %(group)s, but policy %(name)s is narrowed to other members."
         ),
+        "connects_profiles": _("Administrators of tenants see every profile, to connect it."),
         "by_queue": _("They see queue %(name)s, which has this profile."),
         "owner": _("It is their own."),
         "open_logs": _("Policy %(name)s lets its group %(group)s read each other's logs."),

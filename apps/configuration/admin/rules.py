@@ -1,0 +1,43 @@
+"""The rows of access rules, to look at; rules are made and changed on their own page."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.utils.translation import gettext_lazy as _
+
+from apps.core.admin_base import ReadOnlyAdmin
+from apps.policies.models import (
+    PolicyGroupPermission,
+    PolicyUserPermission,
+    PoolGroupPermission,
+    PoolUserPermission,
+    QueueGroupPermission,
+    QueueUserPermission,
+)
+
+
+class _RowAdmin(ReadOnlyAdmin):
+    """One right of one subject on one object; a rule has a row for each."""
+
+    page, page_argument = "access_list", None
+    list_filter = ("source", "permission")
+
+    @admin.display(description=_("right"), ordering="permission__codename")
+    def right(self, row: Any) -> str:
+        return str(row.permission.codename).partition("_")[0]
+
+
+@admin.register(PolicyUserPermission, PoolUserPermission, QueueUserPermission)
+class UserRowAdmin(_RowAdmin):
+    list_display = ("content_object", "user", "right", "source", "created_by", "created_at")
+    list_select_related = ("content_object", "user", "permission__content_type", "created_by")
+    search_fields = ("content_object__name", "user__username")
+    fields = list_display
+
+
+@admin.register(PolicyGroupPermission, PoolGroupPermission, QueueGroupPermission)
+class GroupRowAdmin(_RowAdmin):
+    list_display = ("content_object", "group", "right", "source", "created_by", "created_at")
+    list_select_related = ("content_object", "group", "permission__content_type", "created_by")
+    search_fields = ("content_object__name", "group__name")
+    fields = list_display
