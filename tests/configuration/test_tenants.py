@@ -30,7 +30,11 @@ from apps.accounts.services.groups import (
 from apps.accounts.services.identity_log_in import memberships_sync
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create
+from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.reading import rules_visible_to
+from apps.configuration.rules.rule import RuleFilter, Target
 from apps.configuration.services.policies import policy_create, policy_remove
+from apps.configuration.services.rules import Named, rule_give
 from apps.configuration.services.tenants import (
     tenant_change,
     tenant_make,
@@ -311,3 +315,30 @@ def test_accounts_with_other_rights_are_seen_and_not_managed(
     assert names(people_visible_to(acme.admin)) == {"ada", "adam", "root"}
     assert names(people_managed_by(acme.admin)) == {"adam"}
     assert names(accounts_visible_to(acme.admin)) == {"ada", "adam", "root", "ci"}
+
+
+def test_a_rule_names_nobody_of_another_tenant(root: User, organisations: Organisations) -> None:
+    acme, rival = organisations.acme, organisations.rival
+    target = Target(Kind.QUEUE, str(rival.queue.pk))
+
+    for named in (Named(users=(acme.member,)), Named(groups=(acme.group,))):
+        with pytest.raises(BadInput, match="another tenant"):
+            rule_give(actor=root, target=target, level=Level.READ, named=named)
+
+
+def test_who_comes_to_another_tenant_later_is_named_to_administrators_alone(
+    root: User, organisations: Organisations
+) -> None:
+    acme, rival = organisations.acme, organisations.rival
+    new = user_create(username="new", password=None)
+    target = Target(Kind.QUEUE, str(rival.queue.pk))
+    rule_give(actor=root, target=target, level=Level.READ, named=Named(users=(new,)))
+
+    def told(reader: User) -> set[str]:
+        rules = rules_visible_to(reader, RuleFilter(Kind.QUEUE)).rules
+        return {one.name for rule in rules for one in rule.subjects}
+
+    assert "new" in told(fresh(rival.admin))
+    group_members_add(actor=root, group=acme.group, users=[new])
+    assert "new" not in told(fresh(rival.admin))
+    assert "new" in told(root)

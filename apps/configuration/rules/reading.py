@@ -14,6 +14,7 @@ from apps.accounts.selectors import is_admin
 from apps.configuration.rules.levels import RANKS, RESOURCES, Kind, Level, Resource, Source
 from apps.configuration.rules.rows import rules_of
 from apps.configuration.rules.rule import ALL, Rule, RuleFilter, RulePage, Target
+from apps.configuration.rules.walls import within_walls
 from apps.core.errors import BadInput
 from apps.policies.selectors import policies_managed_by, queues_managed_by
 from apps.vaults.models import Vault
@@ -41,7 +42,7 @@ def rules_visible_to(
     targets = sorted(_targets(user, wanted), key=lambda one: one.place)
     start = _behind(targets, after)
     shown = targets[start : start + limit]
-    rules = [rule for rule in rules_of(shown) if _fits(rule, wanted)]
+    rules = [rule for rule in within_walls(user, rules_of(shown)) if _fits(rule, wanted)]
     more = len(targets) > start + limit
     return RulePage(tuple(rules), _cursor(shown[-1]) if more else "")
 

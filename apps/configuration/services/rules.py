@@ -18,6 +18,7 @@ from apps.configuration.rules.levels import RANKS, RESOURCES, Level
 from apps.configuration.rules.reading import target_of
 from apps.configuration.rules.rows import rules_of
 from apps.configuration.rules.rule import Rule, Target
+from apps.configuration.rules.walls import stranger_named
 from apps.configuration.services.exceeding import policy_set_exceeding
 from apps.configuration.services.rows import live_lock
 from apps.configuration.services.rule_rows import levels_set, subjects_of
@@ -57,7 +58,7 @@ def rule_give(*, actor: User, target: Target, level: Level, named: Named) -> Rul
     _check_level(actor, target, level)
     if not named.every:
         raise _bad_subjects("name somebody")
-    _check_named(actor, named, known=())
+    _check_named(actor, target, named, known=())
     before = rules_of([target])
     if level in RANKS:
         levels_set(target, dict.fromkeys(named.every, level), actor=actor)
@@ -103,7 +104,7 @@ def rule_change(
     if version is not None and version != rule.version:
         raise Stale("Somebody changed this rule meanwhile: look at it again.")
     known = named_by(rule)
-    _check_named(actor, named, known=known.every)
+    _check_named(actor, target, named, known=known.every)
     if level in RANKS:
         leaving = set(known.every) - set(named.every)
         changes: dict[Row, Level | None] = dict.fromkeys(leaving)
@@ -167,7 +168,7 @@ def _check_level(actor: User, target: Target, level: Level) -> None:
     )
 
 
-def _check_named(actor: User, named: Named, *, known: Collection[Row]) -> None:
+def _check_named(actor: User, target: Target, named: Named, *, known: Collection[Row]) -> None:
     """Who is new in a rule must be somebody whom the actor may name; others may stay."""
     if len(named.every) > MOST_SUBJECTS:
         raise _bad_subjects(f"names at most {MOST_SUBJECTS}")
@@ -177,6 +178,9 @@ def _check_named(actor: User, named: Named, *, known: Collection[Row]) -> None:
     groups = groups_nameable_by(actor).filter(pk__in=new_groups)
     if len(people) < len(new_users) or len(groups) < len(new_groups):
         raise _bad_subjects("there is somebody whom you may not name")
+    stranger = stranger_named(target, people, groups)
+    if stranger:
+        raise _bad_subjects(f"{stranger} belongs to another tenant")
 
 
 def _bad_subjects(problem: str) -> BadInput:

@@ -1,0 +1,69 @@
+"""Rules and tenants: what stands in the tree of one names nobody of another."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from django.contrib.auth.models import Group
+
+from apps.accounts.models import TenantGroup, User
+from apps.accounts.selectors import is_admin, tenants_of
+from apps.configuration.rules.levels import Kind
+from apps.configuration.rules.rule import Rule, Target
+from apps.policies.models import Policy, Queue
+from apps.policies.tenancy import strangers_to
+from apps.vaults.models import Vault
+
+
+def stranger_named(target: Target, users: Iterable[User], groups: Iterable[Group]) -> str:
+    """The name of one who belongs to another tenant than the target; empty where nobody does."""
+    tenant = _tenant_of(target)
+    if tenant is None:
+        return ""
+    strangers = strangers_to(tenant).filter(pk__in=[one.pk for one in users])
+    foreign = TenantGroup.objects.filter(group__in=[one.pk for one in groups])
+    foreign = foreign.exclude(tenant=tenant).select_related("group")
+    names = [one.username for one in strangers[:1]] + [one.group.name for one in foreign[:1]]
+    return names[0] if names else ""
+
+
+def within_walls(reader: User, rules: Iterable[Rule]) -> list[Rule]:
+    """The rules without subjects of other tenants than the reader's, in two queries.
+
+    Somebody may have come to another tenant after a rule was made; it gives them nothing since.
+    """
+    known, tenants = list(rules), tenants_of(reader)
+    if is_admin(reader) or not tenants:
+        return known
+    subjects = {(one.is_group, one.id) for rule in known for one in rule.subjects}
+    groups = [pk for is_group, pk in subjects if is_group]
+    users = [pk for is_group, pk in subjects if not is_group]
+    foreign = TenantGroup.objects.filter(group__in=groups).exclude(tenant__in=tenants)
+    strangers = User.objects.filter(pk__in=users, groups__belongs__isnull=False)
+    strangers = strangers.exclude(
+        pk__in=User.objects.filter(groups__belongs__tenant__in=tenants).values("pk")
+    )
+    hidden = {(True, pk) for pk in foreign.values_list("group", flat=True)}
+    hidden |= {(False, pk) for pk in strangers.values_list("pk", flat=True)}
+    if not hidden:
+        return known
+    shown = [
+        replace(
+            rule,
+            subjects=tuple(one for one in rule.subjects if (one.is_group, one.id) not in hidden),
+        )
+        for rule in known
+    ]
+    return [rule for rule in shown if rule.subjects or rule.narrowed]
+
+
+def _tenant_of(target: Target) -> int | None:
+    if not target.object_id:
+        return None
+    if target.kind is Kind.POLICY:
+        return Policy.objects.values_list("tenant", flat=True).get(pk=target.object_id)
+    if target.kind is Kind.QUEUE:
+        return Queue.objects.values_list("policy__tenant", flat=True).get(pk=target.object_id)
+    if target.kind is Kind.VAULT:
+        rows = Vault.objects.filter(pk=target.object_id)
+        return rows.values_list("group__belongs__tenant", flat=True).first()
+    return None
