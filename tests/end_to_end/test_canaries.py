@@ -72,6 +72,10 @@ class World:
     def database(self) -> str:
         return self.installation.environment["DATABASE_URL"]
 
+    @property
+    def is_postgres(self) -> bool:
+        return self.database.startswith("postgresql://")
+
     def enqueue(self, name: str) -> str:
         return str(self.alice.post("/tasks/", self.task(name))["id"])
 
@@ -160,7 +164,7 @@ def test_secrets_of_vaults_tasks_and_credentials_are_found_nowhere(world: World)
     assert b"from-vault" in places["log of first"]
     assert b"SV0_FILE" in places["processes"]
     assert b"SV0" in places["inspect"]
-    assert world.log().count(WORDS) >= 4
+    assert world.log().count(WORDS) >= (4 if world.is_postgres else 1)
     assert f"page /tasks/{first}/ of alice" in places
     until(lambda: not [n for n in world.podman.names() if n.startswith("rpm-")], what="all end")
 
@@ -210,17 +214,19 @@ def use_credentials(world: World) -> None:
 
 def fail_while_asked(world: World) -> None:
     """The database refuses in the middle of requests that carry secrets."""
+    # SQLite calls what its triggers raise a conflict.
+    failed = {500} if world.is_postgres else {500, 409}
     spare = {name: world.unused[name] for name in sorted(world.unused)[-10:]}
     text = json.dumps({"secrets": spare})
     with broken(world.database, "vaults_vaultversion"):
         body = {"name": "never", "format": "json", "text": text, "is_active": True}
-        assert world.alice.http.post("/vaults/", json=body).status_code == 500
+        assert world.alice.http.post("/vaults/", json=body).status_code in failed
     with broken(world.database, "tasks_task"):
         body = world.task("never") | {"secrets": spare}
-        assert world.alice.http.post("/tasks/", json=body).status_code == 500
+        assert world.alice.http.post("/tasks/", json=body).status_code in failed
     with broken(world.database, "accounts_credential"):
         body = {"label": "never"}
-        assert world.alice.http.post("/credentials/", json=body).status_code == 500
+        assert world.alice.http.post("/credentials/", json=body).status_code in failed
 
 
 def fail_while_launching(world: World, name: str) -> str:
