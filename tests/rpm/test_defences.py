@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 UNSAFE = ("POST", "PUT", "PATCH", "DELETE")
 # Where the cookies of a browser count for nothing: nobody is signed in by them there.
 WITHOUT_COOKIES = re.compile(r"^/api/v1/(token/)?$|^/sign-in/with/[^/]+/acs/$")
-SAMPLES = ("1", str(uuid.UUID(int=7)), "some-name", "policies", "a")
+SAMPLES = ("1", str(uuid.UUID(int=7)), "some-name", "policies", "a", "queue.1.read.person")
 
 
 def addresses() -> list[str]:
