@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from django.contrib.auth.models import Group
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 from apps.accounts.models import User
 from apps.accounts.selectors import (
@@ -75,9 +75,19 @@ def pools_visible_to(user: Person) -> QuerySet[Pool]:
 
 
 def profiles_visible_to(user: Person) -> QuerySet[Profile]:
-    """Profiles of the queues one sees; administrators of tenants, who connect them, see all."""
+    """Profiles of the queues one sees; administrators of tenants also those they may connect."""
+    used = profiles_used_by(user)
+    if is_admin(user) or not tenants_administered_by(user):
+        return used
+    more = profiles_connectable_by(user)
     live = Profile.objects.filter(removed_at__isnull=True)
-    if is_admin(user) or tenants_administered_by(user):
+    return live.filter(Q(pk__in=used.values("pk")) | Q(pk__in=more.values("pk")))
+
+
+def profiles_used_by(user: Person) -> QuerySet[Profile]:
+    """Profiles of the queues one sees: of these one knows everything that their users do."""
+    live = Profile.objects.filter(removed_at__isnull=True)
+    if is_admin(user):
         return live
     return live.filter(pk__in=queues_visible_to(user).values("profile_id"))
 
@@ -142,9 +152,20 @@ def queues_settable_by(user: Person) -> QuerySet[Queue]:
 
 
 def profiles_connectable_by(user: Person) -> QuerySet[Profile]:
-    """Profiles that one may connect to a policy."""
+    """Profiles that one may connect to a policy.
+
+    For administrators of a tenant those that give nothing but resources, and those that the tenant
+    has by a queue: volumes, the node's network and permissions are the installation's to give.
+    """
     live = Profile.objects.filter(removed_at__isnull=True)
-    return live if is_queue_admin(user) or tenants_administered_by(user) else live.none()
+    if is_queue_admin(user):
+        return live
+    tenants = tenants_administered_by(user)
+    if not tenants:
+        return live.none()
+    own = Queue.objects.filter(removed_at__isnull=True, policy__tenant__in=tenants)
+    plain = Q(volumes=[], host_network=False, extra_permissions=[])
+    return live.filter(plain | Q(pk__in=own.values("profile")))
 
 
 @dataclass(frozen=True, slots=True)

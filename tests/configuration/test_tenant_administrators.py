@@ -14,6 +14,7 @@ from apps.accounts.services.service_accounts import service_account_create
 from apps.configuration.rules.granting import groups_nameable_by, people_nameable_by
 from apps.configuration.rules.levels import Kind, Level
 from apps.configuration.rules.rule import Target
+from apps.configuration.services.limits import profiles_to_connect
 from apps.configuration.services.policies import policy_change, policy_create, policy_remove
 from apps.configuration.services.queues import (
     profile_connect,
@@ -27,7 +28,11 @@ from apps.configuration.services.tenants import (
 )
 from apps.core.errors import BadInput, NotAllowed, RpmError
 from apps.policies.models import Policy, Profile, Queue
-from apps.policies.selectors import queues_managed_by
+from apps.policies.selectors import (
+    profiles_connectable_by,
+    profiles_visible_to,
+    queues_managed_by,
+)
 from tests.cast import Example
 from tests.tenants import Organisations
 
@@ -57,6 +62,36 @@ def test_they_make_change_connect_and_remove_below_the_top(organisations: Organi
     policy_remove(actor=adam, policy=made)
 
     assert Policy.objects.get(pk=made.pk).is_removed
+
+
+PRIVILEGES: list[dict[str, Any]] = [
+    {"volumes": ["rival-data"]},
+    {"host_network": True},
+    {"extra_permissions": ["root"]},
+]
+
+
+@pytest.mark.parametrize("privilege", PRIVILEGES, ids=lambda given: next(iter(given)))
+def test_they_connect_no_profile_that_gives_the_tenant_more_than_resources(
+    root: User, organisations: Organisations, privilege: dict[str, Any]
+) -> None:
+    acme, special = organisations.acme, Profile.objects.get(name="4xGPU")
+    Profile.objects.filter(pk=special.pk).update(**privilege)
+    new = policy_create(actor=root, name="acme-new", group=acme.group, parent=acme.top)
+
+    with pytest.raises(BadInput) as error:
+        profile_connect(actor=acme.admin, policy=new, profile=special)
+    assert "administrator of the installation" in refused(error, "profile")
+    assert special not in profiles_visible_to(acme.admin)
+    assert special not in [one.profile for one in profiles_to_connect(acme.admin, new)]
+    assert special in [one.profile for one in profiles_to_connect(root, new)]
+
+    # What an administrator of the installation gave to one team of it, another may have.
+    profile_connect(actor=root, policy=acme.team, profile=special)
+    assert special in profiles_visible_to(acme.admin)
+    assert special in profiles_connectable_by(acme.admin)
+    assert profile_connect(actor=acme.admin, policy=new, profile=special).policy == new
+    assert special not in profiles_connectable_by(organisations.rival.admin)
 
 
 REFUSED: list[Any] = [

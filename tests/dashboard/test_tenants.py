@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 from apps.accounts.models import Tenant, User
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.groups import group_members_add
-from apps.policies.models import Policy, Queue
+from apps.policies.models import Policy, Profile, Queue
 from tests.cast import Example
 from tests.dashboard.conftest import ClientFor
 from tests.dashboard.reading import errors_at, text
@@ -203,3 +203,22 @@ def test_they_deactivate_who_is_theirs_alone(
 
     assert not User.objects.get(pk=acme.member.pk).is_active
     assert f"/settings/people/{acme.member.pk}/" in client.get("/settings/people/").content.decode()
+
+
+def test_the_connect_page_offers_no_profile_with_privileges_of_others(
+    organisations: Organisations, client_for: ClientFor
+) -> None:
+    client, team = client_for(organisations.acme.admin), organisations.acme.team
+    Profile.objects.filter(name="8xGPU").update(extra_permissions=["root"])
+    special, plain = (Profile.objects.get(name=name) for name in ("8xGPU", "4xGPU"))
+    path = f"/policies/{team.pk}/"
+
+    offered = text(client.get(f"{path}connect/"))
+    names = [client.get(f"{path}queue-name/?profile={one.pk}") for one in (special, plain)]
+
+    assert "4xGPU" in offered
+    assert "8xGPU" not in offered
+    assert [answer.status_code for answer in names] == [404, 200]
+    refused = client.post(f"{path}connect/", {"profile": special.pk, "name": "new"})
+    assert refused.status_code == 400
+    assert "8xGPU" not in text(client.get("/resources/"))

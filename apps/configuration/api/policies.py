@@ -12,7 +12,12 @@ from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet, ReadOnlyModelViewSet
 
 from apps.accounts.api.permissions import person
-from apps.accounts.selectors import groups_visible_to, is_admin, is_queue_admin
+from apps.accounts.selectors import (
+    groups_visible_to,
+    is_admin,
+    is_queue_admin,
+    tenants_administered_by,
+)
 from apps.configuration.api.asking import (
     admins_only,
     changeable_only,
@@ -59,6 +64,7 @@ from apps.policies.selectors import (
     policies_visible_to,
     pools_visible_to,
     profiles_connectable_by,
+    profiles_used_by,
     profiles_visible_to,
     queues_managed_by,
     queues_settable_by,
@@ -130,6 +136,13 @@ class ProfileViewSet(ReadOnlyModelViewSet[Profile]):
         if not is_admin(self.request.user):
             return profiles
         return profiles.prefetch_related(Prefetch("links", queryset=links))
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        context = dict(super().get_serializer_context())
+        user = self.request.user
+        if not is_admin(user) and tenants_administered_by(user):
+            context["used"] = set(profiles_used_by(user).values_list("pk", flat=True))
+        return context
 
 
 class PolicyViewSet(

@@ -205,8 +205,17 @@ class PoolLinkSerializer(serializers.Serializer[Any]):
     execution_rank = serializers.IntegerField()
 
 
+_OF_UNUSED = frozenset(
+    {"id", "key", "name", "request", "replicas", "is_dynamic", "request_min", "request_max"}
+)
+
+
 class ProfileSerializer(_ForAdmins):
-    """`links` is for administrators: others do not learn which pools there are."""
+    """`links` is for administrators: others do not learn which pools there are.
+
+    A profile that is here to be connected alone, and of no queue that one sees, is told by what
+    one of its tasks takes.
+    """
 
     request = AmountsField(read_only=True)
     request_min = AmountsField(read_only=True)
@@ -237,6 +246,13 @@ class ProfileSerializer(_ForAdmins):
             "extra_permissions",
             "links",
         ]
+
+    def to_representation(self, instance: Profile) -> dict[str, Any]:
+        told: dict[str, Any] = super().to_representation(instance)
+        used = self.context.get("used")
+        if used is not None and instance.pk not in used:
+            told = {name: value for name, value in told.items() if name in _OF_UNUSED}
+        return told
 
 
 QUEUE_SETTINGS = [

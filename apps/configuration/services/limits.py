@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from apps.accounts.models import User
 from apps.core.units import milli_text, quantities_milli
 from apps.policies.models import Policy, PolicyAmount, Profile, Queue
+from apps.policies.selectors import profiles_connectable_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,12 @@ def above_limit(profile: Profile, limits: Sequence[Ceiling]) -> str:
     return ""
 
 
-def profiles_to_connect(policy: Policy) -> list[ConnectableProfile]:
-    """The live profiles that are not connected yet, in their order."""
+def profiles_to_connect(actor: User, policy: Policy) -> list[ConnectableProfile]:
+    """Those that the actor may connect and that are not connected yet, in their order."""
     connected = Queue.objects.filter(policy=policy, removed_at__isnull=True)
-    profiles = Profile.objects.filter(removed_at__isnull=True)
-    profiles = profiles.exclude(pk__in=connected.values("profile")).order_by("position", "pk")
+    profiles = profiles_connectable_by(actor).exclude(pk__in=connected.values("profile"))
     limits = limits_above(policy)
-    return [ConnectableProfile(one, above_limit(one, limits)) for one in profiles]
+    return [
+        ConnectableProfile(one, above_limit(one, limits))
+        for one in profiles.order_by("position", "pk")
+    ]

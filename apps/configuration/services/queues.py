@@ -26,6 +26,7 @@ from apps.configuration.services.tenancy import (
 from apps.core.errors import BadInput, Conflict
 from apps.core.model_errors import from_model_error
 from apps.policies.models import DraftProfile, DraftQueueRank, Policy, Profile, Queue
+from apps.policies.selectors import profiles_connectable_by
 
 
 def queue_name_suggest(*, policy: Policy, profile: Profile) -> str:
@@ -51,12 +52,14 @@ def profile_connect(
         queue_name: None takes the suggested one.
 
     Raises:
-        BadInput: the name is taken or not allowed, or the profile is above the policy's limit.
+        BadInput: the name is taken or not allowed, the profile is above the policy's limit, or
+            it gives what an administrator of a tenant cannot give it.
         Conflict: the policy has children, is connected already, or one of the two was removed.
     """
     live_lock()
     policy = Policy.objects.select_related("group").get(pk=policy.pk)
     profile = Profile.objects.get(pk=profile.pk)
+    _check_given(actor, profile)
     _check_connection(policy, profile)
     if queue_name is None:
         queue_name = queue_name_suggest(policy=policy, profile=profile)
@@ -206,6 +209,14 @@ def _save(queue: Queue) -> None:
     except ValidationError as error:
         raise from_model_error(error) from error
     queue.save()
+
+
+def _check_given(actor: User | None, profile: Profile) -> None:
+    if actor is None or not is_tenants_own(actor):
+        return
+    if not profiles_connectable_by(actor).filter(pk=profile.pk).exists():
+        problem = "gives more than resources: an administrator of the installation connects it"
+        raise BadInput(f"{profile.name} {problem}.", fields={"profile": problem})
 
 
 def _check_connection(policy: Policy, profile: Profile) -> None:

@@ -17,7 +17,7 @@ from apps.dashboard.selectors.waiting import waiting_by_queue
 from apps.dashboard.selectors.work import Work, work_seen_by
 from apps.policies.document import Change
 from apps.policies.models import DraftState, LiveState, Pool, PoolLink, Profile, Queue
-from apps.policies.selectors import pools_visible_to, profiles_visible_to, queues_visible_to
+from apps.policies.selectors import pools_visible_to, profiles_used_by, queues_visible_to
 
 NAMES = {"cpu": "CPU", "memory_mb": "Memory", "slot": "Slots"}
 
@@ -94,7 +94,7 @@ def load_board(user: User, _key: str) -> Board:
     pools = list(pools_visible_to(user))
     work = work_seen_by(user)
     facts = pool_facts(pools, work)
-    profiles = list(profiles_visible_to(user))
+    profiles = list(profiles_used_by(user))
     links = list(
         PoolLink.objects.filter(
             profile__in=profiles, pool__in=[one.pool.pk for one in facts]

@@ -40,7 +40,7 @@ from apps.dashboard.selectors.waiting import summed, waiting_by_queue
 from apps.dashboard.toasts import say
 from apps.dashboard.views.policies import policy_context
 from apps.policies.models import Policy, Profile, Queue
-from apps.policies.selectors import policy_family
+from apps.policies.selectors import policy_family, profiles_connectable_by
 from apps.policies.tenancy import policies_changeable_by
 
 T = TypeVar("T")
@@ -120,7 +120,7 @@ def policy_connect(request: HttpRequest, pk: int) -> HttpResponse:
     """Connect a profile, under the name of a new queue."""
     actor = policy_administrator(request)
     policy = _changeable(actor, pk)
-    profiles = profiles_to_connect(policy)
+    profiles = profiles_to_connect(actor, policy)
     first = next((one.profile for one in profiles if not one.problem), None)
     initial = (
         {"profile": first.pk, "name": queue_name_suggest(policy=policy, profile=first)}
@@ -151,9 +151,11 @@ def policy_connect(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 def policy_queue_name(request: HttpRequest, pk: int) -> HttpResponse:
     """The field of the queue's name, with the name that is suggested for the profile."""
-    policy = _changeable(policy_administrator(request), pk)
-    live = Profile.objects.filter(removed_at__isnull=True)
-    profile = get_object_or_404(live, pk=key_id(request.GET.get("profile", "")))
+    actor = policy_administrator(request)
+    policy = _changeable(actor, pk)
+    profile = get_object_or_404(
+        profiles_connectable_by(actor), pk=key_id(request.GET.get("profile", ""))
+    )
     name = queue_name_suggest(policy=policy, profile=profile)
     form = ConnectForm(initial={"name": name}, profiles=())
     return render(request, "policies/queue_name.html", {"form": form, "suggested": name})

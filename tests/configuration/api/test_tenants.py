@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
 from apps.accounts.models import Tenant, User
-from apps.policies.models import Policy, Queue
+from apps.policies.models import Policy, Profile, Queue
 from tests.cast import Example
 from tests.configuration.api.common import V1, SignIn, names
 from tests.tenants import Organisations
@@ -105,6 +105,24 @@ def test_administrators_of_a_tenant_work_below_its_top(
     assert client.delete(path).status_code == 204
     assert not Queue.objects.filter(policy__name="acme-new", removed_at=None).exists()
     assert Policy.objects.get(pk=acme.team.pk).removed_at is None
+
+
+def test_profiles_of_others_are_told_by_what_a_task_takes(
+    organisations: Organisations, api_as: SignIn
+) -> None:
+    client, team = api_as(organisations.acme.admin), organisations.acme.team
+    Profile.objects.filter(name="8xGPU").update(extra_permissions=["root"])
+    Profile.objects.update(description="for rival-only")
+
+    rows = {row["name"]: row for row in client.get(f"{V1}/profiles/").json()["results"]}
+    path = f"{V1}/policies/{team.pk}/profiles/"
+    connected = client.post(path, {"profile": "8xGPU"}, format="json")
+
+    assert list(rows) == ["4xGPU", "2xGPU", "0.5xGPU"]
+    assert rows["4xGPU"]["request"]
+    assert not {"description", "device_models", "volumes", "links"} & rows["4xGPU"].keys()
+    assert rows["2xGPU"]["description"] == "for rival-only"
+    assert (connected.status_code, list(connected.json()["fields"])) == (400, ["profile"])
 
 
 def test_the_top_is_for_administrators_of_the_installation(
