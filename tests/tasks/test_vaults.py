@@ -8,6 +8,7 @@ from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
 from apps.accounts.models import User
+from apps.accounts.services.groups import group_members_add
 from apps.core.errors import BadInput
 from apps.core.keyring import HIDDEN
 from apps.tasks.descriptions import Description
@@ -21,6 +22,7 @@ from apps.vaults.selectors.effective import VaultGone, vaults_applying_to
 from apps.vaults.services.keeping import vaults_sweep
 from apps.vaults.services.vaults import vault_change, vault_create, vault_remove
 from tests.cast import Example
+from tests.tenants import Organisations
 
 pytestmark = pytest.mark.django_db
 
@@ -37,7 +39,7 @@ def vault(actor: User, name: str, text: str, **values: Any) -> Any:
 
 
 def given(task: Task) -> Given:
-    return given_to(task, vaults_applying_to(task.owner_id))
+    return given_to(task, vaults_applying_to(task.owner_id, tenant_id=None))
 
 
 def attempt_of(task: Task, **values: Any) -> Attempt:
@@ -230,3 +232,45 @@ def test_an_attempt_is_told_as_it_began(api_as: As, alice: User, example: Exampl
     assert (then["generation"], [row["value"] for row in then["values"]]) == (1, ["then"])
     assert client.get(path, {"generation": 2}).status_code == 404
     assert client.get(path, {"generation": "x"}).status_code == 400
+
+
+def test_vaults_of_a_tenants_groups_reach_tasks_in_its_queues_alone(
+    api_as: As, root: User, organisations: Organisations
+) -> None:
+    acme = organisations.acme
+    group_members_add(actor=root, group=acme.group, users=[root])
+    text = "container { image = evil/image, command = [evil] }"
+    vault(root, "everywhere", "environment.A = 1", group=Group.objects.get(name="Users"))
+    vault(acme.admin, "acme", text, group=acme.group, enforced=["container"])
+    theirs, own = (
+        task_of(root, organisations.example, queue=queue.name, image="own/image")
+        for queue in (acme.queue, organisations.rival.queue)
+    )
+
+    noted = {
+        task.pk: attempt_note_vaults(attempt_id=attempt_of(task).pk, owner_id=root.pk)
+        for task in (theirs, own)
+    }
+    shown = api_as(root).get(f"/api/v1/tasks/{own.pk}/effective-vault/").json()
+
+    assert given_to(own, noted[own.pk]).image == "own/image"
+    assert given_to(own, noted[own.pk]).environment == {"A": "1"}
+    assert "evil" not in str(shown)
+    assert given_to(theirs, noted[theirs.pk]).image == "evil/image"
+
+
+def test_before_an_attempt_the_queue_says_which_vaults_a_task_would_get(
+    api_as: As, organisations: Organisations
+) -> None:
+    acme = organisations.acme
+    vault(acme.admin, "acme", "environment.A = 1", group=acme.group)
+    ours = task_of(acme.member, organisations.example, queue=acme.queue.name)
+    at = {"created_at": ours.created_at, "changed_at": ours.changed_at}
+    draft = Task.objects.create(owner=acme.member, name="draft", **at)
+
+    shown = [
+        api_as(acme.member).get(f"/api/v1/tasks/{task.pk}/effective-vault/").json()["values"]
+        for task in (ours, draft)
+    ]
+
+    assert [len(rows) for rows in shown] == [1, 0]

@@ -231,7 +231,7 @@ def test_vaults_are_sealed_anew_when_keys_are_rotated(
 
 
 def _names(user: User) -> list[Any]:
-    return [pk for pk, _ in vaults_applying_to(user.pk)]
+    return [pk for pk, _ in vaults_applying_to(user.pk, tenant_id=None)]
 
 
 def test_an_earlier_version_comes_back_as_a_new_one_with_its_secrets(alice: User) -> None:

@@ -143,7 +143,7 @@ def effective_vault(user: User, task: Task, generation: int | None = None) -> Ef
     if user.pk != task.owner_id and not is_admin(user):
         raise NotFound("There is no such thing, or you may not see it.")
     attempt = _attempt(task, generation)
-    used = vaults_applying_to(task.owner_id) if attempt is None else used_of(attempt.vaults)
+    used = _applying(task) if attempt is None else used_of(attempt.vaults)
     whole = merged(layers_of(used))
     rows = [
         Brought(
@@ -155,6 +155,12 @@ def effective_vault(user: User, task: Task, generation: int | None = None) -> Ef
         for path, value, origin in values_of(whole)
     ]
     return Effective(attempt.generation if attempt else None, tuple(rows))
+
+
+def _applying(task: Task) -> list[Used]:
+    """What it would get now: a draft without a queue nothing of any tenant."""
+    tenant_id = task.queue.policy.tenant_id if task.queue is not None else None
+    return vaults_applying_to(task.owner_id, tenant_id=tenant_id)
 
 
 def _with_vaults(own: Given, layers: Sequence[Layer]) -> Given:

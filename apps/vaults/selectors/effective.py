@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from uuid import UUID
 
+from django.contrib.auth.models import Group
 from django.db.models import Q, QuerySet
 
-from apps.accounts.models import User
 from apps.core.errors import RpmError
 from apps.core.keyring import unseal
 from apps.vaults.merging import Layer, Origin
@@ -23,9 +23,14 @@ class VaultGone(RpmError):
     status = 409
 
 
-def vaults_applying_to(owner_id: int) -> list[Used]:
-    """Which vaults tasks of this owner get now, the lowest first."""
-    rows = _applying(owner_id).values_list("pk", "version", "owner_id", "position")
+def vaults_applying_to(owner_id: int, *, tenant_id: int | None) -> list[Used]:
+    """Which vaults tasks of this owner get now, the lowest first.
+
+    Args:
+        tenant_id: of the policy whose queue the task is in. Vaults of groups of a tenant reach
+            tasks in its own queues alone: nobody decides on work that others answer for.
+    """
+    rows = _applying(owner_id, tenant_id).values_list("pk", "version", "owner_id", "position")
     found = sorted(rows, key=lambda row: (row[2] is None, row[3], row[0]))
     return [(pk, version) for pk, version, _, _ in found]
 
@@ -68,9 +73,12 @@ def version_text(row: VaultVersion) -> str:
     return with_hidden(text, read(text, format=row.format))
 
 
-def _applying(owner_id: int) -> QuerySet[Vault]:
-    groups = User.groups.through.objects.filter(user=owner_id).values("group")
-    mine = Q(owner=owner_id) | Q(group__in=groups)
+def _applying(owner_id: int, tenant_id: int | None) -> QuerySet[Vault]:
+    here = Q(belongs__isnull=True)
+    if tenant_id is not None:
+        here |= Q(belongs__tenant=tenant_id)
+    groups = Group.objects.filter(here, user=owner_id)
+    mine = Q(owner=owner_id) | Q(group__in=groups.values("pk"))
     return Vault.objects.filter(mine, removed_at__isnull=True, is_active=True)
 
 

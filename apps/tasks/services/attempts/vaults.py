@@ -13,7 +13,9 @@ def attempt_note_vaults(*, attempt_id: UUID, owner_id: int) -> list[Used]:
     Returns:
         What all of its members are launched with: what was noted first.
     """
-    noted = [[str(vault_id), version] for vault_id, version in vaults_applying_to(owner_id)]
+    tenant_id = Attempt.objects.values_list("policy__tenant", flat=True).get(pk=attempt_id)
+    used = vaults_applying_to(owner_id, tenant_id=tenant_id)
+    noted = [[str(vault_id), version] for vault_id, version in used]
     Attempt.objects.filter(pk=attempt_id, vaults__isnull=True).update(vaults=noted)
     kept = Attempt.objects.values_list("vaults", flat=True).get(pk=attempt_id)
     return used_of(kept)
