@@ -82,6 +82,16 @@ def test_everybody_sees_their_own_and_of_their_groups_only_what_there_is(
     assert told["may"] == {"read": False, "change": False, "switch_off": False, "remove": False}
 
 
+def test_who_did_what_with_a_vault_is_told_to_its_readers_alone(
+    api_as: As, bob: User, root: User, team: Vault
+) -> None:
+    path = f"{VAULTS}{team.pk}/"
+
+    assert api_as(root).get(path).json()["updated_by"] == "root"
+    assert api_as(bob).get(path).json()["updated_by"] is None
+    assert api_as(bob).get(VAULTS).json()["results"][0]["updated_by"] is None
+
+
 @pytest.mark.parametrize("verb", ["get", "patch", "delete", "move", "history"])
 def test_charlie_finds_none_of_them(
     api_as: As, charlie: User, personal: Vault, team: Vault, verb: str

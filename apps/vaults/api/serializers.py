@@ -28,8 +28,8 @@ class VaultSerializer(serializers.ModelSerializer[Vault]):
         help_text="Those at the top; null for who may only switch it off."
     )
     enforced = serializers.SerializerMethodField(help_text=_ENFORCED_HELP)
-    updated_by = serializers.CharField(
-        source="updated_by.username", default=None, allow_null=True, read_only=True
+    updated_by = serializers.SerializerMethodField(
+        help_text="Who changed it last; null for who may not read who did what with it."
     )
     may = serializers.SerializerMethodField()
 
@@ -49,6 +49,11 @@ class VaultSerializer(serializers.ModelSerializer[Vault]):
 
     def get_enforced(self, vault: Vault) -> list[str] | None:
         return list(vault.enforced) if _may_summarize(self._user, vault) else None
+
+    def get_updated_by(self, vault: Vault) -> str | None:
+        rights = vault_rights(self._user, vault)
+        is_told = rights.read or rights.switch_off
+        return vault.updated_by.username if is_told and vault.updated_by else None
 
     def get_may(self, vault: Vault) -> dict[str, bool]:
         rights = vault_rights(self._user, vault)
