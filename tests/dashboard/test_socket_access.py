@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from asgiref.testing import ApplicationCommunicator
+from django.contrib.auth.models import Group
+from django.test import Client
 from django.utils import timezone
 
 from apps.accounts.models import Credential, Scope, User
 from apps.accounts.services.access import access_by_header, token_make
 from apps.accounts.services.credentials import credential_create, credential_revoke
+from apps.accounts.services.groups import group_members_remove, group_remove
 from apps.configuration.rules.levels import Kind, Level
 from apps.configuration.rules.rule import Target
 from apps.configuration.services.narrowing import policy_narrow
@@ -181,26 +184,39 @@ def test_a_page_of_strangers_opens_none_with_what_a_browser_remembers(
     play({**basic(alice), "Origin": origin}, scenario)
 
 
-@pytest.mark.parametrize("loss", ["rule", "narrowing", "policy"])
+@pytest.mark.parametrize("loss", ["rule", "group", "membership", "narrowing", "policy"])
 def test_a_right_that_goes_closes_what_it_showed(
     example: Example, root: User, bob: User, charlie: User, loss: str
 ) -> None:
-    """A rule that is removed, a policy that is narrowed to others, a policy that is removed."""
-    who = charlie if loss == "rule" else bob
+    """A rule that is removed, or a group that it names; somebody who leaves the policy's group; a
+    policy that is narrowed to others, or removed.
+    """
+    who = charlie if loss in {"rule", "group"} else bob
+    guests = Group.objects.create(name="guests")
+    guests.user_set.add(charlie)
     target = Target(Kind.POLICY, str(example.dev.pk))
-    named = Named(users=(charlie,))
+    named = Named(groups=(guests,)) if loss == "group" else Named(users=(charlie,))
     rule_give(actor=root, target=target, level=Level.READ, named=named)
     ways: dict[str, Callable[[], Any]] = {
         "rule": lambda: rule_remove(actor=root, target=target, level=Level.READ),
+        "group": lambda: group_remove(actor=root, group=guests),
+        "membership": lambda: group_members_remove(
+            actor=root, group=example.dev.group, users=[bob]
+        ),
         "narrowing": lambda: policy_narrow(actor=root, policy=example.dev, people=[]),
         "policy": lambda: policy_remove(actor=root, policy=example.dev),
     }
     headers, name = basic(who), f"policy_card:{example.dev.pk}"
+    page = f"/api/v1/policies/{example.dev.pk}/"
+    assert Client().get(page, headers=headers).status_code == 200
 
     async def scenario(socket: Any) -> None:
         await heard(socket)
         assert (await card(socket, name))["type"] == "card"
         await sync_to_async(ways[loss])()
+        # The very next request, too.
+        answer = await sync_to_async(Client().get)(page, headers=headers)
+        assert answer.status_code == 404
         while (told := await heard(socket))["type"] != "websocket.close":
             assert json.loads(told["text"])["type"] in {"card", "gone"}
         assert told["code"] == consumers.RIGHTS_CHANGED
