@@ -1,0 +1,18 @@
+"""One world for all tests of a module: nothing that is asked changes it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from tests.authorisation.asking import Asker, asker_for
+from tests.authorisation.world import world_make
+
+
+@pytest.fixture(scope="module")
+def asker(django_db_setup: None, django_db_blocker: Any) -> Iterator[Asker]:
+    """Everybody signed in to a world that vanishes with the module."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield asker_for(world_make())
+        transaction.set_rollback(True)

@@ -1,0 +1,63 @@
+"""The admin site: for administrators, and for those of queues as far as queues go."""
+
+from tests.authorisation.roles import NOBODY, QUEUE_ADMIN, SERVICE, Whose
+from tests.authorisation.rules.shaping import (
+    ABSENT,
+    ADMINS,
+    ALL,
+    ALLOW,
+    FORBID,
+    HIDE,
+    METHOD,
+    QUEUES,
+    SIGN_IN,
+    SIGNED,
+    rule,
+    section,
+)
+
+_LOOKED_AT = (
+    "/admin/accounts/credential/* /admin/allocation/passrecord/* /admin/configuration/revision/* "
+    "/admin/events/event/* /admin/policies/pool/* /admin/policies/profile/* /admin/tasks/*"
+)
+
+SITE = section(
+    # One page to sign in at; who is signed in and may not enter finds nothing there.
+    rule("/admin/login/", SIGNED - {SERVICE}, HIDE),
+    rule("/admin/logout/", QUEUES, METHOD, method="GET"),
+    rule("/admin/logout/", QUEUES, SIGN_IN),
+    rule("/admin/logout/", ALL, HIDE),
+    rule("/admin/*", SIGNED - QUEUES, SIGN_IN),
+    rule("/admin/*", [NOBODY], SIGN_IN),
+    rule("/admin/<url>", QUEUES, HIDE),
+    rule("/admin/jsi18n/ /admin/password_change/done/", QUEUES, METHOD, method="POST"),
+    rule("/admin/ /admin/<app_label>/ /admin/jsi18n/ /admin/search/", QUEUES, ALLOW),
+    rule("/admin/autocomplete/", ADMINS, ALLOW, method="GET"),
+    rule("/admin/autocomplete/", ADMINS, METHOD),
+    rule("/admin/autocomplete/", [QUEUE_ADMIN], FORBID, METHOD),
+    rule("/admin/password_change/*", QUEUES, ALLOW, HIDE),
+    # Nothing has an address of its own there.
+    rule("/admin/r/*", QUEUES, HIDE),
+    rule("/admin/policies/queue/<object_id>/*/", QUEUES, HIDE, whose=[ABSENT]),
+    rule("/admin/policies/queue/*", QUEUES, ALLOW),
+    # They only lead on: to a form, which asks who it is, or to a step.
+    rule("/admin/*/<object_id>/", QUEUES, ALLOW),
+    rule("/admin/policies/draftp*/*", [QUEUE_ADMIN], ALLOW, FORBID, whose=[Whose.NOTHING]),
+    rule("/admin/*", [QUEUE_ADMIN], FORBID, HIDE),
+    rule("/admin/*/add/ /admin/*/delete/", ADMINS, FORBID, HIDE, kind="person node draft-state"),
+    rule("/admin/nodes/node/add/ /admin/policies/draftstate/add/", ADMINS, FORBID),
+)
+SITE += section(
+    rule(" ".join(f"{one}add/ {one}delete/" for one in _LOOKED_AT.split()), ADMINS, FORBID, HIDE),
+    # Their history is read, and lists have actions; else nothing is sent there.
+    rule("/admin/*/<object_id>/history/", ADMINS, HIDE, whose=[ABSENT]),
+    rule(
+        " ".join(f"{one}change/" for one in _LOOKED_AT.split()),
+        ADMINS,
+        FORBID,
+        HIDE,
+        method="POST",
+    ),
+    rule("/admin/*", ADMINS, HIDE, FORBID, whose=[ABSENT]),
+    rule("/admin/*", ADMINS, ALLOW),
+)

@@ -1,0 +1,174 @@
+"""The matrix finds what it is for: each hole is made for a moment, and must be told."""
+
+import sys
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pytest
+from django.contrib.admin.views.autocomplete import AutocompleteJsonView
+
+from apps.accounts.api.permissions import Scoped
+from apps.accounts.api.users import UserViewSet
+from apps.accounts.models import Credential, User
+from apps.accounts.selectors import credentials_of, people_visible_to
+from apps.core.errors import NotFound
+from apps.dashboard import consumers
+from apps.dashboard.access import administrator, person
+from apps.dashboard.consumers import LiveConsumer
+from apps.dashboard.render import card_render
+from apps.policies.models import Queue
+from apps.policies.selectors import queues_visible_to
+from apps.tasks.models import Task
+from apps.tasks.selectors.seen import Rights, task_rights, task_seen
+from apps.tasks.selectors.seen import tasks_visible_to as tasks_seen
+from apps.tasks.services.queues import check_may
+from apps.vaults.selectors.seen import VaultRights, vault_rights
+from tests.authorisation.asking import Asker
+from tests.authorisation.judging import findings
+from tests.authorisation.listening import socket_findings
+from tests.authorisation.roles import QUEUE_ADMIN, TEAM_A, Role
+from tests.authorisation.surfaces import surfaces
+
+pytestmark = pytest.mark.django_db
+
+Patch = pytest.MonkeyPatch
+Find = Callable[[Asker], Iterator[str]]
+
+
+def everywhere(patch: Patch, known: Any, broken: Any) -> None:
+    """Put another function in the place of one, wherever it was imported to."""
+    for module in list(sys.modules.values()):
+        if module.__name__.startswith(("apps.", "rpm.")):
+            for name, value in list(vars(module).items()):
+                if value is known:
+                    patch.setattr(module, name, broken)
+
+
+def asked(*patterns: str, role: Role = TEAM_A) -> Find:
+    """The part of the matrix that these addresses are."""
+
+    def find(asker: Asker) -> Iterator[str]:
+        rows = [
+            one
+            for one in surfaces()
+            if one.method != "WATCH" and any(fnmatchcase(str(one), each) for each in patterns)
+        ]
+        return findings(asker, role, rows)
+
+    return find
+
+
+def watched(asker: Asker) -> Iterator[str]:
+    return socket_findings(asker, TEAM_A)
+
+
+# --- the holes ---------------------------------------------------------------------------------
+
+
+def a_list_without_visible_to(patch: Patch, _asker: Asker) -> None:
+    everywhere(patch, queues_visible_to, lambda _user: Queue.objects.filter(removed_at=None))
+
+
+def tasks_of_everybody(patch: Patch, _asker: Asker) -> None:
+    everywhere(patch, tasks_seen, lambda _user: Task.objects.all())
+
+
+def credentials_of_everybody(patch: Patch, _asker: Asker) -> None:
+    everywhere(patch, credentials_of, lambda _user: Credential.objects.all())
+
+
+def a_vault_that_anybody_reads(patch: Patch, _asker: Asker) -> None:
+    def broken(user: User, vault: Any) -> VaultRights:
+        known = vault_rights(user, vault)
+        return VaultRights(True, known.change, known.own, known.switch_off, known.enforce)
+
+    everywhere(patch, vault_rights, broken)
+
+
+def a_log_for_whoever_sees_the_task(patch: Patch, _asker: Asker) -> None:
+    def broken(user: User, task: Task) -> Rights:
+        return Rights(content=True, log=True, manage=task_rights(user, task).manage)
+
+    everywhere(patch, task_rights, broken)
+
+
+def a_service_that_does_not_ask(patch: Patch, _asker: Asker) -> None:
+    everywhere(patch, check_may, lambda _user, _task: None)
+
+
+def an_endpoint_without_its_permission(patch: Patch, _asker: Asker) -> None:
+    patch.setattr(UserViewSet, "permission_classes", (Scoped,))
+
+
+def people_for_everybody(patch: Patch, _asker: Asker) -> None:
+    patch.setattr(UserViewSet, "permission_classes", (Scoped,))
+    everywhere(patch, people_visible_to, lambda _user: _people())
+
+
+def _people() -> Any:
+    return User.objects.filter(is_service=False).extra(select={"last_active": "date_joined"})
+
+
+def a_page_that_takes_everybody_for_an_administrator(patch: Patch, _asker: Asker) -> None:
+    everywhere(patch, administrator, person)
+
+
+def an_autocomplete_that_asks_nobody(patch: Patch, _asker: Asker) -> None:
+    patch.setattr(AutocompleteJsonView, "has_perm", lambda *_: True)
+
+
+def a_sentence_that_names_the_task(patch: Patch, _asker: Asker) -> None:
+    def broken(user: User, key: Any) -> Task:
+        try:
+            return task_seen(user, key)
+        except NotFound:
+            hidden = Task.objects.filter(pk=key).first()
+            words = hidden.name if hidden is not None else "nothing"
+            raise NotFound(f"You may not see {words}.") from None
+
+    everywhere(patch, task_seen, broken)
+
+
+def a_socket_that_joins_any_group(patch: Patch, _asker: Asker) -> None:
+    push = LiveConsumer._push
+
+    async def broken(consumer: Any, card: str, user: User, noticed: float) -> None:
+        await consumer._join(card.replace("_card:", ".").replace("_head:", "."))
+        await push(consumer, card, user, noticed)
+
+    patch.setattr(LiveConsumer, "_push", broken)
+
+
+def a_socket_that_shows_what_administrators_see(patch: Patch, asker: Asker) -> None:
+    root = asker.world.people["root"]
+    patch.setattr(consumers, "card_audience", lambda *_: "admins")
+    patch.setattr(consumers, "card_render", lambda name, key, _user: card_render(name, key, root))
+
+
+HOLES: list[tuple[Callable[[Patch, Asker], None], Find]] = [
+    (a_list_without_visible_to, asked("GET /api/v1/queues/*")),
+    (tasks_of_everybody, asked("GET /api/v1/tasks/")),
+    (credentials_of_everybody, asked("* /api/v1/credentials/*")),
+    (a_vault_that_anybody_reads, asked("GET /api/v1/vaults/<pk>/", "GET /settings/vaults/<pk>/")),
+    (a_log_for_whoever_sees_the_task, asked("GET /tasks/<pk>/log/*")),
+    (a_service_that_does_not_ask, asked("POST /api/v1/tasks/<pk>/abort/")),
+    (an_endpoint_without_its_permission, asked("GET /api/v1/users/")),
+    (people_for_everybody, asked("GET /api/v1/users/*")),
+    (a_page_that_takes_everybody_for_an_administrator, asked("GET /settings/audit/*")),
+    (an_autocomplete_that_asks_nobody, asked("GET /admin/autocomplete/", role=QUEUE_ADMIN)),
+    (a_sentence_that_names_the_task, asked("GET /api/v1/tasks/<pk>/")),
+    (a_socket_that_joins_any_group, watched),
+    (a_socket_that_shows_what_administrators_see, watched),
+]
+
+
+@pytest.mark.parametrize(("hole", "find"), HOLES, ids=[hole.__name__ for hole, _ in HOLES])
+def test_a_hole_is_found(asker: Asker, hole: Callable[[Patch, Asker], None], find: Find) -> None:
+    assert list(find(asker)) == []
+
+    with pytest.MonkeyPatch.context() as patch:
+        hole(patch, asker)
+        told = list(find(asker))
+
+    assert told != []
