@@ -1,8 +1,10 @@
 """Who somebody is, in terms of groups; and the people and groups that somebody may look at."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from django.contrib.auth import HASH_SESSION_KEY
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
@@ -38,6 +40,15 @@ Person = User | AbstractBaseUser | AnonymousUser
 MOST_SESSIONS = 50
 # What nobody holds while a service account acts for them.
 ADMINISTERING = (ADMINS, QUEUE_ADMINS)
+# Rows of the apps above this one by which a rule names a person: the name of the way to them, and
+# from there the way to the tenant of what the rule is about. Somebody's own vault, lent by a rule,
+# and a pool are of no tenant.
+RULES_ON_PEOPLE: Mapping[str, str] = {
+    "policyuserpermission": "content_object__tenant",
+    "queueuserpermission": "content_object__policy__tenant",
+    "vaultuserpermission": "content_object__group__belongs__tenant",
+    "pooluserpermission": "",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +181,27 @@ def people_visible_to(user: Person) -> QuerySet[User]:
 def people_managed_by(user: Person) -> QuerySet[User]:
     """Those of them whose account one changes, deactivates and makes links for.
 
-    For administrators of a tenant only who has all they may do from it: else a link that sets a
-    password would open what is not the tenant's.
+    For administrators of a tenant only who has all they may do from it, by groups and by rules:
+    else a link that sets a password would open what is not the tenant's.
     """
     people = people_visible_to(user)
     if is_admin(user):
         return people
-    own = Q(name=USERS) | Q(belongs__tenant__in=tenants_administered_by(user))
+    tenants = tenants_administered_by(user)
+    own = Q(name=USERS) | Q(belongs__tenant__in=tenants)
     foreign = Group.objects.exclude(pk__in=Group.objects.filter(own).values("pk"))
-    return people.exclude(groups__in=foreign)
+    return people.exclude(groups__in=foreign).exclude(_holds_outside(tenants))
+
+
+def _holds_outside(tenants: frozenset[int]) -> Q:
+    """Whom a rule names, by their own name, on anything that is of none of these tenants."""
+    found = Q(pk__in=User.objects.filter(user_permissions__isnull=False).values("pk"))
+    for name, path in RULES_ON_PEOPLE.items():
+        way: Any = User._meta.get_field(name)
+        rows: QuerySet[Any] = way.related_model._default_manager.all()
+        inside = rows.filter(**{f"{path}__in": tenants}) if path else rows.none()
+        found |= Q(pk__in=rows.exclude(pk__in=inside.values("pk")).values("user"))
+    return found
 
 
 def accounts_visible_to(user: Person) -> QuerySet[User]:

@@ -69,6 +69,14 @@ def policies_managed_by(user: Person) -> QuerySet[Policy]:
     return live if is_admin(user) else live.filter(held(Policy, user, "manage"))
 
 
+def policies_narrowable_by(user: Person) -> QuerySet[Policy]:
+    """Those of them that one may narrow: a tenant's top is the installation's to change."""
+    managed = policies_managed_by(user)
+    if is_admin(user):
+        return managed
+    return managed.exclude(tenant__isnull=False, parent__isnull=True)
+
+
 def pools_visible_to(user: Person) -> QuerySet[Pool]:
     live = Pool.objects.filter(removed_at__isnull=True)
     return live if is_admin(user) else live.filter(held(Pool, user, "view"))

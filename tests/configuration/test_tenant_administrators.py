@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 
-from apps.accounts.models import (
-    User,
-)
-from apps.accounts.services.groups import group_members_add
+from apps.accounts.models import USERS, User
+from apps.accounts.services.groups import group_members_add, user_groups_set
+from apps.accounts.services.invitations import person_invite
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create
 from apps.configuration.rules.granting import groups_nameable_by, people_nameable_by
 from apps.configuration.rules.levels import Kind, Level
 from apps.configuration.rules.rule import Target
 from apps.configuration.services.limits import profiles_to_connect
+from apps.configuration.services.narrowing import policy_narrow, policy_widen
 from apps.configuration.services.policies import policy_change, policy_create, policy_remove
 from apps.configuration.services.queues import (
     profile_connect,
@@ -29,6 +29,7 @@ from apps.configuration.services.tenants import (
 from apps.core.errors import BadInput, NotAllowed, RpmError
 from apps.policies.models import Policy, Profile, Queue
 from apps.policies.selectors import (
+    policies_narrowable_by,
     profiles_connectable_by,
     profiles_visible_to,
     queues_managed_by,
@@ -236,3 +237,50 @@ def test_rules_name_who_is_of_the_tenant_and_nobody_else(
             rule_give(actor=adam, target=target, level=Level.READ, named=named)
 
     assert queues_managed_by(User.objects.get(pk=acme.member.pk)).get() == acme.queue
+
+
+def test_the_top_is_narrowed_by_administrators_of_the_installation_alone(
+    root: User, organisations: Organisations
+) -> None:
+    acme = organisations.acme
+    target = Target(Kind.POLICY, str(acme.top.pk))
+    rule_give(actor=acme.admin, target=target, level=Level.MANAGE, named=Named((acme.member,)))
+
+    for actor in (acme.admin, User.objects.get(pk=acme.member.pk)):
+        with pytest.raises(NotAllowed):
+            policy_narrow(actor=actor, policy=acme.top, people=[])
+        with pytest.raises(NotAllowed):
+            policy_widen(actor=actor, policy=acme.top)
+        assert acme.top not in policies_narrowable_by(actor)
+    policy_narrow(actor=acme.admin, policy=acme.team, people=[acme.member])
+    policy_narrow(actor=root, policy=acme.top, people=[acme.admin])
+
+    assert Policy.objects.filter(is_narrowed=True).count() == 2
+
+
+def test_nobody_is_put_out_of_the_last_group_of_the_tenant(
+    root: User, organisations: Organisations
+) -> None:
+    acme = organisations.acme
+    users = Group.objects.get(name=USERS)
+
+    for groups in ([], [users]):
+        with pytest.raises(BadInput) as error:
+            user_groups_set(actor=acme.admin, user=acme.member, groups=groups)
+        assert "one of your groups" in refused(error, "groups")
+    user_groups_set(actor=root, user=acme.member, groups=[])
+
+    assert [one.name for one in acme.member.groups.all()] == [USERS]
+
+
+def test_the_group_of_everybody_may_be_named(organisations: Organisations) -> None:
+    acme = organisations.acme
+    groups = [acme.group, Group.objects.get(name=USERS)]
+
+    invited = person_invite(
+        actor=acme.admin, username="new", address=lambda token: token, groups=groups
+    )
+    user_groups_set(actor=acme.admin, user=acme.member, groups=[*groups, acme.admins])
+
+    assert {one.name for one in invited.user.groups.all()} == {USERS, acme.group.name}
+    assert acme.member.groups.count() == 3

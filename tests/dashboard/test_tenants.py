@@ -222,3 +222,30 @@ def test_the_connect_page_offers_no_profile_with_privileges_of_others(
     refused = client.post(f"{path}connect/", {"profile": special.pk, "name": "new"})
     assert refused.status_code == 400
     assert "8xGPU" not in text(client.get("/resources/"))
+
+
+def test_who_would_be_in_none_of_the_tenants_groups_is_not_saved(
+    organisations: Organisations, client_for: ClientFor
+) -> None:
+    acme, client = organisations.acme, client_for(organisations.acme.admin)
+    path = f"/settings/people/{acme.member.pk}/edit/"
+
+    answer = client.post(path, {"username": "ada", "groups": []})
+
+    assert answer.status_code == 400
+    assert "one of your groups at least" in text(answer)
+    assert acme.member.groups.filter(pk=acme.group.pk).exists()
+
+
+def test_the_top_is_not_offered_to_be_narrowed(
+    organisations: Organisations, root: User, client_for: ClientFor
+) -> None:
+    acme = organisations.acme
+    top, team = (f"/policies/{one.pk}/narrow/" for one in (acme.top, acme.team))
+
+    shown = [client_for(one).get("/settings/access/") for one in (acme.admin, root)]
+    told = [[path in page.content.decode() for path in (top, team)] for page in shown]
+
+    assert told == [[False, True], [True, True]]
+    assert client_for(acme.admin).get(top).status_code == 404
+    assert client_for(acme.admin).get(team).status_code == 200

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from django.contrib.auth.models import Group
 from django.db.models import Count
 
-from apps.accounts.models import ADMINS, QUEUE_ADMINS, TenantGroup, User
+from apps.accounts.models import ADMINS, QUEUE_ADMINS, USERS, TenantGroup, User
 from apps.accounts.selectors import groups_visible_to, is_admin, tenants_administered_by
 from apps.core.errors import BadInput
 
@@ -46,16 +46,22 @@ def group_joins_tenant(actor: User | None, group: Group) -> None:
 def groups_within(actor: User | None, *, before: set[Group], wanted: Iterable[Group]) -> set[Group]:
     """The groups that somebody will be in: an administrator of a tenant changes its own alone.
 
+    Everybody is in `Users`, so that naming it or leaving it out says nothing.
+
     Raises:
-        BadInput: one is none of the actor's.
+        BadInput: one is none of the actor's, or none of the actor's would be left.
     """
     after = set(wanted)
     if actor is None or is_admin(actor) or not tenants_administered_by(actor):
         return after
     own = set(groups_visible_to(actor))
-    foreign = sorted(group.name for group in after - own - before)
+    foreign = sorted(group.name for group in after - own - before if group.name != USERS)
     if foreign:
         problem = f"{foreign[0]!r} is not known"
+        raise BadInput(f"groups: {problem}.", fields={"groups": problem})
+    if not after & own:
+        # Without, the account would be nobody's who could undo it: deactivating is what is meant.
+        problem = "choose one of your groups at least"
         raise BadInput(f"groups: {problem}.", fields={"groups": problem})
     return (after & own) | (before - own)
 
@@ -66,12 +72,7 @@ def invited_within(actor: User | None, groups: Iterable[Group]) -> None:
     Raises:
         BadInput: no group of it is named.
     """
-    if actor is None or is_admin(actor) or not tenants_administered_by(actor):
-        return
     groups_within(actor, before=set(), wanted=groups)
-    if not list(groups):
-        problem = "choose one of your groups at least"
-        raise BadInput(f"groups: {problem}.", fields={"groups": problem})
 
 
 def _refuse(names: Iterable[str], words: str, field: str) -> None:

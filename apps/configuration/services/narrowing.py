@@ -11,7 +11,7 @@ from apps.configuration.services.recording import change_record
 from apps.configuration.services.rows import live_lock
 from apps.core.errors import BadInput, Conflict, NotAllowed
 from apps.policies.models import Policy, PolicyChosen
-from apps.policies.selectors import policies_managed_by
+from apps.policies.selectors import policies_managed_by, policies_narrowable_by
 
 MOST_NAMED = 50
 
@@ -29,7 +29,7 @@ def policy_narrow(*, actor: User, policy: Policy, people: Iterable[User]) -> int
     Raises:
         BadInput: somebody is not in the group.
         Conflict: the policy was removed.
-        NotAllowed: the actor neither administers nor manages the policy.
+        NotAllowed: the actor neither administers nor manages the policy, or it is a tenant's top.
     """
     live_lock()
     policy = _present(actor, policy)
@@ -54,7 +54,7 @@ def policy_widen(*, actor: User, policy: Policy) -> None:
 
     Raises:
         Conflict: the policy was removed.
-        NotAllowed: the actor neither administers nor manages the policy.
+        NotAllowed: the actor neither administers nor manages the policy, or it is a tenant's top.
     """
     live_lock()
     policy = _present(actor, policy)
@@ -71,6 +71,8 @@ def _present(actor: User, policy: Policy) -> Policy:
         raise Conflict(f"Policy {row.name} was removed.")
     if not policies_managed_by(actor).filter(pk=row.pk).exists():
         raise NotAllowed("This is for administrators and those who manage the policy.")
+    if not policies_narrowable_by(actor).filter(pk=row.pk).exists():
+        raise NotAllowed(f"{row.name} is for administrators of the installation.")
     return row
 
 

@@ -1,6 +1,6 @@
 """The page of access rules: filters, and rules as its rows show them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -21,6 +21,7 @@ from apps.configuration.rules.levels import Kind, Level, Source
 from apps.configuration.rules.reading import rules_visible_to
 from apps.configuration.rules.rule import Rule, RuleFilter, Subject
 from apps.configuration.rules.words import reason_words
+from apps.policies.selectors import policies_narrowable_by
 
 MOST_CHARS = 200
 MOST_CHIPS = 6
@@ -96,7 +97,10 @@ def access_page(user: User, wanted: Wanted) -> AccessPage:
         return AccessPage((), "")
     page = rules_visible_to(user, found, after=wanted.after)
     levels = levels_grantable_on(user, {rule.target for rule in page.rules})
-    rows = tuple(_row(rule, levels[rule.target]) for rule in page.rules)
+    own = {rule.target.object_id for rule in page.rules if rule.by_policy}
+    narrowable = policies_narrowable_by(user).filter(pk__in=own).values_list("pk", flat=True)
+    ids = {str(pk) for pk in narrowable}
+    rows = tuple(_row(rule, levels[rule.target], ids) for rule in page.rules)
     return AccessPage(rows, wanted.query(after=page.after) if page.after else "")
 
 
@@ -121,7 +125,7 @@ def _filter(user: User, wanted: Wanted) -> RuleFilter | None:
     )
 
 
-def _row(rule: Rule, levels: tuple[Level, ...]) -> RuleRow:
+def _row(rule: Rule, levels: tuple[Level, ...], narrowable: Collection[str]) -> RuleRow:
     target = rule.target
     page = _PAGES.get(target.kind)
     return RuleRow(
@@ -130,7 +134,7 @@ def _row(rule: Rule, levels: tuple[Level, ...]) -> RuleRow:
         subjects=rule.subjects[:MOST_CHIPS],
         more=len(rule.subjects) - MOST_CHIPS if len(rule.subjects) > MOST_CHIPS else 0,
         may_edit=not rule.by_policy and rule.level in levels,
-        may_narrow=rule.by_policy and Level.MANAGE in levels,
+        may_narrow=rule.by_policy and target.object_id in narrowable,
     )
 
 

@@ -23,7 +23,7 @@ from apps.dashboard.layout import gone_to, page_or_dialog
 from apps.dashboard.selectors.access import Wanted, access_page, explain, explained
 from apps.dashboard.toasts import say
 from apps.policies.models import Policy, PolicyChosen
-from apps.policies.selectors import policies_managed_by
+from apps.policies.selectors import policies_narrowable_by
 
 
 # permission: administrators, and for what they manage those who manage something
@@ -116,7 +116,7 @@ def access_remove(request: HttpRequest, key: str) -> HttpResponse:
 def access_narrow(request: HttpRequest, pk: int) -> HttpResponse:
     """To whom a policy applies: its whole group, or some of it."""
     actor = person(request)
-    policy = get_object_or_404(policies_managed_by(actor).select_related("group"), pk=pk)
+    policy = get_object_or_404(policies_narrowable_by(actor).select_related("group"), pk=pk)
     chosen = PolicyChosen.objects.filter(policy=policy).values_list("user", flat=True)
     now = {
         "reach": NarrowingForm.CHOSEN if policy.is_narrowed else NarrowingForm.WHOLE,

@@ -137,6 +137,7 @@ def test_the_top_is_for_administrators_of_the_installation(
         client.post(f"{path}pause/", {"reason": "x"}, format="json"),
         client.put(f"{path}exceeding/", {"users": [], "groups": []}, format="json"),
         client.post(f"{path}profiles/", {"profile": "4xGPU"}, format="json"),
+        client.put(f"{path}narrowing/", {"is_narrowed": True, "people": []}, format="json"),
         client.delete(path),
     ]
 
@@ -153,6 +154,11 @@ def test_people_and_groups_are_narrowed(organisations: Organisations, api_as: Si
     wide = {"groups": ["acme-team-group", "research"]}
     widened = client.patch(f"{V1}/users/{acme.member.pk}/", wide, format="json")
     kept = client.patch(f"{V1}/users/{acme.member.pk}/", {"first_name": "Ada"}, format="json")
+    out = client.patch(f"{V1}/users/{acme.member.pk}/", {"groups": []}, format="json")
+    by_group = [
+        client.get(f"{V1}/users/?group={one.pk}").json()["results"]
+        for one in (Group.objects.get(name="Users"), rival.group, acme.group)
+    ]
 
     assert [one["username"] for one in listed] == ["ada", "adam"]
     assert names(client.get(f"{V1}/groups/")) == ["acme-admin-group", "acme-team-group"]
@@ -161,6 +167,8 @@ def test_people_and_groups_are_narrowed(organisations: Organisations, api_as: Si
     assert (added.status_code, list(added.json()["fields"])) == (400, ["users"])
     assert (widened.status_code, list(widened.json()["fields"])) == (400, ["groups"])
     assert kept.status_code == 200
+    assert (out.status_code, list(out.json()["fields"])) == (400, ["groups"])
+    assert [len(rows) for rows in by_group] == [0, 0, 1]
 
 
 def test_vaults_of_the_tenants_groups_are_theirs(
