@@ -65,6 +65,10 @@ ABOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/admin/policies/policy/<*", ("policy",)),
     ("/admin/policies/pool/<*", ("pool",)),
     ("/admin/policies/profile/<*", ("profile",)),
+    ("/admin/policies/policyuserpermission/<*", ("grant",)),
+    ("/admin/policies/policygrouppermission/<*", ("group-grant",)),
+    # The world has none of these: who asks finds nothing.
+    ("/admin/policies/*permission/<*", ("no-grant",)),
     ("/admin/policies/queue/<*", ("queue",)),
     ("/admin/policies/registrycredential/<*", ("registry",)),
     ("/admin/tasks/attempt/<*", ("attempt",)),

@@ -42,7 +42,16 @@ from apps.configuration.services.tenants import tenant_make
 from apps.events.models import AuditEntry, Event
 from apps.nodes.models import Device, Node, Transport, Volume
 from apps.policies.document import parse
-from apps.policies.models import DraftPool, DraftProfile, DraftState, Policy, Pool, Profile
+from apps.policies.models import (
+    DraftPool,
+    DraftProfile,
+    DraftState,
+    Policy,
+    PolicyGroupPermission,
+    PolicyUserPermission,
+    Pool,
+    Profile,
+)
 from apps.policies.services import registry_credential_save
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Attempt, Holding, Task
@@ -365,8 +374,10 @@ def _rest_of_house(world: World) -> None:
         ("draft-pool", DraftPool),
         ("draft-profile", DraftProfile),
         ("draft-state", DraftState),
+        ("grant", PolicyUserPermission),
+        ("group-grant", PolicyGroupPermission),
     ):
-        world.keep(model._default_manager.earliest("pk"), kind, HOUSE)
+        world.keep(model._base_manager.order_by("pk")[0], kind, HOUSE)
     world.objects["policy-type", HOUSE, ""] = ContentType.objects.get_for_model(Policy).pk
     entry = AuditEntry.objects.latest("pk")
     world.keep(entry, "audit", HOUSE)

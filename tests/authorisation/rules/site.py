@@ -18,7 +18,8 @@ from tests.authorisation.rules.shaping import (
 
 _LOOKED_AT = (
     "/admin/accounts/credential/* /admin/allocation/passrecord/* /admin/configuration/revision/* "
-    "/admin/events/event/* /admin/policies/pool/* /admin/policies/profile/* /admin/tasks/*"
+    "/admin/events/event/* /admin/policies/pool/* /admin/policies/profile/* /admin/tasks/* "
+    "/admin/policies/*permission/*"
 )
 
 SITE = section(
