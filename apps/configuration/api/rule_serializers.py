@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema_field
+from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
 from apps.configuration.rules.explaining import Right, Thing
@@ -47,6 +47,7 @@ class RuleSerializer(serializers.Serializer[Rule]):
         return rule.target.object_id or None
 
 
+@extend_schema_serializer(many=False)
 class RulePageSerializer(serializers.Serializer[Any]):
     """A page of rules."""
 
