@@ -20,6 +20,7 @@ from apps.accounts.services.credentials import credential_revoke
 from apps.accounts.services.groups import (
     group_remove,
     group_save,
+    memberships_lock,
     user_groups_complete,
     user_groups_set,
 )
@@ -80,6 +81,8 @@ class UserAdmin(RpmAdmin, DjangoUserAdmin):  # type: ignore[misc,type-arg]  # un
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         """Whether somebody may come in is changed by the services, which end what has to end."""
+        # Groups follow in the same transaction.
+        memberships_lock()
         wanted = obj.is_active
         if change and not obj.is_service:
             obj.is_active = User.objects.values_list("is_active", flat=True).get(pk=obj.pk)

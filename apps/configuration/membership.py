@@ -15,7 +15,8 @@ from django.db.models.signals import m2m_changed, post_delete, pre_delete
 from apps.accounts.models import User
 from apps.accounts.services.groups import rights_changed
 from apps.configuration.services.grants import policy_grants_sync
-from apps.configuration.services.rows import live_lock
+from apps.configuration.services.rows import live_lock, live_wait
+from apps.core.locking import outer_lock_set
 from apps.policies.models import Policy, PolicyChosen, PolicyGroupPermission
 from apps.policies.rights import GRANTS
 from apps.policies.selectors import EXCEED_LIMIT
@@ -24,6 +25,7 @@ from apps.tasks.services.reshaping import tasks_reshape
 
 def connect() -> None:
     """Listen to changes of memberships, once however often it is called."""
+    outer_lock_set(live_wait)
     memberships = User.groups.through
     m2m_changed.connect(_changed, sender=memberships, dispatch_uid="configuration.membership")
     pre_delete.connect(_before_delete, sender=Group, dispatch_uid="configuration.group.before")

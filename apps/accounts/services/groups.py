@@ -16,6 +16,7 @@ from apps.accounts.services.tenancy import (
 )
 from apps.core.doorbell import after_commit
 from apps.core.errors import Conflict
+from apps.core.locking import outer_lock
 from apps.core.model_errors import from_model_error
 from apps.core.recording import event_record
 
@@ -37,6 +38,8 @@ def group_save(
         Conflict: a built-in group gets another name, or nobody would administer any more.
     """
     is_new = group.pk is None
+    if members is not None:
+        memberships_lock()
     before = {} if is_new else _told(Group.objects.select_related("info").get(pk=group.pk))
     if not is_new:
         _check_built_in(group)
@@ -71,6 +74,7 @@ def group_members_add(*, actor: User | None, group: Group, users: Iterable[User]
     Returns:
         How many were not in it before.
     """
+    memberships_lock()
     inside = set(User.objects.filter(groups=group).values_list("pk", flat=True))
     joined = [user for user in users if user.pk not in inside]
     _members_set(actor, group, joined=joined, left=[])
@@ -91,6 +95,7 @@ def group_members_remove(*, actor: User | None, group: Group, users: Iterable[Us
     """
     if group.name == USERS:
         raise Conflict("Everybody is in Users: deactivate a person instead.")
+    memberships_lock()
     inside = set(User.objects.filter(groups=group).values_list("pk", flat=True))
     left = [user for user in users if user.pk in inside]
     _members_set(actor, group, joined=[], left=left)
@@ -106,6 +111,7 @@ def group_remove(*, actor: User | None, group: Group) -> None:
     """
     if GroupInfo.objects.filter(group=group, is_built_in=True).exists():
         raise Conflict(f"Group {group.name} is built in and cannot be removed.")
+    memberships_lock()
     members = list(User.objects.filter(groups=group).values_list("pk", flat=True))
     before, group_id = _told(group), group.pk
     try:
@@ -133,12 +139,12 @@ def user_groups_set(*, actor: User | None, user: User, groups: Iterable[Group]) 
     Raises:
         Conflict: nobody would administer any more.
     """
+    memberships_lock()
     before = set(user.groups.all())
     after = groups_within(actor, before=before, wanted=groups)
     after.add(Group.objects.get(name=USERS))
     if before == after:
         return
-    admins_lock()
     user.groups.set(after)
     _check_admins()
     one_tenant_check([user.pk])
@@ -163,6 +169,7 @@ def user_groups_complete(*, user: User) -> None:
     Raises:
         Conflict: nobody would administer any more.
     """
+    memberships_lock()
     user.groups.add(Group.objects.get(name=USERS))
     _check_admins()
     one_tenant_check([user.pk])
@@ -177,8 +184,6 @@ def rights_changed(user_ids: Iterable[int]) -> None:
 def _members_set(
     actor: User | None, group: Group, *, joined: Sequence[User], left: Sequence[User]
 ) -> None:
-    if group.name == ADMINS and left:
-        admins_lock()
     group.user_set.add(*joined)
     group.user_set.remove(*left)
     if group.name == ADMINS:
@@ -196,6 +201,16 @@ def _members_set(
                 data={"name": group.name, "people": names[:MOST_NAMED], **more},
             )
     rights_changed(user.pk for user in (*joined, *left))
+
+
+def memberships_lock() -> None:
+    """Before a change of who is in which group, and before its people are locked.
+
+    Such changes, and those of what is a tenant's, go one after another: each finds what the one
+    before did.
+    """
+    outer_lock()
+    admins_lock()
 
 
 def admins_lock() -> None:

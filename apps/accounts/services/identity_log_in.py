@@ -21,7 +21,7 @@ from apps.accounts.models import (
     User,
 )
 from apps.accounts.selectors import administrators_left
-from apps.accounts.services.groups import admins_lock, rights_changed
+from apps.accounts.services.groups import memberships_lock, rights_changed
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_save
 from apps.accounts.services.tenancy import one_tenant_check
@@ -65,7 +65,10 @@ def memberships_sync(
     pairs = list(rows.values_list("external_name", "group_id"))
     spoken_of = {group_id for _name, group_id in pairs}
     wanted = {group_id for name, group_id in pairs if name in theirs}
+    if wanted == set(user.groups.filter(pk__in=spoken_of).values_list("pk", flat=True)):
+        return [], []
     with transaction.atomic():
+        memberships_lock()
         held = set(user.groups.filter(pk__in=spoken_of).values_list("pk", flat=True))
         leave = held - wanted - _kept_administrator(user, held - wanted)
         join = wanted - held
@@ -164,6 +167,8 @@ def _come_in(user: User, identity: Identity) -> None:
     """Whoever was invited is here now, and the link of the invitation is spent."""
     if not user.is_pending or not user.is_active:
         return
+    # Groups follow in the same transaction.
+    memberships_lock()
     invitation = Invitation.objects.filter(user=user).first()
     changes = {"is_pending": False, **({} if str(user) != user.username else _names(identity))}
     if invitation is not None and invitation.asks_name:
@@ -231,5 +236,4 @@ def _kept_administrator(user: User, leaving: set[int]) -> set[int]:
     group = Group.objects.filter(name=ADMINS, pk__in=leaving).first()
     if group is None:
         return set()
-    admins_lock()
     return set() if administrators_left(without=user) else {group.pk}

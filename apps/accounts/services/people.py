@@ -10,6 +10,7 @@ from django.db import transaction
 
 from apps.accounts.models import ADMINS, BUILT_IN_GROUPS, USERS, GroupInfo, SetupToken, User
 from apps.accounts.services.credentials import secret_hash
+from apps.accounts.services.groups import memberships_lock
 from apps.accounts.services.tenancy import one_tenant_check
 from apps.core.errors import BadInput, NotAllowed
 from apps.core.model_errors import from_model_error
@@ -95,6 +96,7 @@ def user_create(
         password_check(password, user)
         user.set_password(password)
     with transaction.atomic():
+        memberships_lock()
         try:
             user.full_clean()
         except ValidationError as error:

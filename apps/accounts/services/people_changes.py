@@ -11,7 +11,12 @@ from django.db import transaction
 from apps.accounts.models import Invitation, User
 from apps.accounts.selectors import administrators_left
 from apps.accounts.services.credentials import credentials_revoke_all
-from apps.accounts.services.groups import admins_lock, rights_changed, user_groups_set
+from apps.accounts.services.groups import (
+    admins_lock,
+    memberships_lock,
+    rights_changed,
+    user_groups_set,
+)
 from apps.core.errors import BadInput, Conflict
 from apps.core.model_errors import from_model_error
 from apps.core.recording import event_record
@@ -35,6 +40,8 @@ def person_change(
         BadInput: naming the field.
         Conflict: nobody would administer any more.
     """
+    if groups is not None:
+        memberships_lock()
     row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
     unknown = set(changes) - set(PLAIN)
     if unknown:

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from apps.accounts.models import USERS, Credential, Scope, User
 from apps.accounts.services.credentials import credential_create, credentials_revoke_all
-from apps.accounts.services.groups import rights_changed
+from apps.accounts.services.groups import memberships_lock, rights_changed
 from apps.accounts.services.tenancy import one_tenant_check
 from apps.core.errors import BadInput
 from apps.core.model_errors import from_model_error
@@ -47,6 +47,7 @@ def service_account_create(
     """
     account = User(username=name, is_service=True, can_act_for_owners=can_act_for_owners)
     account.set_unusable_password()
+    memberships_lock()
     _check(account)
     account.save()
     account.groups.set(_groups(groups))
@@ -76,7 +77,9 @@ def service_account_change(
     Raises:
         BadInput: naming the field.
     """
-    account = User.objects.select_for_update().get(pk=account.pk)
+    if groups is not None:
+        memberships_lock()
+    account = User.objects.select_for_update(no_key=True).get(pk=account.pk)
     before = _facts(account)
     if name is not None:
         account.username = name
@@ -100,7 +103,8 @@ def service_account_remove(*, actor: User | None, account: User) -> None:
 
     Its tasks stay: what runs goes on, what waits stays in line.
     """
-    account = User.objects.select_for_update().get(pk=account.pk)
+    memberships_lock()
+    account = User.objects.select_for_update(no_key=True).get(pk=account.pk)
     if account.removed_at is not None:
         return
     _note("service_account.removed", account, actor, before=_facts(account))

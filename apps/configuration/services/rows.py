@@ -40,6 +40,11 @@ def live_lock() -> LiveState:
     return LiveState.objects.get(id=1)
 
 
+def live_wait() -> None:
+    """Wait for other writers of the live side, and keep them waiting; its version stays."""
+    list(LiveState.objects.select_for_update(no_key=True).filter(id=1))
+
+
 def draft_lock() -> DraftState:
     """Wait for other writers of the draft, and count its version up."""
     DraftState.objects.filter(id=1).update(version=F("version") + 1)

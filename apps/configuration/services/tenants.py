@@ -124,9 +124,6 @@ def _groups(
         BadInput: one is built in, of another tenant, or missing though a policy names it.
     """
     found = {group.pk: group for group in (head, *groups)}
-    # Whoever joins one of them at this moment does so before, and is counted, or after, and is
-    # looked at: a new membership waits for this lock on its group.
-    list(Group.objects.select_for_update().filter(pk__in=found).order_by("pk"))
     for group in found.values():
         name = "admin_group" if group.pk == head.pk else "groups"
         if group.name in BUILT_IN_GROUPS:
