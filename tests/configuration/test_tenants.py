@@ -252,6 +252,45 @@ def test_a_provider_that_names_groups_of_two_tenants_brings_none(
     )
 
 
+@pytest.mark.parametrize("asked", ["acme", "rival"])
+def test_who_a_provider_makes_an_administrator_no_more_stays_in_one_tenant(
+    root: User, organisations: Organisations, asked: str
+) -> None:
+    acme, rival = organisations.acme, organisations.rival
+    kept, gone = (acme.group, rival.group) if asked == "acme" else (rival.group, acme.group)
+    provider = IdentityProvider.objects.create(name="ours", slug="ours", protocol=Protocol.OIDC)
+    for group in (Group.objects.get(name=ADMINS), kept):
+        IdentityGroup.objects.create(provider=provider, external_name=group.name, group=group)
+    both = [ADMINS, QUEUE_ADMINS, acme.group.name, rival.group.name]
+    other = user_create(username="other", password=None, groups=both)
+
+    left = sorted([ADMINS, QUEUE_ADMINS, gone.name])
+    found = memberships_sync(provider=provider, user=other, external=[kept.name])
+
+    assert found == ([], left)
+    assert names(other.groups.all()) == {"Users", kept.name}
+    event = Event.objects.get(kind="person.groups_synchronised")
+    assert event.data["of_too_much"] == sorted([QUEUE_ADMINS, gone.name])
+    assert "skipped" not in event.data
+
+
+def test_who_administers_no_more_joins_no_other_tenant_than_theirs(
+    root: User, organisations: Organisations
+) -> None:
+    acme, rival = organisations.acme, organisations.rival
+    provider = IdentityProvider.objects.create(name="ours", slug="ours", protocol=Protocol.OIDC)
+    for group in (Group.objects.get(name=ADMINS), rival.group):
+        IdentityGroup.objects.create(provider=provider, external_name=group.name, group=group)
+    other = user_create(username="other", password=None, groups=[ADMINS, acme.group.name])
+
+    moved = memberships_sync(provider=provider, user=other, external=[rival.group.name])
+
+    assert moved == ([], [ADMINS])
+    assert names(other.groups.all()) == {"Users", acme.group.name}
+    event = Event.objects.get(kind="person.groups_synchronised")
+    assert event.data["skipped"] == [rival.group.name]
+
+
 # --- what is seen ----------------------------------------------------------------------------
 
 

@@ -24,7 +24,7 @@ from apps.accounts.selectors import administrators_left
 from apps.accounts.services.groups import memberships_lock, rights_changed
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_save
-from apps.accounts.services.tenancy import one_tenant_check
+from apps.accounts.services.tenancy import groups_of_too_much, one_tenant_check
 from apps.core.errors import BadInput, NotAllowed
 from apps.core.recording import event_record
 
@@ -58,7 +58,8 @@ def memberships_sync(
     """Join and leave the groups that the provider's mapping speaks of; names of both.
 
     Groups that it does not speak of stay, and so does the last administrator. Where the person
-    would be of two tenants they join nothing, and the log says so.
+    would be of two tenants they join nothing; where they are, no administrator any more, they
+    leave all but one. The log says so.
     """
     theirs = frozenset(external)
     rows = IdentityGroup.objects.filter(provider=provider)
@@ -74,9 +75,12 @@ def memberships_sync(
         join = wanted - held
         if not join and not leave:
             return [], []
-        names = dict(Group.objects.filter(pk__in=join | leave).values_list("pk", "name"))
         user.groups.remove(*leave)
-        skipped = _join(user, join)
+        over = groups_of_too_much(user, wanted=wanted)
+        user.groups.remove(*over)
+        join, leave = join - over, leave | over
+        names = dict(Group.objects.filter(pk__in=join | leave).values_list("pk", "name"))
+        skipped = _join(user, join) if join else ""
         joined = [] if skipped else sorted(names[pk] for pk in join)
         left = sorted(names[pk] for pk in leave)
         event_record(
@@ -89,6 +93,7 @@ def memberships_sync(
                 "reason": f"as {provider.name} says",
                 "joined": joined,
                 "left": left,
+                **({"of_too_much": sorted(names[pk] for pk in over)} if over else {}),
                 **(
                     {"skipped": sorted(names[pk] for pk in join), "why": skipped} if skipped else {}
                 ),

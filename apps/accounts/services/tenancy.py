@@ -1,6 +1,7 @@
 """Nobody is in groups of two tenants: what is told to one must not reach the other by a person."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 
 from django.contrib.auth.models import Group
 from django.db.models import Count
@@ -33,6 +34,24 @@ def one_tenant_check(user_ids: Iterable[int], *, field: str = "groups") -> None:
     )
     words = f"in {QUEUE_ADMINS}, who see the queues of all, and in a group of a tenant"
     _refuse(both.values_list("username", flat=True), words, field)
+
+
+def groups_of_too_much(user: User, *, wanted: Collection[int]) -> set[int]:
+    """Ids of the groups that somebody leaves who has just ceased to be an administrator.
+
+    They stay in one tenant, the one with most of the `wanted` groups, and are no queue
+    administrator beside it.
+    """
+    if user.groups.filter(name=ADMINS).exists():
+        return set()
+    rows = TenantGroup.objects.filter(group__user=user)
+    pairs = list(rows.order_by("pk").values_list("group", "tenant"))
+    if not pairs:
+        return set()
+    asked = Counter(TenantGroup.objects.filter(group__in=wanted).values_list("tenant", flat=True))
+    kept = max({tenant for _, tenant in pairs}, key=lambda tenant: (asked[tenant], -tenant))
+    everywhere = user.groups.filter(name=QUEUE_ADMINS).values_list("pk", flat=True)
+    return {group for group, tenant in pairs if tenant != kept} | set(everywhere)
 
 
 def group_joins_tenant(actor: User | None, group: Group) -> None:
