@@ -108,7 +108,7 @@ def policy_change(*, actor: User | None, policy: Policy, changes: Mapping[str, A
         raise BadInput(f"{min(unknown)} cannot be changed.", fields={min(unknown): "is unknown"})
     live_lock()
     policy = _present(policy)
-    old_group = policy.group
+    old_group, old_tenant = policy.group, policy.tenant_id
     for field in COLUMNS & set(changes):
         value = changes[field]
         if field == "user_limit":
@@ -118,7 +118,7 @@ def policy_change(*, actor: User | None, policy: Policy, changes: Mapping[str, A
     tenant_place_check(actor, policy)
     shares = shares_of(policy.tenant_id)
     _save(policy)
-    tenant_of_children(policy)
+    tenant_of_children(policy, was=old_tenant)
     if "name" in changes and DraftPool.objects.filter(dedicated_to=policy).exists():
         # The draft's document names the policy, so its readers have an old version now.
         draft_saved(draft_lock(), actor=actor, changes=[f"the name of policy {policy.name}"])

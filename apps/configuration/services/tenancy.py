@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from apps.accounts.models import TenantGroup, User
 from apps.accounts.selectors import is_admin, is_queue_admin, tenants_administered_by
+from apps.configuration.services.walls import wall_moved
 from apps.core.errors import BadInput, NotAllowed
 from apps.core.units import milli_text
 from apps.policies.models import Policy, PolicyAmount
@@ -74,9 +75,15 @@ def tenant_place_check(actor: User | None, policy: Policy) -> None:
         _check_groups(policy, known)
 
 
-def tenant_of_children(policy: Policy) -> None:
-    """After a policy is stored: what stands below it is of the same tenant."""
+def tenant_of_children(policy: Policy, *, was: int | None) -> None:
+    """After a policy is stored: what stands below it is of the same tenant.
+
+    Args:
+        was: the tenant that the policy had until now.
+    """
     below = _below(policy)
+    if was != policy.tenant_id:
+        wall_moved(policy_ids=[policy.pk, *below], tenant_ids=[was, policy.tenant_id])
     Policy.objects.filter(pk__in=below).exclude(tenant=policy.tenant_id).update(
         tenant=policy.tenant_id
     )

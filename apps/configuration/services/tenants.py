@@ -11,6 +11,7 @@ from apps.accounts.services.groups import rights_changed
 from apps.accounts.services.tenancy import one_tenant_check
 from apps.configuration.services.recording import live_changed
 from apps.configuration.services.rows import live_lock
+from apps.configuration.services.walls import wall_moved
 from apps.core.errors import BadInput
 from apps.events.services import event_record
 from apps.policies.models import Policy
@@ -42,6 +43,7 @@ def tenant_make(
     tenant = Tenant.objects.create(admin_group=admin_group)
     _belong(tenant, wanted)
     Policy.objects.filter(pk__in=tree).update(tenant=tenant)
+    wall_moved(policy_ids=tree, tenant_ids=[tenant.pk])
     _finish("tenant.made", actor, tenant, top.name, before={}, people=_people(wanted))
     return tenant
 
@@ -83,7 +85,9 @@ def tenant_remove(*, actor: User | None, tenant: Tenant) -> None:
     live_lock()
     tenant = Tenant.objects.select_related("admin_group").get(pk=tenant.pk)
     name, before, people = tenant_name(tenant), tenant_told(tenant), _people(_groups_of(tenant))
-    Policy.objects.filter(tenant=tenant).update(tenant=None)
+    tree = Policy.objects.filter(tenant=tenant)
+    wall_moved(policy_ids=tree.values_list("pk", flat=True), tenant_ids=[tenant.pk])
+    tree.update(tenant=None)
     pk = tenant.pk
     tenant.delete()
     event_record(
