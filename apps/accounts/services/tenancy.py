@@ -8,7 +8,7 @@ from django.db.models import Count
 
 from apps.accounts.models import ADMINS, QUEUE_ADMINS, USERS, TenantGroup, User
 from apps.accounts.selectors import groups_visible_to, is_admin, tenants_administered_by
-from apps.core.errors import BadInput
+from apps.core.errors import BadInput, NotAllowed
 
 MOST_NAMED = 5
 
@@ -56,7 +56,7 @@ def groups_of_too_much(user: User, *, wanted: Collection[int]) -> set[int]:
 
 def group_joins_tenant(actor: User | None, group: Group) -> None:
     """A group that an administrator of a tenant made belongs to it."""
-    if actor is None or is_admin(actor):
+    if actor is None or not _is_of_tenant(actor):
         return
     for tenant in tenants_administered_by(actor):
         TenantGroup.objects.create(tenant_id=tenant, group=group)
@@ -71,7 +71,7 @@ def groups_within(actor: User | None, *, before: set[Group], wanted: Iterable[Gr
         BadInput: one is none of the actor's, or none of the actor's would be left.
     """
     after = set(wanted)
-    if actor is None or is_admin(actor) or not tenants_administered_by(actor):
+    if actor is None or not _is_of_tenant(actor):
         return after
     own = set(groups_visible_to(actor))
     foreign = sorted(group.name for group in after - own - before if group.name != USERS)
@@ -92,6 +92,19 @@ def invited_within(actor: User | None, groups: Iterable[Group]) -> None:
         BadInput: no group of it is named.
     """
     groups_within(actor, before=set(), wanted=groups)
+
+
+def _is_of_tenant(actor: User | None) -> bool:
+    """Whether somebody acts who administers a tenant, and not the installation.
+
+    Raises:
+        NotAllowed: they administer nothing, or not while a service account acts for them.
+    """
+    if actor is None or is_admin(actor):
+        return False
+    if not tenants_administered_by(actor):
+        raise NotAllowed("This is for administrators.")
+    return True
 
 
 def _refuse(names: Iterable[str], words: str, field: str) -> None:

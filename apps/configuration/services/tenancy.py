@@ -124,9 +124,12 @@ def within_tenant_check(actor: User | None, policy: Policy, before: Shares) -> N
 
     Raises:
         BadInput: naming the amount.
+        NotAllowed: the actor administers nothing.
     """
-    if not is_tenants_own(actor):
+    if actor is None or is_admin(actor):
         return
+    if not is_tenants_own(actor):
+        raise NotAllowed("This is for administrators.")
     after = shares_of(policy.tenant_id)
     rows = Policy.objects.filter(tenant=policy.tenant_id, removed_at__isnull=True)
     policies = {row.pk: row for row in rows}
@@ -146,9 +149,9 @@ def within_tenant_check(actor: User | None, policy: Policy, before: Shares) -> N
 
 def queue_settings_of(actor: User | None) -> frozenset[str]:
     """Which settings of a queue somebody sets who sets any."""
-    if actor is None or not is_tenants_own(actor) or is_queue_admin(actor):
+    if actor is None or is_queue_admin(actor):
         return QUEUE_SETTINGS
-    return QUEUE_SETTINGS - OTHERS_CONCERN
+    return QUEUE_SETTINGS - OTHERS_CONCERN if is_tenants_own(actor) else frozenset()
 
 
 def queue_settings_check(actor: User | None, changed: set[str]) -> None:
@@ -156,7 +159,10 @@ def queue_settings_check(actor: User | None, changed: set[str]) -> None:
 
     Raises:
         BadInput: naming the setting.
+        NotAllowed: the actor administers neither queues nor a tenant.
     """
+    if not queue_settings_of(actor):
+        raise NotAllowed("This is for those who administer queues.")
     problems = dict.fromkeys(
         sorted(changed - queue_settings_of(actor)),
         "bears upon others' work: an administrator of the installation sets it",

@@ -1,0 +1,69 @@
+"""Services refuse whom nothing lets act, whatever called them."""
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import Group
+
+from apps.accounts.models import User
+from apps.accounts.services.groups import group_save, user_groups_set
+from apps.accounts.services.invitations import person_invite
+from apps.configuration.services.policies import policy_change, policy_create
+from apps.configuration.services.queues import queue_change
+from apps.configuration.services.tenancy import queue_settings_of
+from apps.core.errors import NotAllowed
+from apps.policies.models import Policy, Queue
+from tests.cast import Example
+
+pytestmark = pytest.mark.django_db
+
+Work = Callable[[User, Example, User], object]
+SERVICES: dict[str, Work] = {
+    "makes a group": lambda actor, _, __: group_save(
+        actor=actor, group=Group(name="new"), description=""
+    ),
+    "gives groups": lambda actor, example, bob: user_groups_set(
+        actor=actor, user=bob, groups=[example.research.group]
+    ),
+    "invites": lambda actor, example, _: person_invite(
+        actor=actor, address=str, username="new", groups=[example.dev.group]
+    ),
+    "makes a policy": lambda actor, example, _: policy_create(
+        actor=actor, name="new", group=example.dev.group
+    ),
+    "changes a policy": lambda actor, example, _: policy_change(
+        actor=actor, policy=example.dev, changes={"limit": {"gpu": 64}}
+    ),
+    "changes a queue": lambda actor, example, _: queue_change(
+        actor=actor, queue=example.dev_queue, changes={"max_priority": 9}
+    ),
+}
+
+
+@pytest.mark.parametrize("work", SERVICES.values(), ids=SERVICES)
+@pytest.mark.parametrize("is_acted_for", [False, True], ids=["administers nothing", "acted for"])
+def test_who_administers_nothing_is_refused(
+    example: Example, root: User, alice: User, bob: User, work: Work, is_acted_for: bool
+) -> None:
+    actor = User.objects.get(pk=root.pk if is_acted_for else alice.pk)
+    if is_acted_for:
+        # A service account acts for an administrator: what administers falls away.
+        actor.acted_by_id = alice.pk
+
+    with pytest.raises(NotAllowed):
+        work(actor, example, bob)
+
+    assert not Group.objects.filter(name="new").exists()
+    assert not User.objects.filter(username="new").exists()
+    assert not Policy.objects.filter(name="new").exists()
+    assert not bob.groups.filter(name="research").exists()
+    assert Queue.objects.get(pk=example.dev_queue.pk).max_priority != 9
+
+
+def test_administrators_of_queues_set_all_of_a_queue_and_others_nothing(
+    example: Example, quinn: User, alice: User
+) -> None:
+    queue_change(actor=quinn, queue=example.dev_queue, changes={"max_priority": 9})
+
+    assert Queue.objects.get(pk=example.dev_queue.pk).max_priority == 9
+    assert not queue_settings_of(alice)
