@@ -152,6 +152,28 @@ def needs_second_factor(user: User) -> bool:
     return rules.second_factor_groups.filter(user=user).exists()
 
 
+@dataclass(frozen=True, slots=True)
+class LogInUse:
+    """What signing in asks of a group: a second factor of its members, and by which providers
+    people come into it.
+    """
+
+    asks_second_factor: bool
+    providers: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return self.asks_second_factor or bool(self.providers)
+
+
+def log_in_use(group: Group) -> LogInUse:
+    """What would be lifted if the group went."""
+    providers = IdentityProvider.objects.filter(mapping__group=group).order_by("name")
+    return LogInUse(
+        LogInRules.objects.filter(second_factor_groups=group).exists(),
+        tuple(providers.values_list("name", flat=True).distinct()),
+    )
+
+
 def identity_providers() -> QuerySet[IdentityProvider]:
     """All identity providers, for administrators."""
     return IdentityProvider.objects.order_by("name", "id")

@@ -15,7 +15,7 @@ from guardian.models import GroupObjectPermissionBase
 
 from apps.accounts.models import User
 from apps.accounts.models.grants import GrantSource
-from apps.accounts.selectors import is_admin
+from apps.accounts.selectors import LogInUse, is_admin, log_in_use
 from apps.configuration.rules.levels import RESOURCES
 from apps.policies.models import Policy
 from apps.policies.selectors import policies_visible_to, pools_visible_to, queues_visible_to
@@ -44,7 +44,8 @@ class Holding:
     """`policies` and `vaults` keep the group from being removed; `removed` ones, too: history and
     tasks name them.
 
-    `rules` vanish with it.
+    `rules` vanish with it, and what signing in asks of it: `log_in`, which keeps the group where
+    `is_log_in_kept`.
     """
 
     policies: tuple[Policy, ...]
@@ -52,11 +53,14 @@ class Holding:
     vaults: tuple[Vault, ...]
     removed_vaults: tuple[Vault, ...]
     rules: tuple[Rule, ...]
+    log_in: LogInUse
+    is_log_in_kept: bool
 
     @property
     def keeps(self) -> bool:
         """Whether the group cannot be removed."""
-        return bool(self.policies or self.removed or self.vaults or self.removed_vaults)
+        kept = self.policies or self.removed or self.vaults or self.removed_vaults
+        return bool(kept or (self.log_in and self.is_log_in_kept))
 
     @property
     def given(self) -> tuple[Rule, ...]:
@@ -82,8 +86,12 @@ def group_holding(group: Group, *, reader: User | None = None) -> Holding:
     vaults = list(Vault.objects.filter(group=group).order_by("name", "pk"))
     rules = [rule for model in grant_models() for rule in _rules(model, group)]
     rules += _kind_rules(group)
-    if reader is not None and not is_admin(reader):
-        seen = _seen_by(reader)
+    is_of_tenant = reader is not None and not is_admin(reader)
+    if reader is not None and is_of_tenant:
+        seen = {
+            str(model._meta.verbose_name): frozenset(rows.values_list("pk", flat=True))
+            for model, rows in _seen_by(reader).items()
+        }
         rules = [rule for rule in rules if rule.object_id in seen.get(rule.kind, frozenset())]
     return Holding(
         policies=tuple(policy for policy in every if not policy.is_removed),
@@ -91,11 +99,18 @@ def group_holding(group: Group, *, reader: User | None = None) -> Holding:
         vaults=tuple(vault for vault in vaults if vault.removed_at is None),
         removed_vaults=tuple(vault for vault in vaults if vault.removed_at is not None),
         rules=tuple(sorted(rules, key=lambda rule: (rule.kind, rule.name, rule.object_id))),
+        log_in=log_in_use(group),
+        is_log_in_kept=is_of_tenant,
     )
 
 
-def counts_of(group_ids: Iterable[int]) -> Mapping[int, Counts]:
-    """For the lists of groups, in a query per kind of object."""
+def counts_of(group_ids: Iterable[int], *, reader: User | None = None) -> Mapping[int, Counts]:
+    """For the lists of groups, in a query per kind of object.
+
+    Args:
+        reader: for an administrator of a tenant rules on objects that they see are counted.
+    """
+    seen = _seen_by(reader) if reader is not None and not is_admin(reader) else None
     ids = list(group_ids)
     live = Policy.objects.filter(group__in=ids, removed_at__isnull=True)
     policies = Counter(live.values_list("group_id", flat=True))
@@ -104,8 +119,13 @@ def counts_of(group_ids: Iterable[int]) -> Mapping[int, Counts]:
         rows = model._default_manager.filter(group__in=ids)
         if _has_source(model):
             rows = rows.exclude(source=GrantSource.POLICY)
+        if seen is not None:
+            about = model._meta.get_field("content_object").related_model
+            rows = rows.filter(content_object__in=seen[about].values("pk"))
         pairs = rows.order_by().values_list("group_id", "content_object_id").distinct()
         rules.update(group_id for group_id, _ in pairs)
+    if seen is not None:
+        return {pk: Counts(policies[pk], rules[pk]) for pk in ids}
     kinds = Permission.objects.filter(_is_of_rules(), group__in=ids).order_by()
     pairs = kinds.values_list("group", "content_type").distinct()
     rules.update(group_id for group_id, _ in pairs)
@@ -123,18 +143,15 @@ def grant_models() -> list[type[Any]]:
     ]
 
 
-def _seen_by(reader: User) -> Mapping[str, frozenset[int]]:
-    """Ids of what somebody sees, by the word for its kind."""
+def _seen_by(reader: User) -> Mapping[type[Any], QuerySet[Any]]:
+    """What somebody sees of everything that rules are about."""
     rows: list[QuerySet[Any]] = [
         policies_visible_to(reader),
         queues_visible_to(reader),
         pools_visible_to(reader),
         vaults_visible_to(reader),
     ]
-    return {
-        str(one.model._meta.verbose_name): frozenset(one.values_list("pk", flat=True))
-        for one in rows
-    }
+    return {one.model: one for one in rows}
 
 
 def _rules(model: type[Any], group: Group) -> list[Rule]:

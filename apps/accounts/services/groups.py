@@ -1,6 +1,7 @@
 """Groups and who is in them: all rights follow from these."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
@@ -8,7 +9,7 @@ from django.db import transaction
 from django.db.models import ProtectedError
 
 from apps.accounts.models import ADMINS, USERS, GroupInfo, User
-from apps.accounts.selectors import administrators_left
+from apps.accounts.selectors import LogInUse, administrators_left, is_admin, log_in_use
 from apps.accounts.services.tenancy import (
     group_joins_tenant,
     groups_within,
@@ -107,11 +108,18 @@ def group_remove(*, actor: User | None, group: Group) -> None:
     """Take a group away with the rights that were given to it.
 
     Raises:
-        Conflict: it is built in, or a policy names it.
+        Conflict: it is built in, or a policy names it; for administrators of a tenant also where
+            signing in goes by it.
     """
     if GroupInfo.objects.filter(group=group, is_built_in=True).exists():
         raise Conflict(f"Group {group.name} is built in and cannot be removed.")
     memberships_lock()
+    use = log_in_use(group)
+    if use and actor is not None and not is_admin(actor):
+        raise Conflict(
+            f"Signing in goes by group {group.name}: an administrator of the installation removes "
+            "it."
+        )
     members = list(User.objects.filter(groups=group).values_list("pk", flat=True))
     before, group_id = _told(group), group.pk
     try:
@@ -127,7 +135,11 @@ def group_remove(*, actor: User | None, group: Group) -> None:
         actor=actor,
         object_type="group",
         object_id=group_id,
-        data={"name": group.name, "before": {**before, "members": len(members)}, "after": {}},
+        data={
+            "name": group.name,
+            "before": {**before, "members": len(members), **_told_of_log_in(use)},
+            "after": {},
+        },
     )
     rights_changed(members)
 
@@ -226,6 +238,16 @@ def _check_admins() -> None:
 def _told(group: Group) -> dict[str, str]:
     info = getattr(group, "info", None)
     return {"name": group.name, "description": info.description if info is not None else ""}
+
+
+def _told_of_log_in(use: LogInUse) -> dict[str, Any]:
+    """What a group that goes takes along; empty where that is nothing."""
+    told: dict[str, Any] = {}
+    if use.asks_second_factor:
+        told["asks_second_factor"] = True
+    if use.providers:
+        told["providers"] = list(use.providers)
+    return told
 
 
 def _record(

@@ -56,11 +56,14 @@ class GroupSerializer(serializers.ModelSerializer[Group]):
     def _counts(self, group: Group) -> Counts:
         """Those of the whole page at once."""
         context: Any = self.context
+        reader = person(context["request"])
         if "counts" not in context:
             shown = getattr(self.parent, "instance", None)
             rows = shown if isinstance(shown, list) else [group]
-            context["counts"] = counts_of(row.pk for row in rows)
-        found: Counts = context["counts"].get(group.pk) or counts_of([group.pk])[group.pk]
+            context["counts"] = counts_of((row.pk for row in rows), reader=reader)
+        found: Counts = (
+            context["counts"].get(group.pk) or counts_of([group.pk], reader=reader)[group.pk]
+        )
         return found
 
 
@@ -101,9 +104,18 @@ class _VaultNameSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
 
 
+class GroupLogInSerializer(serializers.Serializer[Any]):
+    """What signing in asks of the group: a second factor of its members, and by which identity
+    providers people come into it.
+    """
+
+    asks_second_factor = serializers.BooleanField()
+    providers = serializers.ListField(child=serializers.CharField())
+
+
 class GroupHoldingSerializer(serializers.Serializer[Any]):
     """`policies` and `vaults` (and removed ones) keep the group from being removed; `rules` go with
-    it.
+    it, and so does `log_in`, which only administrators of the installation remove.
     """
 
     policies = NameSerializer(many=True)
@@ -111,6 +123,7 @@ class GroupHoldingSerializer(serializers.Serializer[Any]):
     vaults = _VaultNameSerializer(many=True)
     removed_vaults = _VaultNameSerializer(many=True)
     rules = GroupRuleSerializer(many=True)
+    log_in = GroupLogInSerializer()
 
 
 class _ByName(KeysetPagination):

@@ -52,7 +52,7 @@ def groups_page(user: User, *, word: str, after: str) -> Page:
     rows = groups_visible_to(user).select_related("info").annotate(people=Count("user"))
     rows = rows.filter(name__icontains=word) if word else rows
     found = list(rows.filter(name__gt=after).order_by("name")[: PAGE + 1])
-    counts = counts_of(group.pk for group in found[:PAGE])
+    counts = counts_of((group.pk for group in found[:PAGE]), reader=user)
     older = _next(search=word, after=found[PAGE - 1].name) if len(found) > PAGE else ""
     return Page(tuple(group_row(group, counts) for group in found[:PAGE]), older)
 

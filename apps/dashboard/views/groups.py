@@ -62,7 +62,7 @@ def group_detail(request: HttpRequest, pk: int) -> HttpResponse:
     members = members_page(group, word=_word(request, "search"), after=_word(request, "after"))
     group.people = members.count  # type: ignore[attr-defined]  # as the list annotates it
     context = {
-        "row": group_row(group, counts_of([group.pk])),
+        "row": group_row(group, counts_of([group.pk], reader=actor)),
         "holding": group_holding(group, reader=actor),
         "members": members,
         "word": _word(request, "search"),
