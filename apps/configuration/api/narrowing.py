@@ -14,7 +14,7 @@ from apps.configuration.api.rule_serializers import NarrowingSerializer, Narrowi
 from apps.configuration.services.narrowing import policy_narrow, policy_widen
 from apps.core.errors import BadInput, NotAllowed
 from apps.policies.models import Policy, PolicyChosen
-from apps.policies.selectors import policies_managed_by
+from apps.policies.selectors import policies_managed_by, policies_narrowable_by
 
 
 class NarrowingMixin(GenericViewSet[Policy]):
@@ -33,6 +33,8 @@ class NarrowingMixin(GenericViewSet[Policy]):
     def set_narrowing(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """What those have waiting who lose their right becomes drafts."""
         policy = self._managed(request)
+        if not policies_narrowable_by(request.user).filter(pk=policy.pk).exists():
+            raise NotAllowed("The top of a tenant is for administrators of the installation.")
         body = checked(NarrowingSerializer, request)
         names = sorted(set(body["people"]))
         returned = 0

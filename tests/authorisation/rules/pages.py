@@ -82,7 +82,8 @@ PAGES_HOUSE = section(
     rule("/settings/access/explain/", SIGNED, ALLOW),
     rule("/settings/access/ /settings/access/new/", TENANT, ALLOW),
     rule("/settings/access/rules/<key>/*", TENANT, ALLOW, whose=[BELOW]),
-    rule("/policies/<pk>/narrow/", TENANT, ALLOW, whose=[TEAM]),
+    # The top is the installation's.
+    rule("/policies/<pk>/narrow/", TENANT, HIDE, whose=[TEAM]),
     rule("/policies/<pk>/narrow/ /settings/access/*", SIGNED - ADMINS - TENANT, HIDE, FORBID),
     rule("/policies/<pk>/*", TENANT, ALLOW, whose=[BELOW]),
     # Another's test of a provider, and one that was never made, do not exist.

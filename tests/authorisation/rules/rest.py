@@ -96,8 +96,6 @@ REST_POLICIES = section(
     rule("/api/v1/policies/<pk>/profiles/*", [QUEUE_ADMIN], ALLOW),
     rule("/api/v1/policies/<pk>/*", ADMINS, ALLOW),
     rule("/api/v1/policies/<pk>/exceeding/", MEMBERS | TENANT, FORBID, whose=[TEAM, BELOW]),
-    # To whom it applies is for who manages it, as administrators of a tenant do in all its tree.
-    rule("/api/v1/policies/<pk>/narrowing/", TENANT, ALLOW, whose=[TEAM, BELOW]),
     rule("/api/v1/policies/<pk>/narrowing/", MEMBERS, FORBID, whose=[TEAM]),
     # What stands below the top is theirs to change; the top is not.
     rule("/api/v1/policies/<pk>/*", TENANT, ALLOW, whose=[BELOW]),
