@@ -19,16 +19,19 @@ from apps.dashboard.consumers import LiveConsumer
 from apps.dashboard.render import card_render
 from apps.policies.models import Queue
 from apps.policies.selectors import queues_visible_to
+from apps.tasks.api.views import TaskViewSet
 from apps.tasks.models import Task
-from apps.tasks.selectors.seen import Rights, task_rights, task_seen
+from apps.tasks.selectors.seen import Rights, task_rights, task_seen, tasks_listed
 from apps.tasks.selectors.seen import tasks_visible_to as tasks_seen
 from apps.tasks.services.queues import check_may
 from apps.vaults.selectors.seen import VaultRights, vault_rights
 from tests.authorisation.asking import Asker
 from tests.authorisation.judging import findings
 from tests.authorisation.listening import socket_findings
+from tests.authorisation.more import changes
 from tests.authorisation.roles import QUEUE_ADMIN, TEAM_A, Role
 from tests.authorisation.surfaces import surfaces
+from tests.authorisation.values import value_findings
 
 pytestmark = pytest.mark.django_db
 
@@ -61,6 +64,19 @@ def asked(*patterns: str, role: Role = TEAM_A) -> Find:
 
 def watched(asker: Asker) -> Iterator[str]:
     return socket_findings(asker, TEAM_A)
+
+
+def given(address: str) -> Find:
+    """The part of the matrix that puts strange values where this address takes any."""
+
+    def find(asker: Asker) -> Iterator[str]:
+        return value_findings(asker, TEAM_A, [address])
+
+    return find
+
+
+def made(asker: Asker) -> Iterator[str]:
+    return changes(asker, TEAM_A)
 
 
 # --- the holes ---------------------------------------------------------------------------------
@@ -130,6 +146,27 @@ def a_sentence_that_names_the_task(patch: Patch, _asker: Asker) -> None:
     everywhere(patch, task_seen, broken)
 
 
+def a_filter_on_all_there_is(patch: Patch, _asker: Asker) -> None:
+    def broken(user: User, wanted: Any) -> Any:
+        owner = wanted.get("owner", "")
+        if User.objects.filter(username=owner).exists():
+            return Task.objects.filter(owner__username=owner)
+        return tasks_listed(user, wanted)
+
+    everywhere(patch, tasks_listed, broken)
+
+
+def a_count_of_all_there_is(patch: Patch, _asker: Asker) -> None:
+    answer = TaskViewSet.get_paginated_response
+
+    def broken(view: Any, data: Any) -> Any:
+        response = answer(view, data)
+        response.data["count"] = Task.objects.count()
+        return response
+
+    patch.setattr(TaskViewSet, "get_paginated_response", broken)
+
+
 def a_socket_that_joins_any_group(patch: Patch, _asker: Asker) -> None:
     push = LiveConsumer._push
 
@@ -158,6 +195,8 @@ HOLES: list[tuple[Callable[[Patch, Asker], None], Find]] = [
     (a_page_that_takes_everybody_for_an_administrator, asked("GET /settings/audit/*")),
     (an_autocomplete_that_asks_nobody, asked("GET /admin/autocomplete/", role=QUEUE_ADMIN)),
     (a_sentence_that_names_the_task, asked("GET /api/v1/tasks/<pk>/")),
+    (a_filter_on_all_there_is, given("/api/v1/tasks/")),
+    (a_count_of_all_there_is, made),
     (a_socket_that_joins_any_group, watched),
     (a_socket_that_shows_what_administrators_see, watched),
 ]
