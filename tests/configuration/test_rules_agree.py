@@ -26,6 +26,7 @@ from apps.configuration.services.narrowing import policy_narrow, policy_widen
 from apps.configuration.services.policies import policy_move
 from apps.configuration.services.rules import Named, rule_give, rule_remove
 from apps.policies.models import Policy, Queue
+from apps.policies.rights import held
 from apps.policies.selectors import (
     policies_managed_by,
     policies_visible_to,
@@ -34,6 +35,7 @@ from apps.policies.selectors import (
     queues_visible_to,
 )
 from tests.cast import Example
+from tests.tenants import Organisations
 
 pytestmark = pytest.mark.django_db
 LEVELS = (Level.READ, Level.MODIFY, Level.MANAGE)
@@ -42,7 +44,10 @@ PEOPLE, TEAMS = 3, 3
 
 @dataclass
 class World:
-    """What happened, told without rows; `given` by target key and subject."""
+    """What happened, told without rows; `given` by target key and subject.
+
+    Of tenants: that of a policy, that of a person, and that which a person administers.
+    """
 
     root: User
     people: list[User]
@@ -54,6 +59,9 @@ class World:
     narrowed: dict[int, set[int]] = field(default_factory=dict)
     group_of: dict[int, int] = field(default_factory=dict)
     away: set[int] = field(default_factory=set)
+    tenant_of: dict[int, int] = field(default_factory=dict)
+    belongs: dict[int, int] = field(default_factory=dict)
+    administers: dict[int, int] = field(default_factory=dict)
 
     def targets(self) -> list[Target]:
         return [
@@ -67,6 +75,11 @@ class World:
         """The naive model."""
         if user.pk in self.away:
             return False
+        tenant = self.tenant_of.get(policy.pk)
+        if tenant is not None and self.belongs.get(user.pk, tenant) != tenant:
+            return False
+        if tenant is not None and self.administers.get(user.pk) == tenant:
+            return True
         groups = {team for person, team in self.members if person == user.pk}
         by_rule = any(
             key in keys
@@ -121,6 +134,43 @@ def test_rights_are_those_of_the_naive_model(world: World, steps: list[Step]) ->
         transaction.set_rollback(True)
 
 
+@pytest.fixture
+def two_tenants(root: User, organisations: Organisations, charlie: User) -> World:
+    """Of both organisations a member and the administrator, and somebody of neither."""
+    both = (organisations.acme, organisations.rival)
+    world = World(
+        root,
+        people=[*(one.member for one in both), *(one.admin for one in both), charlie],
+        teams=[*(one.group for one in both), *(one.admins for one in both)],
+        policies=[one.team for one in both],
+        queues=[one.queue for one in both],
+    )
+    for one in both:
+        world.group_of[one.team.pk] = one.group.pk
+        world.tenant_of[one.team.pk] = one.tenant.pk
+        world.members |= {(one.member.pk, one.group.pk), (one.admin.pk, one.admins.pk)}
+        world.belongs |= {one.member.pk: one.tenant.pk, one.admin.pk: one.tenant.pk}
+        world.administers[one.admin.pk] = one.tenant.pk
+    return world
+
+
+@settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(steps=STEPS)
+def test_they_are_so_on_both_sides_of_a_wall(two_tenants: World, steps: list[Step]) -> None:
+    with transaction.atomic():
+        fresh = _copy(two_tenants)
+        for step in steps:
+            # Who is of which tenant stays; what is given may reach for the other one.
+            if step[0] not in {"join", "leave", "move"}:
+                _do(fresh, *step)
+        _compare(fresh)
+        transaction.set_rollback(True)
+
+
 def _copy(world: World) -> World:
     return World(
         world.root,
@@ -128,12 +178,16 @@ def _copy(world: World) -> World:
         world.teams,
         world.policies,
         world.queues,
+        members=set(world.members),
         group_of=dict(world.group_of),
+        tenant_of=world.tenant_of,
+        belongs=world.belongs,
+        administers=world.administers,
     )
 
 
 def _do(world: World, what: str, a: int, b: int, c: int) -> None:
-    person, team = world.people[a % PEOPLE], world.teams[b % TEAMS]
+    person, team = world.people[a % len(world.people)], world.teams[b % TEAMS]
     policy = world.policies[c % len(world.policies)]
     if what == "join":
         group_members_add(actor=world.root, group=team, users=[person])
@@ -162,7 +216,8 @@ def _do(world: World, what: str, a: int, b: int, c: int) -> None:
 
 
 def _give(world: World, target: Target, level: Level, *, person: bool, number: int) -> None:
-    subject = world.people[number % PEOPLE] if person else world.teams[number % TEAMS]
+    one = world.people[number % len(world.people)]
+    subject = one if person else world.teams[number % len(world.teams)]
     if subject.pk in world.away and person:
         return
     named = Named(users=(subject,)) if isinstance(subject, User) else Named(groups=(subject,))
@@ -198,6 +253,7 @@ def _compare(world: World) -> None:
         assert (user.pk in owners_who_may_enqueue(queue)) == want
         policies = {
             Right.SEE: ("view", policies_visible_to(user)),
+            Right.ENQUEUE: ("enqueue", Policy.objects.filter(held(Policy, user, "enqueue"))),
             Right.MANAGE: ("manage", policies_managed_by(user)),
         }
         told = explanation(world.root, person=user, thing=Thing.POLICY, object_id=str(policy.pk))

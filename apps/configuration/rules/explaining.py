@@ -16,7 +16,7 @@ from apps.configuration.rules.levels import Kind
 from apps.configuration.rules.ways import Reason, ways_to
 from apps.core.errors import NotFound
 from apps.policies.models import Policy, Queue
-from apps.policies.rights import is_of_policy
+from apps.policies.rights import held, is_of_policy
 from apps.policies.selectors import (
     may_exceed_limit,
     policies_managed_by,
@@ -148,10 +148,11 @@ def _policy(person: User, policy: Policy) -> Iterable[_Found]:
         return ways_to(person, verb, Kind.POLICY, policy)
 
     is_exceeding = person.pk in may_exceed_limit(policy.pk)
-    enqueue = ways_to(person, "enqueue", Kind.POLICY, policy)
+    open_to = Policy.objects.filter(held(Policy, person, "enqueue"))
+    enqueues = is_admin(person) or _is_in(open_to, policy)
     manages = _is_in(policies_managed_by(person), policy)
     yield Right.SEE, _is_in(policies_visible_to(person), policy), why("view")
-    yield Right.ENQUEUE, any(not one.is_against for one in enqueue), enqueue
+    yield Right.ENQUEUE, enqueues, why("enqueue")
     yield Right.MANAGE, manages, why("manage")
     yield Right.EXCEED, is_exceeding, why("exceed_limit")
 
