@@ -81,7 +81,18 @@ def test_all_others_are_ended_together(ada: User) -> None:
     here.post(reverse("account"), {"form": "sessions"})
 
     assert [one.get("/tasks/").status_code for one in (here, *others)] == [200, 302, 302]
+    ada.refresh_from_db()
     assert [one.is_this for one in sessions_of(ada, this=here.session.session_key)] == [True]
+
+
+def test_those_that_were_never_noted_end_with_the_others(ada: User) -> None:
+    here, unnoted = browser(), browser(SAFARI)
+    PersonSession.objects.filter(session_key=unnoted.session.session_key).delete()
+
+    here.post(reverse("account"), {"form": "sessions"})
+
+    assert [one.get("/tasks/").status_code for one in (here, unnoted)] == [200, 302]
+    assert AuditEntry.objects.filter(verb="session.ended").count() == 1
 
 
 def test_nobody_ends_the_session_of_somebody_else(ada: User, alice: User) -> None:

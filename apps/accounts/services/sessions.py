@@ -12,6 +12,7 @@ from apps.accounts.models import PersonSession, User
 from apps.accounts.models.sessions import AGENT_LENGTH
 from apps.accounts.selectors import session_digest
 from apps.accounts.services.groups import rights_changed
+from apps.accounts.services.people_changes import new_nonce
 from apps.core.errors import NotFound
 from apps.core.recording import event_record
 
@@ -54,12 +55,21 @@ def session_end(*, user: User, digest: str) -> None:
 
 
 @transaction.atomic
-def sessions_end_others(*, user: User, keeping: str) -> int:
-    """Sign all of one's browsers out but the one with this key; how many were told of."""
-    rows = list(PersonSession.objects.filter(user=user).exclude(session_key=keeping))
-    if rows:
-        _end(rows, user)
-    return len(rows)
+def sessions_end_others(*, user: User, keeping: str) -> User:
+    """Sign all of one's browsers out but the one with this key.
+
+    Those of which nobody took a note end, too: every session is bound to a value of the person
+    that is another afterwards.
+
+    Returns:
+        The person as they are now; the caller binds the session that stays to them anew.
+    """
+    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    row.session_nonce = new_nonce()
+    row.save(update_fields=["session_nonce"])
+    rows = list(PersonSession.objects.filter(user=row).exclude(session_key=keeping))
+    _end(rows, row)
+    return row
 
 
 def sessions_sweep() -> int:

@@ -20,7 +20,6 @@ from apps.accounts.services.profile import password_change, profile_change
 from apps.accounts.services.sessions import session_end, sessions_end_others
 from apps.core.errors import RpmError
 from apps.dashboard.access import person
-from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_people import (
     AddressForm,
@@ -104,8 +103,10 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
 def _end_sessions(request: HttpRequest, user: User) -> str:
     """Sign one browser out, or all but this one; the sentence that says so."""
     if request.POST["form"] == "sessions":
-        count = sessions_end_others(user=user, keeping=request.session.session_key or "")
-        return f"{plural(count, 'other session has', 'other sessions have')} ended."
+        # Here it goes on under the key that it has from now on.
+        changed = sessions_end_others(user=user, keeping=request.session.session_key or "")
+        update_session_auth_hash(request, changed)
+        return "Every other session of yours has ended."
     session_end(user=user, digest=request.POST.get("session", ""))
     return "That session has ended."
 
