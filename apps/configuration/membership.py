@@ -14,11 +14,11 @@ from django.db.models.signals import m2m_changed, post_delete, pre_delete
 
 from apps.accounts.models import User
 from apps.accounts.services.groups import rights_changed
+from apps.configuration.rules.levels import RESOURCES
 from apps.configuration.services.grants import policy_grants_sync
 from apps.configuration.services.rows import live_lock, live_wait
 from apps.core.locking import outer_lock_set
 from apps.policies.models import Policy, PolicyChosen, PolicyGroupPermission
-from apps.policies.rights import GRANTS
 from apps.policies.selectors import EXCEED_LIMIT
 from apps.tasks.services.reshaping import tasks_reshape
 
@@ -84,6 +84,6 @@ def _narrow(group_ids: Collection[int] | None) -> None:
 def _forget(account: User) -> None:
     """A service account that was deleted is named by no rule any more."""
     PolicyChosen.objects.filter(user=account).delete()
-    for by_user, _by_group in GRANTS.values():
-        by_user._default_manager.filter(user=account).delete()
+    for resource in RESOURCES.values():
+        resource.by_user._default_manager.filter(user=account).delete()
     account.user_permissions.clear()

@@ -54,8 +54,6 @@ _SETTINGS: tuple[Entry, ...] = (
 )
 # Of what is for administrators, what those of a tenant see too, for what is the tenant's.
 _OF_TENANTS = frozenset({"person_list"})
-
-
 # Of what is for administrators, what those see too who manage something.
 _OF_KEEPERS = frozenset({"access_list"})
 _SETTINGS_AT = "/settings/"

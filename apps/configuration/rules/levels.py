@@ -78,10 +78,6 @@ class Resource:
         """The level whose highest permission this is."""
         return next((one for one in self.verbs if self.codenames(one)[-1] == codename), None)
 
-    def permissions(self, level: Level) -> list[Permission]:
-        """The rows of Django that make the level."""
-        return list(self.known().filter(codename__in=self.codenames(level)))
-
     def known(self) -> models.QuerySet[Permission]:
         """Every permission that stands in a rule of this kind."""
         every = {name for level in self.verbs for name in self.codenames(level)}

@@ -104,7 +104,9 @@ def rule_change(
     if version is not None and version != rule.version:
         raise Stale("Somebody changed this rule meanwhile: look at it again.")
     known = named_by(rule)
-    _check_named(actor, target, named, known=known.every)
+    # Who is raised is given something new: that is for those whom the actor may name.
+    is_raised = wanted in RANKS and RANKS.index(wanted) > RANKS.index(level)
+    _check_named(actor, target, named, known=() if is_raised else known.every)
     if level in RANKS:
         leaving = set(known.every) - set(named.every)
         changes: dict[Row, Level | None] = dict.fromkeys(leaving)
@@ -172,8 +174,10 @@ def _check_named(actor: User, target: Target, named: Named, *, known: Collection
     """Who is new in a rule must be somebody whom the actor may name; others may stay."""
     if len(named.every) > MOST_SUBJECTS:
         raise _bad_subjects(f"names at most {MOST_SUBJECTS}")
-    new_users = {one.pk for one in named.users if one not in known}
-    new_groups = {one.pk for one in named.groups if one not in known}
+    # By what they are and their id, which unlike a list is looked up at once.
+    old = {(type(one), one.pk) for one in known}
+    new_users = {one.pk for one in named.users if (User, one.pk) not in old}
+    new_groups = {one.pk for one in named.groups if (Group, one.pk) not in old}
     people = people_nameable_by(actor).filter(pk__in=new_users)
     groups = groups_nameable_by(actor).filter(pk__in=new_groups)
     if len(people) < len(new_users) or len(groups) < len(new_groups):

@@ -9,10 +9,13 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create, service_account_remove
+from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.rule import Target
 from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.policies import policy_remove
 from apps.configuration.services.provision import document_provision
 from apps.configuration.services.queues import profile_disconnect
+from apps.configuration.services.rules import Named, rule_change, rule_give
 from apps.policies.document import parse
 from apps.policies.models import (
     PolicyChosen,
@@ -194,6 +197,46 @@ def test_nobody_grants_what_they_do_not_hold(
     assert told == {f"queue.{queue}.manage.person"}
 
 
+def test_nobody_raises_whom_they_may_not_name(
+    api_as: As, admin: APIClient, example: Example, alice: User, bob: User, charlie: User
+) -> None:
+    pk = example.dev.pk
+    admin.post(RULES, body("policy", pk, "manage", "alice"))
+    admin.post(RULES, body("policy", pk, "modify", "charlie", "bob"))
+    address = f"{RULES}policy.{pk}.modify.person/"
+    client = api_as(alice)
+    tag = {"If-Match": client.get(address).headers["ETag"]}
+
+    refused = client.patch(address, {"level": "manage"}, headers=tag)
+    lowered = client.patch(address, {"level": "read"}, headers=tag)
+    back = {"If-Match": lowered.headers["ETag"]}
+    address = address.replace("modify", "read")
+    raised = client.patch(address, {"level": "modify", "users": ["bob"]}, headers=back)
+
+    assert (refused.status_code, list(refused.json()["fields"])) == (400, ["subjects"])
+    assert not queues_managed_by(charlie).exists()
+    assert (lowered.status_code, raised.status_code) == (200, 200)
+
+
+def test_a_rule_with_many_names_is_not_compared_name_by_name(
+    root: User, example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = User.objects.bulk_create(User(username=f"many-{n}") for n in range(400))
+    named = Named(users=tuple(people))
+    target = Target(Kind.POLICY, str(example.dev.pk), example.dev.name)
+    rule_give(actor=root, target=target, level=Level.READ, named=named)
+    compared: list[int] = []
+
+    def equal(self: User, other: object) -> bool:
+        compared.append(1)
+        return isinstance(other, User) and self.pk == other.pk
+
+    monkeypatch.setattr(User, "__eq__", equal)
+    rule_change(actor=root, target=target, level=Level.READ, named=named)
+
+    assert len(compared) < 10 * len(people)
+
+
 def test_what_its_policy_makes_is_narrowed_and_not_removed(
     api_as: As, admin: APIClient, example: Example, alice: User, bob: User
 ) -> None:
@@ -302,6 +345,9 @@ def test_a_service_account_that_goes_is_named_by_no_rule(
     account = service_account_create(actor=root, name="ci", groups=["dev"]).account
     admin.post(RULES, body("queue", None, "read", "ci"))
     admin.post(RULES, body("policy", example.dev.pk, "manage", "ci"))
+    vault = {"name": "shared", "group": "dev", "text": "a = 1", "format": "hocon"}
+    shared = admin.post("/api/v1/vaults/", vault).json()["id"]
+    assert admin.post(RULES, body("vault", shared, "modify", "ci")).status_code == 201
     admin.put(
         f"/api/v1/policies/{example.dev.pk}/narrowing/", {"is_narrowed": True, "people": ["ci"]}
     )
@@ -309,6 +355,7 @@ def test_a_service_account_that_goes_is_named_by_no_rule(
     service_account_remove(actor=root, account=account)
 
     assert not PolicyUserPermission.objects.exists()
+    assert not VaultUserPermission.objects.exists()
     assert not PolicyChosen.objects.exists()
     assert not account.user_permissions.exists()
 
