@@ -1,11 +1,11 @@
 """What is filled in about access rules; services judge it."""
 
+import hashlib
 import re
 from typing import Any
 
 from django import forms
 from django.contrib.auth.models import Group
-from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
@@ -16,9 +16,15 @@ from apps.configuration.rules.granting import (
     people_nameable_by,
 )
 from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.narrowed import (
+    narrowing_version,
+    people_choosable_by,
+    people_chosen,
+)
 from apps.configuration.rules.reading import targets_open_to
 from apps.configuration.rules.rule import Rule, Target
 from apps.configuration.services.rules import Named, named_by
+from apps.policies.models import Policy
 
 DIALOG_ID = "dialog_%s"
 MOST_CHARS = 400_000
@@ -134,10 +140,34 @@ class NarrowingForm(forms.Form):
         User.objects.none(), required=False, widget=forms.CheckboxSelectMultiple
     )
     confirmed = forms.CharField(required=False, widget=forms.HiddenInput)
+    version = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
-    def __init__(self, *args: Any, members: QuerySet[User], **given: Any) -> None:
-        super().__init__(*args, **{"auto_id": DIALOG_ID, **given})
-        self.fields["people"].queryset = members.order_by("username")  # type: ignore[attr-defined]  # as its type says
+    def __init__(self, *args: Any, actor: User, policy: Policy, **given: Any) -> None:
+        chosen = people_chosen(policy)
+        initial = {
+            "reach": self.CHOSEN if policy.is_narrowed else self.WHOLE,
+            "people": list(chosen.values_list("pk", flat=True)),
+            "version": narrowing_version(policy),
+        }
+        super().__init__(*args, **{"auto_id": DIALOG_ID, "initial": initial, **given})
+        offered = people_choosable_by(actor, policy)
+        self.unseen = chosen.exclude(pk__in=offered.values("pk"))
+        self.fields["people"].queryset = offered.order_by("username")  # type: ignore[attr-defined]  # as its type says
+
+    def wanted(self) -> list[User]:
+        """Who was chosen here, and those who were before and cannot be shown here."""
+        return [*self.cleaned_data["people"], *self.unseen]
+
+    @property
+    def selection(self) -> str:
+        """Stands for what is chosen now, so that nobody confirms what they did not see."""
+        chosen = sorted(one.pk for one in self.wanted())
+        text = f"{self.cleaned_data['version']} {self.cleaned_data['reach']} {chosen}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def is_confirmed(self) -> bool:
+        return bool(self.cleaned_data["confirmed"] == self.selection)
 
     @property
     def narrows(self) -> bool:

@@ -1,17 +1,20 @@
 """The pages of access rules: who sees them, what they change, and what they explain."""
 
 import re
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import User
 from apps.configuration.rules.levels import Kind, Level
 from apps.configuration.rules.rule import Target
+from apps.configuration.services.narrowing import policy_narrow
 from apps.configuration.services.rules import Named, rule_give
-from apps.policies.models import Policy
+from apps.policies.models import Policy, PolicyChosen
 from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.tasks.models import Task
 from tests.cast import Example
@@ -20,6 +23,17 @@ from tests.dashboard.reading import text
 
 pytestmark = pytest.mark.django_db
 LIST = "/settings/access/"
+
+
+def value(page: Any, name: str) -> str:
+    """What a hidden field carries."""
+    found = re.search(rf'name="{name}" value="(\w+)"', page.content.decode())
+    assert found is not None
+    return found[1]
+
+
+def hidden(client: Client, path: str, name: str) -> str:
+    return value(client.get(path), name)
 
 
 def on(row: Policy) -> Target:
@@ -57,7 +71,8 @@ def test_a_rule_is_made_changed_and_removed_as_one(
     assert not queues_managed_by(bob).exists()
     key = key.replace("read", "manage")
     assert "charlie" in text(client.get(f"{LIST}rules/{key}/remove/"))
-    client.post(f"{LIST}rules/{key}/remove/")
+    version = hidden(client, f"{LIST}rules/{key}/remove/", "version")
+    client.post(f"{LIST}rules/{key}/remove/", {"version": version})
     assert not queues_visible_to(charlie).filter(pk=example.dev_queue.pk).exists()
     assert client.get(f"{LIST}rules/{key}/edit/").status_code == 404
 
@@ -76,6 +91,47 @@ def test_two_administrators_do_not_overwrite_each_other(
 
     assert answer.status_code == 400
     assert queues_visible_to(charlie).filter(pk=example.dev_queue.pk).exists()
+
+
+def test_a_rule_that_became_another_is_not_removed_unseen(
+    example: Example, root: User, charlie: User, bob: User, client_for: ClientFor
+) -> None:
+    client, target = client_for(root), on(example.dev)
+    rule = rule_give(actor=root, target=target, level=Level.READ, named=Named(users=(charlie,)))
+    path = f"{LIST}rules/{rule.key}/remove/"
+    version = hidden(client, path, "version")
+    rule_give(actor=root, target=target, level=Level.READ, named=Named(users=(bob,)))
+
+    answer = client.post(path, {"version": version})
+
+    assert answer.status_code == 400
+    assert "Somebody changed this rule meanwhile" in text(answer)
+    assert "bob" in text(answer)
+    assert queues_visible_to(charlie).filter(pk=example.dev_queue.pk).exists()
+
+
+def test_who_narrows_sees_whom_they_may_name_and_who_is_chosen(
+    example: Example, root: User, alice: User, bob: User, charlie: User, client_for: ClientFor
+) -> None:
+    rule_give(actor=root, target=on(example.dev), level=Level.MANAGE, named=Named(users=(charlie,)))
+    policy_narrow(actor=root, policy=example.dev, people=[bob])
+    client, path = client_for(charlie), f"/policies/{example.dev.pk}/narrow/"
+    rest = f"/api/v1/policies/{example.dev.pk}/narrowing/"
+
+    page = text(client.get(path))
+    given = {"reach": "chosen", "version": hidden(client, path, "version")}
+    strange = client.post(path, {**given, "people": [alice.pk, bob.pk]})
+    body = {"is_narrowed": True, "people": ["alice", "bob"]}
+    over_rest = client.put(rest, body, content_type="application/json")
+    bob.groups.clear()
+    gone = text(client.get(path))
+    kept = client.post(path, given)
+
+    assert "bob" in page
+    assert "alice" not in page
+    assert "bob" not in gone
+    assert (strange.status_code, over_rest.status_code, kept.status_code) == (400, 400, 302)
+    assert PolicyChosen.objects.get().user == bob
 
 
 def test_bad_input_stands_at_its_field(example: Example, root: User, client_for: ClientFor) -> None:
@@ -160,13 +216,17 @@ def test_a_policy_is_narrowed_in_two_steps_where_tasks_would_leave_the_line(
     waiting = submit(bob, "bobs")
     client = client_for(root)
     path = f"/policies/{example.dev.pk}/narrow/"
-    given = {"reach": "chosen", "people": [alice.pk]}
+    version = hidden(client, path, "version")
+    given = {"reach": "chosen", "people": [alice.pk], "version": version}
 
     asked = client.post(path, given)
+    seen = {"confirmed": value(asked, "confirmed")}
+    other = client.post(path, {**given, **seen, "people": []})
 
     assert "1 waiting task becomes a draft" in text(asked)
+    assert "1 waiting task becomes a draft" in text(other)
     assert queues_open_to(bob).exists()
-    assert client.post(path, {**given, "confirmed": "yes"}).status_code == 302
+    assert client.post(path, {**given, **seen}).status_code == 302
     assert queues_open_to(alice).get() == example.dev_queue
     assert not queues_visible_to(bob).exists()
     assert Task.objects.get(pk=waiting.pk).state == "draft"
@@ -175,7 +235,10 @@ def test_a_policy_is_narrowed_in_two_steps_where_tasks_would_leave_the_line(
     page = text(client.get(f"/policies/{example.dev.pk}/"))
     assert "1 person in dev" in page
     assert "Narrowed" in page
-    client.post(path, {"reach": "whole"})
+    late = client.post(path, {"reach": "whole", "version": version})
+    assert late.status_code == 400
+    assert "meanwhile" in text(late)
+    client.post(path, {"reach": "whole", "version": hidden(client, path, "version")})
     assert queues_open_to(bob).get() == example.dev_queue
 
 

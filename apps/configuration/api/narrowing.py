@@ -10,10 +10,16 @@ from rest_framework.viewsets import GenericViewSet
 from apps.accounts.api.permissions import person
 from apps.accounts.models import User
 from apps.configuration.api.asking import checked
+from apps.configuration.api.rule_matching import RULE_ETAG, rule_version
 from apps.configuration.api.rule_serializers import NarrowingSerializer, NarrowingToldSerializer
+from apps.configuration.rules.narrowed import (
+    narrowing_version,
+    people_choosable_by,
+    people_chosen,
+)
 from apps.configuration.services.narrowing import policy_narrow, policy_widen
 from apps.core.errors import BadInput, NotAllowed
-from apps.policies.models import Policy, PolicyChosen
+from apps.policies.models import Policy
 from apps.policies.selectors import policies_managed_by, policies_narrowable_by
 
 
@@ -25,35 +31,47 @@ class NarrowingMixin(GenericViewSet[Policy]):
     def narrowing(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """Whether the policy applies to chosen people of its group only, and to whom."""
         policy = self._managed(request)
-        names = PolicyChosen.objects.filter(policy=policy).values_list("user__username", flat=True)
-        return Response({"is_narrowed": policy.is_narrowed, "people": sorted(names)})
+        names = people_chosen(policy).values_list("username", flat=True)
+        told = {"is_narrowed": policy.is_narrowed, "people": sorted(names)}
+        return _told(policy, told)
 
-    @extend_schema(request=NarrowingSerializer, responses=NarrowingToldSerializer)
+    @extend_schema(
+        request=NarrowingSerializer, parameters=[RULE_ETAG], responses=NarrowingToldSerializer
+    )
     @narrowing.mapping.put
     def set_narrowing(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """What those have waiting who lose their right becomes drafts."""
+        """What those have waiting who lose their right becomes drafts.
+
+        With If-Match only where nobody has changed it since.
+        """
         policy = self._managed(request)
         if not policies_narrowable_by(request.user).filter(pk=policy.pk).exists():
             raise NotAllowed("The top of a tenant is for administrators of the installation.")
+        actor, version = person(request), rule_version(request, is_required=False)
         body = checked(NarrowingSerializer, request)
         names = sorted(set(body["people"]))
         returned = 0
         if body["is_narrowed"]:
-            people = _members(User.objects.filter(groups=policy.group_id), names)
-            returned = policy_narrow(actor=person(request), policy=policy, people=people)
+            rows = people_choosable_by(actor, policy) | people_chosen(policy)
+            people = _members(rows, names)
+            returned = policy_narrow(actor=actor, policy=policy, people=people, version=version)
         elif names:
             problem = "is for a narrowed policy: leave it out"
             raise BadInput(f"people {problem}.", fields={"people": problem})
         else:
-            policy_widen(actor=person(request), policy=policy)
+            policy_widen(actor=actor, policy=policy, version=version)
         told = {"is_narrowed": body["is_narrowed"], "people": names, "tasks_returned": returned}
-        return Response(told)
+        return _told(self._managed(request), told)
 
     def _managed(self, request: Request) -> Policy:
         policy = self.get_object()
         if not policies_managed_by(request.user).filter(pk=policy.pk).exists():
             raise NotAllowed("This is for administrators and those who manage the policy.")
         return policy
+
+
+def _told(policy: Policy, told: dict[str, object]) -> Response:
+    return Response(told, headers={"ETag": f'"{narrowing_version(policy)}"'})
 
 
 def _members(rows: QuerySet[User], names: list[str]) -> list[User]:

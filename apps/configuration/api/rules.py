@@ -14,6 +14,7 @@ from rest_framework.viewsets import GenericViewSet
 from apps.accounts.api.permissions import person
 from apps.accounts.models import User
 from apps.configuration.api.asking import checked
+from apps.configuration.api.rule_matching import RULE_ETAG, rule_version
 from apps.configuration.api.rule_serializers import (
     AccessExplanationSerializer,
     RuleChangeSerializer,
@@ -31,7 +32,6 @@ from apps.core.errors import BadInput, Conflict, NotFound
 
 KEY = r"[a-z]+\.[0-9a-f-]+\.[a-z]+\.[a-z]+|[a-z]+\.all\.[a-z]+\.[a-z]+"
 MOST_TARGETS = 200
-_ETAG = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description="The ETag.")
 _FILTERS = [
     OpenApiParameter("kind", enum=Kind.values),
     OpenApiParameter("object", description="Id of the object, or `all` for the kind's own rules."),
@@ -94,12 +94,12 @@ class AccessRuleViewSet(GenericViewSet[Any]):
         """One rule; its ETag changes with its subjects."""
         return _told(_seen(person(request), key))
 
-    @extend_schema(request=RuleChangeSerializer, parameters=[_ETAG], responses=RuleSerializer)
+    @extend_schema(request=RuleChangeSerializer, parameters=[RULE_ETAG], responses=RuleSerializer)
     def partial_update(self, request: Request, key: str) -> Response:
         """Exactly these are named, on this level; what is left out stays. Needs If-Match."""
         actor = person(request)
         rule = _given(_seen(actor, key))
-        version = _version(request, is_required=True)
+        version = rule_version(request, is_required=True)
         body = checked(RuleChangeSerializer, request, is_partial=True)
         known = named_by(rule)
         users = body.get("users", [one.username for one in known.users])
@@ -116,12 +116,12 @@ class AccessRuleViewSet(GenericViewSet[Any]):
             raise BadInput("Delete the rule instead.", fields={"users": "somebody must be named"})
         return _told(changed)
 
-    @extend_schema(parameters=[_ETAG], responses={204: None})
+    @extend_schema(parameters=[RULE_ETAG], responses={204: None})
     def destroy(self, request: Request, key: str) -> Response:
         """From the next request on nobody has a right by it; open sockets close."""
         actor = person(request)
         rule = _given(_seen(actor, key))
-        version = _version(request, is_required=False)
+        version = rule_version(request, is_required=False)
         rule_remove(actor=actor, target=rule.target, level=rule.level, version=version)
         return Response(status=204)
 
@@ -169,14 +169,6 @@ def _given(rule: Rule) -> Rule:
 def _told(rule: Rule, *, status: int = 200) -> Response:
     headers = {"ETag": f'"{rule.version}"'}
     return Response(RuleSerializer(rule).data, status=status, headers=headers)
-
-
-def _version(request: Request, *, is_required: bool) -> str | None:
-    given = request.headers.get("If-Match", "").strip()
-    if not given and is_required:
-        wanted = "send the ETag that you read"
-        raise BadInput(f"If-Match is missing: {wanted}.", fields={"If-Match": wanted})
-    return None if given in {"", "*"} else given.removeprefix("W/").strip('"')
 
 
 def _wanted(actor: User, given: Mapping[str, str]) -> RuleFilter | None:

@@ -6,10 +6,15 @@ from django.db import transaction
 
 from apps.accounts.models import User
 from apps.accounts.services.groups import rights_changed
+from apps.configuration.rules.narrowed import (
+    narrowing_version,
+    people_choosable_by,
+    people_chosen,
+)
 from apps.configuration.services.grants import policy_grants_sync, tasks_of_others_return
 from apps.configuration.services.recording import change_record
 from apps.configuration.services.rows import live_lock
-from apps.core.errors import BadInput, Conflict, NotAllowed
+from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
 from apps.policies.models import Policy, PolicyChosen
 from apps.policies.selectors import policies_managed_by, policies_narrowable_by
 
@@ -17,7 +22,9 @@ MOST_NAMED = 50
 
 
 @transaction.atomic
-def policy_narrow(*, actor: User, policy: Policy, people: Iterable[User]) -> int:
+def policy_narrow(
+    *, actor: User, policy: Policy, people: Iterable[User], version: str | None = None
+) -> int:
     """Let the policy apply to these people and service accounts of its group alone.
 
     Whom nobody chose no longer sees it by the membership; where no rule lets them in otherwise,
@@ -27,14 +34,16 @@ def policy_narrow(*, actor: User, policy: Policy, people: Iterable[User]) -> int
         How many tasks became drafts.
 
     Raises:
-        BadInput: somebody is not in the group.
+        BadInput: somebody is not in the group, or nobody whom the actor may name.
         Conflict: the policy was removed.
         NotAllowed: the actor neither administers nor manages the policy, or it is a tenant's top.
+        Stale: it does not apply to those of this version any more.
     """
     live_lock()
-    policy = _present(actor, policy)
+    policy = _present(actor, policy, version)
     wanted = {user.pk: user for user in people}
-    inside = set(User.objects.filter(groups=policy.group_id).values_list("pk", flat=True))
+    known = (people_choosable_by(actor, policy), people_chosen(policy))
+    inside = {pk for rows in known for pk in rows.values_list("pk", flat=True)}
     strangers = sorted(user.username for pk, user in wanted.items() if pk not in inside)
     if strangers:
         problem = f"{', '.join(strangers[:5])}: not in group {policy.group.name}"
@@ -49,22 +58,23 @@ def policy_narrow(*, actor: User, policy: Policy, people: Iterable[User]) -> int
 
 
 @transaction.atomic
-def policy_widen(*, actor: User, policy: Policy) -> None:
+def policy_widen(*, actor: User, policy: Policy, version: str | None = None) -> None:
     """Let the policy apply to its whole group again.
 
     Raises:
         Conflict: the policy was removed.
         NotAllowed: the actor neither administers nor manages the policy, or it is a tenant's top.
+        Stale: it does not apply to those of this version any more.
     """
     live_lock()
-    policy = _present(actor, policy)
+    policy = _present(actor, policy, version)
     before = _facts(policy)
     PolicyChosen.objects.filter(policy=policy).delete()
     policy.is_narrowed = False
     _apply(actor, policy, before)
 
 
-def _present(actor: User, policy: Policy) -> Policy:
+def _present(actor: User, policy: Policy, version: str | None) -> Policy:
     """The row as it is now that the live side is locked."""
     row = Policy.objects.select_related("group").get(pk=policy.pk)
     if row.is_removed:
@@ -73,6 +83,8 @@ def _present(actor: User, policy: Policy) -> Policy:
         raise NotAllowed("This is for administrators and those who manage the policy.")
     if not policies_narrowable_by(actor).filter(pk=row.pk).exists():
         raise NotAllowed(f"{row.name} is for administrators of the installation.")
+    if version is not None and version != narrowing_version(row):
+        raise Stale("Somebody changed to whom it applies meanwhile: look at it again.")
     return row
 
 

@@ -15,14 +15,14 @@ from apps.configuration.rules.rule import Rule
 from apps.configuration.services.narrowing import policy_narrow, policy_widen
 from apps.configuration.services.preview import tasks_returned_by_narrowing
 from apps.configuration.services.rules import rule_change, rule_give, rule_remove
-from apps.core.errors import NotFound, RpmError
+from apps.core.errors import NotFound, RpmError, Stale
 from apps.dashboard.access import person
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_access import ExplainForm, NarrowingForm, RuleForm
 from apps.dashboard.layout import gone_to, page_or_dialog
 from apps.dashboard.selectors.access import Wanted, access_page, explain, explained
 from apps.dashboard.toasts import say
-from apps.policies.models import Policy, PolicyChosen
+from apps.policies.models import Policy
 from apps.policies.selectors import policies_narrowable_by
 
 
@@ -101,12 +101,19 @@ def access_remove(request: HttpRequest, key: str) -> HttpResponse:
     """Say who loses what, and take the rule away."""
     actor = _keeper(request)
     rule = _given(actor, key)
+    problem = ""
     if request.method == "POST":
-        rule_remove(actor=actor, target=rule.target, level=rule.level)
-        say(request, "The rule is gone.")
-        return gone_to(request, reverse("access_list"))
-    context = {"rule": rule, "back": reverse("access_list")}
-    return page_or_dialog(request, "settings/access_remove.html", context)
+        version = request.POST.get("version", "")
+        try:
+            rule_remove(actor=actor, target=rule.target, level=rule.level, version=version)
+        except Stale as error:
+            problem = error.detail
+        else:
+            say(request, "The rule is gone.")
+            return gone_to(request, reverse("access_list"))
+    context = {"rule": rule, "problem": problem, "back": reverse("access_list")}
+    status = 400 if problem else 200
+    return page_or_dialog(request, "settings/access_remove.html", context, status=status)
 
 
 # permission: administrators, and those who manage the policy
@@ -117,19 +124,18 @@ def access_narrow(request: HttpRequest, pk: int) -> HttpResponse:
     """To whom a policy applies: its whole group, or some of it."""
     actor = person(request)
     policy = get_object_or_404(policies_narrowable_by(actor).select_related("group"), pk=pk)
-    chosen = PolicyChosen.objects.filter(policy=policy).values_list("user", flat=True)
-    now = {
-        "reach": NarrowingForm.CHOSEN if policy.is_narrowed else NarrowingForm.WHOLE,
-        "people": list(chosen),
-    }
-    members = User.objects.filter(groups=policy.group_id)
-    form = NarrowingForm(request.POST or None, members=members, initial=now)
+    form = NarrowingForm(request.POST or None, actor=actor, policy=policy)
     lost: list[tuple[User, int]] = []
     if request.method == "POST" and form.is_valid():
         lost = _lost(actor, policy, form)
-        if not lost or form.cleaned_data["confirmed"]:
-            _narrowed(request, actor, policy, form)
-            return gone_to(request, reverse("policy_detail", args=[pk]))
+        if not lost or form.is_confirmed:
+            try:
+                _narrowed(request, actor, policy, form)
+            except Stale as error:
+                lost = []
+                add_errors(form, error)
+            else:
+                return gone_to(request, reverse("policy_detail", args=[pk]))
     context = {
         "policy": policy,
         "form": form,
@@ -202,15 +208,16 @@ def _lost(actor: User, policy: Policy, form: NarrowingForm) -> list[tuple[User, 
     """Whose waiting tasks would become drafts."""
     if not form.narrows:
         return []
-    people = form.cleaned_data["people"]
+    people = form.wanted()
     return tasks_returned_by_narrowing(actor=actor, policy=policy, people=people)
 
 
 def _narrowed(request: HttpRequest, actor: User, policy: Policy, form: NarrowingForm) -> None:
+    version = form.cleaned_data["version"]
     if form.narrows:
-        people = list(form.cleaned_data["people"])
-        policy_narrow(actor=actor, policy=policy, people=people)
+        people = form.wanted()
+        policy_narrow(actor=actor, policy=policy, people=people, version=version)
         say(request, f"Policy {policy.name} applies to {len(people)} of its group.")
     else:
-        policy_widen(actor=actor, policy=policy)
+        policy_widen(actor=actor, policy=policy, version=version)
         say(request, f"Policy {policy.name} applies to its whole group.")

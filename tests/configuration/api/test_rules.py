@@ -252,7 +252,13 @@ def test_what_its_policy_makes_is_narrowed_and_not_removed(
     assert admin.get(key).json()["is_narrowed"] is True
     assert api_as(alice).get(f"/api/v1/queues/{example.dev_queue.name}/").status_code == 404
     assert api_as(bob).get(f"/api/v1/queues/{example.dev_queue.name}/").status_code == 200
-    admin.put(narrowing, {"is_narrowed": False})
+    read = {"If-Match": admin.get(narrowing).headers["ETag"]}
+    admin.put(narrowing, {"is_narrowed": True, "people": ["alice"]}, headers=read)
+    late = admin.put(narrowing, {"is_narrowed": True, "people": ["bob"]}, headers=read)
+    assert late.status_code == 412
+    assert admin.get(narrowing).json()["people"] == ["alice"]
+    now = {"If-Match": admin.get(narrowing).headers["ETag"]}
+    assert admin.put(narrowing, {"is_narrowed": False}, headers=now).status_code == 200
     assert api_as(alice).get(f"/api/v1/queues/{example.dev_queue.name}/").status_code == 200
 
 
