@@ -13,6 +13,7 @@ from apps.configuration.api.asking import checked
 from apps.configuration.api.rule_matching import RULE_ETAG, rule_version
 from apps.configuration.api.rule_serializers import NarrowingSerializer, NarrowingToldSerializer
 from apps.configuration.rules.narrowed import (
+    chosen_told_to,
     narrowing_version,
     people_choosable_by,
     people_chosen,
@@ -31,7 +32,8 @@ class NarrowingMixin(GenericViewSet[Policy]):
     def narrowing(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """Whether the policy applies to chosen people of its group only, and to whom."""
         policy = self._managed(request)
-        names = people_chosen(policy).values_list("username", flat=True)
+        chosen = chosen_told_to(person(request), policy)
+        names = chosen.values_list("username", flat=True)
         told = {"is_narrowed": policy.is_narrowed, "people": sorted(names)}
         return _told(policy, told)
 
@@ -52,8 +54,10 @@ class NarrowingMixin(GenericViewSet[Policy]):
         names = sorted(set(body["people"]))
         returned = 0
         if body["is_narrowed"]:
-            rows = people_choosable_by(actor, policy) | people_chosen(policy)
-            people = _members(rows, names)
+            told_of = chosen_told_to(actor, policy)
+            # Of whom the actor is not told stays chosen.
+            kept = people_chosen(policy).exclude(pk__in=told_of.values("pk"))
+            people = [*_members(people_choosable_by(actor, policy) | told_of, names), *kept]
             returned = policy_narrow(actor=actor, policy=policy, people=people, version=version)
         elif names:
             problem = "is for a narrowed policy: leave it out"
@@ -61,7 +65,8 @@ class NarrowingMixin(GenericViewSet[Policy]):
         else:
             policy_widen(actor=actor, policy=policy, version=version)
         told = {"is_narrowed": body["is_narrowed"], "people": names, "tasks_returned": returned}
-        return _told(self._managed(request), told)
+        policy.refresh_from_db()
+        return _told(policy, told)
 
     def _managed(self, request: Request) -> Policy:
         policy = self.get_object()

@@ -38,9 +38,16 @@ class RuleSerializer(serializers.Serializer[Rule]):
         source="narrowed", help_text="The policy names chosen people instead of its group."
     )
     subjects = RuleSubjectSerializer(many=True)
+    others = serializers.SerializerMethodField(
+        help_text="How many more it names, of other tenants."
+    )
     made_by = serializers.ListField(child=serializers.CharField())
     made_at = serializers.DateTimeField(allow_null=True)
     version = serializers.CharField(help_text="The ETag of this rule.")
+
+    @extend_schema_field(serializers.IntegerField())
+    def get_others(self, rule: Rule) -> int:
+        return len(rule.hidden)
 
     @extend_schema_field(serializers.CharField(allow_null=True))
     def get_object(self, rule: Rule) -> str | None:

@@ -27,6 +27,7 @@ from apps.configuration.rules.granting import groups_nameable_by, people_nameabl
 from apps.configuration.rules.levels import Kind, Level, Source
 from apps.configuration.rules.reading import PAGE, rule_by_key, rules_visible_to, target_of
 from apps.configuration.rules.rule import ALL, Rule, RuleFilter
+from apps.configuration.rules.walls import within_walls
 from apps.configuration.services.rules import Named, named_by, rule_change, rule_give, rule_remove
 from apps.core.errors import BadInput, Conflict, NotFound
 
@@ -87,12 +88,13 @@ class AccessRuleViewSet(GenericViewSet[Any]):
             raise NotFound(f"object: {problem}.", fields={"object": problem})
         named = _named(actor, body["users"], body["groups"], known=Named())
         rule = rule_give(actor=actor, target=target, level=Level(body["level"]), named=named)
-        return _told(rule, status=201)
+        return _told(actor, rule, status=201)
 
     @extend_schema(responses=RuleSerializer)
     def retrieve(self, request: Request, key: str) -> Response:
         """One rule; its ETag changes with its subjects."""
-        return _told(_seen(person(request), key))
+        actor = person(request)
+        return _told(actor, _seen(actor, key))
 
     @extend_schema(request=RuleChangeSerializer, parameters=[RULE_ETAG], responses=RuleSerializer)
     def partial_update(self, request: Request, key: str) -> Response:
@@ -114,7 +116,7 @@ class AccessRuleViewSet(GenericViewSet[Any]):
         )
         if changed is None:
             raise BadInput("Delete the rule instead.", fields={"users": "somebody must be named"})
-        return _told(changed)
+        return _told(actor, changed)
 
     @extend_schema(parameters=[RULE_ETAG], responses={204: None})
     def destroy(self, request: Request, key: str) -> Response:
@@ -166,9 +168,10 @@ def _given(rule: Rule) -> Rule:
     return rule
 
 
-def _told(rule: Rule, *, status: int = 200) -> Response:
+def _told(actor: User, rule: Rule, *, status: int = 200) -> Response:
     headers = {"ETag": f'"{rule.version}"'}
-    return Response(RuleSerializer(rule).data, status=status, headers=headers)
+    (told,) = within_walls(actor, [rule])
+    return Response(RuleSerializer(told).data, status=status, headers=headers)
 
 
 def _wanted(actor: User, given: Mapping[str, str]) -> RuleFilter | None:

@@ -8,6 +8,7 @@ from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.configuration.rules.granting import people_nameable_by
 from apps.configuration.rules.rule import VERSION_BYTES
+from apps.configuration.rules.walls import strangers_of
 from apps.policies.models import Policy, PolicyChosen
 
 
@@ -26,6 +27,11 @@ def people_chosen(policy: Policy) -> QuerySet[User]:
     )
 
 
+def chosen_told_to(user: User, policy: Policy) -> QuerySet[User]:
+    """Those of them whose names the user sees: none of another tenant."""
+    return people_chosen(policy).exclude(pk__in=strangers_of(user).values("pk"))
+
+
 def people_choosable_by(user: User, policy: Policy) -> QuerySet[User]:
     """Of the group those whom this person may name; who is chosen already may stay."""
     members = Q(
@@ -34,4 +40,5 @@ def people_choosable_by(user: User, policy: Policy) -> QuerySet[User]:
     if is_admin(user):
         return User.objects.filter(members)
     nameable = Q(pk__in=people_nameable_by(user).values("pk"))
-    return User.objects.filter(members & (nameable | Q(pk__in=people_chosen(policy).values("pk"))))
+    known = chosen_told_to(user, policy)
+    return User.objects.filter(members & (nameable | Q(pk__in=known.values("pk"))))

@@ -48,7 +48,8 @@ class Subject:
 class Rule:
     """What one target gives on one level; `version` changes with its subjects.
 
-    `narrowed` says of a rule that a policy makes whether it names chosen people.
+    `narrowed` says of a rule that a policy makes whether it names chosen people; `hidden` are whom
+    it names, too, without its reader being told their names.
     """
 
     target: Target
@@ -58,6 +59,7 @@ class Rule:
     made_by: tuple[str, ...]
     made_at: datetime | None
     narrowed: bool = False
+    hidden: tuple[Subject, ...] = ()
 
     @property
     def key(self) -> str:
@@ -65,7 +67,7 @@ class Rule:
 
     @property
     def version(self) -> str:
-        named = sorted((one.is_group, one.id) for one in self.subjects)
+        named = sorted((one.is_group, one.id) for one in (*self.subjects, *self.hidden))
         text = f"{self.key} {self.narrowed} {named}".encode()
         return blake2b(text, digest_size=VERSION_BYTES).hexdigest()
 

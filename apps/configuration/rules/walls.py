@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from django.contrib.auth.models import Group
+from django.db.models import QuerySet
 
 from apps.accounts.models import TenantGroup, User
 from apps.accounts.selectors import is_admin, tenants_of
 from apps.configuration.rules.levels import Kind
-from apps.configuration.rules.rule import Rule, Target
+from apps.configuration.rules.rule import Rule, Subject, Target
 from apps.policies.models import Policy, Queue
 from apps.policies.tenancy import strangers_to
 from apps.vaults.models import Vault
@@ -27,33 +28,46 @@ def stranger_named(target: Target, users: Iterable[User], groups: Iterable[Group
 
 
 def within_walls(reader: User, rules: Iterable[Rule]) -> list[Rule]:
-    """The rules without subjects of other tenants than the reader's, in two queries.
+    """The rules without names of other tenants than the reader's, in two queries.
 
     Somebody may have come to another tenant after a rule was made; it gives them nothing since.
     """
-    known, tenants = list(rules), tenants_of(reader)
-    if is_admin(reader) or not tenants:
-        return known
-    subjects = {(one.is_group, one.id) for rule in known for one in rule.subjects}
-    groups = [pk for is_group, pk in subjects if is_group]
-    users = [pk for is_group, pk in subjects if not is_group]
-    foreign = TenantGroup.objects.filter(group__in=groups).exclude(tenant__in=tenants)
-    strangers = User.objects.filter(pk__in=users, groups__belongs__isnull=False)
-    strangers = strangers.exclude(
-        pk__in=User.objects.filter(groups__belongs__tenant__in=tenants).values("pk")
-    )
-    hidden = {(True, pk) for pk in foreign.values_list("group", flat=True)}
-    hidden |= {(False, pk) for pk in strangers.values_list("pk", flat=True)}
+    known = list(rules)
+    hidden = hidden_from(reader, [one for rule in known for one in rule.subjects])
     if not hidden:
         return known
-    shown = [
+    return [
         replace(
             rule,
-            subjects=tuple(one for one in rule.subjects if (one.is_group, one.id) not in hidden),
+            subjects=tuple(one for one in rule.subjects if one not in hidden),
+            hidden=tuple(one for one in rule.subjects if one in hidden),
         )
         for rule in known
     ]
-    return [rule for rule in shown if rule.subjects or rule.narrowed]
+
+
+def hidden_from(reader: User, subjects: Iterable[Subject]) -> frozenset[Subject]:
+    """Those of other tenants than the reader's; who belongs to none is told of all."""
+    every, tenants = set(subjects), tenants_of(reader)
+    if is_admin(reader) or not tenants or not every:
+        return frozenset()
+    groups = [one.id for one in every if one.is_group]
+    users = [one.id for one in every if not one.is_group]
+    foreign = TenantGroup.objects.filter(group__in=groups).exclude(tenant__in=tenants)
+    hidden = {(True, pk) for pk in foreign.values_list("group", flat=True)}
+    strangers = strangers_of(reader).filter(pk__in=users)
+    hidden |= {(False, pk) for pk in strangers.values_list("pk", flat=True)}
+    return frozenset(one for one in every if (one.is_group, one.id) in hidden)
+
+
+def strangers_of(reader: User) -> QuerySet[User]:
+    """People and service accounts of other tenants; for who belongs to none, nobody."""
+    tenants = tenants_of(reader)
+    if is_admin(reader) or not tenants:
+        return User.objects.none()
+    own = User.objects.filter(groups__belongs__tenant__in=tenants)
+    others = User.objects.filter(groups__belongs__isnull=False)
+    return User.objects.filter(pk__in=others.values("pk")).exclude(pk__in=own.values("pk"))
 
 
 def _tenant_of(target: Target) -> int | None:

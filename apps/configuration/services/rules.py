@@ -18,7 +18,7 @@ from apps.configuration.rules.levels import RANKS, RESOURCES, Level
 from apps.configuration.rules.reading import target_of
 from apps.configuration.rules.rows import rules_of
 from apps.configuration.rules.rule import Rule, Target
-from apps.configuration.rules.walls import stranger_named
+from apps.configuration.rules.walls import hidden_from, stranger_named
 from apps.configuration.services.exceeding import policy_set_exceeding
 from apps.configuration.services.rows import live_lock
 from apps.configuration.services.rule_rows import levels_set, subjects_of
@@ -107,12 +107,13 @@ def rule_change(
     # Who is raised is given something new: that is for those whom the actor may name.
     is_raised = wanted in RANKS and RANKS.index(wanted) > RANKS.index(level)
     _check_named(actor, target, named, known=() if is_raised else known.every)
+    kept = _kept(actor, rule, named)
     if level in RANKS:
-        leaving = set(known.every) - set(named.every)
+        leaving = set(known.every) - set(named.every) - set(kept.every)
         changes: dict[Row, Level | None] = dict.fromkeys(leaving)
         levels_set(target, {**changes, **dict.fromkeys(named.every, wanted)}, actor=actor)
     else:
-        _exceed(actor, target, named.users, named.groups)
+        _exceed(actor, target, [*named.users, *kept.users], [*named.groups, *kept.groups])
     return _told(actor, target, wanted, before)
 
 
@@ -128,9 +129,16 @@ def rule_remove(*, actor: User, target: Target, level: Level, version: str | Non
 
 
 def named_by(rule: Rule | None) -> Named:
-    """The rows of those whom a rule names."""
+    """The rows of those whom a rule names, as far as its reader is told."""
     users, groups = subjects_of(rule.subjects if rule is not None else ())
     return Named(users, groups)
+
+
+def _kept(actor: User, rule: Rule, named: Named) -> Named:
+    """Of whom the actor is not told stays as they are, unless the rule goes as a whole."""
+    if not named.every:
+        return Named()
+    return Named(*subjects_of(hidden_from(actor, rule.subjects)))
 
 
 # --- parts -----------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ def _row(rule: Rule, levels: tuple[Level, ...], narrowable: Collection[str]) -> 
         rule=rule,
         href=reverse(page, args=[target.object_id]) if page and target.object_id else "",
         subjects=rule.subjects[:MOST_CHIPS],
-        more=len(rule.subjects) - MOST_CHIPS if len(rule.subjects) > MOST_CHIPS else 0,
+        more=max(len(rule.subjects) - MOST_CHIPS, 0) + len(rule.hidden),
         may_edit=not rule.by_policy and rule.level in levels,
         may_narrow=rule.by_policy and target.object_id in narrowable,
     )

@@ -6,11 +6,13 @@ import pytest
 from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
-from apps.accounts.models import Tenant, User
+from apps.accounts.models import Tenant, TenantGroup, User
+from apps.accounts.services.groups import group_members_add
+from apps.accounts.services.people import user_create
 from apps.policies.models import Policy, Profile, Queue
 from tests.cast import Example
 from tests.configuration.api.common import V1, SignIn, names
-from tests.tenants import Organisations
+from tests.tenants import RIVAL, Organisations
 
 pytestmark = pytest.mark.django_db
 
@@ -25,6 +27,37 @@ def test_tenants_are_for_administrators_of_the_installation(
         answers += [client.patch(path), client.delete(path)]
         assert {answer.status_code for answer in answers} == {403}
         assert "acme" not in "".join(answer.content.decode() for answer in answers)
+
+
+def test_rules_count_who_came_to_another_tenant_and_keep_them(
+    organisations: Organisations, api_as: SignIn, admin: APIClient, root: User
+) -> None:
+    acme, rival = organisations.acme, organisations.rival
+    rules = f"{V1}/access-rules/"
+    rule = {"kind": "policy", "object": str(acme.team.pk), "level": "read"}
+    late, team = f"{RIVAL}-late", Group.objects.create(name=f"{RIVAL}-late-group")
+    person = user_create(username=late, password=None)
+    named = {"users": ["ada", late], "groups": [team.name]}
+    made = admin.post(rules, {**rule, **named}, format="json").json()
+    group_members_add(actor=root, group=rival.group, users=[person])
+    TenantGroup.objects.create(tenant=rival.tenant, group=team)
+    client, path = api_as(acme.admin), f"{rules}{made['id']}/"
+
+    seen = client.get(path)
+    listed = client.get(rules)
+    tag = {"If-Match": seen.headers["ETag"]}
+    guess = client.patch(path, {"users": [late]}, format="json", headers=tag)
+    changed = client.patch(path, {"users": ["adam"], "groups": []}, format="json", headers=tag)
+
+    assert [one["name"] for one in seen.json()["subjects"]] == ["ada"]
+    assert (seen.json()["others"], made["others"]) == (2, 0)
+    assert guess.status_code == 400
+    assert changed.json()["others"] == 2
+    assert RIVAL not in "".join(one.content.decode() for one in (seen, listed, changed))
+    after = [one["name"] for one in admin.get(path).json()["subjects"]]
+    assert after == [team.name, "adam", late]
+    assert client.delete(path).status_code == 204
+    assert admin.get(path).status_code == 404
 
 
 def test_a_tenant_is_made_read_changed_and_removed(admin: APIClient, example: Example) -> None:
