@@ -89,6 +89,8 @@ PARTS = {
     "within_tenant_check": "only asks",
     "queue_settings_check": "only asks",
     "group_joins_tenant": "its caller records",
+    "groups_of_too_much": "only asks",
+    "profiles_to_connect": "only asks",
     "groups_within": "only asks",
     "invited_within": "only asks",
     "queue_settings_of": "only asks",
