@@ -13,7 +13,7 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.accounts.models import User
+from apps.accounts.models import TenantGroup, User
 from apps.accounts.services.groups import group_members_add, group_members_remove
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_deactivate
@@ -25,6 +25,7 @@ from apps.configuration.services.grants import owners_who_may_enqueue
 from apps.configuration.services.narrowing import policy_narrow, policy_widen
 from apps.configuration.services.policies import policy_move
 from apps.configuration.services.rules import Named, rule_give, rule_remove
+from apps.core.errors import BadInput
 from apps.policies.models import Policy, Queue
 from apps.policies.rights import held
 from apps.policies.selectors import (
@@ -164,7 +165,7 @@ def test_they_are_so_on_both_sides_of_a_wall(two_tenants: World, steps: list[Ste
     with transaction.atomic():
         fresh = _copy(two_tenants)
         for step in steps:
-            # Who is of which tenant stays; what is given may reach for the other one.
+            # Who is of which tenant stays; what would reach over the wall is refused.
             if step[0] not in {"join", "leave", "move"}:
                 _do(fresh, *step)
         _compare(fresh)
@@ -221,8 +222,25 @@ def _give(world: World, target: Target, level: Level, *, person: bool, number: i
     if subject.pk in world.away and person:
         return
     named = Named(users=(subject,)) if isinstance(subject, User) else Named(groups=(subject,))
+    if _is_apart(world, target, subject):
+        with pytest.raises(BadInput, match="another tenant"):
+            rule_give(actor=world.root, target=target, level=level, named=named)
+        return
     rule_give(actor=world.root, target=target, level=level, named=named)
     world.given[target.key, not person, subject.pk] = level
+
+
+def _is_apart(world: World, target: Target, subject: User | Group) -> bool:
+    """Whether they stand on two sides of a wall; a rule on a whole kind stands on neither."""
+    policies = {str(one.pk): one.pk for one in world.policies}
+    if target.kind is Kind.QUEUE:
+        policies = {str(one.pk): one.policy_id for one in world.queues}
+    theirs = world.tenant_of.get(policies.get(target.object_id, 0))
+    if isinstance(subject, User):
+        own = world.belongs.get(subject.pk)
+    else:
+        own = TenantGroup.objects.filter(group=subject).values_list("tenant", flat=True).first()
+    return None not in (theirs, own) and theirs != own
 
 
 def _remove(world: World, target: Target, level: Level) -> None:
