@@ -1,5 +1,7 @@
 """Who asks."""
 
+from collections.abc import Callable
+
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 
@@ -24,10 +26,7 @@ def administrator(request: HttpRequest) -> User:
     Raises:
         Http404: somebody else asks.
     """
-    user = person(request)
-    if not is_admin(user):
-        raise Http404
-    return user
+    return _only(request, is_admin)
 
 
 def people_administrator(request: HttpRequest) -> User:
@@ -36,10 +35,7 @@ def people_administrator(request: HttpRequest) -> User:
     Raises:
         Http404: somebody else asks.
     """
-    user = person(request)
-    if not manages_people(user):
-        raise Http404
-    return user
+    return _only(request, manages_people)
 
 
 def policy_administrator(request: HttpRequest) -> User:
@@ -48,12 +44,16 @@ def policy_administrator(request: HttpRequest) -> User:
     Raises:
         Http404: somebody else asks.
     """
-    user = person(request)
-    if not makes_policies(user):
-        raise Http404
-    return user
+    return _only(request, makes_policies)
 
 
 def makes_policies(user: User) -> bool:
     """Whether somebody is one of these."""
     return is_admin(user) or bool(tenants_administered_by(user))
+
+
+def _only(request: HttpRequest, is_welcome: Callable[[User], bool]) -> User:
+    user = person(request)
+    if not is_welcome(user):
+        raise Http404
+    return user

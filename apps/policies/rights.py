@@ -71,7 +71,7 @@ def holders(queue: Queue, verb: str) -> QuerySet[User]:
     users.append(administrators_of(tenant).values("pk"))
     found = _any_of("pk", [*users, members.values("user")])
     live = User.objects.filter(found, is_active=True)
-    return live.exclude(pk__in=strangers_to(tenant).values("pk"))
+    return live.exclude(pk__in=strangers_to([tenant] if tenant else []).values("pk"))
 
 
 def is_of_policy(user: Person, policy: Policy) -> bool:

@@ -4,6 +4,8 @@
 no query has to climb the tree.
 """
 
+from collections.abc import Collection
+
 from django.db.models import Q, QuerySet
 
 from apps.accounts.models import User
@@ -35,11 +37,14 @@ def administrators_of(tenant_id: int | None) -> QuerySet[User]:
     return User.objects.filter(groups__administers=tenant_id or 0)
 
 
-def strangers_to(tenant_id: int | None) -> QuerySet[User]:
-    """Whom `not_apart` keeps from what belongs to this tenant: people of other tenants alone."""
-    if tenant_id is None:
+def strangers_to(tenant_ids: Collection[int]) -> QuerySet[User]:
+    """Whom `not_apart` keeps from what belongs to these tenants: people of other tenants alone.
+
+    Where it belongs to none, nobody.
+    """
+    if not tenant_ids:
         return User.objects.none()
-    own = User.objects.filter(groups__belongs__tenant=tenant_id)
+    own = User.objects.filter(groups__belongs__tenant__in=tenant_ids)
     return User.objects.filter(groups__belongs__isnull=False).exclude(pk__in=own.values("pk"))
 
 

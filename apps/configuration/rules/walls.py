@@ -20,7 +20,7 @@ def stranger_named(target: Target, users: Iterable[User], groups: Iterable[Group
     tenant = _tenant_of(target)
     if tenant is None:
         return ""
-    strangers = strangers_to(tenant).filter(pk__in=[one.pk for one in users])
+    strangers = strangers_to([tenant]).filter(pk__in=[one.pk for one in users])
     foreign = TenantGroup.objects.filter(group__in=[one.pk for one in groups])
     foreign = foreign.exclude(tenant=tenant).select_related("group")
     names = [one.username for one in strangers[:1]] + [one.group.name for one in foreign[:1]]
@@ -62,12 +62,7 @@ def hidden_from(reader: User, subjects: Iterable[Subject]) -> frozenset[Subject]
 
 def strangers_of(reader: User) -> QuerySet[User]:
     """People and service accounts of other tenants; for who belongs to none, nobody."""
-    tenants = tenants_of(reader)
-    if is_admin(reader) or not tenants:
-        return User.objects.none()
-    own = User.objects.filter(groups__belongs__tenant__in=tenants)
-    others = User.objects.filter(groups__belongs__isnull=False)
-    return User.objects.filter(pk__in=others.values("pk")).exclude(pk__in=own.values("pk"))
+    return User.objects.none() if is_admin(reader) else strangers_to(tenants_of(reader))
 
 
 def _tenant_of(target: Target) -> int | None:
