@@ -19,6 +19,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "build-essential": ("cc",),
     "busybox-static": ("busybox",),
     "chromium": ("chromium", "chromium-browser", "google-chrome"),
+    # The same without windows: where a release has none, the one above does.
+    "chromium-headless-shell": ("chromium-headless-shell",),
     "iproute2": ("ip",),
     "iptables": ("iptables",),
     "openssh-client": ("ssh-keygen",),

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
 from tests.browser.demonstration import demonstration
 from tests.browser.demonstration import sign_in as demonstration_sign_in
 from tests.end_to_end.installation import Installation
+from tests.services.browser import chromium_running
 from tests.services.requirements import need
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +28,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("site")
     with demonstration(folder) as installation:
         yield installation
+
+
+@pytest.fixture(scope="package")
+def chromium() -> Iterator[Browser]:
+    """One for all of these tests: each has windows of its own in it."""
+    with chromium_running() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="package")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from tests.end_to_end.installation import Installation, installed
+from tests.end_to_end.installation import AS_SHIPPED, Installation, installed
 
 # Tasks of the demonstration end by themselves, after a few minutes all of them. These go on, and
 # have something to say all the time, as whoever looks at a log expects.
@@ -23,7 +23,7 @@ for number in range(8):
         description=Description(
             name=f"lasting-{number}",
             queue="dev-4xgpu",
-            command=["sh", "-c", "n=0; while sleep 1; do n=$((n + 1)); echo step $n; done"],
+            command=["sh", "-c", "n=0; while sleep 5; do n=$((n + 1)); echo step $n; done"],
         ),
     )
 """
@@ -33,7 +33,7 @@ for number in range(8):
 def demonstration(folder: Path) -> Iterator[Installation]:
     """A whole installation on SQLite, as `make run` has it."""
     try:
-        with installed(folder, f"sqlite:///{folder / 'rpm.sqlite3'}") as installation:
+        with installed(folder, f"sqlite:///{folder / 'rpm.sqlite3'}", **AS_SHIPPED) as installation:
             installation.manage("demo")
             # As many as may run at once, and as many that wait for them.
             installation.manage("shell", "--command", LASTING)

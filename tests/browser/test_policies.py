@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import APIResponse, Page, Route, expect
 
 from tests.browser.conftest import SignIn
 from tests.browser.pages import violations
@@ -16,13 +16,23 @@ from django.contrib.auth.models import Group
 Group.objects.create(name="robotics")
 """
 
-# Changes a choice in the very moment in which a dialog with one appears.
+SHORT_LIVED = """
+from django.contrib.auth.models import Group
+from apps.configuration.services.policies import policy_create
+policy_create(actor=None, name="Short-lived", group=Group.objects.get(name="demo-dev"))
+"""
+
+# Changes a choice in the very moment in which a dialog with one appears, and once more before the
+# first is answered.
 CHOOSE_AT_ONCE = """
 new MutationObserver((seen, observer) => {
   const select = document.querySelector("#fetched select");
   if (!select) return;
   observer.disconnect();
-  select.dispatchEvent(new Event("change", { bubbles: true }));
+  const choose = () => select.dispatchEvent(new Event("change", { bubbles: true }));
+  choose();
+  select.value = [...select.options].find((one) => one.text.startsWith("4xGPU")).value;
+  choose();
 }).observe(document.getElementById("fetched"), { childList: true, subtree: true });
 """
 
@@ -79,7 +89,6 @@ def connect(page: Page) -> None:
         page.get_by_role("link", name="Connect profile…").click()
     large = dialog.locator("option", has_text="more than the limit of 6")
     expect(large.first).to_be_disabled()
-    dialog.get_by_label("Profile").select_option("4xGPU")
     expect(dialog.get_by_label("Queue name")).to_have_value("robotics-4xgpu")
     dialog.get_by_label("Queue name").fill("")
     dialog.get_by_role("button", name="Connect profile").click()
@@ -183,6 +192,35 @@ def test_what_is_gone_meanwhile_is_said_in_the_dialog(
     expect(dialog.get_by_role("alert")).to_have_count(0)
 
 
+def test_what_is_deleted_is_said_although_its_live_page_is_gone_first(
+    site: Installation, sign_in: SignIn, page: Page
+) -> None:
+    site.manage("shell", "-c", SHORT_LIVED)
+    heard: list[str] = []
+    held: list[tuple[Route, APIResponse]] = []
+    page.on("websocket", lambda one: one.on("framereceived", lambda text: heard.append(str(text))))
+    sign_in(page, "admin")
+    policy_page(page, site, "Short-lived")
+    page.get_by_role("link", name="Edit", exact=True).click()
+    page.get_by_role("link", name="Delete…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Type Short-lived to confirm").fill("Short-lived")
+    page.route("**/delete/", lambda route: held.append((route, route.fetch())))
+
+    def is_heard() -> bool:
+        # What the browser tells arrives while Playwright waits.
+        page.wait_for_timeout(50)
+        return bool(held) and any('"gone"' in text for text in heard)
+
+    dialog.get_by_role("button", name="Delete policy").click()
+    until(is_heard, what="the page hears that the policy is gone, and not what was answered")
+    for route, response in held:
+        route.fulfill(response=response)
+
+    expect(page).to_have_url(f"{site.address}/policies/")
+    expect(page.get_by_text("Policy Short-lived is deleted.")).to_be_visible()
+
+
 def test_a_member_sees_the_policy_and_nothing_to_change_it(
     site: Installation, sign_in: SignIn, page: Page
 ) -> None:
@@ -224,7 +262,8 @@ def test_plot_and_figures_refresh_by_themselves(
     expect(page.locator("[data-plot] canvas")).to_be_visible()
     expect(page.locator("html")).to_have_attribute("data-live-state", "live")
     expect(page.locator(".can-start li").first).to_be_visible()
-    waiting = page.locator("[data-num^=w-]").first
+    # Of this profile as many wait as run, for as long as these tests go.
+    waiting = page.get_by_role("article", name="Profile 4xGPU").locator("[data-num^=w-]")
     before = waiting.inner_text()
 
     with (
@@ -237,7 +276,6 @@ def test_plot_and_figures_refresh_by_themselves(
 
 
 ENQUEUE = """
-import time
 from apps.accounts.models import User
 from apps.policies.models import Queue
 from apps.tasks.descriptions import Description
@@ -249,7 +287,6 @@ for queue in Queue.objects.filter(name__startswith="dev-", removed_at__isnull=Tr
             actor=User.objects.get(username="demo-dev"),
             description=Description(name=f"more {number}", queue=queue.name, command=["true"]),
         )
-time.sleep(1)
 """
 
 

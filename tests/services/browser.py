@@ -1,7 +1,9 @@
 """Chromium of this machine, driven by Playwright."""
 
+import logging
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playwright
@@ -21,13 +23,15 @@ FLAGS = (
 DESKTOP = (1440, 900)
 PHONE = (390, 844)
 
+SHOWN = "document.querySelector('main')?.innerText.replace(/\\s+/g, ' ').slice(0, 400)"
+
 NewPage = Callable[..., Page]
+log = logging.getLogger(__name__)
 
 
-# While Playwright runs, its thread has an event loop: tests of other modules could make none.
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One Chromium for a module; its tests share a process (`sharing.py`)."""
+@contextmanager
+def chromium_running() -> Iterator[Browser]:
+    """One Chromium, for as long as the block lasts."""
     program = need("chromium")
     # Playwright keeps an event loop in this thread, which Django takes for asynchronous code.
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
@@ -40,6 +44,16 @@ def chromium() -> Iterator[Browser]:
     finally:
         if before is None:
             del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+        else:
+            os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = before
+
+
+# While Playwright runs, its thread has an event loop: tests of other modules could make none.
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One Chromium for a module; its tests share a process (`sharing.py`)."""
+    with chromium_running() as browser:
+        yield browser
 
 
 @pytest.fixture
@@ -71,6 +85,10 @@ def new_page(chromium: Browser) -> Iterator[NewPage]:
 
     yield make
     for context in contexts:
+        for page in context.pages:
+            with suppress(Error):
+                # Told where the test failed.
+                log.warning("%s: %s", page.url, page.evaluate(SHOWN))
         context.close()
     assert wrong == []
 

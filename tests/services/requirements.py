@@ -14,7 +14,8 @@ from tools.packages import can_install, find_program
 # Name of the need -> programs of which each must be there (alternatives by a bar).
 PROGRAMS: dict[str, tuple[str, ...]] = {
     "busybox": ("busybox",),
-    "chromium": ("chromium|chromium-browser|google-chrome",),
+    # The one without windows of its own takes a third less of the processor.
+    "chromium": ("chromium-headless-shell|chromium|chromium-browser|google-chrome",),
     "docker": ("docker",),
     "network namespaces": ("ip",),
     "podman": ("podman", "runc"),

@@ -6,6 +6,7 @@ import dragOrder from "./drag-order.js";
 import { startFailedRequests } from "./failed-requests.js";
 import fetchedDialog from "./fetched-dialog.js";
 import followEnd from "./follow-end.js";
+import { startLeaving } from "./leaving.js";
 import loadDialog from "./load-dialog.js";
 import localTime from "./local-time.js";
 import openDialog from "./open-dialog.js";
@@ -58,4 +59,5 @@ new MutationObserver((records) => {
 }).observe(document.body, { childList: true, subtree: true });
 bind(document.body);
 startFailedRequests();
+startLeaving();
 startLive();

@@ -1,6 +1,8 @@
 // Cards that change by themselves: every `[data-live]` element is one. The socket pushes a card's
 // whole HTML when it changed and the page morphs it in place. While the socket is down the page
 // asks every ten seconds, and says so.
+import { beginAnew } from "./leaving.js";
+
 const POLL_MS = 10_000;
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 15_000;
@@ -103,9 +105,9 @@ async function fetchCard(card) {
   });
   if (reply.status === 304) return;
   // Signed out meanwhile: the answer is the page to sign in, which is no card.
-  if (reply.redirected) location.reload();
+  if (reply.redirected) beginAnew();
   else if (reply.ok) replace(card.dataset.live, await reply.text());
-  else if (reply.status === 404 || reply.status === 403) location.reload();
+  else if (reply.status === 404 || reply.status === 403) beginAnew();
 }
 
 async function poll() {
@@ -135,7 +137,7 @@ function received(message) {
   answered();
   if (message.type === "card") replace(message.card, message.html);
   // What it shows is removed, or not ours to see any more: the page itself says which.
-  else if (message.type === "gone") location.reload();
+  else if (message.type === "gone") beginAnew();
 }
 
 function connect() {
@@ -154,7 +156,7 @@ function connect() {
   socket.addEventListener("close", (event) => {
     if (event.code === NOT_SIGNED_IN || event.code === RIGHTS_CHANGED) {
       // Another page is due: begin again with the rights of now.
-      location.reload();
+      beginAnew();
       return;
     }
     failures += 1;

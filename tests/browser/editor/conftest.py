@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.editor.common import EDITOR, EXAMPLE, PASSWORD, Open, provision, ready
-from tests.end_to_end.installation import Client, Installation, installed
+from tests.end_to_end.installation import AS_SHIPPED, Client, Installation, installed
 from tests.services.browser import NewPage
 from tests.services.requirements import need
 
@@ -24,7 +24,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     if not (ROOT / "static" / "dist" / "app.css").exists():
         need("pages", because="the front-end was not built: run `make assets`")
     folder = tmp_path_factory.mktemp("editor")
-    with installed(folder, f"sqlite:///{folder / 'rpm.sqlite3'}") as installation:
+    with installed(folder, f"sqlite:///{folder / 'rpm.sqlite3'}", **AS_SHIPPED) as installation:
         yield installation
 
 
