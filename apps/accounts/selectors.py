@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib.auth import HASH_SESSION_KEY
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
 from django.contrib.sessions.models import Session
-from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
@@ -203,8 +203,8 @@ def people_visible_to(user: Person) -> QuerySet[User]:
 def people_managed_by(user: Person) -> QuerySet[User]:
     """Those of them whose account one changes, deactivates and makes links for.
 
-    For administrators of a tenant only who has all they may do from it, by groups and by rules:
-    else a link that sets a password would open what is not the tenant's.
+    For administrators of a tenant only who has all they may do from it, by groups and by rules, and
+    enqueued nowhere else: else a link that sets a password would open what is not the tenant's.
     """
     people = people_visible_to(user)
     if is_admin(user):
@@ -212,7 +212,8 @@ def people_managed_by(user: Person) -> QuerySet[User]:
     tenants = tenants_administered_by(user)
     own = Q(name=USERS) | Q(belongs__tenant__in=tenants)
     foreign = Group.objects.exclude(pk__in=Group.objects.filter(own).values("pk"))
-    return people.exclude(groups__in=foreign).exclude(_holds_outside(tenants))
+    people = people.exclude(groups__in=foreign).exclude(_holds_outside(tenants))
+    return people.exclude(_worked_outside(tenants))
 
 
 def _holds_outside(tenants: frozenset[int]) -> Q:
@@ -224,6 +225,16 @@ def _holds_outside(tenants: frozenset[int]) -> Q:
         inside = rows.filter(**{f"{path}__in": tenants}) if path else rows.none()
         found |= Q(pk__in=rows.exclude(pk__in=inside.values("pk")).values("user"))
     return found
+
+
+def _worked_outside(tenants: frozenset[int]) -> Exists:
+    """Who owns a task in a queue that is of none of these tenants."""
+    way: Any = User._meta.get_field("tasks")
+    tasks: QuerySet[Any] = way.related_model._default_manager.filter(
+        owner=OuterRef("pk"), queue__isnull=False
+    )
+    inside = Q(queue__policy__tenant__in=tenants)
+    return Exists(tasks.exclude(inside))
 
 
 def accounts_visible_to(user: Person) -> QuerySet[User]:

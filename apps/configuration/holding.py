@@ -29,11 +29,11 @@ MOST_SHOWN = 200
 class Rule:
     """What a group may do with one object; `by_policy`: its policy gives it by itself.
 
-    `object_id` is 0 for every object of the kind.
+    `object_id` is empty for every object of the kind.
     """
 
     kind: str
-    object_id: int
+    object_id: str
     name: str
     rights: tuple[str, ...]
     by_policy: bool
@@ -89,7 +89,7 @@ def group_holding(group: Group, *, reader: User | None = None) -> Holding:
     is_of_tenant = reader is not None and not is_admin(reader)
     if reader is not None and is_of_tenant:
         seen = {
-            str(model._meta.verbose_name): frozenset(rows.values_list("pk", flat=True))
+            str(model._meta.verbose_name): frozenset(map(str, rows.values_list("pk", flat=True)))
             for model, rows in _seen_by(reader).items()
         }
         rules = [rule for rule in rules if rule.object_id in seen.get(rule.kind, frozenset())]
@@ -157,11 +157,12 @@ def _seen_by(reader: User) -> Mapping[type[Any], QuerySet[Any]]:
 def _rules(model: type[Any], group: Group) -> list[Rule]:
     rows = model._default_manager.filter(group=group).select_related("content_object", "permission")
     kind = str(model._meta.get_field("content_object").related_model._meta.verbose_name)
-    rights: dict[tuple[int, str, bool], list[str]] = defaultdict(list)
+    rights: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
     for row in rows.order_by("pk"):
         by_policy = _has_source(model) and row.source == GrantSource.POLICY
         name = str(row.content_object)
-        rights[row.content_object_id, name, by_policy].append(_word(row.permission.codename, kind))
+        key = str(row.content_object_id), name, by_policy
+        rights[key].append(_word(row.permission.codename, kind))
     return [
         Rule(kind, object_id, name, tuple(sorted(words)), by_policy)
         for (object_id, name, by_policy), words in rights.items()
@@ -175,7 +176,7 @@ def _kind_rules(group: Group) -> list[Rule]:
     for codename, kind in found.values_list("codename", "content_type__model"):
         rights[kind].append(_word(codename, kind))
     return [
-        Rule(kind, 0, f"every {kind}", tuple(sorted(words)), by_policy=False)
+        Rule(kind, "", f"every {kind}", tuple(sorted(words)), by_policy=False)
         for kind, words in rights.items()
     ]
 

@@ -16,6 +16,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from apps.accounts.models import User
 from apps.accounts.selectors import Person, group_ids
+from apps.accounts.strangers import strangers_to
 from apps.policies.models import (
     Policy,
     PolicyChosen,
@@ -28,7 +29,7 @@ from apps.policies.models import (
     QueueGroupPermission,
     QueueUserPermission,
 )
-from apps.policies.tenancy import administered, administrators_of, not_apart, strangers_to
+from apps.policies.tenancy import administered, administrators_of, not_apart
 
 GRANTS = {
     Policy: (PolicyUserPermission, PolicyGroupPermission),

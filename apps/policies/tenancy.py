@@ -4,8 +4,6 @@
 no query has to climb the tree.
 """
 
-from collections.abc import Collection
-
 from django.db.models import Q, QuerySet
 
 from apps.accounts.models import User
@@ -35,17 +33,6 @@ def not_apart(model: type[Policy | Pool | Queue], user: Person) -> Q:
 def administrators_of(tenant_id: int | None) -> QuerySet[User]:
     """Who administers the tenant; of no tenant, nobody."""
     return User.objects.filter(groups__administers=tenant_id or 0)
-
-
-def strangers_to(tenant_ids: Collection[int]) -> QuerySet[User]:
-    """Whom `not_apart` keeps from what belongs to these tenants: people of other tenants alone.
-
-    Where it belongs to none, nobody.
-    """
-    if not tenant_ids:
-        return User.objects.none()
-    own = User.objects.filter(groups__belongs__tenant__in=tenant_ids)
-    return User.objects.filter(groups__belongs__isnull=False).exclude(pk__in=own.values("pk"))
 
 
 def policies_changeable_by(user: Person) -> QuerySet[Policy]:

@@ -92,6 +92,45 @@ task = Task.objects.filter(owner__username="demo-dev").first()
 paths.append(reverse("task_detail", args=[task.pk]))
 print(json.dumps(paths))
 """
+# Access rules and tenants: what they are about and whom they name; prints addresses, too.
+FILL_RULES = """
+import json, sys
+from urllib.parse import urlencode
+from django.contrib.auth.models import Group
+from django.urls import reverse
+from apps.accounts.models import User
+from apps.accounts.services.people import user_create
+from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.rule import Target, rule_key
+from apps.configuration.services.narrowing import policy_narrow
+from apps.configuration.services.policies import policy_create
+from apps.configuration.services.rules import Named, rule_give
+from apps.configuration.services.tenants import tenant_make
+
+payloads = json.load(sys.stdin)
+root = User.objects.get(username="demo-admin")
+paths = []
+for number in range(0, 60, 12):
+    name, group, heads, *texts = payloads[number:number + 12]
+    group, heads = (Group.objects.get_or_create(name=one[:150])[0] for one in (group, heads))
+    policy = policy_create(
+        actor=root, name=name[:100], group=group, description="\\n".join(texts)[:900])
+    member = user_create(username=f"member-{number}", password=None, groups=[group.name])
+    target = Target(Kind.POLICY, str(policy.pk))
+    rule_give(actor=root, target=target, level=Level.MANAGE, named=Named(groups=(heads,)))
+    key = rule_key(target, Level.MANAGE)
+    policy_narrow(actor=root, policy=policy, people=[member])
+    paths += [reverse("access_edit", args=[key]), reverse("access_remove", args=[key])]
+    paths.append(reverse("access_narrow", args=[policy.pk]))
+    asked = {"user": texts[0], "kind": "policy", "object": texts[1]}
+    answered = {"user": member.username, "kind": "policy", "object": policy.name}
+    paths += [reverse("access_explain") + "?" + urlencode(one) for one in (asked, answered)]
+    paths.append(reverse("access_list") + "?" + urlencode({"subject": texts[2], "name": name}))
+    if number % 24 == 0:
+        made = tenant_make(actor=root, top=policy, admin_group=heads, groups=[group])
+        paths += [reverse("tenant_edit", args=[made.pk]), reverse("tenant_delete", args=[made.pk])]
+print(json.dumps([*paths, reverse("access_list"), reverse("tenant_list")]))
+"""
 WATCH = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation",
@@ -105,8 +144,9 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     need("chromium")
     with demonstration(tmp_path_factory.mktemp("payloads")) as site:
         site.manage("shell", "-c", FILL, content=json.dumps([PAYLOADS, FOR_LOGS]))
-        told = site.manage("shell", "-c", FILL_SETTINGS, content=json.dumps(PAYLOADS))
-        site.output += json.loads(told.splitlines()[-1])
+        for script in (FILL_RULES, FILL_SETTINGS):
+            told = site.manage("shell", "-c", script, content=json.dumps(PAYLOADS))
+            site.output += json.loads(told.splitlines()[-1])
         yield site
 
 

@@ -12,6 +12,7 @@ from apps.configuration.holding import counts_of, group_holding
 from apps.core.errors import Conflict
 from apps.events.models import AuditEntry
 from apps.policies.models import PolicyGroupPermission, QueueGroupPermission
+from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, client_for
 from tests.tenants import Organisations
 
@@ -91,6 +92,22 @@ def test_of_rules_a_tenant_counts_those_on_what_it_sees(
     assert counts_of([acme.admins.pk], reader=root)[acme.admins.pk].rules == 4
     assert counts_of([acme.admins.pk])[acme.admins.pk].rules == 4
     assert counts_of([acme.admins.pk], reader=acme.admin)[acme.admins.pk].rules == 1
+
+
+def test_rest_tells_the_ids_of_what_its_rules_are_about(
+    root: User, asked: Group, example: Example, api_as: ApiAs
+) -> None:
+    client = api_as(root)
+    body = {"name": "shared", "group": "dev", "text": "a = 1", "format": "hocon"}
+    vault = client.post("/api/v1/vaults/", body).json()["id"]
+    for kind, pk in (("vault", vault), ("queue", example.dev_queue.pk), ("queue", None)):
+        rule = {"kind": kind, "object": pk, "level": "read", "groups": [asked.name]}
+        assert client.post("/api/v1/access-rules/", rule, format="json").status_code == 201
+
+    rules = client.get(f"/api/v1/groups/{asked.pk}/holding/").json()["rules"]
+
+    ids = sorted((one["kind"], one["object_id"]) for one in rules)
+    assert ids == [("queue", ""), ("queue", str(example.dev_queue.pk)), ("vault", vault)]
 
 
 def test_lists_of_groups_count_for_their_reader(

@@ -8,13 +8,51 @@ from django.contrib.auth.models import Group
 from guardian.models import UserObjectPermissionAbstract, UserObjectPermissionBase
 from guardian.shortcuts import assign_perm
 
-from apps.accounts.models import User
+from apps.accounts.models import ADMINS, User
 from apps.accounts.selectors import RULES_ON_PEOPLE, people_managed_by, people_visible_to
+from apps.accounts.services.groups import (
+    group_members_add,
+    group_members_remove,
+    group_remove,
+    group_save,
+    user_groups_set,
+)
+from apps.accounts.services.invitations import (
+    Invited,
+    invitation_accept,
+    invitation_found,
+    invitation_renew,
+    person_invite,
+)
+from apps.accounts.services.people import user_create
+from apps.accounts.services.people_changes import person_change, person_deactivate
+from apps.configuration.rules.explaining import Thing, explanation
+from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.reading import rules_visible_to
+from apps.configuration.rules.rule import RuleFilter, Target
+from apps.configuration.services.rules import Named, rule_give
+from apps.core.errors import BadInput, NotAllowed
+from apps.tasks.descriptions import Description
+from apps.tasks.services import task_create, task_submit
 from apps.vaults.models import Vault, VaultUserPermission
 from apps.vaults.services.vaults import vault_create
 from tests.tenants import Organisations
 
 pytestmark = pytest.mark.django_db
+PASSWORD = "Correct-horse-7-battery"
+
+
+def token_of(invited: Invited) -> str:
+    return invited.link.removeprefix("/join/")
+
+
+def address(token: str) -> str:
+    return f"/join/{token}"
+
+
+def fresh(user: User) -> User:
+    """The same person with what is remembered for one request forgotten."""
+    return User.objects.get(pk=user.pk)
 
 
 @pytest.mark.parametrize(
@@ -65,3 +103,113 @@ def test_every_rule_that_can_name_a_person_is_looked_at() -> None:
     }
 
     assert found == set(RULES_ON_PEOPLE)
+
+
+def test_accounts_with_work_outside_are_not_managed(organisations: Organisations) -> None:
+    acme, dev = organisations.acme, organisations.example.dev
+    acme.member.groups.add(dev.group)
+    submit = Description(name="t", queue=organisations.example.dev_queue.name, command=["true"])
+    task_create(actor=acme.member, description=Description(name="draft", command=["true"]))
+    inside = Description(name="i", queue=acme.queue.name, command=["true"])
+    task_submit(actor=acme.member, description=inside)
+    acme.member.groups.remove(dev.group)
+    assert acme.member in people_managed_by(acme.admin)
+    acme.member.groups.add(dev.group)
+    task_submit(actor=fresh(acme.member), description=submit)
+    acme.member.groups.remove(dev.group)
+
+    assert acme.member not in people_managed_by(acme.admin)
+    assert acme.member in people_visible_to(acme.admin)
+
+
+def test_a_link_works_only_while_its_maker_looks_after_the_person(
+    root: User, organisations: Organisations
+) -> None:
+    acme = organisations.acme
+    made = invitation_renew(actor=acme.admin, user=acme.member, address=address)
+    assert invitation_found(token_of(made)) is not None
+
+    group_members_add(actor=root, group=Group.objects.get(name=ADMINS), users=[acme.member])
+
+    assert invitation_found(token_of(made)) is None
+    with pytest.raises(NotAllowed):
+        invitation_accept(token=token_of(made), password=PASSWORD)
+    user_groups_set(actor=root, user=acme.member, groups=[acme.group])
+    assert invitation_found(token_of(made)) is not None
+    person_deactivate(actor=root, user=acme.admin)
+    assert invitation_found(token_of(made)) is None
+
+
+def test_addresses_that_a_tenant_gives_let_nobody_in_by_a_provider(
+    root: User, organisations: Organisations
+) -> None:
+    acme = organisations.acme
+    theirs = {"email": "boss@example.org"}
+
+    person_change(actor=acme.admin, user=acme.member, changes=theirs)
+    assert fresh(acme.member).is_email_own_word
+    person_change(actor=acme.admin, user=acme.member, changes=theirs)
+    assert fresh(acme.member).is_email_own_word
+    person_change(actor=root, user=acme.member, changes=theirs)
+    assert not fresh(acme.member).is_email_own_word
+
+    invited = person_invite(
+        actor=acme.admin, address=address, email="chief@example.org", groups=[acme.group]
+    )
+    assert not fresh(invited.user).is_email_own_word
+    invitation_accept(token=token_of(invited), password=PASSWORD, username="chief")
+    assert fresh(invited.user).is_email_own_word
+
+
+def test_whom_one_looks_after_is_asked_once_the_row_is_held(
+    root: User, organisations: Organisations
+) -> None:
+    acme = organisations.acme
+    group_members_add(actor=root, group=Group.objects.get(name=ADMINS), users=[acme.member])
+
+    with pytest.raises(NotAllowed):
+        person_change(actor=acme.admin, user=acme.member, changes={"first_name": "x"})
+    with pytest.raises(NotAllowed):
+        person_deactivate(actor=acme.admin, user=acme.member)
+    with pytest.raises(NotAllowed):
+        invitation_renew(actor=acme.admin, user=acme.member, address=address)
+
+
+def test_nobody_falls_out_of_a_tenant_by_the_tenant(
+    root: User, organisations: Organisations
+) -> None:
+    acme = organisations.acme
+    other = group_save(actor=acme.admin, group=Group(name="other"), description="", members=[])
+
+    with pytest.raises(BadInput, match="no group of the tenant"):
+        group_members_remove(actor=acme.admin, group=acme.group, users=[acme.member])
+    with pytest.raises(BadInput, match="no group of the tenant"):
+        group_members_remove(actor=acme.member, group=acme.group, users=[acme.member])
+    group_members_add(actor=acme.admin, group=other, users=[acme.member])
+    group_members_remove(actor=acme.admin, group=acme.group, users=[acme.member])
+    with pytest.raises(BadInput, match="no group of the tenant"):
+        group_remove(actor=acme.admin, group=other)
+    group_members_remove(actor=root, group=other, users=[acme.member])
+
+    assert set(acme.member.groups.values_list("name", flat=True)) <= {"Users"}
+
+
+def test_who_made_a_rule_and_went_to_another_tenant_is_named_to_administrators_alone(
+    root: User, organisations: Organisations
+) -> None:
+    acme, rival = organisations.acme, organisations.rival
+    maker = user_create(username="maker", password=None, groups=[ADMINS])
+    target = Target(Kind.QUEUE, str(rival.queue.pk))
+    rule_give(actor=maker, target=target, level=Level.READ, named=Named(users=(rival.member,)))
+
+    def told(reader: User) -> set[str]:
+        rules = rules_visible_to(reader, RuleFilter(Kind.QUEUE)).rules
+        queue = str(rival.queue.pk)
+        why = explanation(reader, person=rival.member, thing=Thing.QUEUE, object_id=queue)
+        by = {reason.by for answer in why.answers for reason in answer.reasons}
+        return {name for rule in rules for name in rule.makers} | by - {""}
+
+    assert told(fresh(rival.admin)) == {"maker"}
+    user_groups_set(actor=root, user=maker, groups=[acme.group])
+    assert told(fresh(rival.admin)) == set()
+    assert told(root) == {"maker"}

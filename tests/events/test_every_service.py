@@ -82,6 +82,7 @@ PARTS = {
     "person_seen": "only when somebody was here last",
     "session_note": "only where somebody was here last",
     "person_save": "its callers record",
+    "person_locked": "only asks",
     "person_record": "records itself; its callers are walked",
     "user_groups_complete": "its caller records",
     "is_tenants_own": "only asks",
@@ -92,6 +93,7 @@ PARTS = {
     "groups_of_too_much": "only asks",
     "profiles_to_connect": "only asks",
     "groups_within": "only asks",
+    "stays_check": "only asks",
     "invited_within": "only asks",
     "queue_settings_of": "only asks",
 }

@@ -19,6 +19,7 @@ from pytest_django import Settings
 from apps.accounts.models import ADMINS, User
 from apps.accounts.services.identity import log_in_rules_change, provider_create
 from apps.accounts.services.identity_sealing import identity_secrets_reseal
+from apps.accounts.services.invitations import invitation_renew
 from apps.accounts.services.people import user_create
 from apps.core import caching
 from apps.core.errors import BadInput
@@ -215,6 +216,23 @@ def test_who_must_have_one_reaches_nothing_before(
     assert rest.status_code == 403
     assert rest.json()["code"] == "second_factor"
     assert client.get("/tasks/").status_code == 200
+
+
+def test_a_link_asks_for_no_less_than_signing_in(boss: User, dana: User, client: Client) -> None:
+    def join(browser: Client) -> str:
+        made = invitation_renew(actor=boss, user=dana, address=lambda token: f"/join/{token}/")
+        return str(browser.post(made.link, {"password": PASSWORD}).headers.get("Location", ""))
+
+    assert join(Client()) == "/"
+    sign_in(client, "dana")
+    enrolled(client)
+    late = Client()
+    assert join(late) == reverse("mfa_authenticate")
+    assert late.get("/").status_code == 302
+    log_in_rules_change(
+        actor=boss, allows_passwords=False, break_glass=boss, requires_second_factor=False
+    )
+    assert join(Client()) == ""
 
 
 def test_without_passwords_only_the_break_glass_administrator_comes_in(

@@ -14,6 +14,7 @@ from apps.accounts.services.tenancy import (
     group_joins_tenant,
     groups_within,
     one_tenant_check,
+    stays_check,
 )
 from apps.core.doorbell import after_commit
 from apps.core.errors import Conflict
@@ -92,6 +93,7 @@ def group_members_remove(*, actor: User | None, group: Group, users: Iterable[Us
         How many were in it before.
 
     Raises:
+        BadInput: somebody would be in no group of their tenant; administrators may do that.
         Conflict: the group is `Users`, or nobody would administer any more.
     """
     if group.name == USERS:
@@ -108,6 +110,7 @@ def group_remove(*, actor: User | None, group: Group) -> None:
     """Take a group away with the rights that were given to it.
 
     Raises:
+        BadInput: somebody would be in no group of their tenant; administrators may do that.
         Conflict: it is built in, or a policy names it; for administrators of a tenant also where
             signing in goes by it.
     """
@@ -120,7 +123,9 @@ def group_remove(*, actor: User | None, group: Group) -> None:
             f"Signing in goes by group {group.name}: an administrator of the installation removes "
             "it."
         )
-    members = list(User.objects.filter(groups=group).values_list("pk", flat=True))
+    people = list(User.objects.filter(groups=group))
+    stays_check(actor, group, people)
+    members = [user.pk for user in people]
     before, group_id = _told(group), group.pk
     try:
         group.delete()
@@ -201,6 +206,7 @@ def _members_set(
     if group.name == ADMINS:
         _check_admins()
     one_tenant_check((user.pk for user in (*joined, *left)), field="users")
+    stays_check(actor, group, left)
     for word, people in (("joined", joined), ("left", left)):
         if people:
             names = sorted(user.username for user in people)

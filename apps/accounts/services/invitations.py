@@ -13,11 +13,12 @@ from django.db.models import ProtectedError
 from django.utils import timezone
 
 from apps.accounts.models import Invitation, MailState, User
+from apps.accounts.selectors import is_admin, may_use_password, people_managed_by
 from apps.accounts.services.credentials import secret_hash
 from apps.accounts.services.groups import rights_changed
 from apps.accounts.services.mail import mail_is_set_up
 from apps.accounts.services.people import password_check, user_create
-from apps.accounts.services.people_changes import email_check, new_nonce, person_save
+from apps.accounts.services.people_changes import email_check, new_nonce, person_locked, person_save
 from apps.accounts.services.tenancy import invited_within
 from apps.core.doorbell import after_commit
 from apps.core.errors import BadInput, Conflict, NotAllowed
@@ -95,8 +96,9 @@ def invitation_renew(
     Raises:
         BadInput: so many days are not possible.
         Conflict: the account is deactivated, or has no log-in.
+        NotAllowed: the actor does not look after this person.
     """
-    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    row = person_locked(actor, user)
     if row.is_service or not row.is_active:
         raise Conflict(f"{row.username} cannot sign in: activate the account first.")
     known = Invitation.objects.filter(user=row).first()
@@ -111,8 +113,9 @@ def invitation_revoke(*, actor: User | None, user: User) -> None:
 
     Raises:
         Conflict: something names the account already: deactivate it instead.
+        NotAllowed: the actor does not look after this person.
     """
-    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    row = person_locked(actor, user)
     Invitation.objects.filter(user=row).delete()
     _record("invitation.revoked", actor, row)
     if not row.is_pending:
@@ -126,11 +129,19 @@ def invitation_revoke(*, actor: User | None, user: User) -> None:
 
 
 def invitation_found(token: str) -> Invitation | None:
-    """The invitation that a link belongs to, while it works."""
-    rows = Invitation.objects.select_related("user")
-    return rows.filter(
+    """The invitation that a link belongs to, while it works.
+
+    It does while its maker still looks after the person: a link that was made for a member of a
+    tenant is none to somebody who administers since, nor one of a maker who left.
+    """
+    rows = Invitation.objects.select_related("user", "created_by")
+    found = rows.filter(
         token_hash=secret_hash(token), expires_at__gt=timezone.now(), user__is_active=True
     ).first()
+    if found is None or found.created_by is None:
+        return found
+    looked_after = people_managed_by(found.created_by)
+    return found if looked_after.filter(pk=found.user_id).exists() else None
 
 
 @transaction.atomic
@@ -143,19 +154,29 @@ def invitation_accept(
         NotAllowed: the link is unknown, used, too old or revoked.
         BadInput: naming the field.
     """
-    found = invitation_found(token)
-    # Of two who follow one link at once, the second finds it spent.
-    row = Invitation.objects.select_for_update().filter(pk=found.pk).first() if found else None
-    if row is None or row.token_hash != secret_hash(token):
+    known = Invitation.objects.filter(token_hash=secret_hash(token)).first()
+    if known is not None:
+        # The person first: memberships that change meanwhile are seen once the row is free.
+        User.objects.select_for_update(no_key=True).get(pk=known.user_id)
+        # Of two who follow one link at once, the second finds it spent.
+        Invitation.objects.select_for_update().filter(pk=known.pk).first()
+    row = invitation_found(token)
+    if row is None:
         raise NotAllowed("This link was used, revoked, or is too old: ask for another one.")
-    user = User.objects.select_for_update(no_key=True).get(pk=row.user_id)
+    user = row.user
+    if not may_use_password(user):
+        raise NotAllowed("Passwords are switched off here: sign in with an identity provider.")
     names = {"first_name": first_name, "last_name": last_name} if user.is_pending else {}
+    maker = row.created_by
+    if user.email and maker is not None and not is_admin(maker):
+        # The maker knows the link, and who has the address may be somebody else.
+        user.is_email_own_word = True
     if row.asks_name:
         names["username"] = username
     password_check(password, user)
     person_save(user, {**names, "is_pending": False, "session_nonce": new_nonce()})
     user.set_password(password)
-    user.save(update_fields=["password"])
+    user.save(update_fields=["password", "is_email_own_word"])
     row.delete()
     _record("invitation.accepted", user, user)
     rights_changed([user.pk])

@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from apps.accounts.models import Invitation, User
-from apps.accounts.selectors import administrators_left
+from apps.accounts.selectors import administrators_left, is_admin, people_managed_by
 from apps.accounts.services.credentials import credentials_revoke_all
 from apps.accounts.services.groups import (
     admins_lock,
@@ -17,7 +17,7 @@ from apps.accounts.services.groups import (
     rights_changed,
     user_groups_set,
 )
-from apps.core.errors import BadInput, Conflict
+from apps.core.errors import BadInput, Conflict, NotAllowed
 from apps.core.model_errors import from_model_error
 from apps.core.recording import event_record
 
@@ -34,31 +34,47 @@ def person_change(
 ) -> User:
     """Change names and e-mail address; with `groups` exactly these are the person's.
 
-    An address that the person typed in is confirmed by giving it, even unchanged.
+    An address that the person typed in is confirmed by giving it, even unchanged, by those who
+    administer the installation. One that an administrator of a tenant gives is confirmed by nobody,
+    once the person came: whoever has that address elsewhere would come into this account.
 
     Raises:
         BadInput: naming the field.
         Conflict: nobody would administer any more.
+        NotAllowed: the actor does not look after this person.
     """
     if groups is not None:
         memberships_lock()
-    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    row = person_locked(actor, user)
     unknown = set(changes) - set(PLAIN)
     if unknown:
         raise BadInput(f"{min(unknown)} cannot be changed here.", fields={min(unknown): "unknown"})
     before: dict[str, Any] = {
         name: getattr(row, name) for name in changes if getattr(row, name) != changes[name]
     }
-    is_confirmed = "email" in changes and row.is_email_own_word
-    if is_confirmed:
-        before["is_email_own_word"] = True
+    is_unconfirmed = _is_unconfirmed_by(actor, row, changes, before)
+    marks: dict[str, Any] = {}
+    if is_unconfirmed != row.is_email_own_word:
+        before["is_email_own_word"] = row.is_email_own_word
+        marks = {"is_email_own_word": is_unconfirmed}
     if before:
         values = {name: changes[name] for name in before if name in changes}
-        marks = {"is_email_own_word": False} if is_confirmed else {}
         person_save(row, {**values, **marks})
         person_record("person.changed", actor=actor, user=row, before=before)
     if groups is not None:
         user_groups_set(actor=actor, user=row, groups=groups)
+    return row
+
+
+def person_locked(actor: User | None, user: User) -> User:
+    """The row as it is now, held against other writers.
+
+    Raises:
+        NotAllowed: the actor does not look after this person, or not any more.
+    """
+    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    if actor is not None and not people_managed_by(actor).filter(pk=row.pk).exists():
+        raise NotAllowed(f"{row.username} is not among those whom you look after.")
     return row
 
 
@@ -70,11 +86,12 @@ def person_deactivate(*, actor: User | None, user: User) -> User:
 
     Raises:
         Conflict: nobody would administer any more, or it is a service account.
+        NotAllowed: the actor does not look after this person.
     """
     admins_lock()
-    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
-    if row.is_service:
+    if user.is_service:
         raise Conflict("This is a service account, which has no log-in: remove it instead.")
+    row = person_locked(actor, user)
     if not row.is_active:
         return row
     if not administrators_left(without=row):
@@ -92,8 +109,12 @@ def person_deactivate(*, actor: User | None, user: User) -> User:
 
 @transaction.atomic
 def person_activate(*, actor: User | None, user: User) -> User:
-    """Let the person sign in again; credentials stay revoked."""
-    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    """Let the person sign in again; credentials stay revoked.
+
+    Raises:
+        NotAllowed: the actor does not look after this person.
+    """
+    row = person_locked(actor, user)
     if row.is_active:
         return row
     row.is_active = True
@@ -110,8 +131,9 @@ def person_leave_waiting(*, actor: User | None, user: User) -> None:
 
     Raises:
         Conflict: the person is active.
+        NotAllowed: the actor does not look after this person.
     """
-    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    row = person_locked(actor, user)
     if row.is_active:
         raise Conflict(f"{row.username} is active: the waiting tasks are theirs to decide on.")
     row.keeps_waiting_tasks = True
@@ -123,6 +145,16 @@ def person_leave_waiting(*, actor: User | None, user: User) -> None:
         object_id=row.pk,
         data={"name": row.username},
     )
+
+
+def _is_unconfirmed_by(
+    actor: User | None, row: User, changes: Mapping[str, str], before: Mapping[str, Any]
+) -> bool:
+    """Whether the address is only somebody's word after these changes."""
+    if "email" in changes and (actor is None or is_admin(actor)):
+        return False
+    # Whoever has the address of an invitation may come by it: the link is spent then.
+    return row.is_email_own_word or ("email" in before and not row.is_pending)
 
 
 def person_save(user: User, changes: Mapping[str, Any]) -> None:

@@ -11,6 +11,9 @@ from apps.accounts.selectors import groups_visible_to, is_admin, tenants_adminis
 from apps.core.errors import BadInput, NotAllowed
 
 MOST_NAMED = 5
+_TAKE_OUT = "take them out of one first"
+_OUTSIDE = "in no group of the tenant any more"
+_DEACTIVATE = "deactivate the account instead, or ask an administrator of the installation"
 
 
 def one_tenant_check(user_ids: Iterable[int], *, field: str = "groups") -> None:
@@ -85,6 +88,22 @@ def groups_within(actor: User | None, *, before: set[Group], wanted: Iterable[Gr
     return (after & own) | (before - own)
 
 
+def stays_check(actor: User | None, group: Group, users: Iterable[User]) -> None:
+    """Whom anybody but the installation takes out of a group of a tenant is in another one of it.
+
+    Outside, the account would keep its rules, and be nobody's who could undo them.
+
+    Raises:
+        BadInput: somebody would be in no group of the tenant.
+    """
+    tenant = TenantGroup.objects.filter(group=group).values_list("tenant", flat=True).first()
+    if actor is None or is_admin(actor) or tenant is None:
+        return
+    others = Group.objects.filter(belongs__tenant=tenant).exclude(pk=group.pk)
+    gone = User.objects.filter(pk__in=[user.pk for user in users]).exclude(groups__in=others)
+    _refuse(gone.values_list("username", flat=True), _OUTSIDE, "users", instead=_DEACTIVATE)
+
+
 def invited_within(actor: User | None, groups: Iterable[Group]) -> None:
     """Whom an administrator of a tenant invites belongs to it from the first moment.
 
@@ -107,11 +126,11 @@ def _is_of_tenant(actor: User | None) -> bool:
     return True
 
 
-def _refuse(names: Iterable[str], words: str, field: str) -> None:
+def _refuse(names: Iterable[str], words: str, field: str, *, instead: str = _TAKE_OUT) -> None:
     found = sorted(names)
     if not found:
         return
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     who = f"{', '.join(found[:MOST_NAMED])}{more}"
-    problem = f"{who} would be {words}: take them out of one first"
+    problem = f"{who} would be {words}: {instead}"
     raise BadInput(f"{problem}.", fields={field: problem})

@@ -93,7 +93,7 @@ class GroupRuleSerializer(serializers.Serializer[Any]):
     """`by_policy`: the policy gives it by itself; its own list of queues says more."""
 
     kind = serializers.CharField()
-    object_id = serializers.IntegerField()
+    object_id = serializers.CharField(help_text="Empty: every object of the kind.")
     name = serializers.CharField()
     rights = serializers.ListField(child=serializers.CharField())
     by_policy = serializers.BooleanField()

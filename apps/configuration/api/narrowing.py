@@ -34,7 +34,8 @@ class NarrowingMixin(GenericViewSet[Policy]):
         policy = self._managed(request)
         chosen = chosen_told_to(person(request), policy)
         names = chosen.values_list("username", flat=True)
-        told = {"is_narrowed": policy.is_narrowed, "people": sorted(names)}
+        others = people_chosen(policy).count() - len(names)
+        told = {"is_narrowed": policy.is_narrowed, "people": sorted(names), "others": others}
         return _told(policy, told)
 
     @extend_schema(
@@ -44,19 +45,19 @@ class NarrowingMixin(GenericViewSet[Policy]):
     def set_narrowing(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """What those have waiting who lose their right becomes drafts.
 
-        With If-Match only where nobody has changed it since.
+        If-Match is required: the change is made to what was read, or to nothing; `*` for any.
         """
         policy = self._managed(request)
         if not policies_narrowable_by(request.user).filter(pk=policy.pk).exists():
             raise NotAllowed("The top of a tenant is for administrators of the installation.")
-        actor, version = person(request), rule_version(request, is_required=False)
+        actor, version = person(request), rule_version(request, is_required=True)
         body = checked(NarrowingSerializer, request)
         names = sorted(set(body["people"]))
-        returned = 0
+        returned, kept = 0, []
         if body["is_narrowed"]:
             told_of = chosen_told_to(actor, policy)
             # Of whom the actor is not told stays chosen.
-            kept = people_chosen(policy).exclude(pk__in=told_of.values("pk"))
+            kept = list(people_chosen(policy).exclude(pk__in=told_of.values("pk")))
             people = [*_members(people_choosable_by(actor, policy) | told_of, names), *kept]
             returned = policy_narrow(actor=actor, policy=policy, people=people, version=version)
         elif names:
@@ -64,9 +65,16 @@ class NarrowingMixin(GenericViewSet[Policy]):
             raise BadInput(f"people {problem}.", fields={"people": problem})
         else:
             policy_widen(actor=actor, policy=policy, version=version)
-        told = {"is_narrowed": body["is_narrowed"], "people": names, "tasks_returned": returned}
         policy.refresh_from_db()
-        return _told(policy, told)
+        return _told(
+            policy,
+            {
+                "is_narrowed": policy.is_narrowed,
+                "people": names,
+                "others": len(kept),
+                "tasks_returned": returned,
+            },
+        )
 
     def _managed(self, request: Request) -> Policy:
         policy = self.get_object()

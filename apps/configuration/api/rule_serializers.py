@@ -41,7 +41,7 @@ class RuleSerializer(serializers.Serializer[Rule]):
     others = serializers.SerializerMethodField(
         help_text="How many more it names, of other tenants."
     )
-    made_by = serializers.ListField(child=serializers.CharField())
+    made_by = serializers.ListField(child=serializers.CharField(), source="makers")
     made_at = serializers.DateTimeField(allow_null=True)
     version = serializers.CharField(help_text="The ETag of this rule.")
 
@@ -108,6 +108,7 @@ class NarrowingSerializer(StrictSerializer):
 class NarrowingToldSerializer(serializers.Serializer[Any]):
     is_narrowed = serializers.BooleanField()
     people = serializers.ListField(child=serializers.CharField())
+    others = serializers.IntegerField(help_text="How many more it applies to, of other tenants.")
     tasks_returned = serializers.IntegerField(
         required=False, help_text="Waiting tasks that became drafts by this change."
     )

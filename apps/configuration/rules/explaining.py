@@ -1,9 +1,10 @@
 """What somebody can see and do with one object, and why."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import QuerySet
@@ -11,8 +12,11 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_of, is_admin, tenants_administered_by
+from apps.accounts.strangers import strangers_of
 from apps.configuration.rules.granting import people_nameable_by
 from apps.configuration.rules.levels import Kind
+from apps.configuration.rules.rule import subject_of
+from apps.configuration.rules.walls import hidden_from
 from apps.configuration.rules.ways import Reason, ways_to
 from apps.core.errors import NotFound
 from apps.policies.models import Policy, Queue
@@ -28,7 +32,7 @@ from apps.policies.selectors import (
     queues_visible_to,
 )
 from apps.tasks.models import Task
-from apps.tasks.selectors.acting import ALIVE
+from apps.tasks.selectors.acting import ALIVE, may_stand_for
 from apps.tasks.selectors.seen import task_rights, tasks_visible_to
 from apps.tasks.states import TaskState
 from apps.vaults.selectors.seen import vault_rights, vaults_told, vaults_visible_to
@@ -104,8 +108,9 @@ def explanation(viewer: User, *, person: User, thing: Thing, object_id: str) -> 
     else:
         away = [Reason("deactivated", is_against=True)]
         found = [(right, False, away) for right in RIGHTS[thing]]
-    answers = tuple(Answer(right, is_held, tuple(why)) for right, is_held, why in found)
-    return Explanation(person, thing, str(row.pk), str(row.name), answers)
+    answers = [Answer(right, is_held, tuple(why)) for right, is_held, why in found]
+    told = tuple(_within_walls(viewer, answers))
+    return Explanation(person, thing, str(row.pk), str(row.name), told)
 
 
 def people_to_ask_about(viewer: User) -> QuerySet[User]:
@@ -138,6 +143,24 @@ def _may_ask(viewer: User, person: User, thing: Thing, row: Any) -> bool:
         return policies_managed_by(viewer).filter(pk=row.pk).exists()
     queue = {Thing.QUEUE: row.pk, Thing.TASK: getattr(row, "queue_id", None)}.get(thing)
     return queue is not None and queues_managed_by(viewer).filter(pk=queue).exists()
+
+
+def _within_walls(viewer: User, answers: Sequence[Answer]) -> Iterator[Answer]:
+    """The answers without names of other tenants than the viewer's: who made rules, and groups."""
+    every = [reason for answer in answers for reason in answer.reasons]
+    found = strangers_of(viewer).filter(username__in={one.by for one in every})
+    strangers = set(found.values_list("username", flat=True))
+    named = Group.objects.filter(name__in={one.group for one in every})
+    subjects = {group.name: subject_of(group) for group in named}
+    hidden = {one.name for one in hidden_from(viewer, subjects.values())}
+
+    def told(reason: Reason) -> Reason:
+        if reason.group in hidden:
+            return Reason("elsewhere", is_against=reason.is_against)
+        return replace(reason, by="") if reason.by in strangers else reason
+
+    for answer in answers:
+        yield replace(answer, reasons=tuple(map(told, answer.reasons)))
 
 
 # --- a kind of object each -------------------------------------------------------------------
@@ -215,7 +238,8 @@ def _acting(person: User, task: Task, *, is_seen: bool) -> _Found:
     if not person.can_act_for_owners:
         return Right.ACT, False, [Reason("may_not_act", is_against=True)]
     is_alive = TaskState(task.state) in ALIVE
-    is_possible = is_seen and is_alive and task.owner.is_active and not task.owner.is_service
+    is_somebody = task.owner.is_active and not task.owner.is_service
+    is_possible = is_seen and is_alive and is_somebody and may_stand_for(person, task.owner)
     return (
         Right.ACT,
         is_possible,

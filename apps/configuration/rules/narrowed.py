@@ -6,9 +6,9 @@ from django.db.models import Q, QuerySet
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
+from apps.accounts.strangers import strangers_of
 from apps.configuration.rules.granting import people_nameable_by
 from apps.configuration.rules.rule import VERSION_BYTES
-from apps.configuration.rules.walls import strangers_of
 from apps.policies.models import Policy, PolicyChosen
 
 

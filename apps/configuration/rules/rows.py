@@ -123,9 +123,10 @@ def _narrowed(targets: Iterable[Target]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
+    """Whom rules name, and who made them."""
+
     people: Mapping[int, Subject]
     groups: Mapping[int, Subject]
-    makers: Mapping[int, str]
 
     @classmethod
     def of(cls, found: Mapping[_Holder, _Found]) -> "_Names":
@@ -135,11 +136,9 @@ class _Names:
         rows = User.objects.filter(pk__in=users | makers).only(
             "username", "first_name", "last_name", "is_service"
         )
-        people = {one.pk: one for one in rows}
         return cls(
-            {pk: subject_of(one) for pk, one in people.items() if pk in users},
+            {one.pk: subject_of(one) for one in rows},
             {one.pk: subject_of(one) for one in Group.objects.filter(pk__in=groups)},
-            {pk: people[pk].username for pk in makers if pk in people},
         )
 
 
@@ -159,8 +158,13 @@ def _rule(
         target,
         level,
         source,
-        tuple(sorted(subjects, key=lambda one: (not one.is_group, one.name.lower(), one.id))),
-        tuple(sorted(names.makers[maker] for maker in makers if maker in names.makers)),
+        tuple(sorted(subjects, key=_by_name)),
+        tuple(sorted((names.people[pk] for pk in makers if pk in names.people), key=_by_name)),
         max(times, default=None),
         narrowed=source is Source.POLICY and is_narrowed,
     )
+
+
+def _by_name(one: Subject) -> tuple[bool, str, int]:
+    """Groups come first."""
+    return not one.is_group, one.name.lower(), one.id

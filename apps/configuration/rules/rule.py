@@ -56,10 +56,14 @@ class Rule:
     level: Level
     source: Source
     subjects: tuple[Subject, ...]
-    made_by: tuple[str, ...]
+    made_by: tuple[Subject, ...]
     made_at: datetime | None
     narrowed: bool = False
     hidden: tuple[Subject, ...] = ()
+
+    @property
+    def makers(self) -> list[str]:
+        return [one.name for one in self.made_by]
 
     @property
     def key(self) -> str:

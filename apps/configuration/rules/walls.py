@@ -4,14 +4,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from django.contrib.auth.models import Group
-from django.db.models import QuerySet
 
 from apps.accounts.models import TenantGroup, User
 from apps.accounts.selectors import is_admin, tenants_of
+from apps.accounts.strangers import strangers_of, strangers_to
 from apps.configuration.rules.levels import Kind
 from apps.configuration.rules.rule import Rule, Subject, Target
 from apps.policies.models import Policy, Queue
-from apps.policies.tenancy import strangers_to
 from apps.vaults.models import Vault
 
 
@@ -33,7 +32,8 @@ def within_walls(reader: User, rules: Iterable[Rule]) -> list[Rule]:
     Somebody may have come to another tenant after a rule was made; it gives them nothing since.
     """
     known = list(rules)
-    hidden = hidden_from(reader, [one for rule in known for one in rule.subjects])
+    named = [one for rule in known for one in (*rule.subjects, *rule.made_by)]
+    hidden = hidden_from(reader, named)
     if not hidden:
         return known
     return [
@@ -41,6 +41,7 @@ def within_walls(reader: User, rules: Iterable[Rule]) -> list[Rule]:
             rule,
             subjects=tuple(one for one in rule.subjects if one not in hidden),
             hidden=tuple(one for one in rule.subjects if one in hidden),
+            made_by=tuple(one for one in rule.made_by if one not in hidden),
         )
         for rule in known
     ]
@@ -58,11 +59,6 @@ def hidden_from(reader: User, subjects: Iterable[Subject]) -> frozenset[Subject]
     strangers = strangers_of(reader).filter(pk__in=users)
     hidden |= {(False, pk) for pk in strangers.values_list("pk", flat=True)}
     return frozenset(one for one in every if (one.is_group, one.id) in hidden)
-
-
-def strangers_of(reader: User) -> QuerySet[User]:
-    """People and service accounts of other tenants; for who belongs to none, nobody."""
-    return User.objects.none() if is_admin(reader) else strangers_to(tenants_of(reader))
 
 
 def _tenant_of(target: Target) -> int | None:

@@ -33,6 +33,7 @@ def reason_words(reason: Reason) -> str:
             "nobody acts."
         ),
         "deactivated": _("The account is deactivated: nobody comes in by it."),
+        "elsewhere": _("A group of another tenant gives it."),
         "nothing": _("No rule gives it."),
     }
     return sentences[reason.code] % facts

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 
 from django import forms
-from django.contrib.auth import login, update_session_auth_hash
+from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
@@ -29,6 +30,7 @@ from apps.dashboard.forms_people import (
     patterns_of,
 )
 from apps.dashboard.toasts import say
+from apps.dashboard.views.signing_in import password_accepted
 
 BACKEND = "apps.accounts.backends.PersonBackend"
 
@@ -92,8 +94,9 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
         except RpmError as error:
             add_errors(form, error)
         else:
-            login(request, joined, backend=BACKEND)
-            return redirect("overview")
+            # As by the form to sign in: a link asks for no less than a password does.
+            joined.backend = BACKEND
+            return password_accepted(request, joined, next_url=reverse("overview"))
     focus_first_error(form)
     status = 400 if request.method == "POST" else 200
     context = {"form": form, "invitation": invitation, "user_name": user.username}

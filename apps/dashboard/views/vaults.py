@@ -1,5 +1,6 @@
 """Vaults: the list, one vault with its text, and what they bring to a task."""
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -21,11 +22,12 @@ from apps.dashboard.forms_vaults import VaultForm
 from apps.dashboard.layout import page_or_dialog
 from apps.dashboard.live import key_id
 from apps.dashboard.selectors.tasks import task_seen
-from apps.dashboard.selectors.vaults import vault_events, vault_sections
+from apps.dashboard.selectors.vaults import History, vault_events, vault_sections
 from apps.tasks.selectors.vaults import effective_vault
 from apps.vaults.models import Vault, VaultFormat
 from apps.vaults.selectors.effective import vault_text, version_text
 from apps.vaults.selectors.seen import vault_rights, vault_seen, vault_version_seen, vault_versions
+from apps.vaults.selectors.walls import without_strangers
 from apps.vaults.services.vaults import (
     vault_change,
     vault_create,
@@ -99,7 +101,7 @@ def vault_detail(request: HttpRequest, pk: UUID) -> HttpResponse:
         "vault": vault,
         "rights": rights,
         "text": text,
-        "history": vault_events(vault, before) if rights.read or rights.switch_off else None,
+        "history": _history(user, vault, before) if rights.read or rights.switch_off else None,
         "kept": set(vault_versions(user, vault).values_list("version", flat=True)),
         "is_stale": form is not None and form.has_error("text", "stale"),
     }
@@ -231,6 +233,12 @@ def _form(request: HttpRequest, user: User, vault: Vault, text: str | None) -> V
     }
     files = request.FILES or None
     return VaultForm(_posted(request), files, user=user, vault=vault, initial=initial)
+
+
+def _history(user: User, vault: Vault, before: int | None) -> History:
+    """What was done with it, naming nobody who belongs to another tenant by now."""
+    found = vault_events(vault, before)
+    return replace(found, events=tuple(without_strangers(user, found.events, "actor")))
 
 
 def _saved(form: VaultForm, user: User, vault: Vault) -> bool:

@@ -1,6 +1,7 @@
 """For whom a service account acts."""
 
 from apps.accounts.models import User
+from apps.accounts.selectors import tenants_of
 from apps.core.errors import Conflict, NotAllowed
 from apps.tasks.selectors.seen import task_seen
 from apps.tasks.states import TaskState
@@ -35,4 +36,12 @@ def owner_acted_for(account: User, task_key: str) -> User:
     if not owner.is_active:
         raise NotAllowed("The owner of this task is deactivated.")
     owner.acted_by_id = account.pk
+    if not may_stand_for(account, owner):
+        raise NotAllowed("This account may not act for the owner of this task.")
     return owner
+
+
+def may_stand_for(account: User, owner: User) -> bool:
+    """Whether a service account of a tenant would reach no other one by acting for the owner."""
+    own = tenants_of(account)
+    return not own or tenants_of(owner) <= own

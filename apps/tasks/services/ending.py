@@ -86,7 +86,7 @@ def task_run_again(*, actor: User, task: Task, queue: str | int | None = None) -
         queue: another queue; None means the one it was in.
 
     Raises:
-        NotAllowed, NotFound: the actor may not do it, or may not use the queue.
+        NotAllowed, NotFound: the actor may not do it, or actor or owner may not use the queue.
         BadInput, NeverFits: the queue does not take it any more.
         Conflict: it has not ended.
     """

@@ -19,7 +19,7 @@ from apps.tasks.redaction import unhidden
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.selectors.secrets import task_secrets
 from apps.tasks.services.idempotency import Idempotency, earlier_task, key_keep
-from apps.tasks.services.queues import queue_open_to
+from apps.tasks.services.queues import check_open_to_owner, queue_open_to
 from apps.tasks.services.runs import run_ensure
 from apps.tasks.services.sealing import secrets_sealed
 from apps.tasks.services.transitions import Moved, tasks_announce, tasks_move
@@ -171,9 +171,16 @@ def task_return(
     Args:
         expected: the states that it may come from.
         changes: columns to set beside its place in the queue.
+
+    Raises:
+        NotAllowed: one of actor and owner may not enqueue there.
+        NotFound: the actor does not see the queue.
+        BadInput, NeverFits: the queue does not take such a task.
+        Conflict: the task is in none of the expected states.
     """
     with transaction.atomic():
         found = queue_open_to(actor, queue)
+        check_open_to_owner(task, found)
         facts = queue_facts(found)
         # As it is now: a change since the actor read it would else wait in the run of another.
         now = Task.objects.select_for_update(no_key=True).get(pk=task.pk)

@@ -47,6 +47,18 @@ def check_may(user: User, task: Task) -> None:
     raise NotAllowed("This task is somebody else's, and you do not manage its queue.")
 
 
+def check_open_to_owner(task: Task, queue: Queue) -> None:
+    """What waits is charged to its owner and runs with their vaults: who manages a queue puts
+    nothing of theirs where they could not.
+
+    Raises:
+        NotAllowed: the owner may not enqueue there.
+    """
+    if not queues_open_to(task.owner).filter(pk=queue.pk).exists():
+        problem = f"is not open to {task.owner}, whose task it is"
+        raise NotAllowed(f"Queue {queue.name} {problem}.", fields={"queue": problem})
+
+
 def not_found(given: str | int) -> NotFound:
     return NotFound(
         f"There is no queue {given}, or you may not see it.",

@@ -1,15 +1,18 @@
 """Vaults as REST reads and answers them."""
 
+from functools import cached_property
 from typing import Any
+from uuid import UUID
 
 from rest_framework import serializers
 
 from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
 from apps.core.serializers import NameSerializer, StrictSerializer
 from apps.events.models import Event
 from apps.vaults.models import NAME_LENGTH, Vault, VaultFormat, VaultVersion
 from apps.vaults.selectors.effective import version_text
-from apps.vaults.selectors.seen import vault_rights
+from apps.vaults.selectors.seen import group_places, vault_rights
 from apps.vaults.text.shapes import TEXT_BYTES
 
 _TEXT_HELP = "Values under `secrets` are `********`; sent back so, they stay what they are."
@@ -24,12 +27,15 @@ class VaultSerializer(serializers.ModelSerializer[Vault]):
         source="owner.username", default=None, allow_null=True, read_only=True
     )
     group = NameSerializer(read_only=True, allow_null=True)
+    position = serializers.SerializerMethodField(
+        help_text="From 1; of a group's vault among those that the reader sees. Higher ones win."
+    )
     keys = serializers.SerializerMethodField(
         help_text="Those at the top; null for who may only switch it off."
     )
     enforced = serializers.SerializerMethodField(help_text=_ENFORCED_HELP)
     updated_by = serializers.SerializerMethodField(
-        help_text="Who changed it last; null for who may not read who did what with it."
+        help_text="Who changed it last; null for who may not read who did what with it, or them."
     )
     may = serializers.SerializerMethodField()
 
@@ -43,6 +49,12 @@ class VaultSerializer(serializers.ModelSerializer[Vault]):
 
     def get_kind(self, vault: Vault) -> str:
         return "personal" if vault.is_personal else "group"
+
+    def get_position(self, vault: Vault) -> int:
+        if vault.is_personal or is_admin(self._user):
+            return vault.position
+        # One that came since the places were read is the highest.
+        return self._places.get(vault.pk, len(self._places) + 1)
 
     def get_keys(self, vault: Vault) -> list[str] | None:
         return list(vault.summary) if _may_summarize(self._user, vault) else None
@@ -68,6 +80,10 @@ class VaultSerializer(serializers.ModelSerializer[Vault]):
     def _user(self) -> User:
         user: User = self.context["request"].user
         return user
+
+    @cached_property
+    def _places(self) -> dict[UUID, int]:
+        return group_places(self._user)
 
 
 class VaultTextSerializer(VaultSerializer):
@@ -121,7 +137,7 @@ class VaultChangeSerializer(StrictSerializer):
 
 class VaultMoveSerializer(StrictSerializer):
     place = serializers.IntegerField(
-        min_value=0, max_value=1000, help_text="0 is the lowest of its kind; higher ones win."
+        min_value=0, max_value=9999, help_text="0 is the lowest of its kind; higher ones win."
     )
 
 

@@ -6,6 +6,7 @@ from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
+from rest_framework.pagination import Cursor
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
@@ -16,6 +17,7 @@ from apps.accounts.models import User
 from apps.accounts.selectors import groups_visible_to, manages_people
 from apps.core.api import KeysetPagination, if_match
 from apps.core.errors import BadInput, NotAllowed, NotFound
+from apps.core.keyring import KeyMissing, seal, unseal
 from apps.vaults.api.serializers import (
     VaultChangeSerializer,
     VaultCheckedSerializer,
@@ -41,6 +43,7 @@ from apps.vaults.selectors.seen import (
     vaults_listed,
     vaults_told,
 )
+from apps.vaults.selectors.walls import without_strangers
 from apps.vaults.services.checking import vault_text_check
 from apps.vaults.services.vaults import (
     vault_change,
@@ -63,7 +66,28 @@ _FILTERS = [
 
 
 class _ByPosition(KeysetPagination):
+    """Cursors hold the position sealed: it is among the vaults of all tenants."""
+
     ordering = ("position", "id")  # type: ignore[assignment]  # DRF takes tuples too
+
+    def encode_cursor(self, cursor: Cursor) -> str:
+        if cursor.position is not None:
+            cursor = _at(cursor, seal(str(cursor.position)))
+        return super().encode_cursor(cursor)
+
+    def decode_cursor(self, request: Request) -> Cursor | None:
+        cursor = super().decode_cursor(request)
+        if cursor is None or cursor.position is None:
+            return cursor
+        try:
+            return _at(cursor, unseal(str(cursor.position)))
+        except KeyMissing as error:
+            # What `paginate_queryset` refuses as a cursor that somebody made up.
+            raise ValueError(cursor.position) from error
+
+
+def _at(cursor: Cursor, position: str) -> Cursor:
+    return cursor._replace(position=position)  # type: ignore[arg-type]  # a text, not a number
 
 
 class _ByVersion(KeysetPagination):
@@ -86,8 +110,10 @@ class VaultViewSet(GenericViewSet[Vault]):
     def list(self, request: Request) -> Response:
         """Vaults without their texts, the lowest first."""
         wanted = _wanted(request)
-        page = self.paginate_queryset(vaults_listed(person(request), wanted)) or []
-        return self.get_paginated_response(self.get_serializer(page, many=True).data)
+        user = person(request)
+        page = self.paginate_queryset(vaults_listed(user, wanted)) or []
+        rows = without_strangers(user, page, "updated_by")
+        return self.get_paginated_response(self.get_serializer(rows, many=True).data)
 
     @extend_schema(request=VaultCreateSerializer, responses={201: VaultTextSerializer})
     def create(self, request: Request) -> Response:
@@ -143,7 +169,8 @@ class VaultViewSet(GenericViewSet[Vault]):
             raise NotFound("There is no such thing, or you may not see it.")
         events: Any = vault_history(vault)
         page: Any = self.paginate_queryset(events) or []
-        return self.get_paginated_response(VaultEventSerializer(page, many=True).data)
+        told = without_strangers(actor, page, "actor")
+        return self.get_paginated_response(VaultEventSerializer(told, many=True).data)
 
     @extend_schema(responses=VaultVersionSerializer(many=True))
     @action(detail=True, pagination_class=_ByVersion)
@@ -152,7 +179,8 @@ class VaultViewSet(GenericViewSet[Vault]):
         actor = person(request)
         rows: Any = vault_versions(actor, _readable(actor, pk))
         page: Any = self.paginate_queryset(rows) or []
-        return self.get_paginated_response(VaultVersionSerializer(page, many=True).data)
+        told = without_strangers(actor, page, "by")
+        return self.get_paginated_response(VaultVersionSerializer(told, many=True).data)
 
     @extend_schema(responses=VaultVersionTextSerializer)
     @action(detail=True, url_path="versions/(?P<number>[1-9][0-9]{0,8})")
@@ -186,7 +214,7 @@ class VaultViewSet(GenericViewSet[Vault]):
 
     def _told(self, request: Request, vault: Vault, *, status: int = 200) -> Response:
         user = person(request)
-        row = vault_seen(user, vault.pk)
+        (row,) = without_strangers(user, [vault_seen(user, vault.pk)], "updated_by")
         facts = {**self.get_serializer(row).data, "text": None}
         if vault_rights(user, row).read:
             facts["text"] = vault_text(row)

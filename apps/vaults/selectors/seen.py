@@ -24,6 +24,7 @@ from apps.vaults.models import (
     VaultUserPermission,
     VaultVersion,
 )
+from apps.vaults.selectors.walls import without_strangers
 
 VIEW, CHANGE = "view_vault", "change_vault"
 FILTERS = ("kind", "group", "owner", "is_active", "q")
@@ -118,6 +119,15 @@ def vault_rights(user: User, vault: Vault) -> VaultRights:
     )
 
 
+def group_places(user: User) -> dict[UUID, int]:
+    """The places from 1 of the vaults of groups, among those that this person sees.
+
+    Their positions are among those of all tenants: whoever reads one learns how many others have.
+    """
+    seen = vaults_visible_to(user).filter(group__isnull=False).order_by("position", "pk")
+    return {pk: place for place, pk in enumerate(seen.values_list("pk", flat=True), start=1)}
+
+
 def vaults_ordered_by(user: User, vault: Vault) -> QuerySet[Vault]:
     """The vaults with which it stands in one order, as far as this person orders them."""
     live = Vault.objects.filter(removed_at__isnull=True)
@@ -170,7 +180,7 @@ def vault_version_seen(user: User, vault: Vault, number: int) -> VaultVersion:
     row = VaultVersion.objects.filter(vault=vault, version=number).select_related("by").first()
     if row is None or not vault_rights(user, vault).read:
         raise NotFound("There is no such version, or you may not read it.")
-    return row
+    return without_strangers(user, [row], "by")[0]
 
 
 def _grants(user: User, *names: str) -> QuerySet[VaultUserPermission]:

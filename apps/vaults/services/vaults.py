@@ -9,8 +9,9 @@ from django.db import transaction
 from django.db.models import Max, QuerySet
 from django.utils import timezone
 
-from apps.accounts.models import User
+from apps.accounts.models import TenantGroup, User
 from apps.accounts.selectors import groups_visible_to, is_admin
+from apps.accounts.strangers import strangers_of
 from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
 from apps.core.keyring import seal, unseal
 from apps.core.model_errors import from_model_error
@@ -55,11 +56,10 @@ def vault_create(
     if group is not None and not groups_visible_to(actor).filter(pk=group.pk).exists():
         raise NotAllowed("Only administrators make vaults of groups.")
     vault = Vault(owner=None if group else actor, group=group, is_active=is_active, version=0)
-    others = _alike(vault)
     most = MOST_PERSONAL if group is None else MOST_OF_GROUPS
-    if others.count() >= most:
+    if _counted_with(vault).count() >= most:
         raise Conflict(f"There are {most} vaults already: remove one, or put two into one.")
-    vault.position = (others.aggregate(last=Max("position"))["last"] or 0) + 1
+    vault.position = (_alike(vault).aggregate(last=Max("position"))["last"] or 0) + 1
     values = {"name": name, "format": format, "text": text, "enforced": list(enforced)}
     _write(vault, actor=actor, changes=values)
     _record("vault.created", vault, actor=actor, after=_told(vault))
@@ -80,14 +80,13 @@ def vault_change(
         NotAllowed: the vault may be seen, and not changed.
         Stale: somebody else changed it meanwhile.
     """
-    rights = vault_rights(actor, vault)
+    row = _locked(actor, vault)
+    rights = vault_rights(actor, row)
     if not rights.change:
         raise NotAllowed("You may see this vault, but not change it.")
-    row = _locked(actor, vault)
     if version is not None and version != row.version:
-        who = row.updated_by.username if row.updated_by else "somebody"
         raise Stale(
-            f"{who} changed this vault since you read it.",
+            f"{_last_writer(actor, row)} changed this vault since you read it.",
             fields={"If-Match": f"the version is {row.version}"},
         )
     if "enforced" in changes and list(changes["enforced"]) != row.enforced and not rights.enforce:
@@ -112,16 +111,17 @@ def vault_restore(*, actor: User, vault: Vault, to: int, version: int | None = N
         NotAllowed: the vault may be seen, and not changed.
         Stale: somebody else changed it meanwhile.
     """
-    old = VaultVersion.objects.filter(vault=vault, version=to).first()
-    if vault_rights(actor, vault).change and (old is None or to == vault.version):
+    row = _locked(actor, vault)
+    old = VaultVersion.objects.filter(vault=row, version=to).first()
+    if vault_rights(actor, row).change and (old is None or to == row.version):
         problem = "is not kept any more" if old is None else "is the one of now"
         raise BadInput(f"Version {to} {problem}.", fields={"to": problem})
     changes: dict[str, Any] = {}
     if old is not None:
         changes = {"text": unseal(old.sealed_text), "format": old.format}
-        if old.enforced != vault.enforced:
+        if old.enforced != row.enforced:
             changes["enforced"] = old.enforced
-    row = vault_change(actor=actor, vault=vault, changes=changes, version=version)
+    row = vault_change(actor=actor, vault=row, changes=changes, version=version)
     _record("vault.restored", row, actor=actor, restored_version=to)
     return row
 
@@ -133,10 +133,10 @@ def vault_switch(*, actor: User, vault: Vault, is_active: bool) -> Vault:
     Raises:
         NotAllowed: administrators switch vaults of other people off, never on.
     """
-    rights = vault_rights(actor, vault)
+    row = _locked(actor, vault)
+    rights = vault_rights(actor, row)
     if not (rights.change or (rights.switch_off and not is_active)):
         raise NotAllowed("You may see this vault, but not switch it.")
-    row = _locked(actor, vault)
     if row.is_active != is_active:
         row.is_active = is_active
         row.save(update_fields=["is_active"])
@@ -153,9 +153,9 @@ def vault_move(*, actor: User, vault: Vault, place: int) -> Vault:
     Raises:
         NotAllowed: it is somebody else's.
     """
-    if not vault_rights(actor, vault).own:
-        raise NotAllowed("You may see this vault, but not move it.")
     row = _locked(actor, vault)
+    if not vault_rights(actor, row).own:
+        raise NotAllowed("You may see this vault, but not move it.")
     alike = vaults_ordered_by(actor, row).select_for_update(of=("self",))
     rows = list(alike.order_by("position", "pk"))
     # Administrators of a tenant share out the places that their vaults have among all.
@@ -183,9 +183,9 @@ def vault_remove(*, actor: User, vault: Vault) -> None:
     Raises:
         NotAllowed: it is somebody else's.
     """
-    if not vault_rights(actor, vault).own:
-        raise NotAllowed("You may see this vault, but not remove it.")
     row = _locked(actor, vault)
+    if not vault_rights(actor, row).own:
+        raise NotAllowed("You may see this vault, but not remove it.")
     row.removed_at, row.is_active = timezone.now(), False
     row.save(update_fields=["removed_at", "is_active"])
     VaultUserPermission.objects.filter(content_object=row).delete()
@@ -199,11 +199,33 @@ def _alike(vault: Vault) -> QuerySet[Vault]:
     return live.filter(owner=vault.owner) if vault.is_personal else live.filter(group__isnull=False)
 
 
+def _counted_with(vault: Vault) -> QuerySet[Vault]:
+    """The vaults that share its bound: a tenant's groups have one of their own.
+
+    Else a tenant could leave no room for others, and would learn how many they have.
+    """
+    if vault.is_personal:
+        return _alike(vault)
+    tenant = TenantGroup.objects.filter(group=vault.group).values_list("tenant", flat=True).first()
+    return _alike(vault).filter(group__belongs__tenant=tenant)
+
+
 def _locked(actor: User, vault: Vault) -> Vault:
-    """The row as it is now, held against other writers; NotFound where it is gone."""
-    vault_seen(actor, vault.pk)
-    rows = Vault.objects.select_for_update(of=("self",))
-    return rows.select_related("owner", "group", "updated_by").get(pk=vault.pk)
+    """The vault as it is now, held against other writers, with what is granted on it now.
+
+    It is read after the lock: a rule may have taken the right away while the actor waited.
+    NotFound where it is gone, or not to be seen any more.
+    """
+    Vault.objects.select_for_update().filter(pk=vault.pk).first()
+    return vault_seen(actor, vault.pk)
+
+
+def _last_writer(reader: User, vault: Vault) -> str:
+    """Who changed it last, as far as the reader may know of them."""
+    writer = vault.updated_by
+    if writer is None or strangers_of(reader).filter(pk=writer.pk).exists():
+        return "somebody"
+    return writer.username
 
 
 def _write(vault: Vault, *, actor: User, changes: Mapping[str, Any]) -> bool:

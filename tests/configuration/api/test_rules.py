@@ -35,6 +35,8 @@ from apps.vaults.models import VaultUserPermission
 from tests.cast import Example
 
 pytestmark = pytest.mark.django_db
+# Whatever stands there now.
+ANY = {"If-Match": "*"}
 RULES = "/api/v1/access-rules/"
 EXPLAIN = "/api/v1/access/explain/"
 As = Callable[[User], APIClient]
@@ -180,7 +182,9 @@ def test_nobody_grants_what_they_do_not_hold(
     policy = client.post(RULES, body("policy", example.dev.pk, "read", "bob"))
     kind = client.post(RULES, body("queue", None, "read", "bob"))
     narrowed = client.put(
-        f"/api/v1/policies/{example.dev.pk}/narrowing/", {"is_narrowed": True, "people": ["bob"]}
+        f"/api/v1/policies/{example.dev.pk}/narrowing/",
+        {"is_narrowed": True, "people": ["bob"]},
+        headers=ANY,
     )
 
     assert own.status_code == 201
@@ -244,11 +248,14 @@ def test_what_its_policy_makes_is_narrowed_and_not_removed(
     narrowing = f"/api/v1/policies/{example.dev.pk}/narrowing/"
 
     assert admin.delete(key).status_code == 409
-    strange = admin.put(narrowing, {"is_narrowed": True, "people": ["root"]})
-    done = admin.put(narrowing, {"is_narrowed": True, "people": ["bob"]})
+    blind = admin.put(narrowing, {"is_narrowed": True, "people": ["bob"]})
+    strange = admin.put(narrowing, {"is_narrowed": True, "people": ["root"]}, headers=ANY)
+    done = admin.put(narrowing, {"is_narrowed": True, "people": ["bob"]}, headers=ANY)
 
+    assert (blind.status_code, list(blind.json()["fields"])) == (400, ["If-Match"])
     assert (strange.status_code, list(strange.json()["fields"])) == (400, ["people"])
-    assert done.json() == {"is_narrowed": True, "people": ["bob"], "tasks_returned": 0}
+    told = {"is_narrowed": True, "people": ["bob"], "others": 0, "tasks_returned": 0}
+    assert done.json() == told
     assert admin.get(key).json()["is_narrowed"] is True
     assert api_as(alice).get(f"/api/v1/queues/{example.dev_queue.name}/").status_code == 404
     assert api_as(bob).get(f"/api/v1/queues/{example.dev_queue.name}/").status_code == 200
@@ -317,7 +324,9 @@ def test_no_rule_outlives_its_object(
     for kind, pk in objects.items():
         assert admin.post(RULES, body(kind, pk, "read", "bob")).status_code == 201, kind
     admin.put(
-        f"/api/v1/policies/{example.dev.pk}/narrowing/", {"is_narrowed": True, "people": ["bob"]}
+        f"/api/v1/policies/{example.dev.pk}/narrowing/",
+        {"is_narrowed": True, "people": ["bob"]},
+        headers=ANY,
     )
     rows = {
         "policy": PolicyUserPermission.objects.filter(content_object=example.dev),
@@ -355,7 +364,9 @@ def test_a_service_account_that_goes_is_named_by_no_rule(
     shared = admin.post("/api/v1/vaults/", vault).json()["id"]
     assert admin.post(RULES, body("vault", shared, "modify", "ci")).status_code == 201
     admin.put(
-        f"/api/v1/policies/{example.dev.pk}/narrowing/", {"is_narrowed": True, "people": ["ci"]}
+        f"/api/v1/policies/{example.dev.pk}/narrowing/",
+        {"is_narrowed": True, "people": ["ci"]},
+        headers=ANY,
     )
 
     service_account_remove(actor=root, account=account)
@@ -370,7 +381,9 @@ def test_who_comes_back_into_the_group_of_a_narrowed_policy_is_chosen_still(
     admin: APIClient, example: Example, dev_group: Group, alice: User
 ) -> None:
     admin.put(
-        f"/api/v1/policies/{example.dev.pk}/narrowing/", {"is_narrowed": True, "people": ["alice"]}
+        f"/api/v1/policies/{example.dev.pk}/narrowing/",
+        {"is_narrowed": True, "people": ["alice"]},
+        headers=ANY,
     )
 
     alice.groups.remove(dev_group)

@@ -9,13 +9,19 @@ from rest_framework.test import APIClient
 
 from apps.accounts.models import ADMINS, User
 from apps.accounts.selectors import group_ids, is_admin, is_queue_admin
+from apps.accounts.services.groups import user_groups_set
 from apps.accounts.services.service_accounts import service_account_create
+from apps.configuration.rules.explaining import Right, Thing, explanation
+from apps.core.errors import NotAllowed
 from apps.events.models import AuditEntry, Event
 from apps.policies.models import PolicyGroupPermission
+from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
 from apps.tasks.selectors.acting import owner_acted_for
+from apps.tasks.services import task_submit
 from tests.accounts.test_throttling import basic
 from tests.cast import Example
+from tests.tenants import Organisations
 
 pytestmark = pytest.mark.django_db
 
@@ -38,6 +44,26 @@ def program(robot: User) -> APIClient:
     client = APIClient()
     client.credentials(HTTP_AUTHORIZATION=basic(credential.key, secret)["Authorization"])
     return client
+
+
+def test_no_account_of_a_tenant_acts_for_somebody_of_another(
+    root: User, organisations: Organisations
+) -> None:
+    acme, rival = organisations.acme, organisations.rival
+    made = service_account_create(
+        actor=root, name="acme-robot", groups=[acme.group.name], can_act_for_owners=True
+    )
+    description = Description(name="t", queue=acme.queue.name, command=["true"])
+    task = task_submit(actor=acme.member, description=description)
+    assert owner_acted_for(made.account, str(task.pk)) == acme.member
+
+    user_groups_set(actor=root, user=acme.member, groups=[rival.group])
+
+    with pytest.raises(NotAllowed):
+        owner_acted_for(User.objects.get(pk=made.account.pk), str(task.pk))
+    why = explanation(root, person=made.account, thing=Thing.TASK, object_id=str(task.pk))
+    (act,) = (one for one in why.answers if one.right is Right.ACT)
+    assert not act.is_held
 
 
 def wanted(example: Example, **changes: Any) -> dict[str, Any]:

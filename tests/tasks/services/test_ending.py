@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 from django.utils import timezone
+from guardian.shortcuts import assign_perm
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
@@ -132,6 +133,24 @@ def test_a_task_runs_again_only_where_its_queue_still_is(alice: User, example: E
         task_run_again(actor=alice, task=task, queue=example.research_queue.name)
     task.refresh_from_db()
     assert task.state == TaskState.ABORTED
+
+
+def test_who_manages_a_queue_runs_nothing_again_where_its_owner_may_not(
+    root: User, alice: User, charlie: User, example: Example
+) -> None:
+    for queue in (example.dev_queue, example.research_queue):
+        assign_perm("manage_queue", charlie, queue)
+        assign_perm("enqueue_queue", charlie, queue)
+        assign_perm("view_queue", charlie, queue)
+    task = task_abort(actor=alice, task=submitted(alice, example))
+
+    with pytest.raises(NotAllowed, match="is not open to alice"):
+        task_run_again(actor=charlie, task=task, queue=example.research_queue.name)
+    assert task_run_again(actor=charlie, task=task).state == TaskState.QUEUED
+    task = task_abort(actor=alice, task=task)
+    alice.groups.clear()
+    with pytest.raises(NotAllowed, match="is not open to alice"):
+        task_run_again(actor=root, task=Task.objects.get(pk=task.pk))
 
 
 def test_another_priority_makes_it_another_kind_of_task(alice: User, example: Example) -> None:
