@@ -28,8 +28,7 @@ LISTS = (
     (f"{REST}/users/?limit=500", 8),
     (f"{REST}/groups/?limit=500", 12),
     (f"{REST}/service-accounts/?limit=500", 8),
-    # Three of them keep names and numbers of other tenants back.
-    (f"{REST}/vaults/?limit=500", 11),
+    (f"{REST}/vaults/?limit=500", 8),
     (f"{REST}/audit/?limit=500", 8),
     (f"{REST}/access-rules/?limit=100", 18),
     (f"{REST}/queues/?limit=500", 10),

@@ -1,6 +1,6 @@
 """Which vaults somebody may know of, and how much of them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -52,8 +52,9 @@ def vaults_visible_to(user: User) -> QuerySet[Vault]:
     """
     vaults = Vault.objects.filter(removed_at__isnull=True)
     if not is_admin(user):
-        granted = [Exists(_grants(user)), Exists(_group_grants(user))]
-        given = Q(group__in=group_ids(user)) | granted[0] | granted[1]
+        ids = group_ids(user)
+        granted = [Exists(_grants(user)), Exists(_group_grants(ids))]
+        given = Q(group__in=ids) | granted[0] | granted[1]
         vaults = vaults.filter(Q(owner=user) | _kept(user) | (given & _not_apart(user)))
     return vaults.select_related("owner", "group", "updated_by")
 
@@ -63,10 +64,11 @@ def vaults_told(user: User) -> QuerySet[Vault]:
 
     `is_kept` are those of groups of the tenant that one administers.
     """
+    ids = group_ids(user)
     return vaults_visible_to(user).annotate(
         is_kept=_is_kept(user),
-        is_readable=Exists(_grants(user, VIEW)) | Exists(_group_grants(user, VIEW)),
-        is_changeable=Exists(_grants(user, CHANGE)) | Exists(_group_grants(user, CHANGE)),
+        is_readable=Exists(_grants(user, VIEW)) | Exists(_group_grants(ids, VIEW)),
+        is_changeable=Exists(_grants(user, CHANGE)) | Exists(_group_grants(ids, CHANGE)),
     )
 
 
@@ -192,9 +194,9 @@ def _grants(user: User, *names: str) -> QuerySet[VaultUserPermission]:
     )
 
 
-def _group_grants(user: User, *names: str) -> QuerySet[VaultGroupPermission]:
+def _group_grants(ids: Collection[int], *names: str) -> QuerySet[VaultGroupPermission]:
     return VaultGroupPermission.objects.filter(
         content_object=OuterRef("pk"),
-        group__in=group_ids(user),
+        group__in=ids,
         permission__codename__in=names or (VIEW, CHANGE),
     )
