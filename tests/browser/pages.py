@@ -55,6 +55,9 @@ END_TRANSITIONS = """document.getAnimations()
 # Nothing is told of what passes: that takes as long as the looking.
 RUN = """rules => axe.run(document, {
   runOnly: rules, resultTypes: ["violations"], selectors: false, preload: false})"""
+# What asks for something that this page has no place for does nothing when it is pressed.
+AIMLESS = """[...document.querySelectorAll("[hx-target^='#']")]
+  .map(one => one.getAttribute("hx-target")).filter(one => !document.querySelector(one))"""
 # A page that is wider than its window scrolls sideways.
 OVERFLOW = "document.documentElement.scrollWidth - window.innerWidth"
 

@@ -37,3 +37,16 @@ def test_a_rule_is_made_explained_and_removed(
     expect(page.get_by_text("The rule is gone.")).to_be_visible()
     expect(page.get_by_role("link", name="Narrow…").first).to_be_visible()
     expect(row).to_have_count(0)
+
+
+def test_a_form_that_was_opened_in_a_tab_of_its_own_is_saved(
+    site: Installation, sign_in: SignIn, page: Page
+) -> None:
+    sign_in(page, "admin")
+    page.goto(f"{site.address}/settings/people/groups/new/")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("This field is required.")).to_be_visible()
+    page.get_by_label("Name").fill("opened-by-address")
+    page.get_by_role("button", name="Save").click()
+
+    expect(page.get_by_role("heading", name="opened-by-address")).to_be_visible()

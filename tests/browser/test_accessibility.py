@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SignIn
-from tests.browser.pages import OVERFLOW, PATHS, details, violations
+from tests.browser.pages import AIMLESS, OVERFLOW, PATHS, details, violations
 from tests.end_to_end.installation import Installation
 from tests.services.browser import DESKTOP, PHONE
 
@@ -32,7 +32,7 @@ def test_no_page_breaks_wcag_or_scrolls_sideways(
 
 def problems(page: Page, axe: str) -> list[str]:
     """What is wrong with this page, at a desk and on a phone, and with names of any length."""
-    found = []
+    found = [f"{page.url} has no {target}" for target in page.evaluate(AIMLESS)]
     for width, height in (DESKTOP, PHONE):
         page.set_viewport_size({"width": width, "height": height})
         found += violations(page, axe)

@@ -257,12 +257,16 @@ def test_a_page_explains_each_right(
     told = text(client_for(root).get(f"{path}?user=charlie&{about}"))
     own = text(client_for(charlie).get(f"{path}?{about}"))
     strange = text(client_for(alice).get(f"{path}?user=charlie&{about}"))
+    nobody = text(client_for(root).get(f"{path}?user=nobody&{about}"))
+    nothing = text(client_for(root).get(f"{path}?user=charlie&kind=policy&object=No"))
 
     sentence = "Manage it yes A rule on policy Dev for group research, made by root."
     assert sentence in told
     assert sentence in own
-    assert "that you may ask about" in strange
+    assert "whom you may ask about" in strange
     assert "research" not in strange
+    assert "There is nobody of this name whom you may ask about." in nobody
+    assert "There is no policy of this name or id that you may ask about." in nothing
 
 
 def test_the_list_takes_a_fixed_number_of_queries(

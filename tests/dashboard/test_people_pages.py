@@ -256,6 +256,7 @@ def test_built_in_groups_are_shown_as_such_and_keep_their_names(
     client.post(f"{GROUPS}{admins.pk}/edit/", {"name": "Chiefs", "description": "All of it."})
 
     assert "Admins Built in" in text(client.get(GROUPS))
+    assert "What the group itself gives stands above." in text(client.get(f"{GROUPS}{admins.pk}/"))
     assert Group.objects.select_related("info").get(name="Admins").info.description == "All of it."
 
 

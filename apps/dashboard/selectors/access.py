@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from django.db.models import QuerySet
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from apps.accounts.models import User
 from apps.configuration.rules.explaining import (
@@ -21,6 +22,7 @@ from apps.configuration.rules.levels import Kind, Level, Source
 from apps.configuration.rules.reading import rules_visible_to
 from apps.configuration.rules.rule import Rule, RuleFilter, Subject
 from apps.configuration.rules.words import reason_words
+from apps.core.errors import NotFound
 from apps.policies.selectors import policies_narrowable_by
 
 MOST_CHARS = 200
@@ -161,22 +163,28 @@ def explained(told: Explanation) -> tuple[Told, ...]:
     )
 
 
-def explain(viewer: User, *, user: str, thing: Thing, named: str) -> Explanation | None:
-    """What the person can do with the object of this name or id; None where one is not known."""
-    person = _somebody(viewer, user)
+def explain(viewer: User, *, user: str, thing: Thing, named: str) -> Explanation:
+    """What the person can do with the object of this name or id.
+
+    Raises:
+        NotFound: nobody whom the viewer may ask about is called so, or no object.
+    """
+    person = people_to_ask_about(viewer).filter(username=user).first() if user else viewer
+    if person is None:
+        problem = _("There is nobody of this name whom you may ask about.")
+        raise NotFound(problem, fields={"user": problem})
     found = _object_id(things_seen(viewer, thing), named)
-    if person is None or found is None:
-        return None
-    return explanation(viewer, person=person, thing=thing, object_id=found)
+    try:
+        return explanation(viewer, person=person, thing=thing, object_id=found)
+    except NotFound:
+        problem = _("There is no %(kind)s of this name or id that you may ask about.")
+        problem %= {"kind": thing.label.lower()}
+        raise NotFound(problem, fields={"object": problem}) from None
 
 
-def _somebody(viewer: User, name: str) -> User | None:
-    return people_to_ask_about(viewer).filter(username=name).first() if name else viewer
-
-
-def _object_id(rows: QuerySet[Any], named: str) -> str | None:
+def _object_id(rows: QuerySet[Any], named: str) -> str:
     """A name comes first: it may consist of digits."""
     by_name = rows.filter(name=named).values_list("pk", flat=True)[:2]
     if len(by_name) == 1:
         return str(by_name[0])
-    return named if named.replace("-", "").isalnum() else None
+    return named

@@ -166,10 +166,8 @@ def access_explain(request: HttpRequest) -> HttpResponse:
                 thing=Thing(values["kind"]),
                 named=values["object"],
             )
-        except NotFound:
-            told = None
-        if told is None:
-            form.add_error("object", "There is no such object or person that you may ask about.")
+        except NotFound as error:
+            add_errors(form, error)
     context = {"form": form, "told": told, "rights": explained(told) if told else ()}
     return render(request, "settings/access_explain.html", context)
 
