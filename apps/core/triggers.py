@@ -67,9 +67,14 @@ def keep_rows(
     """
     differs = "IS DISTINCT FROM" if connection.vendor == "postgresql" else "IS NOT"
     changed = " OR ".join(f"OLD.{column} {differs} NEW.{column}" for column in columns)
+    added = f"NEW.{sealed} IS NOT NULL"
+    update = f"OLD.{sealed} IS NOT NULL OR NEW.{sealed} IS NULL OR {changed}"
+    if connection.vendor == "sqlite":
+        added += f" OR {_exists(table, 'id')}"
+        update += f" OR {_exists(table, sealed)}"
     events = {
-        f"INSERT ON {table}": f"NEW.{sealed} IS NOT NULL",
-        f"UPDATE ON {table}": f"OLD.{sealed} IS NOT NULL OR NEW.{sealed} IS NULL OR {changed}",
+        f"INSERT ON {table}": added,
+        f"UPDATE ON {table}": update,
         f"DELETE ON {table}": "",
     }
     _refuse(connection, table=table, events=events, message=message)
@@ -81,7 +86,14 @@ def only_grows(connection: BaseDatabaseWrapper, *, table: str, column: str, mess
         f"UPDATE ON {table}": f"NEW.{column} < OLD.{column}",
         f"DELETE ON {table}": "",
     }
+    if connection.vendor == "sqlite":
+        events[f"INSERT ON {table}"] = _exists(table, "id")
     _refuse(connection, table=table, events=events, message=message)
+
+
+def _exists(table: str, column: str) -> str:
+    """A row has this value already: SQLite's REPLACE removes it, and fires no trigger for that."""
+    return f"EXISTS (SELECT 1 FROM {table} WHERE {column} = NEW.{column})"  # noqa: S608  # ours
 
 
 def _refuse(

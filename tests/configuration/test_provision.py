@@ -17,8 +17,11 @@ from apps.configuration.selectors import (
     revision_document,
 )
 from apps.configuration.services import recording
+from apps.configuration.services.closing import queues_close
 from apps.configuration.services.drafts import draft_reset, draft_write
+from apps.configuration.services.policies import policy_change, policy_remove
 from apps.configuration.services.provision import document_provision
+from apps.configuration.services.queues import queue_change
 from apps.configuration.services.revisions import revision_restore
 from apps.core.errors import BadInput, Conflict, Stale
 from apps.events.models import Event
@@ -211,12 +214,43 @@ def test_numbers_of_revisions_have_no_gaps(root: User, example: Example) -> None
 
 def test_restoring_says_what_is_gone(root: User, example: Example) -> None:
     revision = Revision.objects.latest("number")
-    Queue.objects.filter(name="dev-4xgpu").update(name="dev-large")
+    queues_close(queues=[example.dev_queue], actor=root, reason="Gone.")
 
     _, notes = revision_restore(revision=revision, actor=root)
 
     assert notes == ["Profile '4xGPU' had the queues dev-4xgpu, now gone."]
-    assert draft_document().profiles[0].queues == ("research-4xgpu", "dev-large")
+    assert draft_document().profiles[0].queues == ("research-4xgpu",)
+
+
+def test_restoring_knows_what_got_another_name(root: User, example: Example) -> None:
+    pools = pools_of_live()
+    pools[0]["dedicated_to"] = "Dev"
+    only_dev = as_data(live_document())["profiles"]
+    queues_close(queues=[example.research_queue], actor=root, reason="Not there.")
+    write(root, {"pools": pools, "profiles": [{**one, "queues": []} for one in only_dev]})
+    revision = document_provision(actor=root)
+    policy_change(actor=root, policy=example.dev, changes={"name": "Robots"})
+    policy_change(actor=root, policy=example.research, changes={"name": "Dev"})
+    queue_change(actor=root, queue=example.dev_queue, changes={"name": "robots-4xgpu"})
+
+    _, notes = revision_restore(revision=revision, actor=root)
+
+    assert notes == []
+    assert draft_document().pools[0].dedicated_to == "Robots"
+    assert draft_document().profiles[0].queues == ("robots-4xgpu",)
+
+
+def test_a_policy_that_the_draft_dedicates_a_pool_to_is_not_removed(
+    root: User, example: Example
+) -> None:
+    pools = pools_of_live()
+    pools[0]["dedicated_to"] = "Dev"
+    write(root, {"pools": pools})
+
+    with pytest.raises(Conflict, match="dedicated to it in the draft"):
+        policy_remove(actor=root, policy=example.dev)
+
+    assert draft_document().pools[0].dedicated_to == "Dev"
 
 
 @shared_database

@@ -61,14 +61,23 @@ def test_filters(api_as: As, root: User, alice: User, query: str, want: int) -> 
     assert len([one for one in answer["results"] if one["verb"] in verbs]) == want
 
 
-@pytest.mark.parametrize("query", ["since=yesterday", "until=2026-13-01", "as=xml"])
-def test_a_wrong_value_is_named(api_as: As, root: User, query: str) -> None:
-    path = "export/" if query.startswith("as") else ""
-
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("", "since=yesterday"),
+        ("", "until=2026-13-01"),
+        ("export/", "as=xml"),
+        ("export/", "since=0001-01-01T00:00:00%2B14:00"),
+        ("export/", "until=9999-12-31T23:59:00-14:00"),
+        ("", "since=0001-01-01T00:00:00%2B14:00"),
+    ],
+)
+def test_a_wrong_value_is_named(api_as: As, root: User, path: str, query: str) -> None:
     answer = api_as(root).get(f"{LIST}{path}?{query}")
 
     assert answer.status_code == 400
     assert query.split("=", maxsplit=1)[0] in answer.json()["fields"]
+    assert not AuditEntry.objects.filter(verb="audit.exported").exists()
 
 
 def test_pages_follow_one_another_and_cost_the_same(

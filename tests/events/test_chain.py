@@ -105,6 +105,35 @@ def test_the_database_refuses_to_change_what_waits_to_be_sealed(root: User, chan
         cursor.execute(f"UPDATE events_auditentry SET {change}, position = 1")
 
 
+# Only SQLite knows these statements; PostgreSQL refuses them as it refuses any nonsense.
+@pytest.mark.parametrize(
+    "statement",
+    [
+        pytest.param(
+            "REPLACE INTO events_auditentry ({columns}) SELECT {values} FROM events_auditentry "
+            "WHERE position IS NULL",
+            id="what waits to be sealed",
+        ),
+        pytest.param(
+            "UPDATE OR REPLACE events_auditentry SET position = 2 WHERE position IS NULL",
+            id="the place of a sealed one",
+        ),
+        pytest.param("REPLACE INTO events_auditchain VALUES (1, 0, 'x')", id="the chain"),
+    ],
+)
+def test_nothing_is_put_in_the_place_of_an_entry(chain: None, root: User, statement: str) -> None:
+    event_record("queue.paused", actor=root, object_type="queue", object_id=1)
+    names = [str(one.column) for one in AuditEntry._meta.local_fields]
+    columns = ", ".join(names)
+    values = columns.replace("verb", "'forged'")
+
+    with pytest.raises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statement.format(columns=columns, values=values))
+
+    assert AuditEntry.objects.count() == 13
+    assert "12 entries" in verify()
+
+
 @pytest.mark.postgres_only
 def test_the_database_refuses_to_empty_the_log(chain: None) -> None:
     with pytest.raises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:

@@ -1,5 +1,6 @@
 """The configuration document: every problem named by its path, and nothing silently changed."""
 
+import re
 from typing import Any
 
 import pytest
@@ -192,9 +193,28 @@ def test_comparing_finds_a_difference_exactly_where_there_is_one(
     assert (compare(before, after) == []) == (as_data(before) == as_data(after))
 
 
-@pytest.mark.parametrize("text", ["a: &x 1\nb: *x", "a: [", "\x00", "- " * 5000])
-def test_yaml_that_cannot_be_used_is_refused(text: str) -> None:
-    with pytest.raises(BadInput):
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: &x 1\nb: *x", "aliases are not allowed. Line 2, column 4."),
+        ("a: [", "This is not YAML"),
+        ("\x00", "This is not YAML"),
+        ("- " * 5000, "nested more than 20 levels deep"),
+        ("[" * 200_000, "nested more than 20 levels deep"),
+        ("pools: !!bool xyz", "type tag:yaml.org,2002:bool is not allowed. Line 1, column 8."),
+        ('pools: !!int ""', "not allowed"),
+        ("pools: !!timestamp foo", "not allowed"),
+        ('pools: !!float ""', "not allowed"),
+        ("pools:\n- capacity:\n    ? 0x" + "f" * 6000 + "\n    : 1", "key must be text"),
+        ("pools: 1" + "0" * 6000, "This is not YAML"),
+        ("pools: []\nprofiles: []\npools: []", "Key 'pools' stands there twice. Line 3, column 1."),
+        ("pools: [{name: a, capacity: {gpu: 1, gpu: 2}}]", "Key 'gpu' stands there twice"),
+        ("pools: [{<<: {name: a}}]", "<< is not allowed"),
+        ("yes: 1", "A key must be text: put it into quotes"),
+    ],
+)
+def test_yaml_that_cannot_be_used_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(BadInput, match=f"(?i){re.escape(problem)}"):
         parse(yaml_data(text))
 
 

@@ -16,7 +16,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from apps.accounts.api.permissions import Admins, person
 from apps.configuration.api.previews import PreviewSerializer
-from apps.configuration.api.renderers import YamlParser, YamlRenderer
+from apps.configuration.api.renderers import DocumentJSONParser, YamlParser, YamlRenderer
 from apps.configuration.api.serializers import (
     ComparedSerializer,
     DraftChangesSerializer,
@@ -43,7 +43,6 @@ from apps.configuration.services.revisions import revision_restore
 from apps.configuration.services.validation import document_check
 from apps.core.api import KeysetPagination, if_match
 from apps.core.errors import BadInput, NotFound
-from apps.core.parsers import BoundedJSONParser
 from apps.policies.document import Document, as_data, compare, parse
 from apps.policies.models import DraftState, LiveState
 
@@ -59,7 +58,7 @@ MAY_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER)
 class _DocumentView(APIView):
     permission_classes = (Admins,)
     renderer_classes = (JSONRenderer, YamlRenderer)
-    parser_classes: tuple[type[BaseParser], ...] = (BoundedJSONParser, YamlParser)
+    parser_classes: tuple[type[BaseParser], ...] = (DocumentJSONParser, YamlParser)
 
 
 class ConfigurationView(_DocumentView):

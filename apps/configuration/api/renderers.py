@@ -1,7 +1,8 @@
 """Documents as YAML, in and out, beside JSON."""
 
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import msgspec
@@ -10,7 +11,8 @@ from rest_framework import exceptions
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 
-from apps.core.parsers import read_bounded
+from apps.core.errors import BadInput
+from apps.core.parsers import BoundedJSONParser, read_bounded
 from apps.policies.document import yaml_data
 
 
@@ -44,3 +46,28 @@ class YamlParser(BaseParser):
             return yaml_data(read_bounded(stream).decode())
         except UnicodeDecodeError as error:
             raise exceptions.ParseError("The body is not UTF-8.") from error
+
+
+class DocumentJSONParser(BoundedJSONParser):
+    """A document in JSON. Of a key that stands twice others would take the last without a word."""
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        body = read_bounded(stream)
+        data = super().parse(io.BytesIO(body), media_type, parser_context)
+        json.loads(body, object_pairs_hook=_each_once)
+        return data
+
+
+def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            problem = f"names {key[:80]!r} twice in one object"
+            raise BadInput(f"The body {problem}.", fields={"body": problem})
+        found[key] = value
+    return found

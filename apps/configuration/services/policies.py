@@ -25,7 +25,7 @@ from apps.configuration.services.tenancy import (
 from apps.core.errors import BadInput, Conflict
 from apps.core.model_errors import from_model_error
 from apps.core.units import milli, quantities_text
-from apps.policies.models import DraftPool, Policy, PolicyAmount, Queue
+from apps.policies.models import DraftPool, DraftState, Policy, PolicyAmount, Queue
 from apps.policies.selectors import known_keys, policy_family
 from apps.tasks.services.reshaping import tasks_reshape
 
@@ -158,7 +158,8 @@ def policy_remove(*, actor: User | None, policy: Policy) -> None:
     """Close its queues; running tasks finish, hold their room, and have no reservation.
 
     Raises:
-        Conflict: it has children, is the top of a tenant, or a pool is dedicated to it.
+        Conflict: it has children, is the top of a tenant, or a pool is dedicated to it, now or in
+            the draft.
     """
     live_lock()
     policy = _present(policy)
@@ -168,10 +169,7 @@ def policy_remove(*, actor: User | None, policy: Policy) -> None:
         raise Conflict(f"{policy.name} is the parent of {names}: move or remove those first.")
     if policy.tenant_id is not None and policy.parent_id is None:
         raise Conflict(f"{policy.name} is the top of a tenant: remove the tenant first.")
-    pools = policy.dedicated_pools.filter(removed_at__isnull=True)
-    if pools:
-        names = ", ".join(pool.name for pool in pools)
-        raise Conflict(f"{policy.name} has pools dedicated to it: {names}. Change those first.")
+    _check_no_pool_of(policy)
     queues = list(policy.queues.filter(removed_at__isnull=True))
     queues_close(queues=queues, actor=actor, reason=f"Policy {policy.name} was removed.")
     policy.removed_at = timezone.now()
@@ -196,6 +194,21 @@ def _present(policy: Policy) -> Policy:
     if row.is_removed:
         raise Conflict(f"Policy {row.name} was removed.")
     return row
+
+
+def _check_no_pool_of(policy: Policy) -> None:
+    """A draft, too, would give its pool to whoever has the name when it is provisioned."""
+    pools = policy.dedicated_pools.filter(removed_at__isnull=True)
+    if pools:
+        names = ", ".join(pool.name for pool in pools)
+        raise Conflict(f"{policy.name} has pools dedicated to it: {names}. Change those first.")
+    DraftState.objects.select_for_update().get(id=1)
+    drafts = DraftPool.objects.filter(dedicated_to=policy)
+    if drafts:
+        names = ", ".join(pool.name for pool in drafts)
+        raise Conflict(
+            f"{policy.name} has pools dedicated to it in the draft: {names}. Change those first."
+        )
 
 
 def _save(policy: Policy) -> None:

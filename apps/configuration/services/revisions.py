@@ -29,31 +29,28 @@ def revision_restore(
 
 
 def _with_what_is_there(document: Document) -> tuple[Document, list[str]]:
-    """Without policies and queues that were removed since."""
+    """Without policies and queues that were removed since; others by the names they have now.
+
+    Names pass to others: a policy is known by its id, a queue by its policy and its profile.
+    """
     notes: list[str] = []
-    live = Policy.objects.filter(removed_at__isnull=True)
-    policies = {name.lower() for name in live.values_list("name", flat=True)}
-    queues: dict[str, set[str]] = {}
-    connected = Queue.objects.filter(removed_at__isnull=True)
-    for key, name in connected.values_list("profile__key", "name"):
-        queues.setdefault(str(key), set()).add(name)
+    policies = _Policies(document)
 
     def pool(entry: PoolEntry) -> PoolEntry:
-        if entry.dedicated_to is None or entry.dedicated_to.lower() in policies:
-            return entry
-        notes.append(
-            f"Pool {entry.name!r} was dedicated to {entry.dedicated_to!r}, which is gone: "
-            "it is open to all now."
-        )
-        return msgspec.structs.replace(entry, dedicated_to=None)
+        now = policies.name_now(entry.dedicated_to or "")
+        if entry.dedicated_to and now is None:
+            notes.append(
+                f"Pool {entry.name!r} was dedicated to {entry.dedicated_to!r}, which is gone: "
+                "it is open to all now."
+            )
+        return msgspec.structs.replace(entry, dedicated_to=now)
 
     def profile(entry: ProfileEntry) -> ProfileEntry:
-        there = queues.get(entry.key, set())
-        gone = [name for name in entry.queues if name not in there]
+        now = {name: policies.queue_now(name, entry.key) for name in entry.queues}
+        gone = [name for name, queue in now.items() if queue is None]
         if gone:
             notes.append(f"Profile {entry.name!r} had the queues {', '.join(gone)}, now gone.")
-        kept = tuple(name for name in entry.queues if name in there)
-        return msgspec.structs.replace(entry, queues=kept)
+        return msgspec.structs.replace(entry, queues=tuple(filter(None, now.values())))
 
     return (
         msgspec.structs.replace(
@@ -64,3 +61,23 @@ def _with_what_is_there(document: Document) -> tuple[Document, list[str]]:
         ),
         notes,
     )
+
+
+class _Policies:
+    """The policies of a document, and what they and their queues are called today."""
+
+    def __init__(self, document: Document) -> None:
+        entries = document.policies or ()
+        self._ids = {entry.name.lower(): entry.id for entry in entries}
+        self._owners = {queue.name: entry.id for entry in entries for queue in entry.queues}
+        live = Policy.objects.filter(removed_at__isnull=True)
+        self._names = dict(live.values_list("pk", "name"))
+        queues = Queue.objects.filter(removed_at__isnull=True)
+        rows = queues.values_list("policy_id", "profile__key", "name")
+        self._queues = {(policy, str(profile)): name for policy, profile, name in rows}
+
+    def name_now(self, name: str) -> str | None:
+        return self._names.get(self._ids.get(name.lower(), 0))
+
+    def queue_now(self, name: str, profile: str) -> str | None:
+        return self._queues.get((self._owners.get(name, 0), profile))

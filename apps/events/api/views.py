@@ -1,7 +1,9 @@
 """REST of the audit log, for administrators."""
 
+from datetime import UTC, datetime
 from typing import Any
 
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from django_filters.rest_framework import CharFilter, FilterSet, IsoDateTimeFilter
@@ -27,6 +29,12 @@ from apps.events.selectors import (
 )
 from apps.events.services import audit_record
 
+# A moment near the ends of the calendar has no day in UTC.
+YEARS = (
+    MinValueValidator(datetime(1970, 1, 1, tzinfo=UTC), "must be in 1970 or later"),
+    MaxValueValidator(datetime(9998, 12, 31, tzinfo=UTC), "must be before 9999"),
+)
+
 
 class _AuditFilterSet(FilterSet):  # type: ignore[misc]  # comes without types
     """All of them narrow; text is looked for in names, reasons, addresses and values."""
@@ -34,8 +42,8 @@ class _AuditFilterSet(FilterSet):  # type: ignore[misc]  # comes without types
     who = CharFilter(max_length=300, label="User name of the actor, or of who acted for them.")
     verb = CharFilter(max_length=100, label="`policy.changed`, or `policy.` for all of a kind.")
     target = CharFilter(max_length=400, label="`policy`, `policy 7` or `policy Dev`.")
-    since = IsoDateTimeFilter(label="From this moment on.")
-    until = IsoDateTimeFilter(label="Before this moment.")
+    since = IsoDateTimeFilter(label="From this moment on.", validators=YEARS)
+    until = IsoDateTimeFilter(label="Before this moment.", validators=YEARS)
     text = CharFilter(max_length=200, label="Part of a name, reason, address or value.")
 
     def filter_queryset(self, queryset: QuerySet[AuditEntry]) -> QuerySet[AuditEntry]:

@@ -1,7 +1,7 @@
 """The configuration as one document: pure code, the same for pages, REST, YAML and revisions."""
 
 from apps.policies.document.compare import Change, compare
-from apps.policies.document.parse import parse, yaml_data
+from apps.policies.document.parse import parse
 from apps.policies.document.shapes import (
     POOL_COLUMNS,
     PROFILE_COLUMNS,
@@ -16,6 +16,7 @@ from apps.policies.document.shapes import (
     as_data,
     as_yaml,
 )
+from apps.policies.document.yaml_text import yaml_data
 
 __all__ = [
     "POOL_COLUMNS",

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-import yaml
 
 from apps.core.errors import BadInput
 from apps.core.units import check_request, milli, quantities_text
@@ -76,21 +75,6 @@ def parse(raw: object) -> Document:
     _check_links(document, problems)
     _refuse(problems)
     return _completed(document)
-
-
-def yaml_data(text: str) -> Any:
-    """Plain data of a YAML text, for `parse`.
-
-    Raises:
-        BadInput: it is not YAML, or uses aliases.
-    """
-    try:
-        # Aliases let a small text describe a huge document.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise BadInput("YAML aliases are not allowed.", fields={"detail": "holds an alias"})
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadInput(f"This is not YAML: {error}", fields={"detail": "is not YAML"}) from error
 
 
 def _refuse(problems: Mapping[str, str]) -> None:

@@ -182,3 +182,19 @@ def test_the_switch_is_thrown(admin: APIClient, api_as: SignIn, alice: User) -> 
     assert refused.status_code == 403
     assert thrown.json() == {"is_enabled": False}
     assert not LiveState.objects.get().is_enabled
+
+
+def test_a_key_that_stands_twice_is_refused(admin: APIClient, example: Example) -> None:
+    url = f"{V1}/configuration/draft/"
+    read = admin.get(url)
+    texts = {
+        "application/json": '{"schema": 1, "pools": [], "profiles": [], "pools": []}',
+        "application/yaml": "schema: 1\npools: []\nprofiles: []\npools: []\n",
+    }
+    for kind, text in texts.items():
+        answer = admin.generic("PUT", url, text, kind, headers={"If-Match": read["ETag"]})
+
+        assert answer.status_code == 400
+        assert "'pools'" in answer.json()["detail"]
+        assert "twice" in answer.json()["detail"]
+    assert admin.get(url)["ETag"] == read["ETag"]

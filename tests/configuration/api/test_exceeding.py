@@ -5,6 +5,7 @@ import pytest
 from apps.accounts.models import User
 from tests.cast import Example
 from tests.configuration.api.common import V1, SignIn
+from tests.tenants import Organisations
 
 pytestmark = pytest.mark.django_db
 
@@ -48,3 +49,19 @@ def test_nobody_else_learns_it_or_sets_it(
     assert api_as(bob).put(address, body, format="json").status_code == 403
     assert api_as(charlie).get(address).status_code == 404
     assert api_as(charlie).put(address, body, format="json").status_code == 404
+
+
+@pytest.mark.parametrize("field", ["users", "groups"])
+def test_nobody_of_another_tenant_is_named(
+    api_as: SignIn, root: User, organisations: Organisations, field: str
+) -> None:
+    rival = organisations.rival
+    name = {"users": rival.member.username, "groups": rival.group.name}[field]
+    address = f"{V1}/policies/{organisations.acme.team.pk}/exceeding/"
+    body = {"users": [], "groups": [], field: [name]}
+
+    answer = api_as(root).put(address, body, format="json")
+
+    assert answer.status_code == 400
+    assert answer.json()["fields"] == {field: f"{name} belongs to another tenant"}
+    assert api_as(root).get(address).json() == {"users": [], "groups": []}

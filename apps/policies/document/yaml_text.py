@@ -1,0 +1,70 @@
+"""Plain data of a document in YAML: no aliases, no types of its own, each key once."""
+
+from typing import Any
+
+import yaml
+
+from apps.core.errors import BadInput
+
+# A document is five levels deep.
+DEPTH = 20
+_TEXT = "tag:yaml.org,2002:str"
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+def yaml_data(text: str) -> Any:
+    """Plain data of a YAML text, for `parse`.
+
+    Raises:
+        BadInput: it is not YAML, or more than a document needs; with line and column.
+    """
+    try:
+        _check_events(text)
+        return yaml.load(text, Loader=_Loader)  # noqa: S506  # a safe loader
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadInput(f"This is not YAML: {error}", fields={"detail": "is not YAML"}) from error
+
+
+class _Loader(yaml.CSafeLoader):
+    """A key is text, and stands once: of two the parser would take the last without a word."""
+
+    def construct_mapping(
+        self,
+        node: yaml.MappingNode,
+        deep: bool = False,  # noqa: FBT001, FBT002  # the signature of PyYAML
+    ) -> dict[Any, Any]:
+        seen = set[str]()
+        for key, _value in node.value:
+            if key.tag == _MERGE:
+                raise _refused(key, "<< is not allowed", "holds <<")
+            if key.tag != _TEXT:
+                raise _refused(key, "a key must be text: put it into quotes", "has a key not text")
+            if key.value in seen:
+                name = repr(key.value[:80])
+                raise _refused(key, f"key {name} stands there twice", f"names {name} twice")
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _check_events(text: str) -> None:
+    """What is refused before anything is built from it."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH:
+            problem = f"nested more than {DEPTH} levels deep"
+            raise _refused(event, problem, f"is {problem}")
+        # Aliases let a small text describe a huge document.
+        if isinstance(event, yaml.AliasEvent):
+            raise _refused(event, "YAML aliases are not allowed", "holds an alias")
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            name = f"the type {tag[:80]}"
+            raise _refused(event, f"{name} is not allowed", f"names {name}")
+
+
+def _refused(place: yaml.Node | yaml.Event, problem: str, at_body: str) -> BadInput:
+    mark = place.start_mark
+    where = f" Line {mark.line + 1}, column {mark.column + 1}." if mark else ""
+    return BadInput(f"{problem[0].upper()}{problem[1:]}.{where}", fields={"detail": at_body})
