@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from asgiref.testing import ApplicationCommunicator
+from django.conf import settings
 from django.contrib.auth.models import Group
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import Credential, Scope, User
@@ -224,6 +226,27 @@ def test_a_right_that_goes_closes_what_it_showed(
     async def afterwards(socket: Any) -> None:
         await heard(socket)
         assert (await card(socket, name))["type"] == "gone"
+
+    play(headers, scenario)
+    play(headers, afterwards)
+
+
+def test_a_session_that_is_ended_elsewhere_closes_what_it_opened(alice: User) -> None:
+    here, there = Client(), Client()
+    for browser in (here, there):
+        browser.force_login(alice)
+    key = str(here.session.session_key)
+    headers = {"Cookie": f"{settings.SESSION_COOKIE_NAME}={key}", "Origin": "http://localhost"}
+
+    async def scenario(socket: Any) -> None:
+        assert (await heard(socket))["type"] == "websocket.accept"
+        await card(socket, "overview")
+        await sync_to_async(there.post)(reverse("account"), {"form": "sessions"})
+        assert await heard(socket) == {"type": "websocket.close", "code": consumers.RIGHTS_CHANGED}
+
+    async def afterwards(socket: Any) -> None:
+        await heard(socket)
+        assert (await heard(socket))["code"] == consumers.NOT_SIGNED_IN
 
     play(headers, scenario)
     play(headers, afterwards)
