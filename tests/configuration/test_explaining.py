@@ -16,6 +16,7 @@ from apps.configuration.services.narrowing import policy_narrow
 from apps.configuration.services.rules import Named, rule_give
 from apps.configuration.services.tenants import tenant_make
 from apps.core.errors import NotFound
+from apps.nodes.models import Node
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
 from apps.tasks.services.enqueueing import task_submit
@@ -95,6 +96,19 @@ def test_who_was_not_chosen_is_told_so(
 
     assert tell(alice, Thing.QUEUE, example.dev_queue)["enqueue"] == (True, ["chosen"])
     assert tell(bob, Thing.QUEUE, example.dev_queue)["enqueue"] == (False, ["not_chosen"])
+
+
+def test_nodes_are_for_administrators(root: User, alice: User, tell: Tell) -> None:
+    node = Node.objects.create(name="gpu-1")
+
+    assert tell(root, Thing.NODE, node) == {
+        "see": (True, ["administrator"]),
+        "manage": (True, ["administrator"]),
+    }
+    nothing = (False, ["only_administrators"])
+    assert tell(alice, Thing.NODE, node) == {"see": nothing, "manage": nothing}
+    with pytest.raises(NotFound):
+        explanation(alice, person=alice, thing=Thing.NODE, object_id=str(node.pk))
 
 
 def test_pools_profiles_and_queues_of_those_who_administer(

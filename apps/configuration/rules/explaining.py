@@ -19,6 +19,7 @@ from apps.configuration.rules.rule import subject_of
 from apps.configuration.rules.walls import hidden_from
 from apps.configuration.rules.ways import Reason, ways_to
 from apps.core.errors import NotFound
+from apps.nodes.selectors import nodes_visible_to
 from apps.policies.models import Policy, Queue
 from apps.policies.rights import held, is_of_policy
 from apps.policies.selectors import (
@@ -47,6 +48,7 @@ class Thing(models.TextChoices):
     POOL = "pool", _("Pool")
     PROFILE = "profile", _("Profile")
     VAULT = "vault", _("Vault")
+    NODE = "node", _("Node")
 
 
 class Right(models.TextChoices):
@@ -207,6 +209,13 @@ def _profile(person: User, profile: Any) -> Iterable[_Found]:
     yield Right.SEE, is_seen, why or [Reason("nothing", is_against=True)]
 
 
+def _node(person: User, node: Any) -> Iterable[_Found]:
+    """Nodes are for administrators, who see and manage them all."""
+    is_seen = _is_in(nodes_visible_to(person), node)
+    why = Reason("administrator") if is_seen else Reason("only_administrators", is_against=True)
+    yield from ((right, is_seen, [why]) for right in RIGHTS[Thing.NODE])
+
+
 def _task(person: User, task: Task) -> Iterable[_Found]:
     is_seen = _is_in(tasks_visible_to(person), task)
     rights = task_rights(person, task)
@@ -295,6 +304,7 @@ RIGHTS: Mapping[Thing, tuple[Right, ...]] = {
     Thing.POOL: (Right.SEE,),
     Thing.PROFILE: (Right.SEE,),
     Thing.VAULT: (Right.SEE, Right.READ, Right.CHANGE),
+    Thing.NODE: (Right.SEE, Right.MANAGE),
 }
 _ANSWERS: Mapping[Thing, Callable[[User, Any], Iterable[_Found]]] = {
     Thing.POLICY: _policy,
@@ -303,6 +313,7 @@ _ANSWERS: Mapping[Thing, Callable[[User, Any], Iterable[_Found]]] = {
     Thing.POOL: _pool,
     Thing.PROFILE: _profile,
     Thing.VAULT: _vault,
+    Thing.NODE: _node,
 }
 _VISIBLE: Mapping[Thing, Callable[[User], QuerySet[Any]]] = {
     Thing.POLICY: lambda viewer: policies_visible_to(viewer).select_related("group"),
@@ -313,4 +324,5 @@ _VISIBLE: Mapping[Thing, Callable[[User], QuerySet[Any]]] = {
     Thing.POOL: pools_visible_to,
     Thing.PROFILE: profiles_visible_to,
     Thing.VAULT: vaults_visible_to,
+    Thing.NODE: nodes_visible_to,
 }

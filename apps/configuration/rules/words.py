@@ -13,6 +13,7 @@ def reason_words(reason: Reason) -> str:
     facts = {"name": name, "group": reason.group}
     sentences = {
         "administrator": _("Administrators may do everything."),
+        "only_administrators": _("Only administrators see nodes: they tell of others' work."),
         "queue_administrator": _("Queue administrators see every queue."),
         "tenant_administrator": _("They administer the tenant to which it belongs."),
         "apart": _("It belongs to another tenant, and no rule reaches there."),
