@@ -5,14 +5,16 @@ from functools import partial
 from typing import Any
 
 from django.contrib import messages
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.widgets import UnfoldAdminTextareaWidget
 
-from apps.core.errors import RpmError
+from apps.core.admin_shown import ShownFormSet, shown_digest
+from apps.core.errors import RpmError, Stale
+from apps.core.locking import outer_lock
 
 
 class RpmAdmin(ModelAdmin):
@@ -73,7 +75,12 @@ class ServiceAdmin(RpmAdmin):
 
     Django saves the row, then the inlines. Here nothing is saved until both are known: then
     `save_all` calls one service, so that one change makes one revision and one event.
+
+    A form writes back all that it showed. So it says what that was, and is refused once that is
+    not what is stored: else a corrected description would undo what somebody else saved meanwhile.
     """
+
+    change_form_before_template = "admin/shown.html"  # type: ignore[assignment]  # unfold says None only
 
     def save_all(self, request: HttpRequest, form: Any, formsets: list[Any]) -> None:
         """Call the service; a new row's key must be set on `form.instance`."""
@@ -83,6 +90,36 @@ class ServiceAdmin(RpmAdmin):
         """Call the service that removes a row."""
         raise NotImplementedError
 
+    def hold(self) -> None:
+        """Keep other writers waiting, from the comparison of a form with what is stored on."""
+        outer_lock()
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        if request.method != "POST":
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        with transaction.atomic():
+            self.hold()
+            return super().changeform_view(request, object_id, form_url, extra_context)
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        *args: Any,
+        **kwargs: Any,
+    ) -> HttpResponse:
+        inlines = [inline.formset for inline in context["inline_admin_formsets"]]
+        # With errors the form stays the one that was opened.
+        given = request.POST.get("shown")
+        context["shown"] = given or shown_digest(context["adminform"].form, inlines)
+        return super().render_change_form(request, context, *args, **kwargs)
+
     def save_model(self, request: HttpRequest, obj: Model, form: Any, change: object) -> None:
         """Nothing yet: `save_related` follows at once and knows the inlines too."""
 
@@ -91,9 +128,11 @@ class ServiceAdmin(RpmAdmin):
         request: HttpRequest,
         form: Any,
         formsets: Iterable[Any],
-        change: object,  # noqa: ARG002  # Django passes it
+        change: object,
     ) -> None:
         kept = list(formsets)
+        if change and request.POST.get("shown") != shown_digest(form, kept):
+            raise Stale("Somebody changed this meanwhile. Nothing was saved: look at it again.")
         for formset in kept:
             # Django's log of the change reads these, which only formset.save() would set.
             formset.new_objects, formset.changed_objects, formset.deleted_objects = [], [], []
@@ -141,6 +180,7 @@ class ReadOnlyAdmin(RpmAdmin):
 class ReadOnlyInline(TabularInline):
     """Rows of another table, shown with the row they belong to."""
 
+    formset = ShownFormSet
     extra = 0
     can_delete = False
 
