@@ -61,7 +61,7 @@ class PersonForm(_AddressForm):
 
     def clean_redacted_variables(self) -> list[str]:
         with _told_at("redacted_variables"):
-            return patterns_checked(self.cleaned_data["redacted_variables"] or [])
+            return patterns_checked(self.cleaned_data["redacted_variables"])
 
 
 @contextmanager

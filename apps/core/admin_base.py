@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from django import forms
 from django.contrib import messages
 from django.db import models, transaction
 from django.db.models import Model
@@ -15,6 +16,19 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 from apps.core.admin_shown import ShownFormSet, shown_digest
 from apps.core.errors import RpmError, Stale
 from apps.core.locking import outer_lock
+
+# What the filters of Django's lists ask of a column.
+_FILTERS = ("exact", "in", "isnull", "id__exact")
+
+
+class JsonBox(forms.JSONField):
+    """A box that is emptied holds what a new row would; no column of ours takes nothing."""
+
+    emptied: Callable[[], Any]
+
+    def to_python(self, value: Any) -> Any:
+        given = super().to_python(value)
+        return self.emptied() if given is None else given
 
 
 class RpmAdmin(ModelAdmin):
@@ -29,7 +43,7 @@ class RpmAdmin(ModelAdmin):
     page_argument: str | None = "pk"
     # Amounts and lists are short: one or two lines of JSON.
     formfield_overrides: Any = {  # type: ignore[misc]  # unfold: of the instance
-        models.JSONField: {"widget": UnfoldAdminTextareaWidget({"rows": 2})}
+        models.JSONField: {"form_class": JsonBox, "widget": UnfoldAdminTextareaWidget({"rows": 2})}
     }
 
     def get_view_on_site_url(self, obj: Model | None = None) -> str | None:
@@ -39,6 +53,22 @@ class RpmAdmin(ModelAdmin):
         if self.page_argument is None:
             return reverse(self.page)
         return reverse(self.page, args=[getattr(obj, self.page_argument)])
+
+    def formfield_for_dbfield(
+        self, db_field: "models.Field[Any, Any]", request: HttpRequest, **kwargs: Any
+    ) -> Any:
+        field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
+        if isinstance(field, JsonBox):
+            field.emptied = db_field.get_default
+        return field
+
+    def lookup_allowed(self, lookup: str, value: object, request: Any = None) -> bool:  # noqa: ARG002  # Django's
+        """Lists are filtered by what is offered, and by key.
+
+        By other columns one would read, sign by sign, what is shown to nobody.
+        """
+        names = (*self.get_list_filter(request), self.opts.pk.name)
+        return any(lookup in (name, *(f"{name}__{word}" for word in _FILTERS)) for name in names)
 
     def changeform_view(
         self,
@@ -53,7 +83,14 @@ class RpmAdmin(ModelAdmin):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, str] | None = None
     ) -> Any:
-        return _told(request, partial(super().changelist_view, request, extra_context))
+        return _told(request, partial(self._changelist, request, extra_context))
+
+    def _changelist(self, request: HttpRequest, extra_context: dict[str, str] | None) -> Any:
+        if request.method != "POST":
+            return super().changelist_view(request, extra_context)
+        # Of the chosen rows all are done, or none.
+        with transaction.atomic():
+            return super().changelist_view(request, extra_context)
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
