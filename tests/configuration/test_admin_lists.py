@@ -5,11 +5,13 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group
 from django.contrib.messages import get_messages
 from django.test import Client
+from django.urls import reverse
 
 from apps.accounts.models import User
+from apps.configuration.models import Revision
 from apps.configuration.services.pools import pool_pause
 from apps.core.errors import Conflict
-from apps.policies.models import Pool
+from apps.policies.models import DraftState, Pool
 from apps.tasks.models import Task
 from tests.cast import Example
 from tests.configuration.site import url
@@ -95,3 +97,14 @@ def test_of_several_pools_all_are_paused_or_none(
 
     assert [str(one) for one in get_messages(answer.wsgi_request)] == ["Not this one."]
     assert not any(pool.is_paused for pool in Pool.objects.all())
+
+
+def test_a_revision_is_restored_on_the_page_that_asks_first(site: Client, example: Example) -> None:
+    revision, version = Revision.objects.latest("number"), DraftState.objects.get().version
+
+    answer = site.post(
+        url(Revision, "changelist"), {"action": "restore", "_selected_action": [revision.pk]}
+    )
+
+    assert answer["Location"] == reverse("revision_restore", args=[revision.number])
+    assert DraftState.objects.get().version == version
