@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from unfold.sites import UnfoldAdminSite
 
 from apps.accounts.selectors import is_admin, may_enter_admin
@@ -34,6 +35,16 @@ class RpmAdminSite(UnfoldAdminSite):
         if request.user.is_authenticated:
             raise Http404
         return redirect_to_login(request.GET.get("next", request.get_full_path()))
+
+    def password_change(
+        self,
+        request: HttpRequest,  # noqa: ARG002  # Django's
+        extra_context: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> Any:
+        """There is one page for one's own password, which asks for the old one and notes it."""
+        return redirect("account")
+
+    password_change_done = password_change
 
     def has_permission(self, request: HttpRequest) -> bool:
         return may_enter_admin(request.user)

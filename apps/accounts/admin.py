@@ -1,5 +1,7 @@
 """People, groups and credentials. Rights follow from groups alone: there are no flags to set."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from allauth.account.models import EmailAddress
@@ -7,31 +9,23 @@ from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
-from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+from unfold.forms import UserCreationForm
 from unfold.widgets import UnfoldAdminSelect2MultipleWidget
 
 from apps.accounts.models import Credential, GroupInfo, User
 from apps.accounts.services.credentials import credential_revoke
-from apps.accounts.services.groups import (
-    group_remove,
-    group_save,
-    memberships_lock,
-    user_groups_complete,
-    user_groups_set,
-)
-from apps.accounts.services.people_changes import (
-    PLAIN,
-    person_activate,
-    person_deactivate,
-    person_record,
-)
+from apps.accounts.services.groups import group_remove, group_save
+from apps.accounts.services.people import user_create
+from apps.accounts.services.people_changes import email_check, person_record
+from apps.accounts.services.people_settings import person_set
 from apps.accounts.services.preferences import patterns_checked
-from apps.core.admin_base import ReadOnlyAdmin, RpmAdmin, ServiceAdmin
+from apps.accounts.services.profile import time_zone_check
+from apps.core.admin_base import ReadOnlyAdmin, ServiceAdmin
 from apps.core.errors import BadInput
 
 admin.site.unregister(Group)
@@ -40,34 +34,62 @@ for hidden in (EmailAddress, Authenticator, SocialAccount, SocialApp, SocialToke
     if admin.site.is_registered(hidden):
         admin.site.unregister(hidden)
 
-# What the log tells of a change on this site.
-TOLD = (*PLAIN, "time_zone", "unix_uid", "unix_gid", "is_service", "redacted_variables")
+
+class _AddressForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
+    """Nobody gets the address of somebody else."""
+
+    def clean_email(self) -> str:
+        email: str = self.cleaned_data["email"]
+        if email:
+            with _told_at("email"):
+                email_check(email, user=self.instance)
+        return email
 
 
-class PersonForm(UserChangeForm):
+class NewPersonForm(_AddressForm, UserCreationForm):
+    """A new person, with a password."""
+
+
+class PersonForm(_AddressForm):
     """An account; the list of variables as JSON."""
 
+    def clean_time_zone(self) -> str:
+        zone: str = self.cleaned_data["time_zone"]
+        with _told_at("time_zone"):
+            time_zone_check(zone)
+        return zone
+
     def clean_redacted_variables(self) -> list[str]:
-        try:
-            return patterns_checked(self.cleaned_data["redacted_variables"] or [])
-        except BadInput as error:
-            raise forms.ValidationError(error.fields["redacted_variables"]) from error
+        with _told_at("redacted_variables"):
+            return patterns_checked(self.cleaned_data["redacted_variables"])
+
+
+@contextmanager
+def _told_at(field: str) -> Iterator[None]:
+    """What a service refuses stands at the field of the form."""
+    try:
+        yield
+    except BadInput as error:
+        raise forms.ValidationError(error.fields[field]) from error
 
 
 @admin.register(User)
-class UserAdmin(RpmAdmin, DjangoUserAdmin):  # type: ignore[misc,type-arg]  # unfold documents this pair
-    """Accounts are ended by taking `is_active` away: their tasks and events keep their owner."""
+class UserAdmin(ServiceAdmin):
+    """People. Service accounts are shown, and changed on a page of their own.
 
+    Accounts are ended by taking `is_active` away: their tasks and events keep their owner. Another
+    password is set by a link, which the page of the person makes.
+    """
+
+    page = "person_detail"
     form = PersonForm
-    add_form = UserCreationForm
-    change_password_form = AdminPasswordChangeForm
     list_display = ("username", "email", "first_name", "last_name", "is_active", "is_service")
     list_filter = ("is_active", "is_service", "groups")
     search_fields = ("username", "first_name", "last_name", "email")
+    ordering = ("username",)
     autocomplete_fields = ("groups",)
-    filter_horizontal = ()
     fieldsets = (
-        (None, {"fields": ("username", "password")}),
+        (None, {"fields": ("username",)}),
         (_("Person"), {"fields": (("first_name", "last_name"), "email", "time_zone")}),
         (_("Rights"), {"fields": ("is_active", "is_service", "groups")}),
         (_("On the nodes"), {"fields": (("unix_uid", "unix_gid"),)}),
@@ -77,34 +99,43 @@ class UserAdmin(RpmAdmin, DjangoUserAdmin):  # type: ignore[misc,type-arg]  # un
     add_fieldsets = (  # type: ignore[assignment]  # unfold says () only
         (None, {"fields": ("username", "email", "password1", "password2")}),
     )
-    readonly_fields = ("last_login", "date_joined")
+    readonly_fields = ("is_service", "last_login", "date_joined")
 
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        """Whether somebody may come in is changed by the services, which end what has to end."""
-        # Groups follow in the same transaction.
-        memberships_lock()
-        wanted = obj.is_active
-        if change and not obj.is_service:
-            obj.is_active = User.objects.values_list("is_active", flat=True).get(pk=obj.pk)
-        super().save_model(request, obj, form, change)
-        person_record(
-            "person.changed" if change else "person.made",
-            actor=_actor(request),
-            user=obj,
-            before={name: form.initial.get(name) for name in form.changed_data if name in TOLD},
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        kept: QuerySet[Any] = super().get_queryset(request).filter(removed_at__isnull=True)
+        return kept
+
+    def get_form(
+        self,
+        request: HttpRequest,
+        obj: Any = None,
+        change: Any = False,  # noqa: FBT002  # Django's signature
+        **kwargs: Any,
+    ) -> Any:
+        if obj is None:
+            kwargs["form"] = NewPersonForm
+        return super().get_form(request, obj, change, **kwargs)
+
+    def get_view_on_site_url(self, obj: Any = None) -> str | None:
+        if obj is not None and obj.is_service:
+            return reverse("service_account", args=[obj.pk])
+        return super().get_view_on_site_url(obj)
+
+    def save_all(self, request: HttpRequest, form: Any, formsets: list[Any]) -> None:  # noqa: ARG002  # one signature for all
+        actor, values = _actor(request), form.cleaned_data
+        if form.instance.pk is not None:
+            person_set(actor=actor, user=form.instance, changes=values)
+            return
+        made = user_create(
+            username=values["username"], email=values["email"], password=values["password1"]
         )
-        if wanted != obj.is_active:
-            switch = person_activate if wanted else person_deactivate
-            switch(actor=_actor(request), user=obj)
+        person_record("person.made", actor=actor, user=made, before={})
+        form.instance.pk = made.pk
 
-    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
-        # Without the groups, which the service sets.
-        groups = form.cleaned_data.pop("groups", None)
-        super().save_related(request, form, formsets, change)
-        if groups is None:
-            user_groups_complete(user=form.instance)
-        else:
-            user_groups_set(actor=_actor(request), user=form.instance, groups=groups)
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        if obj is not None and obj.is_service:
+            return False
+        return super().has_change_permission(request, obj)
 
     def has_delete_permission(
         self,
@@ -119,7 +150,7 @@ class GroupForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
 
     description = forms.CharField(required=False, max_length=1000)
     members = forms.ModelMultipleChoiceField(
-        queryset=User.objects.order_by("username"),
+        queryset=User.objects.filter(removed_at__isnull=True).order_by("username"),
         required=False,
         widget=UnfoldAdminSelect2MultipleWidget(),
     )

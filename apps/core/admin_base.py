@@ -4,15 +4,31 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from django import forms
 from django.contrib import messages
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.widgets import UnfoldAdminTextareaWidget
 
-from apps.core.errors import RpmError
+from apps.core.admin_shown import ShownFormSet, shown_digest
+from apps.core.errors import RpmError, Stale
+from apps.core.locking import outer_lock
+
+# What the filters of Django's lists ask of a column.
+_FILTERS = ("exact", "in", "isnull", "id__exact")
+
+
+class JsonBox(forms.JSONField):
+    """A box that is emptied holds what a new row would; no column of ours takes nothing."""
+
+    emptied: Callable[[], Any]
+
+    def to_python(self, value: Any) -> Any:
+        given = super().to_python(value)
+        return self.emptied() if given is None else given
 
 
 class RpmAdmin(ModelAdmin):
@@ -27,7 +43,7 @@ class RpmAdmin(ModelAdmin):
     page_argument: str | None = "pk"
     # Amounts and lists are short: one or two lines of JSON.
     formfield_overrides: Any = {  # type: ignore[misc]  # unfold: of the instance
-        models.JSONField: {"widget": UnfoldAdminTextareaWidget({"rows": 2})}
+        models.JSONField: {"form_class": JsonBox, "widget": UnfoldAdminTextareaWidget({"rows": 2})}
     }
 
     def get_view_on_site_url(self, obj: Model | None = None) -> str | None:
@@ -37,6 +53,22 @@ class RpmAdmin(ModelAdmin):
         if self.page_argument is None:
             return reverse(self.page)
         return reverse(self.page, args=[getattr(obj, self.page_argument)])
+
+    def formfield_for_dbfield(
+        self, db_field: "models.Field[Any, Any]", request: HttpRequest, **kwargs: Any
+    ) -> Any:
+        field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
+        if isinstance(field, JsonBox):
+            field.emptied = db_field.get_default
+        return field
+
+    def lookup_allowed(self, lookup: str, value: object, request: Any = None) -> bool:  # noqa: ARG002  # Django's
+        """Lists are filtered by what is offered, and by key.
+
+        By other columns one would read, sign by sign, what is shown to nobody.
+        """
+        names = (*self.get_list_filter(request), self.opts.pk.name)
+        return any(lookup in (name, *(f"{name}__{word}" for word in _FILTERS)) for name in names)
 
     def changeform_view(
         self,
@@ -51,7 +83,14 @@ class RpmAdmin(ModelAdmin):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, str] | None = None
     ) -> Any:
-        return _told(request, partial(super().changelist_view, request, extra_context))
+        return _told(request, partial(self._changelist, request, extra_context))
+
+    def _changelist(self, request: HttpRequest, extra_context: dict[str, str] | None) -> Any:
+        if request.method != "POST":
+            return super().changelist_view(request, extra_context)
+        # Of the chosen rows all are done, or none.
+        with transaction.atomic():
+            return super().changelist_view(request, extra_context)
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
@@ -73,7 +112,12 @@ class ServiceAdmin(RpmAdmin):
 
     Django saves the row, then the inlines. Here nothing is saved until both are known: then
     `save_all` calls one service, so that one change makes one revision and one event.
+
+    A form writes back all that it showed. So it says what that was, and is refused once that is
+    not what is stored: else a corrected description would undo what somebody else saved meanwhile.
     """
+
+    change_form_before_template = "admin/shown.html"  # type: ignore[assignment]  # unfold says None only
 
     def save_all(self, request: HttpRequest, form: Any, formsets: list[Any]) -> None:
         """Call the service; a new row's key must be set on `form.instance`."""
@@ -83,6 +127,36 @@ class ServiceAdmin(RpmAdmin):
         """Call the service that removes a row."""
         raise NotImplementedError
 
+    def hold(self) -> None:
+        """Keep other writers waiting, from the comparison of a form with what is stored on."""
+        outer_lock()
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        if request.method != "POST":
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        with transaction.atomic():
+            self.hold()
+            return super().changeform_view(request, object_id, form_url, extra_context)
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        *args: Any,
+        **kwargs: Any,
+    ) -> HttpResponse:
+        inlines = [inline.formset for inline in context["inline_admin_formsets"]]
+        # With errors the form stays the one that was opened.
+        given = request.POST.get("shown")
+        context["shown"] = given or shown_digest(context["adminform"].form, inlines)
+        return super().render_change_form(request, context, *args, **kwargs)
+
     def save_model(self, request: HttpRequest, obj: Model, form: Any, change: object) -> None:
         """Nothing yet: `save_related` follows at once and knows the inlines too."""
 
@@ -91,9 +165,11 @@ class ServiceAdmin(RpmAdmin):
         request: HttpRequest,
         form: Any,
         formsets: Iterable[Any],
-        change: object,  # noqa: ARG002  # Django passes it
+        change: object,
     ) -> None:
         kept = list(formsets)
+        if change and request.POST.get("shown") != shown_digest(form, kept):
+            raise Stale("Somebody changed this meanwhile. Nothing was saved: look at it again.")
         for formset in kept:
             # Django's log of the change reads these, which only formset.save() would set.
             formset.new_objects, formset.changed_objects, formset.deleted_objects = [], [], []
@@ -141,6 +217,7 @@ class ReadOnlyAdmin(RpmAdmin):
 class ReadOnlyInline(TabularInline):
     """Rows of another table, shown with the row they belong to."""
 
+    formset = ShownFormSet
     extra = 0
     can_delete = False
 

@@ -5,7 +5,7 @@ from django.contrib.auth.models import Group
 
 from apps.accounts.models import ADMINS, User
 from apps.accounts.selectors import is_admin
-from apps.accounts.services.groups import group_remove, group_save, user_groups_complete
+from apps.accounts.services.groups import group_remove, group_save, user_groups_set
 from apps.core.errors import BadInput, Conflict
 from apps.policies.selectors import queues_visible_to
 from apps.vaults.services.keeping import vaults_sweep
@@ -47,7 +47,7 @@ def test_somebody_must_stay_in_admins(root: User) -> None:
         group_save(actor=None, group=Group.objects.get(name=ADMINS), description="", members=[])
     root.groups.clear()
     with pytest.raises(Conflict):
-        user_groups_complete(user=root)
+        user_groups_set(actor=None, user=root, groups=[])
 
     root.groups.set(Group.objects.filter(name=ADMINS))
     assert is_admin(again(root))

@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.core.keyring import HIDDEN
 from tests.cast import Example
+from tests.configuration.site import form_of
 from tests.tasks.api.test_tasks import TASKS, post, wanted
 
 pytestmark = pytest.mark.django_db
@@ -57,8 +58,7 @@ def test_who_is_not_signed_in_has_no_preferences(db: None) -> None:
 def test_administrators_edit_the_list_of_others(client: Client, root: User, alice: User) -> None:
     client.force_login(root)
     page = reverse("admin:accounts_user_change", args=[alice.pk])
-    form: Any = client.get(page).context["adminform"].form
-    data = {name: form[name].value() or "" for name in form.fields}
+    data = form_of(client, page)
 
     refused = client.post(page, {**data, "redacted_variables": '["a b"]'})
     taken = client.post(page, {**data, "redacted_variables": '["WANDB_*"]'})
@@ -66,6 +66,7 @@ def test_administrators_edit_the_list_of_others(client: Client, root: User, alic
     assert (refused.status_code, taken.status_code) == (200, 302)
     alice.refresh_from_db()
     assert alice.redacted_variables == ["WANDB_*"]
-    assert client.post(page, {**data, "redacted_variables": ""}).status_code == 302
+    emptied = {**form_of(client, page), "redacted_variables": ""}
+    assert client.post(page, emptied).status_code == 302
     alice.refresh_from_db()
     assert alice.redacted_variables == []

@@ -14,7 +14,7 @@ def url(model: Any, page: str, *args: Any) -> str:
 def form_of(client: Client, address: str) -> dict[str, Any]:
     """What the browser would send back from a page, unchanged."""
     context = client.get(address).context
-    data: dict[str, Any] = {}
+    data: dict[str, Any] = {"shown": context.get("shown", "")}
     forms: list[BaseModelForm[Any]] = [context["adminform"].form]
     for inline in context["inline_admin_formsets"]:
         formset: BaseFormSet[Any] = inline.formset

@@ -7,6 +7,7 @@ import pytest
 from django.contrib import admin
 from django.contrib.auth.models import Group
 from django.db import connection
+from django.db.models import JSONField
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -337,3 +338,26 @@ def test_a_queue_is_renamed_and_moved(site: Client, example: Example) -> None:
     )
 
     assert live_document().profiles[0].queues == ("research-large", "dev-4xgpu")
+
+
+@pytest.mark.parametrize("given", ["", "null"])
+@pytest.mark.parametrize("model", [DraftPool, DraftProfile, Node])
+def test_an_emptied_box_is_as_if_nobody_had_filled_it(
+    site: Client, example: Example, model: Any, given: str
+) -> None:
+    row = make_node(example.h100, name="h1") if model is Node else model.objects.earliest("pk")
+    address = url(model, "change", row.pk)
+    boxes = [
+        one
+        for one in model._meta.fields
+        if isinstance(one, JSONField) and one.name in form_of(site, address)
+    ]
+
+    for box in boxes:
+        answer = site.post(address, form_of(site, address) | {box.name: given}, follow=True)
+        assert answer.status_code == 200, box
+        is_refused = answer.redirect_chain == [(address, 302)]
+        row.refresh_from_db()
+        assert is_refused or getattr(row, box.name) == box.get_default(), box
+
+    assert boxes

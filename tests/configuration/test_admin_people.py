@@ -44,7 +44,7 @@ def test_members_of_a_group_are_set_on_its_page(
 ) -> None:
     address = url(Group, "change", dev_group.pk)
 
-    answer = site.post(address, {"name": "dev", "description": "", "members": [charlie.pk]})
+    answer = site.post(address, form_of(site, address) | {"members": [charlie.pk]})
 
     assert answer.status_code == 302
     assert [user.username for user in User.objects.filter(groups=dev_group)] == ["charlie"]

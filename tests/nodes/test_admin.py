@@ -12,6 +12,7 @@ from apps.events.models import Event
 from apps.nodes.models import Node, NodeState
 from tests.allocation.state import make_node
 from tests.cast import Example
+from tests.configuration.site import form_of
 
 pytestmark = pytest.mark.django_db
 
@@ -92,16 +93,16 @@ def test_the_form_changes_what_may_be_changed_and_nothing_that_the_node_reports(
 ) -> None:
     node = make_node(example.h100, name="h1")
 
-    form = {
+    client = site(root)
+    address = f"{LIST}{node.pk}/change/"
+    form = form_of(client, address) | {
         "name": "h1-renamed",
         "pool": str(example.bare_metal.pk),
         "labels": '{"rack": "4"}',
         "state": "refused",
         "capacity": '{"gpu": "99"}',
-        "devices-TOTAL_FORMS": "0",
-        "devices-INITIAL_FORMS": "0",
     }
-    answer = site(root).post(f"{LIST}{node.pk}/change/", form)
+    answer = client.post(address, form)
 
     assert answer.status_code == 302, answer.content.decode()[:2000]
     node.refresh_from_db()

@@ -17,6 +17,7 @@ from apps.events.models import Event
 from apps.policies.models import RegistryCredential
 from apps.policies.selectors import registry_access
 from apps.policies.services import registry_credential_save
+from tests.configuration.site import form_of
 
 pytestmark = pytest.mark.django_db
 
@@ -168,7 +169,8 @@ def test_sending_the_stars_back_keeps_the_password(
     row = saved(dev_group)
     client.force_login(root)
 
-    answer = client.post(page_of(row), form(dev_group, username="robot2", password=HIDDEN))
+    shown = form_of(client, page_of(row))
+    answer = client.post(page_of(row), shown | {"username": "robot2", "password": HIDDEN})
 
     assert answer.status_code == 302, answer.content
     row.refresh_from_db()

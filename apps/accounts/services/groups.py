@@ -160,10 +160,10 @@ def user_groups_set(*, actor: User | None, user: User, groups: Iterable[Group]) 
     before = set(user.groups.all())
     after = groups_within(actor, before=before, wanted=groups)
     after.add(Group.objects.get(name=USERS))
-    if before == after:
-        return
     user.groups.set(after)
     _check_admins()
+    if before == after:
+        return
     one_tenant_check([user.pk])
     event_record(
         "person.groups",
@@ -176,20 +176,6 @@ def user_groups_set(*, actor: User | None, user: User, groups: Iterable[Group]) 
             "after": {"groups": sorted(group.name for group in after)},
         },
     )
-    rights_changed([user.pk])
-
-
-@transaction.atomic
-def user_groups_complete(*, user: User) -> None:
-    """After somebody set the groups of a user: everybody is in `Users`, and somebody in `Admins`.
-
-    Raises:
-        Conflict: nobody would administer any more.
-    """
-    memberships_lock()
-    user.groups.add(Group.objects.get(name=USERS))
-    _check_admins()
-    one_tenant_check([user.pk])
     rights_changed([user.pk])
 
 

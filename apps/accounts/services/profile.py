@@ -26,10 +26,7 @@ def profile_change(*, user: User, changes: Mapping[str, str], password: str = ""
     unknown = set(changes) - set(OWN)
     if unknown:
         raise BadInput(f"{min(unknown)} cannot be changed here.", fields={min(unknown): "unknown"})
-    zone = changes.get("time_zone", "")
-    if zone and zone not in available_timezones():
-        words = "There is no such time zone: use a name such as Europe/Berlin, or leave it empty."
-        raise BadInput(f"time_zone: {words}", fields={"time_zone": words})
+    time_zone_check(changes.get("time_zone", ""))
     before = {name: getattr(row, name) for name in changes if getattr(row, name) != changes[name]}
     if "email" in before:
         _check_own_password(row, password, "current_password")
@@ -63,6 +60,17 @@ def password_change(*, user: User, current_password: str, new_password: str) -> 
     )
     rights_changed([row.pk])
     return row
+
+
+def time_zone_check(zone: str) -> None:
+    """Refuse a time zone that there is not; an empty one is that of the browser.
+
+    Raises:
+        BadInput: naming the field.
+    """
+    if zone and zone not in available_timezones():
+        words = "There is no such time zone: use a name such as Europe/Berlin, or leave it empty."
+        raise BadInput(f"time_zone: {words}", fields={"time_zone": words})
 
 
 def _check_own_password(user: User, password: str, field: str) -> None:

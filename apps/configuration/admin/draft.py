@@ -14,6 +14,7 @@ from unfold.decorators import action
 
 from apps.configuration.admin.steps import provision_view, reset_view, validate_view
 from apps.configuration.services.draft_rows import draft_rows_save
+from apps.configuration.services.rows import draft_wait
 from apps.core.admin_base import ServiceAdmin
 from apps.policies.document import Settings
 from apps.policies.models import (
@@ -117,6 +118,10 @@ class _DraftAdmin(ServiceAdmin):
     @action(description="Reset", icon="undo")  # type: ignore[operator]  # unfold calls its decorator an Action
     def reset(self, _request: HttpRequest) -> HttpResponse:
         return redirect("admin:draft_reset")
+
+    def hold(self) -> None:
+        super().hold()
+        draft_wait()
 
     def save_all(self, request: HttpRequest, form: Any, formsets: list[Any]) -> None:
         rows, removed = [form.instance], []

@@ -5,13 +5,13 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseRedirect
+from django.shortcuts import redirect
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.configuration.models import Revision
 from apps.configuration.services.pools import pool_pause, pool_resume
-from apps.configuration.services.revisions import revision_restore
 from apps.core.admin_base import ReadOnlyAdmin, ReadOnlyInline
 from apps.core.units import milli_text
 from apps.nodes.capacity import Served
@@ -149,9 +149,11 @@ class RevisionAdmin(ReadOnlyAdmin):
         return revisions.defer("document") if is_list else revisions
 
     @admin.action(description=_("Restore the chosen revision into the draft"))
-    def restore(self, request: HttpRequest, queryset: QuerySet[Revision]) -> None:
+    def restore(
+        self, request: HttpRequest, queryset: QuerySet[Revision]
+    ) -> HttpResponseRedirect | None:
+        """To the page that says what of the draft is thrown away, and asks."""
         if queryset.count() != 1:
             messages.error(request, "Choose one revision.")
-            return
-        _version, notes = revision_restore(revision=queryset.get(), actor=request.user)  # type: ignore[arg-type]  # only people enter the admin site
-        messages.success(request, " ".join(["The draft holds this revision.", *notes]))
+            return None
+        return redirect("revision_restore", queryset.get().number)

@@ -51,6 +51,11 @@ def draft_lock() -> DraftState:
     return DraftState.objects.get(id=1)
 
 
+def draft_wait() -> None:
+    """Wait for other writers of the draft, and keep them waiting; its version stays."""
+    list(DraftState.objects.select_for_update(no_key=True).filter(id=1))
+
+
 def document_write(twins: Twins, document: Document) -> Written:
     """Pools, profiles and links of one side become what the document says.
 

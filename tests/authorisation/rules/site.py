@@ -31,12 +31,13 @@ SITE = section(
     rule("/admin/*", SIGNED - QUEUES, SIGN_IN),
     rule("/admin/*", [NOBODY], SIGN_IN),
     rule("/admin/<url>", QUEUES, HIDE),
-    rule("/admin/jsi18n/ /admin/password_change/done/", QUEUES, METHOD, method="POST"),
+    rule("/admin/jsi18n/", QUEUES, METHOD, method="POST"),
     rule("/admin/ /admin/<app_label>/ /admin/jsi18n/ /admin/search/", QUEUES, ALLOW),
     rule("/admin/autocomplete/", ADMINS, ALLOW, method="GET"),
     rule("/admin/autocomplete/", ADMINS, METHOD),
     rule("/admin/autocomplete/", [QUEUE_ADMIN], FORBID, METHOD),
-    rule("/admin/password_change/*", QUEUES, ALLOW, HIDE),
+    # Both lead to the page of one's own account.
+    rule("/admin/password_change/*", QUEUES, ALLOW),
     # Nothing has an address of its own there.
     rule("/admin/r/*", QUEUES, HIDE),
     rule("/admin/policies/queue/<object_id>/*/", QUEUES, HIDE, whose=[ABSENT]),
