@@ -1,5 +1,6 @@
 """Machines with their devices, and the volumes that lie on them."""
 
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -124,6 +125,13 @@ class Node(Removable, Pausable):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        problem = _('must be an object of texts, such as {"rack": "4"}')
+        for name in ("labels", "environment"):
+            given = getattr(self, name)
+            if not isinstance(given, dict) or not all(isinstance(v, str) for v in given.values()):
+                raise ValidationError({name: problem})
 
 
 # Indices from here on are of devices whose place another one has taken.

@@ -115,6 +115,18 @@ def test_the_form_changes_what_may_be_changed_and_nothing_that_the_node_reports(
     assert Event.objects.get(kind="node.changed").data["fields"] == ["labels", "name", "pool"]
 
 
+@pytest.mark.parametrize("labels", ["5", '["rack"]', '{"rack": 4}'])
+def test_labels_are_texts(example: Example, root: User, site: As, labels: str) -> None:
+    node = make_node(example.h100, name="h1")
+    client, address = site(root), f"{LIST}{node.pk}/change/"
+
+    answer = client.post(address, form_of(client, address) | {"labels": labels})
+
+    assert "must be an object of texts" in answer.content.decode()
+    node.refresh_from_db()
+    assert node.labels == {}
+
+
 def test_nodes_are_neither_added_nor_deleted_there(example: Example, root: User, site: As) -> None:
     node = make_node(example.h100, name="h1")
     client = site(root)

@@ -15,7 +15,7 @@ from apps.configuration.services.closing import queues_close, rules_vanish
 from apps.configuration.services.drafts import draft_saved
 from apps.configuration.services.grants import policy_grants_sync, tasks_of_others_return
 from apps.configuration.services.recording import change_record
-from apps.configuration.services.rows import draft_lock, live_lock
+from apps.configuration.services.rows import draft_lock, draft_wait, live_lock
 from apps.configuration.services.tenancy import (
     shares_of,
     tenant_of_children,
@@ -25,7 +25,7 @@ from apps.configuration.services.tenancy import (
 from apps.core.errors import BadInput, Conflict
 from apps.core.model_errors import from_model_error
 from apps.core.units import milli, quantities_text
-from apps.policies.models import DraftPool, DraftState, Policy, PolicyAmount, Queue
+from apps.policies.models import DraftPool, Policy, PolicyAmount, Queue
 from apps.policies.selectors import known_keys, policy_family
 from apps.tasks.services.reshaping import tasks_reshape
 
@@ -202,7 +202,7 @@ def _check_no_pool_of(policy: Policy) -> None:
     if pools:
         names = ", ".join(pool.name for pool in pools)
         raise Conflict(f"{policy.name} has pools dedicated to it: {names}. Change those first.")
-    DraftState.objects.select_for_update().get(id=1)
+    draft_wait()
     drafts = DraftPool.objects.filter(dedicated_to=policy)
     if drafts:
         names = ", ".join(pool.name for pool in drafts)

@@ -297,7 +297,7 @@ def test_it_explains_what_somebody_may_do_and_why(
     unknown = api_as(alice).get(f"{EXPLAIN}?user=charlie&{about}")
     nobody = api_as(alice).get(f"{EXPLAIN}?user=zoe&{about}")
     unseen = api_as(alice).get(f"{EXPLAIN}?object=policy.{example.research.pk}")
-    bad = admin.get(f"{EXPLAIN}?object=node.1")
+    bad = admin.get(f"{EXPLAIN}?object=planet.1")
 
     held = {one["right"]: one["is_held"] for one in told["rights"]}
     assert held == {"see": True, "enqueue": False, "manage": False}
