@@ -49,6 +49,8 @@ def outgoing_session() -> requests.Session:
 def address_problem(url: str) -> str:
     """What is wrong with an address that somebody typed, as far as it shows; empty for nothing."""
     try:
+        # Of half a sign nobody makes bytes.
+        url.encode()
         parts = urlsplit(url)
         host, _port = parts.hostname, parts.port
     except ValueError:
@@ -116,7 +118,7 @@ def _connect(connection: HTTPConnection) -> socket.socket:
     host: str = connection._dns_host
     try:
         rows = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise NewConnectionError(connection, f"{host} has no address: {error}") from error
     addresses = checked_addresses(host.strip("[]").rstrip("."), [str(row[4][0]) for row in rows])
     problem: OSError = OSError("no address")
@@ -160,9 +162,7 @@ class _Adapter(HTTPAdapter):
     def send(
         self, request: requests.PreparedRequest, *args: Any, **kwargs: Any
     ) -> requests.Response:
-        problem = address_problem(request.url or "")
-        if problem:
-            raise Refused(f"{request.url} {problem}.")
+        _check_address(request.url or "")
         given = kwargs | {"stream": True, "timeout": (CONNECT_S, READ_S), "proxies": None}
         response: requests.Response = super().send(request, *args, **given)
         # As `.content` would set it, which reads without an end.
@@ -175,6 +175,11 @@ class _Adapter(HTTPAdapter):
 class _Session(requests.Session):
     """Stays at the host that was asked: what is sent along is for nobody else."""
 
+    def request(self, method: Any, url: Any, *args: Any, **kwargs: Any) -> requests.Response:
+        # Before `requests` prepares it, which has other errors for what is no address.
+        _check_address(str(url))
+        return super().request(method, url, *args, **kwargs)
+
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         target = super().get_redirect_target(resp)
         if target is not None:
@@ -182,6 +187,12 @@ class _Session(requests.Session):
             if there.netloc and (there.scheme, there.netloc) != (here.scheme, here.netloc):
                 raise Refused(f"{here.netloc} sends on to {there.netloc}, which was not asked for.")
         return target
+
+
+def _check_address(url: str) -> None:
+    problem = address_problem(url)
+    if problem:
+        raise Refused(f"{url!r} {problem}.")
 
 
 def _bounded(response: requests.Response) -> bytes:

@@ -40,6 +40,11 @@ class Forge:
     id_token: str = ""
     user_info: dict[str, Any] = field(default_factory=dict)
     given_back: list[str] = field(default_factory=list)
+    # Beside the tokens, in the answer of the token endpoint; and as what all answers are sent.
+    token: dict[str, Any] = field(default_factory=dict)
+    kind: str = "application/json"
+    # Answers in place of the right ones, by path: status, body and type.
+    instead: dict[str, tuple[int, bytes, str]] = field(default_factory=dict)
 
     def claims(self, nonce: str, **changes: Any) -> dict[str, Any]:
         now = int(time.time())
@@ -68,7 +73,8 @@ class Forge:
             return {"keys": [public | {"kid": "one", "use": "sig", "alg": "RS256"}]}
         if path == "/userinfo":
             return self.user_info
-        return {"access_token": "a", "token_type": "Bearer", "id_token": self.id_token}
+        tokens = {"access_token": "a", "token_type": "Bearer", "id_token": self.id_token}
+        return tokens | self.token
 
 
 @contextmanager
@@ -78,9 +84,12 @@ def running_forge() -> Iterator[Forge]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = json.dumps(forge.answer(urlsplit(self.path).path)).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
+            path = urlsplit(self.path).path
+            right = (200, json.dumps(forge.answer(path)).encode(), forge.kind)
+            status, body, kind = forge.instead.get(path, right)
+            self.send_response(status)
+            if kind:
+                self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -9,6 +9,7 @@ from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialAccount, SocialApp
+from allauth.socialaccount.providers import registry
 from allauth.socialaccount.providers.base.constants import AuthError
 from django.contrib.auth import login
 from django.http import HttpRequest, HttpResponse
@@ -70,9 +71,15 @@ class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # all
         return [
             _app(row)
             for row in rows
-            if provider in {None, row.slug, _NAMES[Protocol(row.protocol)]}
-            and client_id in {None, row.slug, row.client_id}
+            if provider in {None, row.slug} and client_id in {None, row.slug, row.client_id}
         ]
+
+    def get_provider(
+        self, request: HttpRequest, provider: str, client_id: str | None = None
+    ) -> Any:
+        """By the id of a row, which may be called as a protocol is."""
+        app = self.get_app(request, provider=provider, client_id=client_id)
+        return registry.get_class(app.provider)(request, app=app)
 
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
         """Let in whom our services let in, or show an administrator's test what came back.

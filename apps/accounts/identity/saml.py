@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from xml.etree.ElementTree import ParseError
 
+import xmlsec
 from django.utils import timezone
 from lxml.etree import LxmlError
 from onelogin.saml2.auth import OneLogin_Saml2_Auth
-from onelogin.saml2.errors import OneLogin_Saml2_Error
+from onelogin.saml2.errors import OneLogin_Saml2_Error, OneLogin_Saml2_ValidationError
 from onelogin.saml2.idp_metadata_parser import OneLogin_Saml2_IdPMetadataParser
 from onelogin.saml2.response import OneLogin_Saml2_Response
 from onelogin.saml2.settings import OneLogin_Saml2_Settings
@@ -26,6 +27,11 @@ RSA_SHA256 = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256"
 SUBJECT = "NameID"
 # How long an assertion without an end is remembered; longer than any request waits.
 REMEMBERED = timedelta(days=1)
+# What python3-saml and what is below it raise about XML that is not as it should be.
+_UNREADABLE = (
+    *(LxmlError, ParseError, xmlsec.Error, OneLogin_Saml2_Error, OneLogin_Saml2_ValidationError),
+    *(ValueError, TypeError, AttributeError, LookupError),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ def metadata_problem(text: str) -> str:
         return "is missing: choose the XML file that the provider offers"
     try:
         found = _idp(text)
-    except (LxmlError, ParseError, OneLogin_Saml2_Error, ValueError, TypeError):
+    except _UNREADABLE:
         return "is no metadata of a SAML provider: it must be the XML file as it was downloaded"
     if not found.get("entityId"):
         return "names no provider (EntityDescriptor with an IDPSSODescriptor)"
@@ -122,15 +128,15 @@ def answer_of(
     Raises:
         NotAllowed: with what python3-saml says about it.
     """
-    settings = settings_of(provider, addresses)
     place = {"https": "on" if is_secure else "off", "http_host": host}
     place["script_name"] = "/" + addresses.acs.split("://", 1)[-1].partition("/")[2]
     try:
+        settings = settings_of(provider, addresses)
         answer = OneLogin_Saml2_Response(settings, sent)
         if not answer.is_valid({**place, "get_data": {}, "post_data": {}}):
             raise _refused(provider, str(answer.get_error()))
         return _checked(provider, settings, answer)
-    except (LxmlError, OneLogin_Saml2_Error, ValueError, TypeError) as error:
+    except _UNREADABLE as error:
         raise _refused(provider, str(error)) from error
 
 

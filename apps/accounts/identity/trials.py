@@ -107,7 +107,9 @@ def trial_end(
         "syncs_groups": plain["row"]["syncs_groups"],
         "problem": problem,
     }
-    request.session[_OUTCOME] = seal(json.dumps(outcome))
+    # As a page can hold it: half a sign, which JSON allows, is no text.
+    text = json.dumps(outcome, ensure_ascii=False).encode(errors="replace")
+    request.session[_OUTCOME] = seal(text.decode())
 
 
 def refuse(request: HttpRequest, slug: str, error: NotAllowed, claims: Claims) -> NoReturn:

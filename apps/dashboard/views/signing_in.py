@@ -1,6 +1,8 @@
 """Logging in with an identity provider, and the second factor after a password."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from allauth.account.internal.flows.login import perform_login, record_authentication
 from allauth.account.models import Login
@@ -71,13 +73,10 @@ def provider_start(request: HttpRequest, slug: str) -> HttpResponse:
     if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
         return redirect("sign_in")
     provider = _provider(request, slug)
-    try:
+    with _asking(request, provider):
         answer: HttpResponse = provider.redirect(
             request, "login", next_url=safe_next(request, request.GET.get("next", ""))
         )
-    except (RequestException, ProviderException, ValueError) as error:
-        words = f"{row_of(provider.app).name} cannot be asked: {error}"
-        refuse(request, slug, NotAllowed(words), {})
     return answer
 
 
@@ -86,10 +85,12 @@ def provider_start(request: HttpRequest, slug: str) -> HttpResponse:
 @require_GET
 def oidc_callback(request: HttpRequest, slug: str) -> HttpResponse:
     """The browser comes back from an OpenID Connect provider with a code."""
-    if not isinstance(_provider(request, slug), OidcProvider):
+    provider = _provider(request, slug)
+    if not isinstance(provider, OidcProvider):
         raise Http404
     view = OAuth2CallbackView.adapter_view(OidcAdapter(request, slug))
-    answer: HttpResponse = view(request)
+    with _asking(request, provider):
+        answer: HttpResponse = view(request)
     return answer
 
 
@@ -144,6 +145,16 @@ def _provider(request: HttpRequest, slug: str) -> OidcProvider | SamlProvider:
     except SocialApp.DoesNotExist as error:
         raise Http404 from error
     return found
+
+
+@contextmanager
+def _asking(request: HttpRequest, provider: OidcProvider | SamlProvider) -> Iterator[None]:
+    """A provider that does not answer, or otherwise than it should, is a sentence and no fault."""
+    try:
+        yield
+    except (RequestException, ProviderException) as error:
+        row = row_of(provider.app)
+        refuse(request, row.slug, NotAllowed(f"{row.name} cannot be asked: {error}"), {})
 
 
 def _saml(request: HttpRequest, slug: str) -> SamlProvider:
