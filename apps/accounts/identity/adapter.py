@@ -15,7 +15,7 @@ from django.contrib.auth import login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from apps.accounts.identity.trials import refuse, running_row, running_slug, trial_end
+from apps.accounts.identity.trials import TRIAL, refuse, running_row, trial_check, trial_end
 from apps.accounts.models import IdentityProvider, Protocol, User
 from apps.accounts.services.identity_log_in import identity_accept
 from apps.core.errors import NotAllowed
@@ -89,7 +89,8 @@ class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # all
         """
         provider = sociallogin.provider
         _check_nonce(sociallogin)
-        if running_slug(request) == provider.app.provider_id:
+        trial_check(request, provider.app.provider_id, sociallogin.state)
+        if sociallogin.state.get(TRIAL):
             trial_end(request, claims=provider.claims, identity=provider.identity)
             raise ImmediateHttpResponse(redirect("identity_test_outcome"))
         row: IdentityProvider = provider.app.rpm_row

@@ -21,7 +21,7 @@ from requests import RequestException, Response
 
 from apps.accounts.identity.claims import Claims, Identity, identity_from
 from apps.accounts.identity.saml import Addresses, request_to
-from apps.accounts.identity.trials import refuse
+from apps.accounts.identity.trials import TRIAL, refuse, running_token
 from apps.accounts.models import IdentityProvider, Pkce
 from apps.core.errors import NotAllowed
 from apps.core.outgoing import address_problem
@@ -260,8 +260,9 @@ class OidcProvider(_Ours, OpenIDConnectProvider):  # type: ignore[misc]  # allau
     def redirect(self, request: HttpRequest, process: str, **kwargs: Any) -> HttpResponse:
         """To the provider; nothing of the address that was called is passed on to it."""
         nonce = get_random_string(32)
+        kept = {"nonce": nonce, TRIAL: running_token(request, self.app.provider_id)}
         answer: HttpResponse = super().redirect(
-            request, process, auth_params={"nonce": nonce}, nonce=nonce, **kwargs
+            request, process, auth_params={"nonce": nonce}, **kept, **kwargs
         )
         return answer
 
@@ -274,7 +275,8 @@ class SamlProvider(_Ours, SAMLProvider):  # type: ignore[misc]  # allauth has no
     ) -> HttpResponse:
         row = row_of(self.app)
         where, request_id = request_to(row, saml_addresses(request, row))
-        self.stash_redirect_state(request, process, next_url, state_id=request_id)
+        kept = {TRIAL: running_token(request, row.slug)}
+        self.stash_redirect_state(request, process, next_url, state_id=request_id, **kept)
         return HttpResponseRedirect(where)
 
 
