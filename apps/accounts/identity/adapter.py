@@ -46,6 +46,8 @@ class LogInAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has 
         methods = {one["method"] for one in get_authentication_records(request, user)}
         backend = BY_PROVIDER if "socialaccount" in methods else BY_PASSWORD
         login(request, user, backend=backend)
+        # On the way to a provider it lasts minutes only.
+        request.session.set_expiry(None)
 
     def get_client_ip(self, request: HttpRequest) -> str:
         """The address that counts, as everywhere here; one that nobody knows counts as one."""

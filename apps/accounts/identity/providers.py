@@ -14,6 +14,7 @@ from allauth.socialaccount.providers.oauth2.client import OAuth2Client, OAuth2Er
 from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
 from allauth.socialaccount.providers.saml.provider import SAMLProvider
+from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.crypto import get_random_string
@@ -39,6 +40,8 @@ _ENDPOINTS = {
     "revocation_endpoint": "revocation_url",
     "jwks_uri": "jwks_url",
 }
+# Keys are asked for at every log-in.
+DISCOVERY_S = 300
 _METHODS = "token_endpoint_auth_methods_supported"
 # Seconds by which two clocks may differ.
 LEEWAY_S = 30
@@ -148,7 +151,7 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
         row = row_of(self.get_provider().app)
         config: dict[str, Any] = {}
         if row.discovery_url:
-            config = self._json(row.discovery_url)
+            config = self._discovered(row)
             begins = row.discovery_url.removesuffix(DISCOVERY)
             wanted = row.issuer or begins
             if str(config.get("issuer", "")).rstrip("/") != wanted.rstrip("/"):
@@ -167,6 +170,17 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
             if problem:
                 raise ProviderException(f"The provider's {name} {problem}.")
         return config
+
+    def _discovered(self, row: IdentityProvider) -> dict[str, Any]:
+        """The discovery document; anybody can begin a log-in, so it is not asked for each time."""
+        digest = hashlib.sha256(row.discovery_url.encode()).hexdigest()
+        name = f"identity.discovery:{digest}"
+        is_test = bool(running_token(self.request, row.slug))
+        found: dict[str, Any] | None = None if is_test else cache.get(name)
+        if found is None:
+            found = self._json(row.discovery_url)
+            cache.set(name, found, timeout=DISCOVERY_S)
+        return found
 
     def _decoded(self, row: IdentityProvider, token: str) -> dict[str, Any]:
         """The claims of an identity token that is the provider's, of now, and for us."""
