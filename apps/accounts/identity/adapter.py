@@ -90,8 +90,8 @@ class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # all
             NotAllowed: with the sentence for the person.
         """
         provider = sociallogin.provider
-        _check_nonce(sociallogin)
         trial_check(request, provider.app.provider_id, sociallogin.state)
+        _check_nonce(request, sociallogin)
         if sociallogin.state.get(TRIAL):
             trial_end(request, claims=provider.claims, identity=provider.identity)
             raise ImmediateHttpResponse(redirect("identity_test_outcome"))
@@ -156,8 +156,10 @@ def _app(row: IdentityProvider) -> SocialApp:
     return app
 
 
-def _check_nonce(sociallogin: Any) -> None:
+def _check_nonce(request: HttpRequest, sociallogin: Any) -> None:
     """An identity token answers the request of this browser, and no other."""
     wanted = sociallogin.state.get("nonce")
     if wanted is not None and wanted != getattr(sociallogin, "nonce", None):
-        raise NotAllowed("The identity token answers another request. Sign in again.")
+        error = NotAllowed("The identity token answers another request. Sign in again.")
+        provider = sociallogin.provider
+        refuse(request, provider.app.provider_id, error, provider.claims)
