@@ -1,5 +1,7 @@
 """SAML: the provider's metadata, our own, and answers that are believed or refused."""
 
+import re
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -7,6 +9,7 @@ from typing import Any
 from xml.etree.ElementTree import ParseError
 
 import xmlsec
+from cryptography.x509 import load_der_x509_certificate
 from django.utils import timezone
 from lxml.etree import LxmlError
 from onelogin.saml2.auth import OneLogin_Saml2_Auth
@@ -62,17 +65,31 @@ def metadata_problem(text: str) -> str:
         return "is no metadata of a SAML provider: it must be the XML file as it was downloaded"
     if not found.get("entityId"):
         return "names no provider (EntityDescriptor with an IDPSSODescriptor)"
-    if "x509cert" not in found and not found.get("x509certMulti", {}).get("signing"):
+    certificates = found.get("x509certMulti", {}).get("signing") or [found.get("x509cert", "")]
+    if not any(certificates):
         return "holds no certificate for signatures (KeyDescriptor)"
+    if not all(map(_is_certificate, certificates)):
+        return "holds a certificate for signatures that is none (X509Certificate)"
     address = found.get("singleSignOnService", {}).get("url", "")
     if not address:
         return "names no address to log in at with the binding HTTP-Redirect"
-    problem = address_problem(address)
+    problem = address_problem(address) or _usable_problem(text)
     return f"names an address that {problem}: {address}" if problem else ""
 
 
+def entity_id_problem(text: str) -> str:
+    """What is wrong with the id of this installation at a provider; empty for nothing."""
+    if re.search(r"[\s<>&\"]", text):
+        return 'must have no spaces and none of < > & ": write one such as https://rpm.example.com'
+    return ""
+
+
 def settings_of(provider: IdentityProvider, addresses: Addresses) -> OneLogin_Saml2_Settings:
-    """Settings of python3-saml, made anew for each request: the row is the only truth."""
+    """Settings of python3-saml, made anew for each request: the row is the only truth.
+
+    Raises:
+        NotAllowed: with what is wrong with them.
+    """
     own: dict[str, Any] = {
         "entityId": provider.entity_id or addresses.metadata,
         "assertionConsumerService": {"url": addresses.acs, "binding": POST},
@@ -80,26 +97,27 @@ def settings_of(provider: IdentityProvider, addresses: Addresses) -> OneLogin_Sa
     if provider.certificate:
         own["x509cert"] = provider.certificate
         own["privateKey"] = unseal(provider.private_key_sealed)
-    return OneLogin_Saml2_Settings(
-        {
-            "strict": True,
-            "sp": own,
-            "idp": _idp(provider.metadata),
-            "security": {
-                "authnRequestsSigned": provider.signs_requests,
-                "wantAssertionsSigned": provider.requires_signed_assertions,
-                "requestedAuthnContext": False,
-                "rejectDeprecatedAlgorithm": True,
-                "signatureAlgorithm": RSA_SHA256,
-                "digestAlgorithm": SHA256,
-                "wantNameId": False,
-                "wantAttributeStatement": False,
-                "allowRepeatAttributeName": True,
-                # Machines in a company's network have names without dots.
-                "allowSingleLabelDomains": True,
-            },
-        }
-    )
+    values = {
+        "strict": True,
+        "sp": own,
+        "security": {
+            "authnRequestsSigned": provider.signs_requests,
+            "wantAssertionsSigned": provider.requires_signed_assertions,
+            "requestedAuthnContext": False,
+            "rejectDeprecatedAlgorithm": True,
+            "signatureAlgorithm": RSA_SHA256,
+            "digestAlgorithm": SHA256,
+            "wantNameId": False,
+            "wantAttributeStatement": False,
+            "allowRepeatAttributeName": True,
+            # Machines in a company's network have names without dots.
+            "allowSingleLabelDomains": True,
+        },
+    }
+    try:
+        return OneLogin_Saml2_Settings({**values, "idp": _idp(provider.metadata)})
+    except _UNREADABLE as error:
+        raise NotAllowed(f"The settings of {provider.name} cannot be used: {error}.") from error
 
 
 def request_to(provider: IdentityProvider, addresses: Addresses) -> tuple[str, str]:
@@ -154,6 +172,24 @@ def _checked(provider: IdentityProvider, settings: Any, answer: Any) -> Answer:
     ends = answer.get_assertion_not_on_or_after()
     until = datetime.fromtimestamp(ends, UTC) if ends else timezone.now() + REMEMBERED
     return Answer(claims, str(in_response_to), str(answer.get_assertion_id()), until)
+
+
+def _is_certificate(text: str) -> bool:
+    try:
+        load_der_x509_certificate(b64decode(text, validate=True))
+    except ValueError:
+        return False
+    return True
+
+
+def _usable_problem(text: str) -> str:
+    """What python3-saml says at the first log-in, when it is too late."""
+    anywhere = Addresses("https://rpm.example.com/acs", "https://rpm.example.com/metadata")
+    try:
+        settings_of(IdentityProvider(metadata=text), anywhere)
+    except NotAllowed:
+        return "cannot be used: names outside ASCII are written as xn--..."
+    return ""
 
 
 def _idp(text: str) -> dict[str, Any]:
