@@ -145,6 +145,7 @@ class Assertion:
     identifier: str = "_a-1"
     subject: str = "u-7"
     answers: str | None = None
+    format: str = "persistent"
 
     def xml(self) -> str:
         base = f"http://testserver/sign-in/with/{self.row.slug}"
@@ -161,7 +162,13 @@ class Assertion:
             "to": to,
             "answers": f'InResponseTo="{answers}"' if answers else "",
         }
-        return _RESPONSE.format(**names, id=self.identifier, email=self.email, subject=self.subject)
+        names |= {"id": self.identifier, "email": self.email, "subject": self.subject}
+        return _RESPONSE.format(**names, format=self.format)
+
+    def signed_whole(self) -> str:
+        """With a signature around the answer, and none around the assertion in it."""
+        done = OneLogin_Saml2_Utils.add_sign(self.xml(), self.server.key, self.server.certificate)
+        return encoded(done.decode())
 
     def signed(self, *, key: str = "", certificate: str = "") -> str:
         """With a signature around the assertion, as the field SAMLResponse holds it."""
@@ -199,7 +206,7 @@ _RESPONSE = (
     '<samlp:Status><samlp:StatusCode Value="urn:oasis:names:tc:SAML:2.0:status:Success"/>'
     '</samlp:Status><saml:Assertion ID="{id}" Version="2.0" IssueInstant="{now}">'
     "<saml:Issuer>{issuer}</saml:Issuer><saml:Subject>"
-    '<saml:NameID Format="urn:oasis:names:tc:SAML:2.0:nameid-format:persistent">{subject}'
+    '<saml:NameID Format="urn:oasis:names:tc:SAML:2.0:nameid-format:{format}">{subject}'
     '</saml:NameID><saml:SubjectConfirmation Method="urn:oasis:names:tc:SAML:2.0:cm:bearer">'
     '<saml:SubjectConfirmationData NotOnOrAfter="{ends}" Recipient="{acs}" {answers}/>'
     "</saml:SubjectConfirmation></saml:Subject>"

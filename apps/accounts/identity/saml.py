@@ -13,10 +13,12 @@ from cryptography.x509 import load_der_x509_certificate
 from django.utils import timezone
 from lxml.etree import LxmlError
 from onelogin.saml2.auth import OneLogin_Saml2_Auth
+from onelogin.saml2.constants import OneLogin_Saml2_Constants as Constants
 from onelogin.saml2.errors import OneLogin_Saml2_Error, OneLogin_Saml2_ValidationError
 from onelogin.saml2.idp_metadata_parser import OneLogin_Saml2_IdPMetadataParser
 from onelogin.saml2.response import OneLogin_Saml2_Response
 from onelogin.saml2.settings import OneLogin_Saml2_Settings
+from onelogin.saml2.xml_utils import OneLogin_Saml2_XML
 
 from apps.accounts.models import IdentityProvider
 from apps.core.errors import NotAllowed
@@ -28,6 +30,8 @@ SHA256 = "http://www.w3.org/2001/04/xmlenc#sha256"
 RSA_SHA256 = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256"
 # The claim that stands for the subject of an assertion, which is no attribute.
 SUBJECT = "NameID"
+TRANSIENT = "urn:oasis:names:tc:SAML:2.0:nameid-format:transient"
+_ANSWERED = "//saml:SubjectConfirmation/saml:SubjectConfirmationData/@InResponseTo"
 # How long an assertion without an end is remembered; longer than any request waits.
 REMEMBERED = timedelta(days=1)
 # What python3-saml and what is below it raise about XML that is not as it should be.
@@ -165,13 +169,31 @@ def _checked(provider: IdentityProvider, settings: Any, answer: Any) -> Answer:
     in_response_to = answer.get_in_response_to()
     if not in_response_to:
         raise _refused(provider, "nobody here asked for it: begin at the sign-in page")
+    if not _is_bound(answer, str(in_response_to)):
+        raise _refused(provider, "its assertion does not name the request (InResponseTo)")
     claims: dict[str, Any] = dict(answer.get_attributes())
     subject = answer.get_nameid()
     if subject:
         claims[SUBJECT] = str(subject)
+    if provider.claim_id == SUBJECT and answer.get_nameid_format() == TRANSIENT:
+        raise _refused(
+            provider,
+            "its NameID is transient, so another one each time: let it send a persistent one, or "
+            "take an attribute as the claim of the id",
+        )
     ends = answer.get_assertion_not_on_or_after()
     until = datetime.fromtimestamp(ends, UTC) if ends else timezone.now() + REMEMBERED
     return Answer(claims, str(in_response_to), str(answer.get_assertion_id()), until)
+
+
+def _is_bound(answer: Any, request_id: str) -> bool:
+    """Whether what is signed names the request: the answer, else the assertion by itself.
+
+    Somebody could put an assertion that names none into an answer to their own request.
+    """
+    if f"{{{Constants.NS_SAMLP}}}Response" in answer.process_signed_elements():
+        return True
+    return request_id in OneLogin_Saml2_XML.query(answer.get_xml_document(), _ANSWERED)
 
 
 def _is_certificate(text: str) -> bool:
