@@ -204,6 +204,10 @@ RPM_REQUESTS_PER_CREDENTIAL = env.number(
     "RPM_REQUESTS_PER_CREDENTIAL", 300_000, low=0, high=10_000_000
 )
 RPM_REQUESTS_PER_ADDRESS = env.number("RPM_REQUESTS_PER_ADDRESS", 600_000, low=0, high=10_000_000)
+# A log-in with an identity provider takes two or three; a whole company may share an address.
+RPM_PROVIDER_STEPS_PER_ADDRESS = env.number(
+    "RPM_PROVIDER_STEPS_PER_ADDRESS", 3000, low=0, high=10_000_000
+)
 # Wrong keys and secrets per minute, and wrong passwords before the waits begin to grow.
 RPM_WRONG_SECRETS_PER_ADDRESS = env.number(
     "RPM_WRONG_SECRETS_PER_ADDRESS", 60, low=1, high=1_000_000

@@ -6,11 +6,14 @@ resolved here, every address is checked, and the connection goes to the address 
 a name that changes its mind in between changes nothing.
 """
 
+import io
 import ipaddress
 import socket
 import time
 from collections.abc import Iterable
+from contextvars import ContextVar
 from functools import partial
+from http.client import HTTPResponse
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,13 +22,15 @@ from django.conf import settings
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import NewConnectionError
+from urllib3.exceptions import HTTPError, NewConnectionError
 from urllib3.util.connection import create_connection
 
 MOST_BYTES = 1_000_000
 MOST_REDIRECTS = 3
 CONNECT_S, READ_S, ALL_S = 5.0, 10.0, 20.0
 _CHUNK = 16_384
+# When the request that is made now must be over, with all that it redirects to.
+_until: ContextVar[float] = ContextVar("until")
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -49,6 +54,8 @@ def outgoing_session() -> requests.Session:
 def address_problem(url: str) -> str:
     """What is wrong with an address that somebody typed, as far as it shows; empty for nothing."""
     try:
+        # Of half a sign nobody makes bytes.
+        url.encode()
         parts = urlsplit(url)
         host, _port = parts.hostname, parts.port
     except ValueError:
@@ -116,7 +123,7 @@ def _connect(connection: HTTPConnection) -> socket.socket:
     host: str = connection._dns_host
     try:
         rows = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise NewConnectionError(connection, f"{host} has no address: {error}") from error
     addresses = checked_addresses(host.strip("[]").rstrip("."), [str(row[4][0]) for row in rows])
     problem: OSError = OSError("no address")
@@ -124,7 +131,7 @@ def _connect(connection: HTTPConnection) -> socket.socket:
         try:
             return create_connection(
                 (address, connection.port),
-                timeout=CONNECT_S,
+                timeout=min(CONNECT_S, _left_s()),
                 socket_options=connection.socket_options,
             )
         except OSError as error:
@@ -132,12 +139,52 @@ def _connect(connection: HTTPConnection) -> socket.socket:
     raise NewConnectionError(connection, f"{host} does not answer: {problem}") from problem
 
 
+def _left_s() -> float:
+    left = _until.get() - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("no time is left")
+    return left
+
+
+class _Timed(io.RawIOBase):
+    """What a socket receives, as long as there is time.
+
+    A socket's own timeout begins anew with each byte, so that a line could take for ever.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._connected = connected
+        self._raw = connected.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int | None:
+        self._connected.settimeout(min(READ_S, _left_s()))
+        return self._raw.readinto(into)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _TimedResponse(HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp.close()
+        self.fp = io.BufferedReader(_Timed(sock))
+
+
 class _PlainConnection(HTTPConnection):
+    response_class = _TimedResponse
+
     def _new_conn(self) -> socket.socket:
         return _connect(self)
 
 
 class _SafeConnection(HTTPSConnection):
+    response_class = _TimedResponse
+
     def _new_conn(self) -> socket.socket:
         return _connect(self)
 
@@ -160,13 +207,20 @@ class _Adapter(HTTPAdapter):
     def send(
         self, request: requests.PreparedRequest, *args: Any, **kwargs: Any
     ) -> requests.Response:
-        problem = address_problem(request.url or "")
-        if problem:
-            raise Refused(f"{request.url} {problem}.")
+        _check_address(request.url or "")
         given = kwargs | {"stream": True, "timeout": (CONNECT_S, READ_S), "proxies": None}
-        response: requests.Response = super().send(request, *args, **given)
-        # As `.content` would set it, which reads without an end.
-        response._content = _bounded(response)
+        try:
+            response: requests.Response = super().send(request, *args, **given)
+            # As `.content` would set it, which reads without an end.
+            response._content = _bounded(response)
+        except (requests.RequestException, HTTPError) as error:
+            if time.monotonic() > _until.get():
+                words = f"{request.url} takes longer than {ALL_S:.0f} s to answer."
+                raise Refused(words) from error
+            if isinstance(error, HTTPError):
+                # What is below `requests` has errors of its own while a body is read.
+                raise Refused(f"{request.url} breaks off its answer: {error}") from error
+            raise
         response._content_consumed = True
         response.close()
         return response
@@ -174,6 +228,15 @@ class _Adapter(HTTPAdapter):
 
 class _Session(requests.Session):
     """Stays at the host that was asked: what is sent along is for nobody else."""
+
+    def request(self, method: Any, url: Any, *args: Any, **kwargs: Any) -> requests.Response:
+        # Before `requests` prepares it, which has other errors for what is no address.
+        _check_address(str(url))
+        before = _until.set(time.monotonic() + ALL_S)
+        try:
+            return super().request(method, url, *args, **kwargs)
+        finally:
+            _until.reset(before)
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         target = super().get_redirect_target(resp)
@@ -184,15 +247,17 @@ class _Session(requests.Session):
         return target
 
 
+def _check_address(url: str) -> None:
+    problem = address_problem(url)
+    if problem:
+        raise Refused(f"{url!r} {problem}.")
+
+
 def _bounded(response: requests.Response) -> bytes:
-    until = time.monotonic() + ALL_S
     parts = bytearray()
     for part in iter(partial(response.raw.read1, _CHUNK, decode_content=True), b""):
         parts += part
         if len(parts) > MOST_BYTES:
             response.close()
             raise Refused(f"{response.url} answers with more than {MOST_BYTES} bytes.")
-        if time.monotonic() > until:
-            response.close()
-            raise Refused(f"{response.url} takes longer than {ALL_S:.0f} s to answer.")
     return bytes(parts)

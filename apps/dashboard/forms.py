@@ -125,7 +125,7 @@ def focus_first_error(form: forms.Form) -> None:
 
 def add_errors(form: forms.Form, error: RpmError) -> None:
     """Each sentence at the field that it names; what names none of the form stands above it."""
-    near = {"request": "gpu", "time_limit_s": "time_limit_min"}
+    near = {"request": "gpu", "time_limit_s": "time_limit_min", "metadata": "metadata_file"}
     is_placed = False
     for name, problem in error.fields.items():
         first = name.partition(".")[0]

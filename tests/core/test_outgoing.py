@@ -18,13 +18,25 @@ from apps.core.outgoing import Refused, address_problem, checked_addresses, outg
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        if self.path == "/headers":
+            self._drip(b"HTTP/1.1 200 OK\r\nX-Long: ")
+            return
+        if self.path == "/away":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhe")
+            return
+        if self.path.startswith("/round/"):
+            time.sleep(0.1)
+            self.send_response(302)
+            self.send_header("Location", f"{self.path}x")
+            self.end_headers()
+            return
         if self.path.startswith("/to/"):
             self.send_response(302)
             self.send_header("Location", self.path.removeprefix("/to/"))
             self.end_headers()
             return
         self.send_response(200)
-        if self.path == "/bomb":
+        if self.path in {"/bomb", "/unpacked"}:
             self.send_header("Content-Encoding", "gzip")
         self.end_headers()
         self._write()
@@ -33,15 +45,19 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/bomb":
             self.wfile.write(gzip.compress(b"0" * 50_000_000))
         elif self.path == "/slow":
-            try:
-                # A byte now and then, for ever.
-                while True:
-                    self.wfile.write(b"x")
-                    time.sleep(0.02)
-            except OSError:
-                return
+            self._drip(b"")
         else:
             self.wfile.write(b"here")
+
+    def _drip(self, begin: bytes) -> None:
+        """A byte now and then, for ever."""
+        try:
+            self.wfile.write(begin)
+            while True:
+                self.wfile.write(b"x")
+                time.sleep(0.02)
+        except OSError:
+            return
 
     def log_message(self, *_: object) -> None:
         """Nothing: what matters is asserted."""
@@ -167,8 +183,24 @@ def test_an_answer_without_an_end_is_given_up(
         with pytest.raises(Refused, match="more than"):
             session.get(f"{server}/bomb")
         monkeypatch.setattr(outgoing, "ALL_S", 0.2)
-        with pytest.raises(Refused, match="takes longer"):
-            session.get(f"{server}/slow")
+        for path in ("slow", "headers", "round/"):
+            began = time.monotonic()
+            with pytest.raises(Refused, match="takes longer"):
+                session.get(f"{server}/{path}")
+            assert time.monotonic() - began < 2, path
+
+
+def test_an_answer_that_breaks_off_or_is_no_gzip_is_refused(loopback: None, server: str) -> None:
+    with outgoing_session() as session:
+        for path in ("away", "unpacked"):
+            with pytest.raises(Refused, match="breaks off"):
+                session.get(f"{server}/{path}")
+
+
+@pytest.mark.parametrize("url", ["https://a.example/\ud800", f"https://{'a' * 70}.example/"])
+def test_what_cannot_be_looked_up_is_no_fault(url: str) -> None:
+    with outgoing_session() as session, pytest.raises(requests.RequestException):
+        session.get(url)
 
 
 def test_no_proxy_of_the_environment_is_used(

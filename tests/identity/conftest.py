@@ -5,6 +5,7 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 import pytest
+from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
@@ -38,7 +39,8 @@ def saml_server() -> Iterator[Server]:
 
 @pytest.fixture
 def loopback(settings: Settings) -> None:
-    """Providers on this machine may be asked."""
+    """Providers on this machine may be asked; nothing is known of one that had their port."""
+    cache.clear()
     settings.RPM_IDENTITY_ALLOW_LOOPBACK = True
 
 

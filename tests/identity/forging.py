@@ -40,6 +40,12 @@ class Forge:
     id_token: str = ""
     user_info: dict[str, Any] = field(default_factory=dict)
     given_back: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    # Beside the tokens, in the answer of the token endpoint; and as what all answers are sent.
+    token: dict[str, Any] = field(default_factory=dict)
+    kind: str = "application/json"
+    # Answers in place of the right ones, by path: status, body and type.
+    instead: dict[str, tuple[int, bytes, str]] = field(default_factory=dict)
 
     def claims(self, nonce: str, **changes: Any) -> dict[str, Any]:
         now = int(time.time())
@@ -68,7 +74,8 @@ class Forge:
             return {"keys": [public | {"kid": "one", "use": "sig", "alg": "RS256"}]}
         if path == "/userinfo":
             return self.user_info
-        return {"access_token": "a", "token_type": "Bearer", "id_token": self.id_token}
+        tokens = {"access_token": "a", "token_type": "Bearer", "id_token": self.id_token}
+        return tokens | self.token
 
 
 @contextmanager
@@ -78,9 +85,13 @@ def running_forge() -> Iterator[Forge]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = json.dumps(forge.answer(urlsplit(self.path).path)).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
+            path = urlsplit(self.path).path
+            forge.asked.append(path)
+            right = (200, json.dumps(forge.answer(path)).encode(), forge.kind)
+            status, body, kind = forge.instead.get(path, right)
+            self.send_response(status)
+            if kind:
+                self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -134,6 +145,7 @@ class Assertion:
     identifier: str = "_a-1"
     subject: str = "u-7"
     answers: str | None = None
+    format: str = "persistent"
 
     def xml(self) -> str:
         base = f"http://testserver/sign-in/with/{self.row.slug}"
@@ -150,7 +162,13 @@ class Assertion:
             "to": to,
             "answers": f'InResponseTo="{answers}"' if answers else "",
         }
-        return _RESPONSE.format(**names, id=self.identifier, email=self.email, subject=self.subject)
+        names |= {"id": self.identifier, "email": self.email, "subject": self.subject}
+        return _RESPONSE.format(**names, format=self.format)
+
+    def signed_whole(self) -> str:
+        """With a signature around the answer, and none around the assertion in it."""
+        done = OneLogin_Saml2_Utils.add_sign(self.xml(), self.server.key, self.server.certificate)
+        return encoded(done.decode())
 
     def signed(self, *, key: str = "", certificate: str = "") -> str:
         """With a signature around the assertion, as the field SAMLResponse holds it."""
@@ -172,10 +190,9 @@ def encoded(xml: str) -> str:
 
 
 def post_answer(client: Client, row: IdentityProvider, answer: str) -> Any:
-    """The provider's form arrives; what the page after it says."""
+    """The provider's form arrives; what the page after it says, or why there is none."""
     given = client.post(reverse("saml_acs", args=[row.slug]), {"SAMLResponse": answer})
-    assert given.status_code == 302, given.content.decode()
-    return client.get(given["Location"])
+    return client.get(given["Location"]) if given.status_code == 302 else given
 
 
 def _stamp(at: datetime) -> str:
@@ -189,7 +206,7 @@ _RESPONSE = (
     '<samlp:Status><samlp:StatusCode Value="urn:oasis:names:tc:SAML:2.0:status:Success"/>'
     '</samlp:Status><saml:Assertion ID="{id}" Version="2.0" IssueInstant="{now}">'
     "<saml:Issuer>{issuer}</saml:Issuer><saml:Subject>"
-    '<saml:NameID Format="urn:oasis:names:tc:SAML:2.0:nameid-format:persistent">{subject}'
+    '<saml:NameID Format="urn:oasis:names:tc:SAML:2.0:nameid-format:{format}">{subject}'
     '</saml:NameID><saml:SubjectConfirmation Method="urn:oasis:names:tc:SAML:2.0:cm:bearer">'
     '<saml:SubjectConfirmationData NotOnOrAfter="{ends}" Recipient="{acs}" {answers}/>'
     "</saml:SubjectConfirmation></saml:Subject>"

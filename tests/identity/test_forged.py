@@ -8,15 +8,19 @@ from typing import Any
 
 import jwt
 import pytest
+from allauth.socialaccount.models import SocialAccount
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from apps.accounts.identity.keys import key_pair_new
 from apps.accounts.models import IdentityProvider, User
 from apps.accounts.services.identity import provider_change, provider_create
+from apps.accounts.services.identity_log_in import assertion_use
 from apps.accounts.services.people import user_create
+from apps.core.errors import NotAllowed
 from tests.dashboard.reading import text
 from tests.identity.conftest import oidc_values
 from tests.identity.forging import (
@@ -194,28 +198,45 @@ def test_a_right_assertion_lets_in_once(
     assert not is_in(client)
 
 
-def test_a_replayed_assertion_is_refused_in_an_answer_to_a_new_request(
-    saml: IdentityProvider, saml_server: Server, dana: User, client: Client
+def test_an_assertion_that_names_no_request_could_be_anybodys(
+    saml: IdentityProvider, saml_server: Server, root: User, dana: User, client: Client
 ) -> None:
-    """Without InResponseTo in the assertion, only its own id says that it was used."""
-    first = Assertion(saml_server, saml, request_id_of(client, saml), answers="")
-    signed = first.signed()
-    post_answer(Client(), saml, signed)
-    post_answer(client, saml, signed)
-    client.post(reverse("sign_out"))
-    other = Client()
-    again = request_id_of(other, saml)
+    """Unless the answer around it, which names one, is signed itself."""
+    unbound = Assertion(saml_server, saml, request_id_of(client, saml), answers="")
 
-    answer = post_answer(other, saml, swapped(signed, first.in_response_to, again))
+    answer = post_answer(client, saml, unbound.signed())
 
-    assert "was used before" in text(answer)
-    assert not is_in(other)
+    assert answer.status_code == 403
+    assert "does not name the request" in text(answer)
+    assert not is_in(client)
+    provider_change(actor=root, provider=saml, values={"requires_signed_assertions": False})
+    whole = Assertion(saml_server, saml, request_id_of(client, saml), answers="")
+    post_answer(client, saml, whole.signed_whole())
+    assert is_in(client)
 
 
-def swapped(signed: str, before: str, after: str) -> str:
-    """The same signed assertion in an answer to another request."""
-    xml = base64.b64decode(signed).decode()
-    return encoded(xml.replace(f'InResponseTo="{before}"', f'InResponseTo="{after}"'))
+def test_an_id_that_is_another_one_each_time_is_none(
+    saml: IdentityProvider, saml_server: Server, root: User, dana: User, client: Client
+) -> None:
+    transient = Assertion(saml_server, saml, request_id_of(client, saml), format="transient")
+
+    answer = post_answer(client, saml, transient.signed())
+
+    assert answer.status_code == 403
+    assert "NameID is transient" in text(answer)
+    assert not SocialAccount.objects.exists()
+    provider_change(actor=root, provider=saml, values={"claim_id": "email"})
+    again = replace(transient, in_response_to=request_id_of(client, saml))
+    post_answer(client, saml, again.signed())
+    assert is_in(client)
+
+
+def test_an_assertion_counts_once_whatever_it_answers(saml: IdentityProvider) -> None:
+    until = timezone.now() + timedelta(minutes=5)
+    assertion_use(provider=saml, assertion_id="_a-1", until=until)
+
+    with pytest.raises(NotAllowed, match="was used before"):
+        assertion_use(provider=saml, assertion_id="_a-1", until=until)
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_a_test_that_fails_says_why(
     root: User, client_for: ClientFor, loopback: None, oidc_server: Server
 ) -> None:
     client = client_for(root)
-    oidc_server.person("u-5", email="dana@example.com")
+    oidc_server.person("u-5", email="dana@example.com", groups=["what-tells-which-claim"])
     values = typed(oidc_values(oidc_server), slug=OIDC, claim_id="employee", test="1")
 
     client.post(reverse("identity_new", args=["oidc"]), values)
@@ -197,6 +197,9 @@ def test_a_test_that_fails_says_why(
     outcome = client.get(path_of(at_oidc(start["Location"])), follow=True)
 
     assert "sent no usable id in the claim &#x27;employee&#x27;" in outcome.content.decode()
+    assert "What came back" in text(outcome)
+    assert "what-tells-which-claim" in text(outcome)
+    assert "What it means" not in text(outcome)
 
 
 def test_a_test_whose_key_is_gone_is_forgotten(

@@ -9,12 +9,13 @@ from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialAccount, SocialApp
+from allauth.socialaccount.providers import registry
 from allauth.socialaccount.providers.base.constants import AuthError
 from django.contrib.auth import login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from apps.accounts.identity.trials import refuse, running_row, running_slug, trial_end
+from apps.accounts.identity.trials import TRIAL, refuse, running_row, trial_check, trial_end
 from apps.accounts.models import IdentityProvider, Protocol, User
 from apps.accounts.services.identity_log_in import identity_accept
 from apps.core.errors import NotAllowed
@@ -45,6 +46,8 @@ class LogInAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has 
         methods = {one["method"] for one in get_authentication_records(request, user)}
         backend = BY_PROVIDER if "socialaccount" in methods else BY_PASSWORD
         login(request, user, backend=backend)
+        # On the way to a provider it lasts minutes only.
+        request.session.set_expiry(None)
 
     def get_client_ip(self, request: HttpRequest) -> str:
         """The address that counts, as everywhere here; one that nobody knows counts as one."""
@@ -70,9 +73,15 @@ class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # all
         return [
             _app(row)
             for row in rows
-            if provider in {None, row.slug, _NAMES[Protocol(row.protocol)]}
-            and client_id in {None, row.slug, row.client_id}
+            if provider in {None, row.slug} and client_id in {None, row.slug, row.client_id}
         ]
+
+    def get_provider(
+        self, request: HttpRequest, provider: str, client_id: str | None = None
+    ) -> Any:
+        """By the id of a row, which may be called as a protocol is."""
+        app = self.get_app(request, provider=provider, client_id=client_id)
+        return registry.get_class(app.provider)(request, app=app)
 
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
         """Let in whom our services let in, or show an administrator's test what came back.
@@ -81,8 +90,9 @@ class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # all
             NotAllowed: with the sentence for the person.
         """
         provider = sociallogin.provider
-        _check_nonce(sociallogin)
-        if running_slug(request) == provider.app.provider_id:
+        trial_check(request, provider.app.provider_id, sociallogin.state)
+        _check_nonce(request, sociallogin)
+        if sociallogin.state.get(TRIAL):
             trial_end(request, claims=provider.claims, identity=provider.identity)
             raise ImmediateHttpResponse(redirect("identity_test_outcome"))
         row: IdentityProvider = provider.app.rpm_row
@@ -146,8 +156,10 @@ def _app(row: IdentityProvider) -> SocialApp:
     return app
 
 
-def _check_nonce(sociallogin: Any) -> None:
+def _check_nonce(request: HttpRequest, sociallogin: Any) -> None:
     """An identity token answers the request of this browser, and no other."""
     wanted = sociallogin.state.get("nonce")
     if wanted is not None and wanted != getattr(sociallogin, "nonce", None):
-        raise NotAllowed("The identity token answers another request. Sign in again.")
+        error = NotAllowed("The identity token answers another request. Sign in again.")
+        provider = sociallogin.provider
+        refuse(request, provider.app.provider_id, error, provider.claims)

@@ -1,5 +1,6 @@
 """What a provider says about somebody, read by the names that its settings give."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from apps.core.errors import NotAllowed
 UID_LENGTH = 191
 GROUPS = 2000
 _TRUE = frozenset({"true", "1", "yes"})
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 Claims = Mapping[str, Any]
 
@@ -89,7 +91,9 @@ def _groups(provider: IdentityProvider, claims: Claims) -> tuple[str, ...]:
 def _text(claims: Claims, name: str) -> str:
     value = _first(claim_value(claims, name))
     if isinstance(value, str | int) and not isinstance(value, bool):
-        return str(value).strip().replace("\0", "")
+        text = str(value).strip()
+        # No database holds these; without them two people could be one.
+        return "" if _UNSTORABLE.search(text) else text
     return ""
 
 

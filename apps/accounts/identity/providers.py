@@ -10,18 +10,19 @@ import structlog
 from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.models import SocialApp, SocialToken
 from allauth.socialaccount.providers.base import ProviderException
-from allauth.socialaccount.providers.oauth2.client import OAuth2Error
+from allauth.socialaccount.providers.oauth2.client import OAuth2Client, OAuth2Error
 from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
 from allauth.socialaccount.providers.saml.provider import SAMLProvider
+from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.crypto import get_random_string
-from requests import RequestException
+from requests import RequestException, Response
 
 from apps.accounts.identity.claims import Claims, Identity, identity_from
 from apps.accounts.identity.saml import Addresses, request_to
-from apps.accounts.identity.trials import refuse
+from apps.accounts.identity.trials import TRIAL, refuse, running_token
 from apps.accounts.models import IdentityProvider, Pkce
 from apps.core.errors import NotAllowed
 from apps.core.outgoing import address_problem
@@ -39,8 +40,13 @@ _ENDPOINTS = {
     "revocation_endpoint": "revocation_url",
     "jwks_uri": "jwks_url",
 }
+# Keys are asked for at every log-in.
+DISCOVERY_S = 300
+_METHODS = "token_endpoint_auth_methods_supported"
 # Seconds by which two clocks may differ.
 LEEWAY_S = 30
+# What a provider says about an error is its own; so much of it is shown.
+MOST_WORDS = 300
 
 log = structlog.get_logger(__name__)
 
@@ -70,6 +76,10 @@ class _Ours:
     def extract_extra_data(self, _data: Claims) -> dict[str, Any]:
         return {}
 
+    def serialize(self) -> dict[str, Any]:
+        """By its own id: two rows may have the same client id."""
+        return {"id": self.app.provider_id}
+
     def extract_common_fields(self, _data: Claims) -> dict[str, Any]:
         return {}
 
@@ -77,8 +87,31 @@ class _Ours:
         return []
 
 
+class _Client(OAuth2Client):  # type: ignore[misc]  # allauth has no types
+    """Asks the token endpoint; of an answer that is none, only what the standard names is told."""
+
+    def get_access_token(
+        self, code: str, pkce_code_verifier: str | None = None, **_: Any
+    ) -> dict[str, Any]:
+        sent = {"grant_type": "authorization_code", "code": code, "redirect_uri": self.callback_url}
+        if pkce_code_verifier:
+            sent["code_verifier"] = pkce_code_verifier
+        own = {"client_id": self.consumer_key, "client_secret": self.consumer_secret}
+        auth = tuple(one.encode() for one in own.values()) if self.basic_auth else None
+        if auth is None:
+            sent |= {name: value for name, value in own.items() if value}
+        with get_adapter().get_requests_session() as session:
+            response = session.post(self.access_token_url, data=sent, auth=auth)
+        told = _object(response)
+        if not response.ok or not isinstance(told.get("access_token"), str):
+            raise OAuth2Error(f"The token endpoint gave no access token: {_why(response, told)}")
+        return told
+
+
 class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth has no types
     """The exchange with an OpenID Connect provider."""
+
+    client_class = _Client
 
     @property
     def openid_config(self) -> dict[str, Any]:
@@ -86,6 +119,10 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
         if not hasattr(self, "_config"):
             self._config = self._told()
         return self._config
+
+    def parse_token(self, data: dict[str, Any]) -> SocialToken:
+        """Only to ask once and to give it back: when it ends is of no matter."""
+        return SocialToken(token=data["access_token"])
 
     def complete_login(
         self, request: HttpRequest, app: SocialApp, token: SocialToken, **kwargs: Any
@@ -97,8 +134,8 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
         row = row_of(app)
         claims = self._decoded(row, given)
         if row.uses_user_info:
-            told = self._fetch_user_info(token.token)
-            if not isinstance(told, dict) or told.get("sub") != claims["sub"]:
+            told = self._json(self.profile_url, {"Authorization": f"Bearer {token.token}"})
+            if told.get("sub") != claims["sub"]:
                 raise OAuth2Error("The user-info endpoint speaks of somebody else.")
             claims = claims | told
         self._give_back(token.token)
@@ -114,7 +151,7 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
         row = row_of(self.get_provider().app)
         config: dict[str, Any] = {}
         if row.discovery_url:
-            config = self._json(row.discovery_url)
+            config = self._discovered(row)
             begins = row.discovery_url.removesuffix(DISCOVERY)
             wanted = row.issuer or begins
             if str(config.get("issuer", "")).rstrip("/") != wanted.rstrip("/"):
@@ -125,12 +162,25 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
         else:
             config["issuer"] = row.issuer
         for name, field in _ENDPOINTS.items():
-            config[name] = getattr(row, field) or config.get(name) or ""
+            config[name] = str(getattr(row, field) or config.get(name) or "")
+        if not isinstance(config.get(_METHODS), list):
+            config[_METHODS] = []
         for name in ("authorization_endpoint", "token_endpoint"):
-            problem = address_problem(str(config[name]))
+            problem = address_problem(config[name])
             if problem:
                 raise ProviderException(f"The provider's {name} {problem}.")
         return config
+
+    def _discovered(self, row: IdentityProvider) -> dict[str, Any]:
+        """The discovery document; anybody can begin a log-in, so it is not asked for each time."""
+        digest = hashlib.sha256(row.discovery_url.encode()).hexdigest()
+        name = f"identity.discovery:{digest}"
+        is_test = bool(running_token(self.request, row.slug))
+        found: dict[str, Any] | None = None if is_test else cache.get(name)
+        if found is None:
+            found = self._json(row.discovery_url)
+            cache.set(name, found, timeout=DISCOVERY_S)
+        return found
 
     def _decoded(self, row: IdentityProvider, token: str) -> dict[str, Any]:
         """The claims of an identity token that is the provider's, of now, and for us."""
@@ -152,7 +202,7 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
                     "verify_iat": True,
                 },
             )
-        except (jwt.PyJWTError, ValueError, TypeError, KeyError) as error:
+        except (jwt.PyJWTError, ValueError, TypeError, KeyError, OverflowError) as error:
             raise OAuth2Error(f"The identity token is not accepted: {error}") from error
         party = claims.get("azp")
         if party is not None and party != row.client_id:
@@ -173,14 +223,11 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
             raise OAuth2Error("The identity token is signed with a key that the provider has not.")
         return found[0].key
 
-    def _json(self, address: str) -> dict[str, Any]:
+    def _json(self, address: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
         with get_adapter().get_requests_session() as session:
-            response = session.get(address)
-            response.raise_for_status()
-            found = response.json()
-        if not isinstance(found, dict):
-            raise ProviderException(f"{address} does not answer with a JSON object.")
-        return found
+            response = session.get(address, headers=headers)
+        response.raise_for_status()
+        return _object(response)
 
     def _give_back(self, token: str) -> None:
         """The access token is not needed any more; a provider that does not take it keeps it."""
@@ -227,8 +274,9 @@ class OidcProvider(_Ours, OpenIDConnectProvider):  # type: ignore[misc]  # allau
     def redirect(self, request: HttpRequest, process: str, **kwargs: Any) -> HttpResponse:
         """To the provider; nothing of the address that was called is passed on to it."""
         nonce = get_random_string(32)
+        kept = {"nonce": nonce, TRIAL: running_token(request, self.app.provider_id)}
         answer: HttpResponse = super().redirect(
-            request, process, auth_params={"nonce": nonce}, nonce=nonce, **kwargs
+            request, process, auth_params={"nonce": nonce}, **kept, **kwargs
         )
         return answer
 
@@ -241,7 +289,8 @@ class SamlProvider(_Ours, SAMLProvider):  # type: ignore[misc]  # allauth has no
     ) -> HttpResponse:
         row = row_of(self.app)
         where, request_id = request_to(row, saml_addresses(request, row))
-        self.stash_redirect_state(request, process, next_url, state_id=request_id)
+        kept = {TRIAL: running_token(request, row.slug)}
+        self.stash_redirect_state(request, process, next_url, state_id=request_id, **kept)
         return HttpResponseRedirect(where)
 
 
@@ -251,6 +300,31 @@ def saml_addresses(request: HttpRequest, row: IdentityProvider) -> Addresses:
         acs=request.build_absolute_uri(reverse("saml_acs", args=[row.slug])),
         metadata=request.build_absolute_uri(reverse("saml_metadata", args=[row.slug])),
     )
+
+
+def _object(response: Response) -> dict[str, Any]:
+    """The JSON object that a provider answers with.
+
+    Raises:
+        ProviderException: it answers with something else.
+    """
+    try:
+        found = response.json()
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ProviderException(
+            f"{response.url} answers with {response.status_code} and no JSON object."
+        )
+    return found
+
+
+def _why(response: Response, told: dict[str, Any]) -> str:
+    """What the token endpoint says is wrong; not the answer itself, which may hold tokens."""
+    words = [str(told[name]) for name in ("error", "error_description") if told.get(name)]
+    # As bytes can have it: JSON may hold half a sign.
+    said = ": ".join(words)[:MOST_WORDS].encode(errors="replace").decode()
+    return said or f"it answers with {response.status_code}"
 
 
 def claims_text(claims: Claims) -> str:

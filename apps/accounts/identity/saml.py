@@ -1,18 +1,24 @@
 """SAML: the provider's metadata, our own, and answers that are believed or refused."""
 
+import re
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from xml.etree.ElementTree import ParseError
 
+import xmlsec
+from cryptography.x509 import load_der_x509_certificate
 from django.utils import timezone
 from lxml.etree import LxmlError
 from onelogin.saml2.auth import OneLogin_Saml2_Auth
-from onelogin.saml2.errors import OneLogin_Saml2_Error
+from onelogin.saml2.constants import OneLogin_Saml2_Constants as Constants
+from onelogin.saml2.errors import OneLogin_Saml2_Error, OneLogin_Saml2_ValidationError
 from onelogin.saml2.idp_metadata_parser import OneLogin_Saml2_IdPMetadataParser
 from onelogin.saml2.response import OneLogin_Saml2_Response
 from onelogin.saml2.settings import OneLogin_Saml2_Settings
+from onelogin.saml2.xml_utils import OneLogin_Saml2_XML
 
 from apps.accounts.models import IdentityProvider
 from apps.core.errors import NotAllowed
@@ -24,8 +30,15 @@ SHA256 = "http://www.w3.org/2001/04/xmlenc#sha256"
 RSA_SHA256 = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256"
 # The claim that stands for the subject of an assertion, which is no attribute.
 SUBJECT = "NameID"
+TRANSIENT = "urn:oasis:names:tc:SAML:2.0:nameid-format:transient"
+_ANSWERED = "//saml:SubjectConfirmation/saml:SubjectConfirmationData/@InResponseTo"
 # How long an assertion without an end is remembered; longer than any request waits.
 REMEMBERED = timedelta(days=1)
+# What python3-saml and what is below it raise about XML that is not as it should be.
+_UNREADABLE = (
+    *(LxmlError, ParseError, xmlsec.Error, OneLogin_Saml2_Error, OneLogin_Saml2_ValidationError),
+    *(ValueError, TypeError, AttributeError, LookupError),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +65,35 @@ def metadata_problem(text: str) -> str:
         return "is missing: choose the XML file that the provider offers"
     try:
         found = _idp(text)
-    except (LxmlError, ParseError, OneLogin_Saml2_Error, ValueError, TypeError):
+    except _UNREADABLE:
         return "is no metadata of a SAML provider: it must be the XML file as it was downloaded"
     if not found.get("entityId"):
         return "names no provider (EntityDescriptor with an IDPSSODescriptor)"
-    if "x509cert" not in found and not found.get("x509certMulti", {}).get("signing"):
+    certificates = found.get("x509certMulti", {}).get("signing") or [found.get("x509cert", "")]
+    if not any(certificates):
         return "holds no certificate for signatures (KeyDescriptor)"
+    if not all(map(_is_certificate, certificates)):
+        return "holds a certificate for signatures that is none (X509Certificate)"
     address = found.get("singleSignOnService", {}).get("url", "")
     if not address:
         return "names no address to log in at with the binding HTTP-Redirect"
-    problem = address_problem(address)
+    problem = address_problem(address) or _usable_problem(text)
     return f"names an address that {problem}: {address}" if problem else ""
 
 
+def entity_id_problem(text: str) -> str:
+    """What is wrong with the id of this installation at a provider; empty for nothing."""
+    if re.search(r"[\s<>&\"]", text):
+        return 'must have no spaces and none of < > & ": write one such as https://rpm.example.com'
+    return ""
+
+
 def settings_of(provider: IdentityProvider, addresses: Addresses) -> OneLogin_Saml2_Settings:
-    """Settings of python3-saml, made anew for each request: the row is the only truth."""
+    """Settings of python3-saml, made anew for each request: the row is the only truth.
+
+    Raises:
+        NotAllowed: with what is wrong with them.
+    """
     own: dict[str, Any] = {
         "entityId": provider.entity_id or addresses.metadata,
         "assertionConsumerService": {"url": addresses.acs, "binding": POST},
@@ -74,26 +101,27 @@ def settings_of(provider: IdentityProvider, addresses: Addresses) -> OneLogin_Sa
     if provider.certificate:
         own["x509cert"] = provider.certificate
         own["privateKey"] = unseal(provider.private_key_sealed)
-    return OneLogin_Saml2_Settings(
-        {
-            "strict": True,
-            "sp": own,
-            "idp": _idp(provider.metadata),
-            "security": {
-                "authnRequestsSigned": provider.signs_requests,
-                "wantAssertionsSigned": provider.requires_signed_assertions,
-                "requestedAuthnContext": False,
-                "rejectDeprecatedAlgorithm": True,
-                "signatureAlgorithm": RSA_SHA256,
-                "digestAlgorithm": SHA256,
-                "wantNameId": False,
-                "wantAttributeStatement": False,
-                "allowRepeatAttributeName": True,
-                # Machines in a company's network have names without dots.
-                "allowSingleLabelDomains": True,
-            },
-        }
-    )
+    values = {
+        "strict": True,
+        "sp": own,
+        "security": {
+            "authnRequestsSigned": provider.signs_requests,
+            "wantAssertionsSigned": provider.requires_signed_assertions,
+            "requestedAuthnContext": False,
+            "rejectDeprecatedAlgorithm": True,
+            "signatureAlgorithm": RSA_SHA256,
+            "digestAlgorithm": SHA256,
+            "wantNameId": False,
+            "wantAttributeStatement": False,
+            "allowRepeatAttributeName": True,
+            # Machines in a company's network have names without dots.
+            "allowSingleLabelDomains": True,
+        },
+    }
+    try:
+        return OneLogin_Saml2_Settings({**values, "idp": _idp(provider.metadata)})
+    except _UNREADABLE as error:
+        raise NotAllowed(f"The settings of {provider.name} cannot be used: {error}.") from error
 
 
 def request_to(provider: IdentityProvider, addresses: Addresses) -> tuple[str, str]:
@@ -122,15 +150,15 @@ def answer_of(
     Raises:
         NotAllowed: with what python3-saml says about it.
     """
-    settings = settings_of(provider, addresses)
     place = {"https": "on" if is_secure else "off", "http_host": host}
     place["script_name"] = "/" + addresses.acs.split("://", 1)[-1].partition("/")[2]
     try:
+        settings = settings_of(provider, addresses)
         answer = OneLogin_Saml2_Response(settings, sent)
         if not answer.is_valid({**place, "get_data": {}, "post_data": {}}):
             raise _refused(provider, str(answer.get_error()))
         return _checked(provider, settings, answer)
-    except (LxmlError, OneLogin_Saml2_Error, ValueError, TypeError) as error:
+    except _UNREADABLE as error:
         raise _refused(provider, str(error)) from error
 
 
@@ -141,13 +169,49 @@ def _checked(provider: IdentityProvider, settings: Any, answer: Any) -> Answer:
     in_response_to = answer.get_in_response_to()
     if not in_response_to:
         raise _refused(provider, "nobody here asked for it: begin at the sign-in page")
+    if not _is_bound(answer, str(in_response_to)):
+        raise _refused(provider, "its assertion does not name the request (InResponseTo)")
     claims: dict[str, Any] = dict(answer.get_attributes())
     subject = answer.get_nameid()
     if subject:
         claims[SUBJECT] = str(subject)
+    if provider.claim_id == SUBJECT and answer.get_nameid_format() == TRANSIENT:
+        raise _refused(
+            provider,
+            "its NameID is transient, so another one each time: let it send a persistent one, or "
+            "take an attribute as the claim of the id",
+        )
     ends = answer.get_assertion_not_on_or_after()
     until = datetime.fromtimestamp(ends, UTC) if ends else timezone.now() + REMEMBERED
     return Answer(claims, str(in_response_to), str(answer.get_assertion_id()), until)
+
+
+def _is_bound(answer: Any, request_id: str) -> bool:
+    """Whether what is signed names the request: the answer, else the assertion by itself.
+
+    Somebody could put an assertion that names none into an answer to their own request.
+    """
+    if f"{{{Constants.NS_SAMLP}}}Response" in answer.process_signed_elements():
+        return True
+    return request_id in OneLogin_Saml2_XML.query(answer.get_xml_document(), _ANSWERED)
+
+
+def _is_certificate(text: str) -> bool:
+    try:
+        load_der_x509_certificate(b64decode(text, validate=True))
+    except ValueError:
+        return False
+    return True
+
+
+def _usable_problem(text: str) -> str:
+    """What python3-saml says at the first log-in, when it is too late."""
+    anywhere = Addresses("https://rpm.example.com/acs", "https://rpm.example.com/metadata")
+    try:
+        settings_of(IdentityProvider(metadata=text), anywhere)
+    except NotAllowed:
+        return "cannot be used: names outside ASCII are written as xn--..."
+    return ""
 
 
 def _idp(text: str) -> dict[str, Any]:

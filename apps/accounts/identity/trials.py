@@ -1,11 +1,13 @@
 """Trying a provider before it is saved: its settings, sealed, in the session of who tries.
 
-While a test runs, answers for its address are shown to that administrator and let nobody in.
+While a test runs, answers for its address are shown to that administrator and let nobody in. What
+was asked for as a test is never a log-in, also when the test is over before the answer comes.
 """
 
 import json
+import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NoReturn
 
@@ -23,6 +25,8 @@ from apps.core.keyring import KeyMissing, seal, unseal
 _RUNNING = "identity.test.running"
 _DRAFT = "identity.test.draft"
 _OUTCOME = "identity.test.outcome"
+# In what allauth keeps of a request to a provider.
+TRIAL = "trial"
 # As long as allauth remembers what was asked for; and as long as somebody thinks about the outcome.
 LASTS_S = 600
 DRAFT_LASTS_S = 3600
@@ -45,6 +49,7 @@ def trial_begin(
     trial_forget(request)
     request.session[_DRAFT] = {
         "slug": row.slug,
+        "token": secrets.token_urlsafe(16),
         "until": time.time() + DRAFT_LASTS_S,
         "row": seal(json.dumps({"row": kept, "mapping": list(mapping)})),
     }
@@ -72,6 +77,24 @@ def running_slug(request: HttpRequest | None) -> str:
     if request is None or kept is None or request.session.get(_RUNNING, 0) < time.time():
         return ""
     return str(kept["slug"])
+
+
+def running_token(request: HttpRequest, slug: str) -> str:
+    """What marks a request to the provider as part of the test that runs; empty without one."""
+    kept = _draft(request)
+    return str(kept["token"]) if kept is not None and running_slug(request) == slug else ""
+
+
+def trial_check(request: HttpRequest, slug: str, state: Mapping[str, Any]) -> None:
+    """An answer counts only as what it was asked for: as a log-in, or for the test that runs.
+
+    Raises:
+        NotAllowed: its test is over, or a test began after the log-in did.
+    """
+    if state.get(TRIAL, "") != running_token(request, slug):
+        raise NotAllowed(
+            "This answer belongs to a test that is over, or came too late. Begin again."
+        )
 
 
 def running_row(request: HttpRequest | None) -> IdentityProvider | None:
@@ -107,7 +130,9 @@ def trial_end(
         "syncs_groups": plain["row"]["syncs_groups"],
         "problem": problem,
     }
-    request.session[_OUTCOME] = seal(json.dumps(outcome))
+    # As a page can hold it: half a sign, which JSON allows, is no text.
+    text = json.dumps(outcome, ensure_ascii=False).encode(errors="replace")
+    request.session[_OUTCOME] = seal(text.decode())
 
 
 def refuse(request: HttpRequest, slug: str, error: NotAllowed, claims: Claims) -> NoReturn:

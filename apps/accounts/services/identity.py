@@ -13,7 +13,7 @@ from django.utils.text import slugify
 
 from apps.accounts.identity.keys import key_pair_new
 from apps.accounts.identity.presets import PRESETS
-from apps.accounts.identity.saml import metadata_problem
+from apps.accounts.identity.saml import entity_id_problem, metadata_problem
 from apps.accounts.models import USERS, IdentityGroup, IdentityProvider, LogInRules, Protocol, User
 from apps.accounts.selectors import is_admin
 from apps.core.errors import BadInput, Conflict
@@ -283,8 +283,11 @@ def _oidc_problems(row: IdentityProvider) -> dict[str, str]:
 def _saml_problems(row: IdentityProvider) -> dict[str, str]:
     if len(row.metadata) > MOST_METADATA:
         return {"metadata": f"is too large: at most {MOST_METADATA} signs are read"}
-    found = metadata_problem(row.metadata)
-    return {"metadata": found} if found else {}
+    found = {
+        "metadata": metadata_problem(row.metadata),
+        "entity_id": entity_id_problem(row.entity_id),
+    }
+    return {name: words for name, words in found.items() if words}
 
 
 def _save(row: IdentityProvider) -> None:

@@ -41,6 +41,21 @@ def address_admitted(address: str) -> None:
         )
 
 
+def provider_step_admitted(address: str) -> None:
+    """Count a step of a log-in with an identity provider, which anybody may begin.
+
+    Raises:
+        TooMany: this address made too many in this minute.
+    """
+    limit: int = settings.RPM_PROVIDER_STEPS_PER_ADDRESS
+    wait_s = meter.wait_s(f"provider-step:{one_host(address)}", limit=limit)
+    if wait_s:
+        raise TooMany(
+            f"Too many log-ins from this address: try again in {_told(wait_s)}.",
+            retry_after_s=wait_s,
+        )
+
+
 def credential_admitted(ident: str) -> None:
     """Count a request of this credential, or of the session of a person.
 

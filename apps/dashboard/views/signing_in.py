@@ -1,6 +1,7 @@
 """Logging in with an identity provider, and the second factor after a password."""
 
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from allauth.account.internal.flows.login import perform_login, record_authentication
 from allauth.account.models import Login
@@ -11,10 +12,9 @@ from allauth.socialaccount.helpers import complete_social_login
 from allauth.socialaccount.models import SocialApp
 from allauth.socialaccount.providers.base import ProviderException
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView
-from allauth.socialaccount.providers.saml.views import ACSView
 from allauth.socialaccount.sessions import LoginSession
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
@@ -30,11 +30,13 @@ from apps.accounts.identity.providers import (
     saml_addresses,
 )
 from apps.accounts.identity.saml import Answer, answer_of, own_metadata
-from apps.accounts.identity.trials import is_tried, refuse
-from apps.accounts.models import User
+from apps.accounts.identity.trials import LASTS_S, is_tried, refuse
+from apps.accounts.models import IdentityProvider, User
 from apps.accounts.selectors import needs_second_factor
 from apps.accounts.services.identity_log_in import assertion_use
+from apps.accounts.services.throttling import provider_step_admitted
 from apps.core.errors import NotAllowed
+from apps.core.origin import client_address
 from apps.dashboard.middleware import MUST_ENROL
 
 SECOND_FACTORS = [Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN]
@@ -70,14 +72,15 @@ def provider_start(request: HttpRequest, slug: str) -> HttpResponse:
     """Send the browser to the provider; only from a page of ours, so that nobody else begins it."""
     if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
         return redirect("sign_in")
+    provider_step_admitted(client_address(request))
     provider = _provider(request, slug)
-    try:
+    if not request.user.is_authenticated:
+        # Many never come back.
+        request.session.set_expiry(LASTS_S)
+    with _asking(request, provider):
         answer: HttpResponse = provider.redirect(
             request, "login", next_url=safe_next(request, request.GET.get("next", ""))
         )
-    except (RequestException, ProviderException, ValueError) as error:
-        words = f"{row_of(provider.app).name} cannot be asked: {error}"
-        refuse(request, slug, NotAllowed(words), {})
     return answer
 
 
@@ -86,24 +89,38 @@ def provider_start(request: HttpRequest, slug: str) -> HttpResponse:
 @require_GET
 def oidc_callback(request: HttpRequest, slug: str) -> HttpResponse:
     """The browser comes back from an OpenID Connect provider with a code."""
-    if not isinstance(_provider(request, slug), OidcProvider):
+    provider_step_admitted(client_address(request))
+    provider = _provider(request, slug)
+    if not isinstance(provider, OidcProvider):
         raise Http404
     view = OAuth2CallbackView.adapter_view(OidcAdapter(request, slug))
-    answer: HttpResponse = view(request)
+    with _asking(request, provider):
+        answer: HttpResponse = view(request)
     return answer
 
 
-# permission: anybody; nothing is done here but to keep the answer for the page after it
+# permission: anybody; only what the provider signed is kept, for the page after it
 @csrf_exempt
 @never_cache
 @require_POST
 def saml_acs(request: HttpRequest, slug: str) -> HttpResponse:
     """A SAML provider sends its answer: across sites, so without the cookie of the session."""
-    if not is_tried(slug):
-        _saml(request, slug)
-    if len(request.POST.get("SAMLResponse", "")) > MOST_ANSWER:
+    provider_step_admitted(client_address(request))
+    sent = request.POST.get("SAMLResponse", "")
+    if len(sent) > MOST_ANSWER:
         raise NotAllowed("This answer is larger than any of a provider.")
-    answer: HttpResponse = ACSView.as_view()(request, organization_slug=slug)
+    # By which settings an answer to a test is judged stands in the session.
+    if not is_tried(slug):
+        row = row_of(_saml(request, slug).app)
+        try:
+            _read(request, row, sent)
+        except NotAllowed as error:
+            refuse(request, slug, error, {})
+    answer = redirect("saml_finish_acs", organization_slug=slug)
+    kept = LoginSession(request, *_ANSWER)
+    kept.store["answer"] = sent
+    kept.store.set_expiry(LASTS_S)
+    kept.save(answer)
     return answer
 
 
@@ -112,10 +129,11 @@ def saml_acs(request: HttpRequest, slug: str) -> HttpResponse:
 @require_GET
 def saml_finish(request: HttpRequest, organization_slug: str) -> HttpResponse:
     """Believe the answer that was kept, or refuse it."""
+    provider_step_admitted(client_address(request))
     provider = _saml(request, organization_slug)
     row = row_of(provider.app)
     try:
-        answer = _kept_answer(request, provider)
+        answer = _read(request, row, _kept(request))
         state = provider.unstash_redirect_state(request, answer.in_response_to)
         assertion_use(provider=row, assertion_id=answer.assertion_id, until=answer.until)
     except NotAllowed as error:
@@ -146,6 +164,16 @@ def _provider(request: HttpRequest, slug: str) -> OidcProvider | SamlProvider:
     return found
 
 
+@contextmanager
+def _asking(request: HttpRequest, provider: OidcProvider | SamlProvider) -> Iterator[None]:
+    """A provider that does not answer, or otherwise than it should, is a sentence and no fault."""
+    try:
+        yield
+    except (RequestException, ProviderException) as error:
+        row = row_of(provider.app)
+        refuse(request, row.slug, NotAllowed(f"{row.name} cannot be asked: {error}"), {})
+
+
 def _saml(request: HttpRequest, slug: str) -> SamlProvider:
     provider = _provider(request, slug)
     if not isinstance(provider, SamlProvider):
@@ -153,21 +181,20 @@ def _saml(request: HttpRequest, slug: str) -> SamlProvider:
     return provider
 
 
-def _kept_answer(request: HttpRequest, provider: SamlProvider) -> Answer:
+def _kept(request: HttpRequest) -> str:
     kept = LoginSession(request, *_ANSWER)
-    sent = kept.store.get("request")
+    sent: str = kept.store.get("answer", "")
     kept.delete()
     if not sent:
         raise NotAllowed("The provider's answer did not arrive. Sign in again.")
-    row = row_of(provider.app)
+    return sent
+
+
+def _read(request: HttpRequest, row: IdentityProvider, sent: str) -> Answer:
     return answer_of(
         row,
         saml_addresses(request, row),
-        sent=_form(sent).get("SAMLResponse", ""),
+        sent=sent,
         is_secure=request.is_secure(),
         host=request.get_host(),
     )
-
-
-def _form(serialized: str) -> QueryDict:
-    return QueryDict(str(json.loads(serialized).get("POST", "")))
