@@ -37,6 +37,13 @@ _CLAIMS = (
     *("claim_id", "claim_email", "claim_name", "claim_given_name", "claim_family_name"),
     "claim_picture",
 )
+# What forms say beside the help of the column.
+_MORE = {
+    "claim_email": _(
+        "That it is verified is known of email alone; of any other see “its addresses count as "
+        "verified”."
+    ),
+}
 _GROUPS = ("syncs_groups", "claim_groups", "mapping")
 
 
@@ -167,6 +174,8 @@ def _field_of(name: str) -> forms.Field:
     made = IdentityProvider._meta.get_field(name).formfield()  # type: ignore[union-attr]  # columns only
     assert isinstance(made, forms.Field)  # noqa: S101  # for the type
     made.required = name in {"name", "pkce", "client_id", "claim_id"}
+    if name in _MORE:
+        made.help_text = f"{made.help_text} {_MORE[name]}"
     if isinstance(made, forms.CharField):
         made.widget.attrs |= _PLAIN
     return made

@@ -47,10 +47,12 @@ def identity_from(provider: IdentityProvider, claims: Claims) -> Identity:
         )
     email = _email(_text(claims, provider.claim_email))
     verified = str(_first(claims.get("email_verified"))).lower() in _TRUE
+    # It speaks of the claim `email`; another one may be what people call themselves.
+    vouched = verified and provider.claim_email == "email"
     return Identity(
         uid=uid,
         email=email,
-        is_email_verified=bool(email) and (provider.trusts_email or verified),
+        is_email_verified=bool(email) and (provider.trusts_email or vouched),
         name=_text(claims, provider.claim_name),
         given_name=_text(claims, provider.claim_given_name),
         family_name=_text(claims, provider.claim_family_name),
@@ -101,6 +103,9 @@ def _first(value: Any) -> Any:
 
 
 def _email(text: str) -> str:
+    # Compared without case, a database may take an i without its dot for an i.
+    if not text.isascii():
+        return ""
     try:
         validate_email(text)
     except ValidationError:

@@ -149,7 +149,9 @@ def _matched(provider: IdentityProvider, identity: Identity) -> User | None:
         )
     if not identity.is_email_verified:
         return None
-    found = list(User.objects.filter(email__iexact=identity.email, is_service=False)[:2])
+    alike = User.objects.filter(email__iexact=identity.email, is_service=False)
+    # PostgreSQL compares capitals, and more letters than one have the same.
+    found = [row for row in alike if row.email.lower() == identity.email.lower()]
     if len(found) > 1:
         raise NotAllowed(
             "Several accounts here have your e-mail address. An administrator must say which one "
@@ -195,7 +197,9 @@ def _created(provider: IdentityProvider, identity: Identity) -> User:
             "yours. Ask an administrator."
         )
     user = user_create(username=_free_name(identity), password=None, email=identity.email)
-    person_save(user, _names(identity))
+    # Else it would wait for whose address it is, to come in with another provider.
+    is_own_word = bool(identity.email) and not identity.is_email_verified
+    person_save(user, {**_names(identity), "is_email_own_word": is_own_word})
     event_record(
         "person.created",
         actor=None,
