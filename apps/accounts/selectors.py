@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth import HASH_SESSION_KEY
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
 from django.contrib.sessions.models import Session
@@ -182,6 +183,12 @@ def identity_providers() -> QuerySet[IdentityProvider]:
 def sign_in_providers() -> QuerySet[IdentityProvider]:
     """Those that the sign-in page offers to everybody."""
     return identity_providers().filter(is_active=True)
+
+
+def links_of(provider: IdentityProvider) -> QuerySet[Any]:
+    """Which people are known by this provider: django-allauth's rows, a person and an id each."""
+    rows: QuerySet[Any] = SocialAccount.objects.filter(provider=provider.slug)
+    return rows
 
 
 def credentials_of(user: Person) -> QuerySet[Credential]:

@@ -1,18 +1,26 @@
 """By which claims somebody is taken for an account here, and by which not."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from allauth.socialaccount.models import SocialAccount
 from django.test import Client
+from django.urls import reverse
 
+from apps.accounts.identity.claims import Identity
+from apps.accounts.identity.keys import key_pair_new
 from apps.accounts.models import IdentityProvider, User
+from apps.accounts.selectors import links_of
 from apps.accounts.services.identity import provider_change, provider_create
+from apps.accounts.services.identity_log_in import identity_accept
 from apps.accounts.services.people import user_create
+from apps.core.errors import NotAllowed
+from apps.events.models import AuditEntry
 from tests.dashboard.reading import text
 from tests.identity.conftest import oidc_values
-from tests.identity.forging import Forge, running_forge
+from tests.identity.forging import Assertion, Forge, post_answer, request_id_of, running_forge
 from tests.identity.providers import Server
 from tests.identity.test_forged import is_in, with_token
 
@@ -32,9 +40,12 @@ def other() -> Iterator[Forge]:
 
 
 def trusting(root: User, forge: Forge, slug: str, **changes: object) -> IdentityProvider:
-    discovery = f"{forge.address}/.well-known/openid-configuration"
-    values = oidc_values(Server(0), name=slug, discovery_url=discovery, **changes)
+    values = oidc_values(Server(0), name=slug, discovery_url=discovery_of(forge), **changes)
     return provider_create(actor=root, preset="oidc", slug=slug, values=values)
+
+
+def discovery_of(forge: Forge) -> str:
+    return f"{forge.address}/.well-known/openid-configuration"
 
 
 def come_in(client: Client, row: IdentityProvider, forge: Forge, **claims: Any) -> Any:
@@ -126,3 +137,117 @@ def test_an_address_of_the_user_info_endpoint_is_not_what_the_token_calls_verifi
     assert not is_in(client)
     come_in(client, row, one, email="dana@example.com", email_verified=True)
     assert is_in(client)
+
+
+def test_an_id_of_another_issuer_is_another_person(
+    loopback: None, one: Forge, other: Forge, root: User, client: Client
+) -> None:
+    row = trusting(root, one, "one")
+    user_create(username="dana", password=None, email="dana@example.com")
+    come_in(Client(), row, one, sub="7", email="dana@example.com")
+    values = {"discovery_url": discovery_of(other)}
+    provider_change(actor=root, provider=row, values=values)
+
+    answer = come_in(client, row, other, sub="7", email="evil@example.com")
+
+    assert answer.status_code == 403
+    assert not is_in(client)
+    entry = AuditEntry.objects.get(verb="identity_provider.changed")
+    assert entry.details["links_dropped"] == 1
+    come_in(client, row, other, sub="8", email="dana@example.com")
+    assert is_in(client)
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        pytest.param({"claim_id": "employee"}, 0, id="another claim of the id"),
+        pytest.param({"issuer": "https://other.example"}, 0, id="another issuer"),
+        pytest.param({"name": "Renamed", "claim_email": "mail"}, 1, id="neither"),
+    ],
+)
+def test_links_go_with_what_the_ids_are_given_by(
+    loopback: None,
+    one: Forge,
+    root: User,
+    client: Client,
+    change: dict[str, object],
+    want: int,
+) -> None:
+    row = trusting(root, one, "one")
+    user_create(username="dana", password=None, email="dana@example.com")
+    come_in(client, row, one)
+
+    provider_change(actor=root, provider=row, values=change)
+
+    assert links_of(row).count() == want
+
+
+def test_the_issuer_that_was_left_to_the_discovery_may_be_typed(
+    loopback: None, one: Forge, root: User, client: Client
+) -> None:
+    row = trusting(root, one, "one")
+    user_create(username="dana", password=None, email="dana@example.com")
+    come_in(client, row, one)
+
+    provider_change(actor=root, provider=row, values={"issuer": f"{one.address}/"})
+
+    assert links_of(row).count() == 1
+
+
+def test_metadata_of_another_provider_drops_links_and_other_certificates_do_not(
+    saml: IdentityProvider, saml_server: Server, root: User, client: Client
+) -> None:
+    user_create(username="dana", password=None, email="dana@example.com")
+    post_answer(client, saml, Assertion(saml_server, saml, request_id_of(client, saml)).signed())
+    metadata = saml_server.metadata()
+    certificate = key_pair_new("another")[0].replace("-----BEGIN CERTIFICATE-----", "")
+    certificate = certificate.replace("-----END CERTIFICATE-----", "").strip()
+    inside = re.compile(r"(<(?:\w+:)?X509Certificate>)[^<]+")
+    renewed = inside.sub(lambda found: found[1] + certificate, metadata)
+    entity = f"{saml_server.address}/metadata"
+
+    provider_change(actor=root, provider=saml, values={"metadata": renewed})
+    first = links_of(saml).count()
+    other = renewed.replace(f'entityID="{entity}"', 'entityID="https://other.example"')
+    provider_change(actor=root, provider=saml, values={"metadata": other})
+
+    assert (first, links_of(saml).count()) == (1, 0)
+    rows = AuditEntry.objects.filter(verb="identity_provider.changed").order_by("id")
+    told = [(row.before.keys(), row.details.get("links_dropped")) for row in rows]
+    assert told == [
+        ({"metadata_sha256"}, None),
+        ({"metadata_sha256", "provider_entity_id"}, 1),
+    ]
+
+
+def test_whoever_came_by_settings_of_before_is_not_linked(
+    loopback: None, one: Forge, root: User
+) -> None:
+    before = trusting(root, one, "one")
+    user_create(username="dana", password=None, email="dana@example.com")
+    provider_change(actor=root, provider=before, values={"issuer": "https://other.example"})
+
+    with pytest.raises(NotAllowed, match="changed meanwhile"):
+        identity_accept(
+            provider=before,
+            identity=Identity(uid="7", email="dana@example.com", is_email_verified=True),
+        )
+
+    assert not links_of(before).exists()
+
+
+def test_the_form_says_how_many_would_be_recognised_anew(
+    loopback: None, one: Forge, root: User, client: Client
+) -> None:
+    row = trusting(root, one, "one")
+    user_create(username="dana", password=None, email="dana@example.com")
+    client.force_login(root)
+    path = reverse("identity_edit", args=[row.slug])
+
+    before = client.get(path)
+    come_in(Client(), row, one)
+    after = client.get(path)
+
+    assert "known by it" not in text(before)
+    assert "1 person is known by it." in text(after)

@@ -65,6 +65,11 @@ def metadata_problem(text: str) -> str:
     return f"names an address that {problem}: {address}" if problem else ""
 
 
+def issuer_of(text: str) -> str:
+    """Which provider a metadata that is right speaks of: its entity id."""
+    return str(_idp(text).get("entityId", ""))
+
+
 def settings_of(provider: IdentityProvider, addresses: Addresses) -> OneLogin_Saml2_Settings:
     """Settings of python3-saml, made anew for each request: the row is the only truth."""
     own: dict[str, Any] = {

@@ -212,6 +212,10 @@ def _created(provider: IdentityProvider, identity: Identity) -> User:
 
 
 def _link(provider: IdentityProvider, identity: Identity, user: User) -> None:
+    now = IdentityProvider.objects.select_for_update(no_key=True).filter(pk=provider.pk).first()
+    if now is None or now.updated_at != provider.updated_at:
+        # Maybe it points at another provider, whose ids are other people.
+        raise NotAllowed(f"The settings of {provider.name} changed meanwhile: sign in again.")
     SocialAccount.objects.create(provider=provider.slug, uid=identity.uid, user=user)
     event_record(
         "person.linked",
