@@ -16,6 +16,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from unfold.widgets import UnfoldAdminSelect2MultipleWidget
 
 from apps.accounts.models import Credential, GroupInfo, User
+from apps.accounts.services.break_glass import break_glass_check
 from apps.accounts.services.credentials import credential_revoke
 from apps.accounts.services.groups import (
     group_remove,
@@ -32,7 +33,7 @@ from apps.accounts.services.people_changes import (
 )
 from apps.accounts.services.preferences import patterns_checked
 from apps.core.admin_base import ReadOnlyAdmin, RpmAdmin, ServiceAdmin
-from apps.core.errors import BadInput
+from apps.core.errors import BadInput, Conflict
 
 admin.site.unregister(Group)
 # Providers, links and second factors have pages of their own; these would show what is sealed.
@@ -54,13 +55,27 @@ class PersonForm(UserChangeForm):
             raise forms.ValidationError(error.fields["redacted_variables"]) from error
 
 
+class PasswordForm(AdminPasswordChangeForm):
+    """Another password of somebody; the one that alone lets in is not taken away."""
+
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or self.cleaned_data
+        if not given["set_usable_password"]:
+            try:
+                break_glass_check(self.user)
+            except Conflict as error:
+                # The page shows what is wrong at fields only.
+                self.add_error("password1", error.detail)
+        return given
+
+
 @admin.register(User)
 class UserAdmin(RpmAdmin, DjangoUserAdmin):  # type: ignore[misc,type-arg]  # unfold documents this pair
     """Accounts are ended by taking `is_active` away: their tasks and events keep their owner."""
 
     form = PersonForm
     add_form = UserCreationForm
-    change_password_form = AdminPasswordChangeForm
+    change_password_form = PasswordForm
     list_display = ("username", "email", "first_name", "last_name", "is_active", "is_service")
     list_filter = ("is_active", "is_service", "groups")
     search_fields = ("username", "first_name", "last_name", "email")
@@ -83,6 +98,8 @@ class UserAdmin(RpmAdmin, DjangoUserAdmin):  # type: ignore[misc,type-arg]  # un
         """Whether somebody may come in is changed by the services, which end what has to end."""
         # Groups follow in the same transaction.
         memberships_lock()
+        if change and obj.is_service:
+            break_glass_check(obj)
         wanted = obj.is_active
         if change and not obj.is_service:
             obj.is_active = User.objects.values_list("is_active", flat=True).get(pk=obj.pk)

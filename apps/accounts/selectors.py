@@ -145,6 +145,12 @@ def may_use_password(user: User) -> bool:
     return rules.allows_passwords or rules.break_glass_id == user.pk
 
 
+def is_break_glass(user: User) -> bool:
+    """Whether this person's password is the only one that lets anybody in."""
+    rules = log_in_rules()
+    return not rules.allows_passwords and rules.break_glass_id == user.pk
+
+
 def needs_second_factor(user: User) -> bool:
     """Whether somebody who logs in with a password must have a second factor."""
     rules = log_in_rules()

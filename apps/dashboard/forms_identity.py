@@ -131,7 +131,10 @@ class LogInRulesForm(forms.Form):
         queryset=User.objects.none(),
         required=False,
         empty_label=_("Nobody"),
-        help_text=_("Can still log in with a password, for the day when the provider does not."),
+        help_text=_(
+            "Can still log in with a password, for the day when the provider does not. Stays "
+            "active and an administrator until another one is chosen."
+        ),
     )
     requires_second_factor = forms.BooleanField(
         label=_("Everybody with a password needs a second factor"),
@@ -212,6 +215,6 @@ def _mapping() -> forms.CharField:
         widget=forms.Textarea(attrs={"rows": 4, "placeholder": "ml-platform = dev", **_MONO}),
         help_text=_(
             "One pair a line: their group = our group. Groups that stand here are joined and left "
-            "by log-in only; the last administrator stays one."
+            "by log-in only; the last administrator and the break-glass one stay."
         ),
     )

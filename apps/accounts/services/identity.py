@@ -17,6 +17,7 @@ from apps.accounts.identity.providers import DISCOVERY
 from apps.accounts.identity.saml import issuer_of, metadata_problem
 from apps.accounts.models import USERS, IdentityGroup, IdentityProvider, LogInRules, Protocol, User
 from apps.accounts.selectors import is_admin, links_of
+from apps.accounts.services.groups import admins_lock
 from apps.core.errors import BadInput, Conflict
 from apps.core.keyring import HIDDEN, KeyMissing, seal, unseal
 from apps.core.model_errors import from_model_error
@@ -174,9 +175,11 @@ def log_in_rules_change(
     Raises:
         BadInput: nobody could come in any more, or who is left is no administrator.
     """
-    if not allows_passwords:
-        _check_break_glass(break_glass)
     with transaction.atomic():
+        # Whoever is chosen is not deactivated meanwhile.
+        admins_lock()
+        if not allows_passwords:
+            _check_break_glass(break_glass)
         rules, _made = LogInRules.objects.select_for_update().get_or_create(pk=1)
         before = rules_facts(rules)
         rules.allows_passwords = allows_passwords
@@ -270,7 +273,8 @@ def _secret(row: IdentityProvider) -> str:
         return sealed
 
 
-def _check_break_glass(user: User | None) -> None:
+def _check_break_glass(chosen: User | None) -> None:
+    user = User.objects.filter(pk=chosen.pk).first() if chosen is not None else None
     if user is None or user.is_service or not is_admin(user) or not user.has_usable_password():
         words = "choose an administrator who has a password here"
         raise BadInput(f"break_glass: {words}.", fields={"break_glass": words})

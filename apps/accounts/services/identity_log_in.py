@@ -20,7 +20,7 @@ from apps.accounts.models import (
     SeenAssertion,
     User,
 )
-from apps.accounts.selectors import administrators_left
+from apps.accounts.selectors import administrators_left, is_break_glass
 from apps.accounts.services.groups import memberships_lock, rights_changed
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_save
@@ -57,9 +57,9 @@ def memberships_sync(
 ) -> tuple[list[str], list[str]]:
     """Join and leave the groups that the provider's mapping speaks of; names of both.
 
-    Groups that it does not speak of stay, and so does the last administrator. Where the person
-    would be of two tenants they join nothing; where they are, no administrator any more, they
-    leave all but one. The log says so.
+    Groups that it does not speak of stay, and so do the last administrator and the break-glass one.
+    Where the person would be of two tenants they join nothing; where they are, no administrator any
+    more, they leave all but one. The log says so.
     """
     theirs = frozenset(external)
     rows = IdentityGroup.objects.filter(provider=provider)
@@ -245,8 +245,9 @@ def _free_name(identity: Identity) -> str:
 
 
 def _kept_administrator(user: User, leaving: set[int]) -> set[int]:
-    """The group of administrators, where this is the last one."""
+    """The group of administrators, where this is the last one, or who alone has a password."""
     group = Group.objects.filter(name=ADMINS, pk__in=leaving).first()
     if group is None:
         return set()
-    return set() if administrators_left(without=user) else {group.pk}
+    is_kept = is_break_glass(user) or not administrators_left(without=user)
+    return {group.pk} if is_kept else set()
