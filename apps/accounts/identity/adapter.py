@@ -16,7 +16,7 @@ from django.shortcuts import redirect
 
 from apps.accounts.identity.trials import refuse, running_row, running_slug, trial_end
 from apps.accounts.models import IdentityProvider, Protocol, User
-from apps.accounts.services.identity_log_in import identity_accept
+from apps.accounts.services.identity_log_in import identity_accept, log_in_refused
 from apps.core.errors import NotAllowed
 from apps.core.keyring import seal, unseal
 from apps.core.origin import client_address
@@ -150,4 +150,6 @@ def _check_nonce(sociallogin: Any) -> None:
     """An identity token answers the request of this browser, and no other."""
     wanted = sociallogin.state.get("nonce")
     if wanted is not None and wanted != getattr(sociallogin, "nonce", None):
-        raise NotAllowed("The identity token answers another request. Sign in again.")
+        error = NotAllowed("The identity token answers another request. Sign in again.")
+        log_in_refused(slug=sociallogin.provider.app.provider_id, why=error.detail)
+        raise error

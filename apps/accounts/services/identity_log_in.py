@@ -8,6 +8,7 @@ from typing import Any
 
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import Group
+from django.contrib.auth.signals import user_login_failed
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -25,10 +26,14 @@ from apps.accounts.services.groups import memberships_lock, rights_changed
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_save
 from apps.accounts.services.tenancy import groups_of_too_much, one_tenant_check
+from apps.accounts.services.throttling import refusal_is_kept
 from apps.core.errors import BadInput, NotAllowed
+from apps.core.origin import origin
 from apps.core.recording import event_record
 
 _NAME = 150
+# Of why a log-in was refused; what providers say themselves can be long.
+_REASON = 300
 
 
 def identity_accept(*, provider: IdentityProvider, identity: Identity) -> User:
@@ -39,17 +44,37 @@ def identity_accept(*, provider: IdentityProvider, identity: Identity) -> User:
     Raises:
         NotAllowed: with a sentence that says whom to ask.
     """
-    with transaction.atomic():
-        user = _linked(provider, identity) or _matched(provider, identity)
-        if user is None:
-            user = _created(provider, identity)
-        if user.is_service:
-            raise NotAllowed("Service accounts do not log in: they have credentials.")
-        if not user.is_active:
-            raise NotAllowed("This account is deactivated. An administrator can activate it again.")
-        if provider.syncs_groups:
-            memberships_sync(provider=provider, user=user, external=identity.groups)
+    user: User | None = None
+    try:
+        with transaction.atomic():
+            user = _linked(provider, identity) or _matched(provider, identity)
+            if user is None:
+                user = _created(provider, identity)
+            _check_may_come(user)
+            if provider.syncs_groups:
+                memberships_sync(provider=provider, user=user, external=identity.groups)
+    except NotAllowed as error:
+        log_in_refused(slug=provider.slug, why=error.detail, known=user)
+        raise
     return user
+
+
+def log_in_refused(*, slug: str, why: str, known: User | None = None) -> None:
+    """Tell the log of a log-in with a provider that was refused, as of a wrong password.
+
+    Args:
+        slug: of the provider.
+        known: whose account it would have been.
+    """
+    if not refusal_is_kept(origin().address):
+        return
+    name = IdentityProvider.objects.filter(slug=slug).values_list("name", flat=True).first()
+    user_login_failed.send(
+        sender=__name__,
+        credentials={"username": known.username if known is not None else ""},
+        provider=name or slug,
+        reason=why[:_REASON],
+    )
 
 
 def memberships_sync(
@@ -129,6 +154,13 @@ def assertion_use(*, provider: IdentityProvider, assertion_id: str, until: datet
             )
     except IntegrityError as error:
         raise NotAllowed("This answer of the provider was used before: sign in again.") from error
+
+
+def _check_may_come(user: User) -> None:
+    if user.is_service:
+        raise NotAllowed("Service accounts do not log in: they have credentials.")
+    if not user.is_active:
+        raise NotAllowed("This account is deactivated. An administrator can activate it again.")
 
 
 def _linked(provider: IdentityProvider, identity: Identity) -> User | None:
