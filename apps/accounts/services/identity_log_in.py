@@ -244,6 +244,8 @@ def _created(provider: IdentityProvider, identity: Identity) -> User:
 
 
 def _link(provider: IdentityProvider, identity: Identity, user: User) -> None:
+    # Groups follow in the same transaction: always them first, then the row of the provider.
+    memberships_lock()
     now = IdentityProvider.objects.select_for_update(no_key=True).filter(pk=provider.pk).first()
     if now is None or now.updated_at != provider.updated_at:
         # Maybe it points at another provider, whose ids are other people.
