@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth import HASH_SESSION_KEY
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
 from django.contrib.sessions.models import Session
@@ -144,6 +145,12 @@ def may_use_password(user: User) -> bool:
     return rules.allows_passwords or rules.break_glass_id == user.pk
 
 
+def is_break_glass(user: User) -> bool:
+    """Whether this person's password is the only one that lets anybody in."""
+    rules = log_in_rules()
+    return not rules.allows_passwords and rules.break_glass_id == user.pk
+
+
 def needs_second_factor(user: User) -> bool:
     """Whether somebody who logs in with a password must have a second factor."""
     rules = log_in_rules()
@@ -182,6 +189,12 @@ def identity_providers() -> QuerySet[IdentityProvider]:
 def sign_in_providers() -> QuerySet[IdentityProvider]:
     """Those that the sign-in page offers to everybody."""
     return identity_providers().filter(is_active=True)
+
+
+def links_of(provider: IdentityProvider) -> QuerySet[Any]:
+    """Which people are known by this provider: django-allauth's rows, a person and an id each."""
+    rows: QuerySet[Any] = SocialAccount.objects.filter(provider=provider.slug)
+    return rows
 
 
 def credentials_of(user: Person) -> QuerySet[Credential]:

@@ -37,6 +37,13 @@ _CLAIMS = (
     *("claim_id", "claim_email", "claim_name", "claim_given_name", "claim_family_name"),
     "claim_picture",
 )
+# What forms say beside the help of the column.
+_MORE = {
+    "claim_email": _(
+        "That it is verified is known of email alone; of any other see “its addresses count as "
+        "verified”."
+    ),
+}
 _GROUPS = ("syncs_groups", "claim_groups", "mapping")
 
 
@@ -124,7 +131,10 @@ class LogInRulesForm(forms.Form):
         queryset=User.objects.none(),
         required=False,
         empty_label=_("Nobody"),
-        help_text=_("Can still log in with a password, for the day when the provider does not."),
+        help_text=_(
+            "Can still log in with a password, for the day when the provider does not. Stays "
+            "active and an administrator until another one is chosen."
+        ),
     )
     requires_second_factor = forms.BooleanField(
         label=_("Everybody with a password needs a second factor"),
@@ -167,6 +177,8 @@ def _field_of(name: str) -> forms.Field:
     made = IdentityProvider._meta.get_field(name).formfield()  # type: ignore[union-attr]  # columns only
     assert isinstance(made, forms.Field)  # noqa: S101  # for the type
     made.required = name in {"name", "pkce", "client_id", "claim_id"}
+    if name in _MORE:
+        made.help_text = f"{made.help_text} {_MORE[name]}"
     if isinstance(made, forms.CharField):
         made.widget.attrs |= _PLAIN
     return made
@@ -203,6 +215,6 @@ def _mapping() -> forms.CharField:
         widget=forms.Textarea(attrs={"rows": 4, "placeholder": "ml-platform = dev", **_MONO}),
         help_text=_(
             "One pair a line: their group = our group. Groups that stand here are joined and left "
-            "by log-in only; the last administrator stays one."
+            "by log-in only; the last administrator and the break-glass one stay."
         ),
     )

@@ -7,12 +7,15 @@ second factors send django-allauth's.
 
 from typing import Any
 
+from allauth.account.internal.flows.login import get_authentication_records
 from allauth.mfa import signals
 from allauth.mfa.models import Authenticator
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.http import HttpRequest
 
+from apps.accounts.models import IdentityProvider
 from apps.events.services.auditing import audit_record
 
 NO_SUCH_NAME = "no such account"
@@ -30,13 +33,13 @@ def connect() -> None:
     signals.authentication_failed.connect(_factor_refused, dispatch_uid="events.factor_refused")
 
 
-def _signed_in(*, user: AbstractBaseUser, **_: Any) -> None:
+def _signed_in(*, user: AbstractBaseUser, request: HttpRequest, **_: Any) -> None:
     audit_record(
         "session.signed_in",
         actor=user,
         object_type="user",
         object_id=user.pk,
-        data={"name": user.get_username()},
+        data={"name": user.get_username(), **_vouching(request, user)},
     )
 
 
@@ -51,7 +54,21 @@ def _signed_out(*, user: AbstractBaseUser | None, **_: Any) -> None:
         )
 
 
-def _refused(*, credentials: dict[str, Any], **_: Any) -> None:
+def _vouching(request: HttpRequest, user: AbstractBaseUser) -> dict[str, str]:
+    """The identity provider by which somebody comes in; nothing where it is a password."""
+    records = get_authentication_records(request, user)
+    # A second factor comes after either.
+    ways = [one for one in records if one["method"] in {"password", "socialaccount"}]
+    slug = ways[-1].get("provider", "") if ways else ""
+    if not slug:
+        return {}
+    row = IdentityProvider.objects.filter(slug=slug).first()
+    return {"provider": row.name if row is not None else slug}
+
+
+def _refused(
+    *, credentials: dict[str, Any], provider: str = "", reason: str = "", **_: Any
+) -> None:
     """A name that is no account's is not kept: people type their password there by mistake."""
     given = str(credentials.get("username") or "")
     manager = get_user_model()._default_manager
@@ -61,7 +78,10 @@ def _refused(*, credentials: dict[str, Any], **_: Any) -> None:
         actor=None,
         object_type="user",
         object_id=known.pk if known is not None else "",
-        data={"name": known.get_username() if known is not None else NO_SUCH_NAME},
+        data={
+            "name": known.get_username() if known is not None else NO_SUCH_NAME,
+            **({"provider": provider, "reason": reason} if provider else {}),
+        },
     )
 
 

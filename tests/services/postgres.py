@@ -111,6 +111,8 @@ def _initdb(folder: Path, password: str, account: pwd.struct_passwd | None) -> N
     choices = (
         "--encoding=UTF8",
         "--no-locale",
+        # Installations have a language: letters beyond ASCII have capitals there.
+        "--lc-ctype=C.UTF-8",
         "--no-sync",
         "--auth=scram-sha-256",
         "--username=rpm",

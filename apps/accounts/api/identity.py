@@ -134,7 +134,11 @@ class IdentityProviderViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet
 
     @extend_schema(request=IdentityProviderChangeSerializer, responses=IdentityProviderSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Change what is sent."""
+        """Change what is sent.
+
+        With another issuer, metadata of another provider or another claim of the id, people are
+        recognised by their e-mail addresses again.
+        """
         row = self.get_object()
         given = _given(IdentityProviderChangeSerializer(data=request.data))
         mapping = given.pop("mapping", None)

@@ -204,7 +204,9 @@ class UserViewSet(ReadOnlyModelViewSet[User]):
     @extend_schema(request=None, responses=UserSerializer)
     @action(detail=True, methods=["post"])
     def deactivate(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """End sessions and credentials; the tasks stay. Not for the last administrator."""
+        """End sessions and credentials; the tasks stay. Not for the last administrator, nor for the
+        break-glass one while passwords are switched off.
+        """
         return self._answer(person_deactivate(actor=person(request), user=self.get_object()))
 
     @extend_schema(request=None, responses=UserSerializer)

@@ -16,6 +16,8 @@ UID_LENGTH = 191
 GROUPS = 2000
 _TRUE = frozenset({"true", "1", "yes"})
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+# Where Microsoft's SAML says that the groups can be asked for, in their place.
+_GROUPS_LINK = "http://schemas.microsoft.com/claims/groups.link"
 
 Claims = Mapping[str, Any]
 
@@ -48,11 +50,13 @@ def identity_from(provider: IdentityProvider, claims: Claims) -> Identity:
             "administrator can see what comes back with “Test connection”."
         )
     email = _email(_text(claims, provider.claim_email))
-    verified = str(_first(claims.get("email_verified"))).lower() in _TRUE
+    verified = _is_true(claims.get("email_verified"))
+    # It speaks of the claim `email`; another one may be what people call themselves.
+    vouched = verified and provider.claim_email == "email"
     return Identity(
         uid=uid,
         email=email,
-        is_email_verified=bool(email) and (provider.trusts_email or verified),
+        is_email_verified=bool(email) and (provider.trusts_email or vouched),
         name=_text(claims, provider.claim_name),
         given_name=_text(claims, provider.claim_given_name),
         family_name=_text(claims, provider.claim_family_name),
@@ -75,17 +79,30 @@ def claim_value(claims: Claims, name: str) -> Any:
 
 
 def _groups(provider: IdentityProvider, claims: Claims) -> tuple[str, ...]:
-    elsewhere = claims.get("_claim_names")
-    is_elsewhere = isinstance(elsewhere, Mapping) and provider.claim_groups in elsewhere
-    if provider.syncs_groups and is_elsewhere:
-        # Microsoft's way to say that there are too many: none of them would be here.
+    value = claim_value(claims, provider.claim_groups)
+    values = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    found = tuple(dict.fromkeys(str(one) for one in values if str(one)))
+    if not provider.syncs_groups:
+        return found[:GROUPS]
+    if _are_elsewhere(provider, claims, is_empty=not found):
         raise NotAllowed(
             f"{provider.name} did not list your groups, because you are in too many. An "
             "administrator can let it send only those that are assigned to the application."
         )
-    value = claim_value(claims, provider.claim_groups)
-    values = value if isinstance(value, list | tuple) else [] if value is None else [value]
-    return tuple(dict.fromkeys(str(one) for one in values if str(one)))[:GROUPS]
+    if len(found) > GROUPS:
+        raise NotAllowed(
+            f"{provider.name} says that you are in {len(found)} groups, and at most {GROUPS} are "
+            "read. An administrator can let it send fewer."
+        )
+    return found
+
+
+def _are_elsewhere(provider: IdentityProvider, claims: Claims, *, is_empty: bool) -> bool:
+    """Microsoft's ways to say that there are too many groups: none of them would be here."""
+    named = claims.get("_claim_names")
+    if isinstance(named, Mapping) and provider.claim_groups in named:
+        return True
+    return is_empty and (_GROUPS_LINK in claims or _is_true(claims.get("hasgroups")))
 
 
 def _text(claims: Claims, name: str) -> str:
@@ -97,6 +114,10 @@ def _text(claims: Claims, name: str) -> str:
     return ""
 
 
+def _is_true(value: Any) -> bool:
+    return str(_first(value)).lower() in _TRUE
+
+
 def _first(value: Any) -> Any:
     """SAML sends lists of everything."""
     if isinstance(value, list | tuple):
@@ -105,6 +126,9 @@ def _first(value: Any) -> Any:
 
 
 def _email(text: str) -> str:
+    # Compared without case, a database may take an i without its dot for an i.
+    if not text.isascii():
+        return ""
     try:
         validate_email(text)
     except ValidationError:

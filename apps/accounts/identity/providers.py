@@ -137,7 +137,7 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
             told = self._json(self.profile_url, {"Authorization": f"Bearer {token.token}"})
             if told.get("sub") != claims["sub"]:
                 raise OAuth2Error("The user-info endpoint speaks of somebody else.")
-            claims = claims | told
+            claims = _with_user_info(claims, told)
         self._give_back(token.token)
         provider = self.get_provider()
         login = provider.sociallogin_from_response(request, claims)
@@ -245,6 +245,13 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
                     session.post(address, data=data | own)
         except RequestException as error:
             log.warning("identity.token_kept", provider=self.provider_id, error=str(error))
+
+
+def _with_user_info(claims: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+    """What both say; that the address of the token is verified says nothing of another one."""
+    if told.get("email", claims.get("email")) != claims.get("email"):
+        claims = {**claims, "email_verified": False}
+    return claims | told
 
 
 class OidcProvider(_Ours, OpenIDConnectProvider):  # type: ignore[misc]  # allauth has no types

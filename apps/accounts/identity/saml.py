@@ -88,6 +88,11 @@ def entity_id_problem(text: str) -> str:
     return ""
 
 
+def issuer_of(text: str) -> str:
+    """Which provider a metadata that is right speaks of: its entity id."""
+    return str(_idp(text).get("entityId", ""))
+
+
 def settings_of(provider: IdentityProvider, addresses: Addresses) -> OneLogin_Saml2_Settings:
     """Settings of python3-saml, made anew for each request: the row is the only truth.
 

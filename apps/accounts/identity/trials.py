@@ -19,6 +19,7 @@ from django.shortcuts import redirect
 from apps.accounts.identity.claims import Claims, Identity
 from apps.accounts.models import IdentityProvider
 from apps.accounts.selectors import is_admin
+from apps.accounts.services.identity_log_in import log_in_refused
 from apps.core.errors import NotAllowed
 from apps.core.keyring import KeyMissing, seal, unseal
 
@@ -143,6 +144,7 @@ def refuse(request: HttpRequest, slug: str, error: NotAllowed, claims: Claims) -
         ImmediateHttpResponse: to the outcome of the trial.
     """
     if running_slug(request) != slug:
+        log_in_refused(slug=slug, why=error.detail)
         raise error
     trial_end(request, claims=claims, identity=None, problem=error.detail)
     raise ImmediateHttpResponse(redirect("identity_test_outcome")) from error

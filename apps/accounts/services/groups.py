@@ -10,6 +10,7 @@ from django.db.models import ProtectedError
 
 from apps.accounts.models import ADMINS, USERS, GroupInfo, User
 from apps.accounts.selectors import LogInUse, administrators_left, is_admin, log_in_use
+from apps.accounts.services.break_glass import break_glass_check
 from apps.accounts.services.tenancy import (
     group_joins_tenant,
     groups_within,
@@ -94,7 +95,8 @@ def group_members_remove(*, actor: User | None, group: Group, users: Iterable[Us
 
     Raises:
         BadInput: somebody would be in no group of their tenant; administrators may do that.
-        Conflict: the group is `Users`, or nobody would administer any more.
+        Conflict: the group is `Users`, or nobody would administer any more or come in with a
+            password.
     """
     if group.name == USERS:
         raise Conflict("Everybody is in Users: deactivate a person instead.")
@@ -161,7 +163,7 @@ def user_groups_set(*, actor: User | None, user: User, groups: Iterable[Group]) 
     after = groups_within(actor, before=before, wanted=groups)
     after.add(Group.objects.get(name=USERS))
     user.groups.set(after)
-    _check_admins()
+    _check_admins([user] if any(group.name == ADMINS for group in before - after) else [])
     if before == after:
         return
     one_tenant_check([user.pk])
@@ -190,7 +192,7 @@ def _members_set(
     group.user_set.add(*joined)
     group.user_set.remove(*left)
     if group.name == ADMINS:
-        _check_admins()
+        _check_admins(left)
     one_tenant_check((user.pk for user in (*joined, *left)), field="users")
     stays_check(actor, group, left)
     for word, people in (("joined", joined), ("left", left)):
@@ -222,9 +224,12 @@ def admins_lock() -> None:
     list(Group.objects.select_for_update(no_key=True).filter(name=ADMINS))
 
 
-def _check_admins() -> None:
+def _check_admins(left: Iterable[User]) -> None:
+    """After these left `Admins`."""
     if not administrators_left():
         raise Conflict("Somebody must stay in Admins.")
+    for user in left:
+        break_glass_check(user)
 
 
 def _told(group: Group) -> dict[str, str]:

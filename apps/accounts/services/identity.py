@@ -1,11 +1,11 @@
 """Identity providers and the rules of logging in, as administrators set them."""
 
+import hashlib
 import re
 import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -13,11 +13,13 @@ from django.utils.text import slugify
 
 from apps.accounts.identity.keys import key_pair_new
 from apps.accounts.identity.presets import PRESETS
-from apps.accounts.identity.saml import entity_id_problem, metadata_problem
+from apps.accounts.identity.providers import DISCOVERY
+from apps.accounts.identity.saml import entity_id_problem, issuer_of, metadata_problem
 from apps.accounts.models import USERS, IdentityGroup, IdentityProvider, LogInRules, Protocol, User
-from apps.accounts.selectors import is_admin
+from apps.accounts.selectors import is_admin, links_of
+from apps.accounts.services.groups import admins_lock
 from apps.core.errors import BadInput, Conflict
-from apps.core.keyring import HIDDEN, seal
+from apps.core.keyring import HIDDEN, KeyMissing, seal, unseal
 from apps.core.model_errors import from_model_error
 from apps.core.outgoing import address_problem
 from apps.core.recording import event_record
@@ -119,6 +121,9 @@ def provider_change(
 ) -> IdentityProvider:
     """Change what `values` names, and the mapping of groups where one is given.
 
+    With another issuer or claim of the id the same id may be another person's: links are dropped,
+    and people are recognised by their e-mail addresses again.
+
     Args:
         begun: what was tried before, for what forms do not show again: secret, metadata, keys.
 
@@ -127,13 +132,14 @@ def provider_change(
     """
     with transaction.atomic():
         kept = IdentityProvider.objects.select_for_update().get(pk=provider.pk)
-        before = facts(kept)
+        before, secret, vouching = facts(kept), _secret(kept), _vouching(kept)
         row = provider_draft(
             preset=kept.preset, slug=kept.slug, values=values, kept=_carried(kept, begun)
         )
         _save(row)
         if mapping is not None:
             mapping_set(row, mapping)
+        dropped = links_of(row).delete()[0] if _vouching(row) != vouching else 0
         after = facts(row)
         changed = [name for name in after if after[name] != before.get(name)]
         _record(
@@ -142,7 +148,8 @@ def provider_change(
             row,
             before={name: before.get(name) for name in changed},
             after={name: after[name] for name in changed},
-            has_new_secret=values.get("client_secret", HIDDEN) != HIDDEN,
+            has_new_secret=_secret(row) != secret,
+            **({"links_dropped": dropped} if dropped else {}),
         )
     return row
 
@@ -151,7 +158,7 @@ def provider_remove(*, actor: User, provider: IdentityProvider) -> None:
     """Take a provider away with its links; people, groups and what they joined stay."""
     with transaction.atomic():
         _record("identity_provider.removed", actor, provider, before=facts(provider))
-        SocialAccount.objects.filter(provider=provider.slug).delete()
+        links_of(provider).delete()
         provider.delete()
 
 
@@ -168,9 +175,11 @@ def log_in_rules_change(
     Raises:
         BadInput: nobody could come in any more, or who is left is no administrator.
     """
-    if not allows_passwords:
-        _check_break_glass(break_glass)
     with transaction.atomic():
+        # Whoever is chosen is not deactivated meanwhile.
+        admins_lock()
+        if not allows_passwords:
+            _check_break_glass(break_glass)
         rules, _made = LogInRules.objects.select_for_update().get_or_create(pk=1)
         before = rules_facts(rules)
         rules.allows_passwords = allows_passwords
@@ -214,7 +223,14 @@ def slug_new(name: str) -> str:
 def facts(row: IdentityProvider) -> dict[str, Any]:
     """All that may be read and logged of a provider: no secrets."""
     told: dict[str, Any] = {name: getattr(row, name) for name in FIELDS[row.protocol]}
-    told.pop("metadata", None)
+    if "token_url" in told:
+        # By its own name the log takes it for a secret, and hides where it was sent to.
+        told["code_exchange_url"] = told.pop("token_url")
+    metadata = told.pop("metadata", "")
+    if metadata:
+        # It is long; and with other certificates the provider's name in it stays.
+        told["provider_entity_id"] = issuer_of(metadata)
+        told["metadata_sha256"] = hashlib.sha256(metadata.encode()).hexdigest()
     if row.pk is not None:
         pairs = row.mapping.select_related("group").order_by("external_name", "group__name")
         told["mapping"] = [f"{one.external_name} = {one.group.name}" for one in pairs]
@@ -240,7 +256,25 @@ def _carried(
     return row
 
 
-def _check_break_glass(user: User | None) -> None:
+def _vouching(row: IdentityProvider) -> tuple[str, str]:
+    """Who gives people their ids, and where they stand."""
+    if row.protocol == Protocol.SAML:
+        return issuer_of(row.metadata), row.claim_id
+    issuer = row.issuer or row.discovery_url.removesuffix(DISCOVERY)
+    return issuer.rstrip("/"), row.claim_id
+
+
+def _secret(row: IdentityProvider) -> str:
+    """In clear, to compare it: sealed, the same one is another text each time."""
+    sealed = row.client_secret_sealed
+    try:
+        return unseal(sealed) if sealed else ""
+    except KeyMissing:
+        return sealed
+
+
+def _check_break_glass(chosen: User | None) -> None:
+    user = User.objects.filter(pk=chosen.pk).first() if chosen is not None else None
     if user is None or user.is_service or not is_admin(user) or not user.has_usable_password():
         words = "choose an administrator who has a password here"
         raise BadInput(f"break_glass: {words}.", fields={"break_glass": words})

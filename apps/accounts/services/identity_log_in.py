@@ -8,6 +8,7 @@ from typing import Any
 
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import Group
+from django.contrib.auth.signals import user_login_failed
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -20,15 +21,19 @@ from apps.accounts.models import (
     SeenAssertion,
     User,
 )
-from apps.accounts.selectors import administrators_left
+from apps.accounts.selectors import administrators_left, is_break_glass
 from apps.accounts.services.groups import memberships_lock, rights_changed
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_save
 from apps.accounts.services.tenancy import groups_of_too_much, one_tenant_check
+from apps.accounts.services.throttling import refusal_is_kept
 from apps.core.errors import BadInput, NotAllowed
+from apps.core.origin import origin
 from apps.core.recording import event_record
 
 _NAME = 150
+# Of why a log-in was refused; what providers say themselves can be long.
+_REASON = 300
 
 
 def identity_accept(*, provider: IdentityProvider, identity: Identity) -> User:
@@ -39,17 +44,37 @@ def identity_accept(*, provider: IdentityProvider, identity: Identity) -> User:
     Raises:
         NotAllowed: with a sentence that says whom to ask.
     """
-    with transaction.atomic():
-        user = _linked(provider, identity) or _matched(provider, identity)
-        if user is None:
-            user = _created(provider, identity)
-        if user.is_service:
-            raise NotAllowed("Service accounts do not log in: they have credentials.")
-        if not user.is_active:
-            raise NotAllowed("This account is deactivated. An administrator can activate it again.")
-        if provider.syncs_groups:
-            memberships_sync(provider=provider, user=user, external=identity.groups)
+    user: User | None = None
+    try:
+        with transaction.atomic():
+            user = _linked(provider, identity) or _matched(provider, identity)
+            if user is None:
+                user = _created(provider, identity)
+            _check_may_come(user)
+            if provider.syncs_groups:
+                memberships_sync(provider=provider, user=user, external=identity.groups)
+    except NotAllowed as error:
+        log_in_refused(slug=provider.slug, why=error.detail, known=user)
+        raise
     return user
+
+
+def log_in_refused(*, slug: str, why: str, known: User | None = None) -> None:
+    """Tell the log of a log-in with a provider that was refused, as of a wrong password.
+
+    Args:
+        slug: of the provider.
+        known: whose account it would have been.
+    """
+    if not refusal_is_kept(origin().address):
+        return
+    name = IdentityProvider.objects.filter(slug=slug).values_list("name", flat=True).first()
+    user_login_failed.send(
+        sender=__name__,
+        credentials={"username": known.username if known is not None else ""},
+        provider=name or slug,
+        reason=why[:_REASON],
+    )
 
 
 def memberships_sync(
@@ -57,9 +82,9 @@ def memberships_sync(
 ) -> tuple[list[str], list[str]]:
     """Join and leave the groups that the provider's mapping speaks of; names of both.
 
-    Groups that it does not speak of stay, and so does the last administrator. Where the person
-    would be of two tenants they join nothing; where they are, no administrator any more, they
-    leave all but one. The log says so.
+    Groups that it does not speak of stay, and so do the last administrator and the break-glass one.
+    Where the person would be of two tenants they join nothing; where they are, no administrator any
+    more, they leave all but one. The log says so.
     """
     theirs = frozenset(external)
     rows = IdentityGroup.objects.filter(provider=provider)
@@ -131,6 +156,13 @@ def assertion_use(*, provider: IdentityProvider, assertion_id: str, until: datet
         raise NotAllowed("This answer of the provider was used before: sign in again.") from error
 
 
+def _check_may_come(user: User) -> None:
+    if user.is_service:
+        raise NotAllowed("Service accounts do not log in: they have credentials.")
+    if not user.is_active:
+        raise NotAllowed("This account is deactivated. An administrator can activate it again.")
+
+
 def _linked(provider: IdentityProvider, identity: Identity) -> User | None:
     row = (
         SocialAccount.objects.select_related("user")
@@ -149,7 +181,9 @@ def _matched(provider: IdentityProvider, identity: Identity) -> User | None:
         )
     if not identity.is_email_verified:
         return None
-    found = list(User.objects.filter(email__iexact=identity.email, is_service=False)[:2])
+    alike = User.objects.filter(email__iexact=identity.email, is_service=False)
+    # PostgreSQL compares capitals, and more letters than one have the same.
+    found = [row for row in alike if row.email.lower() == identity.email.lower()]
     if len(found) > 1:
         raise NotAllowed(
             "Several accounts here have your e-mail address. An administrator must say which one "
@@ -195,7 +229,9 @@ def _created(provider: IdentityProvider, identity: Identity) -> User:
             "yours. Ask an administrator."
         )
     user = user_create(username=_free_name(identity), password=None, email=identity.email)
-    person_save(user, _names(identity))
+    # Else it would wait for whose address it is, to come in with another provider.
+    is_own_word = bool(identity.email) and not identity.is_email_verified
+    person_save(user, {**_names(identity), "is_email_own_word": is_own_word})
     event_record(
         "person.created",
         actor=None,
@@ -208,6 +244,12 @@ def _created(provider: IdentityProvider, identity: Identity) -> User:
 
 
 def _link(provider: IdentityProvider, identity: Identity, user: User) -> None:
+    # Groups follow in the same transaction: always them first, then the row of the provider.
+    memberships_lock()
+    now = IdentityProvider.objects.select_for_update(no_key=True).filter(pk=provider.pk).first()
+    if now is None or now.updated_at != provider.updated_at:
+        # Maybe it points at another provider, whose ids are other people.
+        raise NotAllowed(f"The settings of {provider.name} changed meanwhile: sign in again.")
     SocialAccount.objects.create(provider=provider.slug, uid=identity.uid, user=user)
     event_record(
         "person.linked",
@@ -237,8 +279,9 @@ def _free_name(identity: Identity) -> str:
 
 
 def _kept_administrator(user: User, leaving: set[int]) -> set[int]:
-    """The group of administrators, where this is the last one."""
+    """The group of administrators, where this is the last one, or who alone has a password."""
     group = Group.objects.filter(name=ADMINS, pk__in=leaving).first()
     if group is None:
         return set()
-    return set() if administrators_left(without=user) else {group.pk}
+    is_kept = is_break_glass(user) or not administrators_left(without=user)
+    return {group.pk} if is_kept else set()

@@ -10,6 +10,7 @@ from django.db import transaction
 
 from apps.accounts.models import Invitation, User
 from apps.accounts.selectors import administrators_left, is_admin, people_managed_by
+from apps.accounts.services.break_glass import break_glass_check
 from apps.accounts.services.credentials import credentials_revoke_all
 from apps.accounts.services.groups import (
     admins_lock,
@@ -85,7 +86,8 @@ def person_deactivate(*, actor: User | None, user: User) -> User:
     The tasks stay: what runs goes on, what waits is shown to administrators.
 
     Raises:
-        Conflict: nobody would administer any more, or it is a service account.
+        Conflict: nobody would administer any more or come in with a password, or it is a service
+            account.
         NotAllowed: the actor does not look after this person.
     """
     admins_lock()
@@ -96,6 +98,7 @@ def person_deactivate(*, actor: User | None, user: User) -> User:
         return row
     if not administrators_left(without=row):
         raise Conflict(f"{row.username} is the last administrator: make somebody else one first.")
+    break_glass_check(row)
     row.is_active = False
     row.keeps_waiting_tasks = False
     row.session_nonce = new_nonce()

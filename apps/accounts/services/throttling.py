@@ -23,6 +23,9 @@ FIRST_WAIT_S: Final = 5.0
 # whoever tries an account from everywhere must not easily keep its owner out.
 _PAIR, _ADDRESS, _ACCOUNT = 1, 4, 10
 
+# Log-ins that identity providers vouch for and that are refused, kept per address and minute.
+_REFUSALS: Final = 30
+
 counters = Counters()
 meter = Meter(counters)
 
@@ -125,6 +128,11 @@ def log_in_worked(*, username: str, address: str) -> None:
     """Forget the wrong ones of this person at this address; others there count on."""
     name, _ = _log_in_keys(username, address)[0]
     counters.forget([name, _held(name)])
+
+
+def refusal_is_kept(address: str) -> bool:
+    """Whether one more refused log-in of this address is written down: anybody can begin them."""
+    return not meter.wait_s(f"refused:{one_host(address)}", limit=_REFUSALS)
 
 
 def _log_in_keys(username: str, address: str) -> list[tuple[str, int]]:

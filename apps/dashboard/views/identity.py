@@ -20,7 +20,7 @@ from apps.accounts.identity.trials import (
     tried_row,
 )
 from apps.accounts.models import IdentityProvider, Protocol, User
-from apps.accounts.selectors import identity_providers, log_in_rules
+from apps.accounts.selectors import identity_providers, links_of, log_in_rules
 from apps.accounts.services.identity import (
     log_in_rules_change,
     provider_change,
@@ -192,6 +192,7 @@ def _edit(request: HttpRequest, user: User, row: IdentityProvider) -> HttpRespon
         "row": row,
         "is_new": is_new,
         "preset": PRESETS.get(row.preset),
+        "known": 0 if is_new else links_of(row).count(),
         "address": request.build_absolute_uri(reverse(own, args=[row.slug])),
         "metadata": request.build_absolute_uri(reverse("saml_metadata", args=[row.slug])),
     }
