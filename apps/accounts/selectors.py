@@ -10,7 +10,7 @@ from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth import HASH_SESSION_KEY
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
 from django.contrib.sessions.models import Session
-from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, Max, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
@@ -365,9 +365,14 @@ def service_accounts_visible_to(user: Person) -> QuerySet[User]:
             credentials_used_at=Max("credentials__last_used_at"),
             credentials_live=Count("credentials", filter=is_live),
         )
-        .prefetch_related("groups")
+        .prefetch_related(groups_by_name())
         .order_by("username")
     )
+
+
+def groups_by_name() -> "Prefetch[str, Any, str]":
+    """The groups of people to be told of, in one order."""
+    return Prefetch("groups", queryset=Group.objects.order_by("name", "pk"))
 
 
 def service_accounts_listed(user: Person, *, q: str = "", group: str = "") -> QuerySet[User]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.db.models import prefetch_related_objects
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -10,6 +11,7 @@ from rest_framework.views import APIView
 
 from apps.accounts.api.permissions import person
 from apps.accounts.models import User
+from apps.accounts.selectors import groups_by_name
 from apps.accounts.services.profile import profile_change
 from apps.core.serializers import NameSerializer, StrictSerializer
 
@@ -51,7 +53,7 @@ class AccountView(APIView):
 
     @extend_schema(responses=AccountSerializer)
     def get(self, request: Request) -> Response:
-        return Response(AccountSerializer(person(request)).data)
+        return _told(person(request))
 
     @extend_schema(request=AccountChangeSerializer, responses=AccountSerializer)
     def patch(self, request: Request) -> Response:
@@ -61,4 +63,9 @@ class AccountView(APIView):
         changes: dict[str, Any] = dict(body.validated_data)
         password = changes.pop("current_password", "")
         user = profile_change(user=person(request), changes=changes, password=password)
-        return Response(AccountSerializer(user).data)
+        return _told(user)
+
+
+def _told(user: User) -> Response:
+    prefetch_related_objects([user], groups_by_name())
+    return Response(AccountSerializer(user).data)
