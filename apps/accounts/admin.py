@@ -13,7 +13,9 @@ from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.decorators import method_decorator
 from django.utils.translation import gettext_lazy as _
+from django.views.decorators.debug import sensitive_post_parameters
 from unfold.forms import UserCreationForm
 from unfold.widgets import UnfoldAdminSelect2MultipleWidget
 
@@ -115,6 +117,10 @@ class UserAdmin(ServiceAdmin):
         if obj is None:
             kwargs["form"] = NewPersonForm
         return super().get_form(request, obj, change, **kwargs)
+
+    @method_decorator(sensitive_post_parameters("password1", "password2"))
+    def changeform_view(self, *args: Any, **kwargs: Any) -> Any:
+        return super().changeform_view(*args, **kwargs)
 
     def get_view_on_site_url(self, obj: Any = None) -> str | None:
         if obj is not None and obj.is_service:

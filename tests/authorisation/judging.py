@@ -26,6 +26,9 @@ _TOLD_AT = {
     "/tasks/<pk>/vaults/": frozenset({"team-vault-text"}),
 }
 
+# That somebody could not log in is told to the audit log.
+_RECORDED_AT = {"/sign-in/with/<slug>/callback/": frozenset({"events_auditentry"})}
+
 
 def findings(asker: Asker, role: Role, surfaces: Iterable[Surface]) -> Iterator[str]:
     """A sentence for each thing that is wrong with what this role is answered."""
@@ -43,11 +46,12 @@ def judged(marks: Marks, cell: Cell, reply: Reply) -> Iterator[str]:
     if wanted is None:
         yield f"{cell}: no rule"
         return
+    written = set(reply.written) - _RECORDED_AT.get(cell.surface.address, frozenset())
     if reply.answer not in wanted.answers:
         words = " or ".join(wanted.answers)
         yield f"{cell}: {reply.answer} ({reply.status}) instead of {words}"
-    elif reply.answer is not Answer.ALLOW and reply.answer is not Answer.SIGN_IN and reply.written:
-        yield f"{cell}: refused, and yet written to {', '.join(sorted(set(reply.written)))}"
+    elif written and reply.answer not in {Answer.ALLOW, Answer.SIGN_IN}:
+        yield f"{cell}: refused, and yet written to {', '.join(sorted(written))}"
     yield from leaks(marks, cell, reply.text, said=reply.said)
 
 

@@ -170,9 +170,13 @@ class Assertion:
         done = OneLogin_Saml2_Utils.add_sign(self.xml(), self.server.key, self.server.certificate)
         return encoded(done.decode())
 
-    def signed(self, *, key: str = "", certificate: str = "") -> str:
-        """With a signature around the assertion, as the field SAMLResponse holds it."""
-        xml = self.xml()
+    def signed(self, *, key: str = "", certificate: str = "", beside: str = "") -> str:
+        """With a signature around the assertion, as the field SAMLResponse holds it.
+
+        Args:
+            beside: what stands in the answer outside of what is signed.
+        """
+        xml = self.xml().replace("<samlp:Status>", f"{beside}<samlp:Status>", 1)
         begin, end = xml.index("<saml:Assertion"), xml.index("</samlp:Response>")
         inner = xml[begin:end].replace(
             "<saml:Assertion",

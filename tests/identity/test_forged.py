@@ -215,6 +215,24 @@ def test_an_assertion_that_names_no_request_could_be_anybodys(
     assert is_in(client)
 
 
+def test_a_request_that_only_stands_beside_what_is_signed_is_not_named(
+    saml: IdentityProvider, saml_server: Server, dana: User, client: Client
+) -> None:
+    request = request_id_of(client, saml)
+    unbound = Assertion(saml_server, saml, request, answers="")
+    beside = (
+        '<samlp:Extensions><saml:Subject><saml:SubjectConfirmation Method="urn:any">'
+        f'<saml:SubjectConfirmationData InResponseTo="{request}"/>'
+        "</saml:SubjectConfirmation></saml:Subject></samlp:Extensions>"
+    )
+
+    answer = post_answer(client, saml, unbound.signed(beside=beside))
+
+    assert answer.status_code == 403
+    assert "does not name the request" in text(answer)
+    assert not is_in(client)
+
+
 def test_an_id_that_is_another_one_each_time_is_none(
     saml: IdentityProvider, saml_server: Server, root: User, dana: User, client: Client
 ) -> None:

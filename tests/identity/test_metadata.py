@@ -90,3 +90,20 @@ def test_settings_from_before_they_were_checked_are_a_sentence(
             answer = client.get(reverse(name, args=[saml.slug]))
             assert answer.status_code == 403, (change, name)
             assert "cannot be used" in text(answer)
+
+
+def test_one_that_would_be_refused_today_is_switched_off_all_the_same(
+    saml: IdentityProvider, root: User, client: Client
+) -> None:
+    metadata = changed(saml.metadata, "other letters")
+    IdentityProvider.objects.filter(pk=saml.pk).update(metadata=metadata, is_active=True)
+    client.force_login(root)
+    switch = reverse("identity_switch", args=[saml.slug])
+
+    client.post(switch, {"is_active": "0"})
+
+    saml.refresh_from_db()
+    assert not saml.is_active
+    client.post(switch, {"is_active": "1"})
+    saml.refresh_from_db()
+    assert not saml.is_active

@@ -11,6 +11,7 @@ from apps.accounts.identity import trials
 from apps.accounts.models import IdentityProvider, User
 from apps.accounts.services.identity import provider_change, provider_create
 from apps.accounts.services.people import user_create
+from apps.events.models import AuditEntry
 from tests.dashboard.reading import text
 from tests.identity.conftest import oidc_values
 from tests.identity.forging import (
@@ -95,6 +96,7 @@ def test_the_answer_for_a_test_that_is_over_lets_nobody_in(
 
     assert answer.status_code == 403
     assert "a test that is over" in text(answer)
+    assert AuditEntry.objects.filter(verb="session.refused").count() == 1
     assert administrator.session["_auth_user_id"] == str(root.pk)
     assert User.objects.count() == before
 

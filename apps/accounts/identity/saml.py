@@ -18,7 +18,6 @@ from onelogin.saml2.errors import OneLogin_Saml2_Error, OneLogin_Saml2_Validatio
 from onelogin.saml2.idp_metadata_parser import OneLogin_Saml2_IdPMetadataParser
 from onelogin.saml2.response import OneLogin_Saml2_Response
 from onelogin.saml2.settings import OneLogin_Saml2_Settings
-from onelogin.saml2.xml_utils import OneLogin_Saml2_XML
 
 from apps.accounts.models import IdentityProvider
 from apps.core.errors import NotAllowed
@@ -31,7 +30,7 @@ RSA_SHA256 = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256"
 # The claim that stands for the subject of an assertion, which is no attribute.
 SUBJECT = "NameID"
 TRANSIENT = "urn:oasis:names:tc:SAML:2.0:nameid-format:transient"
-_ANSWERED = "//saml:SubjectConfirmation/saml:SubjectConfirmationData/@InResponseTo"
+_ANSWERED = "/saml:Subject/saml:SubjectConfirmation/saml:SubjectConfirmationData/@InResponseTo"
 # How long an assertion without an end is remembered; longer than any request waits.
 REMEMBERED = timedelta(days=1)
 # What python3-saml and what is below it raise about XML that is not as it should be.
@@ -77,7 +76,7 @@ def metadata_problem(text: str) -> str:
     address = found.get("singleSignOnService", {}).get("url", "")
     if not address:
         return "names no address to log in at with the binding HTTP-Redirect"
-    problem = address_problem(address) or _usable_problem(text)
+    problem = address_problem(address) or _usable_problem(text, address)
     return f"names an address that {problem}: {address}" if problem else ""
 
 
@@ -198,7 +197,8 @@ def _is_bound(answer: Any, request_id: str) -> bool:
     """
     if f"{{{Constants.NS_SAMLP}}}Response" in answer.process_signed_elements():
         return True
-    return request_id in OneLogin_Saml2_XML.query(answer.get_xml_document(), _ANSWERED)
+    # Of the signed assertion alone: around it anybody writes what they like.
+    return request_id in answer._query_assertion(_ANSWERED)
 
 
 def _is_certificate(text: str) -> bool:
@@ -209,13 +209,15 @@ def _is_certificate(text: str) -> bool:
     return True
 
 
-def _usable_problem(text: str) -> str:
+def _usable_problem(text: str, address: str) -> str:
     """What python3-saml says at the first log-in, when it is too late."""
+    if not address.isascii():
+        return "cannot be used: write names outside ASCII as xn--..."
     anywhere = Addresses("https://rpm.example.com/acs", "https://rpm.example.com/metadata")
     try:
         settings_of(IdentityProvider(metadata=text), anywhere)
-    except NotAllowed:
-        return "cannot be used: names outside ASCII are written as xn--..."
+    except NotAllowed as error:
+        return f"cannot be used ({error.detail.removesuffix('.')})"
     return ""
 
 

@@ -93,9 +93,11 @@ def trial_check(request: HttpRequest, slug: str, state: Mapping[str, Any]) -> No
         NotAllowed: its test is over, or a test began after the log-in did.
     """
     if state.get(TRIAL, "") != running_token(request, slug):
-        raise NotAllowed(
+        error = NotAllowed(
             "This answer belongs to a test that is over, or came too late. Begin again."
         )
+        log_in_refused(slug=slug, why=error.detail)
+        raise error
 
 
 def running_row(request: HttpRequest | None) -> IdentityProvider | None:

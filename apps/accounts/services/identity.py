@@ -52,7 +52,7 @@ Mapping_ = Iterable[tuple[str, Group]]
 def provider_draft(
     *, preset: str, slug: str, values: Mapping[str, Any], kept: IdentityProvider | None = None
 ) -> IdentityProvider:
-    """A provider as it would be, checked and not saved.
+    """A provider as it would be, checked and not saved. Switching one off is never refused.
 
     Args:
         values: fields of its protocol, and `client_secret` in clear; HIDDEN keeps that of `kept`.
@@ -71,7 +71,8 @@ def provider_draft(
     secret = values.get("client_secret", HIDDEN)
     if secret != HIDDEN:
         row.client_secret_sealed = seal(secret) if secret else ""
-    _check(row)
+    if kept is None or dict(values) != {"is_active": False}:
+        _check(row)
     if row.signs_requests and not row.certificate:
         row.certificate, private = key_pair_new(slug)
         row.private_key_sealed = seal(private)
@@ -157,6 +158,8 @@ def provider_change(
 def provider_remove(*, actor: User, provider: IdentityProvider) -> None:
     """Take a provider away with its links; people, groups and what they joined stay."""
     with transaction.atomic():
+        # Who comes in by it at this moment leaves no link behind.
+        list(IdentityProvider.objects.select_for_update().filter(pk=provider.pk))
         _record("identity_provider.removed", actor, provider, before=facts(provider))
         links_of(provider).delete()
         provider.delete()
