@@ -1,5 +1,7 @@
 """A node that cannot be reached, with a real helper behind a real sshd, and another one beside."""
 
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -82,8 +84,11 @@ def here(example: Example, tmp_path: Path) -> Iterator[str]:
 def folder() -> Iterator[Path]:
     """Where a task may write that runs as nobody: every folder above lets it pass."""
     with TemporaryDirectory(prefix="rpm-beats-") as name:
-        Path(name).chmod(0o777)  # for nobody
-        yield Path(name)
+        folder = Path(name)
+        folder.chmod(0o777)  # for nobody
+        yield folder
+        # Whoever still beats would write a file into it while it is removed.
+        wait_until(lambda: not end_work_in(folder), what="nobody beats any more")
 
 
 def start(actor: User, queue: Queue, folder: Path) -> Task:
@@ -181,6 +186,15 @@ def test_work_of_a_machine_that_is_declared_off_waits_again_and_ends_if_it_was_n
     wait_until(healthy.exists, what="the machine answers", timeout_s=120)
     assert not running_in(folder)
     assert Attempt.objects.filter(task=task).count() == 1
+
+
+def end_work_in(folder: Path) -> list[int]:
+    """End the work that beats into this folder; its processes."""
+    found = running_in(folder)
+    for pid in found:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return found
 
 
 def running_in(folder: Path) -> list[int]:
