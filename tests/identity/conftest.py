@@ -6,12 +6,12 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 import pytest
 from django.core.cache import cache
-from django.test import Client
-from django.urls import reverse
 from pytest_django import Settings
 
 from apps.accounts.models import IdentityProvider, User
 from apps.accounts.services.identity import provider_create
+from apps.accounts.services.people import user_create
+from tests.identity.forging import Forge, running_forge
 from tests.identity.providers import (
     CLIENT_ID,
     CLIENT_SECRET,
@@ -67,11 +67,23 @@ def saml(loopback: None, saml_server: Server, root: User) -> IdentityProvider:
     return provider_create(actor=root, preset="saml", slug=SAML, values=values)
 
 
-def sent_to_provider(client: Client, row: IdentityProvider, *, next_url: str = "") -> str:
-    """Where the sign-in page sends the browser."""
-    answer = client.get(reverse("provider_start", args=[row.slug]), {"next": next_url})
-    assert answer.status_code == 302, answer.content.decode()
-    return str(answer["Location"])
+@pytest.fixture(scope="module")
+def forge() -> Iterator[Forge]:
+    with running_forge() as made:
+        yield made
+
+
+@pytest.fixture
+def forged(loopback: None, forge: Forge, root: User) -> IdentityProvider:
+    """A provider that says whatever a test wants."""
+    address = f"{forge.address}/.well-known/openid-configuration"
+    values = oidc_values(Server(0), discovery_url=address)
+    return provider_create(actor=root, preset="oidc", slug="forge", values=values)
+
+
+@pytest.fixture
+def dana(db: None) -> User:
+    return user_create(username="dana", password=None, email="dana@example.com")
 
 
 def at_oidc(address: str) -> str:

@@ -23,7 +23,6 @@ from jwt.algorithms import RSAAlgorithm
 from onelogin.saml2.utils import OneLogin_Saml2_Utils
 
 from apps.accounts.models import IdentityProvider
-from tests.identity.conftest import sent_to_provider
 from tests.identity.providers import CLIENT_ID, Server
 
 ISSUED_S = 300
@@ -115,6 +114,13 @@ def running_forge() -> Iterator[Forge]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def sent_to_provider(client: Client, row: IdentityProvider, *, next_url: str = "") -> str:
+    """Where the sign-in page sends the browser."""
+    answer = client.get(reverse("provider_start", args=[row.slug]), {"next": next_url})
+    assert answer.status_code == 302, answer.content.decode()
+    return str(answer["Location"])
 
 
 def asked_of(client: Client, row: IdentityProvider) -> tuple[str, str]:

@@ -19,7 +19,6 @@ from django.urls import reverse
 
 from apps.accounts.models import IdentityProvider, User
 from apps.accounts.services.identity import provider_change, provider_create
-from apps.accounts.services.people import user_create
 from tests.dashboard.reading import text
 from tests.identity.conftest import oidc_values
 from tests.identity.forging import Forge, asked_of, post_answer, request_id_of, running_forge
@@ -60,17 +59,6 @@ def forge(running: Forge) -> Iterator[Forge]:
     cache.clear()
     yield running
     running.instead, running.token, running.kind = {}, {}, JSON
-
-
-@pytest.fixture
-def forged(loopback: None, forge: Forge, root: User) -> IdentityProvider:
-    values = oidc_values(Server(0), discovery_url=f"{forge.address}{DISCOVERY}")
-    return provider_create(actor=root, preset="oidc", slug="forge", values=values)
-
-
-@pytest.fixture
-def dana(db: None) -> User:
-    return user_create(username="dana", password=None, email="dana@example.com")
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """What anybody may send: it costs little, is kept for minutes, and is counted."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -13,18 +12,15 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from apps.accounts.models import IdentityProvider, User
-from apps.accounts.services.identity import provider_create
-from apps.accounts.services.people import user_create
 from apps.core import counting
 from apps.dashboard.views.signing_in import MOST_ANSWER
-from tests.identity.conftest import oidc_values, sent_to_provider
 from tests.identity.forging import (
     Assertion,
     Forge,
     asked_of,
     post_answer,
     request_id_of,
-    running_forge,
+    sent_to_provider,
 )
 from tests.identity.providers import Server
 
@@ -32,24 +28,6 @@ pytestmark = pytest.mark.django_db
 
 LASTS = timedelta(seconds=601)
 HERE, ELSEWHERE = "198.51.100.7", "203.0.113.9"
-
-
-@pytest.fixture(scope="module")
-def forge() -> Iterator[Forge]:
-    with running_forge() as made:
-        yield made
-
-
-@pytest.fixture
-def forged(loopback: None, forge: Forge, root: User) -> IdentityProvider:
-    address = f"{forge.address}/.well-known/openid-configuration"
-    values = oidc_values(Server(0), discovery_url=address)
-    return provider_create(actor=root, preset="oidc", slug="forge", values=values)
-
-
-@pytest.fixture
-def dana(db: None) -> User:
-    return user_create(username="dana", password=None, email="dana@example.com")
 
 
 @pytest.fixture

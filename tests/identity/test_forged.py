@@ -1,7 +1,7 @@
 """Tokens and assertions that are wrong in one thing each: none of them lets anybody in."""
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -17,12 +17,10 @@ from django.utils import timezone
 
 from apps.accounts.identity.keys import key_pair_new
 from apps.accounts.models import IdentityProvider, User
-from apps.accounts.services.identity import provider_change, provider_create
+from apps.accounts.services.identity import provider_change
 from apps.accounts.services.identity_log_in import assertion_use
-from apps.accounts.services.people import user_create
 from apps.core.errors import NotAllowed
 from tests.dashboard.reading import text
-from tests.identity.conftest import oidc_values
 from tests.identity.forging import (
     Assertion,
     Forge,
@@ -30,7 +28,6 @@ from tests.identity.forging import (
     encoded,
     post_answer,
     request_id_of,
-    running_forge,
 )
 from tests.identity.providers import Server
 
@@ -38,25 +35,6 @@ pytestmark = pytest.mark.django_db
 
 OTHER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 Token = Callable[[Forge, str], str]
-
-
-@pytest.fixture(scope="module")
-def forge() -> Iterator[Forge]:
-    with running_forge() as made:
-        yield made
-
-
-@pytest.fixture
-def forged(loopback: None, forge: Forge, root: User) -> IdentityProvider:
-    values = oidc_values(
-        Server(0), discovery_url=f"{forge.address}/.well-known/openid-configuration"
-    )
-    return provider_create(actor=root, preset="oidc", slug="forge", values=values)
-
-
-@pytest.fixture
-def dana(db: None) -> User:
-    return user_create(username="dana", password=None, email="dana@example.com")
 
 
 def with_token(client: Client, row: IdentityProvider, forge: Forge, token: Token) -> Any:

@@ -14,7 +14,8 @@ from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_change
 from apps.accounts.services.profile import profile_change
 from tests.dashboard.reading import text
-from tests.identity.conftest import at_oidc, oidc_values, path_of, sent_to_provider
+from tests.identity.conftest import at_oidc, oidc_values, path_of
+from tests.identity.forging import sent_to_provider
 from tests.identity.providers import Server, running_oidc
 
 pytestmark = pytest.mark.django_db

@@ -1,6 +1,5 @@
 """What the audit log says of providers and of log-ins with them."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,19 +9,16 @@ from django.urls import reverse
 from apps.accounts.identity.keys import key_pair_new
 from apps.accounts.models import IdentityProvider, User
 from apps.accounts.services import throttling
-from apps.accounts.services.identity import provider_change, provider_create, provider_draft
-from apps.accounts.services.people import user_create
+from apps.accounts.services.identity import provider_change, provider_draft
 from apps.accounts.services.people_changes import person_deactivate
 from apps.core.keyring import HIDDEN
 from apps.events.models import AuditEntry
-from tests.identity.conftest import oidc_values
 from tests.identity.forging import (
     Assertion,
     Forge,
     asked_of,
     post_answer,
     request_id_of,
-    running_forge,
 )
 from tests.identity.providers import Server
 from tests.identity.test_forged import OTHER, is_in, with_token
@@ -30,25 +26,6 @@ from tests.identity.test_forged import OTHER, is_in, with_token
 pytestmark = pytest.mark.django_db
 
 REFUSED, SIGNED_IN = "session.refused", "session.signed_in"
-
-
-@pytest.fixture(scope="module")
-def forge() -> Iterator[Forge]:
-    with running_forge() as made:
-        yield made
-
-
-@pytest.fixture
-def forged(loopback: None, forge: Forge, root: User) -> IdentityProvider:
-    values = oidc_values(
-        Server(0), discovery_url=f"{forge.address}/.well-known/openid-configuration"
-    )
-    return provider_create(actor=root, preset="oidc", slug="forge", values=values)
-
-
-@pytest.fixture
-def dana(db: None) -> User:
-    return user_create(username="dana", password=None, email="dana@example.com")
 
 
 def come_in(client: Client, row: IdentityProvider, forge: Forge, **claims: Any) -> Any:

@@ -14,8 +14,7 @@ from apps.accounts.models import IdentityProvider, User
 from apps.accounts.services.identity import mapping_set, provider_change
 from apps.accounts.services.people import user_create
 from apps.core.keyring import unseal
-from tests.identity.conftest import sent_to_provider
-from tests.identity.forging import post_answer
+from tests.identity.forging import post_answer, sent_to_provider
 from tests.identity.providers import Server
 
 pytestmark = pytest.mark.django_db

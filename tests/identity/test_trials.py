@@ -1,6 +1,6 @@
 """What was asked for as a test of a provider is never a log-in, whatever happened meanwhile."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from apps.accounts.identity import trials
 from apps.accounts.models import IdentityProvider, User
-from apps.accounts.services.identity import provider_change, provider_create
+from apps.accounts.services.identity import provider_change
 from apps.accounts.services.people import user_create
 from apps.events.models import AuditEntry
 from tests.dashboard.reading import text
@@ -20,7 +20,6 @@ from tests.identity.forging import (
     asked_of,
     post_answer,
     request_id_of,
-    running_forge,
 )
 from tests.identity.providers import Server
 
@@ -29,19 +28,11 @@ pytestmark = pytest.mark.django_db
 Step = Callable[[Client, str, dict[str, Any]], Any]
 
 
-@pytest.fixture(scope="module")
-def forge() -> Iterator[Forge]:
-    with running_forge() as made:
-        yield made
-
-
 @pytest.fixture
-def forged(loopback: None, forge: Forge, root: User) -> IdentityProvider:
-    values = oidc_values(
-        Server(0), discovery_url=f"{forge.address}/.well-known/openid-configuration"
-    )
-    values["creates_people"] = True
-    return provider_create(actor=root, preset="oidc", slug="forge", values=values)
+def forged(forged: IdentityProvider) -> IdentityProvider:
+    forged.creates_people = True
+    forged.save()
+    return forged
 
 
 @pytest.fixture
