@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in $(CANDIDATES); do \
 
 VENV := .venv/bin
 
-.PHONY: help install install-dev assets run test check bench properties screenshots chaos fuzz audit lock schema clean
+.PHONY: help install install-dev assets run test check bench properties screenshots chaos fuzz audit lock schema install-test clean
 
 help: ## Show these commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -63,14 +63,18 @@ screenshots: install-dev ## Take a picture of every page, wide and narrow, light
 fuzz: install-dev ## Make 20,000 requests from the REST schema; every answer as documented.
 	@exec $(VENV)/python -m tests.fuzz $(ARGS)
 
+install-test: install-dev ## Play docs/installing.md on bare Debian machines (root, debootstrap).
+	@exec $(VENV)/python -m tests.install
+
 audit: install-dev ## List licences and known vulnerabilities of all dependencies.
 	@exec $(VENV)/python -m tools.audit
 
 chaos: install-dev ## Break an installation in every way for ten minutes, and prove it holds (root).
 	@exec $(VENV)/python -m tests.chaos $(ARGS)
 
-schema: install ## Write the REST schema to docs/openapi.yaml.
+schema: install ## Write the schemas of REST and of the configuration into docs/.
 	@$(VENV)/python manage.py spectacular --file docs/openapi.yaml --validate --fail-on-warn
+	@$(VENV)/python -m apps.policies.document.json_schema > docs/configuration.schema.json
 
 lock: install-dev ## Resolve the dependencies of pyproject.toml and package.json anew.
 	@$(VENV)/python -m tools.lock

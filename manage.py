@@ -24,6 +24,8 @@ def say_who_calls(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    # Whatever is written here, no other account of the machine reads it.
+    os.umask(0o077)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "rpm.settings")
     say_who_calls(sys.argv)
     try:

@@ -25,6 +25,7 @@ urlpatterns = [
     path("", include("apps.configuration.api.urls")),
     path("", include("apps.events.api.urls")),
     path("", include("apps.nodes.api.urls")),
+    path("", include("apps.execution.api.urls")),
     path("", include("apps.accounts.api.urls")),
     path("", include("apps.vaults.api.urls")),
     # Before tasks, whose last part may be anything.

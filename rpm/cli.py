@@ -1,7 +1,6 @@
 """`rpmctl`: tasks from the command line."""
 
 import sys
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from apps.core.terminal import plain
-from rpm.client import Client, RefusedError, UnreachableError
+from rpm import cli_nodes
+from rpm.cli_access import Access, client_of
+from rpm.client import RefusedError, UnreachableError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,6 +20,7 @@ app = typer.Typer(
     help="Enqueue tasks and look after them. Needs RPM_URL, RPM_KEY and RPM_SECRET "
     "(make a credential on the page of your account).",
 )
+app.add_typer(cli_nodes.app, name="node")
 out = Console()
 err = Console(stderr=True)
 
@@ -36,19 +38,10 @@ _PREVIEWED = {
 COLUMNS = ("id", "name", "state", "queue", "owner", "priority", "submitted_at")
 
 
-class NodeVerb(StrEnum):
-    """What an administrator does with a node."""
-
-    PAUSE = "pause"
-    RESUME = "resume"
-    DRAIN = "drain"
-    OFF = "off"
-
-
 @app.callback()
 def connect(
     context: typer.Context,
-    url: Annotated[str, typer.Option(envvar="RPM_URL", help="Address of the server.")],
+    url: Annotated[str, typer.Option(envvar="RPM_URL", help="Address of the server.")] = "",
     key: Annotated[str, typer.Option(envvar="RPM_KEY", help="Key of a credential.")] = "",
     secret: Annotated[
         str, typer.Option(envvar="RPM_SECRET", help="Its secret; better by RPM_SECRET.")
@@ -57,11 +50,7 @@ def connect(
         str, typer.Option(envvar="RPM_TOKEN", help="In place of both: what `token` printed.")
     ] = "",
 ) -> None:
-    if not token and not (key and secret):
-        raise typer.BadParameter("Set RPM_KEY and RPM_SECRET, or RPM_TOKEN.")
-    # With both, the secret: a token in the environment may be of yesterday.
-    token = "" if key and secret else token
-    context.obj = context.with_resource(Client(url, key=key, secret=secret, token=token))
+    context.obj = Access(url, key, secret, token)
 
 
 @app.command("token")
@@ -70,7 +59,7 @@ def make_token(
     scope: Annotated[str, typer.Option(help="read or enqueue; default: all of it.")] = "",
 ) -> None:
     """Print a token that stands for the credential for some minutes."""
-    print(_client(context).token(scope)["token"])
+    print(client_of(context).token(scope)["token"])
 
 
 @app.command()
@@ -111,9 +100,9 @@ def enqueue(
     }
     description.update({field: value for field, value in optional.items() if value})
     if dry_run:
-        _checked(_client(context).task_check(description))
+        _checked(client_of(context).task_check(description))
     else:
-        say(_client(context).task_submit(description)["id"])
+        say(client_of(context).task_submit(description)["id"])
 
 
 @app.command("list")
@@ -127,7 +116,7 @@ def list_tasks(
     most: Annotated[int, typer.Option("--limit", "-n", min=1)] = 50,
 ) -> None:
     """The tasks that you may see, the latest first."""
-    found = _client(context).tasks(
+    found = client_of(context).tasks(
         state=state, queue=queue, owner=owner, tag=tag, limit=min(most, 500)
     )
     _table(COLUMNS, [task for task, _ in zip(found, range(most), strict=False)])
@@ -136,7 +125,7 @@ def list_tasks(
 @app.command()
 def show(context: typer.Context, task_id: TaskId) -> None:
     """Everything about a task, and why it waits."""
-    client = _client(context)
+    client = client_of(context)
     task = client.task(task_id)
     if task["state"] == "queued":
         task["waits"] = client.explain(task_id)
@@ -146,7 +135,7 @@ def show(context: typer.Context, task_id: TaskId) -> None:
 @app.command()
 def explain(context: typer.Context, task_id: TaskId) -> None:
     """Why a task waits, what would help, and what it waited for before."""
-    found = _client(context).explain(task_id)
+    found = client_of(context).explain(task_id)
     if not found["reasons"]:
         say(f"It is {found['state']}." if found["place"] is None else "No pass looked at it yet.")
     for number, reason in enumerate(found["reasons"]):
@@ -162,7 +151,7 @@ def explain(context: typer.Context, task_id: TaskId) -> None:
 @app.command()
 def preview(context: typer.Context) -> None:
     """What provisioning the draft of the configuration would do; for administrators."""
-    found = _client(context).draft_preview()
+    found = client_of(context).draft_preview()
     for field, words in _PREVIEWED.items():
         say(f"{found[field]['count']:>6}  {words}")
     for row in found["starts"]["rows"]:
@@ -186,7 +175,7 @@ def logs(
     rank: Annotated[int, typer.Option(min=0, help="Member of a gang.")] = 0,
 ) -> None:
     """What a task wrote."""
-    client = _client(context)
+    client = client_of(context)
     if not follow:
         sys.stdout.write(plain(client.log(task_id, rank=rank)["text"]))
         return
@@ -198,7 +187,7 @@ def logs(
 @app.command()
 def abort(context: typer.Context, task_id: TaskId) -> None:
     """End a task: at once if it does not run, else as soon as it has stopped."""
-    say(_client(context).task_do(task_id, "abort")["state"])
+    say(client_of(context).task_do(task_id, "abort")["state"])
 
 
 @app.command()
@@ -211,28 +200,14 @@ def maintenance(
     """Before planned work: let leases outlast it, so that nothing ends on its node meanwhile."""
     if end == bool(hours):
         raise typer.BadParameter("give --hours or --end", param_hint="--hours")
-    until = _client(context).maintenance(0 if end else hours)["maintenance_until"]
+    until = client_of(context).maintenance(0 if end else hours)["maintenance_until"]
     say(f"Leases are granted until {_minute(until)}." if until else "Leases are as usual.")
-
-
-@app.command()
-def node(
-    context: typer.Context,
-    verb: Annotated[NodeVerb, typer.Argument()],
-    name: Annotated[str, typer.Argument()],
-    *,
-    reason: Annotated[str, typer.Option(help="Needed for pause and off.")] = "",
-) -> None:
-    """Pause, resume or drain a node, or declare that it is switched off; for administrators."""
-    values = {"reason": reason} if verb in {NodeVerb.PAUSE, NodeVerb.OFF} else {}
-    path = "declare-off" if verb == NodeVerb.OFF else verb.value
-    say(_client(context).node_do(name, path, **values)["state"])
 
 
 @app.command("confirm-restored")
 def confirm_restored(context: typer.Context) -> None:
     """After a backup was restored: this database is right, end what nodes run beyond it."""
-    found = _client(context).restore_confirm()
+    found = client_of(context).restore_confirm()
     waits = ", ".join(found["unsettled"])
     say(f"Passes go on once these nodes have answered: {waits}" if waits else "Passes go on.")
 
@@ -240,7 +215,7 @@ def confirm_restored(context: typer.Context) -> None:
 @app.command()
 def pools(context: typer.Context) -> None:
     """The pools that you may see: what is configured, what their nodes have, and who shares."""
-    found = list(_client(context).pools())
+    found = list(client_of(context).pools())
     rows = [
         {
             "name": pool["name"],
@@ -261,7 +236,7 @@ def pools(context: typer.Context) -> None:
 @app.command()
 def queues(context: typer.Context) -> None:
     """The queues that you may see."""
-    _table(("id", "name", "policy", "profile"), list(_client(context).queues()))
+    _table(("id", "name", "policy", "profile"), list(client_of(context).queues()))
 
 
 def main() -> None:
@@ -330,11 +305,6 @@ def _checked(found: dict[str, Any]) -> None:
         for reason in found["reasons"][1:]:
             say(f"Also: {reason['sentence']}")
         say(f"Waiting tasks of its queue before it: {found['ahead']}")
-
-
-def _client(context: typer.Context) -> Client:
-    client: Client = context.obj
-    return client
 
 
 def _pair(text: str) -> tuple[str, str]:

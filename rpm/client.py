@@ -14,6 +14,8 @@ import httpx
 
 ENDED = frozenset({"completed", "failed", "aborted"})
 TIMEOUT_S = 30.0
+# Where the server itself has to reach a machine.
+REACH_S = 180.0
 # An answer that never came is asked for again so often; each waits twice as long.
 TRIES = 4
 
@@ -106,12 +108,40 @@ class Client:
         """The restored database is right; for administrators."""
         return self._object("POST", "installation/confirm-restored/")
 
+    def nodes(self) -> Iterator[dict[str, Any]]:
+        """All nodes; for administrators, as all that follows."""
+        return self._pages("nodes/", {})
+
+    def node_check(self, description: Mapping[str, Any]) -> dict[str, Any]:
+        """Try a machine before it is added; without `fingerprint` it only shows its host key."""
+        return self._object("POST", "nodes/check/", json=dict(description), timeout=REACH_S)
+
+    def node_add(self, description: Mapping[str, Any]) -> dict[str, Any]:
+        return self._object("POST", "nodes/", json=dict(description), timeout=REACH_S)
+
+    def node_change(self, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+        return self._object("PATCH", self._node(name), json=dict(changes), timeout=REACH_S)
+
+    def node_host_key(self, name: str) -> dict[str, Any]:
+        """The fingerprints of the pinned key and of the one that the machine shows."""
+        return self._object("GET", f"{self._node(name)}host-key/", timeout=REACH_S)
+
     def node_do(self, name: str, verb: str, **values: Any) -> dict[str, Any]:
-        """`pause`, `resume`, `drain` or `declare-off`; for administrators."""
+        """`pause`, `resume`, `drain`, `declare-off`, `rekey`, `remove` or `dismiss-serial`."""
+        return self._object("POST", f"{self._node(name)}{verb}/", json=values, timeout=REACH_S)
+
+    def _node(self, name: str) -> str:
         found = list(self._pages("nodes/", {"name": name}))
         if not found:
             raise RefusedError(404, "not_found", f"There is no node {name!r}.", {})
-        return self._object("POST", f"nodes/{found[0]['id']}/{verb}/", json=values)
+        return f"nodes/{found[0]['id']}/"
+
+    def pool_id(self, name: str) -> int:
+        """The pool of that name."""
+        ids = [pool["id"] for pool in self.pools() if pool["name"].lower() == name.lower()]
+        if not ids:
+            raise RefusedError(404, "not_found", f"There is no pool {name!r}.", {})
+        return int(ids[0])
 
     def pools(self) -> Iterator[dict[str, Any]]:
         """With what their nodes have."""

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
+import structlog
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import transaction
@@ -25,7 +26,7 @@ from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.policies import policy_create, policy_remove
 from apps.configuration.services.provision import document_provision
 from apps.configuration.services.queues import profile_connect
-from apps.core.errors import Conflict
+from apps.core.errors import Conflict, RpmError
 from apps.execution.services.adding import SimulatedGpus, node_add
 from apps.execution.serving.server import NodeServer
 from apps.nodes.models import Node, NodeState, Runtime, Transport
@@ -37,6 +38,7 @@ from apps.tasks.services.ending import task_abort
 from apps.tasks.services.enqueueing import task_submit
 from apps.tasks.states import ENDED_STATES
 
+log = structlog.get_logger(__name__)
 MARK = {"demonstration": "yes"}
 H100 = "H100 Half a Superpod"
 BARE_METAL = "Bare Metal Low END GPUs"
@@ -74,6 +76,10 @@ WORK = {
     "Dev": ("tokenizer-sweep", "nightly-regression", "quantize-13b", "eval-checkpoint-41000"),
     "Research": ("reward-model-7b", "sft-instruct-v9", "longcontext-yarn", "dpo-helpfulness"),
 }
+# Fewer tasks than this leave GPUs idle: then the next ones come, so that there is always work.
+LEAST_ALIVE = 3
+# What comes later lasts longer, so that a demonstration which is left alone fills no disk.
+LATER_FACTOR = 4
 # Longer than the grace period of its queues.
 ENDS_WITHIN_S = 60.0
 # Seconds that the tasks of a team run, one after the other different, so that they end in turn.
@@ -145,11 +151,15 @@ def load() -> list[Login]:
     return logins
 
 
-def enqueue_work() -> int:
-    """Four tasks for each team, unless work of the demonstration still waits or runs."""
+def enqueue_work(*, factor: int = 1) -> int:
+    """Four tasks for each team, unless enough work of the demonstration waits or runs.
+
+    Args:
+        factor: how many times as long as the first ones they run.
+    """
     people = {team: User.objects.get(username=f"demo-{team.lower()}") for team in TEAMS}
     alive = Task.objects.filter(owner__in=people.values()).exclude(state__in=ENDED_STATES)
-    if alive.exists():
+    if alive.count() >= LEAST_ALIVE:
         return 0
     for team in TEAMS:
         for name, seconds in zip(WORK[team], RUN_S[team], strict=True):
@@ -158,12 +168,24 @@ def enqueue_work() -> int:
                 description=Description(
                     name=name,
                     queue=f"{team.lower()}-4xgpu",
-                    command=["/bin/sh", "-c", SCRIPT, "demo", str(seconds)],
+                    command=["/bin/sh", "-c", SCRIPT, "demo", str(seconds * factor)],
                     environment={"RANDOM_SEED": str(len(name))},
                     tags=["demonstration"],
                 ),
             )
     return len(TEAMS) * 4
+
+
+def keep_working() -> int:
+    """Enqueue the next tasks where the demonstration is loaded and its work has nearly ended."""
+    if not logins_path().exists() or not is_present():
+        return 0
+    try:
+        return enqueue_work(factor=LATER_FACTOR)
+    except (RpmError, User.DoesNotExist) as error:
+        # Somebody changed its teams or queues, or nothing may be enqueued now.
+        log.info("demonstration.no_work", error=str(error))
+        return 0
 
 
 def remove() -> list[str]:
@@ -175,6 +197,8 @@ def remove() -> list[str]:
     Raises:
         Conflict: some of its work does not end.
     """
+    # From now on nothing new is enqueued (`keep_working`).
+    logins_path().unlink(missing_ok=True)
     for task in Task.objects.filter(owner__username__startswith="demo-").exclude(
         state__in=ENDED_STATES
     ):
@@ -192,9 +216,7 @@ def remove() -> list[str]:
         Node.objects.filter(labels=MARK, removed_at__isnull=True).update(
             removed_at=timezone.now(), state=NodeState.NEW
         )
-        staying = [person.username for person in _people_there() if not _left(person)]
-    logins_path().unlink(missing_ok=True)
-    return staying
+        return [person.username for person in _people_there() if not _left(person)]
 
 
 def _people_there() -> list[User]:

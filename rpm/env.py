@@ -7,14 +7,24 @@ A value that cannot be understood stops the start with a sentence that names the
 import ipaddress
 import os
 import secrets
+import stat
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from apps.core.weakness import secret_weakness
+from rpm.variables import misspelt
 
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+# Of the systemd units.
+SERVICE_ENV_FILE = "/etc/rpm/rpm.env"
 RANDOM = "python3 -c 'import secrets; print(secrets.token_urlsafe(48))' prints one."
+
+
+# By which a folder is known as an installation's.
+OWN_FILES = frozenset({"secret-key", "credential-key", "key-ring", "rpm.sqlite3", "static"})
 
 
 class BadEnvironment(SystemExit):
@@ -33,6 +43,48 @@ def text(name: str, default: str = "") -> str:
         return Path(path).read_text(encoding="utf-8").strip()
     except OSError as error:
         raise BadEnvironment(f"{name}_FILE={path} cannot be read: {error.strerror}.") from error
+
+
+def log_level() -> str:
+    """From which level on lines are written."""
+    value = text("RPM_LOG_LEVEL", "INFO").upper()
+    if value not in LOG_LEVELS:
+        raise BadEnvironment(
+            f"RPM_LOG_LEVEL={value!r} is not known; use one of {', '.join(LOG_LEVELS)}."
+        )
+    return value
+
+
+# A worker asks anew where the answer to its question, which takes a second at most, is overdue by
+# `health_check_interval`; nobody waits longer than `socket_timeout` for a hint to be taken.
+BROKER_OPTIONS = {
+    "visibility_timeout": 120,
+    "socket_timeout": 10,
+    "socket_connect_timeout": 5,
+    "socket_keepalive": True,
+    "health_check_interval": 5,
+}
+# Servers that write by handlers of their own: theirs are taken away, and ours write.
+SERVER_LOGGERS: dict[str, Any] = {
+    name: {"handlers": [], "propagate": True}
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "gunicorn.error", "gunicorn.access")
+}
+
+
+def channel_host(url: str) -> dict[str, Any]:
+    """How Channels reaches Redis, with connections that notice when the other end is gone.
+
+    redis-py 8 gives up on a socket that is quiet for 5 s; a listener may be quiet for days.
+    """
+    host = {"address": url, "socket_timeout": None, "socket_connect_timeout": 5}
+    kept_alive = {} if url.startswith("unix:") else {"socket_keepalive": True}
+    return {**host, **kept_alive, "max_connections": 1000}
+
+
+def check_names() -> None:
+    """Refuse to start with a variable that is almost one of ours: its value would not count."""
+    for name, meant in misspelt(os.environ).items():
+        raise BadEnvironment(f"{name} is not known; {meant} is. Rename or remove it.")
 
 
 def flag(name: str, *, default: bool) -> bool:
@@ -121,12 +173,55 @@ class Home:
 
 def home() -> Home:
     """`RPM_HOME` (default `~/.local/share/rpm-manager`), created with mode 0700."""
+    _check_env_file()
     path = Path(text("RPM_HOME") or Path.home() / ".local" / "share" / "rpm-manager")
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise BadEnvironment(f"RPM_HOME={path} cannot be made: {error.strerror}.") from error
+    _close(path)
     return Home(path.resolve())
+
+
+def _close(path: Path) -> None:
+    """Let no other account look into the folder: whoever reads the keys in it can be anyone."""
+    found = path.stat()
+    if not found.st_mode & 0o077:
+        return
+    is_owned = os.geteuid() in {0, found.st_uid}
+    there = {one.name for one in path.iterdir()}
+    if is_owned and not found.st_mode & stat.S_ISVTX and (not there or there & OWN_FILES):
+        path.chmod(0o700)
+    elif found.st_mode & 0o007:
+        raise BadEnvironment(
+            f"RPM_HOME={path} is open to every account of this machine (mode "
+            f"{stat.S_IMODE(found.st_mode):04o}). Name a folder for RPM alone, and run "
+            f"chmod 700 {path} as its owner."
+        )
+
+
+def is_open(path: Path) -> bool:
+    """Whether other accounts of this machine may read the file or folder by its mode."""
+    return path.exists() and bool(path.stat().st_mode & 0o077)
+
+
+def _close_file(path: Path) -> None:
+    """SQLite gives its journal the mode of the database."""
+    for one in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        if is_open(one) and one.is_file() and os.geteuid() in {0, one.stat().st_uid}:
+            one.chmod(0o600)
+
+
+def _check_env_file() -> None:
+    """Refuse to make a second installation next to the one whose variables were not loaded."""
+    path = Path(text("RPM_ENV_FILE", SERVICE_ENV_FILE))
+    is_loaded = bool(text("RPM_HOME") or text("DATABASE_URL"))
+    if not is_loaded and path.is_file():
+        raise BadEnvironment(
+            f"{path} describes the installation of this machine and is not loaded: neither "
+            "RPM_HOME nor DATABASE_URL is set. Use rpm-manage (docs/installing.md), which loads "
+            "it, or set RPM_HOME for another installation."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,18 +261,48 @@ def smtp() -> Smtp:
     return found
 
 
-def database(url: str) -> dict[str, Any]:
+# What ends a connection to a server that is gone; libpq's names. Else a worker waits for hours.
+PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+# The server ends a transaction that does nothing for so long: others wait for its locks.
+IDLE_MOST_S = 300
+# An answer may be so much later than the end of its statement.
+ANSWER_S = 15
+
+
+def statement_timeout_s() -> int:
+    """How long a statement may take; 0 is no bound, for commands such as `migrate`, `restore`."""
+    seconds = number("RPM_STATEMENT_TIMEOUT_S", 60, low=5, high=3600)
+    words = [Path(sys.argv[0]).name, *sys.argv[1:2]]
+    is_command = words[0] == "manage.py" and words[1:] not in (["serve_passes"], ["runserver"])
+    return 0 if is_command else seconds
+
+
+def own_database(url: str) -> dict[str, Any]:
+    """Django's settings for the database of this process."""
+    return database(url, statement_s=statement_timeout_s())
+
+
+def database(url: str, *, statement_s: int = 0) -> dict[str, Any]:
     """Django's settings for one database address.
 
     Args:
+        statement_s: how long a statement may take in PostgreSQL; 0 is no bound.
         url: `postgresql://user:password@host:port/name?option=value` (a host that begins with
             a slash is a socket folder, given as `?host=/path`), or `sqlite:///path`.
     """
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
+        name = parts.path.removeprefix("/") if parts.path.startswith("//") else parts.path
+        _close_file(Path(name))
         return {
             "ENGINE": "django.db.backends.sqlite3",
-            "NAME": parts.path.removeprefix("/") if parts.path.startswith("//") else parts.path,
+            "NAME": name,
             "OPTIONS": {
                 "transaction_mode": "IMMEDIATE",
                 "timeout": 20,
@@ -188,9 +313,14 @@ def database(url: str) -> dict[str, Any]:
         raise BadEnvironment(
             f"DATABASE_URL begins with {parts.scheme!r}; use postgresql:// or sqlite:///."
         )
-    options: dict[str, Any] = dict(parse_qsl(parts.query))
+    options: dict[str, Any] = PATIENCE | dict(parse_qsl(parts.query))
+    if statement_s:
+        bounds = f"-c statement_timeout={statement_s}s"
+        bounds += f" -c idle_in_transaction_session_timeout={IDLE_MOST_S}s"
+        options["options"] = f"{bounds} {options.get('options', '')}".strip()
+        options["silent_most_s"] = statement_s + ANSWER_S
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "apps.core.postgresql",
         "NAME": unquote(parts.path.lstrip("/")),
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),

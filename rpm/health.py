@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import redis
 from django.conf import settings
@@ -12,10 +14,14 @@ from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 
+from apps.accounts.selectors import is_admin
+from apps.allocation.explaining import SUSPENDED
 from apps.allocation.models import PassState
-from apps.nodes.models import Node, NodeState
-from apps.nodes.selectors import served_by_pool
+from apps.nodes.models import Installation, Node, NodeState
+from apps.nodes.selectors import nodes_unsettled, served_by_pool
 from apps.policies.models import LiveState, Pool
+from rpm.env import is_open
+from rpm.static_files import STYLES, static_problem
 
 # Beat rings every few seconds; so many rings missed in a row mean that nobody listens.
 RINGS_MISSED = 6
@@ -36,18 +42,27 @@ def healthz(_request: HttpRequest) -> HttpResponse:
     return HttpResponse("ok\n", content_type="text/plain")
 
 
-def readyz(_request: HttpRequest) -> HttpResponse:
-    """Database, broker, and the age of the last pass; 503 while one of them is not fine."""
+def readyz(request: HttpRequest) -> HttpResponse:
+    """Database, broker, and the age of the last pass; 503 while one of them is not fine.
+
+    Only a signed-in administrator reads which; `manage.py doctor` says it on the server.
+    """
     findings = [_asked(name, check) for name, check in READY.items()]
     is_ready = all(finding.is_fine for finding in findings)
-    body = {
-        "ready": is_ready,
-        "checks": {finding.name: finding.words for finding in findings},
-    }
+    body: dict[str, Any] = {"ready": is_ready}
+    if _is_from_administrator(request):
+        body["checks"] = {finding.name: finding.words for finding in findings}
     response = JsonResponse(body, status=200 if is_ready else 503)
     if not is_ready:
         response["Retry-After"] = "5"
     return response
+
+
+def _is_from_administrator(request: HttpRequest) -> bool:
+    try:
+        return is_admin(request.user)
+    except DatabaseError:
+        return False
 
 
 def examine() -> list[Finding]:
@@ -72,7 +87,7 @@ def check_database() -> Finding:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError as error:
-        # Names of servers and accounts stay out of the words, which /readyz tells everybody.
+        # Names of servers and accounts stay out of the words, which /readyz shows.
         mends = "Check DATABASE_URL, and that the server runs and lets this account in."
         advice = f"{_one_line(error)} {mends}"
         return Finding("database", is_fine=False, words="no answer", advice=advice)
@@ -96,6 +111,9 @@ def check_broker() -> Finding:
 
 
 def check_pass() -> Finding:
+    installation = Installation.objects.get(id=1)
+    if installation.restored_at is not None:
+        return _suspended(installation)
     last = PassState.objects.values_list("last_at", flat=True).filter(id=1).first()
     advice = "Start a worker with beat (`manage.py up`), or `manage.py serve_passes`."
     if last is None:
@@ -104,6 +122,17 @@ def check_pass() -> Finding:
     words = f"the last pass was {age.total_seconds():.0f} s ago"
     is_fine = age < timedelta(seconds=RINGS_MISSED * settings.PASS_EVERY_S)
     return Finding("pass", is_fine=is_fine, words=words, advice="" if is_fine else advice)
+
+
+def _suspended(installation: Installation) -> Finding:
+    """No worker is to blame for passes that wait until a restored database is confirmed."""
+    nodes = ", ".join(nodes_unsettled().values_list("name", flat=True)[:10])
+    words = f"{SUSPENDED.sentence} Nodes with work that it does not know: {nodes or 'none seen'}."
+    advice = SUSPENDED.help
+    if installation.restore_confirmed_at is not None:
+        words = f"Confirmed after a restore. Passes go on once these have answered: {nodes}."
+        advice = "Start the workers, look at these nodes; one that is gone is declared powered off."
+    return Finding("pass", is_fine=False, words=words, advice=advice)
 
 
 def check_migrations() -> Finding:
@@ -116,10 +145,24 @@ def check_migrations() -> Finding:
 
 
 def check_assets() -> Finding:
-    if finders.find("dist/app.css") or (settings.STATIC_ROOT / "dist" / "app.css").exists():
-        return Finding("assets", is_fine=True, words="the pages' styles and scripts are built")
-    words = "the pages' styles and scripts are not built"
-    return Finding("assets", is_fine=False, words=words, advice="Run make assets.")
+    words = static_problem()
+    if not words:
+        return Finding("assets", is_fine=True, words="the pages' styles and scripts are served")
+    is_built = finders.find(STYLES) is not None
+    advice = "Run manage.py upgrade, then restart web." if is_built else "Run make assets."
+    return Finding("assets", is_fine=False, words=words, advice=advice)
+
+
+def check_home() -> Finding:
+    files = [settings.HOME.path]
+    if connection.vendor == "sqlite":
+        files.append(Path(str(connection.settings_dict["NAME"])))
+    readable = " ".join(str(one) for one in files if is_open(one))
+    if readable:
+        words = f"other accounts of this machine may read {readable}"
+        advice = f"Run chmod go= {readable} as the owner."
+        return Finding("home", is_fine=False, words=words, advice=advice)
+    return Finding("home", is_fine=True, words=f"{files[0]} is closed to other accounts")
 
 
 def check_switch() -> Finding:
@@ -130,12 +173,25 @@ def check_switch() -> Finding:
 
 def check_nodes() -> Finding:
     nodes = Node.objects.filter(removed_at__isnull=True)
-    silent = nodes.exclude(state=NodeState.HEALTHY).values_list("name", "state", "state_detail")
+    # What an administrator has declared switched off is no news.
+    silent = nodes.filter(off_at=None).exclude(state=NodeState.HEALTHY)
     if silent:
-        words = "; ".join(f"{name} is {state}: {detail}" for name, state, detail in silent[:10])
+        words = "; ".join(
+            f"{name} is {state}: {detail}"
+            for name, state, detail in silent.values_list("name", "state", "state_detail")[:10]
+        )
         advice = "Run manage.py node check NAME."
         return Finding("nodes", is_fine=False, words=words, advice=advice)
-    return Finding("nodes", is_fine=True, words=f"{nodes.count()} nodes, all healthy")
+    forged = list(nodes.filter(serial_refused_at__isnull=False).values_list("name", flat=True)[:10])
+    if forged:
+        words = f"{', '.join(forged)} reported a serial that this installation did not sign"
+        advice = "Look for changes on the node, then run rpmctl node dismiss-serial NAME."
+        return Finding("nodes", is_fine=False, words=words, advice=advice)
+    off, going = nodes.exclude(off_at=None).count(), nodes.filter(is_draining=True).count()
+    words = f"{nodes.count() - off} nodes, all healthy"
+    words += f"; {off} declared switched off" if off else ""
+    words += f"; {going} draining" if going else ""
+    return Finding("nodes", is_fine=True, words=words)
 
 
 def check_pools() -> Finding:
@@ -171,6 +227,7 @@ READY: dict[str, Callable[[], Finding]] = {
 OTHERS: dict[str, Callable[[], Finding]] = {
     "migrations": check_migrations,
     "assets": check_assets,
+    "home": check_home,
     "switch": check_switch,
     "nodes": check_nodes,
     "pools": check_pools,

@@ -12,6 +12,7 @@ from rpm import env
 from rpm.admin_menu import UNFOLD  # noqa: F401  # a setting
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+env.check_names()
 HOME = env.home()
 
 # One secret for sessions, one for the keyed hashes of credentials: either can be changed alone.
@@ -119,7 +120,7 @@ TEMPLATES = [
 # --- where things are kept -------------------------------------------------------------------
 
 DATABASE_URL = env.text("DATABASE_URL", f"sqlite:///{HOME.file('rpm.sqlite3')}")
-DATABASES: dict[str, dict[str, Any]] = {"default": env.database(DATABASE_URL)}
+DATABASES: dict[str, dict[str, Any]] = {"default": env.own_database(DATABASE_URL)}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     # Tests with several threads need a file: in memory SQLite locks tables and never waits.
     DATABASES["default"]["TEST"] = {"NAME": str(HOME.file("test.sqlite3"))}
@@ -139,9 +140,8 @@ REDIS_URL = env.text("REDIS_URL", f"unix://{REDIS_SOCKET}")
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        # redis-py 8 gives up on a socket that is quiet for 5 s; a listener may be quiet for days.
         "CONFIG": {
-            "hosts": [{"address": REDIS_URL, "socket_timeout": None, "max_connections": 1000}],
+            "hosts": [env.channel_host(REDIS_URL)],
             "prefix": "rpm",
         },
     },
@@ -161,7 +161,7 @@ CELERY_TASK_EXPIRES = 60
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 120, "socket_timeout": None}
+CELERY_BROKER_TRANSPORT_OPTIONS = env.BROKER_OPTIONS
 CELERY_TIMEZONE = "UTC"
 PASS_EVERY_S = env.number("RPM_PASS_EVERY_S", 5, low=1, high=300)
 # Days; 0 keeps for ever. The output of a task goes with it, if not before.
@@ -174,6 +174,7 @@ LEASE_S = env.number("RPM_LEASE_S", 900, low=5, high=86_400)
 NODE_SILENT_S = env.number("RPM_NODE_SILENT_S", 30, low=1, high=3600)
 # A gang of which a member has run so long while another did not start goes back to its queue.
 GANG_START_S = env.number("RPM_GANG_START_S", 600, low=5, high=86_400)
+CELERY_BEAT_SCHEDULER = "rpm.beat:SteadyScheduler"
 CELERY_BEAT_SCHEDULE = {
     "pass": {"task": "allocation.run_pass", "schedule": timedelta(seconds=PASS_EVERY_S)},
     "serve": {"task": "execution.look", "schedule": timedelta(seconds=PASS_EVERY_S)},
@@ -181,11 +182,13 @@ CELERY_BEAT_SCHEDULE = {
     "retention": {"task": "tasks.remove_old", "schedule": timedelta(minutes=5)},
     "mail": {"task": "accounts.send_mail", "schedule": timedelta(minutes=1)},
     "sessions": {"task": "accounts.remove_sessions", "schedule": timedelta(hours=1)},
+    "demonstration": {"task": "rpm.keep_demonstration", "schedule": timedelta(seconds=30)},
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(HOME.file("beat-schedule"))
 
 # --- people ----------------------------------------------------------------------------------
 
+SESSION_ENGINE = "apps.accounts.session_store"
 AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = [
     "apps.accounts.backends.PersonBackend",
@@ -234,6 +237,8 @@ MFA_TOTP_TOLERANCE = 1
 MFA_TOTP_ISSUER = RPM_INSTALLATION_NAME
 # Providers in private networks, by name; and those on this machine, over http too, for trying out.
 RPM_IDENTITY_HOSTS = env.words("RPM_IDENTITY_HOSTS", [])
+# Certificates that are trusted in place of the public ones; httpx and curl read the same variable.
+RPM_CA_FILE = env.text("SSL_CERT_FILE")
 RPM_IDENTITY_ALLOW_LOOPBACK = env.flag("RPM_IDENTITY_ALLOW_LOOPBACK", default=False)
 # No stand-in for people who are not signed in: they see nothing.
 ANONYMOUS_USER_NAME = None
@@ -248,6 +253,12 @@ EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _SMTP.user, _SMTP.password
 EMAIL_USE_TLS, EMAIL_USE_SSL = _SMTP.security == "starttls", _SMTP.security == "tls"
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = _SMTP.sender
+
+# Of one person; drafts stand in no queue, which would bound them.
+RPM_DRAFTS_PER_PERSON = env.number("RPM_DRAFTS_PER_PERSON", 10_000, low=1, high=1_000_000)
+# In each queue, besides what the queue itself allows a person.
+RPM_WAITING_PER_PERSON = env.number("RPM_WAITING_PER_PERSON", 200_000, low=1, high=10_000_000)
+RPM_WAITING_PER_QUEUE = env.number("RPM_WAITING_PER_QUEUE", 1_000_000, low=1, high=10_000_000)
 
 # --- edges -----------------------------------------------------------------------------------
 
@@ -294,8 +305,12 @@ SPECTACULAR_SETTINGS = {
         "AccessRight": "apps.configuration.rules.explaining.Right",
     },
 }
-# No request is larger, whatever reads it; a bulk of tasks is the largest.
+# A bulk of tasks is the largest; what else a request may send, and one that names nobody; and
+# within which time all of it has to come.
 RPM_LARGEST_BODY = 20_000_000
+RPM_USUAL_BODY = 5_000_000
+RPM_UNKNOWN_BODY = 2_000_000
+RPM_BODY_S = env.number("RPM_BODY_S", 60, low=1, high=3600)
 # The largest request body: a command or an environment is at most 1 MB.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1_500_000
 
@@ -333,6 +348,8 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
+# A web server of another account may serve them, whatever the umask of who collects them.
+FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o755
 WHITENOISE_USE_FINDERS = env.flag("RPM_SERVE_SOURCES", default=True)
 WHITENOISE_AUTOREFRESH = False
 
@@ -372,8 +389,9 @@ LOGGING = {
         },
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["stderr"], "level": env.text("RPM_LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["stderr"], "level": env.log_level()},
     "loggers": {
+        **env.SERVER_LOGGERS,
         "paramiko": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},
         "celery.worker.strategy": {"level": "WARNING"},

@@ -30,7 +30,7 @@ FONTS = [
 ]
 SCRIPTS = {
     "htmx.org/dist/htmx.min.js": "htmx.js",
-    "idiomorph/dist/idiomorph-ext.min.js": "idiomorph.js",
+    "idiomorph/dist/idiomorph.min.js": "idiomorph.js",
     "lit-html/lit-html.js": "lit/lit-html.js",
     "lit-html/directive.js": "lit/directive.js",
     "lit-html/directive-helpers.js": "lit/directive-helpers.js",

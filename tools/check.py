@@ -14,6 +14,7 @@ from tools import compose, hygiene
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 SCHEMA = ROOT / "docs" / "openapi.yaml"
+DOCUMENT_SCHEMA = ROOT / "docs" / "configuration.schema.json"
 
 
 def main() -> int:
@@ -62,6 +63,16 @@ def schema() -> int:
     return 1
 
 
+def document_schema() -> int:
+    """The committed schema of the configuration document is what the code says."""
+    command = [sys.executable, "-m", "apps.policies.document.json_schema"]
+    made = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    if made.stdout == DOCUMENT_SCHEMA.read_text():
+        return 0
+    print(f"{DOCUMENT_SCHEMA.name} differs from the code: run `make schema`, commit the result.")
+    return 1
+
+
 def manage(*arguments: str, capture: bool = False) -> subprocess.CompletedProcess[str]:
     """Run a command of manage.py beside any installation, with data of its own."""
     with tempfile.TemporaryDirectory(prefix="rpm-check-") as home:
@@ -84,6 +95,7 @@ CHECKS: dict[str, Callable[[], int]] = {
     "import contracts": tool("lint-imports", "--no-logo"),
     "migrations": migrations,
     "REST schema": schema,
+    "configuration schema": document_schema,
     "docker/compose.yaml": compose.main,
     "repository": hygiene.main,
 }

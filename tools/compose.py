@@ -23,6 +23,7 @@ SERVICE_KEYS = frozenset(
         "command",
         "depends_on",
         "entrypoint",
+        "env_file",
         "environment",
         "expose",
         "healthcheck",

@@ -87,15 +87,14 @@ def run(title: str, database: str, arguments: list[str], outcome: Outcome) -> No
 
 
 def follow(command: list[str], variables: dict[str, str]) -> int:
-    """Run pytest; who ends this program ends that one, and lets it stop its services first."""
+    """Run pytest; a signal that ends this program ends pytest, which stops its services first."""
     asked: list[int] = []
     with subprocess.Popen(command, cwd=ROOT, env=os.environ | variables) as process:
 
         def end(number: int, _frame: FrameType | None) -> None:
             asked.append(number)
-            # Ctrl-C reaches pytest by itself; a second one would cut its cleaning up short.
-            if number != signal.SIGINT:
-                process.send_signal(number)
+            # Ctrl-C in a terminal reaches pytest, too, which takes both for one.
+            process.send_signal(signal.SIGTERM)
 
         previous = [signal.signal(number, end) for number in ENDING]
         status = process.wait()

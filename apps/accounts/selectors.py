@@ -28,6 +28,7 @@ from apps.accounts.models import (
     Tenant,
     User,
 )
+from apps.accounts.session_store import stored_key
 
 # Before everybody: what a list sorts by has a value for those, too, who never came.
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
@@ -339,7 +340,7 @@ def sessions_of(user: User, *, this: str | None) -> list[OwnSession]:
             address=row.address,
             began_at=row.began_at,
             seen_at=row.seen_at,
-            is_this=key == this,
+            is_this=this is not None and key == stored_key(this),
         )
         for key, row in rows.items()
         if key in keys

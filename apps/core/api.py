@@ -1,6 +1,7 @@
 """What all REST endpoints share: one error shape, keyset pages, ETags."""
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -16,6 +17,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView, set_rollback
 
 from apps.core.errors import (
+    MOST_PROBLEMS,
     BadInput,
     BodyTooLarge,
     NotAllowed,
@@ -25,6 +27,10 @@ from apps.core.errors import (
     Unavailable,
 )
 from apps.core.model_errors import from_model_error
+from apps.core.suggestions import NAME_CHARS, shortened
+
+# Of the sentences in an answer.
+DETAIL_CHARS = 10_000
 
 log = structlog.get_logger(__name__)
 
@@ -70,10 +76,13 @@ def exception_handler(error: Exception, _context: Mapping[str, Any]) -> Response
 def error_body(error: RpmError) -> dict[str, Any]:
     """The one shape of an error; `request_id` finds its lines in the logs."""
     bound = structlog.contextvars.get_contextvars()
+    fields = islice(error.fields.items(), MOST_PROBLEMS)
     return {
         "code": error.code,
-        "detail": error.detail,
-        "fields": error.fields,
+        "detail": error.detail[:DETAIL_CHARS],
+        "fields": {
+            shortened(name, most=2 * NAME_CHARS): problem[:DETAIL_CHARS] for name, problem in fields
+        },
         "request_id": bound.get("request_id", ""),
     }
 
@@ -108,7 +117,7 @@ def _as_rpm_error(error: Exception) -> RpmError | None:
     if isinstance(error, ModelError):
         return from_model_error(error)
     if isinstance(error, exceptions.ValidationError):
-        fields = dict(_flat(error.detail))
+        fields = dict(islice(_flat(error.detail), MOST_PROBLEMS))
         return BadInput("; ".join(f"{k}: {v}" for k, v in fields.items()), fields=fields)
     if isinstance(error, exceptions.APIException):
         known = RpmError(str(error.detail))

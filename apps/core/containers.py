@@ -7,7 +7,6 @@ Each check answers problems per field, empty where there is none. The node check
 import re
 from collections.abc import Mapping, Sequence
 
-IMAGE_LENGTH = 500
 PATH_LENGTH = 500
 ARGUMENTS = 4096
 # The kernel's MAX_ARG_STRLEN is 128 KiB with the final NUL.
@@ -17,29 +16,10 @@ VARIABLES = 1024
 # The runtimes read variables with a scanner that stops at lines of 64 KiB.
 VARIABLE_BYTES = 60 * 1024
 ENVIRONMENT_BYTES = 1024 * 1024
+# Their entries lead out of a container, such as the open files of whoever starts it.
+KERNEL_FOLDERS = frozenset({"dev", "proc", "sys"})
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
-_IMAGE = re.compile(
-    rf"(?:{_LABEL}(?:\.{_LABEL})*(?::[0-9]{{1,5}})?/)?{_PART}(?:/{_PART})*"
-    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
-)
-# What a runtime takes for an image that it knows by its number: it would pass by every pattern.
-_NUMBER = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
-
-
-def is_image(name: str) -> bool:
-    """Whether it is `[host[:port]/]path[:tag][@sha256:digest]`, and no file or number."""
-    is_short = len(name) <= IMAGE_LENGTH
-    return is_short and bool(_IMAGE.fullmatch(name)) and not _NUMBER.fullmatch(name)
-
-
-def image_problems(name: str, *, field: str = "image") -> dict[str, str]:
-    """An image by its name; empty is none."""
-    if name and not is_image(name):
-        return {field: "must be a name such as registry.example.org/team/train:1.0"}
-    return {}
 
 
 def command_problems(command: Sequence[str], *, field: str = "command") -> dict[str, str]:
@@ -92,6 +72,8 @@ def working_dir_problems(path: str, *, field: str = "working_dir") -> dict[str, 
             field: "must be an absolute path such as /work, without '.', '..', comma, "
             f"colon, quote or backslash, of at most {PATH_LENGTH} signs"
         }
+    if parts[1] in KERNEL_FOLDERS:
+        return {field: "is in /proc, /sys or /dev, the kernel's own: choose another folder"}
     return {}
 
 

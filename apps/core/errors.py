@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+# An answer names no more things that are wrong.
+MOST_PROBLEMS = 20
+
 
 class RpmError(Exception):
     """An expected failure: a stable `code`, a sentence, and sentences per field.

@@ -14,6 +14,7 @@ from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.security import SecurityMiddleware
 
 from apps.core.api import error_body
+from apps.core.bodies import largest_body
 from apps.core.errors import BodyTooLarge
 
 Handler = Callable[[HttpRequest], HttpResponse]
@@ -45,11 +46,12 @@ def harmless_answers(get_response: Handler) -> Handler:
 
     def handle(request: HttpRequest) -> HttpResponse:
         declared = str(request.META.get("CONTENT_LENGTH") or "0")
+        most = _largest_body(request)
         if declared.isascii() and declared.isdigit() and len(declared) < 19:
-            is_too_large = int(declared) > settings.RPM_LARGEST_BODY
+            is_too_large = int(declared) > most
         else:
             is_too_large = True
-        response = _too_large() if is_too_large else get_response(request)
+        response = _too_large(most) if is_too_large else get_response(request)
         response.headers.setdefault("Permissions-Policy", _PERMISSIONS)
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
         response.headers.setdefault("Cache-Control", "private, no-store")
@@ -90,8 +92,16 @@ def _told_by_proxy(*, is_secure: bool) -> dict[str, str]:
     return {told[0]: told[1]} if told and is_secure else {}
 
 
-def _too_large() -> JsonResponse:
-    error = BodyTooLarge(settings.RPM_LARGEST_BODY)
+def _largest_body(request: HttpRequest) -> int:
+    meta = request.META
+    named = {
+        name: str(meta.get(f"HTTP_{name.upper()}", "")) for name in ("authorization", "cookie")
+    }
+    return largest_body(request.path_info, named)
+
+
+def _too_large(most: int) -> JsonResponse:
+    error = BodyTooLarge(most)
     return JsonResponse(error_body(error), status=error.status)
 
 

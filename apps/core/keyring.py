@@ -5,6 +5,7 @@ installation's folder, made with mode 0600 when it is first needed. The first ke
 open, so that a new one can take over while old values are still about (`manage.py keys rotate`).
 """
 
+import hmac
 import os
 import tempfile
 from contextlib import suppress
@@ -55,6 +56,22 @@ def reseal(sealed: str) -> str:
         return _ring().rotate(sealed.encode()).decode()
     except InvalidToken as error:
         raise KeyMissing("The key with which this was sealed is not in the key ring.") from error
+
+
+def sign(purpose: str, text: str) -> str:
+    """A signature that only who has the key ring can make: 64 hexadecimal digits."""
+    return _signature(keys()[0], purpose, text)
+
+
+def is_signed(purpose: str, text: str, signature: str) -> bool:
+    """Whether a key of the ring has signed this text for this purpose."""
+    given = signature.encode(errors="replace")
+    return any(hmac.compare_digest(_signature(k, purpose, text).encode(), given) for k in keys())
+
+
+def _signature(key: str, purpose: str, text: str) -> str:
+    derived = hmac.digest(key.encode(), f"rpm {purpose}".encode(), "sha256")
+    return hmac.digest(derived, text.encode(), "sha256").hex()
 
 
 def opens(key: str, sealed: str) -> bool:

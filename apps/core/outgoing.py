@@ -33,6 +33,21 @@ _CHUNK = 16_384
 _until: ContextVar[float] = ContextVar("until")
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
+# Relays of 6to4 and AMT, AS112, protocol assignments, 6to4, documentation.
+_LEADS_ELSEWHERE = tuple(
+    ipaddress.ip_network(block)
+    for block in (
+        "192.88.99.0/24",
+        "192.52.193.0/24",
+        "192.31.196.0/24",
+        "192.175.48.0/24",
+        "2001::/23",
+        "2002::/16",
+        "2620:4f:8000::/48",
+        "3fff::/20",
+    )
+)
 
 
 class Refused(requests.RequestException):
@@ -44,6 +59,7 @@ def outgoing_session() -> requests.Session:
     session = _Session()
     # No proxy and no password file of the environment: what was checked is what is asked.
     session.trust_env = False
+    session.verify = settings.RPM_CA_FILE or True
     session.max_redirects = MOST_REDIRECTS
     session.adapters.clear()
     for prefix in ("https://", "http://"):
@@ -88,18 +104,37 @@ def _may_ask(host: str, address: _Address) -> bool:
     real = mapped or address
     if real.is_loopback:
         return bool(settings.RPM_IDENTITY_ALLOW_LOOPBACK)
-    if real.is_link_local or real.is_multicast or real.is_unspecified or real.is_reserved:
+    inner = _wrapped(real)
+    if _is_never_asked(real) or (inner and (inner.is_loopback or _is_never_asked(inner))):
         # Where clouds tell machines their passwords: nobody may allow it.
         return False
-    return (real.is_global and not _is_tunnel(real)) or host.lower() in _allowed_hosts()
+    return (not inner and _is_public(real)) or host.lower() in _allowed_hosts()
 
 
-def _is_tunnel(address: _Address) -> bool:
-    """An address that only wraps another one, which might be private."""
-    if isinstance(address, ipaddress.IPv4Address):
+def _is_never_asked(address: _Address) -> bool:
+    return (
+        address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+        or address.is_reserved
+    )
+
+
+def _is_public(address: _Address) -> bool:
+    """Python counts site-local addresses and the relays of tunnels as global."""
+    if address.version == 6 and address not in _GLOBAL_UNICAST:
         return False
-    nat64 = ipaddress.ip_network("64:ff9b::/96")
-    return address.sixtofour is not None or address.teredo is not None or address in nat64
+    return address.is_global and not any(address in block for block in _LEADS_ELSEWHERE)
+
+
+def _wrapped(address: _Address) -> ipaddress.IPv4Address | None:
+    """The address inside one of a tunnel (6to4, Teredo, ISATAP), which might be private."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return None
+    if address.teredo is not None:
+        return address.teredo[1]
+    is_isatap = address.packed[8:12] in {b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe"}
+    return ipaddress.IPv4Address(address.packed[12:]) if is_isatap else address.sixtofour
 
 
 def _allowed_hosts() -> frozenset[str]:

@@ -1,14 +1,17 @@
 """Parts of REST bodies that several apps use."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.core.errors import BadInput
+from apps.core.errors import MOST_PROBLEMS, BadInput
+from apps.core.suggestions import nearest, shortened
 from apps.core.units import quantities_text
+
+# Whoever names more unknown fields than this did not mistype one.
+MOST_SUGGESTIONS = 5
 
 _AMOUNT = {"oneOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}
 
@@ -45,11 +48,9 @@ class StrictSerializer(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping):
             known = sorted(n for n, field in self.fields.items() if not field.read_only)
-            problems = {
-                str(name): [_did_you_mean(str(name), known)] for name in data if name not in known
-            }
-            if problems:
-                raise serializers.ValidationError(problems)
+            unknown = [str(name) for name in data if name not in known][:MOST_PROBLEMS]
+            if unknown:
+                raise serializers.ValidationError(_unknown_problems(unknown, known))
         return super().to_internal_value(data)
 
 
@@ -66,6 +67,10 @@ class PauseSerializer(StrictSerializer):
     reason = serializers.CharField(max_length=500, allow_blank=True, default="")
 
 
-def _did_you_mean(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-    return "This field is not known." + (f" Did you mean {near[0]!r}?" if near else "")
+def _unknown_problems(names: list[str], known: list[str]) -> dict[str, list[str]]:
+    problems = {}
+    for index, name in enumerate(names):
+        near = nearest(name, known) if index < MOST_SUGGESTIONS else ""
+        hint = f" Did you mean {near!r}?" if near else ""
+        problems[shortened(name)] = [f"This field is not known.{hint}"]
+    return problems

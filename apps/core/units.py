@@ -4,13 +4,13 @@ The only place where text becomes thousandths and thousandths become text. Insid
 integers: `gpu` 0.5 is 500. A share such as `1/7` is rounded down (142) and shown as typed.
 """
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
 from apps.core.errors import BadInput
+from apps.core.suggestions import nearest
 
 BUILT_IN_KEYS = ("gpu", "cpu", "memory_mb", "slot")
 MILLI = 1000
@@ -107,8 +107,7 @@ def _check_key(key: object, known: list[str] | None, *, field: str) -> None:
         raise _bad(field, "is not a resource key: use small letters, digits, dot, dash, underscore")
     if known is None or key in known:
         return
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
-    raise _bad(field, f"is not a known resource key; did you mean {near[0]!r}?")
+    raise _bad(field, f"is not a known resource key; did you mean {nearest(key, known)!r}?")
 
 
 def _parse(text: str, *, field: str) -> int:

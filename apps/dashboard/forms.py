@@ -4,6 +4,7 @@ import shlex
 from typing import Any
 
 from django import forms
+from django.contrib.auth.forms import AuthenticationForm
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
@@ -12,6 +13,21 @@ from apps.policies.selectors import queues_open_to
 from apps.tasks.descriptions import Description, description_of
 
 _MONO = forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "autocapitalize": "off"})
+
+
+class SignInForm(AuthenticationForm):
+    """Name and password."""
+
+    error_messages = {
+        "invalid_login": _("Username or password is wrong. Check both and try again."),
+        "inactive": _("Username or password is wrong. Check both and try again."),
+    }
+
+    def focus_password(self) -> None:
+        """After a wrong try the name usually stays, and the password is typed again."""
+        if self.data.get("username"):
+            self.fields["username"].widget.attrs.pop("autofocus", None)
+            self.fields["password"].widget.attrs["autofocus"] = True
 
 
 class SetUpForm(forms.Form):

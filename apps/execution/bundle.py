@@ -30,14 +30,20 @@ def helper_version() -> str:
 
 
 def install_program(
-    installation: str, *, home: str = "", environment: dict[str, str] | None = None
+    installation: str,
+    *,
+    home: str = "",
+    environment: dict[str, str] | None = None,
+    known: dict[str, str] | None = None,
 ) -> bytes:
     """What `python3 -` reads on a node to install the helper there.
 
     Args:
         installation: the control plane's own id; stands in names and labels.
-        home: folder for program and state; empty for `/var/lib/rpm/<id>` or `~/.rpm/<id>`.
+        home: folder for program and state; empty for the one that the machine's gate tells, else
+            `/var/lib/rpm/<id>` or `~/.rpm/<id>`.
         environment: variables for podman and docker on this node, such as CONTAINERS_CONF.
+        known: names of other nodes by the identity of their helper: nothing is written there.
     """
     if not INSTALLATION.fullmatch(installation) or (home and not HOME.fullmatch(home)):
         raise ValueError(f"not an installation id or folder: {installation!r}, {home!r}")
@@ -46,6 +52,7 @@ def install_program(
         "home": home,
         "helper": helper_version(),
         "environment": environment or {},
+        "known": known or {},
         "files": helper_files(),
     }
     source = (NODE_FILES / "installer.py").read_text(encoding="utf-8")

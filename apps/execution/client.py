@@ -18,6 +18,8 @@ EXCHANGE_TIMEOUT_S = 30.0
 INSTALL_TIMEOUT_S = 60.0
 # A runtime removes one image after another.
 PRUNE_TIMEOUT_S = 300.0
+# Import, start and removal each have a time limit on the node; another one may be under way.
+PREFLIGHT_TIMEOUT_S = 180.0
 
 T = TypeVar("T")
 
@@ -37,7 +39,11 @@ class NodeClient:
         self.installation = installation
 
     def install(
-        self, *, home: str = "", environment: dict[str, str] | None = None
+        self,
+        *,
+        home: str = "",
+        environment: dict[str, str] | None = None,
+        known: dict[str, str] | None = None,
     ) -> answers.Installed:
         """Put this version of the helper on the node; safe to repeat, also under way.
 
@@ -45,13 +51,19 @@ class NodeClient:
             TransportError: the node was not reached.
             AnswerMalformed: it was, and said why it cannot.
         """
-        program = install_program(self.installation, home=home, environment=environment)
+        program = install_program(
+            self.installation, home=home, environment=environment, known=known
+        )
         content = self.transport.install(program, timeout_s=INSTALL_TIMEOUT_S)
         return answers.decode_installed(content)
 
     def probe(self, request: requests.Probe) -> Outcome[answers.Probed]:
         """Ask for the inventory."""
         return self._ask(request, answers.Probed)
+
+    def preflight(self, request: requests.Preflight) -> Outcome[answers.Preflighted]:
+        """Have the node start a container of its own."""
+        return self._ask(request, answers.Preflighted, wait_s=PREFLIGHT_TIMEOUT_S)
 
     def pull(self, request: requests.Pull) -> Outcome[answers.Pulled]:
         """Make an image present, or hear how far it is."""

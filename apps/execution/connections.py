@@ -4,12 +4,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from apps.execution.client import NodeClient
-from apps.execution.transport.base import Transport, Unreachable
+from apps.execution.transport.base import MachineRefused, Transport, Unreachable
 from apps.execution.transport.host_keys import HostKey
 from apps.execution.transport.local import LocalTransport
 from apps.execution.transport.ssh import SshNode, SshTransport
 from apps.nodes.models import Installation, Node
 from apps.nodes.models import Transport as TransportKind
+
+CONNECTION_FIELDS = (
+    *("transport", "address", "port", "user", "key_path", "host_key"),
+    # And what the node is probed for.
+    *("state_dir", "environment", "runtime", "capacity_cap"),
+)
 
 
 def client_for(node: Node, *, installation: str) -> NodeClient:
@@ -26,17 +32,41 @@ def installation_key() -> str:
     return Installation.objects.values_list("key", flat=True).get(id=1)
 
 
-def install_helper(client: NodeClient, node: Node) -> None:
+def connection_facts(node: Node) -> tuple[object, ...]:
+    """What a connection was made with; when it differs, the node is reached anew."""
+    return tuple(str(getattr(node, name)) for name in CONNECTION_FIELDS)
+
+
+def install_helper(client: NodeClient, node: Node, *, is_kept: bool = True) -> None:
     """Put this version of the helper on the node, and remember where it lives.
 
+    Args:
+        is_kept: write it to the node's row too.
+
     Raises:
-        TransportError: the node was not reached.
+        TransportError: the node was not reached, or it is another machine.
         AnswerMalformed: it was, and said why it cannot.
     """
-    installed = client.install(home=node.state_dir, environment=dict(node.environment))
-    if node.helper_home != installed.home:
-        Node.objects.filter(pk=node.pk).update(helper_home=installed.home)
-        node.helper_home = installed.home
+    others = Node.objects.filter(removed_at__isnull=True).exclude(identity="").exclude(pk=node.pk)
+    installed = client.install(
+        home=node.state_dir,
+        environment=dict(node.environment),
+        known=dict(others.values_list("identity", "name")),
+    )
+    if installed.known:
+        raise MachineRefused(
+            f"This machine is node {installed.known} already: {installed.home} there is its folder."
+        )
+    if node.identity and installed.identity != node.identity:
+        raise MachineRefused(
+            f"This is not the machine that node {node.name} was: it was set up anew, or has lost "
+            f"{node.helper_home}. Replace the node's key to say that it is to be this one."
+        )
+    found = {"helper_home": installed.home, "identity": installed.identity}
+    if any(getattr(node, name) != value for name, value in found.items()):
+        node.helper_home, node.identity = installed.home, installed.identity
+        if is_kept:
+            Node.objects.filter(pk=node.pk).update(**found)
     _set_home(client.transport, installed.home)
 
 

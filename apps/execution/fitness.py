@@ -11,6 +11,9 @@ from apps.execution.protocol.answers import Probed
 
 OLDEST_PYTHON = (3, 9)
 OLDEST = {"podman": (4, 1), "docker": (25, 0)}
+# Takes quotes for its own in files of variables: one can swallow those behind it.
+# https://github.com/containers/podman/issues/19565
+MISREADS_VARIABLES = ("podman", "4.7.0")
 SKEW_S = 2.0
 DISK_FREE_MB = 10 * 1024
 DISK_FREE_SHARE = 0.05
@@ -19,6 +22,18 @@ SESSIONS = 9
 UPGRADES = {
     "podman": "apt-get install podman (Debian 12, Ubuntu 24.04 or newer have 4.3 and up)",
     "docker": "apt-get install docker.io (or docker-ce of Docker's own source)",
+}
+CDI_MEND = (
+    "apt-get install nvidia-container-toolkit; "
+    "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+)
+# By what the runtime says of a container that it cannot start.
+CONTAINER_MENDS = {
+    "cdi": CDI_MEND,
+    "docker.sock": "usermod --append --groups docker ACCOUNT",
+    "cgroup": "loginctl enable-linger ACCOUNT, and delegate cpu, memory and pids to its user slice",
+    "subuid": "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 ACCOUNT",
+    "no space left": "free space for the images of the runtime",
 }
 
 
@@ -49,17 +64,21 @@ class Conversation:
     sessions: int | None = None
 
 
-def examine(probed: Probed, seen: Conversation, *, runtime: str) -> list[Finding]:
+def examine(
+    probed: Probed, seen: Conversation, *, runtime: str, problem: str = ""
+) -> list[Finding]:
     """Everything that can be said of the machine, in the order in which one would mend it.
 
     Args:
         runtime: podman, docker or process.
+        problem: the runtime's words where it started no container; empty where it did.
     """
     return [
         _python(probed),
         *_account(seen),
         *_runtime(probed, runtime),
         *_gpus(probed, runtime),
+        *_container(runtime, problem),
         _disk(probed),
         *_clock(seen),
         *_crashes(probed),
@@ -106,6 +125,8 @@ def _runtime(probed: Probed, runtime: str) -> Iterator[Finding]:
     version, wanted = version_of(words), OLDEST[runtime]
     is_fine = version is not None and version >= wanted
     mend = "" if is_fine else f"{UPGRADES[runtime]}: {wanted[0]}.{wanted[1]} or newer is needed"
+    if (runtime, words.strip()) == MISREADS_VARIABLES:
+        is_fine, mend = False, f"{UPGRADES[runtime]}: 4.7.0 reads variables with quotes otherwise"
     yield Finding(runtime, is_fine, f"{runtime} {words}", mend)
 
 
@@ -119,13 +140,22 @@ def _gpus(probed: Probed, runtime: str) -> Iterator[Finding]:
     unnamed = [device for device in real if not device.cdi]
     if runtime in OLDEST and unnamed:
         words = f"no CDI file names {unnamed[0].uuid} ({len(unnamed)} of {len(real)} GPU)"
-        mend = (
-            "apt-get install nvidia-container-toolkit; "
-            "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-        )
-        yield Finding("cdi", is_fine=False, words=words, mend=mend)
+        yield Finding("cdi", is_fine=False, words=words, mend=CDI_MEND)
     elif runtime in OLDEST:
         yield Finding("cdi", is_fine=True, words="every GPU has a CDI name")
+
+
+def _container(runtime: str, problem: str) -> Iterator[Finding]:
+    if runtime not in OLDEST:
+        return
+    if not problem:
+        words = "a container starts, with limits and network as tasks get them"
+        yield Finding("container", is_fine=True, words=words)
+        return
+    lowered = problem.lower()
+    mend = next((mend for word, mend in CONTAINER_MENDS.items() if word in lowered), "")
+    mend = mend or f"as the account of the node: {runtime} run --rm docker.io/library/hello-world"
+    yield Finding("container", is_fine=False, words=f"no container starts: {problem}", mend=mend)
 
 
 def _disk(probed: Probed) -> Finding:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from apps.core.images import ImageName
 from apps.core.units import MILLI
 from apps.execution.protocol.requests import (
     AbortCallback,
@@ -44,7 +45,7 @@ class MemberFacts:
     allows_process: bool
     # The user id under which the helper itself runs on the node.
     account: int
-    image: str
+    image: ImageName | None
     command: tuple[str, ...]
     environment: Mapping[str, str]
     secrets: Mapping[str, str] = field(repr=False)
@@ -89,7 +90,7 @@ def launch_request(
         boot_id=moment.boot_id,
         not_after_s=moment.uptime_s + LAUNCH_WINDOW_S,
         runtime=facts.runtime,
-        image=facts.image,
+        image=str(facts.image or ""),
         digest=image.digest,
         image_id=image.number,
         command=facts.command,

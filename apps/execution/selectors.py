@@ -6,8 +6,9 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.utils import timezone
 
+from apps.core import clock
+from apps.core.images import ImageName
 from apps.core.units import MILLI
 from apps.execution.launching import MemberFacts
 from apps.execution.protocol.requests import AbortCallback, GivenDevice, GivenVolume, RuntimeName
@@ -35,7 +36,7 @@ def members_to_launch(node_ids: Iterable[int], *, token: str) -> QuerySet[Holdin
     blockers = Attempt.blocked_by.through.objects.filter(
         to_attempt__state__in=LIVE_ATTEMPT_STATES
     ).values("from_attempt_id")
-    now = timezone.now()
+    now = clock.now()
     # A time that lies further ahead than any back-off comes from a clock that has jumped.
     latest = now + timedelta(seconds=MOST_BACK_OFF_S)
     return (
@@ -75,7 +76,7 @@ def members_to_stop(node_ids: Iterable[int]) -> QuerySet[Holding]:
 
 def attempts_over_time() -> list[tuple[UUID, int]]:
     """Running attempts that have used up the time limit of their task, with that limit in s."""
-    now = timezone.now()
+    now = clock.now()
     limited = Attempt.objects.filter(
         state=AttemptState.RUNNING, started_at__isnull=False, task__time_limit_s__isnull=False
     )
@@ -91,7 +92,7 @@ def attempts_over_time() -> list[tuple[UUID, int]]:
 
 def gangs_torn(bound_s: float) -> list[tuple[UUID, str]]:
     """Starting gangs of which a member has run for `bound_s` without all others, and why."""
-    since = timezone.now() - timedelta(seconds=bound_s)
+    since = clock.now() - timedelta(seconds=bound_s)
     late = Holding.objects.filter(
         attempt__state=AttemptState.STARTING,
         attempt__replicas__gt=1,
@@ -198,14 +199,15 @@ def _maybe_alive() -> QuerySet[Holding]:
 def maintenance_left_s() -> float:
     """How long planned work on the control plane may still last; 0 without any."""
     until = Installation.objects.values_list("maintenance_until", flat=True).get(id=1)
-    return max(0.0, (until - timezone.now()).total_seconds()) if until else 0.0
+    return max(0.0, (until - clock.now()).total_seconds()) if until else 0.0
 
 
 def member_facts(holding: Holding, *, installation: str) -> MemberFacts:
     """Everything that a launch needs. `holding` with attempt, task, owner, queue and node.
 
     Raises:
-        BadInput: the vaults of its owner bring more than a container can be given.
+        BadInput: the vaults of its owner bring more than a container can be given, or its image
+            is none.
         KeyMissing: a secret was sealed with a key that is not in the key ring any more.
         VaultGone: a vault that it began with was removed.
     """
@@ -224,7 +226,8 @@ def member_facts(holding: Holding, *, installation: str) -> MemberFacts:
         runtime=runtime,
         allows_process=node.allows_process,
         account=int(node.report.get("account", 0)),
-        image=given.image,
+        # Rows of earlier versions hold names as people wrote them.
+        image=ImageName.parse(given.image) if given.image else None,
         command=given.command,
         environment=given.environment,
         secrets=given.all_secrets,

@@ -16,6 +16,7 @@ from apps.nodes.models import Device, Node, Volume
 from apps.nodes.services import (
     node_change,
     node_declare_off,
+    node_dismiss_serial,
     node_drain,
     node_pause,
     node_resume,
@@ -65,9 +66,10 @@ class NodeAdmin(ServiceAdmin):
         ("state", "state_detail", "last_seen_at"),
         ("capacity", "gpu_model", "is_simulated"),
         ("is_draining", "pause_reason"),
+        "serial_refused_at",
     )
     inlines = (DevicesOfNode,)
-    actions = ("pause", "resume", "drain", "declare_off")
+    actions = ("pause", "resume", "drain", "declare_off", "dismiss_serial")
     action_form = ReasonForm
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -89,6 +91,7 @@ class NodeAdmin(ServiceAdmin):
             "is_simulated",
             "is_draining",
             "pause_reason",
+            "serial_refused_at",
         )
 
     @admin.display(description=_("paused"), boolean=True)
@@ -133,6 +136,11 @@ class NodeAdmin(ServiceAdmin):
     def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         for node in queryset:
             node_drain(actor=request.user, node=node)  # type: ignore[arg-type]  # only people enter the admin site
+
+    @admin.action(description=_("Dismiss the refused serials of the chosen nodes"))
+    def dismiss_serial(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
+        for node in queryset:
+            node_dismiss_serial(actor=request.user, node=node)  # type: ignore[arg-type]  # only people enter the admin site
 
 
 @admin.register(Volume)

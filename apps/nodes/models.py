@@ -80,6 +80,10 @@ class Node(Removable, Pausable):
         max_length=500, blank=True, help_text=_("Where the helper keeps its files; empty: default.")
     )
     helper_home = models.CharField(max_length=500, blank=True, editable=False)
+    # Made by the helper in its folder: another one there is another machine, or one set up anew.
+    identity = models.CharField(
+        max_length=64, blank=True, default="", db_default="", editable=False
+    )
     environment = models.JSONField(
         default=dict,
         blank=True,
@@ -110,9 +114,18 @@ class Node(Removable, Pausable):
     clock_uptime_s = models.FloatField(default=0, db_default=0.0, editable=False)
     # An administrator says that the machine is off since then: nothing can be running there.
     off_at = models.DateTimeField(null=True, blank=True, editable=False)
+    # An administrator wants it removed: its work is stopped, and it goes when nothing is left.
+    removal_asked_at = models.DateTimeField(null=True, blank=True, editable=False)
     # Members under our name that the node last told of and the database has never heard of.
     unknown_work = models.PositiveIntegerField(default=0, db_default=0, editable=False)
+    # Since when it has reported a serial that this installation did not sign; until dismissed.
+    serial_refused_at = models.DateTimeField(null=True, blank=True, editable=False)
     report = models.JSONField(default=dict, blank=True, editable=False)
+    # Containers that the node failed to start in a row, and its runtime's words of the last one.
+    preflight_failures = models.PositiveIntegerField(default=0, db_default=0, editable=False)
+    preflight_detail = models.CharField(
+        max_length=1000, blank=True, default="", db_default="", editable=False
+    )
     last_seen_at = models.DateTimeField(null=True, blank=True)
     missed_syncs = models.PositiveIntegerField(default=0)
     served_by = models.CharField(max_length=64, blank=True, editable=False)

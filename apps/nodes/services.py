@@ -21,7 +21,9 @@ from apps.policies.models import LiveState, Pool
 
 log = structlog.get_logger(__name__)
 
-NODE_FIELDS = frozenset({"name", "pool", "labels", "allows_process"})
+NODE_FIELDS = frozenset({"name", "pool", "labels", "allows_process", "capacity_cap"})
+# How a node is reached. Only who has tried it writes these (apps/execution).
+REACHED_BY = frozenset({"address", "port", "user", "key_path", "runtime", "state_dir", "host_key"})
 PAUSE_FIELDS = ("pause_reason", "is_draining")
 VOLUME_FIELDS = frozenset({"name", "description", "path", "is_read_only", "scope", "pool"})
 # The column's length.
@@ -49,20 +51,26 @@ def node_pause(*, actor: User | None, node: Node, reason: str) -> Node:
 
 @transaction.atomic
 def node_resume(*, actor: User | None, node: Node) -> Node:
-    """Lift the pause, and stop draining."""
+    """Lift the pause, stop draining, and keep it where its removal was asked for."""
     row = _locked(node)
     before = _pause_facts(row)
     row.paused_at, row.pause_reason, row.is_draining = None, "", False
+    row.preflight_failures = 0
+    row.removal_asked_at = None
     return _saved(row, "node.resumed", actor, {"before": before})
 
 
 @transaction.atomic
-def node_drain(*, actor: User | None, node: Node) -> Node:
+def node_drain(*, actor: User | None, node: Node, reason: str = "") -> Node:
     """The node finishes what it runs and takes nothing new."""
     row = _locked(node)
     before = _pause_facts(row)
     row.is_draining = True
-    return _saved(row, "node.draining", actor, {"before": before})
+    row.pause_reason = reason or row.pause_reason
+    if actor is not None:
+        # Drained by an administrator from now on, not by its preflight.
+        row.preflight_failures = 0
+    return _saved(row, "node.draining", actor, {"reason": reason, "before": before})
 
 
 @transaction.atomic
@@ -91,27 +99,85 @@ def node_declare_off(*, actor: User | None, node: Node, reason: str) -> Node:
 
 
 @transaction.atomic
-def node_change(*, actor: User | None, node: Node, values: Mapping[str, Any]) -> Node:
-    """Change name, pool, labels, or whether plain processes may run; what runs there goes on.
+def node_dismiss_serial(*, actor: User | None, node: Node) -> Node:
+    """Show no longer that the node reported a serial without this installation's signature."""
+    row = _locked(node)
+    before = _facts(row, ["serial_refused_at"])
+    if row.serial_refused_at is not None:
+        row.serial_refused_at = None
+        row.save(update_fields=["serial_refused_at"])
+        _record("node.serial_dismissed", "node", row, actor, {"before": before})
+    return row
+
+
+@transaction.atomic
+def node_change(
+    *,
+    actor: User | None,
+    node: Node,
+    values: Mapping[str, Any],
+    found: Mapping[str, str] | None = None,
+    kind: str = "node.changed",
+    notes: Mapping[str, Any] | None = None,
+) -> Node:
+    """Change a node; what runs there goes on.
+
+    Args:
+        values: of `NODE_FIELDS`; also of `REACHED_BY`, by who has tried them.
+        found: what trying them has shown, columns of the helper.
+        notes: further facts for the audit log.
 
     Raises:
         BadInput: naming the field.
         Conflict: the node was removed.
     """
-    unknown = set(values) - NODE_FIELDS
+    unknown = set(values) - NODE_FIELDS - REACHED_BY
     if unknown:
         raise BadInput(f"{min(unknown)} is no field of nodes.", fields={min(unknown): "unknown"})
     row = _locked(node)
     before = _facts(row, values)
-    for field, value in values.items():
+    for field, value in {**values, **(found or {})}.items():
         setattr(row, field, value)
     try:
         row.full_clean()
     except ValidationError as error:
         raise from_model_error(error) from error
-    row.save(update_fields=list(values))
+    row.save(update_fields=[*values, *(found or ())])
     told = {"fields": sorted(values), "before": before, "after": _facts(row, values)}
-    _record("node.changed", "node", row, actor, told)
+    _record(kind, "node", row, actor, {**told, **(notes or {})})
+    return row
+
+
+@transaction.atomic
+def node_ask_removal(*, actor: User | None, node: Node, notes: Mapping[str, Any]) -> Node:
+    """The node takes nothing new, and is removed once nothing of ours is left there."""
+    row = _locked(node)
+    row.removal_asked_at = row.removal_asked_at or timezone.now()
+    row.is_draining = True
+    row.save(update_fields=["removal_asked_at", "is_draining"])
+    _record("node.removal_asked", "node", row, actor, notes)
+    after_commit(tasks=["execution.look"])
+    return row
+
+
+@transaction.atomic
+def node_drop(*, actor: User | None, node: Node, notes: Mapping[str, Any]) -> Node:
+    """Remove a node on which nothing is held: its name is free, its history stays.
+
+    What a pass has given it at this moment finds it refused, and goes elsewhere.
+    """
+    row = _locked(node)
+    row.removed_at = timezone.now()
+    row.state, row.state_detail = NodeState.REFUSED, "It was removed."
+    row.served_by, row.served_until, row.unknown_work = "", None, 0
+    row.save(
+        update_fields=[
+            *("removed_at", "state", "state_detail"),
+            *("served_by", "served_until", "unknown_work"),
+        ]
+    )
+    _record("node.removed", "node", row, actor, notes)
+    after_commit(tasks=["execution.look"])
     return row
 
 
@@ -252,7 +318,12 @@ def _locked(node: Node) -> Node:
 
 def _saved(node: Node, kind: str, actor: User | None, data: Mapping[str, Any]) -> Node:
     # Only these: its server writes the other columns all the time.
-    node.save(update_fields=["paused_at", "pause_reason", "is_draining"])
+    node.save(
+        update_fields=[
+            *("paused_at", "pause_reason", "is_draining"),
+            *("preflight_failures", "removal_asked_at"),
+        ]
+    )
     _record(kind, "node", node, actor, {**data, "after": _pause_facts(node)})
     return node
 

@@ -1,18 +1,22 @@
-"""Patterns of the images that a pool allows, and their registries; pure."""
+"""Patterns of the images that a pool allows; pure."""
 
 import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from apps.core.containers import IMAGE_LENGTH
+from apps.core.images import IMAGE_LENGTH, REGISTRY_ALIASES, ImageName, split_registry
 
 REGISTRY_LENGTH = 262
-# As `registry_of` answers it.
+# As `ImageName.registry` has it.
 _SMALL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-REGISTRY = rf"(?=localhost\Z|[^:]*[.]|.*:){_SMALL}(?:\.{_SMALL})*(?::[0-9]{{1,5}})?"
+_ALIASES = "|".join(map(re.escape, REGISTRY_ALIASES))
+REGISTRY = (
+    rf"(?!(?:{_ALIASES})\Z)(?=localhost\Z|[^:]*[.]|.*:)"
+    rf"{_SMALL}(?:\.{_SMALL})*(?::[0-9]{{1,5}})?"
+)
 _PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@*-]*")
 _HAS_VERSION = re.compile(r"[:@][^/]*$")
-DEFAULT_REGISTRY = "docker.io"
+_TAG_OF_DIGEST = re.compile(r":[^/@]*@")
 
 
 def is_pattern(pattern: str) -> bool:
@@ -24,23 +28,21 @@ def is_pattern(pattern: str) -> bool:
     return len(pattern) <= IMAGE_LENGTH and bool(_PATTERN.fullmatch(pattern)) and is_closed
 
 
-def is_allowed(image: str, patterns: Iterable[str]) -> bool:
+def is_allowed(image: ImageName, patterns: Iterable[str]) -> bool:
     """Whether one of the patterns fits; without a pattern every image is allowed."""
     known = tuple(patterns)
-    return not known or any(_compiled(pattern).fullmatch(image) for pattern in known)
-
-
-def registry_of(image: str) -> str:
-    """The host, with its port if it has one, that the image is pulled from."""
-    first, slash, _ = image.partition("/")
-    is_host = slash and (first == "localhost" or "." in first or ":" in first)
-    return first.lower() if is_host else DEFAULT_REGISTRY
+    return not known or any(_compiled(pattern).fullmatch(str(image)) for pattern in known)
 
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """A name without tag and digest stands for all of them; a star for anything."""
-    text = ".*".join(re.escape(part) for part in pattern.split("*"))
+    """A name without tag and digest stands for all of them; a star for anything.
+
+    Qualified as names of images are.
+    """
+    qualified = pattern if pattern == "*" else "/".join(split_registry(pattern))
+    qualified = _TAG_OF_DIGEST.sub("@", qualified)
+    text = ".*".join(re.escape(part) for part in qualified.split("*"))
     if not pattern.endswith("*") and not _HAS_VERSION.search(pattern):
         text += r"(?::[^/@]+)?(?:@[^/@]+)?"
     return re.compile(text)

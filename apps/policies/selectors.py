@@ -18,8 +18,8 @@ from apps.accounts.selectors import (
     is_queue_admin,
     tenants_administered_by,
 )
+from apps.core.images import REGISTRY_ALIASES, ImageName
 from apps.core.keyring import unseal
-from apps.policies.images import registry_of
 from apps.policies.models import (
     Policy,
     PolicyGroupPermission,
@@ -202,9 +202,11 @@ class RegistryAccess:
         return unseal(self.credential.sealed_password) if self.credential else ""
 
 
-def registry_access(*, group_id: int, image: str) -> RegistryAccess:
+def registry_access(*, group_id: int, image: ImageName) -> RegistryAccess:
     """What the group has for the registry of this image, its password still sealed."""
-    rows = list(RegistryCredential.objects.filter(registry=registry_of(image)))
+    aliases = [alias for alias, name in REGISTRY_ALIASES.items() if name == image.registry]
+    names = [image.registry, *aliases]
+    rows = list(RegistryCredential.objects.filter(registry__in=names).order_by("registry"))
     own = next((row for row in rows if row.group_id == group_id), None)
     return RegistryAccess(own, is_guarded=bool(rows))
 

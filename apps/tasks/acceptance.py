@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from apps.core.errors import BadInput, NeverFits
+from apps.core.images import ImageName
 from apps.core.units import quantities_milli
 from apps.policies.images import is_allowed
 from apps.tasks.descriptions import Description, check_can_start, refuse, request_texts
@@ -107,7 +108,8 @@ def _image(description: Description, facts: QueueFacts) -> dict[str, str]:
     """A pass may place the task into any pool of the queue: all of them have to allow its image."""
     if not description.image:
         return {}
-    refusing = [one for one in facts.images if not is_allowed(description.image, one)]
+    image = ImageName.parse(description.image)
+    refusing = [one for one in facts.images if not is_allowed(image, one)]
     if not refusing:
         return {}
     return {"image": f"is not allowed in this queue, only: {', '.join(refusing[0])}"}

@@ -4,7 +4,6 @@ The limits on commands and variables are those of the kernel and of the containe
 node checks the same again.
 """
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -15,15 +14,16 @@ from apps.core.containers import (
     VARIABLE_BYTES,
     command_problems,
     environment_problems,
-    image_problems,
     is_variable,
     no_variable,
     text_size,
     working_dir_problems,
 )
 from apps.core.errors import BadInput
+from apps.core.images import ImageName, image_problems
 from apps.core.keyring import HIDDEN
 from apps.core.parsers import not_json
+from apps.core.suggestions import nearest
 from apps.core.units import check_request, quantities_text
 
 NAME_LENGTH = 200
@@ -65,7 +65,10 @@ class AbortCallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A task as its owner describes it; `queue` is a name or an id, None for a draft."""
+    """A task as its owner describes it; `queue` is a name or an id, None for a draft.
+
+    `image` is qualified, unless it is none that could be.
+    """
 
     name: str
     queue: str | int | None = None
@@ -85,6 +88,10 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     checkpoint_volume: str = ""
     abort_callback: AbortCallback | None = None
     tags: list[str] = []
+
+    def __post_init__(self) -> None:
+        if self.image and not image_problems(self.image):
+            msgspec.structs.force_setattr(self, "image", str(ImageName.parse(self.image)))
 
 
 FIELDS = Description.__struct_fields__
@@ -133,7 +140,7 @@ def type_error(message: str, fields: tuple[str, ...]) -> BadInput:
     unknown, missing = _UNKNOWN.search(text), _MISSING.search(text)
     if unknown:
         known = AbortCallback.__struct_fields__ if path else fields
-        near = difflib.get_close_matches(unknown["name"], known, n=1, cutoff=0.0)[0]
+        near = nearest(unknown["name"], known)
         path = f"{path}.{unknown['name']}".strip(".")
         problem = f"is not a known field; did you mean {near!r}?"
     elif missing:

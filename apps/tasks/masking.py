@@ -1,15 +1,17 @@
 """Hiding secrets in what tasks write, piece by piece as it arrives; pure.
 
-A masked text has as many bytes as before: places in a log are counted in bytes.
+A masked text has as many bytes as before: places in a log are counted in bytes. The cost is
+linear in the text and in the secrets, whatever both hold.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 STAR = b"*"
 # Shorter ones would blot out half of a log and protect nothing.
 LEAST_BYTES = 4
-# Of a longer value each part of this size is looked for by itself.
-MOST_BYTES = 1024
+# Of a longer value each part of this size is looked for by itself, which bounds the work at each
+# byte of a log.
+MOST_BYTES = 32
 
 
 def needles_of(values: Iterable[str]) -> tuple[bytes, ...]:
@@ -34,52 +36,63 @@ def masked(before: bytes, piece: bytes, needles: Sequence[bytes]) -> tuple[bytes
     """
     text = before + piece
     hidden = bytearray(text)
-    for needle in needles:
-        _mask_whole(text, hidden, needle)
-        _mask_across(text, hidden, needle, border=len(before))
-        _mask_beginning(text, hidden, needle)
+    by_head = _by_head(needles)
+    _mask_whole(text, hidden, by_head)
+    _mask_beginning(text, hidden, by_head)
+    if STAR in before and piece:
+        for needle in needles:
+            _mask_across(before, piece, hidden, needle)
     return bytes(hidden[: len(before)]), bytes(hidden[len(before) :])
 
 
 def _parts(line: bytes) -> list[bytes]:
     if len(line) < LEAST_BYTES:
         return []
-    parts = [line[at : at + MOST_BYTES] for at in range(0, len(line), MOST_BYTES)]
-    if len(parts[-1]) < LEAST_BYTES:
-        parts[-1] = line[-LEAST_BYTES:]
-    return parts
+    starts = range(0, max(1, len(line) - MOST_BYTES + 1), MOST_BYTES)
+    # The last one is as long as the others: a few bytes at the end of a value mean nothing alone.
+    return [line[at : at + MOST_BYTES] for at in starts] + [line[-MOST_BYTES:]]
 
 
-def _mask_whole(text: bytes, hidden: bytearray, needle: bytes) -> None:
-    at = text.find(needle)
-    while at >= 0:
-        hidden[at : at + len(needle)] = STAR * len(needle)
-        at = text.find(needle, at + 1)
+def _by_head(needles: Iterable[bytes]) -> dict[bytes, list[bytes]]:
+    found: dict[bytes, list[bytes]] = {}
+    for needle in needles:
+        found.setdefault(needle[:LEAST_BYTES], []).append(needle)
+    return found
 
 
-def _mask_across(text: bytes, hidden: bytearray, needle: bytes, *, border: int) -> None:
-    """Secrets that began before the border, where their beginning is masked already."""
-    for at in range(max(0, border - len(needle) + 1), border):
-        size = min(len(needle), len(text) - at)
-        is_long_enough = size >= LEAST_BYTES and at + size > border
-        if is_long_enough and _fits(text, at, needle, border=border, size=size):
-            hidden[at : at + size] = STAR * size
+def _mask_whole(text: bytes, hidden: bytearray, by_head: Mapping[bytes, list[bytes]]) -> None:
+    wanted = {needle for some in by_head.values() for needle in some}
+    sizes = {head: sorted({len(one) for one in some})[::-1] for head, some in by_head.items()}
+    for at in range(len(text) - LEAST_BYTES + 1):
+        for size in sizes.get(text[at : at + LEAST_BYTES], ()):
+            found = text[at : at + size]
+            if found in wanted:
+                hidden[at : at + size] = STAR * len(found)
+                break
 
 
-def _fits(text: bytes, at: int, needle: bytes, *, border: int, size: int) -> bool:
-    if text[border : at + size] != needle[border - at : size]:
-        return False
-    written = text[at:border]
-    return written == needle[: len(written)] or _differs_by_stars(written, needle)
+def _mask_beginning(text: bytes, hidden: bytearray, by_head: Mapping[bytes, list[bytes]]) -> None:
+    for at in range(max(0, len(text) - MOST_BYTES), len(text) - LEAST_BYTES + 1):
+        rest = text[at:]
+        if any(needle.startswith(rest) for needle in by_head.get(rest[:LEAST_BYTES], ())):
+            hidden[at:] = STAR * len(rest)
+            return
 
 
-def _differs_by_stars(written: bytes, needle: bytes) -> bool:
+def _mask_across(before: bytes, piece: bytes, hidden: bytearray, needle: bytes) -> None:
+    """Secrets that began before the piece, where their beginning is masked already."""
+    first = piece[:1]
+    # How much of it stands before the piece.
+    size = needle.find(first, 1)
+    while 0 < size <= len(before):
+        rest = needle[size : size + len(piece)]
+        is_long_enough = size + len(rest) >= LEAST_BYTES
+        if is_long_enough and piece.startswith(rest) and _fits(before[-size:], needle):
+            at = len(before) - size
+            hidden[at : at + size + len(rest)] = STAR * (size + len(rest))
+        size = needle.find(first, size + 1)
+
+
+def _fits(written: bytes, needle: bytes) -> bool:
     pairs = zip(written, needle, strict=False)
     return all(one in (want, STAR[0]) for one, want in pairs)
-
-
-def _mask_beginning(text: bytes, hidden: bytearray, needle: bytes) -> None:
-    for size in range(min(len(needle) - 1, len(text)), LEAST_BYTES - 1, -1):
-        if text.endswith(needle[:size]):
-            hidden[len(text) - size :] = STAR * size
-            return

@@ -1,6 +1,5 @@
 """What the keys of a vault mean: `environment`, `container` and `secrets`, and all others; pure."""
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -8,13 +7,14 @@ from apps.core.containers import (
     VARIABLE_BYTES,
     command_problems,
     environment_problems,
-    image_problems,
     is_variable,
     no_variable,
     text_size,
     working_dir_problems,
 )
+from apps.core.images import image_problems
 from apps.core.keyring import HIDDEN
+from apps.core.suggestions import nearest
 from apps.vaults.text.reading import read
 from apps.vaults.text.shapes import SECRETS, BadText, ReadText, bad_text
 
@@ -89,7 +89,7 @@ def _environment(given: Mapping[str, Any]) -> Iterator[Problem]:
 def _container(given: Mapping[str, Any]) -> Iterator[Problem]:
     for name, value in given.items():
         if name not in CONTAINER_FIELDS:
-            near = difflib.get_close_matches(name, CONTAINER_FIELDS, n=1, cutoff=0.0)[0]
+            near = nearest(name, CONTAINER_FIELDS)
             yield (CONTAINER, name), f"is not known; did you mean {near!r}?"
         elif name == "command":
             if not isinstance(value, list) or not all(isinstance(one, str) for one in value):

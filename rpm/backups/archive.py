@@ -15,7 +15,14 @@ from typing import IO, BinaryIO, cast
 from msgspec import json
 
 from rpm.backups.errors import BackupFailed
-from rpm.backups.manifest import MANIFEST, MANIFEST_BYTES, Manifest, Part, read_manifest
+from rpm.backups.manifest import (
+    MANIFEST,
+    MANIFEST_BYTES,
+    Manifest,
+    Part,
+    place_below,
+    read_manifest,
+)
 from rpm.backups.sealing import SealingWriter, UnsealingReader, is_sealed
 
 BLOCK_BYTES = 1024 * 1024
@@ -115,9 +122,7 @@ def _read(stream: BinaryIO, folder: Path) -> Manifest:
 
 
 def _unpack(archive: tarfile.TarFile, part: Part, folder: Path) -> None:
-    target = (folder / part.name).resolve()
-    if not target.is_relative_to(folder.resolve()):
-        raise BackupFailed(f"The backup names a file outside of itself: {part.name!r}.")
+    target = place_below(folder, part.name)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     content = _content(archive, part.name)
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -7,10 +7,8 @@ from pathlib import Path
 from django.conf import settings
 
 from apps.nodes.models import Node
-from rpm.backups.manifest import KEY_RING, Manifest, key_fingerprints
+from rpm.backups.manifest import HOME, KEY_RING, Manifest, key_fingerprints, place_below
 
-# Below the archive; what follows is the path below the installation's folder.
-PREFIX = "home/"
 KEY_FILES = ("secret-key", "credential-key", "key-ring")
 BEFORE = ".before-restore"
 
@@ -31,20 +29,20 @@ def collect(folder: Path) -> tuple[list[str], list[str]]:
         else:
             elsewhere.append(path)
     for name in names:
-        copy = folder / PREFIX / name
+        copy = folder / HOME / name
         copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.copyfile(home / name, copy)
-    return [PREFIX + name for name in names], elsewhere
+    return [HOME + name for name in names], elsewhere
 
 
 class StagedKeys:
     """Key files of a backup, written beside their places: putting them there is one rename each."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
-        names = [part.name for part in manifest.parts if part.name.startswith(PREFIX)]
+        names = [part.name for part in manifest.parts if part.name.startswith(HOME)]
         self._staged: list[tuple[Path, Path]] = []
         for name in names:
-            target = settings.HOME.path / name.removeprefix(PREFIX)
+            target = place_below(settings.HOME.path, name.removeprefix(HOME))
             content = (folder / name).read_bytes()
             if not target.is_file() or target.read_bytes() != content:
                 self._stage(target, content)

@@ -3,7 +3,7 @@
 import tomllib
 from datetime import UTC, datetime
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from django.conf import settings
 from django.db import connection
@@ -19,6 +19,11 @@ MANIFEST = "manifest.json"
 MANIFEST_BYTES = 4 * 1024 * 1024
 # Seals secrets of tasks and passwords of registries; several keys, the one in use first.
 KEY_RING = "key-ring"
+
+
+# Below the archive; what follows is the path below the installation's folder.
+HOME = "home/"
+DATABASE_FILES = frozenset({"database.sqlite3", "database.dump"})
 
 
 class Part(Struct, frozen=True):
@@ -78,7 +83,25 @@ def read_manifest(content: bytes) -> Manifest:
         raise BackupFailed(f"The manifest of the backup cannot be read: {error}.") from error
     if manifest.format != FORMAT:
         raise BackupFailed(f"The backup has format {manifest.format}; this RPM reads {FORMAT}.")
+    for part in manifest.parts:
+        if part.name not in DATABASE_FILES and not part.name.startswith(HOME):
+            raise BackupFailed(f"The backup names a file that is none of RPM: {part.name!r}.")
     return manifest
+
+
+def place_below(folder: Path, name: str) -> Path:
+    """Where a name of the backup lies below the folder, links on the way followed.
+
+    Raises:
+        BackupFailed: it lies elsewhere, or is not written in the one way that a backup writes it.
+    """
+    plain = PurePosixPath(name)
+    root = folder.resolve()
+    parent = (root / plain).parent.resolve()
+    is_plain = name == str(plain) and not plain.is_absolute() and plain.name not in {"", ".."}
+    if not is_plain or ".." in plain.parts or "\0" in name or not parent.is_relative_to(root):
+        raise BackupFailed(f"The backup names a file outside of itself: {name!r}.")
+    return parent / plain.name
 
 
 def check_fits(manifest: Manifest) -> None:

@@ -22,7 +22,7 @@ FOLDERS = (
     "/opt/homebrew/opt/postgresql*/bin",
 )
 # Options of Django's, not of libpq.
-OURS = frozenset({"pool", "isolation_level", "server_side_binding", "assume_role"})
+OURS = frozenset({"pool", "isolation_level", "server_side_binding", "assume_role", "silent_most_s"})
 BLOCK_BYTES = 1024 * 1024
 # Of programs newer than the server: a setting that it does not know.
 UNKNOWN_SETTING = b"SET transaction_timeout = 0;\n"

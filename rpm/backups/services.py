@@ -1,5 +1,7 @@
 """Making a backup, and putting one back."""
 
+import os
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +42,8 @@ def backup_make(target: Path, *, passphrase: str = "") -> Manifest:
     """
     if not target.parent.is_dir():
         raise BackupFailed(f"There is no folder {target.parent}.")
+    if os.path.lexists(target):
+        raise BackupFailed(f"{target} exists already: a backup replaces no file. Name another.")
     with _private_folder(target.parent) as name:
         folder = Path(name)
         names = [_database().dump(folder)]
@@ -48,6 +52,39 @@ def backup_make(target: Path, *, passphrase: str = "") -> Manifest:
         manifest = describe(parts, elsewhere=elsewhere)
         write_archive(target, folder, manifest, passphrase=passphrase)
     return manifest
+
+
+def backup_verify(source: Path, *, passphrase: str = "") -> Manifest:
+    """Read a backup to its end, compare every checksum, and say what it holds.
+
+    Raises:
+        BackupFailed: it could not be restored by this installation.
+    """
+    with _private_folder(source.parent) as name:
+        manifest = read_archive(source, Path(name), passphrase=passphrase)
+    check_fits(manifest)
+    return manifest
+
+
+def backups_prune(newest: Path, *, keep: int) -> list[Path]:
+    """Remove the older files beside `newest` that have its name but for the digits.
+
+    Args:
+        keep: how many stay, the newest included.
+
+    Returns:
+        What was removed.
+    """
+    shape = re.compile(re.sub(r"\d+", r"\\d+", re.escape(newest.name)))
+    found = [
+        path
+        for path in newest.parent.iterdir()
+        if shape.fullmatch(path.name) and path.is_file() and not path.is_symlink()
+    ]
+    found.sort(key=lambda path: (path == newest, path.stat().st_mtime), reverse=True)
+    for path in found[keep:]:
+        path.unlink()
+    return found[keep:]
 
 
 def backup_restore(source: Path, *, passphrase: str = "", is_replacing: bool = False) -> Restored:

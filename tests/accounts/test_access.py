@@ -184,3 +184,28 @@ def test_the_list_costs_the_same_for_few_and_many(
             credential_create(user=alice, label="")
         with django_assert_num_queries(3):
             client.get(CREDENTIALS)
+
+
+def test_a_token_makes_no_credential_that_outlives_it(alice: User) -> None:
+    answer = bearer(program(alice)).post(CREDENTIALS, {"label": "for ever"})
+
+    assert answer.status_code == 403
+    assert alice.credentials.count() == 1
+
+
+def test_a_credential_makes_none_that_ends_later_and_takes_those_along(alice: User) -> None:
+    ends = timezone.now() + timedelta(hours=1)
+    first, secret = credential_create(user=alice, label="first", expires_at=ends)
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=basic(first.key, secret)["Authorization"])
+
+    later = client.post(CREDENTIALS, {"expires_at": ends + timedelta(seconds=1)})
+    second = client.post(CREDENTIALS, {"label": "second"})
+
+    assert (later.status_code, list(later.json()["fields"])) == (400, ["expires_at"])
+    child = alice.credentials.get(pk=second.json()["id"])
+    assert child.expires_at == ends
+    _, other = credential_create(user=alice, label="grandchild", made_with=child)
+    credential_revoke(credential=first, actor=alice, is_admin=False)
+    assert other
+    assert not alice.credentials.filter(revoked_at=None).exists()

@@ -4,6 +4,7 @@ import re
 from datetime import timedelta
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.sessions.models import Session
 from django.db import connection
 from django.test import Client
@@ -18,6 +19,7 @@ from apps.accounts.services import sessions
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_deactivate
 from apps.accounts.services.sessions import sessions_sweep
+from apps.accounts.session_store import SessionStore, stored_key
 from apps.events.models import AuditEntry
 from tests.configuration.api.common import V1
 from tests.dashboard.reading import text
@@ -59,6 +61,36 @@ def test_the_account_page_shows_where_one_is_signed_in(ada: User) -> None:
     assert not [key for key in keys if key in page.content.decode()]
 
 
+def test_with_what_the_database_holds_nobody_signs_in(ada: User) -> None:
+    here = browser()
+    stored = [*Session.objects.values_list("pk", flat=True)]
+    stored += PersonSession.objects.values_list("session_key", flat=True)
+    thief = Client()
+
+    thief.cookies["sessionid"] = stored[0]
+
+    assert len(stored) == 2
+    assert here.session.session_key not in stored
+    assert thief.get("/tasks/").status_code == 302
+    assert here.get("/tasks/").status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_sessions_are_hashed_for_asynchronous_code_too() -> None:
+    async def used() -> None:
+        store = SessionStore()
+        await store.aset("seen", 1)
+        await store.asave()
+        key = str(store.session_key)
+        assert await SessionStore(key).aget("seen") == 1
+        assert await SessionStore(key).aexists(key)
+        assert await SessionStore(stored_key(key)).aget("seen") is None
+        await store.adelete()
+        assert not await SessionStore(key).aexists(key)
+
+    async_to_sync(used)()
+
+
 def test_another_session_is_ended_at_once(ada: User) -> None:
     here, there, third = browser(), browser(SAFARI), browser(SAFARI, "198.51.100.9")
     ids = re.findall(r'name="session" value="(\w+)"', text_of(here))
@@ -87,7 +119,7 @@ def test_all_others_are_ended_together(ada: User) -> None:
 
 def test_those_that_were_never_noted_end_with_the_others(ada: User) -> None:
     here, unnoted = browser(), browser(SAFARI)
-    PersonSession.objects.filter(session_key=unnoted.session.session_key).delete()
+    PersonSession.objects.filter(session_key=stored_key(str(unnoted.session.session_key))).delete()
 
     here.post(reverse("account"), {"form": "sessions"})
 

@@ -19,6 +19,7 @@ from apps.tasks.models import Attempt, HeldDevice, Holding, Run, Task
 from apps.tasks.services.ending import task_abort, task_dequeue, task_set_priority
 from tests.allocation.state import enqueue, make_node, states
 from tests.cast import Example
+from tests.services.patience import patient
 
 
 @pytest.fixture
@@ -175,18 +176,18 @@ def test_a_task_that_somebody_is_changing_right_now_is_left_alone(
             with transaction.atomic():
                 task_abort(actor=alice, task=first)
                 is_held.set()
-                may_go.wait(30)
+                may_go.wait(patient(30))
         finally:
             connections.close_all()
 
     aborting = threading.Thread(target=abort)
     aborting.start()
-    assert is_held.wait(30)
+    assert is_held.wait(patient(30))
 
     # It waits for nobody: a pass must not hang on somebody's transaction.
     applied = apply(loaded, plan)
     may_go.set()
-    aborting.join(30)
+    aborting.join(patient(30))
 
     assert (len(applied.placed), applied.skipped) == (1, 1)
     assert states([first, second]) == ["aborted", "allocated"]

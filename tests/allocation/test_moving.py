@@ -19,6 +19,7 @@ from apps.tasks.services.attempts import member_claim_start
 from apps.tasks.services.ending import task_abort
 from tests.allocation.state import begin, end, enqueue, latest, make_node, overbooked, states
 from tests.cast import Example
+from tests.services.patience import patient
 
 
 @pytest.fixture
@@ -234,7 +235,7 @@ def test_two_that_change_places_and_end_at_the_same_moment_do_not_wait_in_a_circ
     together, look = threading.Barrier(2), moving._good_devices
 
     def look_together(*given: Any) -> object:
-        together.wait(30)
+        together.wait(patient(30))
         return look(*given)
 
     monkeypatch.setattr(moving, "_good_devices", look_together)
@@ -249,7 +250,7 @@ def test_two_that_change_places_and_end_at_the_same_moment_do_not_wait_in_a_circ
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(patient(60))
 
     assert states(tasks) == ["allocated", "allocated"]
     begin(*map(latest, tasks))

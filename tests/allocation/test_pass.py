@@ -30,6 +30,7 @@ from apps.tasks.services.attempts import attempt_end_unstarted
 from apps.tasks.services.ending import task_abort
 from tests.allocation.state import enqueue, make_node, states
 from tests.cast import Example
+from tests.services.patience import patient
 from tests.services.ports import wait_until
 
 
@@ -262,7 +263,7 @@ def test_what_changed_during_a_pass_is_decided_right_after_it(served: Example) -
         # Somebody waits already and has read nothing yet: a third has nothing to add.
         assert run_pass(waits=True).ran is False
         assert outcomes == []
-    waiting.join(timeout=30)
+    waiting.join(timeout=patient(30))
 
     assert outcomes == [True]
     assert not is_locked(NEXT_LOCK)
@@ -298,7 +299,7 @@ def test_a_stopped_pass_loses_its_lock_and_can_write_nothing_when_it_goes_on(
         assert process.stdin is not None
         process.stdin.close()
 
-        assert process.wait(30) != 0
+        assert process.wait(patient(30)) != 0
     assert Attempt.objects.count() == 2
     assert states(tasks) == ["allocated", "allocated"]
 

@@ -26,6 +26,7 @@ from tests.allocation.state import (
     states,
 )
 from tests.cast import Example
+from tests.services.patience import patient
 
 
 @pytest.mark.parametrize(
@@ -208,18 +209,18 @@ def test_a_victim_that_somebody_is_changing_right_now_keeps_its_room(
             with transaction.atomic():
                 Attempt.objects.select_for_update().get(task=full[1])
                 is_held.set()
-                may_go.wait(30)
+                may_go.wait(patient(30))
         finally:
             connections.close_all()
 
     holding = threading.Thread(target=hold)
     holding.start()
-    assert is_held.wait(30)
+    assert is_held.wait(patient(30))
 
     # It waits for nobody, and who was to have the room waits for the next pass.
     applied = apply(loaded, plan)
     may_go.set()
-    holding.join(30)
+    holding.join(patient(30))
 
     assert applied == Applied(skipped=1)
     assert states([*full, taker]) == ["running", "running", "queued"]

@@ -19,6 +19,7 @@ def _queue(world: World, cell: Cell) -> Body:
     return {"queue": queue.name} if queue is not None else {}
 
 
+MACHINE = {"name": "new", "address": "localhost", "user": "rpm", "key": "none"}
 BODIES: tuple[tuple[str, Make], ...] = (
     ("* /api/v1/tasks/<pk>/enqueue/", _queue),
     ("* /api/v1/tasks/<pk>/change-queue/", _queue),
@@ -65,6 +66,11 @@ BODIES: tuple[tuple[str, Make], ...] = (
     ("PATCH /api/v1/volumes/<pk>/", lambda _w, _c: {"description": "new"}),
     ("PATCH /api/v1/configuration/", lambda _w, _c: {"is_enabled": False}),
     ("POST /api/v1/nodes/<pk>/declare-off/", lambda _w, _c: {"reason": "because"}),
+    ("PATCH /api/v1/nodes/<pk>/", lambda _w, _c: {"labels": {"rack": "4"}}),
+    ("POST /api/v1/nodes/<pk>/rekey/", lambda _w, _c: {"fingerprint": f"SHA256:{'a' * 43}"}),
+    ("POST /api/v1/nodes/<pk>/remove/", lambda _w, _c: {"force": True, "reason": "because"}),
+    ("POST /api/v1/nodes/", lambda _w, _c: MACHINE),
+    ("POST /api/v1/nodes/check/", lambda _w, _c: MACHINE),
     ("POST /api/v1/installation/maintenance/", lambda _w, _c: {"hours": 2}),
     ("PATCH /api/v1/preferences/", lambda _w, _c: {"redacted_variables": ["MINE"]}),
     ("POST /tasks/<pk>/enqueue/", _queue),
@@ -73,6 +79,10 @@ BODIES: tuple[tuple[str, Make], ...] = (
     ("POST /queues/<pk>/order/", lambda w, c: {"move": f"top {_waiting(w, c).pk}"}),
     ("POST /queues/<pk>/pause/", lambda _w, _c: {"reason": "because"}),
     ("POST /policies/<pk>/pause/", lambda _w, _c: {"reason": "because"}),
+    ("POST /nodes/add/", lambda _w, _c: MACHINE | {"port": "22", "runtime": "podman"}),
+    ("POST /nodes/<pk>/edit/", lambda _w, _c: {"name": "renamed"}),
+    ("POST /nodes/<pk>/host-key/", lambda _w, _c: {"fingerprint": f"SHA256:{'a' * 43}"}),
+    ("POST /nodes/<pk>/remove/", lambda _w, _c: {"force": "on", "reason": "because"}),
     ("POST /nodes/<pk>/pause/", lambda _w, _c: {"reason": "because"}),
     ("POST /settings/resources/pools/<pk>/pause/", lambda _w, _c: {"reason": "because"}),
     ("POST /settings/vaults/<pk>/move/", lambda _w, _c: {"place": "0"}),

@@ -22,6 +22,7 @@ from tests.authorisation.knowing import may_know
 from tests.authorisation.roles import Role
 from tests.authorisation.surfaces import surfaces
 from tests.authorisation.world import World
+from tests.services.patience import patient
 
 # How long a card may take on a machine that has much else to do.
 WAIT_S = 30.0
@@ -112,12 +113,12 @@ async def _ask(scope: dict[str, Any], names: list[str], heard: Heard) -> None:
     make: Any = ApplicationCommunicator
     end = make(LiveConsumer.as_asgi(), scope)
     await end.send_input({"type": "websocket.connect"})
-    assert (await end.receive_output(WAIT_S))["type"] == "websocket.accept"
+    assert (await end.receive_output(patient(WAIT_S)))["type"] == "websocket.accept"
     watch = {"type": "watch", "cards": [{"card": name} for name in names]}
     await end.send_input({"type": "websocket.receive", "text": json.dumps(watch)})
     missing = set(names)
     while missing:
-        message = await end.receive_output(WAIT_S)
+        message = await end.receive_output(patient(WAIT_S))
         if message["type"] == "websocket.close":
             heard.closed = int(message["code"])
             break
@@ -127,4 +128,4 @@ async def _ask(scope: dict[str, Any], names: list[str], heard: Heard) -> None:
     # What is looked at again, since it changed between reading and joining.
     await asyncio.sleep(0)
     await end.send_input({"type": "websocket.disconnect", "code": 1000})
-    await end.wait(WAIT_S)
+    await end.wait(patient(WAIT_S))

@@ -19,6 +19,7 @@ PATHS = (
     "/settings/resources/history/",
     "/settings/resources/yaml/",
     "/nodes/",
+    "/nodes/add/",
     "/credentials/",
     "/settings/vaults/",
     "/settings/vaults/new/",

@@ -30,7 +30,7 @@ def test_an_invited_person_comes_in_by_the_link_and_leaves_with_the_account(
     hers.get_by_label("User name").fill("ada")
     hers.get_by_label("Password").fill(PASSWORD)
     hers.get_by_role("button", name="Come in").click()
-    expect(hers.get_by_role("link", name="Queues").first).to_be_visible(timeout=20_000)
+    expect(hers.get_by_role("link", name="Queues").first).to_be_visible()
     expect(hers.get_by_role("link", name="Settings", exact=True)).to_have_count(0)
     expect(hers.locator("html")).to_have_attribute("data-live-state", "live")
 
@@ -40,4 +40,4 @@ def test_an_invited_person_comes_in_by_the_link_and_leaves_with_the_account(
 
     expect(page.get_by_text("Deactivated").first).to_be_visible()
     # Her socket closes, the page asks anew, and nobody answers her any more.
-    expect(hers).to_have_url(re.compile(r"/sign-in/"), timeout=20_000)
+    expect(hers).to_have_url(re.compile(r"/sign-in/"))

@@ -9,6 +9,7 @@ from tests.browser.conftest import SignIn
 from tests.browser.pages import violations
 from tests.end_to_end.installation import Installation, until
 from tests.services.browser import DESKTOP, PHONE, NewPage
+from tests.services.patience import patient_ms
 
 # A group, and nothing else: the dialog has to offer it although the page is older.
 GROUP = """
@@ -267,8 +268,8 @@ def test_plot_and_figures_refresh_by_themselves(
     before = waiting.inner_text()
 
     with (
-        page.expect_response(re.compile(r"/use/$"), timeout=60_000),
-        page.expect_response(re.compile(r"/can-start/$"), timeout=60_000),
+        page.expect_response(re.compile(r"/use/$"), timeout=patient_ms(60)),
+        page.expect_response(re.compile(r"/can-start/$"), timeout=patient_ms(60)),
     ):
         site.manage("shell", "-c", ENQUEUE)
 

@@ -10,6 +10,7 @@ from tests.browser.conftest import SignIn
 from tests.browser.pages import OVERFLOW, violations
 from tests.end_to_end.installation import Installation, until
 from tests.services.browser import DESKTOP, PHONE, NewPage
+from tests.services.patience import patient_ms
 
 # What makes rows draggable is fetched after the page.
 IS_SORTABLE = "!!window.Sortable?.get(document.querySelector('[data-behaviour=drag-order]'))"
@@ -136,7 +137,7 @@ def test_a_waiting_task_is_dragged_to_another_place(
     order = line(page)
     moved = order[-1]
 
-    with page.expect_response(ORDER, timeout=60_000) as answer:
+    with page.expect_response(ORDER, timeout=patient_ms(60)) as answer:
         hold(page, moved, over=order[0], upwards_to=order[1])
         page.mouse.up()
 
@@ -214,14 +215,14 @@ def test_a_card_that_comes_during_a_drag_leaves_the_drop_as_it_was_meant(
 
     hold(page, order[0], over=order[-1])
     with opened.value.expect_event(
-        "framereceived", lambda frame: "latecomer" in str(frame), timeout=60_000
+        "framereceived", lambda frame: "latecomer" in str(frame), timeout=patient_ms(60)
     ):
         site.manage("shell", "-c", LATE)
     page.mouse.up()
 
     expect(page.locator(NAMES)).to_have_text([*order[1:], order[0], "latecomer"])
     # And the last place among its equals, with another kind behind it.
-    with page.expect_response(ORDER, timeout=60_000) as answer:
+    with page.expect_response(ORDER, timeout=patient_ms(60)) as answer:
         hold(page, order[1], over=order[0])
         page.mouse.up()
     assert "HX-Refresh" not in answer.value.all_headers()

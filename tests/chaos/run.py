@@ -24,6 +24,7 @@ from tests.chaos.recovery import Recovery, Sampler, Span
 from tests.chaos.schedule import Fault, make_schedule
 from tests.chaos.stage import NothingToHit
 from tests.chaos.world import World, opened, target_names
+from tests.services.patience import patient
 from tests.services.podman import IMAGE
 
 CLEAR_WITHIN_S = 30.0
@@ -255,15 +256,15 @@ def _slowest(found: list[Recovery], began_s: float) -> list[str]:
 
 def _drain(plan: Plan, world: World, client: Client) -> None:
     """Wait until every wish was answered, every task has ended and every node is clear."""
-    until_s = boot_clock() + plan.drain_s
-    while boot_clock() < until_s:
+    began_s = boot_clock()
+    while boot_clock() - began_s < patient(plan.drain_s):
         world.stage.control.revive()
         with suppress(psycopg.Error):
             if client.is_done and not open_tasks(world.database_url):
                 break
         time.sleep(0.5)
-    until_s = boot_clock() + CLEAR_WITHIN_S
-    while boot_clock() < until_s:
+    began_s = boot_clock()
+    while boot_clock() - began_s < patient(CLEAR_WITHIN_S):
         if not any(leftovers(node) for node in world.stage.nodes.values()):
             return
         time.sleep(1)

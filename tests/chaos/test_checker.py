@@ -26,6 +26,7 @@ from tests.chaos.history import (
     read_journal,
 )
 from tests.services import ports
+from tests.services.patience import patient
 from tests.services.requirements import need
 from tools.packages import find_program
 
@@ -359,10 +360,10 @@ def test_real_work_tells_of_a_copy_that_is_stopped(tmp_path: Path) -> None:
     first = start(1, "60")
     ports.wait_until(lambda: journal.exists() and b"beat" in journal.read_bytes(), what="it beats")
     os.kill(first.pid, signal.SIGSTOP)
-    assert start(2, "0.1").wait(10) == 0
+    assert start(2, "0.1").wait(patient(10)) == 0
     first.kill()
     first.wait()
-    assert start(3, "0.1").wait(10) == 0
+    assert start(3, "0.1").wait(patient(10)) == 0
 
     lives = read_journal("n1", journal.read_text())
     assert [(one.generation, one.is_alone) for one in lives] == [(1, True), (2, False), (3, True)]

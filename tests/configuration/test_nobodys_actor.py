@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 from django.contrib.auth.models import Group
 
-from apps.accounts.models import User
+from apps.accounts.models import QUEUE_ADMINS, User
 from apps.accounts.services.groups import group_save, user_groups_set
 from apps.accounts.services.invitations import person_invite
 from apps.configuration.services.policies import policy_change, policy_create
 from apps.configuration.services.queues import queue_change
 from apps.configuration.services.tenancy import queue_settings_of
-from apps.core.errors import NotAllowed
+from apps.core.errors import BadInput, NotAllowed
 from apps.policies.models import Policy, Queue
 from tests.cast import Example
 
@@ -67,3 +67,18 @@ def test_administrators_of_queues_set_all_of_a_queue_and_others_nothing(
 
     assert Queue.objects.get(pk=example.dev_queue.pk).max_priority == 9
     assert not queue_settings_of(alice)
+
+
+@pytest.mark.parametrize("changes", [{"max_priority": 9}, {"max_waiting": 9999}, {"grace_s": 600}])
+def test_nobody_raises_the_limits_of_a_queue_of_their_own_team(
+    example: Example, alice: User, root: User, changes: dict[str, int]
+) -> None:
+    alice.groups.add(Group.objects.get(name=QUEUE_ADMINS))
+
+    with pytest.raises(BadInput) as refused:
+        queue_change(actor=alice, queue=example.dev_queue, changes=changes)
+
+    assert set(refused.value.fields) == set(changes)
+    queue_change(actor=alice, queue=example.research_queue, changes=changes)
+    queue_change(actor=alice, queue=example.dev_queue, changes={"name": "renamed"})
+    queue_change(actor=root, queue=example.dev_queue, changes=changes)

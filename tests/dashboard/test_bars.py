@@ -117,7 +117,8 @@ def test_a_timeline_is_proportional() -> None:
         ("wait", "0%", "25%"),
         ("run", "25%", "75%"),
     ]
-    assert line.flags == ("50%",)
+    assert [(flag.x, flag.at) for flag in line.flags] == [("50%", start + 2 * hour)]
+    assert not line.is_growing
     assert line.label == "waiting 08:00 to 09:00, running 09:00 to 12:00"
 
 

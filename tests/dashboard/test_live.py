@@ -22,6 +22,7 @@ from apps.dashboard.render import card_render
 from apps.policies.models import Policy
 from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, Submit
+from tests.services.patience import patient
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -43,7 +44,7 @@ class Socket:
 
     async def open(self) -> None:
         await self._end.send_input({"type": "websocket.connect"})
-        assert (await self._end.receive_output(WAIT_S))["type"] == "websocket.accept"
+        assert (await self._end.receive_output(patient(WAIT_S)))["type"] == "websocket.accept"
 
     async def say(self, text: str) -> None:
         await self._end.send_input({"type": "websocket.receive", "text": text})
@@ -52,13 +53,13 @@ class Socket:
         await self.say(json.dumps({"type": "watch", "cards": [{"card": card, "version": version}]}))
 
     async def hear(self) -> dict[str, Any]:
-        message = await self._end.receive_output(WAIT_S)
+        message = await self._end.receive_output(patient(WAIT_S))
         assert message["type"] == "websocket.send", message
         heard: dict[str, Any] = json.loads(message["text"])
         return heard
 
     async def closed(self) -> int:
-        message = await self._end.receive_output(WAIT_S)
+        message = await self._end.receive_output(patient(WAIT_S))
         assert message["type"] == "websocket.close", message
         return int(message["code"])
 
@@ -67,7 +68,7 @@ class Socket:
 
     async def close(self) -> None:
         await self._end.send_input({"type": "websocket.disconnect", "code": 1000})
-        await self._end.wait(WAIT_S)
+        await self._end.wait(patient(WAIT_S))
 
 
 async def tell(topic: str) -> None:

@@ -64,7 +64,10 @@ def test_signing_in_goes_back_to_the_page_that_was_wanted_and_nowhere_else(
     assert outside["Location"] == "/"
     wrong = client.post("/sign-in/", form | {"password": "no"})
     assert wrong.status_code == 400
-    assert "correct username and password" in text(wrong)
+    assert "Username or password is wrong. Check both and try again." in text(wrong)
+    html = wrong.content.decode()
+    assert re.search(r'name="password"[^>]*autofocus', html)
+    assert not re.search(r'name="username"[^>]*autofocus', html)
 
 
 def test_an_administrator_sees_every_pool_and_its_figures(

@@ -14,6 +14,7 @@ from apps.accounts.models import User
 from apps.allocation.whatif.starting import Startable
 from apps.configuration.services.policies import policy_change, policy_create
 from apps.configuration.services.queues import profile_connect, profile_disconnect
+from apps.dashboard.cards.policies import policy_rows
 from apps.dashboard.cards.startable import start_rows
 from apps.dashboard.render import card_render
 from apps.policies.models import Policy, Queue
@@ -246,6 +247,58 @@ def test_what_runs_below_a_policy_stands_on_its_page_too(
     assert "below" in holding.html
 
 
+def test_bar_and_figures_of_a_department_are_held_against_its_own_reservation(
+    example: Example,
+    root: User,
+    charlie: User,
+    dev_group: Group,
+    client_for: ClientFor,
+    submit: Submit,
+    run_in: RunIn,
+) -> None:
+    top = policy_create(
+        actor=root, name="Laboratory", group=dev_group, reserved={"gpu": 16}, limit={"gpu": 32}
+    )
+    changes = {"parent": top, "reserved": {}, "limit": {}}
+    policy_change(actor=root, policy=example.research, changes=changes)
+    for number in range(3):
+        task = submit(charlie, f"r{number}", queue=example.research_queue.name)
+        run_in(task, example.h100)
+
+    rows = {row.policy.name: row for row in policy_rows(Policy.objects.all())}
+    listed = text(client_for(root).get(reverse("policy_list")))
+    holding = card_render("policy_holding", str(top.pk), root)
+    task = Task.objects.get(name="r2")
+    told = text(client_for(charlie).get(reverse("task_detail", args=[task.pk])))
+
+    laboratory, research = rows["Laboratory"], rows["Research"]
+    assert (laboratory.use.reserved, laboratory.use.over) == (12000, 0)
+    assert [part.kind for part in laboratory.bar.segments] == ["res", "claim"]
+    assert "12 within the reservation of 16" in laboratory.bar.label
+    assert (research.use.reserved, research.use.over) == (0, 12000)
+    assert "12 reserved 0 over quota 24 GPU reserved in total, 12 of them not in use" in listed
+    assert holding is not None
+    assert "Over quota" not in holding.html.partition("<tbody>")[2]
+    assert "Counts as reserved" in told
+
+
+def test_a_department_without_queues_of_its_own_shows_those_of_its_teams(
+    example: Example, root: User, alice: User, charlie: User, dev_group: Group, submit: Submit
+) -> None:
+    top = policy_create(actor=root, name="Laboratory", group=dev_group)
+    policy_change(actor=root, policy=example.research, changes={"parent": top})
+    submit(charlie, "waits", queue=example.research_queue.name)
+
+    card = card_render("policy_card", str(top.pk), root)
+    hers = card_render("policy_card", str(top.pk), alice)
+
+    assert card is not None
+    assert "No profile connected" not in card.html
+    assert f'href="/policies/{example.research.pk}/"' in card.html
+    assert hers is not None
+    assert f'href="/policies/{example.research.pk}/"' not in hers.html
+
+
 def test_a_member_sees_what_of_a_queue_is_theirs(
     example: Example, alice: User, bob: User, submit: Submit, run_in: RunIn
 ) -> None:
@@ -312,9 +365,10 @@ def test_what_needs_others_to_stop_does_not_start_at_once(example: Example) -> N
 
     some, none = start_rows(found)
 
-    assert (none.number, none.head) == ("0", "64 tasks would start once others have stopped.")
-    assert (some.number, some.head) == ("10", "10 tasks start at once.")
-    assert some.why == "54 more once others have stopped."
+    assert (none.number, none.kind) == ("64+", "wait")
+    assert none.head == "64 tasks and more start once others have stopped."
+    assert (some.number, some.kind) == ("64+", "ok")
+    assert some.head == "10 tasks start at once, 54 and more once others have stopped."
 
 
 def test_the_history_of_use_is_that_of_the_attempts(

@@ -27,6 +27,7 @@ from apps.configuration.services.rules import Named, rule_give, rule_remove
 from apps.dashboard import consumers
 from rpm.asgi import application
 from tests.cast import Example
+from tests.services.patience import patient
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -53,13 +54,13 @@ def play(headers: dict[str, str], scenario: Scenario) -> None:
         await socket.send_input({"type": "websocket.connect"})
         await scenario(socket)
         await socket.send_input({"type": "websocket.disconnect", "code": 1000})
-        await socket.wait(WITHIN_S)
+        await socket.wait(patient(WITHIN_S))
 
     async_to_sync(whole)()
 
 
 async def heard(socket: Any) -> dict[str, Any]:
-    message: dict[str, Any] = await socket.receive_output(WITHIN_S)
+    message: dict[str, Any] = await socket.receive_output(patient(WITHIN_S))
     return message
 
 

@@ -11,7 +11,7 @@ from apps.accounts.models import User
 from apps.dashboard.cards.tasks import TaskStory, load_task_story
 from apps.policies.models import Queue
 from apps.tasks.models import Attempt, Task
-from apps.tasks.states import TaskState
+from apps.tasks.states import AttemptState, TaskState
 from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 
@@ -103,6 +103,41 @@ def test_a_task_that_was_moved_ahead_waits_since_it_was_submitted(
     assert story.timeline is not None
     assert story.timeline.began == now - timedelta(hours=1)
     assert story.waiting < timedelta(hours=2)
+
+
+def test_the_sums_of_a_running_task_count_on_in_the_browser(
+    example: Example, alice: User, submit: Submit, run_in: RunIn, client_for: ClientFor
+) -> None:
+    now = timezone.now()
+    task = submit(alice, "train")
+    first = run_in(task, example.h100, since=now - timedelta(hours=3))
+    Attempt.objects.filter(pk=first.pk).update(
+        state=AttemptState.FINISHED, ended_at=now - timedelta(hours=2)
+    )
+    Task.objects.filter(pk=task.pk).update(submitted_at=now - timedelta(hours=4))
+    again = now - timedelta(minutes=30)
+    Attempt.objects.create(
+        task=task,
+        generation=2,
+        state=AttemptState.RUNNING,
+        queue=first.queue,
+        policy=first.policy,
+        pool=first.pool,
+        request=first.request,
+        allocated_at=again,
+        started_at=again,
+    )
+
+    story = load_task_story(alice, str(task.pk))
+    page = client_for(alice).get(reverse("task_detail", args=[task.pk])).content.decode()
+
+    assert isinstance(story, TaskStory)
+    assert story.timeline is not None
+    assert story.timeline.is_growing
+    assert story.running_from == again - timedelta(hours=1)
+    assert (story.waiting, story.waiting_from) == (timedelta(hours=2, minutes=30), None)
+    ran = page[page.index('id="attempts-title"') :]
+    assert f'<time datetime="{again.isoformat()}' in ran.replace("Z", "+00:00")
 
 
 def shown(client: Client, task: Task) -> dict[str, str]:

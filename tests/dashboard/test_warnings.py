@@ -1,17 +1,21 @@
 """What pages warn of: pools whose nodes differ from what is configured, a restored database."""
 
+from collections.abc import Callable
+
 import pytest
 from django.urls import reverse
 from django.utils import timezone
+from rest_framework.test import APIClient
 
 from apps.accounts.models import User
 from apps.nodes.models import Installation
 from apps.nodes.services import restore_confirm
-from tests.allocation.state import make_node
+from tests.allocation.state import enqueue, make_node
 from tests.cast import Example
 from tests.dashboard.conftest import ClientFor
 from tests.dashboard.test_pages import text
 
+As = Callable[[User], APIClient]
 pytestmark = pytest.mark.django_db
 
 
@@ -56,3 +60,34 @@ def test_a_restored_database_is_told_of_with_what_to_do(
     assert "restored" not in hidden
     assert "It was confirmed. Passes go on once h1 has answered." in confirmed
     assert "rpmctl confirm-restored" not in confirmed
+
+
+def test_what_waits_after_a_restore_is_suspended_until_confirmed(
+    api_as: As, alice: User, example: Example, client_for: ClientFor
+) -> None:
+    make_node(example.bare_metal, name="b1")
+    (task,) = enqueue(alice, example.dev_queue)
+    client = client_for(alice)
+    pages = [
+        reverse("task_detail", args=[task.pk]),
+        reverse("queue_detail", args=[example.dev_queue.pk]),
+        reverse("policy_detail", args=[example.dev.pk]),
+        reverse("policy_can_start", args=[example.dev.pk]),
+    ]
+    body = {"name": "maybe", "queue": example.dev_queue.name, "command": ["true"]}
+    explain = f"/api/v1/tasks/{task.pk}/explain/"
+    Installation.objects.filter(id=1).update(restored_at=timezone.now())
+
+    answer = api_as(alice).get(explain).json()
+    checked = api_as(alice).post("/api/v1/tasks/check/", body, format="json").json()
+
+    for found in (answer, checked):
+        assert found["code"] == "suspended"
+        assert found["sentence"].startswith("Suspended until confirmed: ")
+        assert "rpmctl confirm-restored" in found["help"]
+    assert checked["would_run"] is False
+    assert answer["no_estimate"] == "No start is in sight: see why it waits."
+    for page in pages:
+        assert "Suspended until confirmed: " in text(client.get(page)), page
+    Installation.objects.filter(id=1).update(restored_at=None)
+    assert api_as(alice).get(explain).json()["reasons"] == []

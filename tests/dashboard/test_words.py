@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from apps.accounts.models import User
 from apps.allocation.engine.reasons import Code
-from apps.allocation.explaining import Names, reasons_now
+from apps.allocation.explaining import SUSPENDED, Names, reasons_now
 from apps.dashboard.cards.reasons import explain
 from apps.dashboard.cards.words import (
     REASONS,
@@ -139,7 +139,7 @@ def test_the_tasks_that_are_waited_for_are_named_as_far_as_they_may_be() -> None
 
 
 def test_every_reason_has_a_word_a_colour_and_a_sign() -> None:
-    assert set(REASONS) == {code.value for code in Code}
+    assert set(REASONS) == {code.value for code in Code} | {SUSPENDED.code}
 
 
 def test_before_the_first_pass_the_reason_says_that_it_comes() -> None:

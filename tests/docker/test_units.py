@@ -1,5 +1,7 @@
 """The units of docker/systemd: what systemd itself says of them, and what they start."""
 
+import ast
+import os
 import re
 import shlex
 import subprocess
@@ -14,6 +16,13 @@ from tools.packages import find_program
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = ROOT / "docker" / "systemd"
 SERVICES = sorted(path.name for path in UNITS.glob("*.service"))
+# As systemd reads them.
+WANTED = {
+    "DATABASE_URL": "postgresql:///rpm?host=/run/x&a=b",
+    "RPM_INSTALLATION_NAME": "Two words",
+    "RPM_HOSTS": "a b",
+    "RPM_HOME": "/var/lib/rpm",
+}
 HARDENING = {
     "CapabilityBoundingSet": "",
     "NoNewPrivileges": "yes",
@@ -48,7 +57,9 @@ def test_a_unit_is_hardened_and_belongs_to_the_target(name: str) -> None:
     found = entries(name)
 
     assert {key: found[key] for key in HARDENING} == HARDENING
-    assert found["PartOf"] == found["WantedBy"] == "rpm.target"
+    assert found["PartOf"] == "rpm.target"
+    # The backup is started by its timer.
+    assert found.get("WantedBy", "") == ("rpm.target" if name != "rpm-backup.service" else "")
     assert found["EnvironmentFile"] == "/etc/rpm/rpm.env"
 
 
@@ -58,12 +69,16 @@ def test_a_unit_starts_a_program_that_is_there_with_options_that_it_knows(name: 
     program = Path(sys.executable).parent / Path(command[0]).name
 
     assert program.exists()
+    if command[1].endswith("manage.py"):
+        check = [str(program), "manage.py", command[2], "--help"]
+        known = subprocess.run(check, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        assert all(word in known for word in command if word.startswith("--"))
     if program.name == "gunicorn":
         check = [str(program), "--check-config", *command[1:]]
         subprocess.run(check, cwd=ROOT, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("name", [*SERVICES, "rpm.target"])
+@pytest.mark.parametrize("name", [*SERVICES, "rpm.target", "rpm-backup.timer"])
 def test_systemd_understands_the_unit(name: str, tmp_path: Path) -> None:
     program = find_program("systemd-analyze")
     if program is None:
@@ -92,3 +107,25 @@ def test_every_variable_of_the_example_is_documented() -> None:
 
     assert names
     assert [name for name in names if f"`{name}`" not in documented] == []
+
+
+def test_the_wrapper_gives_manage_py_the_variables_of_the_services(tmp_path: Path) -> None:
+    script = (UNITS / "rpm-manage").read_text()
+    echo = f"exec {sys.executable} -c 'import os; print(dict(os.environ))'"
+    script = re.sub(r'exec .*/opt/rpm/manage.py "\$@"', lambda _: echo, script)
+    (tmp_path / "env").write_text(
+        "# RPM_DEBUG=1\n\nDATABASE_URL=postgresql:///rpm?host=/run/x&a=b\n"
+        "RPM_INSTALLATION_NAME=\"Two words\"\nRPM_HOSTS='a b'\nRPM_HOME=/var/lib/rpm"
+    )
+
+    done = subprocess.run(
+        ["sh", "-c", script],
+        env={"PATH": os.environ["PATH"], "RPM_ENV_FILE": str(tmp_path / "env")},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    found = ast.literal_eval(done.stdout)
+    assert {name: found.get(name) for name in WANTED} == WANTED
+    assert "RPM_DEBUG" not in found

@@ -17,6 +17,7 @@ import pytest
 
 from tests.services import ports
 from tests.services.cdi import CdiDevice
+from tests.services.patience import patient
 from tests.services.podman import PodmanStore
 from tests.services.sshd import SshdNode
 
@@ -54,7 +55,7 @@ class Installation:
             input=content,
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=patient(600),
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
@@ -69,7 +70,7 @@ class Installation:
         )
         key, secret = words.split()
         return Client(
-            httpx.Client(base_url=f"{self.address}/api/v1", auth=(key, secret), timeout=60)
+            httpx.Client(base_url=f"{self.address}/api/v1", auth=(key, secret), timeout=patient(60))
         )
 
 
@@ -120,12 +121,13 @@ def add_node(
 
 def until(look: Callable[[], T | None], *, what: str, within_s: float = LOOK_FOR_S) -> T:
     """Look again until there is something; fails with `what` and the last sight."""
-    deadline = time.monotonic() + within_s
+    began = time.monotonic()
     while True:
         seen = look()
         if seen:
             return seen
-        assert time.monotonic() < deadline, f"never happened: {what}; last seen: {seen!r}"
+        waited_s = time.monotonic() - began
+        assert waited_s < patient(within_s), f"never happened: {what}; last seen: {seen!r}"
         time.sleep(0.1)
 
 
@@ -160,7 +162,7 @@ def installed(folder: Path, database_url: str, **variables: str) -> Iterator[Ins
     finally:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(STOP_WITHIN_S)
+            process.wait(patient(STOP_WITHIN_S))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             pytest.fail(f"Ctrl-C did not end it:\n{_tail(log)}")

@@ -15,6 +15,7 @@ import redis
 from psycopg import sql
 
 from tests.end_to_end.installation import Installation
+from tests.services.patience import patient
 from tests.services.podman import PodmanStore
 
 MOST_PAGES = 150
@@ -74,7 +75,9 @@ class Answers:
 def pages(installation: Installation, name: str, password: str) -> dict[str, bytes]:
     """Every page that this person reaches by links from the overview, as HTML."""
     found: dict[str, bytes] = {}
-    with httpx.Client(base_url=installation.address, timeout=60, follow_redirects=True) as browser:
+    with httpx.Client(
+        base_url=installation.address, timeout=patient(60), follow_redirects=True
+    ) as browser:
         form = browser.get("/sign-in/").text
         token = _CSRF.search(form)
         assert token, form

@@ -26,6 +26,7 @@ from tests.end_to_end.searching import (
     pages,
     stored,
 )
+from tests.services.patience import patient
 from tests.services.podman import PodmanStore
 from tests.services.sshd import SshdNode, StartSshNode
 
@@ -143,6 +144,8 @@ def test_secrets_of_vaults_tasks_and_credentials_are_found_nowhere(world: World)
         fail_while_asked(world)
         second = fail_while_launching(world, "second")
         until(lambda: world.is_ready(second), what="the second one, too", within_s=240)
+        # Both still run; what follows takes minutes, after which podman may know neither.
+        inspected_early = inspected(world.podman)
         use_credentials(world)
 
     for name in ("first", "second"):
@@ -150,6 +153,7 @@ def test_secrets_of_vaults_tasks_and_credentials_are_found_nowhere(world: World)
         kept = json.loads((world.shared / f"file-{name}").read_text())
         assert kept == {"personal0": {"lr": 0.1}, "personal1": 1, "personal2": 2, "team": True}
     places = looked_at(world, (first, second), processes)
+    places["inspect"] += inspected_early
     (world.shared / "gate").touch()
     found = {
         place
@@ -194,7 +198,7 @@ def use_credentials(world: World) -> None:
     """New ones sign in, with tokens, too; some guess, and some are revoked."""
     for number in range(5):
         made = world.alice.post("/credentials/", {"label": f"program {number}"})
-        with httpx.Client(base_url=world.alice.http.base_url, timeout=60) as program:
+        with httpx.Client(base_url=world.alice.http.base_url, timeout=patient(60)) as program:
             right = (made["key"], made["secret"])
             token = program.post("/token/", auth=right).json()["token"]
             world.of_programs.update({made["secret"], token})

@@ -4,6 +4,7 @@ Each node has a podman of its own and fetches the image from a registry of its o
 name, so that one of them can be slow, or have nothing.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +22,14 @@ from tests.services.sshd import StartSshNode
 
 PASSWORD = "correct-horse-battery"
 NAMES = ("one", "two")
+ALLOWED = {
+    "runtimes": ["podman"],
+    "mounts": [],
+    "capabilities": [],
+    "devices": [],
+    "host_network": True,
+    "root": False,
+}
 # The first member listens where all meet, the others call it until it answers. Who is told to stop
 # says so, saves for a while, and says that it has saved.
 SCRIPT = """
@@ -102,6 +111,7 @@ def world(
             )
             variables = {**store.environment, "CONTAINERS_REGISTRIES_CONF": str(path)}
             node = start_ssh_node()
+            node.allowlist.write_text(json.dumps(ALLOWED | {"mounts": [str(shared)]}))
             installation.manage(
                 *("node", "add", name, "--pool", "Pair", "--address", node.address),
                 *("--port", str(node.port), "--user", node.user, "--key", str(node.key_path)),

@@ -220,4 +220,4 @@ def _expect_counts(page: Page, *, running: str, waiting: str) -> None:
     """The profile card of the only queue shows these numbers, without a reload."""
     card = page.get_by_label("Profile 4xGPU")
     for prefix, count in (("r-", running), ("w-", waiting)):
-        expect(card.locator(f"[data-num^={prefix}]")).to_have_text(count, timeout=10_000)
+        expect(card.locator(f"[data-num^={prefix}]")).to_have_text(count)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.end_to_end.asking import asking
 from tests.end_to_end.installation import ROOT, Client, Installation, installed, until
+from tests.services.patience import patient
 
 PASSWORD = "correct-horse-battery"
 # Says that it began, works until it is told to end, and says that it ended.
@@ -126,4 +127,4 @@ def serving(installation: Installation, folder: Path) -> Iterator[None]:
         yield
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(patient(60))

@@ -141,8 +141,9 @@ def test_the_lists_name_nothing_that_is_gone() -> None:
 
 
 # Services whose own tests show their audit entry, because a call needs more than is made here.
+_NODES = ["node_add", "node_edit", "node_rekey", "node_remove", "node_ask_removal", "node_drop"]
 ELSEWHERE: dict[str, str] = {
-    "node_add": "tests/execution",
+    **dict.fromkeys(_NODES, "tests/execution"),
     "vault_create": "tests/vaults",
     "vault_change": "tests/vaults",
     "vault_restore": "tests/vaults",
@@ -226,10 +227,8 @@ CALLS: dict[str, Call] = {
     "node_pause": lambda root, x: {"node": _node(), "reason": "because"},
     "node_resume": lambda root, x: {"node": _node()},
     "node_drain": lambda root, x: {"node": _node()},
-    "node_declare_off": lambda root, x: {
-        "node": _node(state=NodeState.SUSPECT),
-        "reason": "because",
-    },
+    "node_declare_off": lambda root, x: {"node": _node(state=NodeState.SUSPECT), "reason": "gone"},
+    "node_dismiss_serial": lambda root, x: {"node": _node(serial_refused_at="2026-01-01T00:00Z")},
     "node_change": lambda root, x: {"node": _node(), "values": {"name": "n2"}},
     "volume_create": lambda root, x: {"values": {"name": "data", "path": "/srv/data"}},
     "volume_change": lambda root, x: {

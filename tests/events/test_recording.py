@@ -20,6 +20,7 @@ from apps.events.models import AuditEntry, Event
 from apps.events.services import Entry, event_record, events_record
 from apps.events.services.sealing import audit_seal
 from tests.cast import Example
+from tests.services.patience import patient
 
 
 @pytest.mark.django_db
@@ -165,7 +166,7 @@ def test_writers_wait_for_no_sealer_and_sealers_for_no_writer(root: User) -> Non
         for other in others:
             other.start()
         for other in others:
-            other.join(timeout=20)
+            other.join(timeout=patient(20))
         assert not any(other.is_alive() for other in others)
         assert AuditEntry.objects.filter(position=1).exists()
 

@@ -17,6 +17,7 @@ from apps.execution.protocol.outcomes import (
 from apps.execution.protocol.requests import Launch, LogPosition, Member, Probe, Stop, Sync
 from apps.execution.transport.local import LocalTransport
 from apps.execution.transport.ssh import SshTransport
+from tests.services.patience import patient
 from tests.services.sshd import SshdNode
 
 # Of this process alone: what runs is found by this mark, and tests run in parallel.
@@ -77,8 +78,8 @@ class TestedNode:
         self, member: Member, condition: Callable[[ReportedMember], bool]
     ) -> ReportedMember:
         """Follow the node until its report of this member fulfils the condition."""
-        deadline = monotonic() + PATIENCE_S
-        while monotonic() < deadline:
+        began = monotonic()
+        while monotonic() - began < patient(PATIENCE_S):
             report = self.sync(seen=self.seen, wait_s=5, logs=(self.position(member),))
             for reported in report.members:
                 if reported.member == member and condition(reported):

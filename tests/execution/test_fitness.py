@@ -56,6 +56,9 @@ def test_a_fit_machine_needs_nothing(runtime: str) -> None:
         pytest.param(
             "podman", {"runtimes": {"podman": "3.4.4"}}, {}, "podman", "4.1", id="old podman"
         ),
+        pytest.param(
+            "podman", {"runtimes": {"podman": "4.7.0"}}, {}, "podman", "quotes", id="podman 4.7.0"
+        ),
         pytest.param("podman", {"runtimes": {}}, {}, "podman", "apt-get", id="no podman"),
         pytest.param(
             "docker", {"runtimes": {"docker": "24.0.7"}}, {}, "docker", "25.0", id="old docker"

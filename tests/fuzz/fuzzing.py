@@ -24,6 +24,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.end_to_end.installation import Installation
+from tests.services.patience import patient
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "openapi.yaml"
 CHECKS = [
@@ -55,7 +56,7 @@ class Callers:
 
     def are_gone(self) -> bool:
         path = f"{self.installation.address}/api/v1/preferences/"
-        return httpx.get(path, headers=self.headers, timeout=60).status_code == 401
+        return httpx.get(path, headers=self.headers, timeout=patient(60)).status_code == 401
 
     def renew(self) -> None:
         self.number += 1
@@ -95,7 +96,8 @@ def _ids(operations: list[Any], callers: Callers) -> dict[str, list[Any]]:
     """What there is, by the path of its list: made-up ids would only be answered by 404."""
     found = {}
     for path in sorted({one.path.partition("{")[0] for one in operations if "{" in one.path}):
-        answer = httpx.get(callers.installation.address + path, headers=callers.headers, timeout=60)
+        address = callers.installation.address + path
+        answer = httpx.get(address, headers=callers.headers, timeout=patient(60))
         if answer.status_code == 200:
             body = answer.json()
             rows = body["results"] if isinstance(body, dict) and "results" in body else body
@@ -128,7 +130,7 @@ def _runner(
     def run(case: Any) -> None:
         _aim(case, known.get(operation.path.partition("{")[0], []), outcome.requests)
         answer = case.call(
-            base_url=callers.installation.address, headers=callers.headers, timeout=60
+            base_url=callers.installation.address, headers=callers.headers, timeout=patient(60)
         )
         outcome.requests += 1
         outcome.statuses[answer.status_code] += 1

@@ -21,13 +21,12 @@ from tests.browser.conftest import AXE
 from tests.browser.pages import OVERFLOW, violations
 from tests.identity.conftest import OIDC, SAML, oidc_values
 from tests.identity.providers import Server, running_oidc, running_saml
-from tests.services.browser import DESKTOP, PHONE, NewPage
+from tests.services.browser import DESKTOP, PHONE
 from tests.services.requirements import need
 
 pytestmark = pytest.mark.django_db
 
 PASSWORD = "correct horse battery"
-PATIENCE_MS = 30_000
 ADA = {"email": "ada@example.com", "email_verified": True, "given_name": "Ada"}
 # A key that is always there, touched at once.
 KEY = {
@@ -41,21 +40,10 @@ KEY = {
 
 
 @pytest.fixture(autouse=True)
-def front_end(live_server: LiveServer, loopback: None) -> Iterator[None]:
+def front_end(live_server: LiveServer, loopback: None) -> None:
     need("chromium")
     if not AXE.exists():
         need("pages", because="run `python tools/assets.py --dev`")
-    # Server, browser and providers share the machine with other tests.
-    expect.set_options(timeout=PATIENCE_MS)
-    yield
-    expect.set_options(timeout=None)
-
-
-@pytest.fixture
-def page(new_page: NewPage) -> Page:
-    made = new_page()
-    made.set_default_timeout(PATIENCE_MS)
-    return made
 
 
 @pytest.fixture(scope="module")

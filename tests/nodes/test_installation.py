@@ -14,10 +14,12 @@ from apps.execution.services.restoring import (
     own_serial,
     restore_settle,
     serial_heard,
+    serial_signature,
     trust_now,
 )
 from apps.nodes.models import Installation, Node
 from apps.tasks.models import Task
+from rpm.health import check_nodes
 from tests.allocation.state import enqueue, make_node
 from tests.cast import Example
 
@@ -31,6 +33,11 @@ def api(user: User) -> APIClient:
     client = APIClient()
     client.force_authenticate(user)
     return client
+
+
+def hear(node: Node, serial: int) -> None:
+    """The node shows what this installation has told it."""
+    serial_heard(node, serial, serial_signature(serial))
 
 
 def test_a_silent_node_is_declared_off_with_a_reason(node: Node, root: User) -> None:
@@ -72,17 +79,59 @@ def test_a_node_that_has_heard_of_more_than_there_is_stops_all_passes(
     node: Node, example: Example, alice: User
 ) -> None:
     (task,) = enqueue(alice, example.dev_queue)
-    serial_heard(own_serial())
+    hear(node, own_serial())
     assert not trust_now().is_doubted
 
-    serial_heard(own_serial() + 50)
+    hear(node, own_serial() + 50)
 
     assert trust_now().is_doubted
     outcome = run_pass()
     assert (outcome.ran, "restored" in outcome.held) == (False, True)
     task.refresh_from_db()
     assert task.state == "queued"
-    assert Event.objects.filter(kind="installation.restored").count() == 1
+    (event,) = Event.objects.filter(kind="installation.restored")
+    assert event.data["node"] == "b1"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "signed"),
+    [(50, ""), (50, "forged"), (50, "another"), (2**62, "itself"), (2**70, "")],
+)
+def test_a_serial_that_was_never_given_out_concerns_its_node_alone(
+    node: Node, root: User, ahead: int, signed: str
+) -> None:
+    serial = own_serial() + ahead
+    given_out = {"another": serial_signature(own_serial()), "itself": serial_signature(serial)}
+    signature = given_out.get(signed, signed)
+
+    refused = [serial_heard(node, serial, signature) for _ in range(3)]
+
+    assert refused == [min(serial, 2**63 - 1)] * 3
+    assert not trust_now().is_doubted
+    (event,) = Event.objects.filter(kind="node.serial_refused")
+    assert event.data["name"] == "b1"
+    assert "b1 reported a serial" in check_nodes().words
+    address = f"/api/v1/nodes/{node.pk}/"
+    assert api(root).get(address).json()["serial_refused_at"] is not None
+
+    told = api(root).post(f"{address}dismiss-serial/")
+
+    assert (told.status_code, told.json()["serial_refused_at"]) == (200, None)
+    assert Event.objects.get(kind="node.serial_dismissed").actor == root
+    assert "reported a serial" not in check_nodes().words
+
+
+def test_events_are_never_numbered_towards_the_end_of_their_column(node: Node, root: User) -> None:
+    """As an installation of before serials were signed may have it."""
+    Node.objects.update(last_seen_at=timezone.now() + timedelta(hours=1))
+    Installation.objects.update(restored_at=timezone.now(), highest_serial=2**63 - 20)
+    api(root).post("/api/v1/installation/confirm-restored/")
+
+    assert restore_settle()
+
+    assert own_serial() < 10**6
+    row = Installation.objects.get()
+    assert (row.restored_at, row.highest_serial) == (None, 0)
 
 
 def test_passes_go_on_when_it_is_confirmed_and_no_node_shows_unknown_work(
@@ -90,7 +139,7 @@ def test_passes_go_on_when_it_is_confirmed_and_no_node_shows_unknown_work(
 ) -> None:
     enqueue(alice, example.dev_queue)
     heard = own_serial() + 50
-    serial_heard(heard)
+    hear(node, heard)
     Node.objects.update(unknown_work=2, last_seen_at=timezone.now())
     assert not restore_settle()
 
@@ -104,7 +153,7 @@ def test_passes_go_on_when_it_is_confirmed_and_no_node_shows_unknown_work(
     assert run_pass().placed == 1
     assert Task.objects.get().state == "allocated"
     # And what that node has heard is no news any more.
-    serial_heard(heard)
+    hear(node, heard)
     assert Installation.objects.get().restored_at is None
     assert own_serial() > heard
 

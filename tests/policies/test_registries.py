@@ -12,6 +12,7 @@ from django.urls import reverse
 from apps.accounts.models import User
 from apps.core import keyring
 from apps.core.errors import BadInput
+from apps.core.images import ImageName
 from apps.core.keyring import HIDDEN
 from apps.events.models import Event
 from apps.policies.models import RegistryCredential
@@ -66,6 +67,7 @@ def test_a_password_is_stored_sealed_and_told_to_no_event(dev_group: Group, root
         ({"registry": "registry.example.org/team"}, "registry"),
         ({"registry": "Registry.example.org"}, "registry"),
         ({"registry": "team"}, "registry"),
+        ({"registry": "index.docker.io"}, "registry"),
         ({"registry": "registry.example.org\n"}, None),
         ({"registry": "localhost"}, None),
         ({"username": "a:b"}, "username"),
@@ -92,11 +94,13 @@ def test_a_launch_gets_what_its_group_has_at_the_registry_of_its_image(
     dev_group: Group, research_group: Group
 ) -> None:
     saved(dev_group)
-    image = f"{HOST}/team/train:1"
+    image = ImageName.parse(f"{HOST}/team/train:1")
 
     own = registry_access(group_id=dev_group.pk, image=image)
     others = registry_access(group_id=research_group.pk, image=image)
-    elsewhere = registry_access(group_id=dev_group.pk, image="registry.example.org/train")
+    elsewhere = registry_access(
+        group_id=dev_group.pk, image=ImageName.parse("registry.example.org/train")
+    )
 
     assert own.credential is not None
     assert (own.credential.username, own.password(), own.is_guarded) == ("robot", PASSWORD, True)
@@ -108,16 +112,31 @@ def test_a_launch_gets_what_its_group_has_at_the_registry_of_its_image(
 def test_docker_hub_is_the_registry_of_names_without_a_host(dev_group: Group) -> None:
     saved(dev_group, registry="docker.io")
 
-    assert registry_access(group_id=dev_group.pk, image="team/train:1").credential is not None
+    for name in ("team/train:1", "index.docker.io/team/train:1"):
+        access = registry_access(group_id=dev_group.pk, image=ImageName.parse(name))
+        assert access.credential is not None
+
+
+def test_a_password_for_another_name_of_docker_hub_guards_docker_hub(dev_group: Group) -> None:
+    saved(dev_group, registry="docker.io")
+    # As an earlier version took it.
+    RegistryCredential.objects.update(registry="index.docker.io")
+
+    access = registry_access(group_id=dev_group.pk, image=ImageName.parse("team/train:1"))
+
+    assert access.credential is not None
 
 
 def test_each_change_has_another_revision(dev_group: Group) -> None:
     row = saved(dev_group)
-    before = registry_access(group_id=dev_group.pk, image=f"{HOST}/a").revision
+    before = registry_access(group_id=dev_group.pk, image=ImageName.parse(f"{HOST}/a")).revision
 
     saved(dev_group, credential=row, password="another")
 
-    assert registry_access(group_id=dev_group.pk, image=f"{HOST}/a").revision != before
+    assert (
+        registry_access(group_id=dev_group.pk, image=ImageName.parse(f"{HOST}/a")).revision
+        != before
+    )
 
 
 def test_a_password_is_never_sent_to_another_registry(dev_group: Group) -> None:

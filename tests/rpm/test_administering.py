@@ -17,6 +17,7 @@ from apps.events.models import Event
 from apps.nodes.models import Installation, Node, NodeState
 from tests.allocation.state import make_node
 from tests.cast import Example
+from tests.services.patience import patient
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,7 +41,7 @@ def rpmctl(server: LiveServer, person: User, *words: str) -> Done:
         env={**os.environ, **access},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=patient(300),
         check=False,
     )
 
@@ -58,7 +59,7 @@ def test_a_silent_node_is_declared_off_with_a_reason_and_one_that_answers_is_not
     nowhere = rpmctl(live_server, root, "node", "off", "nothing", *why)
     stranger = rpmctl(live_server, charlie, "node", "off", "gone", *why)
 
-    assert (done.returncode, done.stdout) == (0, "suspect\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "switched off, suspect\n"), done.stderr
     gone.refresh_from_db()
     assert gone.off_at is not None
     event = Event.objects.get(kind="node.declared_off")

@@ -248,3 +248,16 @@ def test_a_token_stands_for_the_credential(access: dict[str, str], example: Exam
     assert ctl({"RPM_URL": url, "RPM_TOKEN": narrow}, *words).exit_code == 1
     nothing = ctl({"RPM_URL": url}, "list")
     assert nothing.exit_code == 2
+
+
+def test_help_needs_no_server_and_a_command_says_what_is_missing() -> None:
+    none = {"RPM_URL": "", "RPM_KEY": "", "RPM_SECRET": "", "RPM_TOKEN": ""}
+
+    helped = CliRunner().invoke(app, ["enqueue", "--help"], env=none)
+    nowhere = CliRunner().invoke(app, ["queues"], env=none)
+    nobody = CliRunner().invoke(app, ["queues"], env={**none, "RPM_URL": "http://127.0.0.1:1"})
+
+    assert helped.exit_code == 0
+    assert nowhere.exit_code == nobody.exit_code == 2
+    assert "Set RPM_URL" in nowhere.output
+    assert "Set RPM_KEY and RPM_SECRET" in nobody.output

@@ -19,9 +19,10 @@ from pytest_django import Settings
 
 from apps.accounts.models import User
 from apps.accounts.services.people import user_create
-from apps.core.bodies import bounded
+from apps.core.bodies import bounded, largest_body
 from rpm.asgi import application
 from tests.cast import Example
+from tests.services.patience import patient
 
 ROOT = Path(__file__).resolve().parents[2]
 UNSAFE = ("POST", "PUT", "PATCH", "DELETE")
@@ -204,7 +205,7 @@ def test_sockets_open_for_pages_of_ours_only(headers: dict[str, str], want: bool
         # Comes without types.
         socket: Any = cast(Any, ApplicationCommunicator)(application, scope)
         await socket.send_input({"type": "websocket.connect"})
-        answer = await socket.receive_output(timeout=20)
+        answer = await socket.receive_output(timeout=patient(20))
         await socket.send_input({"type": "websocket.disconnect", "code": 1000})
         return bool(answer["type"] == "websocket.accept")
 
@@ -233,9 +234,77 @@ def test_who_sends_more_than_any_body_without_saying_so_is_hung_up_on(settings: 
     async def receive() -> Any:
         return {"type": "http.request", "body": b"x" * 40, "more_body": True}
 
-    asyncio.run(bounded(application)({"type": "http"}, receive, None))  # type: ignore[arg-type]  # what is used of it
+    asyncio.run(bounded(application)(scope_of("/sign-in/"), receive, None))  # type: ignore[arg-type]  # what is used of it
 
     assert seen == [40, 40]
+
+
+def scope_of(path: str, *headers: tuple[bytes, bytes]) -> Any:
+    return {"type": "http", "path": path, "headers": headers}
+
+
+def test_a_body_that_comes_too_slowly_is_hung_up_on(settings: Settings) -> None:
+    settings.RPM_BODY_S = 0.05
+    seen = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        while (event := await receive())["type"] == "http.request":
+            seen.append(event["body"])
+
+    async def receive() -> Any:
+        await asyncio.sleep(0.001 if not seen else 3600)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    asyncio.run(bounded(application)(scope_of("/sign-in/"), receive, None))  # type: ignore[arg-type]  # what is used of it
+
+    assert seen in ([b"x"], [])
+
+
+def test_once_a_body_is_whole_an_answer_may_take_longer(settings: Settings) -> None:
+    settings.RPM_BODY_S = 3600
+    seen = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        seen.append((await receive())["type"])
+        settings.RPM_BODY_S = 0
+        seen.append((await receive())["type"])
+
+    events = iter([{"type": "http.request", "body": b""}, {"type": "http.disconnect"}])
+
+    async def receive() -> Any:
+        return next(events)
+
+    asyncio.run(bounded(application)(scope_of("/"), receive, None))  # type: ignore[arg-type]  # what is used of it
+
+    assert seen == ["http.request", "http.disconnect"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("path", "headers", "most"),
+    [
+        ("/sign-in/", {}, 2_000_000),
+        ("/api/v1/tasks/bulk/", {}, 2_000_000),
+        ("/api/v1/tasks/bulk/", {"authorization": "Basic x"}, 20_000_000),
+        ("/api/v1/tasks/bulk", {"cookie": "sessionid=x"}, 20_000_000),
+        ("/sign-in/", {"cookie": "sessionid=x"}, 5_000_000),
+        ("/api/v1/tasks/", {"authorization": "Basic x"}, 5_000_000),
+    ],
+)
+def test_each_path_takes_what_it_needs_and_less_from_who_is_not_signed_in(
+    path: str, headers: dict[str, str], most: int
+) -> None:
+    assert largest_body(path, headers) == most
+
+    client = Client(headers=headers)
+    answers = [
+        client.post(path, b"x", content_type="text/plain", CONTENT_LENGTH=str(length))
+        for length in (most, most + 1)
+    ]
+
+    assert answers[0].status_code != 413
+    assert answers[1].status_code == 413
+    assert f"at most {most} bytes" in answers[1].json()["detail"]
 
 
 def test_the_documented_production_settings_pass_djangos_own_checks(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """No endpoint forgets to ask what a credential is for."""
 
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -13,7 +14,10 @@ from apps.accounts.api.permissions import Scoped
 from apps.accounts.api.throttling import CredentialThrottle
 from apps.accounts.models import Scope, User
 from apps.accounts.services.credentials import credential_create
+from apps.accounts.services.service_accounts import service_account_create
 from tests.accounts.test_throttling import basic
+from tests.allocation.state import enqueue
+from tests.cast import Example
 
 View = Callable[..., Any]
 # They say that there is no such address, or show the schema; nothing is changed there.
@@ -21,6 +25,14 @@ OPEN = ("api/v1/", "api/v1/docs/", "api/v1/schema/")
 # What a credential that only reads, or only enqueues, may change although it changes things.
 WITH_READ = {"TokenView"}
 WITH_ENQUEUE = WITH_READ | {"TaskViewSet", "check"}
+
+# Where a service account may act for the owner of a task; everywhere else it may not.
+WITH_ACTING = WITH_ENQUEUE - WITH_READ | {
+    "PoolViewSet",
+    "ProfileViewSet",
+    "QueueViewSet",
+    "explain",
+}
 
 
 def views(place: Any = None, prefix: str = "") -> Iterator[tuple[str, View, type[APIView]]]:
@@ -65,6 +77,42 @@ def test_nothing_else_is_done_with_a_smaller_credential(root: User, scope: Scope
             )
             answer = callback(request, pk="1", credential_pk="1")
             if (answer.status_code, answer.data["code"]) != (403, "scope"):
+                done.append((method, address, answer.status_code))
+
+    assert done == []
+
+
+def test_acting_for_an_owner_is_allowed_where_it_is_named_only() -> None:
+    allowed = {view.__name__ for _, _, view in VIEWS if getattr(view, "allows_acting", False)}
+
+    assert allowed == WITH_ACTING
+
+
+@pytest.mark.django_db
+def test_every_other_view_refuses_to_act_for_an_owner(
+    root: User, alice: User, example: Example
+) -> None:
+    made = service_account_create(
+        actor=root,
+        name="robot",
+        groups=["dev"],
+        can_act_for_owners=True,
+        scope=Scope.ADMINISTER,
+    )
+    (task,) = enqueue(alice, example.dev_queue)
+    headers = {**basic(made.credential.key, made.secret), "X-RPM-Act-For": str(task.pk)}
+    done = []
+
+    for address, callback, view in VIEWS:
+        if view.__name__ in WITH_ACTING | {"TokenView"}:
+            continue
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+            request = APIRequestFactory().generic(
+                method, "/", "{}", content_type="application/json", headers=headers
+            )
+            # Whom it acts for is remembered until the next request, which is none here.
+            answer = copy_context().run(callback, request, pk="1", credential_pk="1")
+            if answer.status_code != 405 and "X-RPM-Act-For" not in answer.data.get("fields", {}):
                 done.append((method, address, answer.status_code))
 
     assert done == []

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
 
+from tests.services.patience import patient_ms
 from tests.services.requirements import need
 
 # Quiet: no sandbox (tests may run as root), no graphics card, no talk with its maker.
@@ -78,7 +79,9 @@ def new_page(chromium: Browser) -> Iterator[NewPage]:
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        # How long to look, never how fast it is.
+        page.set_default_timeout(patient_ms(20))
+        expect.set_options(timeout=patient_ms(20))
         page.on("pageerror", lambda error: wrong.append(_text(error)))
         page.on("request", lambda request: wrong.extend(_if_outside(request.url)))
         return page

@@ -8,6 +8,7 @@ With RPM_TEST_REPORT=FILE the counts of the run are written there for tools/test
 import json
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -25,6 +26,8 @@ from tests.services.sharing import SharedScheduling
 
 KEPT = ("RPM_TEST_DATABASE", "RPM_TEST_REPORT", "RPM_TEST_STRICT")
 CATEGORIES = ("failed", "error", "passed", "skipped", "xfailed", "xpassed")
+# Signals to end that come so close together are one request.
+ONE_REQUEST_S = 2.0
 DATABASE_FIXTURES = frozenset({"db", "transactional_db", "live_server"})
 
 
@@ -40,7 +43,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]
     services = ExitStack()
     early_config.add_cleanup(services.close)
     if "PYTEST_XDIST_WORKER" not in os.environ:
-        signal.signal(signal.SIGTERM, _end)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _end)
         _clear_environment()
         # Parallel workers share the cluster; pytest-django gives each a database of its own.
         if os.environ.get("RPM_TEST_DATABASE") == "postgres":
@@ -88,6 +92,16 @@ def _clear_environment() -> None:
         os.environ.pop(name, None)
 
 
+_ended: list[float] = []
+
+
 def _end(number: int, frame: FrameType | None) -> None:
-    """Turn a request to end into the interrupt that lets pytest stop its services."""
-    raise KeyboardInterrupt
+    """Turn a request to end into the interrupt that lets pytest stop its services.
+
+    Ctrl-C comes twice, from the terminal and from tools/test.py: the second of the two would cut
+    the cleaning up short. Whoever asks again later is in earnest.
+    """
+    last, now = (_ended or [-ONE_REQUEST_S])[-1], time.monotonic()
+    _ended.append(now)
+    if now - last > ONE_REQUEST_S:
+        raise KeyboardInterrupt

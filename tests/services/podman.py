@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.services.patience import patient
 from tests.services.requirements import need
 from tools.packages import find_program
 
@@ -70,7 +71,7 @@ class PodmanStore:
             input=content,
             capture_output=True,
             check=False,
-            timeout=120,
+            timeout=patient(120),
         )
 
     def names(self) -> set[str]:

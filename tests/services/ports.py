@@ -8,6 +8,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from tests.services.patience import patient
+
 LIBC = ctypes.CDLL(None)
 # From linux/prctl.h: the signal that a process gets when its parent ends.
 PR_SET_PDEATHSIG = 1
@@ -41,12 +43,15 @@ def accepts(port: int) -> bool:
 def wait_until(condition: Callable[[], bool], *, what: str, timeout_s: float = 30) -> None:
     """Ask every 20 ms until the condition holds.
 
+    Args:
+        timeout_s: so long on a quiet machine (`patience.py`), as for all that waits here.
+
     Raises:
         TimeoutError: it did not within the time; the message names `what`.
     """
-    deadline = time.monotonic() + timeout_s
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        if time.monotonic() - began > patient(timeout_s):
             raise TimeoutError(f"{what}: not within {timeout_s:.0f} s")
         time.sleep(0.02)
 
@@ -86,7 +91,7 @@ def stop(process: subprocess.Popen[bytes], *, signal: int, timeout_s: float = 10
     if process.poll() is None:
         process.send_signal(signal)
     try:
-        process.wait(timeout_s)
+        process.wait(patient(timeout_s))
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

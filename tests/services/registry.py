@@ -74,9 +74,10 @@ class Registry:
         return digest
 
     def environment(self, folder: Path) -> dict[str, str]:
-        """Variables that let podman speak to it without TLS."""
+        """Variables that let podman speak to it without TLS, and take it for Docker Hub."""
         path = folder / "registries.conf"
-        path.write_text(f'[[registry]]\nlocation = "{self.host}"\ninsecure = true\n')
+        hub = f'[[registry]]\nprefix = "docker.io"\nlocation = "{self.host}"\ninsecure = true\n'
+        path.write_text(f'[[registry]]\nlocation = "{self.host}"\ninsecure = true\n{hub}')
         return {"CONTAINERS_REGISTRIES_CONF": str(path)}
 
     def _kept(self, kind: str, content: bytes) -> dict[str, object]:

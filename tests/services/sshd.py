@@ -34,7 +34,7 @@ KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 MaxStartups 200
 LogLevel VERBOSE
-SetEnv HOME={folder}
+SetEnv HOME={folder} RPM_NODE_ALLOWLIST={folder}/allowlist.json
 """
 
 
@@ -55,6 +55,11 @@ class SshdNode:
     def home(self) -> str:
         """Where the helper is to be installed."""
         return str(self.folder / "home")
+
+    @property
+    def allowlist(self) -> Path:
+        """What its helper allows at most; the default while there is no such file."""
+        return self.folder / "allowlist.json"
 
     @property
     def key_path(self) -> Path:

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection
 from playwright.sync_api import Page
 
-from tests.services import ports
+from tests.services import patience, ports
 from tests.services.requirements import missing_programs, need
 
 
@@ -91,6 +91,16 @@ def test_a_server_ends_with_tests_that_were_killed(tmp_path: Path) -> None:
 
 def test_a_free_port_is_free() -> None:
     assert not ports.accepts(ports.free_port())
+
+
+def test_a_bound_grows_with_the_load_and_never_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    processors = len(os.sched_getaffinity(0))
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    quiet = patience.patient(10)
+    monkeypatch.setattr(os, "getloadavg", lambda: (4.0 * processors, 0.0, 0.0))
+
+    assert quiet >= 10
+    assert 50 <= patience.patient(10) <= 10 * patience.MOST
 
 
 def test_waiting_ends_with_a_sentence() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.tasks.masking import LEAST_BYTES, masked, needles_of
+from apps.tasks.masking import LEAST_BYTES, MOST_BYTES, masked, needles_of
 
 SECRET = "correct horse battery"
 NEEDLES = needles_of([SECRET])
@@ -16,8 +16,9 @@ def whole(pieces: list[bytes], needles: tuple[bytes, ...] = NEEDLES) -> bytes:
     """The log as it is stored, piece after piece."""
     stored = b""
     for piece in pieces:
-        before, hidden = masked(stored, piece, needles)
-        stored = before + hidden
+        end = stored[-MOST_BYTES:]
+        before, hidden = masked(end, piece, needles)
+        stored = stored[: len(stored) - len(end)] + before + hidden
     return stored
 
 
@@ -35,6 +36,24 @@ def test_it_is_masked_wherever_the_log_is_cut(cuts: list[int]) -> None:
 
     assert len(stored) == len(text)
     assert stored == b"before " + b"*" * 21 + b", after " + b"*" * 21
+
+
+@given(
+    st.lists(st.text("ab", min_size=4, max_size=40), min_size=1, max_size=4),
+    st.lists(st.binary(max_size=0) | st.text("ab*", max_size=9).map(str.encode), max_size=30),
+)
+def test_of_no_secret_a_byte_is_left_however_many_pieces_it_has(
+    secrets: list[str], pieces: list[bytes]
+) -> None:
+    written = b"".join(pieces)
+
+    stored = whole(pieces, needles_of(secrets))
+
+    assert len(stored) == len(written)
+    for secret in (one.encode() for one in secrets):
+        for at in range(len(written)):
+            if written.startswith(secret, at):
+                assert set(stored[at : at + len(secret)]) == {ord("*")}
 
 
 @given(st.integers(LEAST_BYTES, 20))
@@ -63,3 +82,20 @@ def test_a_very_long_secret_is_masked(size: int) -> None:
 
 def test_values_of_one_or_two_signs_would_blot_out_the_log() -> None:
     assert needles_of(["1", "on", "", "\n"]) == ()
+
+
+def test_what_is_looked_for_is_bounded_and_the_work_at_each_byte_with_it() -> None:
+    alike = needles_of("a" * 1000 for _ in range(100))
+    longer = needles_of(["".join(chr(33 + index % 90) for index in range(100_000))])
+
+    assert alike == (b"a" * MOST_BYTES,)
+    assert {len(one) for one in longer} == {MOST_BYTES}
+    assert whole([b"a" * 200_000], alike) == b"*" * 200_000
+
+
+def test_a_part_at_the_end_of_a_value_is_as_long_as_the_others() -> None:
+    value = f"{'x' * MOST_BYTES}2026"
+
+    assert whole([f"{value} in 2026".encode()], needles_of([value])) == (
+        b"*" * len(value) + b" in 2026"
+    )

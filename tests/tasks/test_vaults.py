@@ -89,8 +89,8 @@ def test_a_tasks_own_image_command_and_folder_come_before_those_of_vaults(
     own = given(task_of(alice, example, image="c/d", working_dir="/t"))
     bare = given(task_of(alice, example, image="c/d", command=[]))
 
-    assert (own.image, own.command, own.working_dir) == ("c/d", ("true",), "/t")
-    assert (bare.image, bare.command, bare.working_dir) == ("c/d", ("run",), "/v")
+    assert (own.image, own.command, own.working_dir) == ("docker.io/c/d:latest", ("true",), "/t")
+    assert (bare.image, bare.command, bare.working_dir) == ("docker.io/c/d:latest", ("run",), "/v")
 
 
 def test_secrets_of_vaults_come_with_the_tasks_own_and_the_rest_as_a_file(
@@ -165,7 +165,8 @@ def test_secrets_of_vaults_are_masked_in_logs(alice: User, example: Example) -> 
     attempt = attempt_of(task_of(alice, example))
     attempt_note_vaults(attempt_id=attempt.pk, owner_id=alice.pk)
 
-    assert set(hidden_in_log(attempt.pk, ())) == {b"long-secret", b"tok-4711"}
+    attempt.refresh_from_db()
+    assert set(hidden_in_log(attempt)) == {b"long-secret", b"tok-4711"}
 
 
 def test_the_owner_sees_where_each_value_came_from(
@@ -253,7 +254,7 @@ def test_vaults_of_a_tenants_groups_reach_tasks_in_its_queues_alone(
     }
     shown = api_as(root).get(f"/api/v1/tasks/{own.pk}/effective-vault/").json()
 
-    assert given_to(own, noted[own.pk]).image == "own/image"
+    assert given_to(own, noted[own.pk]).image == "docker.io/own/image:latest"
     assert given_to(own, noted[own.pk]).environment == {"A": "1"}
     assert "evil" not in str(shown)
     assert given_to(theirs, noted[theirs.pk]).image == "evil/image"

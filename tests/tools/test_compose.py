@@ -29,6 +29,21 @@ def test_the_committed_file_has_every_process_and_checks_its_health() -> None:
     assert {name for name in services if "healthcheck" not in services[name]} == {"migrate"}
 
 
+def test_what_asks_other_machines_leaves_by_a_network_and_nothing_else_does() -> None:
+    document = committed()
+    leaving = {name for name, found in document["networks"].items() if not found.get("internal")}
+    services = document["services"]
+    ours = {name for name in services if "build" in services[name]}
+
+    out = {name for name in ours if leaving & set(services[name]["networks"])}
+
+    assert out == {"web", "worker"}
+    # Nobody from outside comes in by the network on which they leave.
+    assert not leaving & set(services["web"]["networks"]) & set(services["proxy"]["networks"])
+    wanted = [{"path": "rpm.env", "required": False}]
+    assert all(services[name]["env_file"] == wanted for name in ours)
+
+
 def change_image(document: dict[str, Any]) -> None:
     document["services"]["redis"]["image"] = "registry.example.org/redis:8"
 

@@ -14,12 +14,14 @@ from rest_framework.viewsets import GenericViewSet
 from apps.accounts.api.permissions import person
 from apps.accounts.models import Credential, Scope
 from apps.accounts.selectors import credentials_of, is_admin
+from apps.accounts.services.access import Access
 from apps.accounts.services.credentials import (
     credential_change,
     credential_create,
     credential_revoke,
 )
 from apps.core.api import KeysetPagination
+from apps.core.errors import NotAllowed
 from apps.core.serializers import StrictSerializer
 
 
@@ -70,6 +72,20 @@ class CredentialCreateSerializer(StrictSerializer):
         return value
 
 
+def asking_credential(request: Request) -> Credential | None:
+    """With which credential somebody asks for a new one; None with a session.
+
+    Raises:
+        NotAllowed: with a token, which the new one would outlive.
+    """
+    access = request.auth
+    if not isinstance(access, Access):
+        return None
+    if access.until is not None:
+        raise NotAllowed("A token makes no credentials: send key and secret, as HTTP Basic.")
+    return Credential.objects.get(pk=access.credential_id)
+
+
 def secret_told(credential: Credential, secret: str) -> Response:
     """A new credential with its secret; nobody may keep a copy of the answer."""
     facts = {**CredentialSerializer(credential).data, "secret": secret}
@@ -92,7 +108,10 @@ class CredentialViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Crede
         """A new credential; its secret is in this answer and nowhere else."""
         body = CredentialCreateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        return secret_told(*credential_create(user=person(request), **body.validated_data))
+        made_with = asking_credential(request)
+        return secret_told(
+            *credential_create(user=person(request), made_with=made_with, **body.validated_data)
+        )
 
     @extend_schema(request=CredentialLabelSerializer, responses=CredentialSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's

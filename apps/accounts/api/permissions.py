@@ -35,6 +35,7 @@ class Scoped(IsAuthenticated):
 
     Safe methods take the scope `read`. Others take what the view says in `scope_to_write`; where
     that is `enqueue`, they reach one's own tasks only. Without saying so they take `administer`.
+    A service account acts for an owner only where the view says `allows_acting`.
     """
 
     def has_permission(self, request: Request, view: Any) -> bool:
@@ -42,6 +43,9 @@ class Scoped(IsAuthenticated):
             return False
         if ACT_FOR in request.headers and getattr(request.user, "acted_by_id", None) is None:
             wrong = "is for credentials of service accounts: leave it out"
+            raise NotAllowed(f"{ACT_FOR} {wrong}.", fields={ACT_FOR: wrong})
+        if ACT_FOR in request.headers and not getattr(view, "allows_acting", False):
+            wrong = "is for tasks and what they are described with: leave it out here"
             raise NotAllowed(f"{ACT_FOR} {wrong}.", fields={ACT_FOR: wrong})
         scope_demanded(request, _needed(request, view))
         return True
@@ -111,6 +115,12 @@ def scope_to_write(scope: Scope) -> Callable[[View], View]:
         return view
 
     return mark
+
+
+def allows_acting(view: View) -> View:
+    """Mark a view that is a function: service accounts may act for owners there."""
+    view.cls.allows_acting = True  # type: ignore[attr-defined]  # DRF's class of the function
+    return view
 
 
 def _needed(request: Request, view: Any) -> Scope:

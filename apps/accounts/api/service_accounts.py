@@ -16,6 +16,7 @@ from apps.accounts.api.credentials import (
     CredentialCreateSerializer,
     CredentialSecretSerializer,
     CredentialSerializer,
+    asking_credential,
     secret_told,
 )
 from apps.accounts.api.permissions import Admins, person
@@ -103,7 +104,9 @@ class ServiceAccountViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[U
         """A new account; the secret of its first credential is in this answer and nowhere else."""
         body = ServiceAccountCreateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        made = service_account_create(actor=person(request), **body.validated_data)
+        made = service_account_create(
+            actor=person(request), made_with=asking_credential(request), **body.validated_data
+        )
         account = self.get_queryset().get(pk=made.account.pk)
         first = {**CredentialSerializer(made.credential).data, "secret": made.secret}
         told = {**ServiceAccountSerializer(account).data, "credential": first}
@@ -137,8 +140,14 @@ class ServiceAccountViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[U
         if request.method == "POST":
             body = CredentialCreateSerializer(data=request.data)
             body.is_valid(raise_exception=True)
+            made_with = asking_credential(request)
             return secret_told(
-                *credential_create(user=account, actor=person(request), **body.validated_data)
+                *credential_create(
+                    user=account,
+                    actor=person(request),
+                    made_with=made_with,
+                    **body.validated_data,
+                )
             )
         known: Any = credentials_of(account)
         page: Any = self.paginate_queryset(known) or []

@@ -24,6 +24,15 @@ class Credential(models.Model):
         db_default=Scope.ADMINISTER,
         help_text=_("What it may be used for; each includes those before it."),
     )
+    # The credential that asked for this one: it ends no later, and is revoked with it.
+    made_with = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        editable=False,
+        on_delete=models.SET_NULL,
+        related_name="made",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)

@@ -10,7 +10,7 @@ AGENT_LENGTH = 300
 class PersonSession(models.Model):
     """A session of Django's, told of: where it came from, and when last.
 
-    Django's own row is what counts; one without it is over.
+    Django's own row, which has the same hash for a key, is what counts; one without it is over.
     """
 
     user = models.ForeignKey(

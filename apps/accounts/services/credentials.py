@@ -16,7 +16,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import Credential, Scope, User
-from apps.core.errors import NotAllowed
+from apps.core.errors import BadInput, NotAllowed
 from apps.core.model_errors import from_model_error
 from apps.core.recording import event_record
 
@@ -34,15 +34,18 @@ def credential_create(
     expires_at: datetime | None = None,
     scope: Scope = Scope.ADMINISTER,
     actor: User | None = None,
+    made_with: Credential | None = None,
 ) -> tuple[Credential, str]:
     """A new credential and its secret, which is shown once and kept nowhere.
 
     Args:
         actor: who makes it, where that is not its owner.
+        made_with: what the request came with: the new one ends no later, and is revoked with it.
 
     Raises:
         BadInput: naming the field.
     """
+    expires_at = _within(made_with, expires_at)
     secret = secrets.token_urlsafe(SECRET_BYTES)
     credential = Credential(
         user=user,
@@ -51,6 +54,7 @@ def credential_create(
         label=label,
         scope=scope,
         expires_at=expires_at,
+        made_with=made_with,
     )
     _checked(credential)
     credential.save()
@@ -97,6 +101,8 @@ def _revoke(given: QuerySet[Credential], actor: User | None) -> int:
     for credential in found:
         Credential.objects.filter(pk=credential.pk).update(revoked_at=timezone.now())
         _note("credential.revoked", credential, actor, before=_facts(credential))
+    if found:
+        _revoke(Credential.objects.filter(made_with__in=found), actor)
     return len(found)
 
 
@@ -151,6 +157,15 @@ def basic_pair(header: str) -> tuple[str, str] | None:
         return None
     # PostgreSQL cannot even look for a text with a NUL.
     return (key, secret) if colon and "\0" not in key else None
+
+
+def _within(made_with: Credential | None, expires_at: datetime | None) -> datetime | None:
+    """When a new credential ends: with the one that asks for it, where nothing is asked for."""
+    last = made_with.expires_at if made_with is not None else None
+    if last is not None and expires_at is not None and expires_at > last:
+        problem = f"must be {last.isoformat()} at the latest, when the credential that asks ends"
+        raise BadInput(f"expires_at {problem}.", fields={"expires_at": problem})
+    return expires_at or last
 
 
 def _checked(credential: Credential) -> None:

@@ -39,6 +39,7 @@ def service_account_create(
     can_act_for_owners: bool = False,
     scope: Scope = Scope.ENQUEUE,
     expires_at: datetime | None = None,
+    made_with: Credential | None = None,
 ) -> Made:
     """An account in `Users` and in the named groups, with its first credential.
 
@@ -59,6 +60,7 @@ def service_account_create(
         scope=scope,
         expires_at=expires_at,
         actor=actor,
+        made_with=made_with,
     )
     return Made(account, credential, secret)
 

@@ -13,6 +13,7 @@ from apps.accounts.models.sessions import AGENT_LENGTH
 from apps.accounts.selectors import session_digest
 from apps.accounts.services.groups import rights_changed
 from apps.accounts.services.people_changes import new_nonce
+from apps.accounts.session_store import stored_key
 from apps.core.errors import NotFound
 from apps.core.recording import event_record
 
@@ -30,7 +31,7 @@ def session_note(*, user: User, key: str, address: str, agent: str) -> None:
         return
     facts = {"user": user, "address": address, "agent": agent.replace("\0", "")[:AGENT_LENGTH]}
     PersonSession.objects.update_or_create(
-        session_key=key, defaults={**facts, "seen_at": timezone.now()}
+        session_key=stored_key(key), defaults={**facts, "seen_at": timezone.now()}
     )
     if len(_noted) >= MOST_NOTED:
         _noted.clear()
@@ -42,7 +43,7 @@ def session_end(*, user: User, digest: str) -> None:
     """Sign one's own browser out, wherever it is; its pages begin anew and find nobody.
 
     Args:
-        digest: `session_digest` of its key.
+        digest: `session_digest` of its key as it is stored.
 
     Raises:
         NotFound: it is nobody's, somebody else's, or over.
@@ -67,7 +68,7 @@ def sessions_end_others(*, user: User, keeping: str) -> User:
     row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
     row.session_nonce = new_nonce()
     row.save(update_fields=["session_nonce"])
-    rows = list(PersonSession.objects.filter(user=row).exclude(session_key=keeping))
+    rows = list(PersonSession.objects.filter(user=row).exclude(session_key=stored_key(keeping)))
     _end(rows, row)
     return row
 

@@ -8,7 +8,7 @@ from rest_framework.decorators import api_view, parser_classes
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts.api.permissions import scope_to_write
+from apps.accounts.api.permissions import allows_acting, scope_to_write
 from apps.accounts.models import Scope
 from apps.allocation.api.serializers import CheckSerializer, ExplanationSerializer
 from apps.allocation.explaining import Told, expected_start, explained
@@ -27,6 +27,7 @@ _ERRORS = {"4XX": ErrorSerializer}
     tags=["tasks"],
     responses={200: ExplanationSerializer, **_ERRORS},
 )
+@allows_acting
 @api_view()
 def explain(request: Request, pk: str) -> Response:
     """Why a task waits, as the last pass said it, in sentences; what it waited for before."""
@@ -53,6 +54,7 @@ def explain(request: Request, pk: str) -> Response:
     request=DescriptionSerializer,
     responses={200: CheckSerializer, **_ERRORS},
 )
+@allows_acting
 @scope_to_write(Scope.ENQUEUE)
 @api_view(["POST"])
 @parser_classes([RawJsonParser])

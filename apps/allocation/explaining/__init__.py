@@ -9,9 +9,11 @@ from apps.allocation.explaining.explained import (
     reasons_now,
 )
 from apps.allocation.explaining.names import Names
+from apps.allocation.explaining.suspension import SUSPENDED, is_suspended
 from apps.allocation.explaining.telling import Told, tell, tell_all
 
 __all__ = [
+    "SUSPENDED",
     "ExpectedStart",
     "Explained",
     "Names",
@@ -19,6 +21,7 @@ __all__ = [
     "Told",
     "expected_start",
     "explained",
+    "is_suspended",
     "past_reasons",
     "reasons_now",
     "tell",

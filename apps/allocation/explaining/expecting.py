@@ -13,6 +13,7 @@ from django.utils import timezone
 from apps.accounts.models import Tenant
 from apps.allocation.engine.reasons import Code
 from apps.allocation.engine.snapshot import Head, Id, Snapshot
+from apps.allocation.explaining.suspension import is_suspended
 from apps.allocation.forecast import Basis, Estimate, NoEstimate, Why
 from apps.allocation.forecast import expected_start as estimate
 from apps.allocation.forecast.estimating import FUTURES
@@ -72,7 +73,7 @@ def expected_start(task: Task) -> ExpectedStart | None:
     """When `task` will probably start, worked out at most once a minute; None: it does not wait."""
     if task.state != TaskState.QUEUED or task.run is None:
         return None
-    if task.run.reason_code in _NOT_ROOM:
+    if task.run.reason_code in _NOT_ROOM or is_suspended():
         return _told(NoEstimate(Why.NOT_IN_SIGHT))
     key = f"expected-start:{task.pk}:{task.generation}:{microseconds(task.submitted_at)}"
     kept: dict[str, Any] | None = cache.get(key)

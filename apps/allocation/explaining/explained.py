@@ -10,6 +10,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.allocation.engine.reasons import Code
 from apps.allocation.explaining.names import Names
+from apps.allocation.explaining.suspension import SUSPENDED, is_suspended
 from apps.allocation.explaining.telling import Told, tell, tell_all
 from apps.tasks.models import Attempt, ReasonChange, Task
 from apps.tasks.selectors.waiting import Explanation, task_explained
@@ -58,7 +59,7 @@ def explained(user: User, task: Task) -> Explained:
     return Explained(
         state=task.state,
         names=names,
-        reasons=tell_all(reasons, names, now=now),
+        reasons=_suspended(task) + tell_all(reasons, names, now=now),
         place=known.place if known else None,
         at=known.at if known else None,
         history=tuple(
@@ -67,6 +68,12 @@ def explained(user: User, task: Task) -> Explained:
             if first
         ),
     )
+
+
+def _suspended(task: Task) -> tuple[Told, ...]:
+    """First where the database was restored: nothing is admitted, and nothing is launched."""
+    waits = task.state in {TaskState.QUEUED, TaskState.ALLOCATED}
+    return (SUSPENDED,) if waits and is_suspended() else ()
 
 
 def reasons_now(queue_id: int | None, known: Explanation) -> Reasons:

@@ -12,7 +12,7 @@ from apps.allocation.engine import decide
 from apps.allocation.engine.plan import Place, Plan, Standing
 from apps.allocation.engine.reasons import to_data
 from apps.allocation.engine.snapshot import Head, Id, Run, Snapshot
-from apps.allocation.explaining import Names, Told, reasons_now, tell_all
+from apps.allocation.explaining import SUSPENDED, Names, Told, is_suspended, reasons_now, tell_all
 from apps.allocation.loader import Loaded, load
 from apps.allocation.loader.configuration import amounts
 from apps.allocation.loader.texts import microseconds
@@ -74,6 +74,8 @@ def task_check(*, actor: User, description: Description) -> Checked:
         Everything that `task_submit` raises: what cannot be enqueued cannot be checked.
     """
     tried = _try(actor, description)
+    if is_suspended():
+        return _not_now(tried, (SUSPENDED,))
     now = timezone.now()
     snapshot, index = _with(load(now_us=microseconds(now)), tried)
     plan = decide(snapshot)
@@ -82,7 +84,10 @@ def task_check(*, actor: User, description: Description) -> Checked:
         return _placed(actor, tried, snapshot, place)
     reasons = _reasons(plan, index, tried)
     names = Names.of(actor, tried.task, reasons)
-    told = tell_all(reasons, names, now=now)
+    return _not_now(tried, tell_all(reasons, names, now=now))
+
+
+def _not_now(tried: _Tried, told: tuple[Told, ...]) -> Checked:
     return Checked(would_run=False, sentence=told[0].sentence, ahead=tried.ahead, reasons=told)
 
 

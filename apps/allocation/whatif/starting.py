@@ -13,7 +13,7 @@ from apps.allocation.engine.reasons import Code, Reason, to_data
 from apps.allocation.engine.sentences import amount_text
 from apps.allocation.engine.snapshot import Head, Run, Snapshot
 from apps.allocation.engine.snapshot import Policy as PolicyEntry
-from apps.allocation.explaining import Names, Told, tell
+from apps.allocation.explaining import SUSPENDED, Names, Told, is_suspended, tell
 from apps.allocation.loader import load
 from apps.allocation.loader.texts import microseconds
 from apps.policies.models import Queue
@@ -43,8 +43,8 @@ class Startable:
 
     @property
     def is_more(self) -> bool:
-        """As many as were tried would start at once: there may be room for more."""
-        return self.reason is None and not self.after
+        """As many as were tried would start: there may be room for more."""
+        return self.reason is None
 
 
 def startable(*, actor: User, queues: Sequence[Queue]) -> tuple[Startable, ...]:
@@ -57,11 +57,14 @@ def startable(*, actor: User, queues: Sequence[Queue]) -> tuple[Startable, ...]:
     roomy = _roomy(snapshot)
     names = Names.of(actor)
     runs = ((queue, _run(snapshot, queue, actor)) for queue in queues)
-    return tuple(
+    found = tuple(
         _tried(queue, run, snapshot=snapshot, roomy=roomy, names=names)
         for queue, run in runs
         if run is not None
     )
+    if is_suspended():
+        return tuple(replace(one, count=0, after=0, reason=SUSPENDED) for one in found)
+    return found
 
 
 def _tried(

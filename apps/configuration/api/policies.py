@@ -94,6 +94,7 @@ class _QueueFilter(FilterSet):  # type: ignore[misc]  # comes without types
 class PoolViewSet(ReadOnlyModelViewSet[Pool]):
     """Live pools. They are changed through the draft."""
 
+    allows_acting = True
     serializer_class = PoolSerializer
     pagination_class = _ByPosition
     queryset = Pool.objects.none()
@@ -125,6 +126,7 @@ class PoolViewSet(ReadOnlyModelViewSet[Pool]):
 class ProfileViewSet(ReadOnlyModelViewSet[Profile]):
     """Live profiles. They are changed through the draft."""
 
+    allows_acting = True
     serializer_class = ProfileSerializer
     pagination_class = _ByPosition
     queryset = Profile.objects.none()
@@ -290,6 +292,7 @@ class PolicyViewSet(
 class QueueViewSet(ListModelMixin, GenericViewSet[Queue]):
     """Queues, addressed by name or id. They are made by connecting a profile to a policy."""
 
+    allows_acting = True
     serializer_class = QueueSerializer
     pagination_class = _ByName
     queryset = Queue.objects.none()

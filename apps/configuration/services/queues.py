@@ -102,7 +102,7 @@ def queue_change(*, actor: User | None, queue: Queue, changes: Mapping[str, Any]
     unknown = set(changes) - QUEUE_SETTINGS
     if unknown:
         raise BadInput(f"{min(unknown)} cannot be changed.", fields={min(unknown): "is unknown"})
-    queue_settings_check(actor, set(changes))
+    queue_settings_check(actor, queue, set(changes))
     live_lock()
     queue = _present(queue)
     for field, value in changes.items():

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from apps.accounts.models import TenantGroup, User
-from apps.accounts.selectors import is_admin, is_queue_admin, tenants_administered_by
+from apps.accounts.selectors import group_ids, is_admin, is_queue_admin, tenants_administered_by
 from apps.configuration.services.walls import wall_moved
 from apps.core.errors import BadInput, NotAllowed
 from apps.core.units import milli_text
-from apps.policies.models import Policy, PolicyAmount
+from apps.policies.models import Policy, PolicyAmount, Queue
 
 # What administrators of queues set, and of that what those of a tenant do. The rest bears upon
 # others' work: how long a task may not be preempted, how often it is, and which of two goes first.
@@ -32,6 +32,7 @@ QUEUE_SETTINGS = frozenset(
     }
 )
 OTHERS_CONCERN = frozenset({"min_runtime_s", "max_preemptions", "grace_s", "max_priority"})
+OWN_LIMITS = OTHERS_CONCERN | {"max_waiting", "allow_over_quota"}
 Totals = Mapping[tuple[int, str], int]
 
 
@@ -147,24 +148,31 @@ def within_tenant_check(actor: User | None, policy: Policy, before: Shares) -> N
         raise BadInput("; ".join(f"{k} {v}" for k, v in problems.items()) + ".", fields=problems)
 
 
-def queue_settings_of(actor: User | None) -> frozenset[str]:
-    """Which settings of a queue somebody sets who sets any."""
-    if actor is None or is_queue_admin(actor):
+def queue_settings_of(actor: User | None, queue: Queue | None = None) -> frozenset[str]:
+    """Which settings of a queue somebody sets who sets any.
+
+    Administrators of queues do not set limits for themselves: of a queue of their own team's.
+    """
+    if actor is None or is_admin(actor):
         return QUEUE_SETTINGS
+    if is_queue_admin(actor):
+        is_own = queue is not None and queue.policy.group_id in group_ids(actor)
+        return QUEUE_SETTINGS - OWN_LIMITS if is_own else QUEUE_SETTINGS
     return QUEUE_SETTINGS - OTHERS_CONCERN if is_tenants_own(actor) else frozenset()
 
 
-def queue_settings_check(actor: User | None, changed: set[str]) -> None:
-    """Refuse what administrators of a tenant do not set.
+def queue_settings_check(actor: User | None, queue: Queue, changed: set[str]) -> None:
+    """Refuse what administrators of a tenant, or of a queue of their own team's, do not set.
 
     Raises:
         BadInput: naming the setting.
         NotAllowed: the actor administers neither queues nor a tenant.
     """
-    if not queue_settings_of(actor):
+    settable = queue_settings_of(actor, queue)
+    if not settable:
         raise NotAllowed("This is for those who administer queues.")
     problems = dict.fromkeys(
-        sorted(changed - queue_settings_of(actor)),
+        sorted(changed - settable),
         "bears upon others' work: an administrator of the installation sets it",
     )
     if problems:

@@ -125,34 +125,58 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
-    """One proportional bar of a task's life, with the clock times below it."""
+class Period(Segment):
+    """A stretch as it is drawn; the browser lays it out again while the last one grows."""
 
-    segments: tuple[Segment, ...]
-    flags: tuple[str, ...]
+    began: datetime
+    ended: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A moment in the bar."""
+
+    x: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One proportional bar of a task's life, with the clock times below it.
+
+    `is_growing`: the last stretch goes on.
+    """
+
+    segments: tuple[Period, ...]
+    flags: tuple[Flag, ...]
     began: datetime
     ended: datetime
     label: str
+    is_growing: bool
 
     @classmethod
-    def of(cls, stretches: list[Stretch], *, flags: list[datetime]) -> Self | None:
+    def of(
+        cls, stretches: list[Stretch], *, flags: list[datetime], is_growing: bool = False
+    ) -> Self | None:
         """None where there is nothing to draw yet; `flags` are the times of preemptions."""
         if not stretches:
             return None
         began, ended = stretches[0].began, stretches[-1].ended
         whole = max(_micros(began, ended), 1)
         segments = tuple(
-            Segment(
+            Period(
                 kind=one.kind,
                 x=percent(_micros(began, one.began), whole),
                 width=percent(_micros(one.began, one.ended), whole),
+                began=one.began,
+                ended=one.ended,
             )
             for one in stretches
         )
         words = {"wait": "waiting", "start": "starting", "run": "running", "over": "over quota"}
         label = ", ".join(f"{words[s.kind]} {s.began:%H:%M} to {s.ended:%H:%M}" for s in stretches)
-        marks = tuple(percent(_micros(began, at), whole) for at in flags)
-        return cls(segments=segments, flags=marks, began=began, ended=ended, label=label)
+        marks = tuple(Flag(percent(_micros(began, at), whole), at) for at in flags)
+        return cls(segments, marks, began, ended, label, is_growing)
 
 
 def parts(pieces: list[tuple[str, int]]) -> tuple[Segment, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from django.db.models import Q
 
 from apps.accounts.models import User
-from apps.allocation.explaining import Names
+from apps.allocation.explaining import Names, is_suspended
 from apps.core.units import quantities_milli
 from apps.dashboard.cards.bars import UseBar
 from apps.dashboard.cards.reasons import ReasonView, explain, stored_reasons
@@ -53,20 +53,22 @@ def load_policy_mine(user: User, key: str) -> PolicyMine | None:
     limit = quantities_milli(policy.user_limit or {}).get(GPU)
     tasks = Task.objects.filter(owner=user, queue__policy=policy, state=TaskState.QUEUED)
     first = tasks.select_related("run", "queue__profile").order_by("submitted_at", "pk")[:MOST]
+    suspended = is_suspended()
     return PolicyMine(
         use=use,
         running=len(held),
         limit=limit,
         bar=UseBar.of(used=use, limit=limit, over=0),
-        waiting=tuple(_waiting(task, user) for task in first),
+        waiting=tuple(_waiting(task, user, suspended=suspended) for task in first),
         waiting_count=tasks.count(),
         policy_id=policy.pk,
         topics=(f"policy.{policy.pk}",),
     )
 
 
-def _waiting(task: Task, user: User) -> OwnWaiting:
+def _waiting(task: Task, user: User, *, suspended: bool) -> OwnWaiting:
     place = place_in_line(task)
     is_head = task.run is not None and task.run.head_id == task.pk
     reasons = stored_reasons(task, place=None if is_head else place)
-    return OwnWaiting(task, ordinal(place), explain(reasons, Names.of(user, task, reasons)))
+    names = Names.of(user, task, reasons)
+    return OwnWaiting(task, ordinal(place), explain(reasons, names, suspended=suspended))

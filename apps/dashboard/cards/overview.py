@@ -114,15 +114,16 @@ def _pool_cards(facts: list[PoolFacts], waiting_in: Mapping[int, Waiting]) -> tu
 
 
 def _waiting_by_pool(waiting: Mapping[int, Waiting]) -> defaultdict[int, int]:
-    """Tasks that could go to each pool: one task counts in every pool of its profile."""
-    by_profile: defaultdict[int, int] = defaultdict(int)
-    for queue, profile in Queue.objects.filter(pk__in=list(waiting)).values_list(
-        "pk", "profile_id"
-    ):
-        by_profile[profile] += waiting[queue].count
+    """Waiting tasks in the first pool of their routing order, so that each counts once."""
+    links = PoolLink.objects.filter(pool__removed_at__isnull=True)
+    # Of several pools of a profile the last one stays, which is the first choice.
+    worst_first = links.order_by("-routing_rank", "-pk")
+    first = dict(worst_first.values_list("profile_id", "pool_id"))
     found: defaultdict[int, int] = defaultdict(int)
-    for profile, pool in PoolLink.objects.values_list("profile_id", "pool_id"):
-        found[pool] += by_profile[profile]
+    queues = Queue.objects.filter(pk__in=list(waiting)).values_list("pk", "profile_id")
+    for queue, profile in queues:
+        if profile in first:
+            found[first[profile]] += waiting[queue].count
     return found
 
 

@@ -13,7 +13,18 @@ from apps.dashboard.cards.words import ordinal
 from apps.dashboard.live import Sharing, card, key_id, topics_of
 from apps.dashboard.selectors.people import people_in
 from apps.dashboard.selectors.pools import simulated_pools
-from apps.dashboard.selectors.use import GPU, Amounts, Use, amounts_of, held_now, use_by
+from apps.dashboard.selectors.use import (
+    GPU,
+    Amounts,
+    Use,
+    amounts_of,
+    held_by_policy,
+    held_now,
+    over_quota_tasks,
+    reservations_of,
+    use_by,
+    use_of,
+)
 from apps.dashboard.selectors.waiting import (
     NOBODY,
     Waiting,
@@ -80,7 +91,10 @@ class QueueBranch:
 
 @dataclass(frozen=True, slots=True)
 class PolicyCard:
+    """`teams` are the policies below it that the reader sees."""
+
     row: PolicyRow
+    teams: tuple[PolicyRow, ...]
     branches: tuple[QueueBranch, ...]
     topics: tuple[str, ...]
     announce: str
@@ -110,16 +124,17 @@ def policy_rows(policies: Iterable[Policy], work: Work | None = None) -> list[Po
         work = work_of(policy_ids=concerned, queue_ids=queue_ids)
     waits = work.waiting
     amounts = amounts_of(concerned)
-    uses = use_by(work.held, work.over, of="policy_id")
+    reservations = reservations_of(amounts)
+    held = held_by_policy(work.held)
     people = people_in(every)
     rows: list[PolicyRow] = []
 
     def walk(parent: Policy | None, depth: int) -> None:
         for policy in children[parent.pk if parent is not None else None]:
             family = [policy.pk, *tree.below(policy.pk)]
-            use = Use()
-            for member in family:
-                use = use.plus(uses[member])
+            # Each policy's figures are those of its own reservation, as its bar is.
+            of_family = [one for member in family for one in held[member]]
+            over = over_quota_tasks(of_family, {pk: amounts[pk] for pk in family})
             rows.append(
                 _row(
                     policy,
@@ -127,8 +142,8 @@ def policy_rows(policies: Iterable[Policy], work: Work | None = None) -> list[Po
                     parent=parent.name if parent is not None else "",
                     teams=len(children[policy.pk]),
                     people=people[policy.pk],
-                    use=use,
-                    reserved=tree.reserved(policy.pk, amounts),
+                    use=use_of(of_family, over),
+                    reserved=reservations[policy.pk].get(GPU, 0),
                     limit=amounts.get(policy.pk, Amounts()).limit.get(GPU),
                     waiting=summed(
                         waits.get(pk, NOBODY) for member in family for pk in queues_of[member]
@@ -148,7 +163,7 @@ def load_policy_card(user: User, key: str) -> PolicyCard | None:
     policy = visible.filter(pk=key_id(key)).first()
     if policy is None:
         return None
-    row = next(one for one in policy_rows([policy]))
+    row, *below = policy_rows([policy, *visible.filter(parent=policy)])
     queues = list(
         queues_visible_to(user)
         .filter(policy=policy)
@@ -162,6 +177,7 @@ def load_policy_card(user: User, key: str) -> PolicyCard | None:
     )
     return PolicyCard(
         row=row,
+        teams=tuple(below),
         branches=branches,
         # Its figures are those of everything below it, too.
         topics=(
@@ -271,13 +287,6 @@ class Tree:
             found.append(one)
             todo.extend(self.children.get(one, ()))
         return found
-
-    def reserved(self, policy_id: int, amounts: Mapping[int, Amounts]) -> int:
-        """Thousandths of GPU; where a parent sets none, it is the sum of its children's."""
-        own = amounts.get(policy_id, Amounts()).reserved
-        if GPU in own:
-            return own[GPU]
-        return sum(self.reserved(child, amounts) for child in self.children.get(policy_id, ()))
 
 
 def _tree() -> Tree:

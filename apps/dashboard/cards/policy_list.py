@@ -136,7 +136,7 @@ def load_policy_list(user: User, key: str) -> PolicyList:
         flat_query=wanted.query(view=FLAT),
         use=use,
         reserved=sum(row.reserved for row in top),
-        unused=sum(max(row.reserved - row.use.total, 0) for row in top),
+        unused=sum(max(row.reserved - row.use.reserved, 0) for row in top),
         waiting=waiting,
         reasons=reasons,
         reason_bar=parts([(one.word.kind, one.count) for one in reasons]),

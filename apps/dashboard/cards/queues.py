@@ -7,7 +7,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
-from apps.allocation.explaining import Names
+from apps.allocation.explaining import Names, is_suspended
 from apps.dashboard.cards.reasons import ReasonView, explain, stored_reasons
 from apps.dashboard.live import Sharing, card, key_id, topics_of
 from apps.dashboard.selectors.use import held_now, use_by
@@ -110,6 +110,7 @@ def load_queue_waiting(user: User, key: str) -> QueueWaiting | None:
     names = Names.of(user, tasks[0] if tasks else None, [one for each in reasons for one in each])
     running = use_by(held_now(Q(queue=queue.pk)), frozenset(), of="queue_id")[queue.pk].tasks
     may_manage = queues_managed_by(user).filter(pk=queue.pk).exists()
+    suspended = is_suspended()
     more = max(waiting.count - len(tasks), 0)
     return QueueWaiting(
         row=QueueRow(queue, running, waiting, queues_open_to(user).filter(pk=queue.pk).exists()),
@@ -117,7 +118,7 @@ def load_queue_waiting(user: User, key: str) -> QueueWaiting | None:
             WaitingRow(
                 task=task,
                 place=place,
-                reason=explain(why, names),
+                reason=explain(why, names, suspended=suspended),
                 moves=_moves(tasks, place - 1, has_more=more > 0),
             )
             for place, (task, why) in enumerate(zip(tasks, reasons, strict=True), start=1)

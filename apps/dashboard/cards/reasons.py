@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from apps.allocation.engine.reasons import Code
 from apps.allocation.engine.sentences import amount_text
-from apps.allocation.explaining import Names, Told, reasons_now, tell_all
+from apps.allocation.explaining import SUSPENDED, Names, Told, reasons_now, tell_all
 from apps.core.units import MILLI, milli_text
 from apps.dashboard.cards.words import REASONS, UNKNOWN_REASON, Word, ordinal, plural
 from apps.tasks.models import Task
@@ -70,11 +70,11 @@ def stored_reasons(task: Task, *, place: int | None) -> Sequence[Mapping[str, An
 
 
 def explain(
-    reasons: Sequence[Mapping[str, Any]], names: Names, *, simulated: frozenset[int] = frozenset()
+    reasons: Sequence[Mapping[str, Any]], names: Names, *, suspended: bool = False
 ) -> ReasonView:
     """Reasons as a pass stored them, for the reader of `names`."""
     told = tell_all(reasons, names, now=timezone.now())
-    return reason_view(told, names, simulated=simulated)
+    return reason_view((SUSPENDED, *told) if suspended else told, names)
 
 
 def reason_view(

@@ -23,14 +23,14 @@ class StartRow:
 
 def start_rows(found: Iterable[Startable]) -> list[StartRow]:
     """One row per queue, those where something starts first."""
-    rows = [(one.count == 0, _row(one)) for one in found]
-    return [row for _, row in sorted(rows, key=lambda pair: pair[0])]
+    rows = [(not one.count, not one.after, _row(one)) for one in found]
+    return [row for _, _, row in sorted(rows, key=lambda parts: parts[:2])]
 
 
 def _row(one: Startable) -> StartRow:
     return StartRow(
         queue=one.queue,
-        number=f"{one.count}+" if one.is_more else str(one.count),
+        number=f"{one.count + one.after}{'+' if one.is_more else ''}",
         kind="ok" if one.count else "wait",
         head=_head(one),
         why=_why(one),
@@ -39,21 +39,26 @@ def _row(one: Startable) -> StartRow:
 
 
 def _head(one: Startable) -> str:
-    if one.is_more:
-        return f"{one.count} tasks and more start at once."
+    if not one.count and not one.after:
+        word: Word = REASONS.get(one.reason.code, UNKNOWN_REASON) if one.reason else UNKNOWN_REASON
+        return f"Would wait: {word.text}."
+    more = " and more" if one.is_more else ""
+    if not one.after:
+        return f"{plural(one.count, 'task')}{more} {_verb(one.count)} at once."
     if one.count:
-        return f"{plural(one.count, 'task')} {'starts' if one.count == 1 else 'start'} at once."
-    if one.after:
-        return f"{plural(one.after, 'task')} would start once others have stopped."
-    word: Word = REASONS.get(one.reason.code, UNKNOWN_REASON) if one.reason else UNKNOWN_REASON
-    return f"Would wait: {word.text}."
+        now = f"{plural(one.count, 'task')} {_verb(one.count)} at once"
+        return f"{now}, {one.after}{more} once others have stopped."
+    return f"{plural(one.after, 'task')}{more} {_verb(one.after)} once others have stopped."
+
+
+def _verb(count: int) -> str:
+    return "starts" if count == 1 else "start"
 
 
 def _why(one: Startable) -> str:
-    after = f" {one.after} more once others have stopped." if one.count and one.after else ""
     if one.reason is None:
-        return after.strip()
-    return f"{after} {'Then: ' if one.count else ''}{one.reason.sentence}".strip()
+        return ""
+    return f"{'Then: ' if one.count or one.after else ''}{one.reason.sentence}"
 
 
 def _limits(one: Startable) -> str:

@@ -17,7 +17,7 @@ from apps.dashboard.live import Sharing, card
 from apps.dashboard.selectors.history import History, task_history
 from apps.dashboard.selectors.pools import simulated_pools
 from apps.dashboard.selectors.tasks import VIEWS, TaskFilter, task_seen, tasks_matching
-from apps.dashboard.selectors.use import amounts_of, held_now, over_quota_tasks
+from apps.dashboard.selectors.use import amounts_of, family_in, held_now, over_quota_tasks
 from apps.policies.models import Queue
 from apps.policies.selectors import queues_open_to
 from apps.tasks.models import Attempt, Task
@@ -31,6 +31,8 @@ from apps.tasks.states import (
 )
 
 PAGE = 50
+RUNNING = frozenset({"run", "over"})
+WAITING = frozenset({"wait"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,18 @@ class TaskHead:
 
 @dataclass(frozen=True, slots=True)
 class TaskStory:
-    """The time-line and what happened; durations are sums over all attempts."""
+    """The time-line and what happened; durations are sums over all attempts.
+
+    `running_from` and `waiting_from` count the sum from one moment, so that the browser keeps it
+    true; None where it does not grow.
+    """
 
     timeline: Timeline | None
     steps: tuple[Step, ...]
     running: timedelta
+    running_from: datetime | None
     waiting: timedelta
+    waiting_from: datetime | None
     preemptions: int
     topics: tuple[str, ...]
     announce: str = ""
@@ -111,6 +119,7 @@ class AttemptRow:
     pool: str
     places: tuple[Place, ...]
     ran: timedelta | None
+    is_running: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +192,14 @@ def load_task_story(user: User, key: str) -> TaskStory | None:
     history = task_history(task)
     now = timezone.now()
     stretches = _stretches(task, history, now)
+    is_growing = bool(stretches) and stretches[-1].ended == now
     return TaskStory(
-        timeline=Timeline.of(stretches, flags=_preempted_at(history)),
+        timeline=Timeline.of(stretches, flags=_preempted_at(history), is_growing=is_growing),
         steps=steps_of(history, _names(user, task, history)),
-        running=_sum(stretches, {"run", "over"}),
-        waiting=_sum(stretches, {"wait"}),
+        running=_sum(stretches, RUNNING),
+        running_from=_counted_from(stretches, RUNNING) if is_growing else None,
+        waiting=_sum(stretches, WAITING),
+        waiting_from=_counted_from(stretches, WAITING) if is_growing else None,
         preemptions=task.preemptions,
         topics=(f"task.{task.pk}",),
     )
@@ -235,8 +247,10 @@ def _names(user: User, task: Task, history: History) -> Names:
 def _is_over(task: Task) -> bool:
     if task.state not in HOLDING_STATES or task.queue is None:
         return False
-    policy = task.queue.policy_id
-    return task.pk in over_quota_tasks(held_now(Q(policy=policy)), amounts_of([policy]))
+    # Room in the reservation of a department is its teams', too.
+    amounts = amounts_of()
+    family = family_in(task.queue.policy_id, amounts)
+    return task.pk in over_quota_tasks(held_now(Q(policy__in=family)), amounts)
 
 
 def _risk(task: Task) -> Risk | None:
@@ -277,15 +291,20 @@ def _preempted_at(history: History) -> list[datetime]:
     ]
 
 
-def _sum(stretches: list[Stretch], kinds: set[str]) -> timedelta:
+def _sum(stretches: list[Stretch], kinds: frozenset[str]) -> timedelta:
     return sum((s.ended - s.began for s in stretches if s.kind in kinds), timedelta())
 
 
+def _counted_from(stretches: list[Stretch], kinds: frozenset[str]) -> datetime | None:
+    """When it would have begun in one piece; None where the last stretch is another."""
+    *before, last = stretches
+    return last.began - _sum(before, kinds) if last.kind in kinds else None
+
+
 def _attempt_row(attempt: Attempt, names: Names, *, sees_places: bool) -> AttemptRow:
-    end = attempt.ended_at
-    if end is None and attempt.state not in {AttemptState.FINISHED, AttemptState.LOST}:
-        end = timezone.now()
-    ran = end - attempt.started_at if end is not None and attempt.started_at is not None else None
+    begun, end = attempt.started_at, attempt.ended_at
+    is_over = attempt.state in {AttemptState.FINISHED, AttemptState.LOST}
+    ran = end - begun if end is not None and begun is not None else None
     # A node's name says which pool it is, as REST has it.
     sees_pool = attempt.pool_id in names.pools
     places = tuple(
@@ -297,7 +316,14 @@ def _attempt_row(attempt: Attempt, names: Names, *, sees_places: bool) -> Attemp
         )
         for holding in (attempt.holdings.all() if sees_places else ())
     )
-    return AttemptRow(attempt, _word(attempt), names.pool(attempt.pool_id), places, ran)
+    return AttemptRow(
+        attempt,
+        _word(attempt),
+        names.pool(attempt.pool_id),
+        places,
+        ran,
+        is_running=begun is not None and end is None and not is_over,
+    )
 
 
 def _word(attempt: Attempt) -> Word:

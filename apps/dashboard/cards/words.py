@@ -51,6 +51,7 @@ NODE_STATES = {
 }
 REASONS = {
     "disabled": Word("wait", "power-off", _("disabled")),
+    "suspended": Word("warn", "pause", _("suspended until confirmed")),
     "paused": Word("wait", "pause", _("paused")),
     "no_server": Word("wait", "server-off", _("no server")),
     "no_pool": Word("bad", "unlink", _("no pool")),

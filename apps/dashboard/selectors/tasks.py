@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from apps.accounts.models import User
+from apps.policies.selectors import policy_family
 from apps.tasks.models import Task
 from apps.tasks.selectors.seen import tasks_visible_to
 from apps.tasks.states import ENDED_STATES, HOLDING_STATES, TaskState
@@ -70,7 +71,8 @@ def tasks_matching(user: User, wanted: TaskFilter) -> QuerySet[Task]:
     if wanted.queue is not None:
         tasks = tasks.filter(queue=wanted.queue)
     if wanted.policy is not None:
-        tasks = tasks.filter(queue__policy=wanted.policy)
+        # With everything below it, as in its figures.
+        tasks = tasks.filter(queue__policy__in=policy_family(wanted.policy))
     if wanted.name:
         tasks = tasks.filter(name__icontains=wanted.name)
     if wanted.before is not None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import FilteredRelation, Q
 
-from apps.policies.models import PolicyAmount
+from apps.policies.models import Policy
 from apps.tasks.models import Attempt
 from apps.tasks.states import LIVE_ATTEMPT_STATES
 
@@ -41,6 +41,7 @@ class Amounts:
 
     reserved: Mapping[str, int] = field(default_factory=dict)
     limit: Mapping[str, int] = field(default_factory=dict)
+    parent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,35 +108,65 @@ def held_now(where: Q | None = None) -> list[Held]:
 
 
 def amounts_of(policy_ids: Iterable[int] | None = None) -> dict[int, Amounts]:
-    """Reservations and limits over all pools, per policy that is not removed; one query."""
-    rows = PolicyAmount.objects.filter(pool=None, policy__removed_at__isnull=True)
+    """Reservations and limits over all pools, and parents, per policy; one query."""
+    rows = Policy.objects.filter(removed_at__isnull=True)
     if policy_ids is not None:
-        rows = rows.filter(policy__in=list(policy_ids))
+        rows = rows.filter(pk__in=list(policy_ids))
+    total = FilteredRelation("amounts", condition=Q(amounts__pool=None))
     reserved: dict[int, dict[str, int]] = defaultdict(dict)
     limit: dict[int, dict[str, int]] = defaultdict(dict)
-    for row in rows:
-        if row.reserved_milli is not None:
-            reserved[row.policy_id][row.key] = row.reserved_milli
-        if row.limit_milli is not None:
-            limit[row.policy_id][row.key] = row.limit_milli
+    parents: dict[int, int | None] = {}
+    fields = ("pk", "parent_id", "total__key", "total__reserved_milli", "total__limit_milli")
+    for policy, parent, key, reserved_milli, limit_milli in rows.annotate(total=total).values_list(
+        *fields
+    ):
+        parents[policy] = parent
+        if reserved_milli is not None:
+            reserved[policy][key] = reserved_milli
+        if limit_milli is not None:
+            limit[policy][key] = limit_milli
     return {
-        policy: Amounts(reserved.get(policy, {}), limit.get(policy, {}))
-        for policy in reserved.keys() | limit.keys()
+        policy: Amounts(reserved.get(policy, {}), limit.get(policy, {}), parent)
+        for policy, parent in parents.items()
     }
 
 
-def over_quota_tasks(held: Iterable[Held], amounts: Mapping[int, Amounts]) -> frozenset[UUID]:
-    """The running tasks that people read as over quota.
+def reservations_of(amounts: Mapping[int, Amounts]) -> dict[int, dict[str, int]]:
+    """Per policy and key; where a parent sets none, the sum of its children's."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for policy, one in amounts.items():
+        if one.parent is not None:
+            children[one.parent].append(policy)
+    found: dict[int, dict[str, int]] = {}
 
-    A policy's non-preemptible work comes first, then higher priority, then the longest running,
-    each counted while it stays within the reservation. Source: docs/allocation.md, "Standing".
+    def resolve(policy: int) -> dict[str, int]:
+        if policy not in found:
+            sums: dict[str, int] = defaultdict(int)
+            for child in children[policy]:
+                for key, amount in resolve(child).items():
+                    sums[key] += amount
+            found[policy] = {**sums, **amounts[policy].reserved}
+        return found[policy]
+
+    for policy in amounts:
+        resolve(policy)
+    return found
+
+
+def over_quota_tasks(held: Iterable[Held], amounts: Mapping[int, Amounts]) -> frozenset[UUID]:
+    """The running tasks that people read as over quota: those that no reservation covers.
+
+    They are held against the reservation of the topmost policy above them in `amounts`. Its
+    non-preemptible work comes first, then higher priority, then the longest running, each counted
+    while it stays within the reservation. Source: docs/allocation.md, "Standing".
     """
     of_policy: dict[int, list[Held]] = defaultdict(list)
     for one in held:
-        of_policy[one.policy_id].append(one)
+        of_policy[_topmost(one.policy_id, amounts)].append(one)
+    reservations = reservations_of(amounts)
     over: set[UUID] = set()
     for policy, work in of_policy.items():
-        reserved = amounts.get(policy, Amounts()).reserved
+        reserved = reservations.get(policy, {})
         counted: dict[str, int] = defaultdict(int)
         for one in sorted(work, key=_label_order):
             if _is_covered(one, counted, reserved):
@@ -146,14 +177,40 @@ def over_quota_tasks(held: Iterable[Held], amounts: Mapping[int, Amounts]) -> fr
     return frozenset(over)
 
 
+def family_in(policy: int, amounts: Mapping[int, Amounts]) -> list[int]:
+    """All policies below the topmost one above this policy, with that one."""
+    top = _topmost(policy, amounts)
+    return [one for one in amounts if _topmost(one, amounts) == top]
+
+
+def _topmost(policy: int, amounts: Mapping[int, Amounts]) -> int:
+    parent = amounts[policy].parent if policy in amounts else None
+    return policy if parent is None or parent not in amounts else _topmost(parent, amounts)
+
+
+def held_by_policy(held: Iterable[Held]) -> defaultdict[int, list[Held]]:
+    """What runs under each policy itself."""
+    found: defaultdict[int, list[Held]] = defaultdict(list)
+    for one in held:
+        found[one.policy_id].append(one)
+    return found
+
+
+def use_of(held: Iterable[Held], over: frozenset[UUID]) -> Use:
+    """GPU use of all of these together."""
+    total = Use()
+    for one in held:
+        is_over = one.task_id in over
+        total = total.plus(Use(0 if is_over else one.gpu, one.gpu if is_over else 0, 1))
+    return total
+
+
 def use_by(held: Iterable[Held], over: frozenset[UUID], *, of: str) -> defaultdict[int, Use]:
     """GPU use per `policy_id`, `queue_id` or `pool_id` (`of`)."""
     sums: defaultdict[int, Use] = defaultdict(Use)
     for one in held:
-        is_over = one.task_id in over
-        part = Use(0 if is_over else one.gpu, one.gpu if is_over else 0, 1)
         key: int = getattr(one, of)
-        sums[key] = sums[key].plus(part)
+        sums[key] = sums[key].plus(use_of([one], over))
     return sums
 
 

@@ -1,6 +1,7 @@
 """The components of the pages: one tag, one template under `templates/components/`."""
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -93,9 +94,11 @@ def reason_chip(code: str) -> dict[str, Any]:
 
 
 @register.inclusion_tag("components/counts.html")
-def run_wait(running: int, waiting: int, *, is_small: bool = False) -> dict[str, Any]:
-    """How many run and how many wait."""
-    return {"running": running, "waiting": waiting, "is_small": is_small}
+def run_wait(
+    running: int, waiting: int, *, is_small: bool = False, query: str = ""
+) -> dict[str, Any]:
+    """How many run and how many wait; with `query`, such as `policy=3`, links to these tasks."""
+    return {"running": running, "waiting": waiting, "is_small": is_small, "query": query}
 
 
 @register.inclusion_tag("components/queue_name.html")
@@ -172,6 +175,12 @@ def duration(value: timedelta | float | None) -> str:
         return "–"
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     return words.duration_text(seconds)
+
+
+@register.filter
+def command(words: Iterable[str]) -> str:
+    """A command as a shell would take it, with quotes where words need them."""
+    return shlex.join(words)
 
 
 @register.filter

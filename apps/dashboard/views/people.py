@@ -1,7 +1,6 @@
 """Signing in and out, and the first administrator."""
 
 from django.contrib.auth import login, logout
-from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -14,7 +13,7 @@ from apps.accounts.selectors import log_in_rules, sign_in_providers
 from apps.accounts.services.people import setup_complete
 from apps.core.doorbell import ring_now
 from apps.core.errors import RpmError, TooMany
-from apps.dashboard.forms import SetUpForm, add_errors, focus_first_error
+from apps.dashboard.forms import SetUpForm, SignInForm, add_errors, focus_first_error
 from apps.dashboard.views.signing_in import password_accepted, safe_next
 
 BACKEND = "apps.accounts.backends.PersonBackend"
@@ -27,7 +26,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     """Identity providers, name and password; an empty installation is set up first."""
     if not User.objects.filter(is_service=False).exists():
         return redirect("set_up")
-    form = AuthenticationForm(request, request.POST or None)
+    form = SignInForm(request, request.POST or None)
     status, retry_after_s = 400 if request.method == "POST" else 200, 0
     try:
         if request.method == "POST" and form.is_valid():
@@ -36,6 +35,8 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     except TooMany as error:
         form.add_error(None, error.detail)
         status, retry_after_s = error.status, error.retry_after_s
+    if request.method == "POST":
+        form.focus_password()
     context = {
         "form": form,
         "next": request.GET.get("next", ""),

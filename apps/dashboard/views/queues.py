@@ -124,7 +124,7 @@ def queue_settings(request: HttpRequest, pk: int) -> HttpResponse:
     queue = get_object_or_404(queues_visible_to(user).select_related("policy", "profile"), pk=pk)
     if not queues_settable_by(user).filter(pk=pk).exists():
         raise NotAllowed("Only administrators of queues change them.")
-    form = QueueForm(request.POST or None, queue=queue, names=queue_settings_of(user))
+    form = QueueForm(request.POST or None, queue=queue, names=queue_settings_of(user, queue))
     if request.method == "POST" and form.is_valid() and _changed(form, queue, user):
         say(request, "Saved. It applies from now on.")
         return redirect("queue_detail", pk)

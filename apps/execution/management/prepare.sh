@@ -1,7 +1,8 @@
 # Run it as root, after reading it; running it again does no harm. It
 #   1. installs Python, the SSH server and the container runtime from this machine's own sources,
 #   2. makes an account with a plain shell, under which the helper and its containers run,
-#   3. lets one key log in as that account, and run two commands and nothing else,
+#   3. lets one key log in as that account, run two commands and nothing else, and its helper give
+#      tasks no more than a list allows,
 #   4. sets limits of the SSH server for that account,
 #   5. where there is an NVIDIA driver: installs the container toolkit and describes the GPUs (CDI).
 # It fetches nothing by itself: what apt does not know is named at the end.
@@ -10,6 +11,7 @@ umask 022
 
 GATE=/usr/local/lib/rpm-node/gate
 CLOSED=/etc/rpm-node/closed
+ALLOWLIST=/etc/rpm-node/allowlist.json
 KEYS=/etc/ssh/rpm_node_keys
 LIMITS=/etc/ssh/sshd_config.d/60-rpm-node.conf
 CDI=/etc/cdi/nvidia.yaml
@@ -81,6 +83,16 @@ next_range() {
 		echo 100000
 }
 
+# Another program's account is not ours to change, nor another account's folder.
+check_account() {
+	home=$(getent passwd "$ACCOUNT" | cut -d: -f6)
+	[ "${home:-$FOLDER}" = "$FOLDER" ] ||
+		fail "there is an account $ACCOUNT already, with the home $home: make this script with another --account, or with --folder $home if it is for RPM alone"
+	owner=$(stat -c %U "$FOLDER" 2>/dev/null || echo "$ACCOUNT")
+	[ "$owner" = "$ACCOUNT" ] ||
+		fail "$FOLDER belongs to $owner: make this script with --account $owner or another --folder"
+}
+
 make_account() {
 	if ! getent passwd "$ACCOUNT" >/dev/null; then
 		useradd --create-home --home-dir "$FOLDER" --shell /bin/sh --user-group "$ACCOUNT"
@@ -134,7 +146,7 @@ write_gate() {
 		"$COMMAND")
 		    exec $COMMAND ;;
 		"python3 -")
-		    if [ ! -e "$CLOSED" ]; then exec python3 -; fi
+		    if [ ! -e "$CLOSED" ]; then RPM_NODE_HOME="$STATE" exec python3 -; fi
 		    echo "this node is closed to new helpers: rm $CLOSED" >&2
 		    exit 1 ;;
 		esac
@@ -142,6 +154,16 @@ write_gate() {
 		exit 1
 	END
 	mkdir -p "$(dirname "$CLOSED")"
+}
+
+# What the helper lets tasks have at most, whoever asks. Changes made here by hand stay.
+write_allowlist() {
+	if [ -f "$ALLOWLIST" ] && [ "$(cat "$ALLOWLIST")" != "$ALLOWED" ]; then
+		printf '%s\n' "$ALLOWED" >"$ALLOWLIST.new"
+		later "compare $ALLOWLIST, which stays as it is, with $ALLOWLIST.new"
+		return 0
+	fi
+	printf '%s\n' "$ALLOWED" | put "$ALLOWLIST" 0644
 }
 
 let_key_in() {
@@ -228,7 +250,7 @@ prepare_gpus() {
 tell() {
 	say "done. On the control plane:"
 	say "  manage.py node add NAME --pool POOL --address THIS --user $ACCOUNT --key PRIVATE_KEY \\"
-	say "    --runtime $RUNTIME --state-dir $STATE --fingerprint FINGERPRINT"
+	say "    --runtime $RUNTIME --fingerprint FINGERPRINT"
 	say "where FINGERPRINT is one of"
 	for key in /etc/ssh/ssh_host_*_key.pub; do
 		[ ! -f "$key" ] || ssh-keygen -l -f "$key"
@@ -237,10 +259,12 @@ tell() {
 }
 
 check_machine
+check_account
 install_runtime
 make_account
 let_containers_stay
 write_gate
+write_allowlist
 let_key_in
 prepare_gpus
 tell

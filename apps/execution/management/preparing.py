@@ -1,5 +1,6 @@
 """`manage.py node prepare`: a script for a bare machine, to be read before it is run."""
 
+import json
 import re
 import shlex
 from argparse import ArgumentParser
@@ -12,13 +13,18 @@ from django.core.management.base import CommandError
 from apps.execution.bundle import HOME, remote_command
 from apps.execution.connections import installation_key
 from apps.execution.transport.ssh import EXCHANGES_AT_ONCE
+from apps.nodes.models import Volume
+from apps.policies.extras import extras_of, problem_of
+from apps.policies.models import Profile
 
 SCRIPT = Path(__file__).parent / "prepare.sh"
 ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 # A comment may stand behind the key; it is left out.
 PUBLIC_KEY = re.compile(r"((?:ssh|ecdsa|sk)-[A-Za-z0-9@.-]+ [A-Za-z0-9+/]+={0,3})(?: .*)?")
 
-DEFAULT_ACCOUNT, DEFAULT_FOLDER, DEFAULT_RUNTIME = "rpm", "/var/lib/rpm-node", "podman"
+# Not "rpm": an account of that name belongs to the package database of some distributions.
+DEFAULT_ACCOUNT, DEFAULT_FOLDER, DEFAULT_RUNTIME = "rpm-node", "/var/lib/rpm-node", "podman"
+HOST_NETWORK = "host-network"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,8 @@ class Machine:
     Args:
         folder: home of the account; the helper's own folder lies in it.
         nvidia_source: a line for apt's list of sources, or empty.
+        allowed: what tasks may have there, each as `mount:/PATH`, `host-network`, or as profiles
+            name permissions.
     """
 
     public_key: str
@@ -35,6 +43,7 @@ class Machine:
     folder: str = DEFAULT_FOLDER
     runtime: str = DEFAULT_RUNTIME
     nvidia_source: str = ""
+    allowed: tuple[str, ...] = ()
 
 
 def script_for(machine: Machine, *, installation: str) -> str:
@@ -62,12 +71,44 @@ def script_for(machine: Machine, *, installation: str) -> str:
         "RUNTIME": machine.runtime,
         "SESSIONS": str(EXCHANGES_AT_ONCE),
         "NVIDIA_SOURCE": machine.nvidia_source,
+        "ALLOWED": _allowlist(machine),
     }
     lines = [f"{name}={shlex.quote(value)}" for name, value in values.items()]
     head = f"#!/bin/sh\n# Prepares a machine to run tasks of the RPM installation {installation}.\n"
     return head + SCRIPT.read_text(encoding="utf-8").replace(
         "\nGATE=", "\n" + "\n".join(lines) + "\n\nGATE=", 1
     )
+
+
+def _allowlist(machine: Machine) -> str:
+    """What the node's helper lets a launch have at most (`apps/execution/node/allowlist.py`)."""
+    mounts = [one.removeprefix("mount:") for one in machine.allowed if one.startswith("mount:")]
+    others = [one for one in machine.allowed if not one.startswith("mount:")]
+    if not all(HOME.fullmatch(path) and "/.." not in path for path in mounts):
+        raise ValueError("a mount is no plain folder such as /data")
+    for one in others:
+        if one != HOST_NETWORK and problem_of(one):
+            raise ValueError(f"{one!r} {problem_of(one)}, nor mount:/PATH or {HOST_NETWORK}")
+    extras = extras_of(others)
+    content = {
+        "runtimes": [machine.runtime],
+        "mounts": sorted(mounts),
+        "capabilities": extras.capabilities,
+        "devices": extras.device_paths,
+        "host_network": HOST_NETWORK in others,
+        "root": extras.is_root,
+    }
+    return json.dumps(content, indent=2)
+
+
+def _in_use() -> set[str]:
+    """What the volumes and profiles of this installation ask of nodes today."""
+    volumes = Volume.objects.filter(removed_at__isnull=True).values_list("path", flat=True)
+    profiles = Profile.objects.filter(removed_at__isnull=True)
+    rows = list(profiles.values_list("extra_permissions", "host_network"))
+    extras = {one for permissions, _ in rows for one in permissions if not problem_of(one)}
+    network = {HOST_NETWORK} if any(is_host for _, is_host in rows) else set()
+    return {f"mount:{path}" for path in volumes} | extras | network
 
 
 def add_prepare_arguments(parser: ArgumentParser) -> None:
@@ -77,6 +118,14 @@ def add_prepare_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--runtime", choices=["podman", "docker"], default=DEFAULT_RUNTIME)
     parser.add_argument(
         "--nvidia-source", default="", help="line for apt's sources with NVIDIA's container toolkit"
+    )
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="WHAT",
+        help="let tasks have more than volumes and profiles ask today: mount:/PATH, root, "
+        f"capability:NAME, device:/dev/PATH, {HOST_NETWORK}",
     )
     parser.add_argument("--out", type=Path, help="write to this file instead of printing")
 
@@ -90,6 +139,7 @@ def prepared_script(options: dict[str, Any]) -> str:
             folder=options["folder"],
             runtime=options["runtime"],
             nvidia_source=options["nvidia_source"],
+            allowed=tuple(sorted({*options["allow"], *_in_use()})),
         )
         return script_for(machine, installation=installation_key())
     except OSError as error:

@@ -46,7 +46,7 @@ def podman_run(spec: Spec, place: Place) -> list[str]:
         *["--device=%s" % device.cdi for device in spec.devices if device.cdi],
         *[_secret(spec, place, number, name) for number, name in enumerate(sorted(spec.secrets))],
         "--",
-        spec.reference,
+        spec.image_id or spec.reference,
         *spec.command,
     ]
 
@@ -98,7 +98,7 @@ def docker_run(spec: Spec, place: Place) -> list[str]:
         *[_mount(_secret_file(place, name)) for name in sorted(spec.secrets)],
         *["--device=%s" % device.cdi for device in spec.devices if device.cdi],
         "--",
-        spec.reference,
+        spec.image_id or spec.reference,
         *spec.command,
     ]
 

@@ -12,27 +12,29 @@ from typing import Any
 from apps.execution.node.errors import Refusal
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
-# [host[:port]/]path[:tag][@digest], as registries name images. What the runtimes also read in its
-# place (`dir:/etc`, `docker-archive:/tmp/x.tar`) would open files of the node as root.
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+# registry/repository:tag or registry/repository@digest, in full, as the control plane qualifies it
+# (`apps/core/images.py`). The runtimes take anything shorter for any image of the node that ends
+# so, numbers for images, and `dir:/etc` for files of the node.
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 IMAGE = re.compile(
-    r"(?:%s(?:\.%s)*(?::[0-9]{1,5})?/)?" % (_LABEL, _LABEL)
-    + r"%s(?:/%s)*" % (_PART, _PART)
-    + r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
-    + r"(?:@sha256:[0-9a-f]{64})?"
+    r"(?=localhost/|[^/]*[.:][^/]*/)(?!index\.docker\.io/|docker\.io/[^/]*\Z)"
+    + r"%s(?:\.%s)*(?::[0-9]{1,5})?" % (_LABEL, _LABEL)
+    + r"(?:/%s)+" % _PART
+    + r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})"
 )
 IMAGE_LENGTH = 500
-# An image by its number would pass by every list of allowed names.
-IMAGE_NUMBER = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
 ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 CDI_NAME = re.compile(
     r"[A-Za-z][A-Za-z0-9.-]{0,127}/[A-Za-z][A-Za-z0-9_-]{0,63}=[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
 )
 # Where the runtimes mount what isolates the container, and its secrets.
-RUNTIMES_OWN = ("/dev", "/proc", "/sys", "/run/secrets")
+KERNELS_OWN = ("/dev", "/proc", "/sys")
+RUNTIMES_OWN = (*KERNELS_OWN, "/run/secrets")
 CAPABILITY = re.compile(r"[A-Z][A-Z_]{2,30}")
 DEVICE_PATH = re.compile(r"/dev(?:/[A-Za-z0-9_][A-Za-z0-9._-]{0,63}){1,4}")
+# What `serials` keeps: a SHA-256 in hex; empty where the control plane is of an earlier release.
+SIGNATURE = re.compile(r"(?:[0-9a-f]{64})?")
 DEVICE_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}")
 
 # The kernel's MAX_ARG_STRLEN is 128 KiB with the final NUL.
@@ -100,10 +102,10 @@ def records(request: dict[str, Any], field: str, *, most: int) -> list[dict[str,
 
 
 def image(request: dict[str, Any], field: str = "image") -> str:
-    """The name of an image in a registry or on the node; never of a file."""
+    """The name of an image in full, whose meaning does not hang on what the node has."""
     name = text(request, field, IMAGE)
-    if len(name) > IMAGE_LENGTH or IMAGE_NUMBER.fullmatch(name):
-        raise refuse(field, "%.80r is not the name of an image" % name)
+    if len(name) > IMAGE_LENGTH:
+        raise refuse(field, "longer than %d letters" % IMAGE_LENGTH)
     return name
 
 
@@ -120,6 +122,14 @@ def path(request: dict[str, Any], field: str) -> str:
     # A name of more than 255 bytes exists nowhere (NAME_MAX).
     if any(len(part.encode()) > 255 for part in value.split("/")):
         raise refuse(field, "%.80r has a part of more than 255 bytes" % (value,))
+    return value
+
+
+def workdir(request: dict[str, Any], field: str) -> str:
+    """Where a program starts; from the kernel's own folders ways lead out of a container."""
+    value = path(request, field)
+    if any(("%s/" % value).startswith("%s/" % one) for one in KERNELS_OWN):
+        raise refuse(field, "%.80r is the kernel's own" % (value,))
     return value
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from apps.execution.node import arguments, clocks, environment, files, privates, processes
 from apps.execution.node.homes import Attempt
+from apps.execution.node.lookup import pinned
 from apps.execution.node.runtimes import Runtime, RuntimeAway, run_tool, tool_environment
 from apps.execution.node.specs import Spec
 
@@ -33,6 +34,7 @@ class Podman(Runtime):
 
     def start(self, spec: Spec, log: int) -> subprocess.Popen[bytes]:
         """Hand variables over in files, never in arguments, then `podman run`."""
+        spec = pinned(spec, self.config)
         privates.make(self.attempt, spec, self.config, secrets=False, is_open=False)
         _write_variables(self.attempt, spec)
         for number, (_, value) in enumerate(sorted(spec.secrets.items())):
@@ -167,6 +169,7 @@ class Docker(Podman):
 
     def start(self, spec: Spec, log: int) -> subprocess.Popen[bytes]:
         """`docker run`; its secrets are files in memory."""
+        spec = pinned(spec, self.config)
         privates.make(self.attempt, spec, self.config, secrets=True, is_open=False)
         _write_variables(self.attempt, spec)
         return _popen(arguments.docker_run(spec, self._place()), log, self.config)

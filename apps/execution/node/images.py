@@ -27,7 +27,44 @@ def reference(image: str, digest: str) -> str:
 
     A tag stands aside: not every runtime takes both.
     """
-    if not digest:
-        return image
-    folder, slash, last = image.partition("@")[0].rpartition("/")
-    return "%s%s%s@%s" % (folder, slash, last.partition(":")[0], digest)
+    return "%s@%s" % (_repository(image), digest) if digest else image
+
+
+def found_in(facts: dict[str, Any], tool: str, name: str) -> Image | None:
+    """The image of exactly this name, out of what the runtime answered when it was asked for it.
+
+    None: it is another one, which the runtime takes for it.
+    """
+    number = "sha256:%s" % str(facts["Id"]).rpartition(":")[2]
+    digests = _names(facts, "RepoDigests", tool)
+    is_same = name in digests or name in _names(facts, "RepoTags", tool)
+    if not is_same or not DIGEST.fullmatch(number):
+        return None
+    wanted = name.partition("@")[2]
+    return Image(number, wanted or _digest_in(digests, facts, _repository(name)))
+
+
+def _digest_in(digests: list[str], facts: dict[str, Any], repository: str) -> str:
+    """What the name was fetched as, which may be a list of images for several architectures."""
+    pairs = [one.partition("@") for one in digests]
+    found = {digest for name, _, digest in pairs if name == repository and DIGEST.fullmatch(digest)}
+    # docker knows no digest besides these.
+    return min(found & {facts.get("Digest")} or found, default="")
+
+
+def _names(facts: dict[str, Any], field: str, tool: str) -> list[str]:
+    names = [str(one) for one in facts.get(field) or ()]
+    return [_qualified(name) for name in names] if tool == "docker" else names
+
+
+def _qualified(name: str) -> str:
+    """A name in full: docker leaves out what stands for its hub."""
+    first, slash, _ = name.partition("/")
+    if slash and (first == "localhost" or "." in first or ":" in first):
+        return name
+    return "docker.io/%s%s" % ("" if slash else "library/", name)
+
+
+def _repository(name: str) -> str:
+    folder, slash, last = name.partition("@")[0].rpartition("/")
+    return "%s%s%s" % (folder, slash, last.partition(":")[0])

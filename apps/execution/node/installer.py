@@ -1,5 +1,6 @@
 """Sent to `python3 -` once, with the helper's files as its payload. Stands alone, any Python 3."""
 
+import contextlib
 import json
 import os
 import py_compile
@@ -8,12 +9,15 @@ import sys
 from typing import Any
 
 OLDEST_PYTHON = (3, 9)
+# Set by the gate of a machine that `node prepare` made: its folder for the helper.
+HOME = "RPM_NODE_HOME"
 
 
 def install(payload: "dict[str, Any]") -> None:
     """Put the helper's files in place and print where; the switch to them is one rename.
 
-    Exchanges that run meanwhile go on with the files they have read.
+    Exchanges that run meanwhile go on with the files they have read. A folder whose identity is
+    among `known` belongs to the node of that name: nothing is written there.
     """
     if sys.version_info < OLDEST_PYTHON:
         found = "%d.%d" % sys.version_info[:2]
@@ -22,7 +26,11 @@ def install(payload: "dict[str, Any]") -> None:
         )
         return
     os.umask(0o077)
-    home = payload["home"] or _default_home(payload["installation"])
+    home = payload["home"] or os.environ.get(HOME) or _default_home(payload["installation"])
+    known = payload["known"].get(_identity(home), "")
+    if known:
+        sys.stdout.write(json.dumps({"home": home, "helper": "", "known": known}))
+        return
     folder = os.path.join(home, "helper-" + payload["helper"])
     if not os.path.isdir(folder):
         _write_files(folder, payload["files"])
@@ -32,7 +40,27 @@ def install(payload: "dict[str, Any]") -> None:
     temporary = "%s.%d.tmp" % (link, os.getpid())
     os.symlink(os.path.basename(folder), temporary)
     os.rename(temporary, link)
-    sys.stdout.write(json.dumps({"home": home, "helper": payload["helper"]}))
+    answer = {"home": home, "helper": payload["helper"], "identity": _own_identity(home)}
+    sys.stdout.write(json.dumps(answer))
+
+
+def _own_identity(home: str) -> str:
+    """What tells this folder of this machine from every other; made once, and kept."""
+    temporary = os.path.join(home, "identity.%d.tmp" % os.getpid())
+    _replace(temporary, os.urandom(16).hex().encode())
+    # Only if it has none.
+    with contextlib.suppress(OSError):
+        os.link(temporary, os.path.join(home, "identity"))
+    os.unlink(temporary)
+    return _identity(home)
+
+
+def _identity(home: str) -> str:
+    try:
+        with open(os.path.join(home, "identity")) as source:
+            return source.read(64)
+    except OSError:
+        return ""
 
 
 def _default_home(installation: str) -> str:

@@ -12,10 +12,9 @@ import base64
 import contextlib
 import json
 import os
-import shutil
 from typing import Any, Iterator, NamedTuple
 
-from apps.execution.node import checks, files, privates
+from apps.execution.node import checks, files, privates, task_files
 
 FILE = "config.json"
 DOCKER_HUB = "docker.io"
@@ -68,28 +67,30 @@ def handed_over(home: str, config: dict[str, Any], pull: str, login: Login) -> I
     """
     folder = os.path.join(_place(home, config), pull)
     privates.ensure_place(home, config)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(os.path.dirname(folder), 0o700)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.mkdir(folder, 0o700)
+    task_files.ensure_folder(os.path.dirname(folder), 0o700)
+    task_files.remove(folder)
+    task_files.ensure_folder(folder, 0o700)
     try:
-        privates.write(os.path.join(folder, FILE), _content(login))
+        with task_files.opened_folder(folder) as made:
+            task_files.make_file(made, FILE, _content(login))
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            task_files.remove(folder)
 
 
 def sweep(home: str, config: dict[str, Any]) -> None:
     """Remove what a pull left that was killed."""
     try:
         place = _place(home, config)
-        pulls = os.listdir(place)
+        pulls = task_files.names_in(place)
     except OSError:
         # Nothing was ever handed over here, or could be.
         return
     for pull in pulls:
         if not files.is_locked(os.path.join(home, "pulls", pull, "lock")):
-            shutil.rmtree(os.path.join(place, pull), ignore_errors=True)
+            with contextlib.suppress(OSError):
+                task_files.remove(os.path.join(place, pull))
 
 
 def masked(words: bytes, login: Login) -> bytes:

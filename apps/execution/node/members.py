@@ -6,7 +6,16 @@ import os
 import shutil
 from typing import Any
 
-from apps.execution.node import callbacks, checks, clocks, files, homes, leases, supervisor
+from apps.execution.node import (
+    allowlist,
+    callbacks,
+    checks,
+    clocks,
+    files,
+    homes,
+    leases,
+    supervisor,
+)
 from apps.execution.node.cleaning import is_clean
 from apps.execution.node.crashing import crash_point
 from apps.execution.node.errors import Refusal
@@ -36,6 +45,7 @@ def launch(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[s
         _refuse_other_time(request)
         _refuse_behind_fence(home, spec.identity)
         if not _is_known(attempt):
+            allowlist.check(spec, home)
             homes.raise_fence(home, spec.identity, ended=False)
             crash_point("node.launch.fenced")
             homes.add(attempt)

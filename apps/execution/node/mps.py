@@ -25,7 +25,7 @@ import time
 from functools import partial
 from typing import Any, NamedTuple
 
-from apps.execution.node import clocks, files, homes, processes
+from apps.execution.node import clocks, files, homes, processes, task_files
 from apps.execution.node.detaching import detach
 from apps.execution.node.errors import Refusal
 from apps.execution.node.homes import Attempt
@@ -220,8 +220,7 @@ def _start(daemon: Daemon, config: dict[str, Any]) -> None:
     kept = {name: value for name, value in daemon._asdict().items() if name != "home"}
     files.write_json(os.path.join(daemon.folder, "daemon.json"), kept, durable=False)
     # What a dead daemon left would be taken for a living one's.
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_pid_file(daemon))
+    task_files.remove(_pid_file(daemon))
     words = os.path.join(daemon.folder, "start.log")
     with open(words, "wb") as target:
         done = subprocess.run(
@@ -264,9 +263,10 @@ def _end(daemon: Daemon, config: dict[str, Any]) -> None:
     for left in _left_of(daemon):
         with contextlib.suppress(ProcessLookupError):
             os.kill(left, signal.SIGKILL)
-    shutil.rmtree(daemon.folder, ignore_errors=True)
-    if daemon.shared_memory:
-        shutil.rmtree(daemon.shared_memory, ignore_errors=True)
+    for folder in filter(None, (daemon.folder, daemon.shared_memory)):
+        # What is left has no daemon any more; the next end of it tries again.
+        with contextlib.suppress(OSError):
+            task_files.remove(folder)
 
 
 def _is_needed(daemon: Daemon) -> bool:
@@ -281,27 +281,22 @@ def _is_needed(daemon: Daemon) -> bool:
 
 def _make_folders(daemon: Daemon) -> None:
     """Its user owns what it writes to; nobody else comes past the folders above."""
-    uid, _, gid = daemon.user.partition(":")
     for folder in (FOLDERS, _root(daemon.home), daemon.folder):
-        os.makedirs(folder, exist_ok=True)
         # The helper's umask closes them, and the daemon has to pass.
-        os.chmod(folder, 0o711)  # noqa: S103  # to pass, not to look
+        task_files.ensure_folder(folder, 0o711)
     for folder in (daemon.pipe, daemon.log):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        os.chown(folder, int(uid), int(gid))
+        task_files.ensure_folder(folder, 0o700, _ids(daemon))
     if daemon.shared_memory:
         # The outer folder keeps the node's own users out; what is mounted is the inner one.
-        os.makedirs(os.path.dirname(daemon.shared_memory), mode=0o700, exist_ok=True)
-        os.makedirs(daemon.shared_memory, exist_ok=True)
-        os.chmod(daemon.shared_memory, 0o1777)  # noqa: S103  # as /dev/shm is
+        task_files.ensure_folder(os.path.dirname(daemon.shared_memory), 0o700)
+        task_files.ensure_folder(daemon.shared_memory, 0o1777)  # as /dev/shm is
 
 
 def _pid_of(daemon: Daemon) -> int | None:
     """The living control daemon, by the file that it writes itself."""
     try:
-        with open(_pid_file(daemon), "rb") as source:
-            digits = source.read().strip()
-    except FileNotFoundError:
+        digits = task_files.read_end(_pid_file(daemon), owner=_ids(daemon)[0], most=20).strip()
+    except OSError:
         return None
     pid = int(digits) if digits.isdigit() else 0
     is_living = processes.start_ticks(pid) is not None and _name_of(pid) == KNOWN_AS
@@ -329,9 +324,11 @@ def _name_of(pid: int) -> str:
 
 def _words(daemon: Daemon, path: str) -> str:
     """What it said, or wrote into its log."""
-    for name in (path, os.path.join(daemon.log, "control.log")):
-        with contextlib.suppress(OSError), open(name, "rb") as source:
-            words = source.read()[-WORDS_BYTES:].decode(errors="replace").strip()
+    log = os.path.join(daemon.log, "control.log")
+    for name, owner in ((path, os.geteuid()), (log, _ids(daemon)[0])):
+        with contextlib.suppress(OSError):
+            content = task_files.read_end(name, owner=owner, most=WORDS_BYTES)
+            words = content.decode(errors="replace").strip()
             if words:
                 return words
     return "it said nothing"
@@ -339,6 +336,12 @@ def _words(daemon: Daemon, path: str) -> str:
 
 def _program(config: dict[str, Any]) -> str | None:
     return shutil.which(PROGRAM, path=tool_environment(config)["PATH"])
+
+
+def _ids(daemon: Daemon) -> tuple[int, int]:
+    """User and group of the daemon, which its folders and what it writes belong to."""
+    uid, _, gid = daemon.user.partition(":")
+    return int(uid), int(gid)
 
 
 def _pid_file(daemon: Daemon) -> str:

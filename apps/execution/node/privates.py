@@ -10,18 +10,18 @@ No secret is ever on a disk, in an argument or in a variable.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import shutil
 from typing import Any
 
+from apps.execution.node import clocks, task_files
 from apps.execution.node.homes import Attempt
 from apps.execution.node.specs import Spec
 
 CANDIDATES = ("/run", "/dev/shm")  # noqa: S108  # the folder below is checked to be ours
 # A task of another user goes through, and sees nothing else.
 PASSABLE = 0o711
+CHECKPOINT = "checkpoint"
 CHECKPOINT_BYTES = 64 * 1024
 
 
@@ -44,12 +44,11 @@ def ensure_place(home: str, config: dict[str, Any]) -> None:
     """Make the folder around all private files of a home.
 
     Raises:
-        OSError: not possible here.
+        OSError: not possible here, or somebody else has put one in its way.
     """
     place = place_of(home, config)
-    _ensure_base(os.path.dirname(place))
-    os.makedirs(place, exist_ok=True)
-    os.chmod(place, PASSABLE)
+    task_files.ensure_folder(os.path.dirname(place), PASSABLE)
+    task_files.ensure_folder(place, PASSABLE)
 
 
 def make(
@@ -66,30 +65,29 @@ def make(
     """
     folder = folder_of(attempt, config)
     ensure_place(attempt.home, config)
-    shutil.rmtree(folder, ignore_errors=True)
-    owner = _Owner(spec.user)
-    os.mkdir(folder, 0o700)
-    write(os.path.join(folder, "checkpoint"), b"")
-    owner.take(os.path.join(folder, "checkpoint"), 0o600, 0o666)
-    # Nothing has been saved yet; whatever touches it brings it to the present.
-    os.utime(os.path.join(folder, "checkpoint"), (0, 0))
+    task_files.remove(folder)
+    ids = ids_of(spec.user)
+    task_files.ensure_folder(folder, 0o700)
+    with task_files.opened_folder(folder) as made:
+        # Nothing has been saved yet; whatever touches it brings it to the present.
+        task_files.make_file(made, CHECKPOINT, b"", 0o600 if ids else 0o666, ids, mtime=0)
     if secrets and spec.secrets:
-        os.mkdir(os.path.join(folder, "secrets"), 0o700)
-        for name, value in spec.secrets.items():
-            write(os.path.join(folder, "secrets", name), value.encode())
-            owner.take(os.path.join(folder, "secrets", name), 0o400, 0o444)
-        owner.take(os.path.join(folder, "secrets"), 0o700, 0o755)
+        inner = os.path.join(folder, "secrets")
+        task_files.ensure_folder(inner, 0o700)
+        with task_files.opened_folder(inner) as made:
+            for name, value in spec.secrets.items():
+                task_files.make_file(made, name, value.encode(), 0o400 if ids else 0o444, ids)
+            task_files.give(made, 0o700 if ids else 0o755, ids)
     if is_open:
-        owner.take(folder, 0o700, 0o700)
+        # Last of all: from here on everything in it is the task's to replace.
+        task_files.ensure_folder(folder, 0o700, ids)
     return folder
 
 
 def remove(attempt: Attempt, config: dict[str, Any]) -> bool:
     """Remove the folder; False if some of it may be left."""
     try:
-        shutil.rmtree(folder_of(attempt, config))
-    except FileNotFoundError:
-        return True
+        task_files.remove(folder_of(attempt, config))
     except OSError:
         return False
     return True
@@ -98,31 +96,32 @@ def remove(attempt: Attempt, config: dict[str, Any]) -> bool:
 def checkpointed_wall_s(attempt: Attempt, config: dict[str, Any]) -> float | None:
     """When the task last said that it had saved its state; None when it never did.
 
-    A task that writes more than a word into its file finds it empty again.
+    A task that writes more than a word into its file finds it empty again, and one that dates it
+    ahead has saved its state now. What it put in the file's place says nothing.
     """
+    ids = ids_of((attempt.read("spec.json") or {}).get("user", ""))
+    owner = ids[0] if ids else os.geteuid()
     try:
-        path = os.path.join(folder_of(attempt, config), "checkpoint")
-        status = os.stat(path)
-        if status.st_size > CHECKPOINT_BYTES:
-            os.truncate(path, 0)
+        with (
+            task_files.opened_folder(folder_of(attempt, config)) as folder,
+            task_files.opened_file(folder, CHECKPOINT, owner=owner, flags=os.O_RDWR) as file,
+        ):
+            if os.fstat(file).st_size > CHECKPOINT_BYTES:
+                os.ftruncate(file, 0)
+            if os.fstat(file).st_mtime > clocks.wall_s():
+                os.utime(file)
+            saved_at = os.fstat(file).st_mtime
     except OSError:
         return None
-    return status.st_mtime or None
+    return saved_at if saved_at > 0 else None
 
 
-class _Owner:
-    """Gives files to the task's user; where we may not, everybody in reach may read them."""
-
-    def __init__(self, user: str) -> None:
-        self.ids: tuple[int, int] | None = None
-        if user and os.geteuid() == 0:
-            uid, _, gid = user.partition(":")
-            self.ids = (int(uid), int(gid))
-
-    def take(self, path: str, mode: int, mode_for_all: int) -> None:
-        os.chmod(path, mode if self.ids is not None else mode_for_all)
-        if self.ids is not None:
-            os.chown(path, *self.ids)
+def ids_of(user: str) -> tuple[int, int] | None:
+    """The user and group that files of a task are given to; None where we cannot give any."""
+    if not user or os.geteuid() != 0:
+        return None
+    uid, _, gid = user.partition(":")
+    return int(uid), int(gid)
 
 
 def _base() -> str:
@@ -136,20 +135,3 @@ def _in_memory() -> set[str]:
     with open("/proc/self/mounts", encoding="utf-8", errors="replace") as source:
         rows = (line.split() for line in source)
         return {row[1] for row in rows if row[2] in ("tmpfs", "ramfs")}
-
-
-def _ensure_base(path: str) -> None:
-    """Somebody else may have made it in a folder where everybody may."""
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, PASSABLE)
-    status = os.lstat(path)
-    if os.path.islink(path) or status.st_uid != os.geteuid():
-        raise PermissionError("%s belongs to somebody else" % path)
-    os.chmod(path, PASSABLE)
-
-
-def write(path: str, content: bytes) -> None:
-    """A new file that only its owner can read."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as target:
-        target.write(content)

@@ -35,8 +35,14 @@ def marked(name: str) -> set[int]:
     return {pid for pid in _all() if want in b"\0" + _read(pid, "environ") + b"\0"}
 
 
-def environment_of(pid: int) -> dict[bytes, bytes]:
-    """The variables that a process began with; empty when it is gone."""
+def environment_of(pid: int, *, owner: int) -> dict[bytes, bytes]:
+    """The variables that a process of this user began with; empty when it is gone.
+
+    Anybody's process can carry a member's mark, and nobody's variables are for another user.
+    """
+    status = _read(pid, "status").partition(b"\nUid:")[2].split()
+    if not status or int(status[0]) != owner:
+        return {}
     pairs = (entry.partition(b"=") for entry in _read(pid, "environ").split(b"\0"))
     return {name: value for name, _, value in pairs if name}
 

@@ -13,9 +13,10 @@ import shutil
 import time
 from typing import Any, Iterator
 
-from apps.execution.node import checks, files, homes, privates
+from apps.execution.node import checks, files, homes, privates, task_files
 from apps.execution.node.detaching import detach
 from apps.execution.node.homes import Attempt
+from apps.execution.node.lookup import look_up
 from apps.execution.node.runtimes import run_tool
 from apps.execution.node.specs import Identity
 
@@ -104,11 +105,16 @@ def _unused_images(home: str, config: dict[str, Any], days: float) -> Iterator[s
     }
     for path in _older_than(folder, days):
         kept = files.read_json(path) or {}
-        image = str(kept.get("image"))
+        tool, image = str(kept.get("tool")), str(kept.get("image"))
         if image in in_use:
             continue
+        # Helpers before this one noted short names, which could be anybody's image. What the
+        # runtime does not find now is noted again when it is used again.
+        if not checks.IMAGE.fullmatch(image) or look_up(tool, image, config) is None:
+            os.unlink(path)
+            continue
         # Without force: the runtime itself refuses while a container of whomever uses it.
-        done = run_tool([str(kept.get("tool")), "image", "rm", "--", image], config)
+        done = run_tool([tool, "image", "rm", "--", image], config)
         if done.returncode == 0:
             yield image
         if done.returncode == 0 or b"no such image" in done.stderr.lower():
@@ -119,10 +125,10 @@ def _remove_leftovers(home: str, config: dict[str, Any]) -> None:
     """Private folders without an attempt, earlier helpers, logs of old pulls."""
     with contextlib.suppress(OSError):
         place = privates.place_of(home, config)
-        for name in os.listdir(place):
+        for name in task_files.names_in(place):
             match = FOLDER.fullmatch(name)
             if match and not _is_known(home, *match.groups()):
-                shutil.rmtree(os.path.join(place, name), ignore_errors=True)
+                task_files.remove(os.path.join(place, name))
     in_use = os.path.realpath(os.path.join(home, "helper"))
     for path in _older_than(home, LEFTOVER_DAYS):
         if os.path.basename(path).startswith("helper-") and os.path.realpath(path) != in_use:

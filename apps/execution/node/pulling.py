@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import select
 import subprocess
@@ -12,8 +11,9 @@ from typing import IO, Any, NamedTuple
 from apps.execution.node import arguments, checks, clocks, files, homes, images, logins
 from apps.execution.node.detaching import detach
 from apps.execution.node.logins import Login
+from apps.execution.node.lookup import look_up
 from apps.execution.node.pruning import note_image
-from apps.execution.node.runtimes import run_tool, tool_environment
+from apps.execution.node.runtimes import tool_environment
 
 STEP_S = 0.1
 PROGRESS_BYTES = 2000
@@ -25,13 +25,8 @@ class _Wanted(NamedTuple):
     """An image, by its digest if there is one, and whose it is."""
 
     tool: str
-    image: str
-    digest: str
+    reference: str
     login: Login | None
-
-    @property
-    def reference(self) -> str:
-        return images.reference(self.image, self.digest or self.image.partition("@")[2])
 
     @property
     def name(self) -> str:
@@ -53,11 +48,12 @@ def pull(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     if tool not in ("podman", "docker"):
         raise checks.refuse("runtime", "%.80r is not a container runtime" % (tool,))
     digest = images.digest_of(request, "digest")
-    wanted = _Wanted(tool, checks.image(request), digest, logins.login_of(request))
+    reference = images.reference(checks.image(request), digest)
+    wanted = _Wanted(tool, reference, logins.login_of(request))
     wait_s = checks.number(request, "wait_s", highest=WAIT_HIGHEST_S)
     note_image(home, wanted.tool, wanted.reference)
     if request.get("always") is not True:
-        found = _look_up(wanted.tool, wanted.image, wanted.digest, config)
+        found = look_up(wanted.tool, wanted.reference, config)
         if found is not None:
             return _present(found)
     folder = os.path.join(home, "pulls", wanted.name)
@@ -128,7 +124,7 @@ def _await_result(
     while True:
         code = (files.read_json(os.path.join(folder, "result.json")) or {}).get("code")
         if code is not None:
-            found = _look_up(wanted.tool, wanted.image, wanted.digest, config)
+            found = look_up(wanted.tool, wanted.reference, config)
             if code == 0 and found is not None:
                 return _present(found)
             return {"state": "failed", "progress": _progress(folder)}
@@ -144,33 +140,3 @@ def _progress(folder: str) -> str:
             return source.read()[-PROGRESS_BYTES:].decode(errors="replace")
     except FileNotFoundError:
         return ""
-
-
-def _look_up(tool: str, image: str, digest: str, config: dict[str, Any]) -> images.Image | None:
-    """What the runtime has under this name and digest; None: nothing, or no answer."""
-    wanted = digest or image.partition("@")[2]
-    name = images.reference(image, wanted)
-    done = run_tool([tool, "image", "inspect", "--", name], config)
-    if done.returncode != 0:
-        return None
-    try:
-        facts = json.loads(done.stdout)[0]
-        number = "sha256:%s" % str(facts["Id"]).rpartition(":")[2]
-    except (ValueError, LookupError, TypeError):
-        return None
-    if not images.DIGEST.fullmatch(number):
-        return None
-    return images.Image(number, wanted or _digest_in(facts, image))
-
-
-def _digest_in(facts: dict[str, Any], image: str) -> str:
-    """What the name was fetched as, which may be a list of images for several architectures."""
-    name = images.reference(image, "sha256:").partition("@")[0]
-    pairs = [str(one).partition("@") for one in facts.get("RepoDigests") or ()]
-    found = {
-        digest
-        for repository, _, digest in pairs
-        if images.DIGEST.fullmatch(digest) and ("/%s" % repository).endswith("/%s" % name)
-    }
-    # docker knows no digest besides these.
-    return min(found & {facts.get("Digest")} or found, default="")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
-from typing import Any
+from typing import Any, Iterator
 
-from apps.execution.node import environment, privates, processes
+from apps.execution.node import environment, privates, processes, task_files
 from apps.execution.node.errors import Refusal
 from apps.execution.node.homes import Attempt, container_name
 from apps.execution.node.specs import Spec
@@ -116,18 +117,18 @@ class Process(Runtime):
         uid, gid = _ids(spec.user)
         private = privates.make(self.attempt, spec, self.config, secrets=True, is_open=True)
         variables = environment.process_environment(spec, private)
-        process = subprocess.Popen(
-            [argument.encode() for argument in spec.command],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=(spec.workdir or "/").encode(),
-            env=_in_bytes({**variables, processes.MARK: self.name}),
-            start_new_session=True,
-            user=uid,
-            group=gid,
-            extra_groups=None if uid is None else [],
-        )
+        with _inside(spec.workdir, spec.user):
+            process = subprocess.Popen(
+                [argument.encode() for argument in spec.command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_in_bytes({**variables, processes.MARK: self.name}),
+                start_new_session=True,
+                user=uid,
+                group=gid,
+                extra_groups=None if uid is None else [],
+            )
         self._pid = process.pid
         return process
 
@@ -156,18 +157,19 @@ class Process(Runtime):
         """Beside the task, with the variables that its process began with."""
         spec = self.attempt.read("spec.json") or {}
         uid, gid = _ids(spec.get("user", ""))
-        return subprocess.Popen(
-            command,
-            stdin=stdin,
-            stdout=log,
-            stderr=log,
-            cwd=spec.get("workdir") or "/",
-            env=processes.environment_of(self.living_pid() or 0),
-            start_new_session=True,
-            user=uid,
-            group=gid,
-            extra_groups=None if uid is None else [],
-        )
+        owner = os.geteuid() if uid is None else uid
+        with _inside(spec.get("workdir", ""), spec.get("user", "")):
+            return subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=log,
+                stderr=log,
+                env=processes.environment_of(self.living_pid() or 0, owner=owner),
+                start_new_session=True,
+                user=uid,
+                group=gid,
+                extra_groups=None if uid is None else [],
+            )
 
     def sweep(self) -> None:
         """Kill descendants that outlived it; of a container nothing outlives the first process."""
@@ -175,7 +177,10 @@ class Process(Runtime):
 
 
 def run_tool(
-    command: list[str], config: dict[str, Any], stdin: bytes = b""
+    command: list[str],
+    config: dict[str, Any],
+    stdin: bytes = b"",
+    timeout_s: float = TOOL_TIMEOUT_S,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a short command of a runtime; a missing or stuck one reads as exit code 127 or 124."""
     try:
@@ -186,7 +191,7 @@ def run_tool(
             stderr=subprocess.PIPE,
             env=tool_environment(config),
             cwd="/",
-            timeout=TOOL_TIMEOUT_S,
+            timeout=timeout_s,
             check=False,
         )
     except OSError as error:
@@ -199,6 +204,17 @@ def tool_environment(config: dict[str, Any]) -> dict[str, str]:
     """The runtimes' own variables: the account's, and those given when the helper was installed."""
     path = os.environ.get("PATH") or environment.PROCESS_PATH
     return {**os.environ, "PATH": path, **config.get("environment", {})}
+
+
+@contextlib.contextmanager
+def _inside(workdir: str, user: str) -> Iterator[None]:
+    """In the task's folder, which it has to reach with its own rights and not with ours."""
+    with task_files.as_user(privates.ids_of(user)):
+        os.chdir((workdir or "/").encode())
+    try:
+        yield
+    finally:
+        os.chdir("/")
 
 
 def _in_bytes(variables: dict[str, str]) -> dict[bytes, bytes]:

@@ -1,13 +1,15 @@
 """The highest serial of the control plane's database that this node has ever heard.
 
 It only grows while the database is itself. A node that has heard a higher one than it is told now
-gives away that the database was restored from a backup.
+gives away that the database was restored from a backup. The control plane believes only what bears
+its signature, so both are kept, and an unsigned serial (of an earlier release) is none.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from typing import Any, NamedTuple
 
 from apps.execution.node import clocks, files
 
@@ -17,21 +19,41 @@ SYNC_S = 10.0
 ROOM_BYTES = 4096
 
 
-def hear(home: str, serial: int) -> int:
-    """Remember the serial of this request; the highest that was heard before it."""
+class Serial(NamedTuple):
+    """A serial with the control plane's signature; 0 and an empty one stand for none."""
+
+    number: int
+    signature: str
+
+
+def hear(home: str, told: Serial, *, refused: int = 0) -> Serial:
+    """Remember the serial of this request; the highest that was heard before it.
+
+    Args:
+        refused: what the control plane says it never signed; it is replaced.
+    """
     path = os.path.join(home, "serial.json")
     with files.locked(os.path.join(home, "serial.lock")):
         kept = files.read_json(path) or {}
-        before = int(kept.get("serial", 0))
-        if serial > before:
+        before = _serial_in(kept)
+        is_wrong = refused > 0 and before.number == refused
+        if told.signature and (told.number > before.number or is_wrong):
             # On a full disk an older one is told until there is room again.
             with contextlib.suppress(OSError):
-                _write(path, serial, kept.get("synced", ""))
+                _write(path, told, kept.get("synced", ""))
     return before
 
 
-def _write(path: str, serial: int, synced: str) -> None:
+def _serial_in(kept: dict[str, Any]) -> Serial:
+    number, signature = kept.get("serial"), kept.get("signature")
+    if type(number) is int and 0 <= number < 2**63 and isinstance(signature, str) and signature:
+        return Serial(number, signature)
+    return Serial(0, "")
+
+
+def _write(path: str, serial: Serial, synced: object) -> None:
     now = "%s %d" % (clocks.boot_id(), clocks.uptime_s() // SYNC_S)
-    files.write_json(path, {"serial": serial, "synced": now}, durable=now != synced)
+    content = {"serial": serial.number, "signature": serial.signature, "synced": now}
+    files.write_json(path, content, durable=now != synced)
     if not os.path.exists(path + files.ROOM):
         files.reserve(path, size=ROOM_BYTES, times=1)

@@ -11,6 +11,7 @@ from typing import Any, Callable
 from apps.execution.node import checks, clocks, crashing, files
 from apps.execution.node.errors import Refusal
 from apps.execution.node.members import forget, launch, stop
+from apps.execution.node.preflight import preflight
 from apps.execution.node.probing import probe
 from apps.execution.node.pruning import prune
 from apps.execution.node.pulling import pull
@@ -18,11 +19,13 @@ from apps.execution.node.syncing import sync
 
 PROTOCOL = 1
 REQUEST_BYTES = 16 * 1024 * 1024
+DETAIL_LETTERS = 4000
 
 Verb = Callable[[str, dict[str, Any], dict[str, Any]], dict[str, Any]]
 VERBS: dict[str, Verb] = {
     "forget": forget,
     "launch": launch,
+    "preflight": preflight,
     "probe": probe,
     "prune": prune,
     "pull": pull,
@@ -51,7 +54,7 @@ def answer_to(home: str, content: bytes) -> dict[str, Any]:
             raise
         body = {"refusal": {"code": "disk_full", "detail": "%s: %s" % (home, error.strerror)}}
     except Refusal as refusal:
-        body = {"refusal": {"code": refusal.code, "detail": refusal.detail}}
+        body = {"refusal": {"code": refusal.code, "detail": refusal.detail[:DETAIL_LETTERS]}}
     return {
         "protocol": PROTOCOL,
         "helper": config.get("helper", ""),

@@ -67,7 +67,7 @@ class Spec(NamedTuple):
     # Where the MPS daemon of its share is reached, and what its server takes for /dev/shm.
     mps_pipe: str = ""
     mps_shared_memory: str = ""
-    # Exactly which image it is: its digest in registries, else its number on this node.
+    # Exactly which image it is: its digest in registries, and its number on this node.
     digest: str = ""
     image_id: str = ""
     # Of a container with a network of its own, reached at the same ports of the node.
@@ -75,10 +75,8 @@ class Spec(NamedTuple):
 
     @property
     def reference(self) -> str:
-        """What the runtime is told to start; the name alone where nobody has looked it up."""
-        if self.digest or not self.image_id:
-            return images.reference(self.image, self.digest)
-        return self.image_id
+        """Its name, by the digest where that is known."""
+        return images.reference(self.image, self.digest)
 
 
 def identity_of(request: dict[str, Any]) -> Identity:
@@ -96,7 +94,7 @@ def spec_of(request: dict[str, Any]) -> Spec:
     Raises:
         Refusal: a field does not fit its grammar; code `invalid`, the detail names it.
     """
-    runtime = _one_of(request, "runtime", RUNTIMES)
+    runtime = one_of(request, "runtime", RUNTIMES)
     command = checks.command(request)
     if runtime == "process" and not command:
         raise checks.refuse("command", "empty, and the process runtime has no image to ask")
@@ -107,15 +105,15 @@ def spec_of(request: dict[str, Any]) -> Spec:
         command=command,
         environment=checks.variables(request, "environment"),
         secrets=checks.secrets(request, "secrets"),
-        workdir=checks.path(request, "workdir") if request.get("workdir") else "",
-        devices=tuple(_device_of(item) for item in checks.records(request, "devices", most=1024)),
+        workdir=checks.workdir(request, "workdir") if request.get("workdir") else "",
+        devices=tuple(device_of(item) for item in checks.records(request, "devices", most=1024)),
         volumes=tuple(_volume_of(item) for item in checks.records(request, "volumes", most=64)),
         cpu_milli=checks.whole(request, "cpu_milli", lowest=0, highest=10**7),
         memory_mb=checks.whole(request, "memory_mb", lowest=0, highest=10**9),
         shm_mb=checks.whole(request, "shm_mb", lowest=0, highest=10**9),
         pids=checks.whole(request, "pids", lowest=1, highest=4_194_304),
-        user=_user_of(request, is_required=runtime != "process"),
-        network=_one_of(request, "network", NETWORKS),
+        user=user_of(request, is_required=runtime != "process"),
+        network=one_of(request, "network", NETWORKS),
         read_only=checks.flag(request, "read_only"),
         capabilities=checks.texts(request, "capabilities", checks.CAPABILITY),
         device_paths=checks.texts(request, "device_paths", checks.DEVICE_PATH),
@@ -125,14 +123,15 @@ def spec_of(request: dict[str, Any]) -> Spec:
     )
 
 
-def _device_of(item: dict[str, Any]) -> Device:
+def device_of(item: dict[str, Any]) -> Device:
+    """A device, or a share of it, as launch and preflight name it."""
     cdi = checks.text(item, "cdi", checks.CDI_NAME) if item.get("cdi") else ""
     return Device(
         checks.text(item, "uuid", checks.DEVICE_UUID),
         cdi,
         checks.whole(item, "milli", lowest=1, highest=1000) if "milli" in item else 1000,
         checks.whole(item, "memory_mb", lowest=0, highest=10**9) if "memory_mb" in item else 0,
-        _one_of(item, "enforced_by", ENFORCERS) if item.get("enforced_by") else "",
+        one_of(item, "enforced_by", ENFORCERS) if item.get("enforced_by") else "",
     )
 
 
@@ -142,7 +141,7 @@ def _volume_of(item: dict[str, Any]) -> Volume:
     )
 
 
-def _user_of(request: dict[str, Any], *, is_required: bool) -> str:
+def user_of(request: dict[str, Any], *, is_required: bool) -> str:
     """`uid:gid`, or empty for the helper's own account; root only where it is allowed.
 
     A container always has its ids from here: the image's own user is root, as a rule.
@@ -165,7 +164,8 @@ def _ports_of(request: dict[str, Any]) -> tuple[int, ...]:
     )
 
 
-def _one_of(request: dict[str, Any], field: str, allowed: tuple[str, ...]) -> str:
+def one_of(request: dict[str, Any], field: str, allowed: tuple[str, ...]) -> str:
+    """A required string out of a list."""
     value = request.get(field)
     if value not in allowed:
         raise checks.refuse(field, "%.80r is none of %s" % (value, ", ".join(allowed)))

@@ -32,6 +32,9 @@ from apps.execution.node.watchdog import ensure_watchdog
 
 WAIT_HIGHEST_S = 60
 LOG_BYTES = 64 * 1024
+OFFSET_HIGHEST = 2**53
+# Of all logs in one answer.
+ANSWER_LOG_BYTES = 8 * 1024 * 1024
 LOG_STEP_S = 0.025
 UNRUNG_STEP_S = 0.5
 # A task that prints line by line must not cost an exchange per line.
@@ -58,7 +61,8 @@ def sync(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     """
     seen = request.get("seen", "")
     wait_s = checks.number(request, "wait_s", highest=WAIT_HIGHEST_S)
-    serial = serials.hear(home, _serial_of(request))
+    refused = _whole_or_0(request, "serial_refused")
+    serial = serials.hear(home, _serial_of(request), refused=refused)
     # First of all: a member must not end because of what else this exchange does.
     for item in checks.records(request, "leases", most=10_000):
         until_s = checks.number(item, "until_s", highest=1e10)
@@ -77,11 +81,17 @@ def sync(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
             members = _members(home, config)
             version = _version_of(members)
             left_s = min(until - clocks.uptime_s(), first_lines.left_s(members, version))
-            logs = [log for log in map(_read_log, watched) if log is not None]
+            logs = _read_logs(watched)
             if logs or left_s <= 0:
                 break
             _await_news(news, watched, min(left_s, REMOVAL_STEP_S) if acknowledged else left_s)
-    answer = {"version": version, "members": members, "logs": logs, "serial": serial}
+    answer = {
+        "version": version,
+        "members": members,
+        "logs": logs,
+        "serial": serial.number,
+        "serial_signature": serial.signature,
+    }
     if request.get("full") is True:
         answer["device_processes"] = device_processes(
             _started_pids(home), is_helpers=lambda pid: mps.is_server(pid, home)
@@ -89,11 +99,15 @@ def sync(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     return answer
 
 
-def _serial_of(request: dict[str, Any]) -> int:
+def _serial_of(request: dict[str, Any]) -> serials.Serial:
+    signature = "serial_signature"
+    signed = checks.text({signature: "", **request}, signature, checks.SIGNATURE)
+    return serials.Serial(_whole_or_0(request, "serial"), signed)
+
+
+def _whole_or_0(request: dict[str, Any], field: str) -> int:
     """Missing in what a control plane of an earlier release asks."""
-    if "serial" not in request:
-        return 0
-    return checks.whole(request, "serial", lowest=0, highest=2**63)
+    return checks.whole({field: 0, **request}, field, lowest=0, highest=2**63)
 
 
 def _members(home: str, config: dict[str, Any]) -> list[dict[str, Any]]:
@@ -207,8 +221,20 @@ def _version_of(members: list[dict[str, Any]]) -> str:
 
 
 def _watched_of(home: str, item: dict[str, Any]) -> Watched:
-    offset = checks.whole(item, "offset", lowest=0, highest=2**53)
+    offset = checks.whole(item, "offset", lowest=0, highest=OFFSET_HIGHEST)
     return Watched(Attempt(home, identity_of(item)), offset)
+
+
+def _read_logs(watched: list[Watched]) -> list[dict[str, Any]]:
+    """New bytes of logs, as much as one answer holds; the rest comes with the next."""
+    found = []
+    for one in watched:
+        log = _read_log(one)
+        if log is not None:
+            found.append(log)
+        if len(found) * LOG_BYTES >= ANSWER_LOG_BYTES:
+            break
+    return found
 
 
 def _read_log(watched: Watched) -> dict[str, Any] | None:
@@ -233,12 +259,14 @@ def _read_log(watched: Watched) -> dict[str, Any] | None:
 
 def _log_end(attempt: Attempt) -> int:
     with contextlib.suppress(FileNotFoundError):
-        return _dropped(attempt) + os.stat(attempt.path("log")).st_size
+        size = os.stat(attempt.path("log")).st_size
+        return min(_dropped(attempt) + size, OFFSET_HIGHEST)
     return 0
 
 
 def _dropped(attempt: Attempt) -> int:
-    return int((attempt.read("dropped.json") or {}).get("bytes", 0))
+    """A task can make its log as long as it likes without writing: no number gets too large."""
+    return min(int((attempt.read("dropped.json") or {}).get("bytes", 0)), OFFSET_HIGHEST)
 
 
 @contextlib.contextmanager

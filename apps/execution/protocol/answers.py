@@ -1,16 +1,37 @@
 """What nodes answer, decoded strictly: a wrong type or a missing field is an error, not a guess."""
 
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from msgspec import Meta, MsgspecError, Raw, Struct, json
+from msgspec import Meta, MsgspecError, Raw, Struct, json, structs
 
+from apps.execution.bundle import HOME
+from apps.execution.protocol.bounds import (
+    ANSWER_BYTES,
+    LOG_BYTES,
+    MOST_MEMBERS,
+    Code,
+    Count,
+    DeviceUuid,
+    ImageDigest,
+    LongText,
+    Name,
+    Seconds,
+    Serial,
+    ShortText,
+    Signature,
+    TaskId,
+    Token,
+    WallSeconds,
+    Whole,
+    plain,
+    storable,
+)
 from apps.execution.protocol.requests import Member
 
-ANSWER_BYTES: Final = 96 * 1024 * 1024
-
 T = TypeVar("T")
+# Of the column that keeps it.
+HOME_CHARACTERS: Final = 500
 
-ShortText = Annotated[str, Meta(max_length=8192)]
 RefusalCode = Literal[
     "disk_full",
     "ended",
@@ -30,21 +51,24 @@ RefusalCode = Literal[
 class AnswerMalformed(ValueError):
     """The node answered something that is not of this protocol."""
 
+    def __init__(self, problem: str) -> None:
+        super().__init__(plain(problem))
+
 
 class Refusal(Struct, frozen=True):
     """Understood and not done; `detail` is for people."""
 
     code: RefusalCode
-    detail: str
+    detail: ShortText
 
 
 class Clocks(Struct, frozen=True):
     """The node's view of time at the end of the exchange, and the version of its helper."""
 
-    helper: ShortText
-    boot_id: ShortText
-    uptime_s: float
-    wall_s: float
+    helper: Token
+    boot_id: Token
+    uptime_s: Seconds
+    wall_s: WallSeconds
 
 
 class Device(Struct, frozen=True):
@@ -53,15 +77,15 @@ class Device(Struct, frozen=True):
     `parent_uuid` is the GPU that it is a slice of (MIG), empty for a whole GPU.
     """
 
-    index: int
-    uuid: ShortText
-    model: ShortText
-    memory_mb: int
-    used_mb: int
-    cdi: ShortText
+    index: Annotated[int, Meta(ge=0, le=999_999)]
+    uuid: DeviceUuid
+    model: Name
+    memory_mb: Whole
+    used_mb: Whole
+    cdi: Annotated[str, Meta(max_length=200)]
     simulated: bool
-    utilisation_percent: int | None = None
-    parent_uuid: ShortText = ""
+    utilisation_percent: Whole | None = None
+    parent_uuid: Name = ""
 
 
 class Enforcement(Struct, frozen=True):
@@ -69,15 +93,15 @@ class Enforcement(Struct, frozen=True):
 
     memory: Literal["mig", "mps", "accounted"]
     compute: Literal["mig", "mps", "accounted"]
-    detail: str = ""
+    detail: ShortText = ""
 
 
 class Interface(Struct, frozen=True):
     """A network interface; bytes since boot."""
 
     name: ShortText
-    received_bytes: int
-    sent_bytes: int
+    received_bytes: Serial
+    sent_bytes: Serial
 
 
 class Probed(Struct, frozen=True):
@@ -89,23 +113,27 @@ class Probed(Struct, frozen=True):
     hostname: ShortText
     kernel: ShortText
     python: ShortText
-    account: int
-    nvidia: str
+    account: Annotated[int, Meta(ge=0, le=2**32)]
+    nvidia: LongText
     driver: ShortText
-    devices: tuple[Device, ...]
-    cdi_names: tuple[str, ...]
-    cpu_milli: int
-    memory_mb: int
-    memory_free_mb: int
-    disk_mb: int
-    disk_free_mb: int
-    network: tuple[Interface, ...]
-    runtimes: dict[str, str]
-    crashes: str
+    devices: Annotated[tuple[Device, ...], Meta(max_length=1024)]
+    cdi_names: Annotated[tuple[ShortText, ...], Meta(max_length=4096)]
+    cpu_milli: Whole
+    memory_mb: Count
+    memory_free_mb: Count
+    disk_mb: Count
+    disk_free_mb: Count
+    network: Annotated[tuple[Interface, ...], Meta(max_length=65_536)]
+    runtimes: Annotated[dict[Name, ShortText], Meta(max_length=16)]
+    crashes: LongText
     enforcement: Enforcement | None = None
     # The NVIDIA toolkit's version line, and sshd's limits by their names; empty where not known.
     toolkit: ShortText = ""
-    sshd: dict[str, str] = {}
+    sshd: Annotated[dict[Name, ShortText], Meta(max_length=64)] = {}
+
+    def __post_init__(self) -> None:
+        if len({device.uuid for device in self.devices}) < len(self.devices):
+            raise ValueError("a device is there twice")
 
 
 class Pulled(Struct, frozen=True):
@@ -116,9 +144,16 @@ class Pulled(Struct, frozen=True):
     """
 
     state: Literal["present", "pulling", "failed"]
-    progress: str
-    image_id: Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
-    digest: Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
+    progress: LongText
+    image_id: ImageDigest = ""
+    digest: ImageDigest = ""
+
+
+class Preflighted(Struct, frozen=True):
+    """Whether the node starts containers; `detail` holds the runtime's words where it does not."""
+
+    state: Literal["passed", "failed"]
+    detail: ShortText = ""
 
 
 class LaunchedState(Struct, frozen=True):
@@ -135,18 +170,18 @@ class ReportedMember(Struct, frozen=True):
     said that it had saved its state. With `is_lease_over` the node ended it by itself.
     """
 
-    task_id: str
-    generation: int
-    rank: int
+    task_id: TaskId
+    generation: Whole
+    rank: Whole
     state: Literal["created", "running", "exited"]
     is_stop_asked: bool
     started_wall_s: float | None = None
     started_uptime_s: float | None = None
     ended_wall_s: float | None = None
     ended_uptime_s: float | None = None
-    exit_code: int | None = None
-    error: str = ""
-    log_bytes: int = 0
+    exit_code: Code | None = None
+    error: ShortText = ""
+    log_bytes: Count = 0
     checkpointed_wall_s: float | None = None
     is_lease_over: bool = False
 
@@ -159,11 +194,11 @@ class ReportedMember(Struct, frozen=True):
 class LogPart(Struct, frozen=True):
     """New bytes of a log. An `offset` beyond the one asked means that the node threw bytes away."""
 
-    task_id: str
-    generation: int
-    rank: int
-    offset: int
-    content: bytes
+    task_id: TaskId
+    generation: Whole
+    rank: Whole
+    offset: Count
+    content: Annotated[bytes, Meta(max_length=LOG_BYTES)]
 
     @property
     def member(self) -> Member:
@@ -174,23 +209,35 @@ class LogPart(Struct, frozen=True):
 class DeviceProcess(Struct, frozen=True):
     """A process that computes on a device; `member` is None when it is not ours."""
 
-    uuid: str
-    pid: int
-    memory_mb: int
+    uuid: Name
+    pid: Whole
+    memory_mb: Count
     member: Member | None
+
+
+class Unreadable(Struct, frozen=True):
+    """A member of which a report says what cannot be; the others are not touched by it."""
+
+    member: Member
+    has_ended: bool
+    problem: ShortText
 
 
 class Report(Struct, frozen=True):
     """Everything of ours. `version` goes into the next request's `seen`.
 
-    `serial` is the highest that the node had ever heard before this request.
+    `serial` is the highest that the node had ever heard before this request, with the signature
+    that came with it. `unreadable` is of `decode`: no node says that.
     """
 
-    version: str
-    members: tuple[ReportedMember, ...]
-    logs: tuple[LogPart, ...]
-    device_processes: tuple[DeviceProcess, ...] = ()
+    version: Token
+    members: Annotated[tuple[ReportedMember, ...], Meta(max_length=MOST_MEMBERS)]
+    logs: Annotated[tuple[LogPart, ...], Meta(max_length=2 * MOST_MEMBERS)]
+    device_processes: Annotated[tuple[DeviceProcess, ...], Meta(max_length=10_000)] = ()
+    # Of any size: whoever judges it says what becomes of one that is too large.
     serial: int = 0
+    serial_signature: Signature = ""
+    unreadable: tuple[Unreadable, ...] = ()
 
 
 class StopState(Struct, frozen=True):
@@ -202,31 +249,57 @@ class StopState(Struct, frozen=True):
 class Forgotten(Struct, frozen=True):
     """The tasks of which nothing is left on the node."""
 
-    forgotten: tuple[str, ...]
+    forgotten: Annotated[tuple[TaskId, ...], Meta(max_length=1000)]
 
 
 class Pruned(Struct, frozen=True):
     """Names of what was removed."""
 
-    containers: tuple[str, ...]
-    images: tuple[str, ...]
+    containers: Annotated[tuple[ShortText, ...], Meta(max_length=100_000)]
+    images: Annotated[tuple[ShortText, ...], Meta(max_length=100_000)]
 
 
 class Installed(Struct, frozen=True):
-    """Where the helper lives now."""
+    """Where the helper lives now, and what tells its folder from every other.
+
+    With `known` nothing was installed: the folder belongs to the node of that name.
+    """
 
     home: str
     helper: str
+    identity: str = ""
+    known: str = ""
 
 
-class _Envelope(Struct, frozen=True):
-    protocol: int
-    helper: str
-    boot_id: str
-    uptime_s: float
-    wall_s: float
+class _Envelope(Clocks, frozen=True):
+    protocol: Whole
     answer: Raw = Raw()
     refusal: Refusal | None = None
+
+
+class _Named(Struct):
+    """What has to be right of a member for the rest of a report to be used without it."""
+
+    task_id: TaskId
+    generation: Whole
+    rank: Whole
+    state: Literal["created", "running", "exited"]
+
+
+# Answers that say little are short, whoever wrote them.
+_SHORT_BYTES: Final = 256 * 1024
+_MOST_BYTES: Final[dict[type, int]] = {
+    LaunchedState: _SHORT_BYTES,
+    Preflighted: _SHORT_BYTES,
+    Pulled: _SHORT_BYTES,
+    StopState: _SHORT_BYTES,
+    Forgotten: _SHORT_BYTES,
+    Installed: _SHORT_BYTES,
+    Probed: 16 * _SHORT_BYTES,
+    Pruned: 16 * _SHORT_BYTES,
+}
+# Of JSON that is not of this protocol: too deep for the decoder, or not UTF-8.
+_ERRORS: Final = (MsgspecError, RecursionError, UnicodeError)
 
 
 def decode(content: bytes, kind: type[T]) -> tuple[Clocks, T | Refusal]:
@@ -235,17 +308,52 @@ def decode(content: bytes, kind: type[T]) -> tuple[Clocks, T | Refusal]:
     Raises:
         AnswerMalformed: too long, not JSON, or not of this shape.
     """
-    _check_length(content)
+    _check_length(content, kind)
     try:
-        envelope = json.decode(content, type=_Envelope)
+        envelope = json.decode(storable(content), type=_Envelope)
         clocks = Clocks(envelope.helper, envelope.boot_id, envelope.uptime_s, envelope.wall_s)
         if envelope.refusal is not None:
             return clocks, envelope.refusal
         if not bytes(envelope.answer):
             raise AnswerMalformed("neither an answer nor a refusal")
-        return clocks, json.decode(envelope.answer, type=kind)
-    except MsgspecError as error:
+        return clocks, _answer(envelope.answer, kind)
+    except _ERRORS as error:
         raise AnswerMalformed(str(error)) from error
+
+
+def _answer(content: Raw, kind: type[T]) -> T:
+    try:
+        return json.decode(content, type=kind)
+    except MsgspecError:
+        if kind is not Report:
+            raise
+    # Slower, and only where something is wrong: without the members that cannot be read.
+    fields = json.decode(content, type=dict[str, Raw])
+    members = json.decode(fields["members"], type=list[Raw]) if "members" in fields else []
+    if len(members) > MOST_MEMBERS:
+        raise AnswerMalformed(f"a report of {len(members)} members")
+    unreadable = {at: one for at, one in enumerate(map(_judged, members)) if one is not None}
+    rest: dict[str, Any] = {
+        **fields,
+        "members": [one for at, one in enumerate(members) if at not in unreadable],
+    }
+    answer = json.decode(json.encode(rest), type=kind)
+    return structs.replace(answer, unreadable=tuple(unreadable.values()))  # type: ignore[type-var]  # it is a Report
+
+
+def _judged(content: Raw) -> Unreadable | None:
+    """What is wrong with one member of a report.
+
+    Raises:
+        MsgspecError: so much that nobody can tell which member it is.
+    """
+    try:
+        json.decode(content, type=ReportedMember)
+    except MsgspecError as error:
+        named = json.decode(content, type=_Named)
+        member = Member(named.task_id, named.generation, named.rank)
+        return Unreadable(member, named.state == "exited", plain(str(error)))
+    return None
 
 
 def decode_installed(content: bytes) -> Installed:
@@ -254,16 +362,25 @@ def decode_installed(content: bytes) -> Installed:
     Raises:
         AnswerMalformed: it was not; the message holds the node's own words.
     """
-    _check_length(content)
+    _check_length(content, Installed)
     try:
-        answer = json.decode(content, type=dict[str, str])
+        answer = json.decode(storable(content), type=dict[str, str])
         if "error" in answer:
             raise AnswerMalformed(answer["error"])
-        return Installed(answer["home"], answer["helper"])
-    except (MsgspecError, KeyError) as error:
+        installed = Installed(
+            home=answer["home"],
+            helper=answer["helper"],
+            identity=answer.get("identity", "")[:64],
+            known=answer.get("known", "")[:120],
+        )
+    except (*_ERRORS, KeyError) as error:
         raise AnswerMalformed(f"not the answer of an installation: {error}") from error
+    if len(installed.home) > HOME_CHARACTERS or not HOME.fullmatch(installed.home):
+        raise AnswerMalformed("its helper is in a folder that no helper can be in")
+    return installed
 
 
-def _check_length(content: bytes) -> None:
-    if len(content) > ANSWER_BYTES:
-        raise AnswerMalformed(f"an answer of {len(content)} bytes")
+def _check_length(content: bytes, kind: type) -> None:
+    most = min(ANSWER_BYTES, _MOST_BYTES.get(kind, ANSWER_BYTES))
+    if len(content) > most:
+        raise AnswerMalformed(f"an answer of {len(content)} bytes, and {most} are the most")

@@ -95,6 +95,20 @@ class Probe(Request, frozen=True, kw_only=True, tag="probe"):
     simulated_devices: tuple[SimulatedDevice, ...] = ()
 
 
+class Preflight(Request, frozen=True, kw_only=True, tag="preflight"):
+    """Start a container of the helper's own image with these limits, as tasks get theirs."""
+
+    runtime: RuntimeName
+    devices: tuple[GivenDevice, ...] = ()
+    cpu_milli: Count = 1000
+    memory_mb: Count = 64
+    shm_mb: Count = 16
+    pids: Annotated[int, Meta(ge=1)] = 64
+    uid: int | None = None
+    gid: int | None = None
+    network: Network = "default"
+
+
 class Login(Struct, frozen=True):
     """User and password for the registry of an image; `revision` tells nothing about them."""
 
@@ -170,7 +184,8 @@ class Sync(Request, frozen=True, kw_only=True, tag="sync"):
     """What is there of ours? Answered at once if it is not what `seen` names, else on news.
 
     `acknowledged` are members whose results are committed in the database. `serial` only grows
-    while the database is itself: a node that has heard a higher one tells of a restored backup.
+    while the database is itself: a node that has heard a higher one tells of a restored backup, and
+    shows the signature that came with it. `serial_refused` is one that bears no such signature.
     """
 
     seen: str = ""
@@ -179,6 +194,8 @@ class Sync(Request, frozen=True, kw_only=True, tag="sync"):
     acknowledged: tuple[Member, ...] = ()
     leases: tuple[Lease, ...] = ()
     serial: Count = 0
+    serial_signature: str = ""
+    serial_refused: Count = 0
     full: bool = False
 
 

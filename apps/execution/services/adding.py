@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -13,13 +14,17 @@ from apps.core.doorbell import after_commit
 from apps.core.errors import BadInput, Conflict, RpmError
 from apps.core.model_errors import from_model_error
 from apps.events.services import event_record
+from apps.execution.bundle import HOME
+from apps.execution.client import NodeClient
 from apps.execution.connections import client_for, install_helper, installation_key
 from apps.execution.protocol.answers import AnswerMalformed, Clocks, Probed
 from apps.execution.protocol.outcomes import Answered
+from apps.execution.protocol.requests import GivenDevice
 from apps.execution.services.inventory import node_answered, node_probed, probe_request
-from apps.execution.transport.base import HostKeyRefused, TransportError
+from apps.execution.services.preflight import node_preflight
+from apps.execution.transport.base import HostKeyRefused, MachineRefused, TransportError
 from apps.execution.transport.host_keys import HostKey, ssh_host_key
-from apps.nodes.models import Device, Node, Transport
+from apps.nodes.models import OUT_OF_THE_WAY, Device, DeviceState, Node, Transport
 from apps.policies.models import Pool
 
 # A machine that is tried and does not answer gives its name free after so long at the latest.
@@ -30,7 +35,7 @@ class NodeFailed(RpmError):
     """The node was not reached, or is not fit; the detail is its own words."""
 
     code = "node_failed"
-    status = 502
+    status = 422
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,35 @@ def node_host_key(*, address: str, port: int) -> HostKey:
         raise NodeFailed(str(error), fields={"address": str(error)}) from error
 
 
+def host_key_confirmed(address: str, port: int, wanted: str) -> HostKey:
+    """The key that a machine shows, if it is the one of this fingerprint.
+
+    Raises:
+        Conflict: it is another one.
+        NodeFailed: no SSH server answers there.
+    """
+    key = node_host_key(address=address, port=port)
+    if wanted != key.fingerprint:
+        words = f"{address}:{port} shows {key.fingerprint}: nothing was sent to it."
+        raise Conflict(words, fields={"fingerprint": words})
+    return key
+
+
+def host_key_of(node: Node, *, wanted: str = "") -> HostKey:
+    """The key that a node shows now; with `wanted`, only if it has that fingerprint.
+
+    Raises:
+        BadInput: it is not reached over SSH.
+        Conflict: it is another one.
+        NodeFailed: no SSH server answers there.
+    """
+    if node.transport != Transport.SSH:
+        raise BadInput("This machine itself has no host key.", fields={"host_key": "is for SSH"})
+    if wanted:
+        return host_key_confirmed(node.address, node.port, wanted)
+    return node_host_key(address=node.address, port=node.port)
+
+
 def node_add(
     *,
     name: str,
@@ -72,15 +106,13 @@ def node_add(
 
     Raises:
         BadInput: a column will not do.
+        Conflict: the machine is a node already.
         NodeFailed: the machine was not reached or is not fit.
     """
     node = Node(name=name, pool=pool, is_simulated=simulated is not None, **facts)
     if host_key is not None:
         node.host_key = f"{host_key.kind} {host_key.base64}"
-    try:
-        node.full_clean()
-    except ValidationError as error:
-        raise from_model_error(error) from error
+    node_clean(node)
     if node.transport == Transport.SSH and host_key is None:
         raise Conflict("Confirm the host key of the machine first.", fields={"host_key": "missing"})
     _check_pattern(simulated)
@@ -89,7 +121,8 @@ def node_add(
     node.save()
     try:
         _make_devices(node, simulated)
-        probed, clocks = node_check(node)
+        probed, clocks = node_check(node, starts_container=True)
+        refuse_known_devices(node, probed)
     except BaseException:
         # Nothing refers to it yet, so it can go without a trace, whatever went wrong.
         node.delete()
@@ -118,27 +151,74 @@ def node_add(
     return node
 
 
-def node_check(node: Node) -> tuple[Probed, Clocks]:
+def node_check(
+    node: Node, *, starts_container: bool = False, is_kept: bool = True
+) -> tuple[Probed, Clocks]:
     """Install the helper and read the inventory; changes nothing in the database but its place.
 
+    Args:
+        starts_container: also have its runtime start one, with a device where it has some.
+        is_kept: write the helper's place to the node's row; False leaves the row as it is.
+
     Raises:
+        Conflict: it is another machine than it was, or a node already.
         NodeFailed: with the node's own words.
     """
     installation = installation_key()
     try:
         client = client_for(node, installation=installation)
         try:
-            install_helper(client, node)
+            install_helper(client, node, is_kept=is_kept)
             outcome = client.probe(probe_request(node, installation=installation))
+            if starts_container and isinstance(outcome, Answered):
+                _start_container(node, client, outcome.answer)
         finally:
             client.transport.close()
     except HostKeyRefused as error:
         raise NodeFailed(str(error), fields={"host_key": f"shows {error.shown}"}) from error
+    except MachineRefused as error:
+        raise Conflict(str(error), fields={"address": str(error)}) from error
     except (TransportError, AnswerMalformed) as error:
         raise NodeFailed(str(error)) from error
     if isinstance(outcome, Answered):
         return outcome.answer, outcome.clocks
     raise NodeFailed(outcome.detail)
+
+
+def _start_container(node: Node, client: NodeClient, probed: Probed) -> None:
+    """Raises NodeFailed where the runtime starts no container as tasks get theirs."""
+    devices = [GivenDevice(one.uuid, one.cdi) for one in probed.devices if one.cdi][:1]
+    problem = node_preflight(client, runtime=node.runtime, devices=devices)
+    if problem:
+        words = f"{node.runtime} starts no container there: {problem}"
+        raise NodeFailed(words, fields={"runtime": words})
+
+
+def node_clean(node: Node) -> None:
+    """Raises BadInput, naming the column that will not do."""
+    try:
+        node.full_clean()
+    except ValidationError as error:
+        raise from_model_error(error) from error
+    if node.state_dir and not HOME.fullmatch(node.state_dir):
+        problem = "must be an absolute path of letters, digits, dots, dashes and underscores"
+        raise BadInput(f"state_dir {problem}.", fields={"state_dir": problem})
+
+
+def refuse_known_devices(node: Node, probed: Probed) -> None:
+    """A GPU that another node gives out must not be given out twice.
+
+    Raises:
+        Conflict: one of its GPUs is another node's.
+    """
+    real = [device.uuid for device in probed.devices if not device.simulated]
+    theirs = Device.objects.filter(
+        uuid__in=real, is_simulated=False, index__lt=OUT_OF_THE_WAY, node__removed_at__isnull=True
+    ).exclude(Q(node_id=node.pk) | Q(state=DeviceState.MISSING))
+    known = theirs.select_related("node").first()
+    if known is not None:
+        words = f"This machine is node {known.node.name} already: {known.uuid} is a GPU of both."
+        raise Conflict(words, fields={"address": words})
 
 
 def _check_pattern(simulated: SimulatedGpus | None) -> None:

@@ -3,15 +3,19 @@
 Each action is one transaction of the process that serves the node.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
-from django.utils import timezone
+import structlog
+from django.db import DatabaseError, DataError, InterfaceError, OperationalError
 
+from apps.core import clock
+from apps.core.errors import RpmError
 from apps.execution.launching import LAUNCH_WINDOW_S
-from apps.execution.protocol.answers import ReportedMember
+from apps.execution.protocol.answers import Report, ReportedMember
 from apps.execution.protocol.requests import Member
 from apps.execution.reconcile import (
     Acknowledge,
@@ -33,9 +37,15 @@ from apps.tasks.services.checkpoints import attempt_checkpointed
 from apps.tasks.services.logs import MOST_BYTES
 from apps.tasks.states import MemberState
 
+log = structlog.get_logger(__name__)
+
 # After a claim, how long its launch may still arrive: the window on the node's clock, and on top
 # what an exchange takes.
 LAUNCH_IN_FLIGHT = timedelta(seconds=LAUNCH_WINDOW_S + 10)
+UNREADABLE = "The node's report of it cannot be used:"
+# What it is of values that no column takes.
+UNUSABLE = (ArithmeticError, TypeError, ValueError, DataError)
+_WITH_REPORT = (NoteResult, NoteRunning)
 LEASE_OVER = "node_loss: the node heard nothing for so long that it ended the task by itself."
 
 
@@ -50,6 +60,8 @@ class Reported:
     acknowledged: tuple[Member, ...] = ()
     to_stop: tuple[Member, ...] = ()
     unknown: tuple[Member, ...] = ()
+    # Of the first member whose report could not be taken; the others are not touched by it.
+    problem: str = ""
 
 
 class Applier:
@@ -81,16 +93,66 @@ class Applier:
         self._acknowledged: list[Member] = []
         self._to_stop: list[Member] = []
         self._unknown: list[Member] = []
+        self._problems: dict[Member, str] = {}
 
-    def apply(self, actions: Iterable[Action]) -> Reported:
-        """Write all of them down.
+    def apply(
+        self, actions: Iterable[Action], report: Report, *, checkpoints_of: Collection[Member]
+    ) -> Reported:
+        """Write all of them down, and the checkpoints; what fails for one member is its own.
 
         Raises:
             NotServing: another process has taken the node; the rest is left to it.
         """
         for action in actions:
-            self._apply(action)
-        return Reported(tuple(self._acknowledged), tuple(self._to_stop), tuple(self._unknown))
+            member = action.report.member if isinstance(action, _WITH_REPORT) else action.member
+            is_usable = self.is_usable(member, partial(self._apply, action))
+            if not is_usable and isinstance(action, NoteResult):
+                self._lost(member)
+        for one in report.unreadable:
+            self._problems[one.member] = f"{UNREADABLE} {one.problem}"
+            if one.has_ended:
+                self._lost(one.member)
+        for seen in report.members:
+            if seen.member not in checkpoints_of:
+                continue
+            self.is_usable(seen.member, partial(self._note_checkpoint, seen))
+        problem = next((f"Task {one.task_id}: {it}" for one, it in self._problems.items()), "")
+        return Reported(
+            tuple(self._acknowledged), tuple(self._to_stop), tuple(self._unknown), problem
+        )
+
+    def is_usable(self, member: Member, write: Callable[[], None]) -> bool:
+        """Write what was reported of this member; False if that can never be written.
+
+        Whatever goes wrong is this member's alone: what may work the next time is left to it.
+
+        Raises:
+            DatabaseError: the database is away, which is no fault of the report.
+        """
+        try:
+            write()
+        except (OperationalError, InterfaceError):
+            raise
+        except (*UNUSABLE, DatabaseError, LookupError, RpmError) as error:
+            log.exception("member.report_failed", task=member.task_id, rank=member.rank)
+            self._problems[member] = f"{UNREADABLE} {type(error).__name__}"
+            return not isinstance(error, UNUSABLE)
+        return True
+
+    def _lost(self, member: Member) -> None:
+        """It has ended, and nobody can tell how: its task fails with these words."""
+        holding = self._rows.get(member)
+        if holding is None:
+            self._unknown.append(member)
+            return
+        ended = Ended(None, self._problems[member])
+
+        def write() -> None:
+            with self._serving(holding):
+                member_exited(holding_id=holding.pk, ended=ended)
+            self._acknowledged.append(member)
+
+        self.is_usable(member, write)
 
     def _apply(self, action: Action) -> None:
         match action:
@@ -128,12 +190,12 @@ class Applier:
 
     def _started(self, seen: ReportedMember) -> None:
         holding = self._rows[seen.member]
-        at = timezone.now() if seen.started_wall_s is None else _moment(seen.started_wall_s)
+        at = clock.now() if seen.started_wall_s is None else _moment(seen.started_wall_s)
         with self._serving(holding):
             member_started(holding_id=holding.pk, at=at)
             self._checkpointed(holding, seen)
 
-    def note_checkpoint(self, seen: ReportedMember) -> None:
+    def _note_checkpoint(self, seen: ReportedMember) -> None:
         """The task has said on its node that its state is saved."""
         holding = self._rows.get(seen.member)
         at = seen.checkpointed_wall_s
@@ -186,7 +248,7 @@ class Applier:
         """Free the claim; whoever looks next launches, and the node starts at most one."""
         holding = self._rows[member]
         claimed = holding.attempt.not_before or holding.attempt.allocated_at
-        is_late = timezone.now() - claimed > LAUNCH_IN_FLIGHT
+        is_late = clock.now() - claimed > LAUNCH_IN_FLIGHT
         is_refused = holding.boot_id not in {"", self._boot_id}
         if holding.state == MemberState.STARTING and (is_late or is_refused):
             with self._serving(holding):
@@ -202,7 +264,7 @@ class Applier:
 
 
 def _result_of(seen: ReportedMember) -> Ended:
-    at = _moment(seen.ended_wall_s) if seen.ended_wall_s is not None else timezone.now()
+    at = _moment(seen.ended_wall_s) if seen.ended_wall_s is not None else clock.now()
     if seen.is_lease_over:
         return Ended(seen.exit_code, LEASE_OVER, at, is_lost=True)
     return Ended(
@@ -212,4 +274,5 @@ def _result_of(seen: ReportedMember) -> Ended:
 
 def _moment(wall_s: float) -> datetime:
     """The node's wall clock; times in the future would make nonsense of every duration."""
-    return min(datetime.fromtimestamp(wall_s, tz=UTC), timezone.now())
+    now = clock.now()
+    return min(datetime.fromtimestamp(min(max(wall_s, 0.0), now.timestamp()), tz=UTC), now)

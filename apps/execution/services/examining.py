@@ -2,14 +2,18 @@
 
 import time
 from dataclasses import replace
+from typing import Any
 
 from msgspec import MsgspecError, json
 
 from apps.execution.connections import client_for, installation_key
 from apps.execution.fitness import SESSIONS, Conversation, Finding, examine
-from apps.execution.protocol.answers import Probed
-from apps.execution.services.adding import node_check
+from apps.execution.protocol.answers import Clocks, Probed
+from apps.execution.protocol.requests import GivenDevice
+from apps.execution.services.adding import node_check, node_clean, refuse_known_devices
+from apps.execution.services.preflight import node_preflight
 from apps.execution.transport.base import TransportError
+from apps.execution.transport.host_keys import HostKey
 from apps.execution.transport.ssh import SshTransport
 from apps.nodes.models import Node
 
@@ -24,15 +28,35 @@ def node_examine(node: Node) -> tuple[Probed, list[Finding]]:
     Raises:
         NodeFailed: with the node's own words.
     """
-    probed, clocks = node_check(node)
+    return _examined(node, *node_check(node))
+
+
+def machine_examine(*, host_key: HostKey, **facts: Any) -> tuple[Probed, list[Finding]]:
+    """The same of a machine that is no node yet; nothing of it is kept.
+
+    Raises:
+        BadInput: naming the field.
+        Conflict: it is a node already.
+        NodeFailed: with the machine's own words.
+    """
+    node = Node(**facts, host_key=f"{host_key.kind} {host_key.base64}")
+    node_clean(node)
+    probed, clocks = node_check(node, is_kept=False)
+    refuse_known_devices(node, probed)
+    return _examined(node, probed, clocks)
+
+
+def _examined(node: Node, probed: Probed, clocks: Clocks) -> tuple[Probed, list[Finding]]:
     seen = Conversation(skew_s=clocks.wall_s - time.time())
     client = client_for(node, installation=installation_key())
+    devices = [GivenDevice(one.uuid, one.cdi) for one in probed.devices if one.cdi][:1]
     try:
+        problem = node_preflight(client, runtime=node.runtime, devices=devices)
         if isinstance(client.transport, SshTransport):
             seen = _tried(client.transport, seen)
     finally:
         client.transport.close()
-    return probed, examine(probed, seen, runtime=node.runtime)
+    return probed, examine(probed, seen, runtime=node.runtime, problem=problem)
 
 
 def _tried(transport: SshTransport, seen: Conversation) -> Conversation:

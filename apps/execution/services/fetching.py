@@ -4,20 +4,28 @@ A registry is asked with what the group of the attempt's policy has for it. Its 
 here, for the one request that needs it, and goes to the node on the standard input of the channel.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from apps.core.images import ImageName
 from apps.core.keyring import KeyMissing
 from apps.execution.client import NodeClient
 from apps.execution.protocol.outcomes import Answered
 from apps.execution.protocol.requests import Login, Pull, RuntimeName
-from apps.policies.images import registry_of
 from apps.policies.selectors import RegistryAccess, registry_access
 from apps.tasks.services.attempts import Image
 
 PULL_WAIT_S = 20.0
+# What runtimes say of a registry that is away for the moment; a name that is wrong is not in it.
+PASSING = re.compile(
+    r"connection (refused|reset)|timeout|timed out|no route to host|network is unreachable"
+    r"|temporary failure|server misbehaving|unexpected EOF|too ?many ?requests"
+    r"|\b(429|500|502|503|504)\b",
+    re.IGNORECASE,
+)
 # So long a name is taken to stand for what it stood for: asking costs an exchange per launch.
 KNOWN_S = 60.0
 
@@ -26,7 +34,7 @@ KNOWN_S = 60.0
 class Wanted:
     """An image by its name, for a group, and what the attempt is known to run under it."""
 
-    image: str
+    image: ImageName
     runtime: RuntimeName
     group_id: int
     noted: Image
@@ -49,9 +57,10 @@ class NotFetched:
 
 @dataclass(frozen=True, slots=True)
 class NotAnswered:
-    """The node could not be asked: it is tried again."""
+    """The node could not be asked, or its registry (`is_registrys`): it is tried again."""
 
     detail: str
+    is_registrys: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,7 @@ class Unwanted:
 
 Outcome = Fetched | NotFetched | NotAnswered | Unwanted
 # What somebody fetches with, what of, and what is known of it.
-_Key = tuple[str, str, str, bool]
+_Key = tuple[ImageName, str, str, bool]
 
 _Known = dict[_Key, tuple[Image, float]]
 
@@ -82,8 +91,6 @@ def image_fetch(
         keep: told how far it is; False ends it.
         note: told which image it turned out to be; answers which one the attempt runs.
     """
-    if wanted.runtime == "process":
-        return Fetched(Image())
     access = registry_access(group_id=wanted.group_id, image=wanted.image)
     digest = wanted.noted.digest
     while True:
@@ -102,7 +109,7 @@ def image_fetch(
         digest = noted.digest
 
 
-def image_forget(client: NodeClient, image: str) -> None:
+def image_forget(client: NodeClient, image: ImageName) -> None:
     """Ask the node anew, next time."""
     known = _known.get(client, {})
     _known[client] = {key: one for key, one in known.items() if key[0] != image}
@@ -122,7 +129,7 @@ def _one(
     try:
         request = _request(client, wanted, access, digest)
     except KeyMissing as error:
-        return NotFetched(f"The password for {registry_of(wanted.image)} cannot be read. {error}")
+        return NotFetched(f"The password for {wanted.image.registry} cannot be read. {error}")
     outcome = _pulled(client, wanted, request, keep)
     if isinstance(outcome, Fetched):
         # Under its digest too: so it is asked for when this launch has to be sent again.
@@ -141,9 +148,9 @@ def _request(client: NodeClient, wanted: Wanted, access: RegistryAccess, digest:
     return Pull(
         installation=client.installation,
         runtime=wanted.runtime,
-        image=wanted.image,
+        image=str(wanted.image),
         digest=digest,
-        login=Login(row.registry, row.username, access.password(), access.revision)
+        login=Login(wanted.image.registry, row.username, access.password(), access.revision)
         if row
         else None,
         # What one group has fetched is not for every other: the registry decides.
@@ -165,6 +172,8 @@ def _pulled(
         if answer.state == "failed":
             exactly = f"this attempt runs {request.digest}, which its node cannot get. "
             words = f"{exactly if request.digest else ''}{answer.progress}"
+            if PASSING.search(answer.progress):
+                return NotAnswered(f"Image {wanted.image}: {words}", is_registrys=True)
             return NotFetched(f"Image {wanted.image}: {words}")
         if not keep(f"Fetching the image. {answer.progress}".strip()):
             return Unwanted()

@@ -5,6 +5,7 @@ from itertools import count
 from typing import Any
 
 import msgspec
+import structlog
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F
@@ -15,8 +16,11 @@ from apps.core.units import milli, milli_text
 from apps.events.services import event_record
 from apps.execution.protocol.answers import Clocks, DeviceProcess, Probed
 from apps.execution.protocol.answers import Device as ReportedDevice
+from apps.execution.protocol.bounds import plain
 from apps.execution.protocol.requests import Member, Probe, SimulatedDevice
 from apps.nodes.models import OUT_OF_THE_WAY, Device, DeviceState, Node, NodeState
+
+log = structlog.get_logger(__name__)
 
 # A node is silent for others to know after so many syncs missed in a row, and RPM_NODE_SILENT_S.
 MISSED_SYNCS = 3
@@ -24,7 +28,7 @@ MISSED_SYNCS = 3
 
 def probe_request(node: Node, *, installation: str) -> Probe:
     """Ask for the inventory, telling the node of the devices that are made up."""
-    devices = Device.objects.filter(node=node, is_simulated=True).order_by("index")
+    devices = Device.objects.filter(node_id=node.pk, is_simulated=True).order_by("index")
     return Probe(
         installation=installation,
         simulated_devices=tuple(
@@ -55,18 +59,23 @@ def node_probed(node: Node, probed: Probed, clocks: Clocks) -> None:
             after_commit(tasks=["allocation.run_pass"], topics=_topics(node))
 
 
-def node_answered(node: Node) -> None:
-    """The node is there: healthy, whatever it was before."""
-    before, was_off = node.state, node.off_at
+def node_answered(node: Node, problem: str = "") -> None:
+    """The node is there: healthy, whatever it was before.
+
+    Args:
+        problem: what of its answer could not be used, shown with it.
+    """
+    before, was_off, detail = node.state, node.off_at, plain(problem)
     with transaction.atomic():
         Node.objects.filter(pk=node.pk).update(
             last_seen_at=timezone.now(),
             missed_syncs=0,
             state=NodeState.HEALTHY,
-            state_detail="",
+            state_detail=detail,
             off_at=None,
         )
         node.state, node.missed_syncs, node.off_at = NodeState.HEALTHY, 0, None
+        node.state_detail = detail
         if before != NodeState.HEALTHY:
             _tell(node, "node.healthy", {"before": before, "was_off": was_off is not None})
             after_commit(tasks=["execution.look"])
@@ -97,7 +106,7 @@ def node_missed(node: Node, detail: str, *, silent_s: float, is_refused: bool = 
         state = NodeState.SUSPECT
     with transaction.atomic():
         Node.objects.filter(pk=node.pk).update(
-            missed_syncs=F("missed_syncs") + 1, state=state, state_detail=detail[:1000]
+            missed_syncs=F("missed_syncs") + 1, state=state, state_detail=plain(detail)
         )
         _changed_to(node, state, detail)
         node.missed_syncs = missed
@@ -107,7 +116,7 @@ def node_silent(node: Node, detail: str) -> None:
     """The node was silent for so long that its work is given up: it takes nothing new."""
     with transaction.atomic():
         changed = Node.objects.filter(pk=node.pk, state=NodeState.HEALTHY).update(
-            state=NodeState.SUSPECT, state_detail=detail[:1000]
+            state=NodeState.SUSPECT, state_detail=plain(detail)
         )
         if changed:
             _changed_to(node, NodeState.SUSPECT, detail)
@@ -115,7 +124,7 @@ def node_silent(node: Node, detail: str) -> None:
 
 def _changed_to(node: Node, state: str, detail: str) -> None:
     if state != node.state:
-        _tell(node, f"node.{state}", {"detail": detail[:1000]})
+        _tell(node, f"node.{state}", {"detail": plain(detail)})
         # Its work is suspect from now on.
         after_commit(tasks=["execution.look"])
     node.state = state
@@ -150,6 +159,17 @@ def node_has_unknown(node: Node, members: tuple[Member, ...]) -> None:
     with transaction.atomic():
         Node.objects.filter(pk=node.pk).update(unknown_work=len(members))
         _tell(node, "node.unknown_work", {"count": len(members), "members": names})
+
+
+def node_serial_refused(node: Node, serial: int) -> None:
+    """The node reported a serial that nobody signed: told once, shown until it is dismissed."""
+    with transaction.atomic():
+        is_new = Node.objects.filter(pk=node.pk, serial_refused_at__isnull=True).update(
+            serial_refused_at=timezone.now()
+        )
+        if is_new:
+            log.warning("node.serial_refused", name=node.name, serial=serial)
+            _tell(node, "node.serial_refused", {"name": node.name, "serial": serial})
 
 
 def _store_devices(node: Node, reported: tuple[ReportedDevice, ...], *, words: str) -> None:

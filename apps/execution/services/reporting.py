@@ -2,13 +2,14 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial
 from itertools import islice
-from operator import or_
+from uuid import UUID
 
 from django.db.models import Q
-from django.utils import timezone
+from msgspec.structs import replace
 
+from apps.core import clock
 from apps.execution.protocol.answers import Clocks, LogPart, Report
 from apps.execution.protocol.requests import LogPosition, Member
 from apps.execution.reconcile import (
@@ -22,13 +23,15 @@ from apps.execution.reconcile import (
 from apps.execution.services.applying import LAUNCH_IN_FLIGHT, Applier, Reported
 from apps.execution.services.guarding import as_server
 from apps.nodes.models import Node
-from apps.tasks.models import Holding
+from apps.tasks.models import Attempt, Holding
 from apps.tasks.services.attempts import members_acknowledged
 from apps.tasks.services.logs import MOST_BYTES, log_append
 from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState, MemberState
 
 # The helper refuses a request that names more.
 MOST_LOGS = 1000
+# Tasks by whose numbers a statement asks.
+AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +100,19 @@ def report_apply(node: Node, report: Report, clocks: Clocks, asked: Asked) -> Re
     Raises:
         NotServing: another process has taken the node; the rest is left to it.
     """
+    report = _by_our_clock(report, clocks)
     before = {holding.pk: holding.state for holding in asked.holdings}
     holdings = {key_of(holding): holding for holding in members_of(node)}
-    _store_logs(node, holdings, report.logs, asked.token)
-    missing = [member.member for member in report.members if member.member not in holdings]
-    rows = {**holdings, **_of_the_past(node, missing)}
-    actions = reconcile(
-        [_row(holding, node, clocks) for holding in rows.values()],
-        NodeReport(clocks.boot_id, clocks.uptime_s, report.members),
-        asked.unknown,
-        now=asked.now,
-    )
-    if asked.is_doubted:
-        # What ran when the backup was made may have ended since, and its result with it.
-        actions = tuple(one for one in actions if not isinstance(one, NoteVanished))
+    unreadable = {one.member for one in report.unreadable}
+    missing = [one for one in _there(report) if one not in holdings]
+    beyond = _rows_beyond(missing)
+    # Another row of the same machine has these: that one looks after them.
+    elsewhere = {
+        key
+        for key, row in beyond.items()
+        if row.node_id != node.pk and _phase(row) is not Phase.OVER
+    }
+    rows = {**holdings, **{key: row for key, row in beyond.items() if key not in elsewhere}}
     applier = Applier(
         rows,
         before,
@@ -118,9 +120,30 @@ def report_apply(node: Node, report: Report, clocks: Clocks, asked: Asked) -> Re
         boot_id=clocks.boot_id,
         launching=asked.launching,
     )
-    result = applier.apply(actions)
-    for seen in report.members:
-        applier.note_checkpoint(seen)
+    for part in report.logs:
+        holding = holdings.get(part.member)
+        if holding is None:
+            continue
+        pieces = (node, holding, part, asked.token)
+        if not applier.is_usable(part.member, partial(_store_log, *pieces)):
+            # Nobody comes past a piece that cannot be stored: it is left out.
+            applier.is_usable(part.member, partial(_skip_log, *pieces))
+    ours = replace(
+        report,
+        members=tuple(one for one in report.members if one.member not in elsewhere),
+        unreadable=tuple(one for one in report.unreadable if one.member not in elsewhere),
+    )
+    actions = reconcile(
+        # Of those that cannot be read the node has not said that they are gone.
+        [_row(row, node, clocks) for member, row in rows.items() if member not in unreadable],
+        NodeReport(clocks.boot_id, clocks.uptime_s, ours.members),
+        asked.unknown,
+        now=asked.now,
+    )
+    if asked.is_doubted:
+        # What ran when the backup was made may have ended since, and its result with it.
+        actions = tuple(one for one in actions if not isinstance(one, NoteVanished))
+    result = applier.apply(actions, ours, checkpoints_of=holdings)
     with as_server(node.pk, asked.token):
         _forget(holdings, report)
         # With its boot: a clock of another one would say nothing about leases.
@@ -130,46 +153,71 @@ def report_apply(node: Node, report: Report, clocks: Clocks, asked: Asked) -> Re
     return result
 
 
-def _store_logs(
-    node: Node, holdings: Mapping[Member, Holding], parts: Iterable[LogPart], token: str
-) -> None:
-    now = timezone.now()
-    for part in parts:
-        holding = holdings.get(part.member)
-        if holding is not None:
-            with as_server(node.pk, token):
-                holding.log_offset = log_append(
-                    holding_id=holding.pk, offset=part.offset, content=part.content, at=now
-                )
+def _store_log(node: Node, holding: Holding, part: LogPart, token: str) -> None:
+    holding.log_offset = log_append(
+        holding_id=holding.pk,
+        offset=part.offset,
+        content=part.content,
+        at=clock.now(),
+        guard=partial(as_server, node.pk, token),
+    )
 
 
-def _of_the_past(node: Node, members: Iterable[Member]) -> dict[Member, Holding]:
-    """Rows that ended long ago, of members that the node still has."""
-    wanted = [
-        Q(
-            attempt__task_id=member.task_id,
-            attempt__generation=member.generation,
-            rank=member.rank,
-        )
-        for member in members
-        if _is_uuid(member.task_id)
-    ]
-    if not wanted:
-        return {}
-    rows = Holding.objects.filter(reduce(or_, wanted), node=node).select_related("attempt")
-    return {key_of(row): row for row in rows}
+def _skip_log(node: Node, holding: Holding, part: LogPart, token: str) -> None:
+    with as_server(node.pk, token):
+        holding.log_offset = max(holding.log_offset, part.offset + len(part.content))
+        Holding.objects.filter(pk=holding.pk).update(log_offset=holding.log_offset)
+        Attempt.objects.filter(pk=holding.attempt_id).update(log_is_cut=True)
+
+
+def _rows_beyond(members: Collection[Member]) -> dict[Member, Holding]:
+    """Rows that ended long ago, or are of another node row, of members that the node has."""
+    tasks = sorted({UUID(one.task_id) for one in members if _is_uuid(one.task_id)})
+    found: dict[Member, Holding] = {}
+    for at in range(0, len(tasks), AT_ONCE):
+        some = Holding.objects.filter(attempt__task__in=tasks[at : at + AT_ONCE])
+        found |= {key_of(row): row for row in some.select_related("attempt")}
+    wanted = set(members)
+    return {member: row for member, row in found.items() if member in wanted}
 
 
 def _is_uuid(text: str) -> bool:
     """Whoever wrote on the node may have called a member anything."""
-    return len(text) == 36 and all(sign in "0123456789abcdef-" for sign in text)
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def _by_our_clock(report: Report, clocks: Clocks) -> Report:
+    """The same with times of the database's clock, where the node's is minutes away from it.
+
+    In whole minutes: what an exchange takes must not move a time with every report.
+    """
+    skew_s = 60.0 * round((clocks.wall_s - clock.now().timestamp()) / 60)
+    if not skew_s:
+        return report
+
+    def ours(wall_s: float | None) -> float | None:
+        return None if wall_s is None else wall_s - skew_s
+
+    members = tuple(
+        replace(
+            one,
+            started_wall_s=ours(one.started_wall_s),
+            ended_wall_s=ours(one.ended_wall_s),
+            checkpointed_wall_s=ours(one.checkpointed_wall_s),
+        )
+        for one in report.members
+    )
+    return replace(report, members=members)
 
 
 def _row(holding: Holding, node: Node, clocks: Clocks) -> MemberRow:
     boot_id = holding.boot_id or node.boot_id
     # Measured here since the claim: a launch that was sent can then not arrive any more.
     claimed = holding.attempt.not_before or holding.attempt.allocated_at
-    is_over = timezone.now() - claimed > LAUNCH_IN_FLIGHT
+    is_over = clock.now() - claimed > LAUNCH_IN_FLIGHT
     not_after_s = clocks.uptime_s + (-1 if is_over else 1)
     return MemberRow(key_of(holding), _phase(holding), boot_id=boot_id, not_after_s=not_after_s)
 
@@ -183,9 +231,14 @@ def _phase(holding: Holding) -> Phase:
     return Phase.RUNNING if holding.state == MemberState.RUNNING else Phase.STARTING
 
 
+def _there(report: Report) -> set[Member]:
+    """Every member that the node names, whatever it says of it."""
+    return {one.member for one in report.members} | {one.member for one in report.unreadable}
+
+
 def _forget(holdings: Mapping[Member, Holding], report: Report) -> None:
     """Members that are over and that the node has dropped need not be looked at again."""
-    there = {member.member for member in report.members}
+    there = _there(report)
     gone = [
         holding.pk
         for key, holding in holdings.items()

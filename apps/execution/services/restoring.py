@@ -1,7 +1,8 @@
 """Telling a database that was restored from a backup from one that only grows.
 
-Every exchange tells the node a serial, the number of the last event. It never gets smaller while
-the database is itself; a node that has heard a higher one has worked for a later state of it.
+Every exchange tells the node a serial, the number of the last event, signed with the key ring. It
+never gets smaller while the database is itself; a node that shows a higher one with its signature
+has worked for a later state of it. One without is refused, and concerns that node alone.
 Then nothing unknown is killed and nothing is admitted, until an administrator has looked.
 """
 
@@ -14,10 +15,17 @@ from django.db.models import Max
 from django.utils import timezone
 
 from apps.core.doorbell import after_commit
+from apps.core.keyring import is_signed, sign
 from apps.events.models import Event
 from apps.events.services import event_record
-from apps.nodes.models import Installation
+from apps.execution.services.inventory import node_serial_refused
+from apps.nodes.models import Installation, Node
 from apps.nodes.selectors import nodes_unsettled
+
+PURPOSE = "node serial"
+# More events than an installation ever writes; numbers of events are 64 bits wide.
+MOST_AHEAD = 10**12
+HIGHEST = 2**63 - 1
 
 log = structlog.get_logger(__name__)
 
@@ -46,10 +54,29 @@ def trust_now() -> Trust:
     return Trust(row.restored_at is not None, row.restore_confirmed_at is not None)
 
 
-def serial_heard(serial: int) -> None:
-    """A node has heard of this serial; one that lies ahead of the database tells of a backup."""
-    if serial <= own_serial():
-        return
+def serial_signature(serial: int) -> str:
+    """What shows that this installation has told a node of the serial."""
+    return sign(PURPOSE, _signed_text(serial))
+
+
+def serial_heard(node: Node, serial: int, signature: str) -> int:
+    """A node has heard of this serial; a signed one ahead of the database tells of a backup.
+
+    Returns:
+        The serial if it is refused, for the node to replace it; else 0.
+    """
+    ahead = serial - own_serial()
+    if ahead <= 0:
+        return 0
+    if ahead > MOST_AHEAD or not is_signed(PURPOSE, _signed_text(serial), signature):
+        refused = min(serial, HIGHEST)
+        node_serial_refused(node, refused)
+        return refused
+    _note_restored(node, serial)
+    return 0
+
+
+def _note_restored(node: Node, serial: int) -> None:
     with transaction.atomic():
         row = Installation.objects.select_for_update().get(id=1)
         if serial <= row.highest_serial and row.restored_at is not None:
@@ -59,8 +86,9 @@ def serial_heard(serial: int) -> None:
         row.restored_at = row.restored_at or timezone.now()
         row.save(update_fields=["restored_at", "highest_serial"])
         if is_new:
-            log.error("database.restored", heard=serial, own=own_serial())
-            _record("installation.restored", {"heard": serial, "own": own_serial()})
+            data: dict[str, int | str] = {"heard": serial, "own": own_serial(), "node": node.name}
+            log.error("database.restored", **data)
+            _record("installation.restored", data)
 
 
 def restore_settle() -> bool:
@@ -71,7 +99,7 @@ def restore_settle() -> bool:
     with transaction.atomic():
         settled = Installation.objects.filter(
             id=1, restored_at__isnull=False, restore_confirmed_at__isnull=False
-        ).update(restored_at=None, restore_confirmed_at=None)
+        ).update(restored_at=None, restore_confirmed_at=None, highest_serial=0)
         if settled:
             _outgrow(row.highest_serial)
             _record("installation.settled", {})
@@ -81,7 +109,8 @@ def restore_settle() -> bool:
 
 def _outgrow(serial: int) -> None:
     """Number events beyond all that nodes have heard, so that they tell of no backup again."""
-    if serial < own_serial():
+    ahead = serial - own_serial()
+    if not 0 <= ahead <= MOST_AHEAD:
         return
     Event.objects.create(
         id=serial + 1, kind="installation.serial", object_type="installation", object_id="1"
@@ -91,7 +120,11 @@ def _outgrow(serial: int) -> None:
             cursor.execute(statement)
 
 
-def _record(kind: str, data: dict[str, int]) -> None:
+def _signed_text(serial: int) -> str:
+    return f"{Installation.objects.values_list('key', flat=True).get(id=1)} {serial}"
+
+
+def _record(kind: str, data: dict[str, int | str]) -> None:
     event_record(
         kind,
         actor=None,

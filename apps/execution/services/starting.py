@@ -4,6 +4,7 @@ What is written here is written as the process that serves the node (`as_server`
 launch may come when another process has long taken over.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -33,6 +34,7 @@ from apps.execution.services.fetching import (
     image_forget,
 )
 from apps.execution.services.guarding import NotServing, as_server
+from apps.execution.services.preflight import node_preflight_again, preflight_note
 from apps.policies.images import is_allowed
 from apps.policies.models.rights import OnNodeLoss
 from apps.tasks.models import Holding
@@ -60,6 +62,8 @@ log = structlog.get_logger(__name__)
 PASSING = frozenset({"disk_full", "late", "older_alive", "other_boot"})
 # A start that the node cannot carry out for so many times counts as a try that failed.
 START_TRIES = 10
+# A registry that is away for longer than some three minutes, likewise: devices wait meanwhile.
+REGISTRY_TRIES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +154,24 @@ def _facts(holding: Holding, client: NodeClient, token: str) -> MemberFacts | No
         problem = error.detail
     else:
         # The list may have changed since the task was enqueued.
-        patterns = attempt.pool.allowed_images
-        if facts.runtime == "process" or is_allowed(facts.image, patterns):
+        problem = _image_problem(facts, attempt.pool.allowed_images)
+        if not problem:
             return facts
-        problem = f"Image {facts.image} is not allowed in its pool, only: {', '.join(patterns)}."
     ended = Ended(exit_code=None, detail=problem, is_unfit=is_unfit)
     with as_server(holding.node_id or 0, token):
         member_exited(holding_id=holding.pk, ended=ended)
     return None
+
+
+def _image_problem(facts: MemberFacts, patterns: Sequence[str]) -> str:
+    """Why the node cannot start a container of this image; empty where it needs none, or can."""
+    if facts.runtime == "process":
+        return ""
+    if not facts.image:
+        return f"image is missing: its node starts containers ({facts.runtime}) only. Name one."
+    if is_allowed(facts.image, patterns):
+        return ""
+    return f"Image {facts.image} is not allowed in its pool, only: {', '.join(patterns)}."
 
 
 def _lease(holding: Holding, clock: NodeClock) -> float | None:
@@ -180,7 +194,9 @@ def _launched(start: _Start, outcome: LaunchOutcome) -> None:
                 member_started(holding_id=holding_id, at=timezone.now())
         log.info("member.launched", task=task, rank=start.facts.rank)
     elif isinstance(outcome, StartFailed | ImageMissing):
-        _exited(start, Ended(exit_code=None, detail=outcome.detail))
+        problem = _nodes_own(start) if isinstance(outcome, StartFailed) else ""
+        detail = f"Its node cannot start containers: {problem}" if problem else outcome.detail
+        _exited(start, Ended(exit_code=None, detail=detail, is_unfit=bool(problem)))
         log.warning("member.start_failed", task=task, detail=outcome.detail)
     elif isinstance(outcome, Refused):
         _refused(start, outcome)
@@ -190,8 +206,20 @@ def _launched(start: _Start, outcome: LaunchOutcome) -> None:
         _try_again(start, outcome.detail, delay_s=0, is_unsent=not outcome.may_have_arrived)
 
 
+def _nodes_own(start: _Start) -> str:
+    """Why the node starts no container at all; empty: it does, and the start failed by the task."""
+    node = start.holding.node
+    if node is None or start.facts.runtime == "process":
+        return ""
+    problem = node_preflight_again(node, start.client)
+    with as_server(start.node_id, start.token):
+        preflight_note(start.node_id, problem)
+    return problem
+
+
 def _exited(start: _Start, ended: Ended) -> None:
-    image_forget(start.client, start.facts.image)
+    if start.facts.image:
+        image_forget(start.client, start.facts.image)
     with as_server(start.node_id, start.token):
         member_exited(holding_id=start.holding.pk, ended=ended)
 
@@ -209,10 +237,13 @@ def _fetched(start: _Start) -> Fetched | None:
             return attempt_note_image(attempt_id=attempt.pk, image=image)
 
     facts = start.facts
+    if facts.runtime == "process" or facts.image is None:
+        return Fetched(Image())
     wanted = Wanted(facts.image, facts.runtime, attempt.policy.group_id, facts.noted)
     outcome = image_fetch(start.client, wanted, keep=keep, note=note)
     if isinstance(outcome, NotAnswered):
-        _try_again(start, outcome.detail)
+        tries = REGISTRY_TRIES if outcome.is_registrys else START_TRIES
+        _try_again(start, outcome.detail, tries=tries)
     elif isinstance(outcome, NotFetched):
         _exited(start, Ended(exit_code=None, detail=outcome.detail))
     return outcome if isinstance(outcome, Fetched) else None
@@ -232,7 +263,12 @@ def _refused(start: _Start, outcome: Refused) -> None:
 
 
 def _try_again(
-    start: _Start, detail: str, *, delay_s: float | None = None, is_unsent: bool = False
+    start: _Start,
+    detail: str,
+    *,
+    delay_s: float | None = None,
+    is_unsent: bool = False,
+    tries: int = START_TRIES,
 ) -> None:
     attempt = start.holding.attempt
     with as_server(start.node_id, start.token):
@@ -243,8 +279,8 @@ def _try_again(
             detail=detail,
             is_unsent=is_unsent and start.holding.launched_at is None,
         )
-        if attempt.start_failures + 1 >= START_TRIES and delay_s is None:
-            words = f"It could not be started in {START_TRIES} tries: {detail}"
+        if attempt.start_failures + 1 >= tries and delay_s is None:
+            words = f"It could not be started in {tries} tries: {detail}"
             attempt_give_up(attempt_id=attempt.pk, detail=words)
 
 

@@ -6,15 +6,16 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 import structlog
-from django.db import connections
+from django.db import DatabaseError, InterfaceError, OperationalError, connections
 from django.utils import timezone
 
 from apps.core.crashing import crash_point
 from apps.execution.bundle import helper_version
 from apps.execution.client import NodeClient
-from apps.execution.connections import client_for, install_helper
+from apps.execution.connections import client_for, connection_facts, install_helper
 from apps.execution.leases import NodeClock
 from apps.execution.protocol.answers import AnswerMalformed, Clocks, Report
+from apps.execution.protocol.bounds import plain
 from apps.execution.protocol.outcomes import Answered
 from apps.execution.protocol.requests import Member, Stop, Sync
 from apps.execution.reconcile import Unknown
@@ -29,16 +30,20 @@ from apps.execution.services.inventory import (
     node_probed,
     probe_request,
 )
+from apps.execution.services.preflight import node_preflight_again, preflight_note
 from apps.execution.services.renewing import leases_renewed
 from apps.execution.services.reporting import Asked, log_positions, members_of, report_apply
-from apps.execution.services.restoring import own_serial, serial_heard, trust_now
+from apps.execution.services.restoring import own_serial, serial_heard, serial_signature, trust_now
 from apps.execution.serving.traces import Traces
-from apps.execution.transport.base import HostKeyRefused, TransportError
+from apps.execution.transport.base import HostKeyRefused, MachineRefused, TransportError
 from apps.nodes.models import Node, NodeState
 
 log = structlog.get_logger(__name__)
 
 PROBE_EVERY_S = 60.0
+# Nodes of one process take turns; one that fails is tried again sooner.
+PREFLIGHT_EVERY_S = 900.0
+PREFLIGHT_AGAIN_S = 15.0
 # After a failure: the first retry comes soon, then slower, so that a dead node costs little.
 RETRY_S = (0.5, 1.0, 2.0, 5.0)
 # An answer that is so long overdue is none.
@@ -74,10 +79,15 @@ class NodeLoop:
         self._launching = launching
         self._stopped = threading.Event()
         self._failures = 0
+        self._complaint = ""
         self._asked_at: float | None = None
         self._probed_at = float("-inf")
+        self._preflight_at = time.monotonic() + node.pk * 61 % PREFLIGHT_EVERY_S
+        self._used_at = time.monotonic()
         self._seen = ""
+        self._reached_by: tuple[object, ...] = ()
         self._acknowledged: tuple[Member, ...] = ()
+        self._serial_refused = 0
         self._unknown: dict[Member, float] = {}
         self._traces = Traces()
         self.thread = threading.Thread(target=self._run, name=f"node-{node.pk}", daemon=True)
@@ -85,6 +95,22 @@ class NodeLoop:
     @property
     def is_over(self) -> bool:
         return self._stopped.is_set() or not self.thread.is_alive()
+
+    @property
+    def is_preflight_due(self) -> bool:
+        return time.monotonic() >= self._preflight_at
+
+    def preflight(self, client: NodeClient) -> None:
+        """See whether the node still starts containers; called from a thread of the pool.
+
+        Raises:
+            NotServing: another process has taken the node.
+        """
+        self._preflight_at = time.monotonic() + PREFLIGHT_EVERY_S
+        node = Node.objects.get(pk=self.node_id)
+        detail = node_preflight_again(node, client)
+        with as_server(node.pk, self._token):
+            preflight_note(node.pk, detail)
 
     @property
     def is_unanswered(self) -> bool:
@@ -109,12 +135,15 @@ class NodeLoop:
                 # What this process knows of the node is old: another one goes on from here.
                 self.stop()
                 break
-            except Exception:
+            except Exception as error:
                 # Whatever it was, the next exchange begins from the database again.
                 log.exception("node.loop_failed")
-                is_fine = False
+                is_fine = self._failed(error)
             finally:
                 connections.close_all()
+            if is_fine and self._complaint:
+                log.info("node.answers")
+                self._complaint = ""
             self._failures = 0 if is_fine else self._failures + 1
             if not is_fine:
                 self._stopped.wait(RETRY_S[min(self._failures, len(RETRY_S)) - 1])
@@ -134,14 +163,16 @@ class NodeLoop:
         try:
             with self._asking():
                 client = self._ready_client(node)
-        except HostKeyRefused as error:
+        except (HostKeyRefused, MachineRefused) as error:
             return self._missed(node, str(error), is_refused=True)
         except (TransportError, AnswerMalformed) as error:
             return self._missed(node, str(error))
         if time.monotonic() - self._probed_at > PROBE_EVERY_S and not self._probe(node, client):
             return False
+        if node.preflight_failures:
+            self._preflight_at = min(self._preflight_at, time.monotonic() + PREFLIGHT_AGAIN_S)
         holdings = members_of(node)
-        trust = trust_now()
+        trust, serial = trust_now(), own_serial()
         request = Sync(
             installation=self._installation,
             seen=self._seen,
@@ -149,7 +180,9 @@ class NodeLoop:
             logs=log_positions(holdings),
             acknowledged=self._acknowledged,
             leases=leases_renewed(node, holdings, self.heard, self._token),
-            serial=own_serial(),
+            serial=serial,
+            serial_signature=serial_signature(serial),
+            serial_refused=self._serial_refused,
         )
         connections.close_all()
         with self._asking():
@@ -159,7 +192,7 @@ class NodeLoop:
         report, clocks = outcome.answer, outcome.clocks
         self._may_crash(report)
         self._note_clock(clocks)
-        serial_heard(report.serial)
+        self._serial_refused = serial_heard(node, report.serial, report.serial_signature)
         unknown = Unknown(
             since={
                 member: float("-inf") if trust.is_confirmed else at
@@ -182,6 +215,7 @@ class NodeLoop:
         with self._asking():
             self._carry_out(client, result)
             self._traces.forget(node, client, self._token)
+        self._used_at = time.monotonic()
         return True
 
     @contextmanager
@@ -200,8 +234,13 @@ class NodeLoop:
             crash_point("finish.reported")
 
     def _ready_client(self, node: Node) -> NodeClient:
+        facts = connection_facts(node)
+        if self.client is not None and facts != self._reached_by:
+            self.client.transport.close()
+            self.client = None
         if self.client is None:
             self.client = client_for(node, installation=self._installation)
+            self._reached_by = facts
             install_helper(self.client, node)
             self._probed_at = float("-inf")
         return self.client
@@ -230,8 +269,12 @@ class NodeLoop:
         with as_server(node.pk, self._token):
             if node.state != NodeState.HEALTHY and result.to_stop:
                 node_clearing(node, len(result.to_stop))
-            elif node.state_detail or node.missed_syncs or node.state != NodeState.HEALTHY:
-                node_answered(node)
+            elif (
+                node.state_detail != plain(result.problem)
+                or node.missed_syncs
+                or node.state != NodeState.HEALTHY
+            ):
+                node_answered(node, result.problem)
             else:
                 Node.objects.filter(pk=node.pk).update(last_seen_at=timezone.now())
 
@@ -259,15 +302,31 @@ class NodeLoop:
             )
 
     def _missed(self, node: Node, detail: str, *, is_refused: bool = False) -> bool:
-        silent_s = time.monotonic() - self.heard.read_at
+        # An answer that cannot be used is none.
+        silent_s = time.monotonic() - min(self.heard.read_at, self._used_at)
         with as_server(node.pk, self._token):
             node_missed(node, detail, silent_s=silent_s, is_refused=is_refused)
         self._seen = ""
         if isinstance(self.client, NodeClient):
             self.client.transport.close()
             self.client = None
-        log.warning("node.missed", detail=detail)
+        # Once, and again when there is something else to say: a node may be refused for weeks.
+        if detail != self._complaint:
+            log.warning("node.missed", detail=detail)
+        self._complaint = detail
         return False
+
+    def _failed(self, error: Exception) -> bool:
+        """Show at the node that its answer could not be used, unless the database is away."""
+        if isinstance(error, OperationalError | InterfaceError):
+            return False
+        words = f"Its answer could not be used: {type(error).__name__}."
+        try:
+            node = Node.objects.get(pk=self.node_id)
+            return self._missed(node, words)
+        except (DatabaseError, Node.DoesNotExist, NotServing):
+            log.warning("node.failure_not_shown", detail=words)
+            return False
 
     def _note_clock(self, clocks: Clocks) -> None:
         self.clock = self.heard = NodeClock(clocks.boot_id, clocks.uptime_s, time.monotonic())

@@ -117,6 +117,7 @@ class NodeServer:
         if not trust_now().is_doubted:
             for holding in members_to_launch(ready, token=self.token):
                 self._launch(holding, ready)
+        self._preflight(ready)
         to_stop = list(members_to_stop(ready))
         known = {holding.pk for holding in to_stop}
         self._stops_sent = {pk: at for pk, at in self._stops_sent.items() if pk in known}
@@ -150,6 +151,11 @@ class NodeServer:
             member_launch, holding_id=holding.pk, client=client, clock=clock, token=self.token
         )
         self._submit(("launch", holding.pk), launch)
+
+    def _preflight(self, ready: dict[int, NodeLoop]) -> None:
+        for node_id, loop in ready.items():
+            if loop.is_preflight_due and loop.client is not None:
+                self._submit(("preflight", node_id), partial(loop.preflight, loop.client))
 
     def _stop_member(self, holding: Holding, ready: dict[int, NodeLoop]) -> None:
         client = ready[holding.node_id or 0].client

@@ -17,6 +17,7 @@ from apps.execution.selectors import (
     members_unsent,
 )
 from apps.execution.services.guarding import NotServing, as_server
+from apps.execution.services.node_removal import nodes_leave
 from apps.execution.services.renewing import leases_judged
 from apps.execution.services.restoring import restore_settle
 from apps.execution.serving.loop import NodeLoop
@@ -65,6 +66,7 @@ class Sweeps:
             attempt_withdraw(attempt_id=attempt_id, detail=STRANDED)
         for attempt_id, words in gangs_torn(settings.GANG_START_S):
             attempt_stop(attempt_id=attempt_id, target=TaskState.QUEUED, detail=words)
+        nodes_leave()
         for holding_id in members_unsent():
             member_end_unsent(holding_id=holding_id)
         for attempt_id, limit_s in attempts_over_time():

@@ -2,11 +2,16 @@
 
 from typing import Protocol
 
+from apps.execution.protocol.bounds import plain
+
 
 class TransportError(Exception):
     """No answer came back. `may_have_arrived` is False only when surely nothing was sent."""
 
     may_have_arrived = False
+
+    def __init__(self, message: str) -> None:
+        super().__init__(plain(message))
 
 
 class Unreachable(TransportError):
@@ -23,6 +28,10 @@ class HostKeyRefused(TransportError):
     def __init__(self, message: str, *, shown: str) -> None:
         super().__init__(message)
         self.shown = shown
+
+
+class MachineRefused(TransportError):
+    """It is reached, and is another machine than this node, or a node already."""
 
 
 class ExchangeFailed(TransportError):

@@ -9,6 +9,7 @@ import paramiko
 
 from apps.core.crashing import pieces
 from apps.execution.bundle import remote_command
+from apps.execution.protocol.bounds import ANSWER_BYTES
 from apps.execution.transport.base import ExchangeFailed, HostKeyRefused, Unreachable
 from apps.execution.transport.host_keys import (
     CONNECT_TIMEOUT_S,
@@ -24,7 +25,6 @@ EXCHANGES_AT_ONCE = 8
 # So long an sshd that is busy may count sessions that have ended here.
 FREE_WITHIN_S = 5.0
 FREE_STEP_S = 0.05
-ANSWER_BYTES = 96 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 ERROR_BYTES = 2000
 UNRESTRICTED = "not-restricted"

@@ -40,6 +40,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
 
     pool = NameSerializer(read_only=True)
     capacity = AmountsField(read_only=True)
+    capacity_cap = AmountsField(read_only=True)
     labels = serializers.DictField(read_only=True)
     devices = DeviceSerializer(many=True, read_only=True)
     is_paused = serializers.BooleanField(read_only=True)
@@ -62,11 +63,16 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "state",
             "state_detail",
             "capacity",
+            "capacity_cap",
+            "state_dir",
             "gpu_model",
             "last_seen_at",
             "off_at",
             "unknown_work",
+            "serial_refused_at",
             "is_draining",
+            "removal_asked_at",
+            "removed_at",
             "is_paused",
             "pause_reason",
             "devices",

@@ -1,4 +1,4 @@
-"""Addresses of nodes and volumes."""
+"""Addresses of volumes and the installation; those of nodes are in apps/execution."""
 
 from django.urls import path
 from rest_framework.routers import SimpleRouter
@@ -6,13 +6,11 @@ from rest_framework.routers import SimpleRouter
 from apps.nodes.api.views import (
     InstallationView,
     MaintenanceView,
-    NodeViewSet,
     RestoreConfirmView,
     VolumeViewSet,
 )
 
 router = SimpleRouter()
-router.register("nodes", NodeViewSet, "node")
 router.register("volumes", VolumeViewSet, "volume")
 
 urlpatterns = [

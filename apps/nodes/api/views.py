@@ -29,6 +29,7 @@ from apps.nodes.selectors import nodes_unsettled, nodes_visible_to, volumes_visi
 from apps.nodes.services import (
     maintenance_plan,
     node_declare_off,
+    node_dismiss_serial,
     node_drain,
     node_pause,
     node_resume,
@@ -53,7 +54,7 @@ class _NodeFilter(FilterSet):  # type: ignore[misc]  # comes without types
 
 
 class NodeViewSet(ReadOnlyModelViewSet[Node]):
-    """Machines that run tasks. `manage.py node add` takes in a new one."""
+    """Machines that run tasks: what is read and paused. apps/execution adds what reaches them."""
 
     permission_classes = (Admins,)
     serializer_class = NodeSerializer
@@ -99,6 +100,12 @@ class NodeViewSet(ReadOnlyModelViewSet[Node]):
         return self._answer(
             node_declare_off(actor=person(request), node=self.get_object(), reason=reason)
         )
+
+    @extend_schema(request=None)
+    @action(detail=True, methods=["post"], url_path="dismiss-serial")
+    def dismiss_serial(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
+        """Show no longer that the node reported a serial without this installation's signature."""
+        return self._answer(node_dismiss_serial(actor=person(request), node=self.get_object()))
 
     def _answer(self, node: Node) -> Response:
         return Response(self.get_serializer(node).data)

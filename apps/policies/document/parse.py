@@ -1,6 +1,5 @@
 """From what somebody sent to a document; every error names the path of its field."""
 
-import difflib
 import re
 import unicodedata
 import uuid
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from apps.core.errors import BadInput
+from apps.core.suggestions import nearest
 from apps.core.units import check_request, milli, quantities_text
 from apps.policies.document.shapes import (
     Document,
@@ -142,8 +142,8 @@ def _explained(message: str) -> tuple[str, str]:
     plain = re.sub(r"\[[^]]*\]", "", path)
     if unknown:
         name = unknown["field"]
-        near = difflib.get_close_matches(name, _FIELDS.get(plain, ()), n=1, cutoff=0.0)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = nearest(name, _FIELDS.get(plain, ()))
+        hint = f"; did you mean {near!r}?" if near else ""
         return (f"{path}.{name}" if path else name), f"is not a known field{hint}"
     if plain in _CHOICES:
         return path, f"must be {_CHOICES[plain]}"
@@ -307,8 +307,8 @@ def _check_once(path: str, names: Sequence[str], problems: dict[str, str]) -> No
 
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(name, known)
+    hint = f"; did you mean {near!r}?" if near else ""
     return f"there is no {kind} {name!r}{hint}"
 
 

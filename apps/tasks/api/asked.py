@@ -1,6 +1,5 @@
 """What a request asks for, beside its body."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ from rest_framework.request import Request
 from apps.accounts.models import User
 from apps.core.api import if_match
 from apps.core.errors import BadInput, NotAllowed, Stale
+from apps.core.suggestions import nearest
 from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors.attempts import (
     LOG_BYTES,
@@ -61,8 +61,7 @@ def listing_asked(request: Request) -> Mapping[str, str]:
     given = {name: request.query_params[name].strip() for name in request.query_params}
     for name, value in given.items():
         if name not in FILTERS + _PAGING:
-            near = difflib.get_close_matches(name, FILTERS, n=1, cutoff=0.0)[0]
-            problem = f"is not a known filter; did you mean {near!r}?"
+            problem = f"is not a known filter; did you mean {nearest(name, FILTERS)!r}?"
             raise BadInput(f"{name} {problem}", fields={name: problem})
         if "\0" in value:
             raise BadInput(f"{name} holds a NUL sign.", fields={name: "holds a NUL sign"})

@@ -118,6 +118,9 @@ class Task(models.Model):
             models.Index(fields=["queue", "-id"], name="task_of_queue"),
             models.Index(fields=["owner", "-id"], name="task_of_owner"),
             models.Index(
+                fields=["owner"], condition=models.Q(state="draft"), name="task_drafts_of_owner"
+            ),
+            models.Index(
                 fields=["state", "queue"],
                 condition=models.Q(state__in=["allocated", "running", "stopping"]),
                 name="task_holding",

@@ -211,7 +211,8 @@ def _attempt(task: Task, generation: int | None) -> Attempt | None:
 
 
 def _is_hidden(user: User, task: Task, path: Path, origin: Origin) -> bool:
-    if path[0] == SECRETS or (origin.is_personal and user.pk != task.owner_id):
+    is_owner = user.pk == task.owner_id and user.acted_by_id is None
+    if path[0] == SECRETS or (origin.is_personal and not is_owner):
         return True
     is_variable = path[0] == ENVIRONMENT and len(path) > 1
     return is_variable and is_secret(path[1], task.owner.redacted_variables)

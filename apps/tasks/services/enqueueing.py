@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -23,6 +24,7 @@ from apps.tasks.services.queues import check_open_to_owner, queue_open_to
 from apps.tasks.services.runs import run_ensure
 from apps.tasks.services.sealing import secrets_sealed
 from apps.tasks.services.transitions import Moved, tasks_announce, tasks_move
+from apps.tasks.services.waiting import check_may_wait, room_to_wait, too_many_waiting
 from apps.tasks.states import TaskState
 
 MANY = 1000
@@ -34,7 +36,7 @@ def task_create(
     """A draft of the actor's own; nothing runs before it is enqueued.
 
     Raises:
-        Conflict: the idempotency key was used with another body.
+        Conflict: the idempotency key was used with another body, or they have too many drafts.
     """
     known = earlier_task(actor.pk, idempotency)
     if known is not None:
@@ -42,6 +44,8 @@ def task_create(
     task = _draft(description, actor)
     try:
         with transaction.atomic():
+            if _drafts_left(actor) < 1:
+                raise _too_many_drafts()
             task.save(force_insert=True)
             key_keep(actor.pk, idempotency, task.pk)
             _record_drafts([task], actor)
@@ -111,7 +115,7 @@ def task_submit(
         with transaction.atomic():
             queue = queue_open_to(actor, description.queue)
             facts = queue_facts(queue)
-            _check_waiting(facts, actor.pk, more=1)
+            check_may_wait(facts, actor.pk)
             task = _waiting_task(description, queue, facts, actor=actor, runs={})
             task.save(force_insert=True)
             key_keep(actor.pk, idempotency, task.pk)
@@ -185,7 +189,7 @@ def task_return(
         # As it is now: a change since the actor read it would else wait in the run of another.
         now = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
         description = description_of(description_values(now))
-        _check_waiting(facts, task.owner_id, more=1)
+        check_may_wait(facts, task.owner_id)
         shape = accept(description, facts, owner_id=task.owner_id)
         place: dict[str, Any] = {
             "queue_id": facts.queue_id,
@@ -259,14 +263,14 @@ def _enqueue_in(
     except RpmError as error:
         return [(index, error) for index, _ in chosen]
     facts = queue_facts(queue)
-    room = _room_to_wait(facts, actor.pk)
+    room = room_to_wait(facts, actor.pk)
     answers: list[tuple[int, Any]] = []
     tasks: list[Task] = []
     runs: dict[str, int] = {}
     for index, item in chosen:
         try:
-            if room is not None and len(tasks) >= room:
-                raise _too_many_waiting(facts)
+            if len(tasks) >= room:
+                raise too_many_waiting(facts)
             task = _waiting_task(item, queue, facts, actor=actor, runs=runs)
         except RpmError as error:
             answers.append((index, error))
@@ -280,9 +284,13 @@ def _enqueue_in(
 
 def _drafts(actor: User, chosen: Sequence[tuple[int, Any]]) -> list[tuple[int, Any]]:
     answers: list[tuple[int, Any]] = []
+    left = _drafts_left(actor)
     for index, item in chosen:
         try:
+            if left < 1:
+                raise _too_many_drafts()
             answers.append((index, _draft(item, actor)))
+            left -= 1
         except RpmError as error:
             answers.append((index, error))
     drafts = [answer for _, answer in answers if isinstance(answer, Task)]
@@ -299,6 +307,18 @@ def _draft(description: Description, actor: User) -> Task:
     return Task(
         owner=actor, **columns(description), request=request, created_at=now, changed_at=now
     )
+
+
+def _drafts_left(actor: User) -> int:
+    """How many more drafts somebody may have; requests at the same moment may exceed it a bit."""
+    most: int = settings.RPM_DRAFTS_PER_PERSON
+    drafts = Task.objects.filter(owner=actor, state=TaskState.DRAFT)
+    return most - drafts.values("pk")[:most].count()
+
+
+def _too_many_drafts() -> Conflict:
+    problem = f"may be {settings.RPM_DRAFTS_PER_PERSON} at most: remove some, or enqueue them"
+    return Conflict(f"Drafts of one person {problem}.", fields={"body": problem})
 
 
 def _record_drafts(drafts: Sequence[Task], actor: User) -> None:
@@ -341,27 +361,6 @@ def _announce(tasks: Sequence[Task], facts: QueueFacts, actor_id: int) -> None:
         Moved(task.pk, "", 0, facts.queue_id, facts.policy_id, task.owner_id) for task in tasks
     ]
     tasks_announce(moved, to=TaskState.QUEUED, actor_id=actor_id)
-
-
-def _check_waiting(facts: QueueFacts, owner_id: int, *, more: int) -> None:
-    room = _room_to_wait(facts, owner_id)
-    if room is not None and room < more:
-        raise _too_many_waiting(facts)
-
-
-def _room_to_wait(facts: QueueFacts, owner_id: int) -> int | None:
-    """How many more tasks of a person may wait in the queue; None without such a limit."""
-    if facts.max_waiting is None:
-        return None
-    waiting = Task.objects.filter(
-        queue_id=facts.queue_id, owner_id=owner_id, state=TaskState.QUEUED
-    )
-    return max(facts.max_waiting - waiting.count(), 0)
-
-
-def _too_many_waiting(facts: QueueFacts) -> Conflict:
-    problem = f"lets at most {facts.max_waiting} tasks of one person wait"
-    return Conflict(f"Queue {facts.name} {problem}.", fields={"queue": problem})
 
 
 def _earlier_or_raise(actor: User, idempotency: Idempotency | None) -> Task:

@@ -31,6 +31,7 @@ from apps.tasks.descriptions import Description
 from apps.tasks.models import Run
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.services.transitions import DECIDE
+from apps.tasks.services.waiting import count_is_due
 from apps.tasks.shapes import Shape
 from apps.tasks.topics import task_topics
 
@@ -243,8 +244,8 @@ def task_submit_at_once(
     facts = known.facts
     shape = accept(description, facts, owner_id=person.id)
     run = known.run(shape.digest())
-    if run is None:
-        # The plain way makes the run of the first task of its kind.
+    if run is None or count_is_due(facts.queue_id, person.id):
+        # The plain way makes the run of the first task of its kind, and counts who waits.
         return None
     stored = Stored(uuid7(), "", shape, facts, datetime.now(UTC))
     owner = _insert(

@@ -1,5 +1,8 @@
 """What tasks write, stored with their attempt, bounded."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
@@ -14,54 +17,99 @@ from apps.tasks.selectors.hiding import hidden_in_log
 MOST_BYTES = 10 * 1024 * 1024
 
 
-def log_append(*, holding_id: int, offset: int, content: bytes, at: datetime) -> int:
+@dataclass(frozen=True, slots=True)
+class LogChange:
+    """What a piece changes; `ends` are stored pieces whose end turned out to be of a secret."""
+
+    known: int
+    start: int
+    end: int
+    data: bytes
+    ends: dict[int, bytes]
+
+
+def log_append(
+    *,
+    holding_id: int,
+    offset: int,
+    content: bytes,
+    at: datetime,
+    guard: Callable[[], AbstractContextManager[None]] = transaction.atomic,
+) -> int:
     """Store a piece that begins at byte `offset` of the member's output.
 
-    A piece that was stored before, or a part of it, is not stored again. Secrets are masked.
+    A piece that was stored before, or a part of it, is not stored again. Secrets are masked,
+    before the transaction: the work grows with the piece.
+
+    Args:
+        guard: the transaction in which it is stored.
 
     Returns:
         The offset from which to go on.
     """
-    with transaction.atomic():
+    change = _log_change(holding_id, offset, content)
+    if not change.end > change.known:
+        return change.known
+    with guard():
         # The attempt first, as everybody does who writes to both.
-        attempts = Attempt.objects.select_related("task__owner").select_for_update(of=("self",))
+        attempts = Attempt.objects.select_for_update(of=("self",))
         attempt = attempts.get(holdings=holding_id)
         holding = Holding.objects.get(pk=holding_id)
-        known = holding.log_offset
-        fresh = content[max(0, known - offset) :]
-        start = max(offset, known)
-        if not fresh:
-            return known
-        stored = fresh[: max(0, MOST_BYTES - start)]
-        if stored:
-            stored = _without_secrets(attempt, holding.rank, start, stored)
+        if holding.log_offset != change.known:
+            # Somebody else has stored one since: the node is asked for the rest again.
+            return holding.log_offset
+        for pk, data in change.ends.items():
+            AttemptLog.objects.filter(pk=pk).update(data=data)
+        if change.data:
             AttemptLog.objects.create(
-                attempt=attempt, rank=holding.rank, offset=start, at=at, data=stored
+                attempt=attempt, rank=holding.rank, offset=change.start, at=at, data=change.data
             )
-        end = start + len(fresh)
         # A hole means that the node threw bytes away: the page shows the cut.
-        is_cut = start > known or len(stored) < len(fresh)
-        Holding.objects.filter(pk=holding_id).update(log_offset=end)
+        is_cut = change.start > change.known or change.start + len(change.data) < change.end
+        Holding.objects.filter(pk=holding_id).update(log_offset=change.end)
         Attempt.objects.filter(pk=attempt.pk).update(
-            log_bytes=attempt.log_bytes + len(stored), log_is_cut=attempt.log_is_cut or is_cut
+            log_bytes=attempt.log_bytes + len(change.data),
+            log_is_cut=attempt.log_is_cut or is_cut,
         )
         after_commit(topics=[f"log.{attempt.task_id}"])
-        return end
+        return change.end
 
 
-def _without_secrets(attempt: Attempt, rank: int, start: int, content: bytes) -> bytes:
-    """The piece without secrets; the one before it is mended where one began there."""
-    needles = hidden_in_log(attempt.pk, tuple(attempt.task.owner.redacted_variables))
-    if not needles:
-        return content
-    pieces = AttemptLog.objects.filter(attempt=attempt, rank=rank, offset__lt=start)
-    last = pieces.order_by("-offset").first()
-    written = bytes(last.data) if last is not None and _end(last) == start else b""
-    before, hidden = masked(written[-OVERLAP_BYTES:], content, needles)
-    if last is not None and before != written[-OVERLAP_BYTES:]:
-        pieces.filter(pk=last.pk).update(data=written[: len(written) - len(before)] + before)
-    return hidden
+def _log_change(holding_id: int, offset: int, content: bytes) -> LogChange:
+    """What is to be stored of a piece, without secrets."""
+    holding = Holding.objects.select_related("attempt__task__owner").get(pk=holding_id)
+    known = holding.log_offset
+    fresh = content[max(0, known - offset) :]
+    start = max(offset, known)
+    kept = fresh[: max(0, MOST_BYTES - start)]
+    ends: dict[int, bytes] = {}
+    needles = hidden_in_log(holding.attempt) if kept else ()
+    if needles:
+        before = _pieces_before(holding, start)
+        written = b"".join(bytes(piece.data) for piece in before)[-OVERLAP_BYTES:]
+        hidden, kept = masked(written, kept, needles)
+        if hidden != written:
+            ends = _with_end(before, hidden)
+    return LogChange(known, start, start + len(fresh) if fresh else known, kept, ends)
 
 
-def _end(piece: AttemptLog) -> int:
-    return piece.offset + len(bytes(piece.data))
+def _pieces_before(holding: Holding, start: int) -> list[AttemptLog]:
+    """Stored pieces in which a secret may have begun: a task may write byte by byte."""
+    pieces = AttemptLog.objects.filter(attempt_id=holding.attempt_id, rank=holding.rank)
+    found: list[AttemptLog] = []
+    at = start
+    while at > start - OVERLAP_BYTES:
+        last = pieces.filter(offset__lt=at).order_by("-offset").first()
+        if last is None or last.offset + len(bytes(last.data)) != at:
+            break
+        found.insert(0, last)
+        at = last.offset
+    return found
+
+
+def _with_end(pieces: list[AttemptLog], end: bytes) -> dict[int, bytes]:
+    """The data of these pieces, by their rows, once together they end so."""
+    written = b"".join(bytes(piece.data) for piece in pieces)
+    whole = written[: len(written) - len(end)] + end
+    start = pieces[0].offset
+    return {piece.pk: whole[piece.offset - start :][: len(bytes(piece.data))] for piece in pieces}

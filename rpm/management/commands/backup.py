@@ -1,6 +1,7 @@
 """`manage.py backup FILE`: database and keys in one file."""
 
 from argparse import ArgumentParser
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +11,53 @@ from apps.core.errors import RpmError
 from rpm.backups.asking import add_passphrase, passphrase_of
 from rpm.backups.keys import keys_by_variable
 from rpm.backups.noting import NOT_NOTED, made_note
-from rpm.backups.services import backup_make
+from rpm.backups.services import backup_make, backup_verify, backups_prune
 
 
 class Command(BaseCommand):
     help = "Write database and keys into one file, while everything goes on."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("file", type=Path)
+        parser.add_argument(
+            "file", type=Path, help="a new file, or a folder, in which it is named by the time"
+        )
+        parser.add_argument(
+            "--keep",
+            type=int,
+            metavar="N",
+            help="afterwards remove older backups beside it, named alike but for digits, except N",
+        )
+        parser.add_argument(
+            "--verify", action="store_true", help="write nothing: read FILE and compare checksums"
+        )
         add_passphrase(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         target: Path = options["file"].absolute()
+        keep: int | None = options["keep"]
+        if keep is not None and (keep < 1 or options["verify"]):
+            raise CommandError("--keep: 1 or more, and not together with --verify.")
         try:
             passphrase = passphrase_of(options)
-            manifest = backup_make(target, passphrase=passphrase)
+            if options["verify"]:
+                self._verify(target, passphrase)
+            else:
+                self._make(target, passphrase, keep)
         except RpmError as error:
             raise CommandError(error.detail) from error
+
+    def _verify(self, source: Path, passphrase: str) -> None:
+        made = backup_verify(source, passphrase=passphrase)
+        self.stdout.write(
+            f"{source} is whole: installation {made.installation} on "
+            f"{made.made_at:%Y-%m-%d %H:%M} UTC, under RPM {made.version}."
+        )
+        self.stdout.write(f"  Holds {', '.join(part.name for part in made.parts)}.")
+
+    def _make(self, target: Path, passphrase: str, keep: int | None) -> None:
+        if target.is_dir():
+            target /= f"rpm-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup"
+        manifest = backup_make(target, passphrase=passphrase)
         is_noted = made_note(target.name, is_sealed=bool(passphrase))
         size = target.stat().st_size
         how = "sealed with the passphrase" if passphrase else "not sealed, readable by you alone"
@@ -38,5 +69,7 @@ class Command(BaseCommand):
             self.stdout.write(f"  {NOT_NOTED}")
         for variable in keys_by_variable():
             self.stdout.write(f"  Does not hold {variable}, which is a variable: keep it yourself.")
-        for path in manifest.elsewhere:
-            self.stdout.write(f"  Does not hold {path}, a node's key: keep it yourself.")
+        for key in manifest.elsewhere:
+            self.stdout.write(f"  Does not hold {key}, a node's key: keep it yourself.")
+        for path in backups_prune(target, keep=keep) if keep is not None else ():
+            self.stdout.write(f"  Removed {path}.")

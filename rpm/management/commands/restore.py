@@ -10,6 +10,7 @@ from apps.core.errors import RpmError
 from rpm.backups.asking import add_passphrase, passphrase_of
 from rpm.backups.noting import NOT_NOTED, restored_note
 from rpm.backups.services import backup_restore
+from rpm.static_files import static_collect
 
 NEXT = (
     "Next: manage.py migrate, start everything again, and look at the nodes: what was started "
@@ -47,4 +48,6 @@ class Command(BaseCommand):
             self.stdout.write(f"  {path} is the backup's; what was there has .before-restore.")
         for warning in (*restored.warnings, *(() if is_noted else (NOT_NOTED,))):
             self.stdout.write(f"  {warning}")
+        if where := static_collect():
+            self.stdout.write(f"  {where}")
         self.stdout.write(NEXT)

@@ -11,6 +11,7 @@ import time
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.accounts.services.people import setup_token_create
+from rpm.lifeline import end_with_parent
 
 STOP_WITHIN_S = 15.0
 # Ctrl-C, a service manager, and a terminal that is closed, unless `nohup` said to ignore that.
@@ -51,16 +53,16 @@ class Command(BaseCommand):
             # From now on every one of them unwinds, so that nothing started here outlives this.
             signal.signal(number, signal.default_int_handler)
         try:
-            with _only_one():
-                self._serve(**options)
+            with _only_one() as lock:
+                self._serve(lock, **options)
         except KeyboardInterrupt:
             self.stdout.write("RPM is down.")
 
-    def _serve(self, **options: Any) -> None:
+    def _serve(self, lock: int, **options: Any) -> None:
         host, port = options["host"], _free_port(options["host"], options["port"])
         call_command("migrate", verbosity=0, interactive=False)
         address = f"http://{host}:{port}/"
-        with _redis() as broker, _programs(_list_programs(host, port)) as running:
+        with _redis(lock) as broker, _programs(_list_programs(host, port), lock) as running:
             _wait_for(host, port, running)
             self.stdout.write(f"\nRPM is up at {address}  (Ctrl-C ends it)")
             token = setup_token_create()
@@ -120,21 +122,44 @@ def _worker_environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _only_one() -> Iterator[None]:
-    """Refuse a second one on the same folder: its Redis would take the socket of the first."""
-    with settings.HOME.file("up.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CommandError(
-                f"RPM is up already with {settings.HOME.path}: end it, or give RPM_HOME another "
-                "folder."
-            ) from None
-        yield
+def _only_one() -> Iterator[int]:
+    """Refuse a second one on the same folder: its Redis would take the socket of the first.
+
+    The programs inherit the lock, so that it lasts as long as any of them.
+    """
+    with settings.HOME.file("up.lock").open("a+") as lock:
+        deadline = time.monotonic() + STOP_WITHIN_S
+        while not _is_locked(lock.fileno()):
+            lock.seek(0)
+            first = lock.read().strip()
+            if not first or Path(f"/proc/{first}").exists():
+                raise CommandError(
+                    f"RPM is up already with {settings.HOME.path}: end it, or give RPM_HOME "
+                    "another folder."
+                )
+            # It was killed; its programs were told to end with it.
+            if time.monotonic() > deadline:
+                raise CommandError(
+                    f"Programs of an earlier `up` (process {first}) still run with "
+                    f"{settings.HOME.path}: end them (`fuser {lock.name}` names them)."
+                )
+            time.sleep(0.1)
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield lock.fileno()
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
-def _redis() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+def _redis(lock: int) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """The bundled server on a private socket, unless REDIS_URL names another."""
     if f"unix://{settings.REDIS_SOCKET}" != settings.REDIS_URL:
         yield {}
@@ -144,7 +169,7 @@ def _redis() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     command += ["--unixsocketperm", "700", "--save", "", "--appendonly", "no"]
     command += ["--dir", str(settings.HOME.path), "--loglevel", "warning"]
     command += ["--logfile", str(settings.HOME.file("redis.log"))]
-    with _programs([Program("redis", command, {})]) as broker:
+    with _programs([Program("redis", command, {})], lock) as broker:
         client = redis.Redis(unix_socket_path=str(settings.REDIS_SOCKET))
         deadline = time.monotonic() + 10
         while True:
@@ -160,8 +185,11 @@ def _redis() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
 
 
 @contextlib.contextmanager
-def _programs(programs: list[Program]) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """Start the programs in sessions of their own, so that Ctrl-C reaches them in our order."""
+def _programs(programs: list[Program], lock: int) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """Start the programs in sessions of their own, so that Ctrl-C reaches them in our order.
+
+    They keep the lock open, and end with this process where it is killed.
+    """
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for program in programs:
@@ -170,6 +198,8 @@ def _programs(programs: list[Program]) -> Iterator[dict[str, subprocess.Popen[by
                 env={**os.environ, **program.environment},
                 cwd=settings.BASE_DIR,
                 start_new_session=True,
+                pass_fds=[lock],
+                preexec_fn=partial(end_with_parent, os.getpid()),  # noqa: PLW1509 - takes no lock
             )
         yield running
     finally:

@@ -1,7 +1,6 @@
 """`manage.py upgrade`: from the database of an older version to this one."""
 
 import io
-import os
 from argparse import ArgumentParser
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ from apps.core.errors import RpmError
 from rpm.backups.asking import add_passphrase, passphrase_of
 from rpm.backups.manifest import version
 from rpm.backups.services import backup_make
+from rpm.static_files import static_collect
 
 RESTART = """\
 Restart now, in this order; what runs on the nodes goes on meanwhile:
@@ -47,10 +47,8 @@ class Command(BaseCommand):
             raise CommandError(error.detail) from error
         call_command("migrate", interactive=False, verbosity=0)
         self.stdout.write(f"Migrated: {', '.join(missing) or 'nothing was missing'}.")
-        # In an image they are collected already, where nobody may write.
-        if not settings.WHITENOISE_USE_FINDERS and os.access(settings.STATIC_ROOT, os.W_OK):
-            call_command("collectstatic", interactive=False, verbosity=0)
-            self.stdout.write(f"Static files are in {settings.STATIC_ROOT}.")
+        if where := static_collect():
+            self.stdout.write(where)
         self.stdout.write(f"The database is that of RPM {version()}.\n{RESTART}")
 
     def _check(self) -> list[str]:

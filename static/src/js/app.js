@@ -6,6 +6,7 @@ import dragOrder from "./drag-order.js";
 import { startFailedRequests } from "./failed-requests.js";
 import fetchedDialog from "./fetched-dialog.js";
 import followEnd from "./follow-end.js";
+import growingBar from "./growing-bar.js";
 import { startLeaving } from "./leaving.js";
 import loadDialog from "./load-dialog.js";
 import localTime from "./local-time.js";
@@ -20,6 +21,7 @@ import themeToggle from "./theme-toggle.js";
 import useHistory from "./use-history.js";
 import vaultText from "./vault-text.js";
 import { startLive } from "./live.js";
+import { startMorphing } from "./morph.js";
 
 const behaviours = {
   "board-lines": boardLines,
@@ -28,6 +30,7 @@ const behaviours = {
   "drag-order": dragOrder,
   "fetched-dialog": fetchedDialog,
   "follow-end": followEnd,
+  "growing-bar": growingBar,
   "load-dialog": loadDialog,
   "local-time": localTime,
   "open-dialog": openDialog,
@@ -54,10 +57,18 @@ function bind(root) {
 
 new MutationObserver((records) => {
   for (const record of records) {
+    if (record.type === "attributes") bind(record.target);
     for (const node of record.addedNodes) if (node.nodeType === Node.ELEMENT_NODE) bind(node);
   }
-}).observe(document.body, { childList: true, subtree: true });
+}).observe(document.body, {
+  childList: true,
+  subtree: true,
+  // An element that had none gets one when the card around it changes.
+  attributes: true,
+  attributeFilter: ["data-behaviour"],
+});
 bind(document.body);
+startMorphing();
 startFailedRequests();
 startLeaving();
 startLive();

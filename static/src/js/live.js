@@ -2,6 +2,7 @@
 // whole HTML when it changed and the page morphs it in place. While the socket is down the page
 // asks every ten seconds, and says so.
 import { beginAnew } from "./leaving.js";
+import { morph } from "./morph.js";
 
 const POLL_MS = 10_000;
 const FIRST_RETRY_MS = 500;
@@ -47,12 +48,6 @@ function announce(card) {
   }, ANNOUNCE_MS);
 }
 
-const keepOpen = {
-  // What the reader opened or typed stays as it is.
-  beforeAttributeUpdated: (name, node) =>
-    !(name === "open" && ["DETAILS", "DIALOG"].includes(node.tagName)),
-};
-
 function numbersOf(card) {
   return new Map([...card.querySelectorAll("[data-num]")].map((n) => [n.dataset.num, n.textContent]));
 }
@@ -86,12 +81,11 @@ function replace(name, html) {
   for (const card of named(name)) {
     const before = numbersOf(card);
     const said = card.dataset.announce;
-    window.Idiomorph.morph(card, html, {
-      morphStyle: "outerHTML",
-      ignoreActiveValue: true,
-      callbacks: keepOpen,
-    });
+    const next = document.createElement("template");
+    next.innerHTML = html;
+    morph(card, next.content, "outerHTML");
     for (const fresh of named(name)) {
+      window.htmx.process(fresh);
       tintChanges(fresh, before);
       if (fresh.dataset.announce !== said) announce(fresh);
     }

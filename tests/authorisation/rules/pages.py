@@ -23,7 +23,11 @@ from tests.authorisation.rules.shaping import (
 )
 
 OPEN = section(
-    rule("/healthz /readyz /sign-in/ /resources/ /api/v1/schema/ /api/v1/docs/", ALL, ALLOW),
+    rule(
+        "/healthz /readyz /sign-in/ /resources/ /settings/ /api/v1/schema/ /api/v1/docs/",
+        ALL,
+        ALLOW,
+    ),
     # There is nothing at all.
     rule("/api/v1/", ALL, HIDE),
     # An installation in which there are people is set up; then one signs in.

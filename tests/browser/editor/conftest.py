@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from tests.browser.editor.common import EDITOR, EXAMPLE, PASSWORD, Open, provision, ready
 from tests.end_to_end.installation import AS_SHIPPED, Client, Installation, installed
@@ -13,8 +13,6 @@ from tests.services.browser import NewPage
 from tests.services.requirements import need
 
 ROOT = Path(__file__).resolve().parents[3]
-# Beside other tests on a loaded machine: this says how long to look, never how fast it is.
-expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="package")

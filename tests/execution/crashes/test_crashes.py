@@ -25,6 +25,7 @@ from tests.execution.crashes.verbs import (
     is_cleared,
     prepare,
 )
+from tests.services.patience import patient
 from tests.services.requirements import need
 from tools.packages import find_program
 
@@ -104,9 +105,9 @@ def stage() -> Iterator[Stage]:
 
 def patiently(condition: Callable[[], bool], what: str) -> None:
     """Looks seldom: each look asks the database several things."""
-    until_s = boot_clock() + PATIENCE_S
+    began_s = boot_clock()
     while not condition():
-        assert boot_clock() < until_s, f"never happened: {what}"
+        assert boot_clock() - began_s < patient(PATIENCE_S), f"never happened: {what}"
         time.sleep(0.1)
 
 
@@ -187,10 +188,11 @@ def _await_all(stage: Stage, cases: list[Verb], batch: list[tuple[type[Verb], st
                 del left[point]
         return not left
 
-    until_s = boot_clock() + PATIENCE_S
+    began_s = boot_clock()
     while not are_settled():
         found = [f"{point} ({'it' if point in crashed_s else 'nothing'} crashed)" for point in left]
-        assert boot_clock() < until_s, f"not settled: {', '.join(found)}"
+        waited_s = boot_clock() - began_s
+        assert waited_s < patient(PATIENCE_S), f"not settled: {', '.join(found)}"
         time.sleep(0.1)
 
 

@@ -12,20 +12,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
 from apps.execution.client import NodeClient
 from apps.execution.management.preparing import Machine, script_for
-from apps.execution.protocol.outcomes import Answered
-from apps.execution.protocol.requests import Probe
+from apps.execution.protocol.outcomes import Refused
 from apps.execution.transport.base import ExchangeFailed
 from apps.execution.transport.host_keys import ssh_host_key
 from apps.execution.transport.ssh import SshNode, SshTransport
 from apps.nodes.models import Installation
-from tests.execution.nodes import INSTALLATION
+from tests.execution.nodes import INSTALLATION, TestedNode
 from tests.services import ports
+from tests.services.patience import patient
 from tests.services.requirements import need
 
 PREPARED_WITHIN_S = 240
@@ -57,11 +58,23 @@ cp {given}/* {work}/root/usr/local/bin/
 mkdir -p {work}/root/etc/ssh/sshd_config.d
 mv {work}/root/usr/local/bin/sshd_config {work}/root/etc/ssh/sshd_config
 ssh-keygen -q -t ed25519 -N '' -f {work}/root/etc/ssh/test_host_key
+# Bare, whatever accounts of these names this machine has.
+rm -rf {work}/root/var/lib/rpm-node
+sed -i '/^rpm/d' {work}/root/etc/passwd {work}/root/etc/group {work}/root/etc/shadow \
+    {work}/root/etc/gshadow {work}/root/etc/subuid {work}/root/etc/subgid
 exec chroot {work}/root /bin/sh /usr/local/bin/drive
 """
 DRIVE = """
 set -e
 cd /
+# An account of another program, and a folder of another account.
+useradd --home-dir /opt/taken rpm-node
+if /bin/sh /usr/local/bin/prepare; then echo AN ACCOUNT TAKEN; exit 1; fi
+userdel rpm-node
+install -d -o daemon /var/lib/rpm-node
+if /bin/sh /usr/local/bin/prepare; then echo A FOLDER TAKEN; exit 1; fi
+rmdir /var/lib/rpm-node
+touch /usr/local/bin/prepare; sleep 0.1
 /bin/sh /usr/local/bin/prepare
 find /etc /usr/local/lib/rpm-node -newer /usr/local/bin/prepare -type f | sort > /first
 cat $(cat /first) > /first-content
@@ -70,14 +83,14 @@ find /etc /usr/local/lib/rpm-node -newer /usr/local/bin/prepare -type f | sort >
 cat $(cat /second) > /second-content
 if ! cmp /first-content /second-content || grep wrote /again; then echo NOT THE SAME; exit 1; fi
 echo FILES; cat /etc/ssh/rpm_node_keys /usr/local/lib/rpm-node/gate /apt-was-asked
-/usr/sbin/sshd -T -C user=rpm,host=localhost,addr=127.0.0.1
-getent passwd rpm; grep rpm /etc/subuid /etc/subgid; stat -c '%A %U %n' /var/lib/rpm-node
+/usr/sbin/sshd -T -C user=rpm-node,host=localhost,addr=127.0.0.1
+getent passwd rpm-node; grep rpm-node /etc/subuid /etc/subgid; stat -c '%A %U %n' /var/lib/rpm-node
 echo READY
 exec /usr/sbin/sshd -D -e
 """
 
 
-def machine(**changes: str) -> Machine:
+def machine(**changes: Any) -> Machine:
     return replace(Machine(public_key=KEY), **changes)
 
 
@@ -109,9 +122,11 @@ def test_the_script_fetches_nothing_by_itself() -> None:
         pytest.param({"public_key": f"{KEY}\n{KEY}"}, "public", id="two keys"),
         pytest.param({"public_key": 'ssh-ed25519 AAAA"'}, "public", id="a quote"),
         pytest.param({"nvidia_source": "deb x\ndeb y"}, "one line", id="two lines"),
+        pytest.param({"allowed": ("mount:/a/../b",)}, "mount", id="no plain mount"),
+        pytest.param({"allowed": ("capability:SYS_ADMIN",)}, "names none of", id="a capability"),
     ],
 )
-def test_what_would_not_be_safe_is_refused(change: dict[str, str], words: str) -> None:
+def test_what_would_not_be_safe_is_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         script_for(machine(**change), installation=INSTALLATION)
 
@@ -205,34 +220,40 @@ def test_a_prepared_machine_lets_the_key_run_the_helper_and_nothing_else(tmp_pat
         place = SshNode(
             "127.0.0.1",
             port,
-            "rpm",
+            "rpm-node",
             (tmp_path / "key").read_text(),
             ssh_host_key("127.0.0.1", port),
             home="",
         )
         client = NodeClient(SshTransport(place), INSTALLATION)
-        installed = client.install(home=home)
+        # The gate tells where.
+        installed = client.install()
         transport = SshTransport(replace(place, home=installed.home))
-        outcome = NodeClient(transport, INSTALLATION).probe(Probe(installation=INSTALLATION))
+        node = TestedNode(NodeClient(transport, INSTALLATION))
+        outcome = node.probe()
+        process = node.launch("true")
         with pytest.raises(ExchangeFailed, match="runs the helper of RPM and nothing else"):
-            SshTransport(replace(place, home="/tmp")).exchange(b"", timeout_s=20)
+            SshTransport(replace(place, home="/tmp")).exchange(b"", timeout_s=patient(20))
         with pytest.raises(ExchangeFailed, match="nothing else"):
-            transport._run("id; python3 -", b"", 20)  # what an intruder would send
+            transport._run("id; python3 -", b"", patient(20))  # what an intruder would send
         with pytest.raises(ExchangeFailed, match="nothing else"):
-            transport._run(f"python3 -ES {home}/helper; id", b"", 20)  # likewise
+            transport._run(f"python3 -ES {home}/helper; id", b"", patient(20))  # likewise
         transport.close()
         client.transport.close()
 
-    assert isinstance(outcome, Answered), outcome
     assert outcome.answer.account != 0
+    assert isinstance(process, Refused)
+    assert "/etc/rpm-node/allowlist.json" in process.detail
     assert installed.home == home
     for line in (
+        "there is an account rpm-node already, with the home /opt/taken",
+        "/var/lib/rpm-node belongs to daemon: make this script with --account daemon",
         "passwordauthentication no",
         "permittty no",
         "maxsessions 16",
         "authorizedkeysfile /etc/ssh/rpm_node_keys",
         "::/var/lib/rpm-node:/bin/sh",
-        "drwx------ rpm /var/lib/rpm-node",
+        "drwx------ rpm-node /var/lib/rpm-node",
         'restrict,command="/usr/local/lib/rpm-node/gate" ssh-ed25519',
     ):
         assert line in words, words

@@ -42,14 +42,13 @@ def volume(source: str, target: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "image",
     [
-        "busybox",
+        "docker.io/library/busybox:latest",
         "localhost/team/train:1.0_x-y",
-        "registry.example.org:5000/a__b/c--d",
+        "registry.example.org:5000/a__b/c--d:1",
         "registry.example.org/train@sha256:" + "0a" * 32,
-        "registry.example.org/train:2@sha256:" + "0a" * 32,
     ],
 )
-def test_images_are_named_as_in_registries(image: str) -> None:
+def test_images_are_named_in_full(image: str) -> None:
     assert spec(image=image).image == image
 
 
@@ -211,8 +210,14 @@ def test_variables_that_decide_about_devices_are_the_nodes(name: str) -> None:
         pytest.param({"image": "oci-archive:/tmp/x.tar"}, id="a file of the node as image"),
         pytest.param({"image": "docker://a/b"}, id="an image with its transport"),
         pytest.param({"image": "0a" * 32}, id="an image by its number"),
-        pytest.param({"image": "a@sha256:0a"}, id="half a digest"),
-        pytest.param({"image": "a/" * 300 + "b"}, id="a long name of an image"),
+        pytest.param({"image": "a.b/c@sha256:0a"}, id="half a digest"),
+        pytest.param({"image": "team/train:1"}, id="an image without its registry"),
+        pytest.param({"image": "a.b/c"}, id="an image without tag and digest"),
+        pytest.param({"image": "A.b/c:1"}, id="a registry in capitals"),
+        pytest.param({"image": "docker.io/busybox:1"}, id="an image of Docker Hub without library"),
+        pytest.param({"image": "containers-storage:0a12"}, id="an image by its storage"),
+        pytest.param({"workdir": "/proc/self/fd/7"}, id="a start in the kernel's folders"),
+        pytest.param({"image": "a.b/" + "a/" * 300 + "b:1"}, id="a long name of an image"),
         pytest.param({"volumes": [volume("/a", "/")]}, id="a volume over everything"),
         pytest.param({"volumes": [volume("/a", "/proc/sys")]}, id="a volume over /proc"),
         pytest.param({"volumes": [volume("/a", "/run/secrets")]}, id="a volume over secrets"),

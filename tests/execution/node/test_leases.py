@@ -14,6 +14,7 @@ from apps.execution.node.specs import Identity
 from apps.execution.protocol.outcomes import Answered, Refused
 from apps.execution.protocol.requests import Launch, Lease
 from tests.execution.nodes import TestedNode, installed_local, installed_ssh, member_of
+from tests.services.patience import patient
 from tests.services.podman import PodmanStore
 from tests.services.ports import wait_until
 from tests.services.sshd import SshdNode, helpers_of, kill_helpers
@@ -38,8 +39,8 @@ def node(home: str) -> Iterator[TestedNode]:
 
 
 def leased(node: TestedNode, *command: str, lease_s: float = LEASE_S, **changes: object) -> Launch:
-    """A request whose lease ends in `lease_s`."""
-    until_s = node.probe().clocks.uptime_s + lease_s
+    """A request whose lease ends in `lease_s`, in which a busy machine still starts it."""
+    until_s = node.probe().clocks.uptime_s + patient(lease_s)
     return node.launch_request(*command, lease_until_s=until_s, **changes)
 
 
@@ -210,6 +211,7 @@ def test_a_task_that_is_to_wait_for_ever_has_no_watchdog(node: TestedNode, home:
 
 # What podman says of a container that was never made.
 NOTHING = "{ echo 'Error: no such container' >&2; exit 125; }"
+THERE = f'[{{"Id": "{7:064}", "RepoTags": ["a.b/c:1"]}}]'
 
 
 def test_a_lease_ends_before_a_slow_runtime_has_made_the_container(
@@ -218,10 +220,15 @@ def test_a_lease_ends_before_a_slow_runtime_has_made_the_container(
     tools = tmp_path / "tools"
     tools.mkdir()
     slow = tools / "podman"
-    slow.write_text(f"#!/bin/sh\n[ $1 = run ] || {NOTHING}\nsleep 20\ntouch {tmp_path}/made\n")
+    # Longer than the lease, which is longer on a busy machine.
+    runs_s = 4 * patient(LEASE_S)
+    slow.write_text(
+        f"#!/bin/sh\n[ $1 = image ] && exec echo '{THERE}'\n"
+        f"[ $1 = run ] || {NOTHING}\nsleep {runs_s:.0f}\ntouch {tmp_path}/made\n"
+    )
     slow.chmod(0o755)
     node = installed_local(home, environment={"PATH": f"{tools}:{os.environ['PATH']}"})
-    request = leased(node, "true", runtime="podman", image="a/b", uid=1, gid=1, start_wait_s=0)
+    request = leased(node, "true", runtime="podman", image="a.b/c:1", uid=1, gid=1, start_wait_s=0)
 
     outcome = node.client.launch(request)
 

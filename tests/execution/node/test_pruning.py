@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from apps.execution.node.homes import Attempt
+from apps.execution.node.pruning import note_image
 from apps.execution.node.specs import Identity
 from apps.execution.protocol.answers import Pruned
 from apps.execution.protocol.outcomes import Answered
@@ -91,6 +92,22 @@ def test_images_go_only_when_asked_and_unused_for_long(
     node.stop(member_of(request), grace_s=0)
     node.wait_for_exit(member_of(request))
     podman.run("untag", podman.image, young)
+
+
+def test_a_short_name_that_an_earlier_helper_noted_removes_nobodys_image(
+    node: TestedNode, podman: PodmanStore, ssh_node: SshdNode
+) -> None:
+    private = "registry.teamb.example/private/model:1"
+    podman.run("tag", podman.image, private)
+    note_image(ssh_node.home, "podman", "private/model:1")
+    for path in Path(ssh_node.home, "images").iterdir():
+        os.utime(path, (time.time() - 10 * 86_400,) * 2)
+
+    asked = pruned(node, images_unused_days=7)
+
+    assert asked.images == ()
+    assert podman.run("untag", podman.image, private).returncode == 0
+    assert list(Path(ssh_node.home, "images").iterdir()) == []
 
 
 def test_earlier_helpers_and_old_pulls_go_and_the_helper_in_use_stays(tmp_path: Path) -> None:

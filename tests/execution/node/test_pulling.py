@@ -181,7 +181,9 @@ def test_a_login_that_will_not_do_is_refused_without_its_words(
         Login(registry.host, "ro:bot", PASSWORD, "1.1"),
         Login(registry.host, "robot", f"{PASSWORD}\n", "1.1"),
     ):
-        request = Pull(installation=INSTALLATION, runtime="podman", image="a", login=bad, wait_s=1)
+        request = Pull(
+            installation=INSTALLATION, runtime="podman", image="a.b/c:1", login=bad, wait_s=1
+        )
         outcome = node.client.pull(request)
         assert isinstance(outcome, Refused)
         assert outcome.code == "invalid"

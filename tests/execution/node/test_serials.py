@@ -3,20 +3,58 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from apps.execution.node import serials
+from apps.execution.node.serials import Serial
 from tests.execution.nodes import installed_local
 
 
 def test_a_node_answers_with_the_highest_serial_that_it_had_heard_before(tmp_path: Path) -> None:
     node = installed_local(str(tmp_path / "home"))
 
-    heard = [node.sync(serial=serial).serial for serial in (5, 9, 7, 0)]
+    told = [node.sync(serial=n, serial_signature=f"{n:064x}") for n in (5, 9, 7)] + [node.sync()]
 
-    assert heard == [0, 5, 9, 9]
+    assert [one.serial for one in told] == [0, 5, 9, 9]
+    assert [one.serial_signature for one in told] == ["", f"{5:064x}", f"{9:064x}", f"{9:064x}"]
     assert json.loads((tmp_path / "home" / "serial.json").read_text())["serial"] == 9
 
 
 def test_a_serial_is_never_reported_lower_whatever_comes(tmp_path: Path) -> None:
-    heard = [serials.hear(str(tmp_path), serial) for serial in (3, 10**15, 2, 10**15 + 1, 1, 1)]
+    told = [Serial(n, f"s{n}") for n in (3, 10**15, 2, 10**15 + 1, 1, 1)]
+
+    heard = [serials.hear(str(tmp_path), serial).number for serial in told]
 
     assert heard == [0, 3, 10**15, 10**15, 10**15 + 1, 10**15 + 1]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"serial": 2**63 - 20, "synced": ""},
+        {"serial": 2**70, "signature": "s"},
+        {"serial": "many", "signature": "s"},
+        {"serial": 9, "signature": ""},
+    ],
+)
+def test_a_serial_without_a_signature_is_none_and_the_next_one_replaces_it(
+    tmp_path: Path, content: dict[str, object]
+) -> None:
+    (tmp_path / "serial.json").write_text(json.dumps(content))
+
+    heard = [serials.hear(str(tmp_path), Serial(number, "s")) for number in (5, 6)]
+
+    assert heard == [Serial(0, ""), Serial(5, "s")]
+
+
+def test_what_the_control_plane_never_signed_is_replaced(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    serials.hear(home, Serial(2**62, "forged"))
+
+    heard = [
+        serials.hear(home, Serial(5, "s"), refused=4),
+        serials.hear(home, Serial(6, "s"), refused=2**62),
+        serials.hear(home, Serial(6, "s")),
+    ]
+
+    assert heard == [Serial(2**62, "forged"), Serial(2**62, "forged"), Serial(6, "s")]

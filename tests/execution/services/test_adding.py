@@ -6,7 +6,7 @@ import pytest
 
 from apps.core.errors import BadInput
 from apps.execution.services.adding import NodeFailed, SimulatedGpus, node_add
-from apps.nodes.models import Device, Node, Transport
+from apps.nodes.models import Device, Node, Runtime, Transport
 from tests.cast import Example
 from tests.services.sshd import kill_helpers
 
@@ -22,6 +22,7 @@ def test_a_node_of_this_machine_is_kept_with_its_devices_and_served_by_nobody_ye
         actor=None,
         simulated=SimulatedGpus(count=2),
         transport=Transport.LOCAL,
+        runtime=Runtime.PROCESS,
         state_dir=str(tmp_path / "node"),
     )
 

@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.core import keyring
+from apps.core.images import ImageName
 from apps.execution.client import NodeClient
 from apps.execution.leases import NodeClock
 from apps.execution.services.fetching import Wanted, image_fetch
@@ -43,8 +44,22 @@ def test_an_image_that_its_pool_does_not_allow_any_more_is_not_launched(
     assert node.asked == []
     attempt.refresh_from_db()
     assert attempt.detail == (
-        "Image registry/train:1 is not allowed in its pool, only: registry.example.org/*."
+        "Image docker.io/registry/train:1 is not allowed in its pool, only: registry.example.org/*."
     )
+
+
+def test_a_task_without_an_image_fails_at_once_on_a_node_of_containers(
+    attempt: Attempt, node: ScriptedNode
+) -> None:
+    Task.objects.update(image="")
+
+    launch(attempt, node)
+
+    assert node.asked == []
+    words = "image is missing: its node starts containers (podman) only. Name one."
+    task = Task.objects.get()
+    assert (task.state, task.state_detail) == ("failed", words)
+    assert not Holding.objects.filter(released_at=None).exists()
 
 
 def test_the_image_is_fetched_first_and_the_way_is_told(
@@ -88,14 +103,15 @@ def test_an_image_that_cannot_be_fetched_fails_the_task_with_the_nodes_words(
     launch(attempt, node)
 
     assert seen(attempt) == ("exited", "finished", "failed")
-    assert Task.objects.get().state_detail == "Image registry/train:1: manifest unknown"
+    assert Task.objects.get().state_detail == "Image docker.io/registry/train:1: manifest unknown"
 
 
 def test_an_image_that_was_removed_from_the_node_is_fetched_again(
     attempt: Attempt, node: ScriptedNode
 ) -> None:
     client = NodeClient(node, "ours")
-    wanted = Wanted("registry/train:1", "podman", attempt.policy.group_id, Image())
+    name = ImageName.parse("registry/train:1")
+    wanted = Wanted(name, "podman", attempt.policy.group_id, Image())
     node.answers = [done(state="present", progress="")]
     image_fetch(client, wanted, keep=lambda _: True, note=lambda image: image)
     node.answers = [refusal("image_missing", "image not known")]
@@ -171,7 +187,11 @@ def test_a_password_is_in_no_row_of_the_database_and_in_no_log(
     ]
     launch(attempt, node)
     Attempt.objects.update(not_before=None)
-    node.answers = [found(1), refusal("start_failed", "no such file: train")]
+    node.answers = [
+        found(1),
+        refusal("start_failed", "no such file: train"),
+        done(state="passed"),
+    ]
     launch(attempt, node)
 
     dump = StringIO()
@@ -196,7 +216,7 @@ def test_what_the_name_stands_for_is_noted_and_launched(
 
     assert node.verbs() == ["pull", "launch", "launch"]
     for asked in node.asked[1:]:
-        assert (asked["image"], asked["digest"]) == ("registry/train:1", digest(1))
+        assert (asked["image"], asked["digest"]) == ("docker.io/registry/train:1", digest(1))
     told = api_as(alice).get(f"/api/v1/tasks/{attempt.task_id}/attempts/").json()
     (row,) = told if isinstance(told, list) else told["results"]
     assert (row["image_digest"], row["image_id"]) == (digest(1), digest(101))
@@ -249,8 +269,8 @@ def test_a_member_that_finds_another_image_fetches_that_of_the_first(
     ("answer", "words"),
     [
         pytest.param(
-            done(state="failed", progress="connection refused"),
-            f"this attempt runs sha256:{1:064x}, which its node cannot get. connection refused",
+            done(state="failed", progress="manifest unknown"),
+            f"this attempt runs sha256:{1:064x}, which its node cannot get. manifest unknown",
             id="the digest is not to be had",
         ),
         pytest.param(None, "its node has another one under that name", id="no registry knows it"),

@@ -43,10 +43,10 @@ def machine(
 
 
 def launched(alice: User, example: Example, machine: TestedNode, image: str) -> Attempt:
-    """Admit one task with this image, and launch it."""
+    """Admit one task with this image, stored as earlier versions did, and launch it."""
     make_node(example.bare_metal, name="b1", runtime=Runtime.PODMAN, served_by="t")
-    enqueue(alice, example.dev_queue, image=image)
-    Task.objects.update(command=["cat", "/word"])
+    enqueue(alice, example.dev_queue)
+    Task.objects.update(command=["cat", "/word"], image=image)
     run_pass()
     attempt = Attempt.objects.get()
     type(alice).objects.filter(pk=alice.pk).update(unix_uid=12345)
@@ -94,3 +94,59 @@ def test_another_groups_password_is_no_help(
     assert seen(attempt) == ("exited", "finished", "failed")
     assert "unauthorized" in attempt.detail
     assert {name for name, _ in registry.asked} == {""}
+
+
+def image_number(podman: PodmanStore, name: str) -> str:
+    return podman.run("image", "inspect", "--format={{.Id}}", "--", name).stdout.decode().strip()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("private/model:1", id="without its registry"),
+        pytest.param("model:1", id="the last part of its name"),
+        pytest.param("containers-storage:{number:.12}", id="a part of its number, by transport"),
+        pytest.param("containers-storage:registry.teamb.example/private/model:1", id="transport"),
+        pytest.param("{number:.12}", id="a part of its number"),
+    ],
+)
+def test_another_groups_private_image_runs_under_no_other_name(
+    alice: User,
+    example: Example,
+    research_group: Group,
+    machine: TestedNode,
+    podman: PodmanStore,
+    name: str,
+) -> None:
+    private = "registry.teamb.example/private/model:1"
+    podman.run("tag", podman.image, private)
+    registry_credential_save(
+        actor=None,
+        group=research_group,
+        registry="registry.teamb.example",
+        username="robot",
+        password=PASSWORD,
+    )
+
+    attempt = launched(
+        alice, example, machine, name.format(number=image_number(podman, podman.image))
+    )
+
+    podman.run("untag", podman.image, private)
+    assert seen(attempt) == ("exited", "finished", "failed")
+    assert attempt.image_id == ""
+
+
+def test_what_one_group_fetched_from_its_own_registry_is_not_docker_hubs(
+    alice: User, example: Example, machine: TestedNode, registry: Registry, podman: PodmanStore
+) -> None:
+    registry.people = {}
+    registry.push("pytorch/pytorch", "2", word="theirs")
+    podman.run("pull", "--tls-verify=false", f"{registry.host}/pytorch/pytorch:2")
+    registry.tags.clear()
+
+    attempt = launched(alice, example, machine, "pytorch/pytorch:2")
+
+    podman.run("rmi", "--force", f"{registry.host}/pytorch/pytorch:2")
+    assert seen(attempt) == ("exited", "finished", "failed")
+    assert "Image docker.io/pytorch/pytorch:2: " in attempt.detail

@@ -1,5 +1,6 @@
 """What a node reports, and what becomes of it in the database: every cell of the table."""
 
+import time
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -86,7 +87,7 @@ def hear(
 ) -> Reported:
     node.refresh_from_db()
     holdings = members_of(node) if asked_with is None else asked_with
-    clocks = Clocks(helper="1", boot_id=boot, uptime_s=100.0, wall_s=0.0)
+    clocks = Clocks(helper="1", boot_id=boot, uptime_s=100.0, wall_s=time.time())
     asked = Asked(holdings, launching=launching)
     return report_apply(node, Report("v", members, parts), clocks, asked)
 
@@ -364,3 +365,27 @@ def test_one_exchange_asks_for_as_many_logs_as_the_node_reads_ended_ones_first()
 
     assert len(wanted) == 1000
     assert [one.rank for one in wanted[:3]] == [9999, 0, 1]
+
+
+def test_work_that_another_node_row_has_is_never_unknown(
+    node: Node, running: Attempt, example: Example
+) -> None:
+    """The same machine under a second name ended the first name's work after ten minutes."""
+    second = make_node(example.bare_metal, name="b2", boot_id=BOOT)
+
+    result = hear(second, told(running, "running"))
+
+    assert result == Reported()
+    assert seen(running) == ("running", "running")
+
+
+def test_what_a_removed_node_has_left_on_its_machine_is_ended_under_the_new_name(
+    node: Node, running: Attempt, example: Example
+) -> None:
+    member_exited(holding_id=running.holdings.get().pk, ended=Ended(None, is_lost=True))
+    Node.objects.filter(pk=node.pk).update(removed_at=timezone.now())
+    second = make_node(example.bare_metal, name="b1", boot_id=BOOT)
+
+    result = hear(second, told(running, "running"))
+
+    assert (result.to_stop, result.unknown) == ((told(running, "running").member,), ())

@@ -142,6 +142,18 @@ def test_time_is_over_when_the_run_took_as_long_as_the_limit(
     assert attempts_over_time() == [(attempts[0].pk, 60)]
 
 
+@pytest.mark.postgres_only
+def test_time_is_not_over_because_the_clock_of_a_worker_is_ahead(
+    node: Node, attempts: list[Attempt], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(attempts[0])
+    Task.objects.update(time_limit_s=3600)
+    real = timezone.now
+    monkeypatch.setattr(timezone, "now", lambda: real() + timedelta(hours=2))
+
+    assert attempts_over_time() == []
+
+
 def test_the_facts_of_a_launch_are_those_of_the_admission(
     node: Node, attempts: list[Attempt], alice: User
 ) -> None:

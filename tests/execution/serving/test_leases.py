@@ -21,6 +21,7 @@ from apps.policies.models import Queue
 from apps.tasks.models import Attempt, Task
 from tests.allocation.state import enqueue
 from tests.cast import Example
+from tests.services.patience import patient
 from tests.services.ports import wait_until
 from tests.services.sshd import SshdNode, kill_helpers
 
@@ -33,7 +34,8 @@ BEATS = 'while :; do date +%s.%N > "{folder}/$RPM_ATTEMPT"; sleep 0.1; done'
 @pytest.fixture(autouse=True)
 def quick(settings: Settings) -> None:
     # Long enough for a busy machine to begin and to renew.
-    settings.SYNC_TICK_S, settings.LEASE_S, settings.NODE_SILENT_S = 1, 12, 3
+    settings.SYNC_TICK_S = 1
+    settings.LEASE_S, settings.NODE_SILENT_S = patient(12), patient(3)
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def server() -> Iterator[NodeServer]:
     server = NodeServer()
     yield server
     server.stop()
-    server.join(timeout_s=30)
+    server.join(timeout_s=patient(30))
 
 
 @pytest.fixture

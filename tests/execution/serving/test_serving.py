@@ -1,5 +1,6 @@
 """Serving nodes: a real helper on this machine, real processes, threads and PostgreSQL."""
 
+import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,10 @@ from pytest_django.fixtures import Settings
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
+from apps.events.models import Event
+from apps.execution.node import files
 from apps.execution.services.adding import SimulatedGpus, node_add
+from apps.execution.services.restoring import trust_now
 from apps.execution.serving import loop as serving_loop
 from apps.execution.serving import server as serving_server
 from apps.execution.serving.identity import is_dead, process_token
@@ -25,6 +29,7 @@ from apps.tasks.selectors.attempts import log_from
 from apps.tasks.services.ending import task_abort
 from tests.allocation.state import enqueue
 from tests.cast import Example
+from tests.services.patience import patient
 from tests.services.ports import wait_until
 from tests.services.sshd import SshdNode, kill_helpers
 
@@ -72,7 +77,7 @@ def start_server() -> Iterator[StartServer]:
 def end(server: NodeServer) -> None:
     """Stop it, and wait for its threads: they hold connections to a database that goes."""
     server.stop()
-    server.join(timeout_s=20)
+    server.join(timeout_s=patient(20))
 
 
 def submit(actor: User, queue: Queue, script: str) -> Task:
@@ -332,6 +337,25 @@ def test_a_node_that_shows_another_host_key_is_refused_and_sent_nothing(
 
     assert state_of(task) == "allocated"
     assert not Path(ssh_node.home, "tasks", str(task.pk)).exists()
+
+
+def test_a_node_with_a_forged_serial_stops_nobody_and_forgets_it(
+    example: Example, alice: User, node: Node, start_server: StartServer
+) -> None:
+    server = start_server()
+    kept = Path(node.state_dir) / "serial.json"
+    wait_until(kept.exists, what="the node has heard a serial")
+    with files.locked(str(kept.with_name("serial.lock"))):
+        kept.write_text(json.dumps({"serial": 2**63 - 20, "signature": "f" * 64}))
+
+    task = submit(alice, example.dev_queue, "exit 0")
+    server.look()
+
+    wait_for(task, "completed")
+    (event,) = Event.objects.filter(kind="node.serial_refused")
+    assert event.data["serial"] == 2**63 - 20
+    assert not trust_now().is_doubted
+    wait_until(lambda: json.loads(kept.read_text())["serial"] < 10**9, what="it is replaced")
 
 
 def served_by(node: Node) -> str:

@@ -17,6 +17,7 @@ from apps.tasks.models import Attempt
 from tests.allocation.state import make_node
 from tests.cast import Example
 from tests.execution.leased import started_with_lease
+from tests.services.patience import patient
 from tests.services.ports import wait_until
 
 pytestmark = pytest.mark.django_db
@@ -39,18 +40,18 @@ class Loop(NodeLoop):
     def _exchange(self) -> bool:
         with self._asking() if self._is_asking else nullcontext():
             self.has_begun.set()
-            self.may_end.wait(60)
+            self.may_end.wait(patient(60))
         return False
 
 
 @contextmanager
 def running(loop: Loop) -> Iterator[Loop]:
     loop.thread.start()
-    assert loop.has_begun.wait(30)
+    assert loop.has_begun.wait(patient(30))
     yield loop
     loop.stop()
     loop.may_end.set()
-    loop.thread.join(30)
+    loop.thread.join(patient(30))
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ PIECES = (
 )  # fmt: skip
 IMAGES = (
     "localhost/rpm-test:1", "busybox", "registry.example.org:5000/team/train", "a/b:v1.0_x-y",
+    "docker.io/library/busybox:1", "docker.io/busybox:1", "index.docker.io/a/b:1", "A.b/c:1",
+    "a_b.c/d:1", "containers-storage:0a12", "sha256:0a12", "a.b/c:1", "a.b/c", "LOCALHOST/a:1",
     "registry.example.org/team/train@sha256:" + "0a" * 32, "a:1@sha256:" + "f" * 64, "", ":1",
     "a:", "a@", "a@sha256:12", "a//b", "/a", "a/", "A/b", "a:1:2", "a@sha256:" + "F" * 64,
     "--privileged", "-v/:/host", "a b", "a,b", "a\nb", "a\0b", "docker://a",

@@ -14,6 +14,7 @@ from apps.execution.transport.base import ExchangeFailed, HostKeyRefused, Unreac
 from apps.execution.transport.host_keys import ssh_host_key
 from apps.execution.transport.ssh import SshTransport, load_private_key
 from tests.execution.nodes import INSTALLATION, installed_ssh, member_of
+from tests.services.patience import patient
 from tests.services.sshd import CONFIG, SshdNode, StartSshNode
 
 
@@ -46,7 +47,7 @@ def test_an_unconfirmed_or_changed_host_key_is_refused_and_nothing_is_sent(
         ssh_node.start()
 
     with pytest.raises(HostKeyRefused) as refusal:
-        transport.exchange(b"{}", timeout_s=10)
+        transport.exchange(b"{}", timeout_s=patient(10))
 
     assert refusal.value.shown == ssh_node.host_key.fingerprint
     assert ssh_node.host_key.fingerprint in str(refusal.value)
@@ -62,7 +63,7 @@ def test_a_key_that_the_node_does_not_know_is_not_let_in(
     transport = SshTransport(replace(ours.ssh_node(), private_key=other.private_key))
 
     with pytest.raises(Unreachable, match="may not log in"):
-        transport.exchange(b"{}", timeout_s=10)
+        transport.exchange(b"{}", timeout_s=patient(10))
 
 
 def test_many_exchanges_share_one_connection(ssh_node: SshdNode) -> None:
@@ -122,7 +123,7 @@ def test_the_words_of_a_failing_helper_come_back(ssh_node: SshdNode) -> None:
     transport = SshTransport(ssh_node.ssh_node(is_installed=False))
 
     with pytest.raises(ExchangeFailed, match="ValueError: no such thing"):
-        transport.install(b"raise ValueError('no such thing')", timeout_s=20)
+        transport.install(b"raise ValueError('no such thing')", timeout_s=patient(20))
 
 
 def test_a_port_where_nobody_speaks_is_unreachable_in_time(ssh_node: SshdNode) -> None:
@@ -137,7 +138,7 @@ def test_a_node_whose_own_key_is_broken_is_unreachable(ssh_node: SshdNode) -> No
     transport = SshTransport(replace(ssh_node.ssh_node(), private_key="-----BEGIN NOTHING-----"))
 
     with pytest.raises(Unreachable, match="cannot be used"):
-        transport.exchange(b"{}", timeout_s=10)
+        transport.exchange(b"{}", timeout_s=patient(10))
 
 
 def test_a_text_that_is_no_key_is_not_loaded() -> None:
@@ -149,30 +150,30 @@ def test_a_key_that_runs_anything_is_told_from_one_that_runs_the_helper_only(
     ssh_node: SshdNode,
 ) -> None:
     free = SshTransport(ssh_node.ssh_node())
-    assert not free.is_restricted(timeout_s=20)
+    assert not free.is_restricted(timeout_s=patient(20))
     free.close()
 
     keys = ssh_node.folder / "authorized_keys"
     keys.write_text(f'restrict,command="echo no >&2; exit 1" {keys.read_text()}')
 
     bound = SshTransport(ssh_node.ssh_node())
-    assert bound.is_restricted(timeout_s=20)
+    assert bound.is_restricted(timeout_s=patient(20))
     bound.close()
 
 
 def test_how_many_sessions_a_connection_has_is_found_by_trying(ssh_node: SshdNode) -> None:
     transport = SshTransport(ssh_node.ssh_node())
-    assert transport.sessions_at_once(most=9, timeout_s=20) == 9
+    assert transport.sessions_at_once(most=9, timeout_s=patient(20)) == 9
     transport.close()
     ssh_node.stop()
 
     with patch("tests.services.sshd.CONFIG", CONFIG + "MaxSessions 4\n"):
         ssh_node.start()
 
-    assert transport.sessions_at_once(most=9, timeout_s=20) == 4
+    assert transport.sessions_at_once(most=9, timeout_s=patient(20)) == 4
     transport.close()
     # A new connection has all of them again.
-    assert transport.sessions_at_once(most=9, timeout_s=20) == 4
+    assert transport.sessions_at_once(most=9, timeout_s=patient(20)) == 4
     transport.close()
 
 
@@ -184,7 +185,7 @@ def test_an_exchange_waits_for_a_session_that_has_just_ended(ssh_node: SshdNode)
     node = installed_ssh(ssh_node)
 
     with (
-        patch("apps.execution.transport.ssh.FREE_WITHIN_S", 60),
+        patch("apps.execution.transport.ssh.FREE_WITHIN_S", patient(60)),
         ThreadPoolExecutor(4) as pool,
     ):
         outcomes = list(

@@ -32,7 +32,7 @@ for words in json.loads(sys.argv[1]):
     try:
         call_command(*words, stdout=out)
     except CommandError as error:
-        told.append([False, str(error)])
+        told.append([False, out.getvalue() + str(error)])
     else:
         told.append([True, out.getvalue()])
 print("\\n" + json.dumps(told))

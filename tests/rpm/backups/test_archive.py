@@ -1,15 +1,19 @@
 """The file of a backup: whole and unchanged, or refused."""
 
+import io
 import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import json, structs
 
 from rpm.backups.archive import part_of, read_archive, write_archive
 from rpm.backups.errors import BackupFailed
-from rpm.backups.manifest import FORMAT, Manifest
+from rpm.backups.keys import StagedKeys
+from rpm.backups.manifest import FORMAT, Manifest, Part
+from rpm.env import Home
 
 CONTENT = bytes(range(256)) * 8192
 
@@ -31,6 +35,11 @@ def empty(tmp_path: Path) -> Path:
 
 
 def manifest_of(folder: Path) -> Manifest:
+    parts = [part_of(folder, "database.dump"), part_of(folder, "home/secret-key")]
+    return structs.replace(manifest_of_nothing(), parts=parts)
+
+
+def manifest_of_nothing() -> Manifest:
     return Manifest(
         format=FORMAT,
         version="1.2.3",
@@ -42,7 +51,7 @@ def manifest_of(folder: Path) -> Manifest:
         migrations={"tasks": ["0001_initial"]},
         fingerprints={},
         elsewhere=[],
-        parts=[part_of(folder, "database.dump"), part_of(folder, "home/secret-key")],
+        parts=[],
     )
 
 
@@ -66,6 +75,56 @@ def test_a_sealed_file_says_that_it_needs_a_passphrase(filled: Path, empty: Path
 
     with pytest.raises(BackupFailed, match="sealed"):
         read_archive(target, empty, passphrase="")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "home//etc/cron.d/x",
+        "home/../../x",
+        "home/a/../../../x",
+        "home/./x",
+        "home/",
+        "home/..",
+        "home",
+        "/etc/cron.d/x",
+        "other/x",
+        "x",
+        "",
+    ],
+)
+def test_a_name_that_leads_elsewhere_is_refused_before_anything_is_written(
+    filled: Path, empty: Path, name: str
+) -> None:
+    target = filled.parent / "file"
+    manifest = manifest_of(filled)
+    crafted = structs.replace(manifest, parts=[structs.replace(manifest.parts[0], name=name)])
+    with tarfile.open(target, "w") as archive:
+        for entry_name, content in (("manifest.json", json.encode(crafted)), (name, CONTENT)):
+            entry = tarfile.TarInfo(entry_name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+
+    with pytest.raises(BackupFailed, match="names a file"):
+        read_archive(target, empty, passphrase="")
+
+    assert list(empty.iterdir()) == []
+
+
+def test_no_key_is_put_where_a_name_leads_out_of_the_folder(tmp_path: Path, settings: Any) -> None:
+    home, unpacked = tmp_path / "rpm", tmp_path / "unpacked"
+    for folder in (home, unpacked / "home" / "keys"):
+        folder.mkdir(parents=True)
+    (unpacked / "home" / "keys" / "x").write_text("a key")
+    (home / "keys").symlink_to(tmp_path)
+    settings.HOME = Home(home)
+    for name in ("home//etc/x", f"home/{tmp_path}/x", "home/../x", "home/keys/x"):
+        parts = [Part(name, 5, "")]
+
+        with pytest.raises(BackupFailed, match="outside of itself"):
+            StagedKeys(unpacked, structs.replace(manifest_of_nothing(), parts=parts))
+
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize("kept", [0, 100, 600, 5_000, 1_000_000])

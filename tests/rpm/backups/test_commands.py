@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.rpm.backups.site import Site, copied, migrated
+from tests.rpm.backups.site import ROOT, Site, copied, migrated
 
 pytestmark = pytest.mark.database
 
@@ -195,6 +195,79 @@ def test_upgrading_backs_up_migrates_and_says_what_to_restart(site: Site) -> Non
     assert "allocation.0003" in upgraded[1]
     assert "Restart now" in upgraded[1]
     assert checked[0], checked[1]
+
+
+def test_a_backup_replaces_no_file(site: Site, file: str, tmp_path: Path) -> None:
+    (tmp_path / "passphrase").write_text("correct horse battery staple\n")
+    site.done(["backup", file, f"--passphrase-file={tmp_path / 'passphrase'}"])
+    sealed = Path(file).read_bytes()
+
+    words = site.refused("backup", file)
+
+    assert "exists already" in words
+    assert Path(file).read_bytes() == sealed
+
+
+def test_a_backup_is_verified_without_touching_anything(site: Site, file: str) -> None:
+    site.done(["backup", file])
+    home = sorted(site.home.iterdir())
+    cut = Path(f"{file}-cut")
+    content = Path(file).read_bytes()
+    cut.write_bytes(content[: len(content) // 2])
+
+    whole, broken = site.run(["backup", file, "--verify"], ["backup", str(cut), "--verify"])
+
+    assert whole[0], whole[1]
+    assert "is whole" in whole[1]
+    assert "credential-key" in whole[1]
+    assert not broken[0]
+    assert sorted(site.home.iterdir()) == home
+
+
+def test_old_backups_are_pruned_by_name_and_age(site: Site, tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    others = {"rpm-20200101T000000Z.backup.txt", "before-1.0-20200101T000000Z.rpm"}
+    for day in (1, 2, 3):
+        old = folder / f"rpm-2020010{day}T000000Z.backup"
+        old.touch()
+        os.utime(old, (day, day))
+    for name in others:
+        (folder / name).touch()
+
+    told = site.done(["backup", str(folder), "--keep", "2"])
+
+    left = {path.name for path in folder.iterdir()} - others
+    assert "rpm-20200103T000000Z.backup" in left
+    assert len(left) == 2
+    assert others <= {path.name for path in folder.iterdir()}
+    assert f"Removed {folder / 'rpm-20200101T000000Z.backup'}." in told
+    assert "--keep" in site.refused("backup", str(folder), "--keep", "0")
+
+
+def test_static_files_are_collected_into_a_folder_that_is_not_there_yet(
+    site: Site, tmp_path: Path
+) -> None:
+    root = tmp_path / "served" / "static"
+    served = {"RPM_SERVE_SOURCES": "0", "RPM_STATIC_ROOT": str(root)}
+    file = str(tmp_path / "file")
+
+    before, upgraded, after, made = site.run(
+        ["doctor"], ["upgrade", "--no-backup"], ["doctor"], ["backup", file], **served
+    )
+    (root / "dist" / "app.css").write_text("of another version")
+    stale, restored = site.run(["doctor"], ["restore", file, "--replace"], **served)
+
+    assert "/static/dist/app.css is not served" in before[1]
+    assert upgraded[0], upgraded[1]
+    assert f"Static files are in {root}." in upgraded[1]
+    assert "styles and scripts are served" in after[1]
+    assert made[0], made[1]
+    assert "as another version built it" in stale[1]
+    assert restored[0], restored[1]
+    assert (root / "dist" / "app.css").read_bytes() == (
+        ROOT / "static" / "dist" / "app.css"
+    ).read_bytes()
 
 
 @pytest.mark.postgres_only

@@ -156,6 +156,20 @@ def test_nothing_is_made_that_outlives_the_task(
     assert alice.credentials.count() == 0
 
 
+@pytest.mark.parametrize(
+    "address", ["vaults", "credentials", "account", "preferences", "access/explain", "groups"]
+)
+def test_what_is_the_owners_alone_is_not_read(
+    program: APIClient, alice: User, example: Example, api_as: As, address: str
+) -> None:
+    headers = acting(task_of(alice, example, api_as))
+
+    answer = program.get(f"/api/v1/{address}/", headers=headers)
+
+    assert answer.status_code == 403, answer.content
+    assert "X-RPM-Act-For" in answer.json()["fields"]
+
+
 def test_others_in_the_team_are_left_alone_whatever_the_owner_manages(
     program: APIClient, root: User, alice: User, bob: User, example: Example, api_as: As
 ) -> None:

@@ -1,12 +1,21 @@
 """Putting drafts into queues, while others change them."""
 
+from typing import Any
+
 import pytest
 
 from apps.accounts.models import User
-from apps.core.errors import BadInput, NotAllowed
+from apps.core.errors import BadInput, Conflict, NotAllowed
 from apps.tasks.descriptions import description_of
 from apps.tasks.models import Task
-from apps.tasks.services import task_change, task_create, task_enqueue
+from apps.tasks.services import (
+    task_change,
+    task_create,
+    task_enqueue,
+    task_submit,
+    tasks_enqueue_many,
+    waiting,
+)
 from tests.cast import Example
 
 pytestmark = pytest.mark.django_db
@@ -49,3 +58,49 @@ def test_a_draft_of_somebody_else_is_enqueued_by_its_owner_or_an_administrator_o
     assert task.state == "draft"
 
     assert task_enqueue(actor=root, task=task, queue=example.dev_queue.name).state == "queued"
+
+
+def test_drafts_of_one_person_are_bounded(
+    alice: User, bob: User, example: Example, settings: Any
+) -> None:
+    settings.RPM_DRAFTS_PER_PERSON = 3
+    draft = description_of({"name": "t", "command": ["true"]})
+    first = task_create(actor=alice, description=draft)
+
+    many = tasks_enqueue_many(actor=alice, items=[draft] * 4)
+    with pytest.raises(Conflict, match="may be 3 at most"):
+        task_create(actor=alice, description=draft)
+
+    assert [type(one) for one in many] == [Task, Task, Conflict, Conflict]
+    assert task_create(actor=bob, description=draft).state == "draft"
+    task_enqueue(actor=alice, task=first, queue=example.dev_queue.name)
+    assert task_create(actor=alice, description=draft).state == "draft"
+
+
+@pytest.mark.parametrize("bound", ["RPM_WAITING_PER_PERSON", "RPM_WAITING_PER_QUEUE"])
+def test_waiting_tasks_are_bounded(
+    alice: User, example: Example, settings: Any, bound: str
+) -> None:
+    setattr(settings, bound, 3)
+    one = {"name": "t", "command": ["true"], "queue": example.dev_queue.name}
+    draft = task_create(actor=alice, description=description_of({"name": "t", "command": ["true"]}))
+    task_submit(actor=alice, description=description_of(one))
+
+    many = tasks_enqueue_many(actor=alice, items=[description_of(one)] * 4)
+    with pytest.raises(Conflict, match="lets at most"):
+        task_submit(actor=alice, description=description_of(one))
+    with pytest.raises(Conflict, match="lets at most"):
+        task_enqueue(actor=alice, task=draft, queue=example.dev_queue.name)
+
+    assert [type(answer) for answer in many] == [Task, Task, Conflict, Conflict]
+    Task.objects.filter(state="queued").first().delete()  # type: ignore[union-attr]
+    assert task_submit(actor=alice, description=description_of(one)).state == "queued"
+
+
+def test_a_process_counts_once_for_many_tasks(settings: Any) -> None:
+    settings.RPM_WAITING_PER_PERSON = 500
+    waiting._since_count.clear()
+
+    due = [waiting.count_is_due(-1, -1) for _ in range(7)]
+
+    assert due == [False] * 5 + [True] * 2

@@ -1,12 +1,17 @@
 """Output of tasks: stored once, in order, bounded, with every cut marked."""
 
+from contextlib import AbstractContextManager
+from typing import Any
+
 import pytest
+from django.db import connection, transaction
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
+from apps.tasks.masking import masked
 from apps.tasks.models import Attempt, AttemptLog, Holding, Task
 from apps.tasks.selectors.attempts import log_from
 from apps.tasks.services import logs
@@ -68,6 +73,48 @@ def test_secrets_and_redacted_variables_are_masked(holding: Holding) -> None:
     append(holding, 21, b"abcdef PATH=/bin\n")
 
     assert stored(holding) == b"key=************* ********* PATH=/bin\n"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_a_secret_of_many_pieces_is_masked(holding: Holding, size: int) -> None:
+    Task.objects.update(secrets=secrets_sealed({"KEY": "correct horse"}))
+    written = b"key=correct horse\n"
+
+    for at in range(0, len(written), size):
+        append(holding, at, written[at : at + size])
+
+    assert stored(holding) == b"key=*************\n"
+
+
+def test_secrets_are_looked_for_before_the_transaction(
+    holding: Holding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Task.objects.update(secrets=secrets_sealed({"KEY": "correct horse"}))
+    depths = []
+
+    def noting(*args: Any) -> tuple[bytes, bytes]:
+        depths.append(len(connection.savepoint_ids))
+        return masked(*args)
+
+    monkeypatch.setattr(logs, "masked", noting)
+    append(holding, 0, b"key=correct horse\n")
+
+    assert depths == [len(connection.savepoint_ids)]
+
+
+def test_a_piece_that_another_process_stored_meanwhile_is_not_stored_again(
+    holding: Holding,
+) -> None:
+    def other_first() -> AbstractContextManager[None]:
+        append(holding, 0, b"abc")
+        return transaction.atomic()
+
+    reached = log_append(
+        holding_id=holding.pk, offset=0, content=b"abcdef", at=timezone.now(), guard=other_first
+    )
+
+    assert reached == 3
+    assert stored(holding) == b"abc"
 
 
 def test_what_its_owner_hides_is_masked_in_all_that_comes(holding: Holding) -> None:

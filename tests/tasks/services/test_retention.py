@@ -1,5 +1,6 @@
 """What is kept for a set time goes after it, and nothing else."""
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -59,6 +60,20 @@ def test_what_is_young_stays(ended: Task) -> None:
 
     assert (removed.tasks, removed.log_pieces, removed.is_over) == (0, 0, True)
     assert AttemptLog.objects.count() == 1
+
+
+def test_nothing_goes_while_the_clock_is_years_ahead(
+    ended: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, real_s = timezone.now, time.time
+    years = timedelta(days=3650)
+    monkeypatch.setattr(timezone, "now", lambda: real() + years)
+    monkeypatch.setattr(time, "time", lambda: real_s() + years.total_seconds())
+
+    removed = old_remove(MONTH)
+
+    assert (removed.tasks, removed.log_pieces, removed.keys) == (0, 0, 0)
+    assert Task.objects.filter(pk=ended.pk).exists()
 
 
 def test_an_old_task_goes_with_everything_that_is_told_about_it(ended: Task) -> None:

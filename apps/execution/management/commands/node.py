@@ -1,4 +1,4 @@
-"""`manage.py node prepare | add | check | list`."""
+"""`manage.py node prepare | add | check | list | set | rekey | drain | pause | resume | remove`."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -7,10 +7,13 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.core.errors import RpmError
 from apps.core.units import quantities_text
+from apps.execution.connections import pinned_key
+from apps.execution.management.changing import CHANGES, add_change_parsers
 from apps.execution.management.preparing import add_prepare_arguments, prepared_script
 from apps.execution.protocol.answers import Probed
 from apps.execution.services.adding import (
     SimulatedGpus,
+    host_key_of,
     node_add,
     node_check,
     node_host_key,
@@ -34,6 +37,7 @@ class Command(BaseCommand):
         )
         check.add_argument("name")
         verbs.add_parser("list", help="all nodes")
+        add_change_parsers(verbs)
         prepare = verbs.add_parser("prepare", help="a script that makes a bare machine fit")
         add_prepare_arguments(prepare)
 
@@ -44,6 +48,7 @@ class Command(BaseCommand):
                 "check": self._check,
                 "list": self._list,
                 "prepare": self._prepare,
+                **dict.fromkeys(CHANGES, self._change),
             }[options["verb"]](options)
         except RpmError as error:
             raise CommandError(error.detail) from error
@@ -89,8 +94,7 @@ class Command(BaseCommand):
             if wanted != key.fingerprint:
                 raise CommandError("That is not the fingerprint you gave: nothing was sent to it.")
             return key
-        if input("Is this the machine's own key? Type yes: ").strip().lower() != "yes":
-            raise CommandError("Not confirmed: nothing was sent to it.")
+        _confirm()
         return key
 
     def _check(self, options: dict[str, Any]) -> None:
@@ -127,6 +131,24 @@ class Command(BaseCommand):
         for name, words in sorted(probed.runtimes.items()):
             self.stdout.write(f"  {name}: {words}")
 
+    def _change(self, options: dict[str, Any]) -> None:
+        node = _node(options["name"])
+        if options["verb"] == "rekey":
+            CHANGES["rekey"](node, {**options, "host_key": self._new_key(node, options)})
+        else:
+            CHANGES[options["verb"]](node, {**options, "pool": _pool(options.get("pool"))})
+        node.refresh_from_db()
+        is_going = " and goes once nothing is left there" if node.removal_asked_at else ""
+        self.stdout.write(f"{node.name}: {'removed' if node.is_removed else node.state}{is_going}")
+
+    def _new_key(self, node: Node, options: dict[str, Any]) -> HostKey:
+        pinned, shown = pinned_key(node), host_key_of(node, wanted=options["fingerprint"])
+        self.stdout.write(f"pinned: {pinned.fingerprint if pinned is not None else '-'}")
+        self.stdout.write(f"shown:  {shown.fingerprint} ({shown.kind})")
+        if not options["fingerprint"]:
+            _confirm()
+        return shown
+
     def _prepare(self, options: dict[str, Any]) -> None:
         script, out = prepared_script(options), options["out"]
         if out is None:
@@ -140,7 +162,18 @@ class Command(BaseCommand):
         for node in nodes:
             where = "this machine" if node.transport == Transport.LOCAL else node.address
             pool = node.pool.name if node.pool else "no pool"
-            self.stdout.write(f"{node.name}\t{pool}\t{where}\t{node.state}\t{node.state_detail}")
+            asked = [
+                word
+                for word, is_so in (
+                    ("being removed", node.removal_asked_at),
+                    ("switched off", node.off_at),
+                    ("paused", node.is_paused),
+                    ("draining", node.is_draining),
+                )
+                if is_so
+            ]
+            state = ", ".join([*asked, node.state])
+            self.stdout.write(f"{node.name}\t{pool}\t{where}\t{state}\t{node.state_detail}")
 
 
 def _add_arguments(add: ArgumentParser) -> None:
@@ -176,6 +209,11 @@ def _node(name: str) -> Node:
     if node is None:
         raise CommandError(f"There is no node {name!r}.")
     return node
+
+
+def _confirm() -> None:
+    if input("Is this the machine's own key? Type yes: ").strip().lower() != "yes":
+        raise CommandError("Not confirmed: nothing was sent to it.")
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -11,8 +11,8 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import F
-from django.utils import timezone
 
+from apps.core import clock
 from apps.tasks.details import shortened
 from apps.tasks.models import Attempt, Holding, Task
 from apps.tasks.selectors.attempts import resumption_of
@@ -53,7 +53,7 @@ def member_claim_start(*, holding_id: int, token: str) -> bool:
         if not claimed:
             return False
         Attempt.objects.filter(pk=attempt.pk, state=attempt.state).update(
-            state=AttemptState.STARTING, lock_token=token, not_before=timezone.now()
+            state=AttemptState.STARTING, lock_token=token, not_before=clock.now()
         )
         return True
 
@@ -98,7 +98,7 @@ def member_confirm_start(*, holding_id: int, token: str, launching: Launching) -
         attempt = locked(holding.attempt_id)
         if attempt.state != AttemptState.STARTING:
             return False
-        now = timezone.now()
+        now = clock.now()
         sent = _mine(holding_id, token).update(
             detail="",
             boot_id=launching.boot_id,
@@ -140,7 +140,7 @@ def _mine(holding_id: int, token: str) -> Any:
 def _back_off(attempt: Attempt, delay_s: float, detail: str) -> None:
     others = attempt.holdings.exclude(state=MemberState.ALLOCATED).exists()
     changes: dict[str, Any] = {
-        "not_before": timezone.now() + timedelta(seconds=delay_s),
+        "not_before": clock.now() + timedelta(seconds=delay_s),
         "start_failures": F("start_failures") + (1 if delay_s else 0),
         "detail": shortened(detail),
     }
@@ -190,7 +190,7 @@ def attempt_runs(attempt: Attempt, at: datetime) -> None:
             pk=attempt.task_id, state=TaskState.ALLOCATED, generation=attempt.generation
         ).update(
             state=TaskState.RUNNING,
-            changed_at=timezone.now(),
+            changed_at=clock.now(),
             state_detail=shortened(resumption_of(attempt).words),
         )
         tell(attempt, [entry(attempt, "task.running")] if moved else [])

@@ -67,6 +67,13 @@ async function conflict(app, detail) {
   }
   const theirs = fromData(answer.data.draft);
   const changes = [theirs, app.doc].map((doc) => differences(app.saved, doc));
+  if (!changes[0].length || same(theirs, app.doc)) {
+    // Nothing is to be put together: what they saved is what was read here, or what is here.
+    takeFacts(app, answer.data);
+    app.set({ saved: theirs, version: answer.data.version });
+    say(app, `${answer.data.saved_by ?? "Somebody"} saved meanwhile, and nothing of it differs. Try again.`);
+    return false;
+  }
   openDialog(app, "conflict", { detail, state: answer.data, theirs, changes });
   return false;
 }

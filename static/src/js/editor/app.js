@@ -141,7 +141,7 @@ export function remove(app, kind, key) {
 export function move(app, order, key, item, to) {
   const next = documents.moveIn(app.doc, order, key, item, to);
   if (documents.same(next, app.doc)) return;
-  edit(app, next);
+  edit(app, next, "Order changed.");
   const keys = documents.orderOf(next, order, key);
   const owner = documents.poolOf(next, key) ?? documents.profileOf(next, key);
   announce(`${nameOf(app, item)} is ${keys.indexOf(item) + 1} of ${keys.length} in the ${order} order of ${owner.name}`);

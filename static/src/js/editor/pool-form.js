@@ -96,4 +96,7 @@ export async function checkAndEdit(app, doc, kind, key) {
   }
   closeDialog(app);
   edit(app, doc);
+  // A new card stands at the end of its row, which may be out of sight.
+  const card = `.card-k:is([data-pool="${CSS.escape(key)}"], [data-profile="${CSS.escape(key)}"])`;
+  app.then((root) => root.querySelector(card)?.scrollIntoView({ block: "nearest", inline: "nearest" }));
 }

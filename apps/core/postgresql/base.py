@@ -1,0 +1,54 @@
+"""Django's backend for PostgreSQL, with connections that do not wait for ever.
+
+The server ends a statement that takes too long (`statement_timeout`), and the kernel a connection
+whose other end is gone (keepalives). What remains is a server, or something between, that takes
+what is sent and never answers: psycopg waits for it without a bound of its own.
+"""
+
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import psycopg
+from django.db.backends.postgresql import base
+from psycopg.abc import PQGen
+from psycopg.errors import _WaitTimeout
+
+T = TypeVar("T")
+
+
+class BoundedConnection(psycopg.Connection[Any]):
+    """Gives up, and closes itself, where no answer comes for `silent_most_s`."""
+
+    silent_most_s: float | None = None
+
+    @classmethod
+    def connect(  # type: ignore[override]  # psycopg takes any keyword
+        cls, conninfo: str = "", *, silent_most_s: float | None = None, **options: Any
+    ) -> "BoundedConnection":
+        made = super().connect(conninfo, **options)
+        made.silent_most_s = silent_most_s
+        return made
+
+    def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
+        try:
+            return super().wait(gen, interval, timeout or self.silent_most_s)
+        except _WaitTimeout as error:
+            if timeout is not None:
+                raise
+            # Its answer may come yet, and would be taken for that of the next statement.
+            self.pgconn.finish()
+            raise psycopg.OperationalError(
+                f"the database has not answered for {self.silent_most_s:.0f} s"
+            ) from error
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    # Django makes its connections by `Database.connect`, and finds classes of errors there.
+    Database = SimpleNamespace(  # type: ignore[assignment]  # as a module
+        **vars(psycopg) | {"connect": BoundedConnection.connect}
+    )
+
+    def __init__(self, settings_dict: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        super().__init__(settings_dict, *args, **kwargs)
+        if settings_dict["OPTIONS"].get("pool"):
+            settings_dict["OPTIONS"]["pool"]["connection_class"] = BoundedConnection

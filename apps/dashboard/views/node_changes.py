@@ -1,0 +1,176 @@
+"""Pages that add a node step by step, and that edit, re-key and remove one."""
+
+import shlex
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from apps.accounts.models import User
+from apps.core.errors import RpmError
+from apps.dashboard.access import administrator
+from apps.dashboard.forms import add_errors
+from apps.dashboard.forms_nodes import NodeEditForm, NodeForm, NodeRemoveForm, RekeyForm
+from apps.dashboard.layout import page_or_dialog
+from apps.dashboard.toasts import say
+from apps.execution.connections import pinned_key
+from apps.execution.services.adding import (
+    host_key_confirmed,
+    host_key_of,
+    node_add,
+    node_host_key,
+)
+from apps.execution.services.examining import machine_examine
+from apps.execution.services.node_changes import node_edit, node_rekey
+from apps.execution.services.node_keys import NAME
+from apps.execution.services.node_removal import node_remove, tasks_on
+from apps.nodes.models import Node, NodeState
+from apps.nodes.selectors import nodes_visible_to
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+def node_add_page(request: HttpRequest) -> HttpResponse:
+    """Prepare, connect, confirm the host key, read the preflight checks, add."""
+    user = administrator(request)
+    form = NodeForm(_sent(request), initial={"pool": request.GET.get("pool")}, user=user)
+    found: dict[str, Any] = {}
+    if request.method == "POST" and form.is_valid():
+        try:
+            columns = form.columns()
+            if request.POST.get("step") == "add":
+                return _add(request, user, columns)
+            found = _next_step(columns, request.POST.get("fingerprint", ""))
+        except RpmError as error:
+            add_errors(form, error)
+    status = 400 if form.errors else 200
+    context = {"form": form, "lines": _lines(form), **found}
+    return render(request, "pages/node_add.html", context, status=status)
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+def node_edit_page(request: HttpRequest, pk: int) -> HttpResponse:
+    """Change a node; another connection is tried before it is kept."""
+    user = administrator(request)
+    node = _node(user, pk)
+    form = NodeEditForm(_sent(request), node=node, user=user)
+    if request.method == "POST" and form.is_valid():
+        try:
+            node_edit(actor=user, node=node, values=form.columns())
+        except RpmError as error:
+            add_errors(form, error)
+        else:
+            say(request, f"{node.name} is saved.")
+            return redirect("node_detail", pk)
+    return _page(request, "pages/node_edit.html", node, form)
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+def node_rekey_page(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show both fingerprints, and pin the new one once an administrator compared it."""
+    user = administrator(request)
+    node = _node(user, pk)
+    form = RekeyForm(_sent(request))
+    if request.method == "POST" and form.is_valid():
+        values = dict(form.cleaned_data)
+        try:
+            key = host_key_of(node, wanted=values.pop("fingerprint"))
+            node_rekey(actor=user, node=node, host_key=key, **values)
+        except RpmError as error:
+            add_errors(form, error)
+        else:
+            say(request, f"{node.name} has a new host key.")
+            return redirect("node_detail", pk)
+    shown, problem = None, ""
+    try:
+        shown = host_key_of(node)
+    except RpmError as error:
+        problem = error.detail
+    facts = {"pinned": pinned_key(node), "shown": shown, "problem": problem}
+    return _page(request, "pages/node_rekey.html", node, form, **facts)
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+def node_remove_page(request: HttpRequest, pk: int) -> HttpResponse:
+    """Name the tasks that a removal would stop, and remove the node."""
+    user = administrator(request)
+    node = _node(user, pk)
+    form = NodeRemoveForm(_sent(request))
+    if request.method == "POST" and form.is_valid():
+        given = form.cleaned_data
+        try:
+            left = node_remove(
+                actor=user, node=node, is_forced=given["force"], reason=given["reason"]
+            )
+        except RpmError as error:
+            add_errors(form, error)
+        else:
+            if left.is_removed:
+                say(request, f"{node.name} is removed.")
+                return redirect("node_list")
+            say(request, f"{node.name} is removed when its tasks have ended.")
+            return redirect("node_detail", pk)
+    is_silent = node.state != NodeState.HEALTHY
+    tasks = tasks_on(node)
+    return _page(request, "pages/node_remove.html", node, form, tasks=tasks, is_silent=is_silent)
+
+
+def _next_step(columns: dict[str, Any], fingerprint: str) -> dict[str, Any]:
+    """The machine's host key; with a confirmed fingerprint, its preflight checks."""
+    address, port = columns["address"], columns["port"]
+    if not fingerprint:
+        return {"shown": node_host_key(address=address, port=port)}
+    key = host_key_confirmed(address, port, fingerprint)
+    probed, findings = machine_examine(host_key=key, **columns)
+    return {"confirmed": key, "findings": findings, "probed": probed}
+
+
+def _add(request: HttpRequest, user: User, columns: dict[str, Any]) -> HttpResponse:
+    wanted = request.POST.get("fingerprint", "")
+    key = host_key_confirmed(columns["address"], columns["port"], wanted)
+    node = node_add(actor=user, host_key=key, **columns)
+    say(request, f"{node.name} is added.")
+    return redirect("node_detail", node.pk)
+
+
+def _lines(form: NodeForm) -> list[str]:
+    """Commands that prepare the machine: two on the server, then one as root on the machine."""
+    name, key = str(form["name"].value() or ""), str(form["key"].value() or "")
+    name = name if NAME.fullmatch(name) else "gpu01"
+    path = shlex.quote(str(settings.HOME.file(key if NAME.fullmatch(key) else name)))
+    script = shlex.quote(f"prepare-{name}.sh")
+    address = str(form["address"].value() or f"{name}.example.org")
+    account = str(form["user"].value() or "rpm-node")
+    runtime = "docker" if form["runtime"].value() == "docker" else "podman"
+    options = f"--public-key {path}.pub --account {shlex.quote(account)} --runtime {runtime}"
+    return [
+        f"ssh-keygen -t ed25519 -N '' -f {path}",
+        f"manage.py node prepare {options} --out {script}",
+        f"ssh {shlex.quote(f'root@{address}')} sh < {script}",
+    ]
+
+
+def _page(request: HttpRequest, template: str, node: Node, form: Any, **more: Any) -> HttpResponse:
+    context = {"node": node, "form": form, "back": reverse("node_detail", args=[node.pk]), **more}
+    status = 400 if request.method == "POST" else 200
+    return page_or_dialog(request, template, context, status=status)
+
+
+def _sent(request: HttpRequest) -> QueryDict | None:
+    """The sent form; an empty one counts, too."""
+    return request.POST if request.method == "POST" else None
+
+
+def _node(user: User, pk: int) -> Node:
+    return get_object_or_404(nodes_visible_to(user), pk=pk)

@@ -1,0 +1,94 @@
+"""Bodies of what is done to nodes."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.core.serializers import AmountsField, StrictSerializer
+from apps.nodes.models import Runtime
+
+ADDRESS = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$"
+FINGERPRINT = r"^SHA256:[A-Za-z0-9+/]{43}$"
+
+
+class NodeChangeSerializer(StrictSerializer):
+    """`pool` is an id; `key` names a file in RPM_HOME on the server.
+
+    `capacity_cap` keeps the rest of the node for its system.
+    """
+
+    name = serializers.CharField(max_length=120)
+    address = serializers.RegexField(ADDRESS)
+    user = serializers.CharField(max_length=64)
+    key = serializers.CharField(max_length=120)
+    port = serializers.IntegerField(min_value=1, max_value=65535, required=False)
+    pool = serializers.IntegerField(min_value=1, max_value=2**62, allow_null=True, required=False)
+    runtime = serializers.ChoiceField(choices=Runtime.choices, required=False)
+    allows_process = serializers.BooleanField(required=False)
+    state_dir = serializers.CharField(max_length=500, allow_blank=True, required=False)
+    labels = serializers.DictField(child=serializers.CharField(max_length=200), required=False)
+    capacity_cap = AmountsField(required=False)
+
+
+class NodeAddSerializer(NodeChangeSerializer):
+    """`fingerprint` is that of the machine's host key, compared by who adds it."""
+
+    fingerprint = serializers.RegexField(FINGERPRINT)
+
+
+class NodeCheckSerializer(NodeChangeSerializer):
+    """Without `fingerprint` nothing is sent to the machine: it shows its host key."""
+
+    fingerprint = serializers.RegexField(FINGERPRINT, required=False)
+
+
+class RekeySerializer(StrictSerializer):
+    """`fingerprint` is that of the new key, compared with the machine's own.
+
+    `is_replaced`: the machine was set up anew, or is another one; what ran on the old one is lost.
+    While tasks are there, `reason` says why nothing of them runs any more.
+    """
+
+    fingerprint = serializers.RegexField(FINGERPRINT)
+    is_replaced = serializers.BooleanField(default=False)
+    reason = serializers.CharField(max_length=500, allow_blank=True, default="")
+
+
+class RemoveSerializer(StrictSerializer):
+    """`force` stops what runs there; `reason` is needed where the node does not answer."""
+
+    force = serializers.BooleanField(default=False)
+    reason = serializers.CharField(max_length=500, allow_blank=True, default="")
+
+
+class HostKeySerializer(serializers.Serializer[Any]):
+    """The key that is pinned, empty without one, and the one that the machine shows now."""
+
+    pinned = serializers.CharField(allow_blank=True)
+    shown = serializers.CharField()
+    kind = serializers.CharField()
+
+
+class NodeFindingSerializer(serializers.Serializer[Any]):
+    """One thing that was looked at; `mend` says what to do about it, empty where it is fine."""
+
+    name = serializers.CharField()
+    is_fine = serializers.BooleanField()
+    words = serializers.CharField()
+    mend = serializers.CharField(allow_blank=True)
+
+
+class FoundDeviceSerializer(serializers.Serializer[Any]):
+    index = serializers.IntegerField()
+    uuid = serializers.CharField()
+    model = serializers.CharField()
+    memory_mb = serializers.IntegerField()
+
+
+class NodeCheckedSerializer(serializers.Serializer[Any]):
+    """What the machine shows and has; nothing of it is kept."""
+
+    kind = serializers.CharField()
+    fingerprint = serializers.CharField()
+    findings = NodeFindingSerializer(many=True)
+    devices = FoundDeviceSerializer(many=True)

@@ -1,0 +1,102 @@
+"""Changing how a node is reached, and its key: tried first, then written."""
+
+from collections.abc import Mapping
+from copy import copy
+from typing import Any
+
+from apps.accounts.models import User
+from apps.core.errors import BadInput, Conflict
+from apps.execution.connections import pinned_key
+from apps.execution.services.adding import node_check, node_clean, refuse_known_devices
+from apps.execution.services.node_removal import tasks_named, tasks_on
+from apps.execution.transport.host_keys import HostKey
+from apps.nodes.models import Node, Transport
+from apps.nodes.services import REACHED_BY, node_change
+
+# With these the helper would not find what it has started.
+ONLY_WHEN_EMPTY = frozenset({"user", "runtime", "state_dir"})
+# With these the helper has another folder.
+ANOTHER_FOLDER = frozenset({"user", "state_dir"})
+
+
+def node_edit(*, actor: User | None, node: Node, values: Mapping[str, Any]) -> Node:
+    """Change a node. Another address, port, account, key or runtime is tried before it is kept.
+
+    Raises:
+        BadInput: naming the field.
+        Conflict: it is another machine there, or work there would be lost sight of.
+        NodeFailed: the machine was not reached or is not fit; nothing was changed.
+    """
+    changed = {name for name in values if values[name] != getattr(node, name)}
+    kept = {name: values[name] for name in changed}
+    if not changed & REACHED_BY:
+        return node_change(actor=actor, node=node, values=kept) if kept else node
+    if node.transport != Transport.SSH:
+        field = min(changed & REACHED_BY)
+        raise BadInput(f"{field} is for nodes over SSH.", fields={field: "is for nodes over SSH"})
+    trial = _trial(node, kept)
+    tasks = tasks_on(node) if changed & ONLY_WHEN_EMPTY else []
+    if tasks:
+        words = f"It can be changed when nothing runs on the node: {tasks_named(tasks)}."
+        field = min(changed & ONLY_WHEN_EMPTY)
+        raise Conflict(words, fields={field: words})
+    if changed & ANOTHER_FOLDER:
+        trial.identity = ""
+    return _tried(actor, node, trial, kept)
+
+
+def node_rekey(
+    *,
+    actor: User | None,
+    node: Node,
+    host_key: HostKey,
+    is_replaced: bool = False,
+    reason: str = "",
+) -> Node:
+    """Pin another host key, the one that an administrator has compared with the machine's own.
+
+    Args:
+        is_replaced: the machine was set up anew, or is another one: what ran on the old one is
+            lost, and its queues say what then.
+        reason: needed with `is_replaced` while tasks are on the node: why nothing of them runs
+            any more.
+
+    Raises:
+        BadInput: it has to be said why nothing runs there any more.
+        Conflict: it is another machine than it was, or a node already.
+        NodeFailed: the machine was not reached or is not fit; the old key stays.
+    """
+    if node.transport != Transport.SSH:
+        raise BadInput("This machine itself has no host key.", fields={"host_key": "is for SSH"})
+    if is_replaced and not reason.strip() and tasks_on(node):
+        problem = "must say why you are sure that nothing of its work runs any more"
+        raise BadInput(f"reason {problem}.", fields={"reason": problem})
+    kept = {"host_key": f"{host_key.kind} {host_key.base64}"}
+    trial = _trial(node, kept)
+    if is_replaced:
+        trial.identity = ""
+    pinned = pinned_key(node)
+    notes = {
+        "old_fingerprint": pinned.fingerprint if pinned is not None else "",
+        "new_fingerprint": host_key.fingerprint,
+        "is_replaced": is_replaced,
+        "reason": reason,
+    }
+    return _tried(actor, node, trial, kept, kind="node.rekeyed", notes=notes)
+
+
+def _trial(node: Node, values: Mapping[str, Any]) -> Node:
+    trial = copy(node)
+    for name, value in values.items():
+        setattr(trial, name, value)
+    node_clean(trial)
+    return trial
+
+
+def _tried(
+    actor: User | None, node: Node, trial: Node, values: Mapping[str, Any], **told: Any
+) -> Node:
+    probed, _clocks = node_check(trial, is_kept=False, starts_container=True)
+    refuse_known_devices(trial, probed)
+    found = {"helper_home": trial.helper_home, "identity": trial.identity}
+    return node_change(actor=actor, node=node, values=values, found=found, **told)

@@ -1,0 +1,101 @@
+"""Removing a node: its work ends first, so that nothing is lost or doubled."""
+
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+
+from apps.accounts.models import User
+from apps.core.errors import BadInput, Conflict
+from apps.nodes.models import Node, NodeState
+from apps.nodes.services import node_ask_removal, node_declare_off, node_drop
+from apps.tasks.models import Holding, Task
+from apps.tasks.services.attempts import attempt_stop, members_acknowledged
+from apps.tasks.states import LIVE_ATTEMPT_STATES, TaskState
+
+NAMED = 10
+_LEAVING = Q(removal_asked_at__isnull=False, removed_at__isnull=True)
+
+
+def tasks_on(node: Node) -> list[Task]:
+    """What holds anything of the node, oldest first."""
+    held = Holding.objects.filter(node=node, released_at__isnull=True)
+    tasks = Task.objects.filter(pk__in=held.values("attempt__task_id"))
+    return list(tasks.select_related("owner").order_by("submitted_at", "pk"))
+
+
+def tasks_named(tasks: list[Task]) -> str:
+    """Their names in a sentence, the first of many."""
+    more = f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else ""
+    return ", ".join(task.name for task in tasks[:NAMED]) + more
+
+
+@transaction.atomic
+def node_remove(
+    *, actor: User | None, node: Node, is_forced: bool = False, reason: str = ""
+) -> Node:
+    """Remove a node on which nothing runs; forced: stop what runs there, then remove it.
+
+    Where a node answers, its tasks are stopped with their grace period and wait again. A node that
+    does not answer is declared switched off: its tasks are lost, and their queues say what then.
+
+    Args:
+        reason: needed where the node does not answer: why it is certainly off.
+
+    Returns:
+        The node: removed, or with its removal asked for.
+
+    Raises:
+        Conflict: tasks run there; it names them.
+        BadInput: it has to be said why the machine is off.
+    """
+    # Until this ends nobody serves the node, and what a pass gives it now was never launched.
+    Node.objects.select_for_update().get(pk=node.pk)
+    tasks = tasks_on(node)
+    notes = {"is_forced": is_forced, "reason": reason, "stops": [str(task.pk) for task in tasks]}
+    if not tasks:
+        return _drop(actor, node, notes)
+    if not is_forced:
+        words = (
+            f"{len(tasks)} tasks hold something of node {node.name}: {tasks_named(tasks)}. "
+            "Drain the node and wait, or force the removal, which stops them."
+        )
+        raise Conflict(words, fields={"force": words})
+    if node.state != NodeState.HEALTHY:
+        if not reason.strip():
+            problem = "must say why you are sure that the machine is off: the node does not answer"
+            raise BadInput(f"reason {problem}.", fields={"reason": problem})
+        node_declare_off(actor=actor, node=node, reason=reason)
+    return node_ask_removal(actor=actor, node=node, notes=notes)
+
+
+def nodes_leave() -> None:
+    """Carry on with removals that were asked for; any process may, as often as it likes."""
+    for pk in Node.objects.filter(_LEAVING).values_list("pk", flat=True):
+        with transaction.atomic():
+            node = Node.objects.select_for_update().filter(_LEAVING, pk=pk).first()
+            if node is None:
+                continue
+            if not tasks_on(node):
+                _drop(None, node, {"is_forced": True})
+            elif node.off_at is None:
+                _stop(node)
+
+
+def _drop(actor: User | None, node: Node, notes: dict[str, object]) -> Node:
+    """What the node was not told has arrived is told it if it ever comes back."""
+    untold = Holding.objects.filter(node=node, is_acknowledged=False)
+    members_acknowledged(untold.values_list("pk", flat=True))
+    return node_drop(actor=actor, node=node, notes=notes)
+
+
+def _stop(node: Node) -> None:
+    """Ask what is on the node to end; its node tells when it has."""
+    live = Holding.objects.filter(
+        node=node, released_at__isnull=True, attempt__state__in=LIVE_ATTEMPT_STATES
+    )
+    found: dict[UUID, bool] = dict(live.values_list("attempt_id", "attempt__task__is_restartable"))
+    for attempt_id, is_restartable in found.items():
+        target = TaskState.QUEUED if is_restartable else TaskState.ABORTED
+        words = f"Its node {node.name} is being removed."
+        attempt_stop(attempt_id=attempt_id, target=target, detail=words)

@@ -1,0 +1,158 @@
+"""Every bound that somebody who uses RPM can meet: where it stands, and the test that reaches it.
+
+docs/bounds.md shows this table; `tests/rpm/test_bounds.py` holds both against the code.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+
+from django.conf import settings
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One bound.
+
+    Args:
+        place: `module:NAME`, or the name of a setting.
+        test: `file::function`, below `tests`.
+    """
+
+    scope: str
+    what: str
+    place: str
+    test: str
+
+    @property
+    def value(self) -> int | float:
+        module, _, name = self.place.rpartition(":")
+        found: int | float = getattr(import_module(module) if module else settings, name)
+        return found
+
+
+_ENQUEUE = "tasks/services/test_enqueueing.py"
+_DEFENCES = "rpm/test_defences.py"
+_DESCRIBED = "tasks/test_bounds.py::test_a_description_is_taken_at_each_bound_and_not_above"
+_PATHS = f"{_DEFENCES}::test_each_path_takes_what_it_needs_and_less_from_who_is_not_signed_in"
+
+BOUNDS = (
+    Bound(
+        "person",
+        "drafts",
+        "RPM_DRAFTS_PER_PERSON",
+        f"{_ENQUEUE}::test_drafts_of_one_person_are_bounded",
+    ),
+    Bound(
+        "person",
+        "tasks that wait in one queue",
+        "RPM_WAITING_PER_PERSON",
+        f"{_ENQUEUE}::test_waiting_tasks_are_bounded",
+    ),
+    Bound(
+        "person",
+        "vaults of their own",
+        "apps.vaults.services.vaults:MOST_PERSONAL",
+        "vaults/test_services.py::test_there_is_a_bound_to_the_number_of_vaults",
+    ),
+    Bound(
+        "person",
+        "REST requests of one credential in a minute",
+        "RPM_REQUESTS_PER_CREDENTIAL",
+        "accounts/test_throttling.py::test_a_credential_that_asks_too_often_waits",
+    ),
+    Bound(
+        "queue",
+        "tasks that wait",
+        "RPM_WAITING_PER_QUEUE",
+        f"{_ENQUEUE}::test_waiting_tasks_are_bounded",
+    ),
+    Bound("request", "bytes of a bulk of tasks", "RPM_LARGEST_BODY", _PATHS),
+    Bound("request", "bytes of any other body", "RPM_USUAL_BODY", _PATHS),
+    Bound("request", "bytes without session or credential", "RPM_UNKNOWN_BODY", _PATHS),
+    Bound(
+        "request",
+        "seconds for the body",
+        "RPM_BODY_S",
+        f"{_DEFENCES}::test_a_body_that_comes_too_slowly_is_hung_up_on",
+    ),
+    Bound(
+        "request",
+        "tasks of a bulk",
+        "apps.tasks.services.enqueueing:MANY",
+        "tasks/api/test_tasks.py::test_a_bulk_request_takes_a_thousand_tasks_and_no_more",
+    ),
+    Bound(
+        "request", "characters of a task's name", "apps.tasks.descriptions:NAME_LENGTH", _DESCRIBED
+    ),
+    Bound("request", "secrets of a task", "apps.tasks.descriptions:SECRETS", _DESCRIBED),
+    Bound("request", "bytes of its secrets", "apps.tasks.descriptions:SECRETS_BYTES", _DESCRIBED),
+    Bound("request", "bytes of its script", "apps.tasks.descriptions:SCRIPT_BYTES", _DESCRIBED),
+    Bound("request", "tags of a task", "apps.tasks.descriptions:TAGS", _DESCRIBED),
+    Bound("request", "characters of a tag", "apps.tasks.descriptions:TAG_LENGTH", _DESCRIBED),
+    Bound("request", "volumes of a task", "apps.tasks.descriptions:VOLUMES", _DESCRIBED),
+    Bound("request", "replicas of a task", "apps.tasks.descriptions:REPLICAS", _DESCRIBED),
+    Bound("request", "retries of a task", "apps.tasks.descriptions:RETRIES", _DESCRIBED),
+    Bound("request", "bytes of a command", "apps.core.containers:COMMAND_BYTES", _DESCRIBED),
+    Bound("request", "bytes of one argument", "apps.core.containers:ARGUMENT_BYTES", _DESCRIBED),
+    Bound("request", "bytes of one variable", "apps.core.containers:VARIABLE_BYTES", _DESCRIBED),
+    Bound(
+        "request", "bytes of the environment", "apps.core.containers:ENVIRONMENT_BYTES", _DESCRIBED
+    ),
+    Bound(
+        "request",
+        "bytes of a vault",
+        "apps.vaults.text.shapes:TEXT_BYTES",
+        "vaults/test_hocon.py::test_texts_that_want_to_be_huge_are_refused_soon",
+    ),
+    Bound(
+        "log",
+        "bytes kept of a member",
+        "apps.tasks.services.logs:MOST_BYTES",
+        "tasks/services/test_logs.py::test_a_piece_across_the_bound_is_stored_up_to_it",
+    ),
+    Bound(
+        "log",
+        "bytes of a secret that are looked for as one",
+        "apps.tasks.masking:MOST_BYTES",
+        "tasks/test_masking.py::"
+        "test_what_is_looked_for_is_bounded_and_the_work_at_each_byte_with_it",
+    ),
+    Bound(
+        "log",
+        "members of one node whose logs an exchange asks for",
+        "apps.execution.services.reporting:MOST_LOGS",
+        "execution/services/test_reporting.py::"
+        "test_one_exchange_asks_for_as_many_logs_as_the_node_reads_ended_ones_first",
+    ),
+    Bound(
+        "answer",
+        "problems that an error names",
+        "apps.core.errors:MOST_PROBLEMS",
+        "core/test_api.py::test_of_very_many_unknown_fields_only_the_first_are_answered",
+    ),
+    Bound(
+        "answer",
+        "characters of a problem",
+        "apps.core.api:DETAIL_CHARS",
+        "core/test_api.py::"
+        "test_an_error_is_answered_with_a_bounded_number_of_problems_of_bounded_length",
+    ),
+    Bound(
+        "answer",
+        "bytes that a node may answer",
+        "apps.execution.protocol.answers:ANSWER_BYTES",
+        "execution/protocol/test_answers.py::test_an_answer_beyond_the_bound_is_not_even_parsed",
+    ),
+    Bound(
+        "answer",
+        "bytes that an identity provider may answer",
+        "apps.core.outgoing:MOST_BYTES",
+        "core/test_outgoing.py::test_an_answer_without_an_end_is_given_up",
+    ),
+    Bound(
+        "stream",
+        "bytes of one message of a browser",
+        "apps.dashboard.consumers:MOST_BYTES",
+        "dashboard/test_live.py::test_what_is_not_our_protocol_closes_the_socket",
+    ),
+)

@@ -1,0 +1,31 @@
+"""Which server a command of `rpmctl` speaks with, and as whom."""
+
+from dataclasses import dataclass
+
+import typer
+
+from rpm.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Which server, and as whom."""
+
+    url: str
+    key: str
+    secret: str
+    token: str
+
+
+def client_of(context: typer.Context) -> Client:
+    """The connection, made when a command needs it: `COMMAND --help` needs none."""
+    access: Access = context.obj
+    is_keyed = bool(access.key and access.secret)
+    if not access.url:
+        raise typer.BadParameter("Set RPM_URL, such as https://rpm.example.org.")
+    if not access.token and not is_keyed:
+        raise typer.BadParameter("Set RPM_KEY and RPM_SECRET, or RPM_TOKEN.")
+    # With both, the secret: a token in the environment may be of yesterday.
+    token = "" if is_keyed else access.token
+    client = Client(access.url, key=access.key, secret=access.secret, token=token)
+    return context.with_resource(client)

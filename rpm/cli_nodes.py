@@ -1,0 +1,201 @@
+"""`rpmctl node`: what an administrator does with nodes."""
+
+from typing import Annotated, Any
+
+import typer
+
+from apps.core.terminal import plain
+from rpm.cli_access import client_of
+from rpm.client import Client
+
+app = typer.Typer(no_args_is_help=True, help="Nodes; for administrators.")
+
+Name = Annotated[str, typer.Argument(metavar="NODE")]
+Reason = Annotated[str, typer.Option(help="Why.")]
+Pairs = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE")]
+Pool = Annotated[str | None, typer.Option(help="The pool's name.")]
+Key = Annotated[str | None, typer.Option(help="A private key's file in RPM_HOME on the server.")]
+Text = Annotated[str | None, typer.Option()]
+Number = Annotated[int | None, typer.Option()]
+
+
+@app.command("list")
+def list_nodes(context: typer.Context) -> None:
+    """All nodes: name, pool, address, state."""
+    for node in client_of(context).nodes():
+        pool = node["pool"]["name"] if node["pool"] else "-"
+        _say("\t".join((node["name"], pool, node["address"] or "-", _state(node))))
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    name: Name,
+    *,
+    address: Annotated[str, typer.Option()],
+    user: Annotated[str, typer.Option()],
+    key: Annotated[str, typer.Option(help="A private key's file in RPM_HOME on the server.")],
+    port: Annotated[int, typer.Option()] = 22,
+    pool: Pool = None,
+    runtime: Text = None,
+    state_dir: Text = None,
+    label: Pairs = None,
+    cap: Pairs = None,
+    fingerprint: Annotated[str, typer.Option(help="SHA256:...; asks otherwise.")] = "",
+) -> None:
+    """Reach a machine, confirm its host key, show what is wrong with it, and add it."""
+    client = client_of(context)
+    facts = {"name": name, "address": address, "user": user, "key": key, "port": port}
+    facts |= _facts(client, pool=pool, runtime=runtime, state_dir=state_dir, label=label, cap=cap)
+    if not fingerprint:
+        shown = client.node_check(facts)
+        fingerprint = shown["fingerprint"]
+        _say(f"{address} shows {shown['kind']} {fingerprint}")
+        typer.confirm("Is this the machine's own key?", abort=True)
+    facts["fingerprint"] = fingerprint
+    for finding in client.node_check(facts)["findings"]:
+        _say(f"{'ok ' if finding['is_fine'] else 'BAD'} {finding['name']:<8} {finding['words']}")
+        if finding["mend"]:
+            _say(f"    {'':<8} {finding['mend']}")
+    _say(f"{name} is added: {_state(client.node_add(facts))}")
+
+
+@app.command("set")
+def change(
+    context: typer.Context,
+    name: Name,
+    *,
+    rename: Text = None,
+    address: Text = None,
+    port: Number = None,
+    user: Text = None,
+    key: Key = None,
+    pool: Pool = None,
+    runtime: Text = None,
+    state_dir: Text = None,
+    label: Pairs = None,
+    cap: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=AMOUNT", help="Give out at most so much; the system has the rest."
+        ),
+    ] = None,
+) -> None:
+    """Change a node; another address, account or key is tried before it is kept."""
+    client = client_of(context)
+    given = {"name": rename, "address": address, "port": port, "user": user, "key": key}
+    facts = {field: value for field, value in given.items() if value is not None}
+    facts |= _facts(client, pool=pool, runtime=runtime, state_dir=state_dir, label=label, cap=cap)
+    _say(_state(client.node_change(name, facts)))
+
+
+@app.command()
+def rekey(
+    context: typer.Context,
+    name: Name,
+    *,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="It was set up anew, or is another machine.")
+    ] = False,
+    reason: Reason = "",
+    fingerprint: Annotated[str, typer.Option(help="SHA256:...; asks otherwise.")] = "",
+) -> None:
+    """Pin the host key that the machine shows now; shows the old and the new fingerprint."""
+    client = client_of(context)
+    if not fingerprint:
+        keys = client.node_host_key(name)
+        fingerprint = keys["shown"]
+        _say(f"pinned: {keys['pinned'] or '-'}")
+        _say(f"shown:  {fingerprint} ({keys['kind']})")
+        typer.confirm("Is this the machine's own key?", abort=True)
+    values = {"fingerprint": fingerprint, "is_replaced": replace, "reason": reason}
+    _say(_state(client.node_do(name, "rekey", **values)))
+
+
+@app.command()
+def remove(
+    context: typer.Context,
+    name: Name,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Stop what runs there.")] = False,
+    reason: Annotated[
+        str, typer.Option(help="With --force: why a node that does not answer is certainly off.")
+    ] = "",
+) -> None:
+    """Remove a node on which nothing runs; its name is free then."""
+    _say(_state(client_of(context).node_do(name, "remove", force=force, reason=reason)))
+
+
+@app.command()
+def pause(context: typer.Context, name: Name, *, reason: Reason = "") -> None:
+    """Let it take nothing new; what runs there goes on."""
+    _say(_state(client_of(context).node_do(name, "pause", reason=reason)))
+
+
+@app.command()
+def resume(context: typer.Context, name: Name) -> None:
+    """Lift the pause, stop draining, and keep it where its removal was asked for."""
+    _say(_state(client_of(context).node_do(name, "resume")))
+
+
+@app.command()
+def drain(context: typer.Context, name: Name) -> None:
+    """Let it finish what it runs and take nothing new."""
+    _say(_state(client_of(context).node_do(name, "drain")))
+
+
+@app.command()
+def off(context: typer.Context, name: Name, *, reason: Reason = "") -> None:
+    """Declare that a silent machine is switched off: what ran there is lost."""
+    _say(_state(client_of(context).node_do(name, "declare-off", reason=reason)))
+
+
+@app.command("dismiss-serial")
+def dismiss_serial(context: typer.Context, name: Name) -> None:
+    """Show no longer that it reported a serial that the installation did not sign."""
+    _say(_state(client_of(context).node_do(name, "dismiss-serial")))
+
+
+def _facts(
+    client: Client,
+    *,
+    pool: str | None,
+    label: list[str] | None,
+    cap: list[str] | None,
+    **texts: str | None,
+) -> dict[str, Any]:
+    facts: dict[str, Any] = {name: value for name, value in texts.items() if value is not None}
+    if pool is not None:
+        facts["pool"] = client.pool_id(pool)
+    if label is not None:
+        facts["labels"] = dict(_pair(one, "--label") for one in label)
+    if cap is not None:
+        facts["capacity_cap"] = dict(_pair(one, "--cap") for one in cap)
+    return facts
+
+
+def _state(node: dict[str, Any]) -> str:
+    """What became of it, in a word or two: what was asked for comes before how it is reached."""
+    words = [
+        word
+        for word, is_so in (
+            ("removed", node["removed_at"]),
+            ("being removed", node["removal_asked_at"]),
+            ("switched off", node["off_at"]),
+            ("paused", node["is_paused"]),
+            ("draining", node["is_draining"]),
+        )
+        if is_so
+    ]
+    return "removed" if node["removed_at"] else ", ".join([*words, str(node["state"])])
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
+    return name, value
+
+
+def _say(text: str) -> None:
+    print(plain(text))

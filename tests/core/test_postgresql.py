@@ -1,0 +1,129 @@
+"""A database that takes what is sent and never answers stops nobody for ever."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import OperationalError, connection
+
+from apps.allocation.models import PassState
+from apps.core.postgresql.base import DatabaseWrapper
+from rpm import env
+from tests.services.patience import patient
+from tests.services.ports import stop, wait_until
+from tests.services.silent import SilentProxy, silent_proxy
+
+pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)]
+
+ROOT = Path(__file__).resolve().parents[2]
+ASK = "from django.db import connection as c; c.ensure_connection(); "
+ASK += "print(c.connection.execute('SHOW statement_timeout').fetchone()[0])"
+
+
+@pytest.fixture
+def proxy() -> Iterator[SilentProxy]:
+    with silent_proxy(int(connection.settings_dict["PORT"])) as made:
+        yield made
+
+
+def url_through(port: int | str) -> str:
+    at = connection.settings_dict
+    return f"postgresql://{at['USER']}:{at['PASSWORD']}@127.0.0.1:{port}/{at['NAME']}"
+
+
+def through(proxy: SilentProxy, **options: Any) -> DatabaseWrapper:
+    """Django's connection by way of the proxy, with the settings of this one."""
+    own = env.database(url_through(proxy.port), statement_s=5)
+    own["OPTIONS"] |= {"silent_most_s": patient(1), **options}
+    return DatabaseWrapper(connection.settings_dict | own, alias="through_proxy")
+
+
+@pytest.mark.parametrize("options", [{}, {"pool": {"min_size": 1, "max_size": 2}}], ids=str)
+def test_a_statement_without_an_answer_fails_and_the_next_has_a_connection(
+    proxy: SilentProxy, options: dict[str, Any]
+) -> None:
+    wrapper = through(proxy, **options)
+    wrapper.settings_dict |= {"CONN_MAX_AGE": 0 if options else None}
+    with wrapper.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    proxy.silence()
+
+    with pytest.raises(OperationalError, match="has not answered for"), wrapper.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    wrapper.close_if_unusable_or_obsolete()
+
+    with wrapper.cursor() as cursor:
+        cursor.execute("SELECT 2")
+        assert cursor.fetchone() == (2,)
+    wrapper.close()
+    wrapper.close_pool()
+
+
+def test_the_server_ends_what_takes_too_long_and_what_does_nothing(proxy: SilentProxy) -> None:
+    with closing(through(proxy, silent_most_s=None)) as wrapper, wrapper.cursor() as cursor:
+        cursor.execute("SHOW idle_in_transaction_session_timeout")
+        assert cursor.fetchone() == ("5min",)
+        cursor.execute("SET statement_timeout = '200ms'")
+        with pytest.raises(OperationalError, match="statement timeout"):
+            cursor.execute("SELECT pg_sleep(600)")
+
+
+@pytest.mark.parametrize(
+    ("command", "want"),
+    [
+        pytest.param(["manage.py", "shell", "--verbosity=0", "-c", ASK], "0", id="a command"),
+        pytest.param(["-c", f"import rpm.wsgi; {ASK}"], "1min", id="what serves"),
+    ],
+)
+def test_commands_such_as_migrate_may_take_their_time(command: list[str], want: str) -> None:
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=os.environ | {"DATABASE_URL": url_through(connection.settings_dict["PORT"])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.strip() == want
+
+
+def test_a_process_that_makes_passes_goes_on_after_a_silence(proxy: SilentProxy) -> None:
+    variables = {"DATABASE_URL": url_through(proxy.port), "RPM_STATEMENT_TIMEOUT_S": "5"}
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "serve_passes"],
+        cwd=ROOT,
+        env=os.environ | variables,
+        stdout=subprocess.DEVNULL,
+    )
+
+    def passes() -> int:
+        return PassState.objects.values_list("passes", flat=True).get()
+
+    try:
+        began = passes()
+        wait_until(lambda: passes() > began, what="it makes passes", timeout_s=60)
+
+        proxy.silence()
+        before = passes()
+
+        wait_until(lambda: passes() > before + 1, what="it makes passes again", timeout_s=60)
+    finally:
+        stop(process, signal=15)
+
+
+def test_a_host_that_is_gone_is_noticed(proxy: SilentProxy) -> None:
+    with closing(through(proxy)) as wrapper:
+        wrapper.ensure_connection()
+        assert isinstance(wrapper.connection, psycopg.Connection)
+        found = wrapper.connection.info.get_parameters()
+
+    assert found["connect_timeout"] == "10"
+    assert found["tcp_user_timeout"] == "30000"
+    assert found["keepalives_idle"] == "15"

@@ -1,0 +1,74 @@
+"""A container of the helper's own, started by real podman as tasks get theirs."""
+
+from pathlib import Path
+
+import pytest
+
+from apps.execution.protocol.answers import Preflighted
+from apps.execution.protocol.outcomes import Answered
+from apps.execution.protocol.requests import Preflight
+from tests.execution.nodes import INSTALLATION, TestedNode, installed_local
+from tests.services.cdi import MakeDevices
+from tests.services.podman import PodmanStore
+
+NOBODY = 65_534
+
+
+def tried(node: TestedNode, **changes: object) -> Preflighted:
+    fields: dict[str, object] = {
+        "installation": INSTALLATION,
+        "runtime": "podman",
+        "uid": NOBODY,
+        "gid": NOBODY,
+    }
+    outcome = node.client.preflight(Preflight(**(fields | changes)))  # type: ignore[arg-type]  # the helper checks each field
+    assert isinstance(outcome, Answered), outcome
+    return outcome.answer
+
+
+def test_a_runtime_that_starts_containers_passes_and_nothing_is_left(
+    tmp_path: Path, podman: PodmanStore, cdi_devices: MakeDevices
+) -> None:
+    node = installed_local(str(tmp_path / "node"), environment=podman.environment)
+    (device,) = cdi_devices("preflight", 1)
+
+    for _ in range(2):
+        assert tried(node, devices=(device.given(),)) == Preflighted("passed")
+
+    assert not [name for name in podman.names() if "preflight" in name]
+
+
+def test_a_device_that_no_cdi_file_names_fails_it_in_the_runtimes_words(
+    tmp_path: Path, podman: PodmanStore, cdi_devices: MakeDevices
+) -> None:
+    node = installed_local(str(tmp_path / "node"), environment=podman.environment)
+    (device,) = cdi_devices("preflight", 1)
+    gone = {"uuid": device.uuid, "cdi": device.cdi + "9"}
+
+    answer = tried(node, devices=(gone,))
+
+    assert answer.state == "failed"
+    assert "CDI" in answer.detail
+    assert not [name for name in podman.names() if "preflight" in name]
+
+
+@pytest.mark.parametrize("broken", ["podman", "docker"])
+def test_a_runtime_that_starts_nothing_fails_it(
+    tmp_path: Path, podman: PodmanStore, broken: str
+) -> None:
+    program = tmp_path / "bin" / broken
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'Error: OCI runtime is broken' >&2; exit 126\n")
+    program.chmod(0o755)
+    path = {"PATH": f"{program.parent}:/usr/bin:/bin"}
+    node = installed_local(str(tmp_path / "node"), environment=podman.environment | path)
+
+    answer = tried(node, runtime=broken)
+
+    assert (answer.state, answer.detail) == ("failed", "Error: OCI runtime is broken")
+
+
+def test_plain_processes_need_no_container(tmp_path: Path) -> None:
+    node = installed_local(str(tmp_path / "node"))
+
+    assert tried(node, runtime="process") == Preflighted("passed")

@@ -1,0 +1,132 @@
+"""Removing a node: by itself, with work on it, and while a pass gives it some."""
+
+import pytest
+
+from apps.accounts.models import User
+from apps.allocation.services import run_pass
+from apps.core.errors import BadInput, Conflict
+from apps.events.models import Event
+from apps.execution.services.node_removal import node_remove
+from apps.execution.serving.loop import NodeLoop
+from apps.execution.serving.sweeps import Sweeps
+from apps.nodes.models import Node, NodeState
+from apps.nodes.services import node_resume
+from apps.tasks.models import Attempt, Holding, Task
+from tests.allocation.state import begin, end, enqueue, make_node
+from tests.cast import Example
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def busy(example: Example, alice: User) -> Node:
+    """A node that runs a task."""
+    node = make_node(example.bare_metal, name="b1", served_by="t")
+    enqueue(alice, example.dev_queue)
+    run_pass()
+    begin(Attempt.objects.get())
+    return node
+
+
+def sweep(node: Node) -> None:
+    loop = NodeLoop(node, token="t", installation="ours", tick_s=1)
+    Sweeps("t").sweep({node.pk: loop})
+
+
+def state_of_task() -> str:
+    return str(Task.objects.get().state)
+
+
+def test_an_empty_node_is_removed_its_name_is_free_and_its_history_stays(
+    busy: Node, example: Example, root: User
+) -> None:
+    end(Attempt.objects.get(), code=0)
+
+    node_remove(actor=root, node=busy)
+    again = make_node(example.bare_metal, name="b1")
+
+    busy.refresh_from_db()
+    assert (busy.is_removed, busy.served_by) == (True, "")
+    assert again.pk != busy.pk
+    holding = Holding.objects.get()
+    # It will never hear of the result: whatever keeps history need not wait for that.
+    assert (holding.node, holding.is_acknowledged) == (busy, True)
+    assert Event.objects.get(kind="node.removed").actor == root
+
+
+def test_a_node_with_work_is_not_removed_and_the_work_is_named(busy: Node, root: User) -> None:
+    with pytest.raises(Conflict, match=Task.objects.get().name):
+        node_remove(actor=root, node=busy)
+
+    busy.refresh_from_db()
+    assert not busy.is_removed
+
+
+def test_a_forced_removal_stops_the_work_first_and_it_waits_again(busy: Node, root: User) -> None:
+    node_remove(actor=root, node=busy, is_forced=True)
+    sweep(busy)
+    busy.refresh_from_db()
+    assert (state_of_task(), busy.is_removed, busy.is_draining) == ("stopping", False, True)
+
+    end(Attempt.objects.get())
+    sweep(busy)
+
+    busy.refresh_from_db()
+    assert (state_of_task(), busy.is_removed) == ("queued", True)
+    stops = Event.objects.get(kind="node.removal_asked").data["stops"]
+    assert stops == [str(Task.objects.get().pk)]
+
+
+def test_a_task_that_may_not_start_again_ends(busy: Node, root: User) -> None:
+    Task.objects.update(is_restartable=False)
+
+    node_remove(actor=root, node=busy, is_forced=True)
+    sweep(busy)
+    end(Attempt.objects.get())
+
+    assert state_of_task() == "aborted"
+
+
+def test_a_silent_node_is_removed_once_somebody_says_that_it_is_off(busy: Node, root: User) -> None:
+    Node.objects.update(state=NodeState.SUSPECT)
+    sweep(busy)
+    busy.refresh_from_db()
+
+    with pytest.raises(BadInput, match="the machine is off"):
+        node_remove(actor=root, node=busy, is_forced=True)
+    node_remove(actor=root, node=busy, is_forced=True, reason="the plug is out")
+    sweep(busy)
+
+    busy.refresh_from_db()
+    # Lost with its node, and waiting again; the node goes at the next look.
+    assert (Attempt.objects.get(generation=1).state, state_of_task()) == ("lost", "queued")
+    sweep(busy)
+    busy.refresh_from_db()
+    assert busy.is_removed
+
+
+def test_a_removal_that_was_asked_for_is_called_off(busy: Node, root: User) -> None:
+    node_remove(actor=root, node=busy, is_forced=True)
+
+    node_resume(actor=root, node=busy)
+    sweep(busy)
+
+    busy.refresh_from_db()
+    assert (busy.is_removed, state_of_task()) == (False, "running")
+
+
+def test_what_a_pass_gives_a_node_that_is_being_removed_goes_elsewhere(
+    example: Example, alice: User, root: User
+) -> None:
+    node = make_node(example.bare_metal, name="b1", served_by="t")
+    node_remove(actor=root, node=node)
+    # As for a pass that had loaded the node before.
+    Node.objects.update(removed_at=None, state=NodeState.HEALTHY)
+    enqueue(alice, example.dev_queue)
+    run_pass()
+    Node.objects.update(removed_at="2026-01-01T00:00Z", state=NodeState.REFUSED)
+    assert state_of_task() == "allocated"
+
+    sweep(node)
+
+    assert state_of_task() == "queued"

@@ -1,0 +1,128 @@
+"""A node that starts no containers costs nobody a retry, and gets no more work."""
+
+from pathlib import Path
+
+import pytest
+
+from apps.accounts.models import User
+from apps.allocation.services import run_pass
+from apps.events.models import Event
+from apps.execution.services.adding import NodeFailed, node_add
+from apps.execution.services.preflight import preflight_note
+from apps.nodes.models import Node, Runtime, Transport
+from apps.nodes.services import node_drain, node_resume
+from apps.tasks.models import Attempt, Task
+from tests.cast import Example
+from tests.execution.services.scripted import ScriptedNode, done, launch, refusal, seen
+
+PULLED = done(state="present", progress="")
+BROKEN = done(state="failed", detail="OCI runtime is broken")
+
+
+def test_the_third_failed_start_drains_the_node_and_no_try_of_the_task_is_used_up(
+    attempt: Attempt, node: ScriptedNode
+) -> None:
+    for _ in range(3):
+        node.answers = [PULLED, refusal("start_failed", "exec failed"), BROKEN]
+        launch(attempt, node)
+        task = Task.objects.get()
+        assert (task.state, task.failures) == ("queued", 0)
+        assert "OCI runtime is broken" in task.state_detail
+        run_pass()
+        attempt = Attempt.objects.latest("generation")
+
+    row = Node.objects.get()
+    assert row.is_draining
+    assert row.pause_reason == (
+        "It failed to start a container 3 times in a row: OCI runtime is broken"
+    )
+    assert Task.objects.get().state == "queued"
+    kinds = list(Event.objects.filter(object_type="node").values_list("kind", flat=True))
+    assert kinds.count("node.preflight_failed") == 1
+    assert kinds.count("node.draining") == 1
+
+
+def test_a_start_that_fails_where_others_start_is_the_tasks_own(
+    attempt: Attempt, node: ScriptedNode
+) -> None:
+    node.answers = [PULLED, refusal("start_failed", "no such file: train"), done(state="passed")]
+
+    launch(attempt, node)
+
+    assert seen(attempt) == ("exited", "finished", "failed")
+    assert Task.objects.get().state_detail == "no such file: train"
+    assert Node.objects.get().preflight_failures == 0
+
+
+def test_a_check_that_passes_begins_the_count_anew(attempt: Attempt) -> None:
+    row = Node.objects.get()
+    for detail in ("broken", "broken", "", "broken", "broken"):
+        preflight_note(row.pk, detail)
+
+    row.refresh_from_db()
+    assert (row.preflight_failures, row.is_draining) == (2, False)
+
+
+def test_a_node_that_its_preflight_drained_is_resumed_when_it_passes(attempt: Attempt) -> None:
+    row = Node.objects.get()
+    for detail in ("broken", "broken", "broken", "broken", ""):
+        preflight_note(row.pk, detail)
+
+    row.refresh_from_db()
+    assert (row.preflight_failures, row.is_draining, row.pause_reason) == (0, False, "")
+
+
+def test_a_node_that_an_administrator_drained_stays_drained(attempt: Attempt, root: User) -> None:
+    row = Node.objects.get()
+    for detail in ("broken", "broken", "broken"):
+        preflight_note(row.pk, detail)
+    node_drain(actor=root, node=row)
+    for detail in ("broken", "broken", "broken", "broken", ""):
+        preflight_note(row.pk, detail)
+
+    row.refresh_from_db()
+    assert row.is_draining
+
+
+def test_resuming_a_drained_node_gives_it_three_more(attempt: Attempt) -> None:
+    row = Node.objects.get()
+    for _ in range(3):
+        preflight_note(row.pk, "broken")
+    node_resume(actor=None, node=row)
+    preflight_note(row.pk, "broken")
+
+    row.refresh_from_db()
+    assert (row.preflight_failures, row.is_draining) == (1, False)
+
+
+def test_a_registry_that_is_away_is_asked_again(attempt: Attempt, node: ScriptedNode) -> None:
+    node.answers = [done(state="failed", progress="dial tcp: connection refused")]
+
+    launch(attempt, node)
+
+    task = Task.objects.get()
+    assert (task.state, task.failures) == ("allocated", 0)
+    assert Attempt.objects.get().start_failures == 1
+
+
+def test_a_node_whose_runtime_is_missing_is_not_added(
+    example: Example, alice: User, tmp_path: Path
+) -> None:
+    program = tmp_path / "bin" / "docker"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2; exit 1\n")
+    program.chmod(0o755)
+
+    with pytest.raises(NodeFailed) as caught:
+        node_add(
+            name="black-hole",
+            pool=example.h100,
+            actor=None,
+            transport=Transport.LOCAL,
+            runtime=Runtime.DOCKER,
+            state_dir=str(tmp_path / "node"),
+            environment={"PATH": f"{program.parent}:/usr/bin:/bin"},
+        )
+
+    assert "Cannot connect to the Docker daemon" in caught.value.fields["runtime"]
+    assert not Node.objects.filter(name="black-hole").exists()
