@@ -48,9 +48,12 @@ def test_it_ends_with_its_tests_and_their_services(
 ) -> None:
     (tmp_path / "test_it.py").write_text(TEST)
     tests = (sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-q", f"-n{workers}")
+    # Not a worker of the run that this test belongs to.
+    environment = {name: value for name, value in os.environ.items() if "XDIST" not in name}
     process = subprocess.Popen(
         [sys.executable, "-c", FOLLOW, *tests, str(tmp_path / "test_it.py")],
         cwd=ROOT,
+        env=environment,
         start_new_session=True,
         stdout=subprocess.DEVNULL,
     )

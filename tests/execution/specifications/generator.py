@@ -56,6 +56,17 @@ NETWORKS = ("default", "none", "host", "container:x", "ns:/proc/1/ns/net", "", "
 UUIDS = ("GPU-1", "MIG-2/3", "a,b", "", "GPU 1", "x\ny", "all", "$(touch {canary})")
 
 
+def plain(*arguments: str) -> dict[str, Any]:
+    """A launch of these arguments that nothing else speaks against."""
+    return {
+        "image": "localhost/rpm-test:1",
+        "command": ["run", *arguments],
+        "environment": {},
+        "uid": 1000,
+        "gid": 1000,
+    }
+
+
 class Generator:
     """Specifications one after the other; the same seed and canary give the same ones."""
 
@@ -70,11 +81,8 @@ class Generator:
         """
         oddly = self._random.choice
         fields: dict[str, Any] = {
-            "image": "localhost/rpm-test:1",
-            "command": ["run", *self._texts(most=6)],
+            **plain(*self._texts(most=6)),
             "environment": {f"V{index}": self.line() for index in range(self._random.randrange(4))},
-            "uid": 1000,
-            "gid": 1000,
         }
         makers: dict[str, Callable[[], Any]] = {
             "image": lambda: self._filled(oddly(IMAGES)),
