@@ -39,9 +39,7 @@ note began "$RPM_RANK" of "$RPM_WORLD_SIZE"
 if [ "$RPM_RANK" = 0 ]; then
     note heard "$(nc -l -p "$RPM_MASTER_PORT")"
 else
-    # A file, not a pipe that may still be empty when the other side has closed its own end.
-    echo "$RPM_RANK" > "/volumes/shared/message"
-    until nc "$RPM_MASTER_ADDR" "$RPM_MASTER_PORT" < /volumes/shared/message; do sleep 0.2; done
+    until echo "$RPM_RANK" | nc "$RPM_MASTER_ADDR" "$RPM_MASTER_PORT"; do sleep 0.2; done
 fi
 while [ ! -e "/volumes/shared/fail-$RPM_RANK" ]; do sleep 0.1; done
 exit 3

@@ -3,12 +3,14 @@
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 # Long tests each by itself, then folders and modules whose tests share what is costly to start,
-# such as an installation and a browser to look at it. The first that fits a test counts.
+# such as an installation and a browser to look at it, or would meet at one port of the machine's
+# own network. The first that fits a test counts.
 SHARED = (
     "tests/browser/test_accessibility.py::test_no_page_breaks_wcag_or_scrolls_sideways[even]",
     "tests/browser/test_accessibility.py::test_no_page_breaks_wcag_or_scrolls_sideways[odd]",
     "tests/browser/editor/",
     "tests/browser/",
+    "tests/end_to_end/test_gangs.py",
     "tests/execution/crashes/test_crashes.py",
     "tests/rpm/backups/test_commands.py",
 )
