@@ -13,6 +13,7 @@ from apps.execution.protocol.requests import (
     RuntimeName,
 )
 from apps.policies.extras import Extras
+from apps.tasks.selectors.attempts import Resumption
 from apps.tasks.services.attempts import Image
 
 # Nobody: where neither the person nor the pool says under which ids processes run.
@@ -31,10 +32,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class MemberFacts:
-    """One member to launch. `amounts` in thousandths per key.
-
-    With `has_run` an earlier attempt ran, and what it saved can be found from here.
-    """
+    """One member to launch. `amounts` in thousandths per key."""
 
     installation: str
     task_id: str
@@ -61,7 +59,8 @@ class MemberFacts:
     extras: Extras = field(default_factory=Extras)
     master_address: str = ""
     master_port: int = 0
-    has_run: bool = False
+    # What earlier attempts saved, and whether it is found from here.
+    resumption: Resumption = field(default_factory=lambda: Resumption(is_possible=False))
     checkpoint_dir: str = ""
     abort_callback: AbortCallback | None = None
     # What other members, or an earlier launch of this one, found the image to be.
@@ -108,6 +107,9 @@ def launch_request(
         network="host" if facts.host_network else "default",
         ports=_ports(facts),
         read_only=facts.read_only_root,
+        # Members of a gang look at the same time, some when others have begun to save: all are
+        # told the same.
+        resume_if_saved=facts.world_size == 1 and not facts.resumption.is_said,
         lease_until_s=lease_until_s,
         abort_callback=facts.abort_callback,
         allow_root=facts.extras.is_root,
@@ -127,7 +129,7 @@ def _rpm_variables(facts: MemberFacts) -> dict[str, str]:
     variables = {
         "RPM_TASK_ID": facts.task_id,
         "RPM_ATTEMPT": str(facts.generation),
-        "RPM_RESUME": "1" if facts.has_run else "0",
+        "RPM_RESUME": "1" if facts.resumption.is_possible else "0",
     }
     if facts.checkpoint_dir:
         variables["RPM_CHECKPOINT_DIR"] = facts.checkpoint_dir

@@ -243,7 +243,7 @@ def member_facts(holding: Holding, *, installation: str) -> MemberFacts:
         extras=extras_of(profile.extra_permissions),
         master_address=_master_address(attempt),
         master_port=attempt.master_port or PORTS[0],
-        has_run=resumption_of(attempt).is_possible,
+        resumption=resumption_of(attempt),
         checkpoint_dir=_checkpoint_dir(task, runtime),
         abort_callback=_abort_callback(task),
         noted=Image(attempt.image_digest, attempt.image_id),
@@ -295,7 +295,12 @@ def _given_volumes(task: Task) -> tuple[GivenVolume, ...]:
     names = [*task.volumes, task.checkpoint_volume]
     rows = Volume.objects.filter(name__in=names, removed_at__isnull=True).order_by("name")
     return tuple(
-        GivenVolume(source=row.path, target=f"/volumes/{row.name}", read_only=row.is_read_only)
+        GivenVolume(
+            source=row.path,
+            target=f"/volumes/{row.name}",
+            read_only=row.is_read_only,
+            checkpoints=row.name == task.checkpoint_volume,
+        )
         for row in rows
     )
 

@@ -85,6 +85,15 @@ def _of_container(spec: Spec, allowed: Allowlist, home: str) -> list[tuple[str, 
     ]
 
 
+def is_mount(source: str, home: str) -> bool:
+    """Whether a volume may be this folder of the node.
+
+    Raises:
+        Refusal: the list cannot be used.
+    """
+    return _is_mount(source, read(), home)
+
+
 def read() -> Allowlist:
     """The node's list, the default one where there is none.
 

@@ -9,6 +9,7 @@ from typing import Any
 from apps.execution.node import (
     allowlist,
     callbacks,
+    checkpoints,
     checks,
     clocks,
     files,
@@ -46,6 +47,7 @@ def launch(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[s
         _refuse_behind_fence(home, spec.identity)
         if not _is_known(attempt):
             allowlist.check(spec, home)
+            spec = checkpoints.with_folder(spec, home)
             homes.raise_fence(home, spec.identity, ended=False)
             crash_point("node.launch.fenced")
             homes.add(attempt)

@@ -40,6 +40,8 @@ class Volume(NamedTuple):
     source: str
     target: str
     read_only: bool
+    # The task saves its state there.
+    checkpoints: bool = False
 
 
 class Spec(NamedTuple):
@@ -72,6 +74,8 @@ class Spec(NamedTuple):
     image_id: str = ""
     # Of a container with a network of its own, reached at the same ports of the node.
     ports: tuple[int, ...] = ()
+    # Tell it to resume only where it has saved something.
+    resume_if_saved: bool = False
 
     @property
     def reference(self) -> str:
@@ -120,6 +124,7 @@ def spec_of(request: dict[str, Any]) -> Spec:
         digest=images.digest_of(request, "digest"),
         image_id=images.digest_of(request, "image_id"),
         ports=_ports_of(request),
+        resume_if_saved=request.get("resume_if_saved") is True,
     )
 
 
@@ -137,7 +142,10 @@ def device_of(item: dict[str, Any]) -> Device:
 
 def _volume_of(item: dict[str, Any]) -> Volume:
     return Volume(
-        checks.path(item, "source"), checks.target(item, "target"), checks.flag(item, "read_only")
+        checks.path(item, "source"),
+        checks.target(item, "target"),
+        checks.flag(item, "read_only"),
+        "checkpoints" in item and checks.flag(item, "checkpoints"),
     )
 
 

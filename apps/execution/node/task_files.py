@@ -119,6 +119,42 @@ def ensure_folder(path: str, mode: int, ids: tuple[int, int] | None = None) -> N
             os.close(descriptor)
 
 
+def make_folder(path: str, mode: int, ids: tuple[int, int] | None) -> bool:
+    """A new folder at this path, given to `ids`; False where it is there: what is in it stays.
+
+    Raises:
+        OSError: not possible here; nothing is left.
+    """
+    parent, name = os.path.split(path)
+    with opened_folder(parent) as folder:
+        try:
+            os.mkdir(name, 0o700, dir_fd=folder)
+        except FileExistsError:
+            return False
+        try:
+            with opened_below(folder, name) as made:
+                give(made, mode, ids)
+        except OSError:
+            os.rmdir(name, dir_fd=folder)
+            raise
+    return True
+
+
+def holds_anything(path: str) -> bool:
+    """Whether something is in the folder, however much.
+
+    Raises:
+        OSError: as `opened_folder` and `opened_below`.
+    """
+    parent, name = os.path.split(path)
+    with (
+        opened_folder(parent) as folder,
+        opened_below(folder, name) as inner,
+        os.scandir(inner) as entries,
+    ):
+        return next(entries, None) is not None
+
+
 def make_file(
     folder: int,
     name: str,

@@ -40,11 +40,15 @@ class GivenDevice(Struct, frozen=True):
 
 
 class GivenVolume(Struct, frozen=True):
-    """A folder of the node and where the container sees it."""
+    """A folder of the node and where the container sees it.
+
+    With `checkpoints` the task saves its state there, in a folder of its own that the node makes.
+    """
 
     source: str
     target: str
     read_only: bool = False
+    checkpoints: bool = False
 
 
 class SimulatedDevice(Struct, frozen=True):
@@ -145,6 +149,8 @@ class Launch(Request, frozen=True, kw_only=True, tag="launch"):
     Memory is in 2^20 bytes. A task finds each of `secrets` as a file that only its user can
     read (variable `NAME_FILE`). `capabilities` and `device_paths` are what its profile allows
     beyond the usual. `ports` of a container with a network of its own are those of the node, too.
+    With `resume_if_saved` it is told to resume (`RPM_RESUME`) only where its folder on the volume
+    for checkpoints holds something.
     """
 
     task_id: TaskId
@@ -175,6 +181,7 @@ class Launch(Request, frozen=True, kw_only=True, tag="launch"):
     network: Network = "default"
     ports: tuple[Port, ...] = ()
     read_only: bool = False
+    resume_if_saved: bool = False
     lease_until_s: float | None = None
     abort_callback: AbortCallback | None = None
     start_wait_s: float = 20

@@ -44,27 +44,35 @@ def attempt_latest(task: Task, generation: int | None = None) -> Attempt | None:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Whether a task that runs again finds what it saved; `words` where it does not."""
+    """Whether a task that runs again may find what it saved; `words` where it cannot.
+
+    With `is_said` an earlier attempt said so itself; else only its folder can tell.
+    """
 
     is_possible: bool
+    is_said: bool = False
     words: str = ""
 
 
 def resumption_of(attempt: Attempt) -> Resumption:
-    """What an attempt finds of the earlier ones. Saved on a node's own volume, only that node."""
+    """What an attempt finds of the earlier ones. Saved on a node's own volume, only that node.
+
+    Without a volume for checkpoints nothing is known to be saved but what the task says.
+    """
     earlier = Attempt.objects.filter(
         task=attempt.task_id, generation__lt=attempt.generation, started_at__isnull=False
     )
     last = earlier.order_by("-generation").first()
     if last is None:
         return Resumption(is_possible=False)
+    is_said = earlier.filter(checkpointed_at__isnull=False).exists()
     name = attempt.task.checkpoint_volume
     volume = Volume.objects.filter(name=name, removed_at__isnull=True).first() if name else None
-    if volume is None or volume.scope != VolumeScope.NODE:
-        return Resumption(is_possible=True)
+    if volume is None:
+        return Resumption(is_possible=is_said, is_said=is_said)
     before, now = _nodes_of(last), _nodes_of(attempt)
-    if before == now:
-        return Resumption(is_possible=True)
+    if volume.scope != VolumeScope.NODE or before == now:
+        return Resumption(is_possible=True, is_said=is_said)
     words = f"It starts from the beginning: what it saved is on {', '.join(before.values())}."
     return Resumption(is_possible=False, words=words)
 

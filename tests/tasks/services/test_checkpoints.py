@@ -10,7 +10,7 @@ from apps.allocation.services import run_pass
 from apps.core.errors import Conflict, NotAllowed
 from apps.nodes.models import Node, Volume
 from apps.tasks.models import Attempt, Holding, Task
-from apps.tasks.selectors.attempts import resumption_of
+from apps.tasks.selectors.attempts import Resumption, resumption_of
 from apps.tasks.services.attempts import Ended, member_exited
 from apps.tasks.services.checkpoints import attempt_checkpointed, task_checkpoint
 from tests.allocation.state import begin, enqueue, latest, make_node
@@ -81,3 +81,20 @@ def test_a_second_run_resumes_where_what_it_saved_is(
     assert again.generation == 2
     assert resumption_of(again).is_possible == want
     assert ("what it saved is on b1" in Task.objects.get().state_detail) == (not want)
+
+
+@pytest.mark.parametrize("is_said", [False, True])
+def test_without_a_volume_only_what_it_said_can_be_resumed(
+    running: Attempt, *, is_said: bool
+) -> None:
+    Task.objects.update(retries=1)
+    if is_said:
+        attempt_checkpointed(attempt_id=running.pk, at=timezone.now())
+    member_exited(holding_id=Holding.objects.get().pk, ended=Ended(1))
+    run_pass()
+    again = latest(running.task)
+
+    begin(again)
+
+    assert again.generation == 2
+    assert resumption_of(again) == Resumption(is_possible=is_said, is_said=is_said)

@@ -1,0 +1,104 @@
+"""The folder of a task on its checkpoint volume, and whether it is told to resume."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.execution.node import allowlist
+from apps.execution.node.checkpoints import with_folder
+from apps.execution.node.specs import Spec
+from tests.execution.node.test_arguments import spec
+
+NOBODY = 65_534
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders to others")
+
+
+@pytest.fixture
+def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(allowlist.VARIABLE, str(tmp_path / "allowlist.json"))
+    (tmp_path / "volume").mkdir()
+    return tmp_path / "volume"
+
+
+def launched(volume: Path, **changes: Any) -> Spec:
+    """What is launched for a task that may have saved something on this volume."""
+    one = {"source": str(volume), "target": "/volumes/ckpt", "read_only": False}
+    plain: dict[str, Any] = {
+        "volumes": [one | {"checkpoints": True}],
+        "environment": {"RPM_RESUME": "1"},
+        "resume_if_saved": True,
+        "uid": NOBODY,
+        "gid": NOBODY,
+    }
+    return with_folder(spec(**plain | changes), str(volume.parent / "home"))
+
+
+def resumes(volume: Path, **changes: Any) -> str:
+    return launched(volume, **changes).environment["RPM_RESUME"]
+
+
+def test_the_node_makes_the_folder_and_gives_it_to_the_task(volume: Path) -> None:
+    assert resumes(volume) == "0"
+
+    status = (volume / "t1").stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (NOBODY, NOBODY, 0o700)
+
+
+def test_it_resumes_once_something_is_saved_and_its_folder_stays_as_it_is(volume: Path) -> None:
+    launched(volume)
+    (volume / "t1" / "state").touch()
+    (volume / "t1").chmod(0o755)
+
+    assert resumes(volume) == "1"
+
+    assert (volume / "t1").stat().st_mode & 0o777 == 0o755
+    assert (volume / "t1" / "state").exists()
+
+
+def test_who_said_that_it_saved_and_a_gang_are_told_alike_whatever_lies_there(
+    volume: Path,
+) -> None:
+    assert resumes(volume, resume_if_saved=False) == "1"
+
+    assert (volume / "t1").is_dir()
+
+
+@pytest.mark.parametrize("kind", ["a link", "a link from above", "a file"])
+def test_what_stands_in_its_place_is_neither_followed_nor_changed(
+    volume: Path, tmp_path: Path, kind: str
+) -> None:
+    victim = tmp_path / "victim"
+    (victim / "t1").mkdir(parents=True)
+    (victim / "t1" / "state").touch()
+    if kind == "a link":
+        (volume / "t1").symlink_to(victim)
+    elif kind == "a link from above":
+        volume.rmdir()
+        volume.symlink_to(victim)
+        os.chown(volume, NOBODY, NOBODY, follow_symlinks=False)
+    else:
+        (volume / "t1").write_text("kept")
+
+    assert resumes(volume) == "0"
+
+    assert (victim / "t1").stat().st_uid == 0
+    assert victim.stat().st_uid == 0
+
+
+def test_nothing_is_made_where_the_node_allows_no_volume(volume: Path) -> None:
+    allowed = '{"runtimes": ["process"], "mounts": [], "capabilities": [], "devices": [], '
+    (volume.parent / "allowlist.json").write_text(allowed + '"host_network": false, "root": false}')
+
+    assert resumes(volume, runtime="process", image="") == "1"
+
+    assert list(volume.iterdir()) == []
+
+
+def test_a_volume_that_is_read_only_stays_as_it_is(volume: Path) -> None:
+    one = {"source": str(volume), "target": "/volumes/ckpt", "read_only": True}
+
+    assert resumes(volume, volumes=[one | {"checkpoints": True}]) == "0"
+
+    assert list(volume.iterdir()) == []
