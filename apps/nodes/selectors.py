@@ -129,6 +129,28 @@ def _word(ways: Iterable[str]) -> str:
     return "accounted" if "accounted" in ways else "enforced"
 
 
+def closed_nodes() -> dict[int, str]:
+    """In words, per pool: how many of its nodes take nothing new, and why."""
+    found: dict[int, Counter[str]] = defaultdict(Counter)
+    sizes: Counter[int] = Counter()
+    rows = Node.objects.filter(removed_at__isnull=True, pool__isnull=False)
+    for pool, state, paused_at, is_draining in rows.values_list(
+        "pool_id", "state", "paused_at", "is_draining"
+    ):
+        sizes[pool] += 1
+        if is_draining:
+            found[pool]["draining"] += 1
+        elif paused_at is not None:
+            found[pool]["paused"] += 1
+        elif state != NodeState.HEALTHY:
+            found[pool][str(NodeState(state).label)] += 1
+    return {
+        pool: f"{whys.total()} of {sizes[pool]} nodes take nothing new: "
+        + ", ".join(f"{count} {why}" for why, count in sorted(whys.items()))
+        for pool, whys in found.items()
+    }
+
+
 def nodes_unsettled() -> QuerySet[Node]:
     """Nodes that run what a restored database does not know, or are yet to tell."""
     row = Installation.objects.get(id=1)

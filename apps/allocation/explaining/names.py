@@ -8,6 +8,8 @@ from django.db.models import Model, QuerySet
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
+from apps.allocation.engine.reasons import Code
+from apps.nodes.selectors import closed_nodes
 from apps.policies.models import Policy, Pool, PoolLink, Queue
 from apps.policies.selectors import policies_visible_to, pools_visible_to, queues_visible_to
 from apps.policies.tenancy import strange_policies
@@ -41,6 +43,8 @@ class Names:
     reader: int | None = None
     # Policies of other tenants, of whose work not even counts are told.
     strange: frozenset[int] = frozenset()
+    # Why nodes take nothing new, in words per pool; looked up for reasons of capacity.
+    closed: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -48,6 +52,8 @@ class Names:
     ) -> "Names":
         """What `user` may read about `task`; tasks are looked up where `reasons` names them."""
         policies = _names(policies_visible_to(user), Policy.objects.all(), user)
+        reasons = list(reasons)
+        is_short = any(reason.get("code") == Code.CAPACITY for reason in reasons)
         return cls(
             pools=_names(pools_visible_to(user), Pool.objects.all(), user),
             policies=policies,
@@ -56,6 +62,7 @@ class Names:
             tasks=_task_names(user, reasons),
             reader=user.pk,
             strange=strange_policies(user) - policies.keys(),
+            closed=closed_nodes() if is_short else {},
         )
 
     def pool(self, id_: object) -> str:
@@ -66,6 +73,12 @@ class Names:
             return ANOTHER_POOL
         place = self.routing.index(number_of(id_))
         return f"your {_PLACES[place] if place < len(_PLACES) else f'{place + 1}th'} pool"
+
+    def closed_in(self, details: Iterable[Mapping[str, Any]]) -> str:
+        """A sentence on nodes of these pools that take nothing new; empty where all do."""
+        found = dict.fromkeys(number_of(one.get("pool")) for one in details)
+        parts = [f"{self.pool(pool)}: {self.closed[pool]}" for pool in found if pool in self.closed]
+        return f" {'; '.join(parts)}." if parts else ""
 
     def policy(self, id_: object) -> str:
         return self.policies.get(number_of(id_), OUTSIDE if self.is_strange(id_) else ANOTHER_TEAM)

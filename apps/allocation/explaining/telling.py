@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from apps.allocation.engine.reasons import from_data
+from apps.allocation.engine.reasons import Code, from_data
 from apps.allocation.engine.sentences import sentence
 from apps.allocation.explaining.names import Names, number_of
 from apps.allocation.explaining.outside import detail_outside, is_outside, sentence_outside
@@ -49,7 +49,7 @@ def tell(reason: Mapping[str, Any], names: Names, *, now: datetime) -> Told:
     return Told(
         code=str(reason["code"]),
         sentence=_begun(said.text),
-        help=said.help,
+        help=said.help + (names.closed_in(details) if reason["code"] == Code.CAPACITY else ""),
         details=tuple(_detail(detail, names) for detail in details),
     )
 

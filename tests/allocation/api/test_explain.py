@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.allocation.engine.reasons import Code
 from apps.allocation.services import run_pass
+from apps.nodes.models import Node
 from apps.policies.models import Policy
 from apps.tasks.models import Attempt, ReasonChange, Run, Task
 from apps.tasks.states import AttemptState, TaskState
@@ -341,3 +342,26 @@ def test_a_task_that_has_its_place_says_whom_it_waits_for(
     assert foreign.name in str(told(api_as, root, taker))
     Attempt.objects.filter(pk__in=[one.pk for one in victims]).update(state=AttemptState.FINISHED)
     assert told(api_as, alice, taker)["reasons"] == []
+
+
+def test_who_waits_for_room_reads_which_nodes_take_nothing_new(
+    api_as: As, example: Example, alice: User
+) -> None:
+    closed: dict[str, dict[str, Any]] = {
+        "b1": {"is_draining": True},
+        "b2": {"paused_at": timezone.now()},
+        "b3": {"state": "suspect"},
+        "b4": {},
+    }
+    for name, changes in closed.items():
+        node = make_node(example.bare_metal, name=name)
+        Node.objects.filter(pk=node.pk).update(**changes)
+    (task,) = enqueue(alice, example.dev_queue)
+    short = {"pool": example.bare_metal.pk, "key": "gpu", "needed": 2000, "free": 1000}
+    store(task, {"code": "capacity", "details": [short]})
+
+    (reason,) = told(api_as, alice, task)["reasons"]
+
+    assert reason["help"].endswith(
+        ": 3 of 4 nodes take nothing new: 1 draining, 1 paused, 1 silent."
+    )
