@@ -21,9 +21,10 @@ class QueueFacts:
     """What decides whether a queue takes a task.
 
     `request`, `request_min` and `request_max` are texts per key, of the profile; `volumes` are the
-    live ones that the profile allows; `images` the patterns of each pool that has some; `version`
-    is that of the live configuration; `exceeding` are ids of people whose preemptible tasks
-    skip the limit of the queue's own policy.
+    live ones that the profile allows; `images` the patterns of each pool that has some; with
+    `needs_image` a node that it may come to runs containers; `version` is that of the live
+    configuration; `exceeding` are ids of people whose preemptible tasks skip the limit of the
+    queue's own policy.
     """
 
     queue_id: int
@@ -42,6 +43,7 @@ class QueueFacts:
     ceilings: tuple[Ceiling, ...]
     rooms: tuple[Room, ...]
     images: tuple[tuple[str, ...], ...] = ()
+    needs_image: bool = False
     exceeding: frozenset[int] = frozenset()
 
     @property
@@ -105,9 +107,10 @@ def _against_queue(description: Description, facts: QueueFacts) -> dict[str, str
 
 
 def _image(description: Description, facts: QueueFacts) -> dict[str, str]:
-    """A pass may place the task into any pool of the queue: all of them have to allow its image."""
+    """A pass may place the task on any node of the queue: all of them have to run its image."""
     if not description.image:
-        return {}
+        words = "is missing: nodes of this queue run containers"
+        return {"image": words} if facts.needs_image else {}
     image = ImageName.parse(description.image)
     refusing = [one for one in facts.images if not is_allowed(image, one)]
     if not refusing:

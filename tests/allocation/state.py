@@ -11,7 +11,7 @@ from apps.allocation.engine import decide
 from apps.allocation.engine.plan import Plan
 from apps.allocation.loader import Loaded, load
 from apps.allocation.loader.texts import microseconds
-from apps.nodes.models import Device, Node, NodeState, Transport
+from apps.nodes.models import Device, Node, NodeState, Runtime, Transport
 from apps.policies.models import Pool, Queue
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Attempt, HeldDevice, Holding, Task
@@ -32,6 +32,8 @@ def make_node(pool: Pool, *, name: str, gpus: int = 8, **changes: object) -> Nod
         "state": NodeState.HEALTHY,
         "capacity": {"gpu": str(gpus), "cpu": "64", "memory_mb": "65536"},
         "gpu_model": "H100",
+        # Tasks of most tests have no image.
+        "runtime": Runtime.PROCESS,
     }
     node = Node.objects.create(name=name, pool=pool, **(facts | changes))
     Device.objects.bulk_create(

@@ -28,7 +28,7 @@ from django.utils import timezone  # noqa: E402
 
 from apps.accounts.models import User  # noqa: E402
 from apps.allocation import services  # noqa: E402
-from apps.nodes.models import Device, Node, NodeState, Transport  # noqa: E402
+from apps.nodes.models import Device, Node, NodeState, Runtime, Transport  # noqa: E402
 from apps.policies.models import (  # noqa: E402
     Policy,
     PolicyAmount,
@@ -221,6 +221,7 @@ def _make_nodes(pools: list[Pool]) -> None:
             name=f"node {pool.name} {number}",
             pool=pool,
             transport=Transport.LOCAL,
+            runtime=Runtime.PROCESS,
             state=NodeState.HEALTHY,
             capacity={"gpu": str(GPUS_PER_NODE), "cpu": "128", "memory_mb": "1000000"},
         )

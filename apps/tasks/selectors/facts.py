@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from apps.core.units import quantities_milli
-from apps.nodes.models import Node, Volume
+from apps.nodes.models import Node, Runtime, Volume
 from apps.policies.models import LiveState, Policy, PolicyAmount, Pool, Queue
 from apps.policies.selectors import known_keys, may_exceed_limit
 from apps.tasks.acceptance import QueueFacts
@@ -21,6 +21,7 @@ def queue_facts(queue: Queue) -> QueueFacts:
     version = live_version()
     profile = queue.profile
     pools = _pools(profile.pk)
+    nodes = _nodes(pools)
     return QueueFacts(
         queue_id=queue.pk,
         name=queue.name,
@@ -36,8 +37,9 @@ def queue_facts(queue: Queue) -> QueueFacts:
         keys=frozenset(known_keys() | profile.request.keys()),
         volumes=_volumes(profile.volumes),
         ceilings=_ceilings(queue.policy_id),
-        rooms=_rooms(pools),
+        rooms=_rooms(pools, nodes),
         images=tuple(tuple(pool.allowed_images) for pool in pools if pool.allowed_images),
+        needs_image=any(one.runtime != Runtime.PROCESS for one in nodes),
         exceeding=frozenset(may_exceed_limit(queue.policy_id)),
     )
 
@@ -112,13 +114,17 @@ def _pools(profile_id: int) -> list[Pool]:
     return list(pools.order_by("links__routing_rank", "pk").only("capacity", "allowed_images"))
 
 
-def _rooms(pools: list[Pool]) -> tuple[Room, ...]:
+def _nodes(pools: list[Pool]) -> list[Node]:
+    live = Node.objects.filter(removed_at__isnull=True, pool__in=pools)
+    return list(live.only("pool", "capacity", "runtime"))
+
+
+def _rooms(pools: list[Pool], live: list[Node]) -> tuple[Room, ...]:
     """The pools as if they were empty."""
     nodes: dict[int, list[dict[str, int]]] = defaultdict(list)
-    live = Node.objects.filter(removed_at__isnull=True, pool__in=pools)
-    for pool_id, capacity in live.values_list("pool_id", "capacity"):
-        if pool_id is not None:
-            nodes[pool_id].append(quantities_milli(capacity))
+    for node in live:
+        if node.pool_id is not None:
+            nodes[node.pool_id].append(quantities_milli(node.capacity))
     return tuple(
         Room(
             capacity=quantities_milli(pool.capacity),

@@ -1,10 +1,13 @@
 """Which images a queue takes."""
 
 import pytest
+from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.nodes.models import Node
 from apps.policies.models import Pool
 from apps.tasks.models import Task
+from tests.allocation.state import make_node
 from tests.cast import Example
 from tests.tasks.api.test_tasks import TASKS, As, post, wanted
 
@@ -31,6 +34,22 @@ def test_an_image_of_the_list_is_taken(api_as: As, alice: User, example: Example
     answer = post(api_as(alice), body=wanted(example, image="registry.example.org/team/x:1"))
 
     assert answer.status_code == 201, answer.content
+
+
+@pytest.mark.parametrize("others", [[], ["process"]])
+def test_without_an_image_it_is_refused_where_a_node_runs_containers(
+    api_as: As, alice: User, example: Example, others: list[str]
+) -> None:
+    for number, runtime in enumerate([*others, "podman"]):
+        make_node(example.h100, name=f"n{number}", runtime=runtime)
+    body = wanted(example) | {"image": ""}
+
+    answer = post(api_as(alice), body=body)
+
+    assert answer.status_code == 400
+    assert answer.json()["fields"] == {"image": "is missing: nodes of this queue run containers"}
+    Node.objects.filter(runtime="podman").update(removed_at=timezone.now())
+    assert post(api_as(alice), body=body).status_code == 201
 
 
 def test_a_draft_is_judged_when_it_is_enqueued(api_as: As, alice: User, example: Example) -> None:
