@@ -42,6 +42,23 @@ def test_built_in_groups_keep_their_names_and_stay(root: User) -> None:
         group_save(actor=None, group=admins, description="", members=[root])
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["admins", "Admins ", "ADMINS.", "Adm1ns", "\u0410dmins", "Adm\u0131ns", "Ad\u200bmins",
+     "\uff21dmins", "\u00c1dmins", "Queue-admins", "QueueAdmins", "Us\u0435rs", "user\u0455"],
+)  # fmt: skip
+def test_no_group_looks_like_a_built_in_one(name: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        group_save(actor=None, group=Group(name=name), description="")
+
+    assert list(refused.value.fields) == ["name"]
+
+
+@pytest.mark.parametrize("name", ["Admins of Dev", "Superusers", "Администраторы", "Chiefs"])
+def test_other_names_of_groups_are_taken(name: str) -> None:
+    assert group_save(actor=None, group=Group(name=name), description="").pk
+
+
 def test_somebody_must_stay_in_admins(root: User) -> None:
     with pytest.raises(Conflict):
         group_save(actor=None, group=Group.objects.get(name=ADMINS), description="", members=[])

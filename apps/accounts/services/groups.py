@@ -1,5 +1,6 @@
 """Groups and who is in them: all rights follow from these."""
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import ProtectedError
 
-from apps.accounts.models import ADMINS, USERS, GroupInfo, User
+from apps.accounts.models import ADMINS, BUILT_IN_GROUPS, USERS, GroupInfo, User
 from apps.accounts.selectors import LogInUse, administrators_left, is_admin, log_in_use
 from apps.accounts.services.break_glass import break_glass_check
 from apps.accounts.services.tenancy import (
@@ -18,12 +19,18 @@ from apps.accounts.services.tenancy import (
     stays_check,
 )
 from apps.core.doorbell import after_commit
-from apps.core.errors import Conflict
+from apps.core.errors import BadInput, Conflict
 from apps.core.locking import outer_lock
 from apps.core.model_errors import from_model_error
 from apps.core.recording import event_record
 
 MOST_NAMED = 50
+# Letters and digits that people take for those of a built-in group's name.
+_TAKEN_FOR = str.maketrans(
+    "\u0430\u03b1\u0251\u0501\u043c\u0438\u0456\u03b9\u01311l|\u03b7\u0578\u043f\u0455\u057d"
+    "\u0435\u03b5\u0451\u0433\u051b5@\u03c5",
+    "aaadmniiiiiinnnsueeerqsau",
+)
 
 
 @transaction.atomic
@@ -46,6 +53,7 @@ def group_save(
     before = {} if is_new else _told(Group.objects.select_related("info").get(pk=group.pk))
     if not is_new:
         _check_built_in(group)
+    _check_look_alike(group)
     try:
         group.full_clean()
     except ValidationError as error:
@@ -263,3 +271,18 @@ def _check_built_in(group: Group) -> None:
     kept = Group.objects.filter(pk=group.pk, info__is_built_in=True).first()
     if kept is not None and kept.name != group.name:
         raise Conflict(f"Group {kept.name} is built in and keeps its name.")
+
+
+def _check_look_alike(group: Group) -> None:
+    """Whoever picks a group by its name must not take another one for a built-in."""
+    alike = {_looks(name): name for name in BUILT_IN_GROUPS}.get(_looks(group.name))
+    if alike is not None and group.name != alike:
+        words = f"looks like the built-in group {alike}: choose another name"
+        raise BadInput(f"name {words}.", fields={"name": words})
+
+
+def _looks(name: str) -> str:
+    """What a hurried reader sees: one case, without signs and accents, look-alikes as one."""
+    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
+    letters = plain.translate(_TAKEN_FOR)
+    return "".join(letter for letter in letters if letter.isalnum())
