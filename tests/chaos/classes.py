@@ -60,6 +60,7 @@ CLASSES: Final[tuple[FaultClass, ...]] = (
     FaultClass("node-disk-full", "node", 1, 6, "disk", 8),
     FaultClass("node-clock", "node", 1, 8, "clock", 6),
     FaultClass("control-clock", "control", 1, 8, "clock", 5),
+    FaultClass("node-removed", "node", 12, 20, "sshd", 3),
     FaultClass("redis-kill", "redis", 0.3, 6, "redis", 6),
     FaultClass("redis-flush", "redis", 0, 0, "redis", 6),
     FaultClass("redis-pause", "redis", 0.5, 6, "redis", 6),

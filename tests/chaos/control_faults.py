@@ -1,16 +1,24 @@
 """Faults that hit the programs of the control plane, and steps at which processes end."""
 
 import random
+import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
+import psycopg
+
 from apps.core import crashing
 from apps.execution.node import crashing as node_crashing
-from tests.chaos.machine import set_clock
+from tests.chaos.machine import boot_clock, set_clock
 from tests.chaos.schedule import Fault
 from tests.chaos.stage import PATIENCE, PATIENCE_STEP_S, STANDBY, NothingToHit, Stage
+from tests.services.patience import patient
 
+# The longest that a node may take to be rid of its work, or to be installed.
+STEP_WITHIN_S: Final = 120.0
 CLOCK_JUMPS_S: Final = (-7200.0, -65.0, 65.0, 7200.0)
 # A wish to stop is carried out by web processes.
 SERVED_POINTS: Final = tuple(point for point in crashing.POINTS if point != "stop.asked")
@@ -126,3 +134,41 @@ def control_clock(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[fl
         yield fault.lasts_s
     finally:
         set_clock(stage.control_clock, 0)
+
+
+def node_removed(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
+    """Removed with all that it runs, and added again under the same name, as somebody would."""
+    node = stage.nodes[fault.target]
+    # Without a reason it is refused while the node does not answer: nobody says that it is off.
+    forced = ["node", "remove", node.name, "--force"]
+    added = stage.adding(node)
+    failures: list[str] = []
+
+    def remove_and_add() -> None:
+        # Other faults go on meanwhile: each step is tried until it is seen.
+        for words, is_there in ((forced, False), (added, True)):
+            ends_s = boot_clock() + patient(STEP_WITHIN_S)
+            while _is_a_node(stage, node.name) != is_there:
+                if boot_clock() > ends_s:
+                    failures.append(" ".join(words[:3]))
+                    return
+                with suppress(AssertionError, subprocess.TimeoutExpired):
+                    stage.installation.manage(*words)
+                time.sleep(PATIENCE_STEP_S)
+
+    thread = threading.Thread(target=remove_and_add, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        yield PATIENCE_STEP_S
+    if failures:
+        raise RuntimeError(f"not within {STEP_WITHIN_S:.0f} s: {failures}")
+
+
+def _is_a_node(stage: Stage, name: str) -> bool:
+    """Whether the database has a live row of this name; asked until it answers."""
+    select = "SELECT count(*) FROM nodes_node WHERE name = %s AND removed_at IS NULL"
+    while True:
+        with suppress(psycopg.Error), psycopg.connect(stage.postgres.cluster.url()) as connection:
+            row = connection.execute(select, [name]).fetchone()
+            return row is not None and bool(row[0])
+        time.sleep(PATIENCE_STEP_S)

@@ -284,6 +284,7 @@ INJECTORS: Final[dict[str, Injector]] = {
     "node-disk-full": _node_disk_full,
     "node-clock": _node_clock,
     "control-clock": control_faults.control_clock,
+    "node-removed": control_faults.node_removed,
     "redis-kill": _redis_killed,
     "redis-flush": _redis_flushed,
     "redis-pause": _redis_paused,

@@ -10,10 +10,13 @@ from tests.chaos.messages import MessageThief
 from tests.chaos.nodes import ChaosNode
 from tests.chaos.proxy import CommitProxy
 from tests.chaos.servers import PostgresServer, RedisControl
+from tests.end_to_end.installation import Installation
 
 # How long a fault that needs work waits for some to come.
 PATIENCE, PATIENCE_STEP_S = 60, 0.5
 STANDBY: Final = frozenset({"beat-2"})
+# The pool of each runtime.
+POOLS: Final = {"podman": "Containers", "process": "Processes"}
 
 
 @dataclass(slots=True)
@@ -32,9 +35,23 @@ class Stage:
     proxy: CommitProxy
     thief: MessageThief
     control_clock: Path
+    installation: Installation
+    # GPUs of each node.
+    slots: int
     killed: list[Killed] = field(default_factory=list)
     unwatched: list[Killed] = field(default_factory=list)
     silences: list[Silence] = field(default_factory=list)
+
+    def adding(self, node: ChaosNode) -> list[str]:
+        """The words of `manage.py` that add the node, in every way as at the beginning."""
+        return [
+            *("node", "add", node.name, "--pool", POOLS[node.runtime]),
+            *("--address", node.address, "--user", "root", "--key", str(node.key_path)),
+            *("--fingerprint", node.host_key.fingerprint, "--runtime", node.runtime),
+            *("--state-dir", str(node.home), "--simulated-gpus", str(self.slots)),
+            *(f"--env={name}={value}" for name, value in node.environment.items()),
+            *(["--allow-process"] if node.runtime == "process" else []),
+        ]
 
 
 class NothingToHit(Exception):

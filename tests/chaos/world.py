@@ -23,7 +23,7 @@ from tests.chaos.messages import MessageThief
 from tests.chaos.nodes import ChaosNode
 from tests.chaos.proxy import CommitProxy
 from tests.chaos.servers import PostgresServer, RedisControl
-from tests.chaos.stage import STANDBY, Stage
+from tests.chaos.stage import POOLS, STANDBY, Stage
 from tests.end_to_end.installation import Client, Installation, until
 from tests.services import ports
 from tests.services.podman import PodmanStore, podman_store
@@ -34,7 +34,6 @@ from tools.packages import find_program
 SOURCES = Path(__file__).parent
 PASSWORD = "correct-horse-battery"
 POSTGRES_DISK_MB = 1024
-POOLS = {"podman": "Containers", "process": "Processes"}
 PROFILES = {"box": "podman", "mass": "process", "frail": "process"}
 TEAMS = ("alpha", "beta")
 GRACE_S = 2
@@ -172,16 +171,26 @@ def opened(
         if is_small:
             control.commands = {name: control.commands[name] for name in SMALL}
         stack.callback(control.close)
-        stage = Stage(
-            seed, nodes, control, postgres, redis, proxy, MessageThief(redis.server.port), clock
-        )
         webs = {
             name: f"http://127.0.0.1:{port}"
             for name, port in zip(("web-1", "web-2"), web_ports, strict=True)
             if name in control.commands
         }
+        port = web_ports[0] if "web-1" in webs else web_ports[1]
+        stage = Stage(
+            seed,
+            nodes,
+            control,
+            postgres,
+            redis,
+            proxy,
+            MessageThief(redis.server.port),
+            clock,
+            Installation(folder, environment, port),
+            slots,
+        )
         world = World(folder, stage, postgres.cluster.url(), webs, slots)
-        _begin(world, web_ports[0] if "web-1" in webs else web_ports[1])
+        _begin(world)
         yield world
 
 
@@ -264,9 +273,9 @@ def _nodes(
     return nodes
 
 
-def _begin(world: World, port: int) -> None:
+def _begin(world: World) -> None:
     """Fill the database and start every program."""
-    installation = Installation(world.folder, world.stage.control.environment, port)
+    installation = world.stage.installation
     installation.manage("migrate", "--verbosity", "0")
     for name in world.stage.control.commands:
         if name not in STANDBY:
@@ -338,17 +347,8 @@ def _configure(root: Client, world: World) -> None:
 
 def _add_nodes(installation: Installation, world: World) -> None:
     """All by one program: each would else take seconds to start."""
-    calls = [ADDING]
-    for node in world.stage.nodes.values():
-        words = [
-            *("node", "add", node.name, "--pool", POOLS[node.runtime]),
-            *("--address", node.address, "--user", "root", "--key", str(node.key_path)),
-            *("--fingerprint", node.host_key.fingerprint, "--runtime", node.runtime),
-            *("--state-dir", str(node.home), "--simulated-gpus", str(world.slots)),
-            *(f"--env={name}={value}" for name, value in node.environment.items()),
-            *(["--allow-process"] if node.runtime == "process" else []),
-        ]
-        calls.append(f"add({words!r})")
+    nodes = world.stage.nodes.values()
+    calls = [ADDING, *(f"add({world.stage.adding(node)!r})" for node in nodes)]
     installation.manage("shell", content="\n".join(calls) + "\n")
 
 
