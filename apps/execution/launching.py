@@ -16,8 +16,11 @@ from apps.policies.extras import Extras
 from apps.tasks.selectors.attempts import Resumption
 from apps.tasks.services.attempts import Image
 
-# Nobody: where neither the person nor the pool says under which ids processes run.
+# In containers of people without a Unix id.
 NOBODY = 65_534
+# Plain processes of such people: each person is apart from all others on the node, and from its
+# own accounts; ids as high are given out by no system, and 31 bits hold them.
+FIRST_OF_PEOPLE = 2_000_000_000
 # A launch that has not arrived by then is refused by the node, on its own clock.
 LAUNCH_WINDOW_S = 60.0
 
@@ -52,6 +55,7 @@ class MemberFacts:
     devices: tuple[GivenDevice, ...]
     volumes: tuple[GivenVolume, ...] = ()
     shm_mb: int | None = None
+    owner_id: int = 0
     uid: int | None = None
     gid: int | None = None
     host_network: bool = False
@@ -153,5 +157,6 @@ def _ids(facts: MemberFacts) -> tuple[int | None, int | None]:
     if facts.extras.is_root and facts.runtime != "process":
         return 0, 0
     if facts.uid is None:
-        return NOBODY, NOBODY
+        own = FIRST_OF_PEOPLE + facts.owner_id if facts.runtime == "process" else NOBODY
+        return own, own
     return facts.uid, facts.gid if facts.gid is not None else facts.uid

@@ -236,6 +236,7 @@ def member_facts(holding: Holding, *, installation: str) -> MemberFacts:
         devices=_given_devices(holding),
         volumes=_given_volumes(task),
         shm_mb=profile.shm_mb,
+        owner_id=task.owner_id,
         uid=task.owner.unix_uid,
         gid=task.owner.unix_gid,
         host_network=profile.host_network,

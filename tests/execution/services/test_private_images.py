@@ -45,7 +45,7 @@ def machine(
 def launched(alice: User, example: Example, machine: TestedNode, image: str) -> Attempt:
     """Admit one task with this image, stored as earlier versions did, and launch it."""
     make_node(example.bare_metal, name="b1", runtime=Runtime.PODMAN, served_by="t")
-    enqueue(alice, example.dev_queue)
+    enqueue(alice, example.dev_queue, image="busybox")
     Task.objects.update(command=["cat", "/word"], image=image)
     run_pass()
     attempt = Attempt.objects.get()

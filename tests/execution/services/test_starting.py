@@ -74,13 +74,26 @@ def test_what_the_profile_allows_beyond_the_usual_is_asked_of_the_node(
     assert (asked["capabilities"], asked["device_paths"]) == (["IPC_LOCK"], ["/dev/fuse"])
 
 
-def test_a_plain_process_is_never_root_by_its_profile(process: Attempt, node: ScriptedNode) -> None:
+def test_a_plain_process_is_never_root_by_its_profile_and_apart_from_other_people(
+    process: Attempt, node: ScriptedNode, alice: User
+) -> None:
     Profile.objects.update(extra_permissions=["root"])
     node.answers = [done(state="running")]
 
     launch(process, node)
 
-    assert (node.asked[0]["uid"], node.asked[0]["gid"]) == (65_534, 65_534)
+    own = 2_000_000_000 + alice.pk
+    assert (node.asked[0]["uid"], node.asked[0]["gid"]) == (own, own)
+
+
+def test_a_container_of_a_person_without_a_unix_id_is_nobodys(
+    attempt: Attempt, node: ScriptedNode
+) -> None:
+    node.answers = [done(state="present", progress=""), done(state="running")]
+
+    launch(attempt, node)
+
+    assert (node.asked[1]["uid"], node.asked[1]["gid"]) == (65_534, 65_534)
 
 
 def test_a_launch_that_is_not_wanted_any_more_is_never_sent(
