@@ -122,10 +122,10 @@ def test_all_members_of_an_attempt_begin_with_what_was_noted_first(
     mine = vault(alice, "mine", "environment.A = 1")
     attempt = attempt_of(task_of(alice, example))
 
-    first = attempt_note_vaults(attempt_id=attempt.pk, owner_id=alice.pk)
+    first = attempt_note_vaults(attempt_id=attempt.pk)
     vault_change(actor=alice, vault=mine, changes={"text": "environment.A = 2"})
     vault(alice, "late", "environment.B = 1")
-    second = attempt_note_vaults(attempt_id=attempt.pk, owner_id=alice.pk)
+    second = attempt_note_vaults(attempt_id=attempt.pk)
 
     assert first == second == [(mine.pk, 1)]
     assert given_to(attempt.task, second).environment == {"A": "1"}
@@ -135,10 +135,10 @@ def test_all_members_of_an_attempt_begin_with_what_was_noted_first(
 
 def test_an_attempt_that_began_without_vaults_stays_so(alice: User, example: Example) -> None:
     attempt = attempt_of(task_of(alice, example))
-    attempt_note_vaults(attempt_id=attempt.pk, owner_id=alice.pk)
+    attempt_note_vaults(attempt_id=attempt.pk)
     vault(alice, "late", "environment.B = 1")
 
-    assert attempt_note_vaults(attempt_id=attempt.pk, owner_id=alice.pk) == []
+    assert attempt_note_vaults(attempt_id=attempt.pk) == []
 
 
 def test_a_vault_that_is_removed_stays_for_what_began_with_it(
@@ -146,7 +146,7 @@ def test_a_vault_that_is_removed_stays_for_what_began_with_it(
 ) -> None:
     mine = vault(alice, "mine", "secrets.A = long-secret")
     attempt = attempt_of(task_of(alice, example))
-    used = attempt_note_vaults(attempt_id=attempt.pk, owner_id=alice.pk)
+    used = attempt_note_vaults(attempt_id=attempt.pk)
     vault_remove(actor=alice, vault=mine)
 
     vaults_sweep(vaults_in_use())
@@ -163,7 +163,7 @@ def test_a_vault_that_is_removed_stays_for_what_began_with_it(
 def test_secrets_of_vaults_are_masked_in_logs(alice: User, example: Example) -> None:
     vault(alice, "mine", "secrets.A = long-secret, environment { MY_TOKEN = tok-4711, B = plain }")
     attempt = attempt_of(task_of(alice, example))
-    attempt_note_vaults(attempt_id=attempt.pk, owner_id=alice.pk)
+    attempt_note_vaults(attempt_id=attempt.pk)
 
     attempt.refresh_from_db()
     assert set(hidden_in_log(attempt)) == {b"long-secret", b"tok-4711"}
@@ -224,7 +224,7 @@ def test_others_learn_nothing_of_it(
 def test_an_attempt_is_told_as_it_began(api_as: As, alice: User, example: Example) -> None:
     mine = vault(alice, "mine", "environment.A = then")
     attempt = attempt_of(task_of(alice, example))
-    attempt_note_vaults(attempt_id=attempt.pk, owner_id=alice.pk)
+    attempt_note_vaults(attempt_id=attempt.pk)
     vault_change(actor=alice, vault=mine, changes={"text": "environment.A = now"})
     client, path = api_as(alice), f"/api/v1/tasks/{attempt.task_id}/effective-vault/"
 
@@ -248,10 +248,7 @@ def test_vaults_of_a_tenants_groups_reach_tasks_in_its_queues_alone(
         for queue in (acme.queue, organisations.rival.queue)
     )
 
-    noted = {
-        task.pk: attempt_note_vaults(attempt_id=attempt_of(task).pk, owner_id=root.pk)
-        for task in (theirs, own)
-    }
+    noted = {task.pk: attempt_note_vaults(attempt_id=attempt_of(task).pk) for task in (theirs, own)}
     shown = api_as(root).get(f"/api/v1/tasks/{own.pk}/effective-vault/").json()
 
     assert given_to(own, noted[own.pk]).image == "docker.io/own/image:latest"

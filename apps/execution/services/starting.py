@@ -141,7 +141,7 @@ def _facts(holding: Holding, client: NodeClient, token: str) -> MemberFacts | No
     """What the launch needs; None when it cannot be, and the attempt has ended so."""
     attempt, is_unfit = holding.attempt, False
     with as_server(holding.node_id or 0, token):
-        used = attempt_note_vaults(attempt_id=attempt.pk, owner_id=attempt.task.owner_id)
+        used = attempt_note_vaults(attempt_id=attempt.pk)
     attempt.vaults = used
     try:
         facts = member_facts(holding, installation=client.installation)

@@ -83,6 +83,8 @@ class Task(models.Model):
         default=dict, blank=True, db_default=models.Value({}, models.JSONField())
     )
     tags = models.JSONField(default=list, blank=True)
+    # Nobody else has written any of the above: only then its owner's personal vaults reach it.
+    is_by_owner = models.BooleanField(default=True, db_default=True, editable=False)
 
     state = models.CharField(
         max_length=10, choices=TaskState.choices, default=TaskState.DRAFT, db_default="draft"

@@ -160,7 +160,7 @@ def effective_vault(user: User, task: Task, generation: int | None = None) -> Ef
 def _applying(task: Task) -> list[Used]:
     """What it would get now: a draft without a queue nothing of any tenant."""
     tenant_id = task.queue.policy.tenant_id if task.queue is not None else None
-    return vaults_applying_to(task.owner_id, tenant_id=tenant_id)
+    return vaults_applying_to(task.owner_id, tenant_id=tenant_id, is_by_owner=task.is_by_owner)
 
 
 def _with_vaults(own: Given, layers: Sequence[Layer]) -> Given:

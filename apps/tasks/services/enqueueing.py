@@ -11,12 +11,13 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.core.errors import BadInput, Conflict, NotAllowed, RpmError, Stale
+from apps.core.origin import acted_by
 from apps.events.services import Entry, events_record
 from apps.policies.models import Queue
 from apps.tasks.acceptance import QueueFacts, accept
 from apps.tasks.descriptions import Description, description_of, request_texts
 from apps.tasks.models import Task
-from apps.tasks.redaction import unhidden
+from apps.tasks.redaction import is_secret, unhidden
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.selectors.secrets import task_secrets
 from apps.tasks.services.idempotency import Idempotency, earlier_task, key_keep
@@ -62,13 +63,16 @@ def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
         changes: names of `Description` without the queue, which is chosen by enqueueing.
 
     Raises:
-        NotAllowed: it is somebody else's.
+        NotAllowed: it is somebody else's, or holds secrets that are.
         BadInput: a field is unknown or will not do.
         Conflict: the task is not a draft any more.
         Stale: it was changed meanwhile.
     """
     if task.owner_id != actor.pk and not is_admin(actor):
         raise NotAllowed("This draft is somebody else's.")
+    is_by_owner = task.owner_id == actor.pk and acted_by(actor.pk) is None
+    if not is_by_owner and _holds_secrets(task):
+        raise NotAllowed("This draft holds secrets of its owner's, who alone changes what it runs.")
     merged = description_of({**description_values(task), **_with_hidden(changes, task)})
     if merged.queue is not None:
         raise BadInput(
@@ -77,6 +81,8 @@ def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
         )
     request = None if merged.request is None else request_texts(merged, keys=None)
     values = {**columns(merged), "request": request, "changed_at": timezone.now()}
+    if not is_by_owner:
+        values["is_by_owner"] = False
     with transaction.atomic():
         drafts = Task.objects.filter(pk=task.pk, state=TaskState.DRAFT)
         if not drafts.filter(changed_at=task.changed_at).update(**values):
@@ -241,6 +247,11 @@ def description_values(task: Task) -> dict[str, Any]:
     return {**{name: getattr(task, name) for name in names}, "secrets": task_secrets(task)}
 
 
+def _holds_secrets(task: Task) -> bool:
+    own = task.owner.redacted_variables
+    return bool(task.secrets) or any(is_secret(name, own) for name in task.environment)
+
+
 def _with_hidden(changes: Mapping[str, Any], task: Task) -> dict[str, Any]:
     """The changes, with the stored value wherever one was read hidden and is sent back so."""
     stored = {"environment": task.environment, "secrets": task_secrets(task)}
@@ -305,7 +316,12 @@ def _draft(description: Description, actor: User) -> Task:
         request = request_texts(description, keys=None)
     now = timezone.now()
     return Task(
-        owner=actor, **columns(description), request=request, created_at=now, changed_at=now
+        owner=actor,
+        is_by_owner=acted_by(actor.pk) is None,
+        **columns(description),
+        request=request,
+        created_at=now,
+        changed_at=now,
     )
 
 
@@ -345,6 +361,7 @@ def _waiting_task(
     now = timezone.now()
     return Task(
         owner=actor,
+        is_by_owner=acted_by(actor.pk) is None,
         queue=queue,
         run_id=runs[digest],
         state=TaskState.QUEUED,

@@ -23,14 +23,21 @@ class VaultGone(RpmError):
     status = 409
 
 
-def vaults_applying_to(owner_id: int, *, tenant_id: int | None) -> list[Used]:
+def vaults_applying_to(
+    owner_id: int, *, tenant_id: int | None, is_by_owner: bool = True
+) -> list[Used]:
     """Which vaults tasks of this owner get now, the lowest first.
 
     Args:
         tenant_id: of the policy whose queue the task is in. Vaults of groups of a tenant reach
             tasks in its own queues alone: nobody decides on work that others answer for.
+        is_by_owner: False: somebody else wrote what the task runs, and could let it print what
+            is the owner's alone.
     """
-    rows = _applying(owner_id, tenant_id).values_list("pk", "version", "owner_id", "position")
+    applying = _applying(owner_id, tenant_id)
+    if not is_by_owner:
+        applying = applying.filter(owner__isnull=True)
+    rows = applying.values_list("pk", "version", "owner_id", "position")
     found = sorted(rows, key=lambda row: (row[2] is None, row[3], row[0]))
     return [(pk, version) for pk, version, _, _ in found]
 

@@ -19,6 +19,8 @@ from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
 from apps.tasks.selectors.acting import owner_acted_for
 from apps.tasks.services import task_submit
+from apps.vaults.selectors.effective import vaults_applying_to
+from apps.vaults.services.vaults import vault_create
 from tests.accounts.test_throttling import basic
 from tests.cast import Example
 from tests.tenants import Organisations
@@ -254,3 +256,47 @@ def test_a_token_of_the_account_acts_too(
     assert client.get(TASKS, headers=acting(task)).status_code == 200
     refused = client.post(TASKS, wanted(example), headers=acting(task))
     assert refused.json()["code"] == "scope"
+
+
+def test_what_it_describes_gets_nothing_of_the_owners_personal_vaults(
+    program: APIClient, root: User, alice: User, dev_group: Group, example: Example, api_as: As
+) -> None:
+    personal = vault_create(actor=alice, name="mine", text="secrets.TOKEN = geheim", is_active=True)
+    shared = vault_create(
+        actor=root, name="team", text="environment.A = 1", is_active=True, group=dev_group
+    )
+    task = task_of(alice, example, api_as)
+    draft = api_as(alice).post(TASKS, {"name": "draft"}).json()["id"]
+
+    program.post(TASKS, wanted(example, name="child"), headers=acting(task))
+    program.post(TASKS, {"name": "its draft"}, headers=acting(task))
+    change(program, draft, headers=acting(task))
+
+    for name in ("child", "its draft", "draft"):
+        written = Task.objects.get(name=name)
+        assert applying(written) == {shared.pk}, name
+    assert applying(Task.objects.get(pk=task)) == {shared.pk, personal.pk}
+
+
+def test_it_does_not_change_what_runs_with_the_owners_secrets(
+    program: APIClient, alice: User, example: Example, api_as: As
+) -> None:
+    task = task_of(alice, example, api_as)
+    body = {"name": "draft", "secrets": {"KEY": "geheim"}}
+    draft = api_as(alice).post(TASKS, body).json()["id"]
+
+    answer = change(program, draft, headers=acting(task))
+
+    assert answer.status_code == 403, answer.content
+    assert Task.objects.get(pk=draft).command == []
+    assert change(api_as(alice), draft).status_code == 200
+
+
+def change(client: APIClient, draft: str, headers: dict[str, str] | None = None) -> Any:
+    return client.patch(f"{TASKS}{draft}/", {"command": ["env"]}, format="json", headers=headers)
+
+
+def applying(task: Task) -> set[Any]:
+    """The vaults that reach the task now."""
+    used = vaults_applying_to(task.owner_id, tenant_id=None, is_by_owner=task.is_by_owner)
+    return {pk for pk, _ in used}
