@@ -157,6 +157,15 @@ def effective_vault(user: User, task: Task, generation: int | None = None) -> Ef
     return Effective(attempt.generation if attempt else None, tuple(rows))
 
 
+def image_brought(owner_id: int, *, tenant_id: int | None, is_by_owner: bool) -> bool:
+    """Whether vaults bring an image to a task that names none, as far as they can be opened."""
+    used = vaults_applying_to(owner_id, tenant_id=tenant_id, is_by_owner=is_by_owner)
+    try:
+        return bool(merged(layers_of(used)).data.get(CONTAINER, {}).get("image"))
+    except RpmError:
+        return True
+
+
 def _applying(task: Task) -> list[Used]:
     """What it would get now: a draft without a queue nothing of any tenant."""
     tenant_id = task.queue.policy.tenant_id if task.queue is not None else None

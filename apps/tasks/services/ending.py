@@ -1,5 +1,6 @@
 """Taking tasks out of their queue, stopping them, and starting them again."""
 
+from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
@@ -140,7 +141,9 @@ def task_set_priority(*, actor: User, task: Task, priority: int) -> Task:
         queue = None
         if task.state == TaskState.QUEUED and task.queue_id is not None:
             queue = Queue.objects.select_related("profile").get(pk=task.queue_id)
-            shape = accept(description, queue_facts(queue), owner_id=task.owner_id)
+            # It waits already: whether it needs an image is no question of its priority.
+            facts = replace(queue_facts(queue), needs_image=False)
+            shape = accept(description, facts, owner_id=task.owner_id)
             values["run_id"] = run_ensure(queue.pk, shape)
         elif task.state != TaskState.DRAFT:
             raise Conflict("Only drafts and waiting tasks can get another priority.")

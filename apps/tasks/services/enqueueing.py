@@ -18,14 +18,13 @@ from apps.tasks.acceptance import QueueFacts, accept
 from apps.tasks.descriptions import Description, description_of, request_texts
 from apps.tasks.models import Task
 from apps.tasks.redaction import is_secret, unhidden
-from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.selectors.secrets import task_secrets
 from apps.tasks.services.idempotency import Idempotency, earlier_task, key_keep
 from apps.tasks.services.queues import check_open_to_owner, queue_open_to
 from apps.tasks.services.runs import run_ensure
 from apps.tasks.services.sealing import secrets_sealed
 from apps.tasks.services.transitions import Moved, tasks_announce, tasks_move
-from apps.tasks.services.waiting import check_may_wait, room_to_wait, too_many_waiting
+from apps.tasks.services.waiting import check_may_wait, facts_for, room_to_wait, too_many_waiting
 from apps.tasks.states import TaskState
 
 MANY = 1000
@@ -120,7 +119,7 @@ def task_submit(
     try:
         with transaction.atomic():
             queue = queue_open_to(actor, description.queue)
-            facts = queue_facts(queue)
+            facts = facts_for(queue, [description], owner_id=actor.pk)
             check_may_wait(facts, actor.pk)
             task = _waiting_task(description, queue, facts, actor=actor, runs={})
             task.save(force_insert=True)
@@ -191,10 +190,10 @@ def task_return(
     with transaction.atomic():
         found = queue_open_to(actor, queue)
         check_open_to_owner(task, found)
-        facts = queue_facts(found)
         # As it is now: a change since the actor read it would else wait in the run of another.
         now = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
         description = description_of(description_values(now))
+        facts = facts_for(found, [description], owner_id=now.owner_id, is_by_owner=now.is_by_owner)
         check_may_wait(facts, task.owner_id)
         shape = accept(description, facts, owner_id=task.owner_id)
         place: dict[str, Any] = {
@@ -273,7 +272,7 @@ def _enqueue_in(
         queue = queue_open_to(actor, given)
     except RpmError as error:
         return [(index, error) for index, _ in chosen]
-    facts = queue_facts(queue)
+    facts = facts_for(queue, [item for _, item in chosen], owner_id=actor.pk)
     room = room_to_wait(facts, actor.pk)
     answers: list[tuple[int, Any]] = []
     tasks: list[Task] = []

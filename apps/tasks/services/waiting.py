@@ -1,10 +1,18 @@
-"""How many tasks may wait: of one person in a queue, and in the queue altogether."""
+"""What may wait: how many tasks of one person and in all, and with which of a queue's facts."""
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 from django.conf import settings
 
 from apps.core.errors import Conflict
+from apps.core.origin import acted_by
+from apps.policies.models import Queue
 from apps.tasks.acceptance import QueueFacts
+from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
+from apps.tasks.selectors.facts import queue_facts
+from apps.tasks.selectors.vaults import image_brought
 from apps.tasks.states import TaskState
 
 # Counting grows with the queue: a process does so once for so many tasks of a person, by which
@@ -56,3 +64,26 @@ def _note(queue_id: int, owner_id: int, since: int) -> None:
     if len(_since_count) >= MOST_REMEMBERED:
         _since_count.clear()
     _since_count[queue_id, owner_id] = since
+
+
+def facts_for(
+    queue: Queue,
+    descriptions: Sequence[Description],
+    *,
+    owner_id: int,
+    is_by_owner: bool | None = None,
+) -> QueueFacts:
+    """Those of the queue; what names no image needs none where vaults of its owner bring one.
+
+    Args:
+        is_by_owner: nobody else wrote the descriptions; None: as the request of now says.
+    """
+    facts = queue_facts(queue)
+    if not facts.needs_image or all(one.image for one in descriptions):
+        return facts
+    is_brought = image_brought(
+        owner_id,
+        tenant_id=queue.policy.tenant_id,
+        is_by_owner=acted_by(owner_id) is None if is_by_owner is None else is_by_owner,
+    )
+    return replace(facts, needs_image=not is_brought)

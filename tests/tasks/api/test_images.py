@@ -7,6 +7,7 @@ from apps.accounts.models import User
 from apps.nodes.models import Node
 from apps.policies.models import Pool
 from apps.tasks.models import Task
+from apps.vaults.services.vaults import vault_create
 from tests.allocation.state import make_node
 from tests.cast import Example
 from tests.tasks.api.test_tasks import TASKS, As, post, wanted
@@ -50,6 +51,23 @@ def test_without_an_image_it_is_refused_where_a_node_runs_containers(
     assert answer.json()["fields"] == {"image": "is missing: nodes of this queue run containers"}
     Node.objects.filter(runtime="podman").update(removed_at=timezone.now())
     assert post(api_as(alice), body=body).status_code == 201
+
+
+def test_an_image_of_a_vault_will_do(api_as: As, alice: User, example: Example) -> None:
+    make_node(example.h100, name="n1", runtime="podman")
+    vault_create(actor=alice, name="mine", text="container.image = a/b", is_active=True)
+    without = wanted(example) | {"image": ""}
+
+    answer = post(api_as(alice), body=without)
+    several = post(api_as(alice), f"{TASKS}bulk/", [without, without])
+    draft = post(api_as(alice), body={"name": "t", "command": ["true"]}).json()["id"]
+    queue = {"queue": example.dev_queue.name}
+    enqueued = post(api_as(alice), f"{TASKS}{draft}/enqueue/", queue)
+
+    assert answer.status_code == 201, answer.content
+    assert enqueued.status_code == 200, enqueued.content
+    assert several.status_code < 300, several.content
+    assert Task.objects.filter(image="", state="queued").count() == 4
 
 
 def test_a_draft_is_judged_when_it_is_enqueued(api_as: As, alice: User, example: Example) -> None:
