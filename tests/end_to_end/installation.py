@@ -155,6 +155,7 @@ def installed(folder: Path, database_url: str, **variables: str) -> Iterator[Ins
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=ports.end_with_parent,  # noqa: PLW1509 - one C call, no lock is taken
         )
     try:
         _wait_until_up(process, installation, log)
