@@ -40,7 +40,7 @@ from apps.configuration.services.queues import profile_connect
 from apps.configuration.services.rules import Named, rule_give
 from apps.configuration.services.tenants import tenant_make
 from apps.events.models import AuditEntry, Event
-from apps.nodes.models import Device, Node, Transport, Volume
+from apps.nodes.models import Device, Node, Runtime, Transport, Volume
 from apps.policies.document import parse
 from apps.policies.models import (
     DraftPool,
@@ -347,7 +347,9 @@ def _rest_of_house(world: World) -> None:
     """What only administrators have to do with."""
     name, root = world.marks.name, world.people["root"]
     pool = world.one("pool", HOUSE)
-    node = Node.objects.create(name=name("node", HOUSE), transport=Transport.LOCAL, pool=pool)
+    node = Node.objects.create(
+        name=name("node", HOUSE), transport=Transport.LOCAL, runtime=Runtime.PROCESS, pool=pool
+    )
     world.keep(node, "node", HOUSE)
     Device.objects.create(node=node, index=0, uuid=name("device", HOUSE))
     volume = Volume.objects.create(name=name("volume", HOUSE), path=f"/srv/{name('path', HOUSE)}")
