@@ -31,6 +31,14 @@ def program_of(pid: int) -> str:
     return Path(f"/proc/{pid}/exe").resolve().name
 
 
+def has_ended(pid: int) -> bool:
+    """Whoever is its parent by now may be slow to ask for the result."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
 @pytest.fixture
 def surroundings(tmp_path: Path) -> dict[str, str]:
     """A machine with nothing but Python: SQLite and the bundled Redis in a folder of its own."""
@@ -113,7 +121,7 @@ def test_what_a_killed_one_started_ends_and_the_next_one_begins(
             what="the next one",
             timeout_s=START_WITHIN_S,
         )
-        assert not [one for one in started if Path(f"/proc/{one}").exists()]
+        ports.wait_until(lambda: all(has_ended(one) for one in started), what="all have ended")
     finally:
         ports.stop(following, signal=signal.SIGTERM, timeout_s=END_WITHIN_S)
 
@@ -129,14 +137,6 @@ def test_the_beat_of_a_killed_worker_ends(up: subprocess.Popen[bytes]) -> None:
     os.kill(worker, signal.SIGKILL)
 
     ports.wait_until(lambda: has_ended(beat), what="beat ends")
-
-
-def has_ended(pid: int) -> bool:
-    """Whoever is its parent by now may be slow to ask for the result."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def test_a_bundled_redis_that_dies_is_named_and_ends_the_rest(

@@ -127,6 +127,8 @@ REST_TASKS = section(
     rule("/api/v1/tasks/<pk>/reorder/", SIGNED - ADMINS, FORBID, whose=[OWN]),
     rule("/api/v1/tasks/<pk>/reorder/", ADMINS, FORBID, kind="draft"),
     rule("/api/v1/tasks/<pk>/*", SIGNED, ALLOW, whose=[OWN]),
+    # All of these hold secrets, which what somebody else writes could print.
+    rule("/api/v1/tasks/<pk>/", ADMINS, FORBID, method="PATCH"),
     rule("/api/v1/tasks/<pk>/*", ADMINS, ALLOW),
     # A draft is in no queue: nobody else sees it.
     rule("/api/v1/tasks/<pk>/*", SIGNED, HIDE, kind="draft"),
