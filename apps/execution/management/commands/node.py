@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.core.errors import RpmError
+from apps.core.terminal import plain
 from apps.core.units import quantities_text
 from apps.execution.connections import pinned_key
 from apps.execution.management.changing import CHANGES, add_change_parsers
@@ -51,7 +52,11 @@ class Command(BaseCommand):
                 **dict.fromkeys(CHANGES, self._change),
             }[options["verb"]](options)
         except RpmError as error:
-            raise CommandError(error.detail) from error
+            raise CommandError(_line(error.detail)) from error
+
+    def _say(self, *columns: str) -> None:
+        """A line of it. What a node says of itself is shown, not carried out by the terminal."""
+        self.stdout.write("\t".join(_line(one) for one in columns))
 
     def _add(self, options: dict[str, Any]) -> None:
         host_key = None if options["local"] else self._confirmed_key(options)
@@ -81,14 +86,14 @@ class Command(BaseCommand):
                 dict(_pair(text) for text in options["cap"]), field="cap", keys=None
             ),
         )
-        self.stdout.write(f"{node.name} is added and healthy.")
+        self._say(f"{node.name} is added and healthy.")
         self._show(node)
 
     def _confirmed_key(self, options: dict[str, Any]) -> HostKey:
         if not (options["address"] and options["user"] and options["key"]):
             raise CommandError("Give --address, --user and --key, or --local for this machine.")
         key = node_host_key(address=options["address"], port=options["port"])
-        self.stdout.write(f"{options['address']} shows {key.kind} {key.fingerprint}")
+        self._say(f"{options['address']} shows {key.kind} {key.fingerprint}")
         wanted = options["fingerprint"]
         if wanted:
             if wanted != key.fingerprint:
@@ -103,9 +108,9 @@ class Command(BaseCommand):
         self._show_inventory(probed)
         for finding in findings:
             mark = "ok  " if finding.is_fine else "BAD "
-            self.stdout.write(f"{mark} {finding.name:<8} {finding.words}")
+            self._say(f"{mark} {finding.name:<8} {finding.words}")
             if finding.mend:
-                self.stdout.write(f"     {'':<8} {finding.mend}")
+                self._say(f"     {'':<8} {finding.mend}")
         wrong = sum(not finding.is_fine for finding in findings)
         if wrong:
             raise CommandError(f"{wrong} of {len(findings)} things need attention.")
@@ -115,21 +120,21 @@ class Command(BaseCommand):
         self._show_inventory(probed)
 
     def _show_inventory(self, probed: Probed) -> None:
-        self.stdout.write(f"  {probed.hostname}, {probed.kernel}, Python {probed.python}")
+        self._say(f"  {probed.hostname}, {probed.kernel}, Python {probed.python}")
         gpus = f"{len(probed.devices)} GPU" if probed.devices else "no GPU"
-        self.stdout.write(f"  {gpus}; NVIDIA: {probed.nvidia}")
+        self._say(f"  {gpus}; NVIDIA: {probed.nvidia}")
         for device in probed.devices:
             made_up = " (simulated)" if device.simulated else ""
             handed = device.cdi or "no CDI name"
-            self.stdout.write(
+            self._say(
                 f"    {device.index}: {device.model}, {device.memory_mb} MB, {handed}{made_up}"
             )
-        self.stdout.write(
+        self._say(
             f"  CPU {probed.cpu_milli / 1000:g}, memory {probed.memory_mb} MB, "
             f"disk {probed.disk_free_mb} of {probed.disk_mb} MB free"
         )
         for name, words in sorted(probed.runtimes.items()):
-            self.stdout.write(f"  {name}: {words}")
+            self._say(f"  {name}: {words}")
 
     def _change(self, options: dict[str, Any]) -> None:
         node = _node(options["name"])
@@ -139,12 +144,12 @@ class Command(BaseCommand):
             CHANGES[options["verb"]](node, {**options, "pool": _pool(options.get("pool"))})
         node.refresh_from_db()
         is_going = " and goes once nothing is left there" if node.removal_asked_at else ""
-        self.stdout.write(f"{node.name}: {'removed' if node.is_removed else node.state}{is_going}")
+        self._say(f"{node.name}: {'removed' if node.is_removed else node.state}{is_going}")
 
     def _new_key(self, node: Node, options: dict[str, Any]) -> HostKey:
         pinned, shown = pinned_key(node), host_key_of(node, wanted=options["fingerprint"])
-        self.stdout.write(f"pinned: {pinned.fingerprint if pinned is not None else '-'}")
-        self.stdout.write(f"shown:  {shown.fingerprint} ({shown.kind})")
+        self._say(f"pinned: {pinned.fingerprint if pinned is not None else '-'}")
+        self._say(f"shown:  {shown.fingerprint} ({shown.kind})")
         if not options["fingerprint"]:
             _confirm()
         return shown
@@ -155,7 +160,7 @@ class Command(BaseCommand):
             self.stdout.write(script, ending="")
             return
         out.write_text(script, encoding="utf-8")
-        self.stdout.write(f"{out}: read it, then run it on the machine as root.")
+        self._say(f"{out}: read it, then run it on the machine as root.")
 
     def _list(self, _options: dict[str, Any]) -> None:
         nodes = Node.objects.filter(removed_at__isnull=True).select_related("pool")
@@ -173,7 +178,7 @@ class Command(BaseCommand):
                 if is_so
             ]
             state = ", ".join([*asked, node.state])
-            self.stdout.write(f"{node.name}\t{pool}\t{where}\t{state}\t{node.state_detail}")
+            self._say(node.name, pool, where, state, node.state_detail)
 
 
 def _add_arguments(add: ArgumentParser) -> None:
@@ -209,6 +214,10 @@ def _node(name: str) -> Node:
     if node is None:
         raise CommandError(f"There is no node {name!r}.")
     return node
+
+
+def _line(text: str) -> str:
+    return plain(text).translate(dict.fromkeys(map(ord, "\t\r\n"), " "))
 
 
 def _confirm() -> None:

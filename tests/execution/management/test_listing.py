@@ -1,0 +1,39 @@
+"""`manage.py node`: what a node says of itself, on somebody's terminal."""
+
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from apps.core.errors import RpmError
+from apps.execution.management.commands import node as command
+from apps.nodes.models import Node
+
+# Renames the window, clears the screen, and would make a line of its own.
+HOSTILE = "out\x1b]0;owned\x07 of\x1b[2J disk\nn2\tpool\thealthy"
+HARMLESS = "out of disk n2 pool healthy"
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_list_holds_one_harmless_line_per_node() -> None:
+    Node.objects.create(name="n1", address="10.0.0.1", state_detail=HOSTILE)
+    printed = StringIO()
+
+    call_command("node", "list", stdout=printed)
+
+    [line] = printed.getvalue().splitlines()
+    assert line.split("\t")[::4] == ["n1", HARMLESS]
+
+
+def test_an_error_in_the_words_of_a_node_is_one_harmless_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(_node: Node) -> None:
+        raise RpmError(HOSTILE)
+
+    Node.objects.create(name="n1", address="10.0.0.1")
+    monkeypatch.setattr(command, "node_examine", failing)
+
+    with pytest.raises(CommandError, match=f"^{HARMLESS}$"):
+        call_command("node", "check", "n1")
