@@ -8,6 +8,7 @@ import pytest
 
 from apps.execution.node import allowlist
 from apps.execution.node.checkpoints import with_folder
+from apps.execution.node.errors import Refusal
 from apps.execution.node.specs import Spec
 from tests.execution.node.test_arguments import spec
 
@@ -102,3 +103,18 @@ def test_a_volume_that_is_read_only_stays_as_it_is(volume: Path) -> None:
     assert resumes(volume, volumes=[one | {"checkpoints": True}]) == "0"
 
     assert list(volume.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_read_only", [False, True])
+def test_a_folder_that_somebody_else_made_is_refused(volume: Path, is_read_only: bool) -> None:
+    """They would read what the task saves, and choose what it resumes from."""
+    (volume / "t1").mkdir(mode=0o777)
+    (volume / "t1" / "state").touch()
+    os.chown(volume / "t1", 4711, 4711)
+    one = {"source": str(volume), "target": "/volumes/ckpt", "read_only": is_read_only}
+
+    with pytest.raises(Refusal, match="t1 is somebody else's") as refused:
+        launched(volume, volumes=[one | {"checkpoints": True}])
+
+    assert refused.value.code == "not_allowed"
+    assert (volume / "t1").stat().st_uid == 4711
