@@ -273,7 +273,7 @@ def _enqueue_in(
     except RpmError as error:
         return [(index, error) for index, _ in chosen]
     facts = facts_for(queue, [item for _, item in chosen], owner_id=actor.pk)
-    room = room_to_wait(facts, actor.pk)
+    room = room_to_wait(facts, actor.pk, wanted=len(chosen))
     answers: list[tuple[int, Any]] = []
     tasks: list[Task] = []
     runs: dict[str, int] = {}

@@ -24,9 +24,8 @@ _since_count: dict[tuple[int, int], int] = {}
 
 def count_is_due(queue_id: int, owner_id: int) -> bool:
     """Whether so many tasks were let in since the last count that it is time for another."""
-    bounds = (settings.RPM_WAITING_PER_PERSON, settings.RPM_WAITING_PER_QUEUE)
     since = _since_count.get((queue_id, owner_id), 0) + 1
-    if since > min(COUNT_EVERY, min(bounds) // 100):
+    if since > _uncounted():
         return True
     _note(queue_id, owner_id, since)
     return False
@@ -36,16 +35,18 @@ def check_may_wait(facts: QueueFacts, owner_id: int) -> None:
     """Raises Conflict where not one more task of this person may wait in the queue."""
     if facts.max_waiting is None and not count_is_due(facts.queue_id, owner_id):
         return
-    if room_to_wait(facts, owner_id) < 1:
+    if room_to_wait(facts, owner_id, wanted=1) < 1:
         raise too_many_waiting(facts)
 
 
-def room_to_wait(facts: QueueFacts, owner_id: int) -> int:
-    """How many more tasks of a person may wait in the queue."""
-    _note(facts.queue_id, owner_id, 0)
+def room_to_wait(facts: QueueFacts, owner_id: int, *, wanted: int) -> int:
+    """How many more tasks of a person may wait in the queue, who asks for so many."""
     waiting = Task.objects.filter(queue_id=facts.queue_id, state=TaskState.QUEUED)
-    room = _most_of_one(facts) - waiting.filter(owner_id=owner_id).count()
-    return max(0, min(room, settings.RPM_WAITING_PER_QUEUE - waiting.count()))
+    own = _most_of_one(facts) - waiting.filter(owner_id=owner_id).count()
+    room = max(0, min(own, settings.RPM_WAITING_PER_QUEUE - waiting.count()))
+    # Close to a bound every task is counted: what is refused lets nothing in uncounted.
+    _note(facts.queue_id, owner_id, 0 if room - wanted > _uncounted() else COUNT_EVERY)
+    return room
 
 
 def too_many_waiting(facts: QueueFacts) -> Conflict:
@@ -58,6 +59,12 @@ def too_many_waiting(facts: QueueFacts) -> Conflict:
 def _most_of_one(facts: QueueFacts) -> int:
     most: int = settings.RPM_WAITING_PER_PERSON
     return most if facts.max_waiting is None else min(facts.max_waiting, most)
+
+
+def _uncounted() -> int:
+    """How many tasks are let in between two counts."""
+    bounds = (settings.RPM_WAITING_PER_PERSON, settings.RPM_WAITING_PER_QUEUE)
+    return int(min(COUNT_EVERY, min(bounds) // 100))
 
 
 def _note(queue_id: int, owner_id: int, since: int) -> None:

@@ -97,6 +97,22 @@ def test_waiting_tasks_are_bounded(
     assert task_submit(actor=alice, description=description_of(one)).state == "queued"
 
 
+def test_what_is_refused_at_the_bound_lets_nothing_in_uncounted(
+    alice: User, example: Example, settings: Any
+) -> None:
+    settings.RPM_WAITING_PER_PERSON = 300
+    waiting._since_count.clear()
+    one = description_of({"name": "t", "command": ["true"], "queue": example.dev_queue.name})
+    tasks_enqueue_many(actor=alice, items=[one] * 300)
+
+    for _ in range(5):
+        with pytest.raises(Conflict, match="lets at most"):
+            task_submit(actor=alice, description=one)
+        tasks_enqueue_many(actor=alice, items=[one])
+
+    assert Task.objects.filter(state="queued").count() == 300
+
+
 def test_a_process_counts_once_for_many_tasks(settings: Any) -> None:
     settings.RPM_WAITING_PER_PERSON = 500
     waiting._since_count.clear()
