@@ -49,6 +49,18 @@ BOUNDS = (
         f"{_ENQUEUE}::test_waiting_tasks_are_bounded",
     ),
     Bound(
+        "request",
+        "levels of a tree of policies",
+        "apps.configuration.services.policies:MOST_LEVELS",
+        "configuration/api/test_policies.py::test_a_tree_of_policies_is_as_deep_as_the_bound",
+    ),
+    Bound(
+        "person",
+        "credentials that are valid",
+        "apps.accounts.services.credentials:MOST_CREDENTIALS",
+        "accounts/test_credentials.py::test_the_credentials_of_an_account_are_bounded",
+    ),
+    Bound(
         "person",
         "vaults of their own",
         "apps.vaults.services.vaults:MOST_PERSONAL",

@@ -16,7 +16,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import Credential, Scope, User
-from apps.core.errors import BadInput, NotAllowed
+from apps.core.errors import BadInput, Conflict, NotAllowed
 from apps.core.model_errors import from_model_error
 from apps.core.recording import event_record
 
@@ -24,6 +24,8 @@ KEY_BYTES = 10
 SECRET_BYTES = 32
 # `last_used_at` is a hint for people: one write per credential and minute is enough.
 LAST_USED_EVERY = timedelta(minutes=1)
+# Of one account, that are valid.
+MOST_CREDENTIALS = 1_000
 
 
 @transaction.atomic
@@ -44,7 +46,16 @@ def credential_create(
 
     Raises:
         BadInput: naming the field.
+        NotAllowed: the credential that asks was revoked meanwhile.
+        Conflict: the account has as many as it may have.
     """
+    if made_with is not None and not _living(credentials_valid().filter(pk=made_with.pk)):
+        raise NotAllowed("The credential that asks was revoked.")
+    if credentials_valid().filter(user=user).count() >= MOST_CREDENTIALS:
+        raise Conflict(
+            f"{user.username} has {MOST_CREDENTIALS} credentials, the most there may be: "
+            "revoke those that nobody uses."
+        )
     expires_at = _within(made_with, expires_at)
     secret = secrets.token_urlsafe(SECRET_BYTES)
     credential = Credential(
@@ -96,14 +107,21 @@ def credentials_revoke_all(*, user: User, actor: User | None) -> int:
 
 @transaction.atomic
 def _revoke(given: QuerySet[Credential], actor: User | None) -> int:
+    """With all that was made with them, however long the chain is."""
+    count = None
+    while found := _living(given):
+        for credential in found:
+            Credential.objects.filter(pk=credential.pk).update(revoked_at=timezone.now())
+            _note("credential.revoked", credential, actor, before=_facts(credential))
+        count = len(found) if count is None else count
+        given = Credential.objects.filter(made_with__in=found)
+    return count or 0
+
+
+def _living(given: QuerySet[Credential]) -> list[Credential]:
+    """Those of them that are not revoked, locked."""
     known = given.filter(revoked_at__isnull=True).select_related("user")
-    found = list(known.select_for_update(of=("self",)))
-    for credential in found:
-        Credential.objects.filter(pk=credential.pk).update(revoked_at=timezone.now())
-        _note("credential.revoked", credential, actor, before=_facts(credential))
-    if found:
-        _revoke(Credential.objects.filter(made_with__in=found), actor)
-    return len(found)
+    return list(known.select_for_update(of=("self",)))
 
 
 def credential_user(header: str) -> User | None:

@@ -29,6 +29,8 @@ from apps.policies.models import DraftPool, Policy, PolicyAmount, Queue
 from apps.policies.selectors import known_keys, policy_family
 from apps.tasks.services.reshaping import tasks_reshape
 
+# Of policies above each other. Passes and pages walk them.
+MOST_LEVELS = 16
 COLUMNS = frozenset(
     {
         "name",
@@ -269,10 +271,26 @@ def _check_parent(policy: Policy) -> None:
             f"{parent.name} has queues ({names}); only policies without have children"
         )
     above: Policy | None = parent
+    levels = _levels_from(policy)
     while above is not None:
         if above.pk == policy.pk:
             raise _bad_parent(f"{parent.name} stands below {policy.name}: that would be a circle")
         above = above.parent
+        levels += 1
+    if levels > MOST_LEVELS:
+        raise _bad_parent(f"would make a tree of {levels} levels: at most {MOST_LEVELS}")
+
+
+def _levels_from(policy: Policy) -> int:
+    """How many levels of policies there are, from this one down; counted as far as it matters."""
+    levels, row = 1, [policy.pk]
+    while levels <= MOST_LEVELS:
+        children = Policy.objects.filter(parent__in=row, removed_at__isnull=True)
+        row = list(children.values_list("pk", flat=True))
+        if not row:
+            break
+        levels += 1
+    return levels
 
 
 def _bad_parent(problem: str) -> BadInput:

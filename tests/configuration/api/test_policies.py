@@ -10,6 +10,7 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.configuration.models import Revision
 from apps.configuration.selectors import live_document
+from apps.configuration.services.policies import MOST_LEVELS
 from apps.policies.models import Policy
 from tests.cast import Example
 from tests.configuration.api.common import V1, SignIn, names
@@ -128,6 +129,31 @@ def test_circles_of_parents_are_refused(admin: APIClient, research_group: Group)
     assert "circle" in answer.json()["fields"]["parent"]
     assert admin.delete(f"{V1}/policies/{ids['top']}/").status_code == 409
     assert Policy.objects.get(name="top").parent is None
+
+
+def test_a_tree_of_policies_is_as_deep_as_the_bound(
+    admin: APIClient, research_group: Group
+) -> None:
+    def made(name: str, parent: str | None) -> Any:
+        body = {"name": name, "group": "research", "parent": parent}
+        return admin.post(f"{V1}/policies/", body, format="json")
+
+    parent = None
+    for level in range(MOST_LEVELS):
+        answer = made(f"level-{level}", parent)
+        assert answer.status_code == 201, answer.content
+        parent = f"level-{level}"
+    above = made("above", None).json()["id"]
+    top = Policy.objects.get(name="level-0").pk
+
+    for refused in (
+        made("too deep", parent),
+        admin.patch(f"{V1}/policies/{top}/", {"parent": "above"}, format="json"),
+    ):
+        assert refused.status_code == 400
+        assert "at most 16" in refused.json()["fields"]["parent"]
+    assert Policy.objects.get(pk=top).parent is None
+    assert admin.delete(f"{V1}/policies/{above}/").status_code == 204
 
 
 def test_a_policy_with_children_gets_no_queues(admin: APIClient, example: Example) -> None:
