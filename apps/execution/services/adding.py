@@ -6,7 +6,6 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -20,11 +19,16 @@ from apps.execution.connections import client_for, install_helper, installation_
 from apps.execution.protocol.answers import AnswerMalformed, Clocks, Probed
 from apps.execution.protocol.outcomes import Answered
 from apps.execution.protocol.requests import GivenDevice
-from apps.execution.services.inventory import node_answered, node_probed, probe_request
+from apps.execution.services.inventory import (
+    devices_elsewhere,
+    node_answered,
+    node_probed,
+    probe_request,
+)
 from apps.execution.services.preflight import node_preflight
 from apps.execution.transport.base import HostKeyRefused, MachineRefused, TransportError
 from apps.execution.transport.host_keys import HostKey, ssh_host_key
-from apps.nodes.models import OUT_OF_THE_WAY, Device, DeviceState, Node, Transport
+from apps.nodes.models import Device, Node, Transport
 from apps.policies.models import Pool
 
 # A machine that is tried and does not answer gives its name free after so long at the latest.
@@ -211,10 +215,7 @@ def refuse_known_devices(node: Node, probed: Probed) -> None:
     Raises:
         Conflict: one of its GPUs is another node's.
     """
-    real = [device.uuid for device in probed.devices if not device.simulated]
-    theirs = Device.objects.filter(
-        uuid__in=real, is_simulated=False, index__lt=OUT_OF_THE_WAY, node__removed_at__isnull=True
-    ).exclude(Q(node_id=node.pk) | Q(state=DeviceState.MISSING))
+    theirs = devices_elsewhere(node, probed.devices)
     known = theirs.select_related("node").first()
     if known is not None:
         words = f"This machine is node {known.node.name} already: {known.uuid} is a GPU of both."

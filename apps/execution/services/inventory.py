@@ -8,7 +8,7 @@ import msgspec
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from apps.core.doorbell import after_commit
@@ -24,6 +24,8 @@ log = structlog.get_logger(__name__)
 
 # A node is silent for others to know after so many syncs missed in a row, and RPM_NODE_SILENT_S.
 MISSED_SYNCS = 3
+# Of devices, members or processes that one event or page lists: a node may name thousands.
+MOST_TOLD = 100
 
 
 def probe_request(node: Node, *, installation: str) -> Probe:
@@ -39,10 +41,16 @@ def probe_request(node: Node, *, installation: str) -> Probe:
 
 
 def node_probed(node: Node, probed: Probed, clocks: Clocks) -> None:
-    """Store the inventory; devices that are gone stay, marked as missing."""
-    report = msgspec.to_builtins(probed)
-    report.pop("devices", None)
+    """Store the inventory; devices that are gone stay, marked as missing.
+
+    A GPU that another node gives out is not taken: what a node says must not end another's work.
+    """
     with transaction.atomic():
+        probed, claimed = _without_claimed(node, probed)
+        report = msgspec.to_builtins(probed) | {"claimed_devices": claimed}
+        report.pop("devices", None)
+        if claimed and claimed != node.report.get("claimed_devices"):
+            _tell(node, "node.devices", {"claimed": claimed})
         _store_devices(node, probed.devices, words=probed.nvidia)
         capacity = _capacity(node, probed)
         changed = node.capacity != capacity or node.state != NodeState.HEALTHY
@@ -57,6 +65,23 @@ def node_probed(node: Node, probed: Probed, clocks: Clocks) -> None:
         node.capacity, node.report = capacity, report
         if changed:
             after_commit(tasks=["allocation.run_pass"], topics=_topics(node))
+
+
+def devices_elsewhere(node: Node, reported: Iterable[ReportedDevice]) -> QuerySet[Device]:
+    """The rows of these GPUs that other nodes give out."""
+    real = [one.uuid for one in reported if not one.simulated]
+    live = Device.objects.filter(is_simulated=False, index__lt=OUT_OF_THE_WAY)
+    theirs = live.filter(uuid__in=real, node__removed_at__isnull=True)
+    return theirs.exclude(Q(node_id=node.pk) | Q(state=DeviceState.MISSING))
+
+
+def _without_claimed(node: Node, probed: Probed) -> tuple[Probed, list[str]]:
+    """What is left without the GPUs that another node had first, and which those are."""
+    own = Device.objects.filter(node_id=node.pk).exclude(state=DeviceState.MISSING)
+    first = devices_elsewhere(node, probed.devices).exclude(uuid__in=own.values("uuid"))
+    claimed = set(first.values_list("uuid", flat=True))
+    kept = tuple(one for one in probed.devices if one.uuid not in claimed)
+    return msgspec.structs.replace(probed, devices=kept), sorted(claimed)[:MOST_TOLD]
 
 
 def node_answered(node: Node, problem: str = "") -> None:
@@ -133,8 +158,9 @@ def _changed_to(node: Node, state: str, detail: str) -> None:
 def node_occupied(node: Node, processes: tuple[DeviceProcess, ...]) -> None:
     """A device in use by a process that is not ours is not given out, and shown."""
     theirs = [process for process in processes if process.member is None]
-    foreign = {process.uuid for process in theirs}
     devices = Device.objects.filter(node=node).exclude(state=DeviceState.MISSING)
+    known = set(devices.values_list("uuid", flat=True))
+    foreign = {process.uuid for process in theirs} & known
     changed = devices.filter(uuid__in=foreign, state=DeviceState.HEALTHY).update(
         state=DeviceState.OCCUPIED
     ) + devices.filter(state=DeviceState.OCCUPIED).exclude(uuid__in=foreign).update(
@@ -142,23 +168,30 @@ def node_occupied(node: Node, processes: tuple[DeviceProcess, ...]) -> None:
     )
     _store_foreign(node, theirs)
     if changed:
-        _tell(node, "node.devices", {"occupied": sorted(foreign)})
+        _tell(node, "node.devices", {"occupied": sorted(foreign)[:MOST_TOLD]})
 
 
 def _store_foreign(node: Node, processes: Iterable[DeviceProcess]) -> None:
     """For the node's page: which processes they are."""
     found = [{"uuid": p.uuid, "pid": p.pid, "memory_mb": p.memory_mb} for p in processes]
+    found = found[:MOST_TOLD]
     if found != node.report.get("foreign_processes", []):
         node.report = {**node.report, "foreign_processes": found}
         Node.objects.filter(pk=node.pk).update(report=node.report)
 
 
 def node_has_unknown(node: Node, members: tuple[Member, ...]) -> None:
-    """Work under our name that the database does not know: shown, and left alone for a while."""
-    names = [f"{one.task_id} {one.generation} {one.rank}" for one in members[:100]]
+    """Work under our name that the database does not know: shown, and left alone for a while.
+
+    Told where there was none before: a node can name other members every second.
+    """
     with transaction.atomic():
-        Node.objects.filter(pk=node.pk).update(unknown_work=len(members))
-        _tell(node, "node.unknown_work", {"count": len(members), "members": names})
+        rows = Node.objects.filter(pk=node.pk)
+        is_new = bool(members) and rows.filter(unknown_work=0).exists()
+        rows.update(unknown_work=len(members))
+        if is_new:
+            names = [f"{one.task_id} {one.generation} {one.rank}" for one in members[:MOST_TOLD]]
+            _tell(node, "node.unknown_work", {"count": len(members), "members": names})
 
 
 def node_serial_refused(node: Node, serial: int) -> None:
@@ -199,8 +232,9 @@ def _store_devices(node: Node, reported: tuple[ReportedDevice, ...], *, words: s
     gone = [one for one in known.values() if one.state != DeviceState.MISSING]
     Device.objects.filter(pk__in=[one.pk for one in gone]).update(state=DeviceState.MISSING)
     if gone or appeared:
-        lost = sorted(one.uuid for one in gone)
-        _tell(node, "node.devices", {"missing": lost, "back": appeared, "detail": words[:1000]})
+        lost = sorted(one.uuid for one in gone)[:MOST_TOLD]
+        data = {"missing": lost, "back": appeared[:MOST_TOLD], "detail": words[:1000]}
+        _tell(node, "node.devices", data)
 
 
 def _numbers(known: dict[str, Device], reported: tuple[ReportedDevice, ...]) -> dict[str, int]:

@@ -120,7 +120,8 @@ def report_apply(node: Node, report: Report, clocks: Clocks, asked: Asked) -> Re
         boot_id=clocks.boot_id,
         launching=asked.launching,
     )
-    for part in report.logs:
+    # One of each member, the first: the helper sends no more.
+    for part in {one.member: one for one in reversed(report.logs)}.values():
         holding = holdings.get(part.member)
         if holding is None:
             continue

@@ -277,3 +277,39 @@ def test_unknown_work_under_our_name_is_shown(node: Node) -> None:
 
     event = Event.objects.get(kind="node.unknown_work")
     assert event.data == {"count": 1, "members": ["t9 3 1"]}
+
+
+def test_a_node_that_names_other_unknown_work_each_time_is_told_of_once(node: Node) -> None:
+    for generation in range(1, 5):
+        node_has_unknown(node, (Member("t9", generation, 0), Member("t8", generation, 0)))
+
+    assert Event.objects.filter(kind="node.unknown_work").count() == 1
+    assert Node.objects.get(pk=node.pk).unknown_work == 2
+    node_has_unknown(node, ())
+    assert Event.objects.filter(kind="node.unknown_work").count() == 1
+    assert Node.objects.get(pk=node.pk).unknown_work == 0
+
+
+def test_what_a_node_says_of_devices_that_it_has_not_is_nowhere_kept(node: Node) -> None:
+    made_up = tuple(DeviceProcess(f"GPU-{n}" + "x" * 100, n, 1, None) for n in range(10_000))
+
+    node_occupied(node, (DeviceProcess("GPU-h1-1", 12, 100, None), *made_up))
+
+    assert Event.objects.get(kind="node.devices").data == {"occupied": ["GPU-h1-1"]}
+    assert len(Node.objects.get(pk=node.pk).report["foreign_processes"]) == 100
+
+
+def test_a_node_gets_no_gpu_that_another_one_gives_out(node: Node, example: Example) -> None:
+    """It could have it counted twice, and keep the machine from ever being added again."""
+    rogue = make_node(example.h100, name="h2", gpus=0)
+    claims = probed((0, "GPU-h1-1"), (1, "GPU-own"))
+
+    for _ in range(2):
+        node_probed(rogue, claims, CLOCKS)
+
+    assert devices_of(rogue) == {"GPU-own": (1, "healthy")}
+    assert (rogue.capacity["gpu"], devices_of(node)["GPU-h1-1"]) == ("1", (1, "healthy"))
+    assert Event.objects.get(kind="node.devices").data == {"claimed": ["GPU-h1-1"]}
+    node_probed(node, probed((0, "GPU-h1-0")), CLOCKS)
+    node_probed(rogue, claims, CLOCKS)
+    assert devices_of(rogue) == {"GPU-h1-1": (0, "healthy"), "GPU-own": (1, "healthy")}
