@@ -83,7 +83,7 @@ def _secret_file(place: Place, name: str) -> Volume:
 def _checkpoint(place: Place) -> list[Volume]:
     if not place.private:
         return []
-    return [Volume("%s/checkpoint" % place.private, CHECKPOINT_FILE, read_only=False)]
+    return [Volume("%s/checkpoint" % place.folder, CHECKPOINT_FILE, read_only=False)]
 
 
 def docker_run(spec: Spec, place: Place) -> list[str]:

@@ -1,7 +1,8 @@
-"""A folder in memory per member, for what only the task may read or what it tells us.
+"""What only the task may read, in a folder in memory per member, and the file by which it tells us.
 
 <tmpfs>/rpm-<our uid>/<installation>-<home>/<task>-<generation>-<rank>/
-    checkpoint       the task touches it to say that it has saved its state
+    checkpoint       of a plain process: it touches it to say that it has saved its state; that of
+                     a container is in the member's folder on disk, for it could fill the memory
     secrets/<NAME>   removed with the container; a boot removes what nobody removed
 <tmpfs>/rpm-<our uid>/<installation>-<home>/logins/    see logins.py
 
@@ -10,6 +11,7 @@ No secret is ever on a disk, in an argument or in a variable.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from typing import Any
@@ -68,7 +70,9 @@ def make(
     task_files.remove(folder)
     ids = ids_of(spec.user)
     task_files.ensure_folder(folder, 0o700)
-    with task_files.opened_folder(folder) as made:
+    telling = folder if is_open else attempt.folder
+    task_files.remove(os.path.join(telling, CHECKPOINT))
+    with task_files.opened_folder(telling) as made:
         # Nothing has been saved yet; whatever touches it brings it to the present.
         task_files.make_file(made, CHECKPOINT, b"", 0o600 if ids else 0o666, ids, mtime=0)
     if secrets and spec.secrets:
@@ -101,18 +105,23 @@ def checkpointed_wall_s(attempt: Attempt, config: dict[str, Any]) -> float | Non
     """
     ids = ids_of((attempt.read("spec.json") or {}).get("user", ""))
     owner = ids[0] if ids else os.geteuid()
-    try:
-        with (
-            task_files.opened_folder(folder_of(attempt, config)) as folder,
-            task_files.opened_file(folder, CHECKPOINT, owner=owner, flags=os.O_RDWR) as file,
-        ):
-            if os.fstat(file).st_size > CHECKPOINT_BYTES:
-                os.ftruncate(file, 0)
-            if os.fstat(file).st_mtime > clocks.wall_s():
-                os.utime(file)
-            saved_at = os.fstat(file).st_mtime
-    except OSError:
-        return None
+    # The second is that of plain processes, and of what an earlier release launched.
+    for place in (attempt.folder, folder_of(attempt, config)):
+        with contextlib.suppress(OSError):
+            return _touched_at(place, owner)
+    return None
+
+
+def _touched_at(place: str, owner: int) -> float | None:
+    with (
+        task_files.opened_folder(place) as folder,
+        task_files.opened_file(folder, CHECKPOINT, owner=owner, flags=os.O_RDWR) as file,
+    ):
+        if os.fstat(file).st_size > CHECKPOINT_BYTES:
+            os.ftruncate(file, 0)
+        if os.fstat(file).st_mtime > clocks.wall_s():
+            os.utime(file)
+        saved_at = os.fstat(file).st_mtime
     return saved_at if saved_at > 0 else None
 
 

@@ -150,6 +150,9 @@ def test_a_secret_of_a_container_stands_nowhere_in_clear(
 
     holders = holders_of(CANARY, ssh_node.home)
     inspected = podman.run("inspect", name_of(request)).stdout
+    # What the task writes there without end fills no memory of the node.
+    telling = Path(attempt_of(ssh_node.home, request).folder) / "checkpoint"
+    is_mounted = f"{telling}:" in inspected.decode() or f'"{telling}"' in inspected.decode()
     reported = node.wait_for(member_of(request), lambda one: one.checkpointed_wall_s is not None)
     node.stop(member_of(request), grace_s=0)
     ended = node.wait_for_exit(member_of(request))
@@ -157,6 +160,8 @@ def test_a_secret_of_a_container_stands_nowhere_in_clear(
     assert node.logs[member_of(request)] == f"{len(CANARY)}\nready\n".encode()
     assert holders == []
     assert CANARY.encode() not in inspected
+    assert is_mounted
+    assert not (folder_of(ssh_node.home, request) / "checkpoint").exists()
     assert ended.checkpointed_wall_s == reported.checkpointed_wall_s
     wait_until(lambda: not folder_of(ssh_node.home, request).exists(), what="it is removed")
 
@@ -166,6 +171,7 @@ def test_docker_gets_each_secret_as_a_file_of_the_tasks_user(tmp_path: Path) -> 
     attempt = Attempt(str(tmp_path), spec.identity)
     config = {"installation": INSTALLATION}
 
+    Path(attempt.folder).mkdir(parents=True)
     folder = Path(privates.make(attempt, spec, config, secrets=True, is_open=False))
     arguments = docker_run(spec, Place("name", INSTALLATION, "/home", "/home/x", str(folder)))
     file, outer = (folder / "secrets" / "KEY").stat(), folder.stat()

@@ -51,7 +51,7 @@ ALLOWED: dict[str, set[str] | None] = {
     # Its own folders, and /proc.
     "mps": {"daemons", "is_server", "_start", "_left_of", "_name_of"},
     # Which file systems there are; and the time of an open file.
-    "privates": {"_base", "_in_memory", "checkpointed_wall_s"},
+    "privates": {"_base", "_in_memory", "_touched_at"},
     # A folder of the home that nothing of the container of a preflight reaches.
     "preflight": {"preflight", "_tried"},
     "probing": ALL,
