@@ -27,7 +27,7 @@ UNREACHED_STATES = (NodeState.SUSPECT, NodeState.REFUSED)
 
 
 def members_to_launch(node_ids: Iterable[int], *, token: str) -> QuerySet[Holding]:
-    """Members on these nodes whose room is free and whose time has come.
+    """Members on these nodes whose room is free and whose time has come, with their owners.
 
     Args:
         token: the process that asks, which serves these nodes. What another one had begun to
@@ -56,6 +56,8 @@ def members_to_launch(node_ids: Iterable[int], *, token: str) -> QuerySet[Holdin
             ready_at__isnull=False,
             launched_at__isnull=True,
         )
+        .select_related("attempt__task")
+        .only("node", "rank", "attempt__task__owner")
         .order_by("attempt_id", "rank")
     )
 

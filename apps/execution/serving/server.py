@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -26,7 +27,13 @@ log = structlog.get_logger(__name__)
 
 # The doorbell may get lost, and other processes may have heard it: this is the net below.
 LOOK_EVERY_S = 1.0
-EXCHANGES_AT_ONCE = 32
+LAUNCHES_AT_ONCE = 32
+# A launch may fetch an image for minutes: a node's others leave room for its sync and its stops,
+# and a person's for the launches of others.
+LAUNCHES_PER_NODE = 6
+LAUNCHES_PER_OWNER = 16
+# Stops and preflights have threads of their own: neither waits until an image is there.
+OTHERS_AT_ONCE = 16
 # Nodes hold their answers for up to a tick; processes that are told to end are not waited longer.
 ENDS_WITHIN_S = 3.0
 # A stop that was sent is sent again after so long; nodes take it as the same one.
@@ -44,8 +51,12 @@ class NodeServer:
         self._stopped = threading.Event()
         self._loops: dict[int, NodeLoop] = {}
         self._busy: dict[tuple[str, int], Future[None]] = {}
+        # The nodes and owners of the members whose launch is under way, and who waits beside them.
+        self._launches: dict[int, tuple[int, int]] = {}
+        self._are_held_back = False
         self._stops_sent: dict[int, float] = {}
-        self._pool = ThreadPoolExecutor(EXCHANGES_AT_ONCE, thread_name_prefix="exchange")
+        self._launchers = ThreadPoolExecutor(LAUNCHES_AT_ONCE, thread_name_prefix="launch")
+        self._others = ThreadPoolExecutor(OTHERS_AT_ONCE, thread_name_prefix="exchange")
         self._thread = threading.Thread(target=self._run, name="node-server", daemon=True)
 
     def start(self) -> None:
@@ -71,7 +82,8 @@ class NodeServer:
             log.exception("serving.release_failed")
         finally:
             connections.close_all()
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            for pool in (self._launchers, self._others):
+                pool.shutdown(wait=False, cancel_futures=True)
         self.join(timeout_s=ENDS_WITHIN_S, exchanges_too=False)
 
     def join(self, *, timeout_s: float, exchanges_too: bool = True) -> None:
@@ -82,7 +94,8 @@ class NodeServer:
             if thread.is_alive():
                 thread.join(max(0.0, until - time.monotonic()))
         if exchanges_too:
-            self._pool.shutdown(wait=True)
+            for pool in (self._launchers, self._others):
+                pool.shutdown(wait=True)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -115,8 +128,7 @@ class NodeServer:
             return
         # What was to be launched when a backup was made may have been launched since.
         if not trust_now().is_doubted:
-            for holding in members_to_launch(ready, token=self.token):
-                self._launch(holding, ready)
+            self._launch_due(ready)
         self._preflight(ready)
         to_stop = list(members_to_stop(ready))
         known = {holding.pk for holding in to_stop}
@@ -142,20 +154,47 @@ class NodeServer:
             )
             self._loops[node.pk].thread.start()
 
-    def _launch(self, holding: Holding, ready: dict[int, NodeLoop]) -> None:
-        loop = ready[holding.node_id or 0]
+    def _launch_due(self, ready: dict[int, NodeLoop]) -> None:
+        """Launch what is due, as far as its node and its owner have room for it."""
+        under_way = self._launching()
+        self._launches = {pk: one for pk, one in self._launches.items() if pk in under_way}
+        of_node = Counter(node_id for node_id, _ in self._launches.values())
+        of_owner = Counter(owner_id for _, owner_id in self._launches.values())
+        self._are_held_back = False
+        for holding in members_to_launch(ready, token=self.token):
+            if holding.pk in self._launches:
+                continue
+            node_id, owner_id = holding.node_id or 0, holding.attempt.task.owner_id
+            if of_node[node_id] >= LAUNCHES_PER_NODE or of_owner[owner_id] >= LAUNCHES_PER_OWNER:
+                self._are_held_back = True
+                continue
+            if self._launch(holding, ready[node_id]):
+                self._launches[holding.pk] = (node_id, owner_id)
+                of_node[node_id] += 1
+                of_owner[owner_id] += 1
+
+    def _launch(self, holding: Holding, loop: NodeLoop) -> bool:
+        """Whether the node can be asked."""
         client, clock = loop.client, loop.clock
         if client is None or clock is None:
-            return
+            return False
         launch = partial(
             member_launch, holding_id=holding.pk, client=client, clock=clock, token=self.token
         )
-        self._submit(("launch", holding.pk), launch)
+        self._submit(self._launchers, ("launch", holding.pk), launch)
+        self._busy["launch", holding.pk].add_done_callback(self._after_launch)
+        return True
+
+    def _after_launch(self, _done: Future[None]) -> None:
+        if self._are_held_back:
+            self.look()
 
     def _preflight(self, ready: dict[int, NodeLoop]) -> None:
         for node_id, loop in ready.items():
             if loop.is_preflight_due and loop.client is not None:
-                self._submit(("preflight", node_id), partial(loop.preflight, loop.client))
+                self._submit(
+                    self._others, ("preflight", node_id), partial(loop.preflight, loop.client)
+                )
 
     def _stop_member(self, holding: Holding, ready: dict[int, NodeLoop]) -> None:
         client = ready[holding.node_id or 0].client
@@ -164,16 +203,18 @@ class NodeServer:
             return
         self._stops_sent[holding.pk] = now
         stop = partial(member_stop, holding=holding, client=client, token=self.token)
-        self._submit(("stop", holding.pk), stop)
+        self._submit(self._others, ("stop", holding.pk), stop)
 
     def _launching(self) -> frozenset[int]:
         """Members whose launch is under way here, by their rows; asked by the loops' threads."""
         exchanges = list(self._busy.items())
         return frozenset(pk for (kind, pk), one in exchanges if kind == "launch" and not one.done())
 
-    def _submit(self, key: tuple[str, int], work: Callable[[], None]) -> None:
+    def _submit(
+        self, pool: ThreadPoolExecutor, key: tuple[str, int], work: Callable[[], None]
+    ) -> None:
         if key not in self._busy:
-            self._busy[key] = self._pool.submit(_guarded, key, work)
+            self._busy[key] = pool.submit(_guarded, key, work)
 
 
 def _guarded(key: tuple[str, int], work: Callable[[], None]) -> None:

@@ -1,0 +1,116 @@
+"""Launches that take long, as those that fetch an image from a slow registry, and all others."""
+
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from apps.accounts.models import User
+from apps.allocation.services import run_pass
+from apps.execution.serving import server as serving_server
+from apps.execution.serving.loop import NodeLoop
+from apps.execution.serving.server import NodeServer
+from apps.nodes.models import Node
+from apps.tasks.models import Holding
+from tests.allocation.state import enqueue, make_node
+from tests.cast import Example
+from tests.services.patience import patient
+from tests.services.ports import wait_until
+
+pytestmark = pytest.mark.django_db
+
+
+class SlowLaunches:
+    """What is launched, each until its time comes; stops are done at once."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.stopped: list[int] = []
+        self.may_end = threading.Event()
+
+    def launch(self, *, holding_id: int, **_facts: Any) -> None:
+        self.begun.append(holding_id)
+        self.may_end.wait()
+
+    def stop(self, *, holding: Holding, **_facts: Any) -> None:
+        self.stopped.append(holding.pk)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> SlowLaunches:
+    slow = SlowLaunches()
+    monkeypatch.setattr(serving_server, "member_launch", slow.launch)
+    monkeypatch.setattr(serving_server, "member_stop", slow.stop)
+    return slow
+
+
+@pytest.fixture
+def server(slow: SlowLaunches) -> Iterator[NodeServer]:
+    """Not started: its looks are made by the test."""
+    server = NodeServer()
+    yield server
+    slow.may_end.set()
+    for pool in (server._launchers, server._others):
+        pool.shutdown()
+
+
+def served(*nodes: Node) -> dict[int, NodeLoop]:
+    """Loops that have reached their nodes."""
+    loop = cast("NodeLoop", SimpleNamespace(client=object(), clock=object()))
+    return {node.pk: loop for node in nodes}
+
+
+def owners(held: list[int]) -> set[str]:
+    found = Holding.objects.filter(pk__in=held)
+    return set(found.values_list("attempt__task__owner__username", flat=True))
+
+
+def test_slow_launches_on_a_node_leave_room_for_its_stops_and_are_followed_by_the_others(
+    example: Example,
+    alice: User,
+    server: NodeServer,
+    slow: SlowLaunches,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serving_server, "LAUNCHES_PER_NODE", 1)
+    node = make_node(example.bare_metal, name="b1")
+    enqueue(alice, example.dev_queue, 2)
+    run_pass()
+    first, second = Holding.objects.filter(node=node).order_by("attempt_id")
+
+    for _ in range(2):
+        server._launch_due(served(node))
+    wait_until(lambda: slow.begun == [first.pk], what="one is begun")
+    server._stop_member(first, served(node))
+    wait_until(lambda: slow.stopped == [first.pk], what="the stop is sent")
+    server._wake.clear()
+    slow.may_end.set()
+
+    assert server._wake.wait(patient(20)), "nobody looks for who was held back"
+    Holding.objects.filter(pk=first.pk).update(state="running")
+    server._launch_due(served(node))
+    wait_until(lambda: slow.begun == [first.pk, second.pk], what="the other is begun")
+
+
+def test_slow_launches_of_a_person_leave_room_for_those_of_others(
+    example: Example,
+    alice: User,
+    charlie: User,
+    server: NodeServer,
+    slow: SlowLaunches,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serving_server, "LAUNCHES_PER_OWNER", 1)
+    nodes = make_node(example.bare_metal, name="b1"), make_node(example.h100, name="h1")
+    enqueue(alice, example.dev_queue, 2)
+    enqueue(charlie, example.research_queue, 1)
+    run_pass()
+    assert Holding.objects.count() == 3
+
+    server._launch_due(served(*nodes))
+
+    wait_until(lambda: len(slow.begun) == 2, what="two are begun")
+    assert owners(slow.begun) == {"alice", "charlie"}
+    assert len(server._launching()) == 2
