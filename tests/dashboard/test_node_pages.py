@@ -97,6 +97,8 @@ def test_a_node_is_added_step_by_step(
     shown = admin.post(ADD, described)
     assert ssh_node.host_key.fingerprint in text(shown)
     assert "3. Confirm the host key" in text(shown)
+    prepared = f"ssh -p {ssh_node.port} root@{ssh_node.address} sh < prepare-far.sh"
+    assert prepared in html.unescape(text(shown))
     assert not Path(ssh_node.home).exists(), "nothing was sent to the machine"
     confirmed = described | {"fingerprint": ssh_node.host_key.fingerprint}
 

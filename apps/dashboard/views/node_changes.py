@@ -152,12 +152,14 @@ def _lines(form: NodeForm) -> list[str]:
     script = shlex.quote(f"prepare-{name}.sh")
     address = str(form["address"].value() or f"{name}.example.org")
     account = str(form["user"].value() or "rpm-node")
+    port = str(form["port"].value() or "")
+    at_port = f"-p {port} " if port.isdecimal() and port != "22" else ""
     runtime = "docker" if form["runtime"].value() == "docker" else "podman"
     options = f"--public-key {path}.pub --account {shlex.quote(account)} --runtime {runtime}"
     return [
         f"ssh-keygen -t ed25519 -N '' -f {path}",
         f"manage.py node prepare {options} --out {script}",
-        f"ssh {shlex.quote(f'root@{address}')} sh < {script}",
+        f"ssh {at_port}{shlex.quote(f'root@{address}')} sh < {script}",
     ]
 
 
