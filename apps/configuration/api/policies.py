@@ -254,14 +254,19 @@ class PolicyViewSet(
         return Response(QueueSerializer(queue, context={"request": request}).data, status=201)
 
     @extend_schema(responses={204: None})
-    @action(detail=True, methods=["delete"], url_path=f"profiles/(?P<profile>{ID})")
+    @action(detail=True, methods=["delete"], url_path="profiles/(?P<profile>[^/]+)")
     def disconnect(self, request: Request, pk: str, profile: str) -> Response:
-        """Close the queue of this profile: waiting tasks become drafts, running ones finish."""
+        """Close the queue of a profile, by its name or id.
+
+        Waiting tasks become drafts, running ones finish.
+        """
         policy = self._connectable(request, pk)
         if policy is None:
             self.get_object()
             raise NotAllowed("Only administrators of queues disconnect profiles.")
-        queue = policy.queues.filter(profile=int(profile), removed_at__isnull=True).first()
+        live = policy.queues.filter(removed_at__isnull=True)
+        connected = Profile.objects.filter(pk__in=live.values("profile"))
+        queue = live.filter(profile=by_name_or_id(connected, profile)).first()
         if queue is None:
             raise NotFound("This profile is not connected to the policy.")
         profile_disconnect(actor=person(request), queue=queue)

@@ -5,7 +5,7 @@ from rest_framework.test import APIClient
 
 from apps.accounts.models import User
 from apps.configuration.selectors import live_document
-from apps.policies.models import PolicyGroupPermission
+from apps.policies.models import PolicyGroupPermission, Profile
 from tests.cast import Example
 from tests.configuration.api.common import V1, SignIn
 
@@ -35,6 +35,18 @@ def test_queue_admins_do_queues_and_nothing_else(
     assert client.patch(policy, {"weight": 2}).status_code == 404
     assert client.post(f"{V1}/policies/", {}).status_code == 403
     assert client.get(f"{V1}/nodes/").status_code == 403
+
+
+def test_a_profile_is_disconnected_by_its_name_too(admin: APIClient, example: Example) -> None:
+    policy = f"{V1}/policies/{example.dev.pk}/profiles/"
+    Profile.objects.filter(pk=example.profile.pk).update(name="4 x GPU")
+
+    unknown = [admin.delete(f"{policy}{name}/").status_code for name in ("none", "2xGPU", "9" * 30)]
+
+    assert unknown == [404, 404, 404]
+    assert admin.delete(f"{policy}4 x GPU/").status_code == 204
+    example.dev_queue.refresh_from_db()
+    assert example.dev_queue.removed_at is not None
 
 
 def test_renaming_keeps_the_id_and_the_grants(admin: APIClient, example: Example) -> None:
