@@ -57,7 +57,7 @@ def members_to_launch(node_ids: Iterable[int], *, token: str) -> QuerySet[Holdin
             launched_at__isnull=True,
         )
         .select_related("attempt__task")
-        .only("node", "rank", "attempt__task__owner")
+        .only("node", "rank", "ready_at", "attempt__task__owner")
         .order_by("attempt_id", "rank")
     )
 

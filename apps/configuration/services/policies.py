@@ -277,7 +277,9 @@ def _check_parent(policy: Policy) -> None:
             raise _bad_parent(f"{parent.name} stands below {policy.name}: that would be a circle")
         above = above.parent
         levels += 1
-    if levels > MOST_LEVELS:
+    # One that is deeper from before can be changed otherwise.
+    is_moved = not Policy.objects.filter(pk=policy.pk, parent=parent).exists()
+    if is_moved and levels > MOST_LEVELS:
         raise _bad_parent(f"would make a tree of {levels} levels: at most {MOST_LEVELS}")
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 
 from apps.execution.node import allowlist, task_files
-from apps.execution.node.errors import Refusal
 from apps.execution.node.privates import ids_of
 from apps.execution.node.specs import Spec
 
@@ -17,9 +17,8 @@ def with_folder(spec: Spec, home: str) -> Spec:
     Where we cannot make it, as on a share that refuses root, the task makes it itself. In a
     container we can give it to the task's user only as root.
 
-    Raises:
-        Refusal: somebody else has made it, who would read what the task saves and choose what it
-            resumes from.
+    What somebody else has put in its place is nothing that the task has saved; on a share that
+    gives every file to one account nobody can tell.
     """
     volume = next((one for one in spec.volumes if one.checkpoints), None)
     if volume is None or not allowlist.is_mount(volume.source, home):
@@ -27,19 +26,27 @@ def with_folder(spec: Spec, home: str) -> Spec:
     folder = os.path.join(volume.source, spec.identity.task_id)
     can_give = os.geteuid() == 0 or spec.runtime == "process"
     ids = ids_of(spec.user)
-    owner = (ids[0] if ids else os.geteuid()) if can_give else None
     is_saved = False
-    try:
-        with contextlib.suppress(OSError):
-            if can_give and not volume.read_only:
-                task_files.make_folder(folder, 0o700, ids)
-        is_saved = task_files.holds_anything(folder, owner=owner)
-    except task_files.NotOwned:
-        raise Refusal(
-            "not_allowed", "the checkpoint folder %s is somebody else's" % folder
-        ) from None
-    except OSError:
-        pass
+    with contextlib.suppress(OSError):
+        if can_give and not volume.read_only:
+            task_files.make_folder(folder, 0o700, ids)
+        is_theirs = (
+            not can_give or task_files.is_owned(folder, ids) or not _keeps_owners(folder, ids)
+        )
+        is_saved = is_theirs and task_files.holds_anything(folder)
     if is_saved or not spec.resume_if_saved:
         return spec
     return spec._replace(environment={**spec.environment, "RPM_RESUME": "0"})
+
+
+def _keeps_owners(folder: str, ids: tuple[int, int] | None) -> bool:
+    """Whether what is made beside this folder belongs to whom it is given."""
+    # Of a name that nobody can have taken before.
+    trial = "%s.rpm-%s" % (folder, secrets.token_hex(8))
+    try:
+        task_files.make_folder(trial, 0o700, ids)
+        is_kept = task_files.is_owned(trial, ids)
+        task_files.remove(trial)
+    except OSError:
+        return False
+    return is_kept

@@ -140,26 +140,31 @@ def make_folder(path: str, mode: int, ids: tuple[int, int] | None) -> bool:
     return True
 
 
-class NotOwned(PermissionError):
-    """It is there, and belongs to somebody else."""
-
-
-def holds_anything(path: str, *, owner: int | None) -> bool:
-    """Whether something is in the folder, however much.
-
-    Args:
-        owner: whose it has to be; None: anybody's.
+def is_owned(path: str, ids: tuple[int, int] | None) -> bool:
+    """Whether this is a folder of that user; None: ours.
 
     Raises:
-        NotOwned: it is somebody else's.
+        OSError: as `opened_folder`, or there is nothing.
+    """
+    parent, name = os.path.split(path)
+    with opened_folder(parent) as folder:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == (ids[0] if ids else os.geteuid())
+
+
+def holds_anything(path: str) -> bool:
+    """Whether something is in the folder, however much.
+
+    Raises:
         OSError: as `opened_folder` and `opened_below`.
     """
     parent, name = os.path.split(path)
-    with opened_folder(parent) as folder, opened_below(folder, name) as inner:
-        if owner is not None and os.fstat(inner).st_uid != owner:
-            raise NotOwned(errno.EPERM, "belongs to somebody else", path)
-        with os.scandir(inner) as entries:
-            return next(entries, None) is not None
+    with (
+        opened_folder(parent) as folder,
+        opened_below(folder, name) as inner,
+        os.scandir(inner) as entries,
+    ):
+        return next(entries, None) is not None
 
 
 def make_file(

@@ -1,6 +1,7 @@
 """What nodes report about themselves, written to their rows."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 from itertools import count
 from typing import Any
 
@@ -13,6 +14,7 @@ from django.utils import timezone
 
 from apps.core.doorbell import after_commit
 from apps.core.units import milli, milli_text
+from apps.events.models import Event
 from apps.events.services import event_record
 from apps.execution.protocol.answers import Clocks, DeviceProcess, Probed
 from apps.execution.protocol.answers import Device as ReportedDevice
@@ -26,6 +28,8 @@ log = structlog.get_logger(__name__)
 MISSED_SYNCS = 3
 # Of devices, members or processes that one event or page lists: a node may name thousands.
 MOST_TOLD = 100
+# Events of one node about what it says of itself.
+TOLD_AT_MOST, TOLD_WITHIN = 30, timedelta(minutes=10)
 
 
 def probe_request(node: Node, *, installation: str) -> Probe:
@@ -50,7 +54,7 @@ def node_probed(node: Node, probed: Probed, clocks: Clocks) -> None:
         report = msgspec.to_builtins(probed) | {"claimed_devices": claimed}
         report.pop("devices", None)
         if claimed and claimed != node.report.get("claimed_devices"):
-            _tell(node, "node.devices", {"claimed": claimed})
+            _tell_again(node, "node.devices", {"claimed": claimed})
         _store_devices(node, probed.devices, words=probed.nvidia)
         capacity = _capacity(node, probed)
         changed = node.capacity != capacity or node.state != NodeState.HEALTHY
@@ -76,10 +80,17 @@ def devices_elsewhere(node: Node, reported: Iterable[ReportedDevice]) -> QuerySe
 
 
 def _without_claimed(node: Node, probed: Probed) -> tuple[Probed, list[str]]:
-    """What is left without the GPUs that another node had first, and which those are."""
-    own = Device.objects.filter(node_id=node.pk).exclude(state=DeviceState.MISSING)
-    first = devices_elsewhere(node, probed.devices).exclude(uuid__in=own.values("uuid"))
-    claimed = set(first.values_list("uuid", flat=True))
+    """What is left without the GPUs that another node had first, and which those are.
+
+    The older row wins, missing or not: a GPU that falls off the bus for a moment is not lost to
+    whoever names it meanwhile, and one that was simulated does not become another's.
+    """
+    own = dict(Device.objects.filter(node_id=node.pk).values_list("uuid", "pk"))
+    claimed = {
+        one.uuid
+        for one in devices_elsewhere(node, probed.devices)
+        if own.get(one.uuid, one.pk + 1) > one.pk
+    }
     kept = tuple(one for one in probed.devices if one.uuid not in claimed)
     return msgspec.structs.replace(probed, devices=kept), sorted(claimed)[:MOST_TOLD]
 
@@ -157,24 +168,23 @@ def _changed_to(node: Node, state: str, detail: str) -> None:
 
 def node_occupied(node: Node, processes: tuple[DeviceProcess, ...]) -> None:
     """A device in use by a process that is not ours is not given out, and shown."""
-    theirs = [process for process in processes if process.member is None]
     devices = Device.objects.filter(node=node).exclude(state=DeviceState.MISSING)
     known = set(devices.values_list("uuid", flat=True))
-    foreign = {process.uuid for process in theirs} & known
+    theirs = [one for one in processes if one.member is None and one.uuid in known]
+    foreign = {process.uuid for process in theirs}
     changed = devices.filter(uuid__in=foreign, state=DeviceState.HEALTHY).update(
         state=DeviceState.OCCUPIED
     ) + devices.filter(state=DeviceState.OCCUPIED).exclude(uuid__in=foreign).update(
         state=DeviceState.HEALTHY
     )
-    _store_foreign(node, theirs)
+    _store_foreign(node, theirs[:MOST_TOLD])
     if changed:
-        _tell(node, "node.devices", {"occupied": sorted(foreign)[:MOST_TOLD]})
+        _tell_again(node, "node.devices", {"occupied": sorted(foreign)[:MOST_TOLD]})
 
 
 def _store_foreign(node: Node, processes: Iterable[DeviceProcess]) -> None:
     """For the node's page: which processes they are."""
     found = [{"uuid": p.uuid, "pid": p.pid, "memory_mb": p.memory_mb} for p in processes]
-    found = found[:MOST_TOLD]
     if found != node.report.get("foreign_processes", []):
         node.report = {**node.report, "foreign_processes": found}
         Node.objects.filter(pk=node.pk).update(report=node.report)
@@ -183,7 +193,7 @@ def _store_foreign(node: Node, processes: Iterable[DeviceProcess]) -> None:
 def node_has_unknown(node: Node, members: tuple[Member, ...]) -> None:
     """Work under our name that the database does not know: shown, and left alone for a while.
 
-    Told where there was none before: a node can name other members every second.
+    Told where there was none before: a node can name others each time that it answers.
     """
     with transaction.atomic():
         rows = Node.objects.filter(pk=node.pk)
@@ -191,7 +201,7 @@ def node_has_unknown(node: Node, members: tuple[Member, ...]) -> None:
         rows.update(unknown_work=len(members))
         if is_new:
             names = [f"{one.task_id} {one.generation} {one.rank}" for one in members[:MOST_TOLD]]
-            _tell(node, "node.unknown_work", {"count": len(members), "members": names})
+            _tell_again(node, "node.unknown_work", {"count": len(members), "members": names})
 
 
 def node_serial_refused(node: Node, serial: int) -> None:
@@ -234,7 +244,7 @@ def _store_devices(node: Node, reported: tuple[ReportedDevice, ...], *, words: s
     if gone or appeared:
         lost = sorted(one.uuid for one in gone)[:MOST_TOLD]
         data = {"missing": lost, "back": appeared[:MOST_TOLD], "detail": words[:1000]}
-        _tell(node, "node.devices", data)
+        _tell_again(node, "node.devices", data)
 
 
 def _numbers(known: dict[str, Device], reported: tuple[ReportedDevice, ...]) -> dict[str, int]:
@@ -281,6 +291,16 @@ def _tell(node: Node, kind: str, data: dict[str, Any]) -> None:
         kind, actor=None, object_type="node", object_id=node.pk, data=data, topics=_topics(node)
     )
     after_commit(tasks=["allocation.run_pass"])
+
+
+def _tell_again(node: Node, kind: str, data: dict[str, Any]) -> None:
+    """What a node can bring about as often as it answers: told so often, and then no more."""
+    told = Event.objects.filter(object_type="node", object_id=str(node.pk)).order_by("-id")
+    nth = told.values_list("at", flat=True)[TOLD_AT_MOST - 1 : TOLD_AT_MOST].first()
+    if nth is None or nth < timezone.now() - TOLD_WITHIN:
+        _tell(node, kind, data)
+    else:
+        after_commit(tasks=["allocation.run_pass"], topics=_topics(node))
 
 
 def _topics(node: Node) -> list[str]:

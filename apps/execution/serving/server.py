@@ -28,12 +28,18 @@ log = structlog.get_logger(__name__)
 # The doorbell may get lost, and other processes may have heard it: this is the net below.
 LOOK_EVERY_S = 1.0
 LAUNCHES_AT_ONCE = 32
-# A launch may fetch an image for minutes: a node's others leave room for its sync and its stops,
-# and a person's for the launches of others.
+# A launch may fetch an image for as long as its registry likes: those of a node leave room for
+# its sync and its stops, and those of a person there for the launches of others.
 LAUNCHES_PER_NODE = 6
-LAUNCHES_PER_OWNER = 16
-# Stops and preflights have threads of their own: neither waits until an image is there.
-OTHERS_AT_ONCE = 16
+LAUNCHES_PER_NODE_AND_OWNER = 3
+# Threads beyond, for members of gangs that are waited for: their image is there.
+LAUNCHES_OF_READY = 8
+# Stops have threads of their own, which a node that takes them and does not answer does not fill.
+STOPS_AT_ONCE = 16
+STOPS_PER_NODE = 4
+PREFLIGHTS_AT_ONCE = 4
+# What was held back is looked for once something has ended, not more often than this.
+LOOK_AGAIN_S = 0.25
 # Nodes hold their answers for up to a tick; processes that are told to end are not waited longer.
 ENDS_WITHIN_S = 3.0
 # A stop that was sent is sent again after so long; nodes take it as the same one.
@@ -51,12 +57,19 @@ class NodeServer:
         self._stopped = threading.Event()
         self._loops: dict[int, NodeLoop] = {}
         self._busy: dict[tuple[str, int], Future[None]] = {}
-        # The nodes and owners of the members whose launch is under way, and who waits beside them.
+        # Node and owner of each member whose launch is under way, but for those that are ready.
         self._launches: dict[int, tuple[int, int]] = {}
         self._are_held_back = False
+        self._looked_at = float("-inf")
         self._stops_sent: dict[int, float] = {}
-        self._launchers = ThreadPoolExecutor(LAUNCHES_AT_ONCE, thread_name_prefix="launch")
-        self._others = ThreadPoolExecutor(OTHERS_AT_ONCE, thread_name_prefix="exchange")
+        self._pools = {
+            kind: ThreadPoolExecutor(size, thread_name_prefix=kind)
+            for kind, size in (
+                ("launch", LAUNCHES_AT_ONCE + LAUNCHES_OF_READY),
+                ("stop", STOPS_AT_ONCE),
+                ("preflight", PREFLIGHTS_AT_ONCE),
+            )
+        }
         self._thread = threading.Thread(target=self._run, name="node-server", daemon=True)
 
     def start(self) -> None:
@@ -82,7 +95,7 @@ class NodeServer:
             log.exception("serving.release_failed")
         finally:
             connections.close_all()
-            for pool in (self._launchers, self._others):
+            for pool in self._pools.values():
                 pool.shutdown(wait=False, cancel_futures=True)
         self.join(timeout_s=ENDS_WITHIN_S, exchanges_too=False)
 
@@ -94,7 +107,7 @@ class NodeServer:
             if thread.is_alive():
                 thread.join(max(0.0, until - time.monotonic()))
         if exchanges_too:
-            for pool in (self._launchers, self._others):
+            for pool in self._pools.values():
                 pool.shutdown(wait=True)
 
     def _run(self) -> None:
@@ -112,6 +125,8 @@ class NodeServer:
 
     def _look_once(self) -> float:
         """Do what is due; seconds until more is, at most."""
+        self._looked_at = time.monotonic()
+        self._are_held_back = False
         self._tend_loops()
         self._busy = {key: future for key, future in self._busy.items() if not future.done()}
         # Somebody waits for these; what the sweeps find has mostly been due for a while.
@@ -133,8 +148,12 @@ class NodeServer:
         to_stop = list(members_to_stop(ready))
         known = {holding.pk for holding in to_stop}
         self._stops_sent = {pk: at for pk, at in self._stops_sent.items() if pk in known}
+        of_node = Counter(one.node_id for one in to_stop if self._is_under_way("stop", one.pk))
         for holding in to_stop:
-            self._stop_member(holding, ready)
+            if of_node[holding.node_id] >= STOPS_PER_NODE:
+                self._are_held_back = True
+            elif self._stop_member(holding, ready):
+                of_node[holding.node_id] += 1
 
     def _tend_loops(self) -> None:
         """A loop for every node that is claimed, and for no other."""
@@ -158,20 +177,16 @@ class NodeServer:
         """Launch what is due, as far as its node and its owner have room for it."""
         under_way = self._launching()
         self._launches = {pk: one for pk, one in self._launches.items() if pk in under_way}
-        of_node = Counter(node_id for node_id, _ in self._launches.values())
-        of_owner = Counter(owner_id for _, owner_id in self._launches.values())
-        self._are_held_back = False
+        room = _Room(list(self._launches.values()))
         for holding in members_to_launch(ready, token=self.token):
-            if holding.pk in self._launches:
+            if holding.pk in under_way:
                 continue
-            node_id, owner_id = holding.node_id or 0, holding.attempt.task.owner_id
-            if of_node[node_id] >= LAUNCHES_PER_NODE or of_owner[owner_id] >= LAUNCHES_PER_OWNER:
+            place = (holding.node_id or 0, holding.attempt.task.owner_id)
+            if holding.ready_at is None and not room.is_for(*place):
                 self._are_held_back = True
-                continue
-            if self._launch(holding, ready[node_id]):
-                self._launches[holding.pk] = (node_id, owner_id)
-                of_node[node_id] += 1
-                of_owner[owner_id] += 1
+            elif self._launch(holding, ready[place[0]]) and holding.ready_at is None:
+                self._launches[holding.pk] = place
+                room.take(*place)
 
     def _launch(self, holding: Holding, loop: NodeLoop) -> bool:
         """Whether the node can be asked."""
@@ -181,40 +196,69 @@ class NodeServer:
         launch = partial(
             member_launch, holding_id=holding.pk, client=client, clock=clock, token=self.token
         )
-        self._submit(self._launchers, ("launch", holding.pk), launch)
-        self._busy["launch", holding.pk].add_done_callback(self._after_launch)
+        self._submit(("launch", holding.pk), launch)
         return True
-
-    def _after_launch(self, _done: Future[None]) -> None:
-        if self._are_held_back:
-            self.look()
 
     def _preflight(self, ready: dict[int, NodeLoop]) -> None:
         for node_id, loop in ready.items():
             if loop.is_preflight_due and loop.client is not None:
-                self._submit(
-                    self._others, ("preflight", node_id), partial(loop.preflight, loop.client)
-                )
+                self._submit(("preflight", node_id), partial(loop.preflight, loop.client))
 
-    def _stop_member(self, holding: Holding, ready: dict[int, NodeLoop]) -> None:
+    def _stop_member(self, holding: Holding, ready: dict[int, NodeLoop]) -> bool:
+        """Whether it is sent now."""
         client = ready[holding.node_id or 0].client
         now = time.monotonic()
         if client is None or now - self._stops_sent.get(holding.pk, -STOP_AGAIN_S) < STOP_AGAIN_S:
-            return
+            return False
         self._stops_sent[holding.pk] = now
         stop = partial(member_stop, holding=holding, client=client, token=self.token)
-        self._submit(self._others, ("stop", holding.pk), stop)
+        self._submit(("stop", holding.pk), stop)
+        return True
+
+    def _is_under_way(self, kind: str, pk: int) -> bool:
+        one = self._busy.get((kind, pk))
+        return one is not None and not one.done()
 
     def _launching(self) -> frozenset[int]:
         """Members whose launch is under way here, by their rows; asked by the loops' threads."""
         exchanges = list(self._busy.items())
         return frozenset(pk for (kind, pk), one in exchanges if kind == "launch" and not one.done())
 
-    def _submit(
-        self, pool: ThreadPoolExecutor, key: tuple[str, int], work: Callable[[], None]
-    ) -> None:
+    def _submit(self, key: tuple[str, int], work: Callable[[], None]) -> None:
         if key not in self._busy:
-            self._busy[key] = pool.submit(_guarded, key, work)
+            self._busy[key] = self._pools[key[0]].submit(_guarded, key, work)
+            self._busy[key].add_done_callback(self._ended)
+
+    def _ended(self, _done: Future[None]) -> None:
+        if self._are_held_back and time.monotonic() - self._looked_at > LOOK_AGAIN_S:
+            self.look()
+
+
+class _Room:
+    """How many launches are under way, by (node, owner) of each, and whether more may be.
+
+    A person gets at most as many as they leave to all others.
+    """
+
+    def __init__(self, under_way: list[tuple[int, int]]) -> None:
+        self._total = len(under_way)
+        self._of_node = Counter(node_id for node_id, _ in under_way)
+        self._of_owner = Counter(owner_id for _, owner_id in under_way)
+        self._of_both = Counter(under_way)
+
+    def is_for(self, node_id: int, owner_id: int) -> bool:
+        free = LAUNCHES_AT_ONCE - self._total
+        return (
+            self._of_node[node_id] < LAUNCHES_PER_NODE
+            and self._of_both[node_id, owner_id] < LAUNCHES_PER_NODE_AND_OWNER
+            and self._of_owner[owner_id] < free
+        )
+
+    def take(self, node_id: int, owner_id: int) -> None:
+        self._total += 1
+        self._of_node[node_id] += 1
+        self._of_owner[owner_id] += 1
+        self._of_both[node_id, owner_id] += 1
 
 
 def _guarded(key: tuple[str, int], work: Callable[[], None]) -> None:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from apps.execution.node import allowlist
+from apps.execution.node import allowlist, task_files
 from apps.execution.node.checkpoints import with_folder
-from apps.execution.node.errors import Refusal
 from apps.execution.node.specs import Spec
 from tests.execution.node.test_arguments import spec
 
@@ -105,16 +104,30 @@ def test_a_volume_that_is_read_only_stays_as_it_is(volume: Path) -> None:
     assert list(volume.iterdir()) == []
 
 
-@pytest.mark.parametrize("is_read_only", [False, True])
-def test_a_folder_that_somebody_else_made_is_refused(volume: Path, is_read_only: bool) -> None:
-    """They would read what the task saves, and choose what it resumes from."""
+def test_what_somebody_else_has_put_there_is_not_resumed_from(volume: Path) -> None:
     (volume / "t1").mkdir(mode=0o777)
     (volume / "t1" / "state").touch()
     os.chown(volume / "t1", 4711, 4711)
-    one = {"source": str(volume), "target": "/volumes/ckpt", "read_only": is_read_only}
 
-    with pytest.raises(Refusal, match="t1 is somebody else's") as refused:
-        launched(volume, volumes=[one | {"checkpoints": True}])
+    assert resumes(volume) == "0"
 
-    assert refused.value.code == "not_allowed"
     assert (volume / "t1").stat().st_uid == 4711
+    assert [one.name for one in volume.iterdir()] == ["t1"]
+
+
+def test_on_a_share_that_gives_all_files_to_one_account_the_task_resumes(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `all_squash`: root can give nothing away there, and the task made its folder."""
+
+    def squashed(*_anything: object) -> None:
+        raise PermissionError
+
+    (volume / "t1").mkdir()
+    (volume / "t1" / "state").touch()
+    os.chown(volume / "t1", 4711, 4711)
+    monkeypatch.setattr(task_files, "give", squashed)
+
+    assert resumes(volume) == "1"
+
+    assert [one.name for one in volume.iterdir()] == ["t1"]

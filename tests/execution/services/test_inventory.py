@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from django.utils import timezone
 
@@ -285,9 +286,11 @@ def test_a_node_that_names_other_unknown_work_each_time_is_told_of_once(node: No
 
     assert Event.objects.filter(kind="node.unknown_work").count() == 1
     assert Node.objects.get(pk=node.pk).unknown_work == 2
-    node_has_unknown(node, ())
-    assert Event.objects.filter(kind="node.unknown_work").count() == 1
-    assert Node.objects.get(pk=node.pk).unknown_work == 0
+    for _ in range(100):
+        node_has_unknown(node, ())
+        assert Node.objects.get(pk=node.pk).unknown_work == 0
+        node_has_unknown(node, (Member("t9", 1, 0),))
+    assert Event.objects.filter(kind="node.unknown_work").count() == 30
 
 
 def test_what_a_node_says_of_devices_that_it_has_not_is_nowhere_kept(node: Node) -> None:
@@ -296,7 +299,8 @@ def test_what_a_node_says_of_devices_that_it_has_not_is_nowhere_kept(node: Node)
     node_occupied(node, (DeviceProcess("GPU-h1-1", 12, 100, None), *made_up))
 
     assert Event.objects.get(kind="node.devices").data == {"occupied": ["GPU-h1-1"]}
-    assert len(Node.objects.get(pk=node.pk).report["foreign_processes"]) == 100
+    kept = Node.objects.get(pk=node.pk).report["foreign_processes"]
+    assert [one["uuid"] for one in kept] == ["GPU-h1-1"]
 
 
 def test_a_node_gets_no_gpu_that_another_one_gives_out(node: Node, example: Example) -> None:
@@ -310,6 +314,28 @@ def test_a_node_gets_no_gpu_that_another_one_gives_out(node: Node, example: Exam
     assert devices_of(rogue) == {"GPU-own": (1, "healthy")}
     assert (rogue.capacity["gpu"], devices_of(node)["GPU-h1-1"]) == ("1", (1, "healthy"))
     assert Event.objects.get(kind="node.devices").data == {"claimed": ["GPU-h1-1"]}
+
+
+def test_a_gpu_goes_back_to_the_node_that_had_it_first(node: Node, example: Example) -> None:
+    other = make_node(example.h100, name="h2", gpus=0)
     node_probed(node, probed((0, "GPU-h1-0")), CLOCKS)
-    node_probed(rogue, claims, CLOCKS)
-    assert devices_of(rogue) == {"GPU-h1-1": (0, "healthy"), "GPU-own": (1, "healthy")}
+    node_probed(other, probed((0, "GPU-h1-1")), CLOCKS)
+    assert devices_of(other) == {"GPU-h1-1": (0, "healthy")}, "it was moved there"
+
+    for one, devices in ((node, ("GPU-h1-0", "GPU-h1-1")), (other, ("GPU-h1-1",))):
+        node_probed(one, probed(*enumerate(devices)), CLOCKS)
+
+    assert devices_of(node)["GPU-h1-1"] == (1, "healthy")
+    assert devices_of(other) == {"GPU-h1-1": (0, "missing")}
+
+
+def test_a_device_that_was_simulated_becomes_nobody_elses(node: Node, example: Example) -> None:
+    rogue = make_node(example.h100, name="h2", gpus=0)
+    real = probed((0, "GPU-h1-1"))
+    pretended = tuple(msgspec.structs.replace(one, simulated=True) for one in real.devices)
+
+    node_probed(rogue, probed(devices=pretended), CLOCKS)
+    node_probed(rogue, real, CLOCKS)
+
+    assert devices_of(rogue) == {"GPU-h1-1": (0, "missing")}
+    assert devices_of(node)["GPU-h1-1"] == (1, "healthy")

@@ -202,11 +202,9 @@ def test_the_result_waits_for_the_last_byte_of_the_log(node: Node, running: Atte
 
 
 def test_of_each_member_one_piece_of_its_log_is_taken(node: Node, running: Attempt) -> None:
-    """A node that sends thousands would keep the worker of all the others busy."""
     pieces = [LogPart(str(running.task_id), 1, 0, at, b"abc") for at in (0, 3, 6)]
 
     hear(node, told(running, "running"), parts=tuple(pieces))
-
     running.refresh_from_db()
     assert running.log_bytes == 3
 

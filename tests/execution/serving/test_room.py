@@ -6,12 +6,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.execution.serving import server as serving_server
 from apps.execution.serving.loop import NodeLoop
-from apps.execution.serving.server import NodeServer
+from apps.execution.serving.server import NodeServer, _Room
 from apps.nodes.models import Node
 from apps.tasks.models import Holding
 from tests.allocation.state import enqueue, make_node
@@ -52,7 +53,7 @@ def server(slow: SlowLaunches) -> Iterator[NodeServer]:
     server = NodeServer()
     yield server
     slow.may_end.set()
-    for pool in (server._launchers, server._others):
+    for pool in server._pools.values():
         pool.shutdown()
 
 
@@ -102,7 +103,8 @@ def test_slow_launches_of_a_person_leave_room_for_those_of_others(
     slow: SlowLaunches,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serving_server, "LAUNCHES_PER_OWNER", 1)
+    monkeypatch.setattr(serving_server, "LAUNCHES_PER_NODE_AND_OWNER", 1)
+    # Both of alice's are on one node.
     nodes = make_node(example.bare_metal, name="b1"), make_node(example.h100, name="h1")
     enqueue(alice, example.dev_queue, 2)
     enqueue(charlie, example.research_queue, 1)
@@ -114,3 +116,33 @@ def test_slow_launches_of_a_person_leave_room_for_those_of_others(
     wait_until(lambda: len(slow.begun) == 2, what="two are begun")
     assert owners(slow.begun) == {"alice", "charlie"}
     assert len(server._launching()) == 2
+
+
+def test_a_member_of_a_gang_that_is_waited_for_needs_no_room(
+    example: Example,
+    alice: User,
+    server: NodeServer,
+    slow: SlowLaunches,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serving_server, "LAUNCHES_PER_NODE", 1)
+    node = make_node(example.bare_metal, name="b1")
+    enqueue(alice, example.dev_queue, 2)
+    run_pass()
+    first, second = Holding.objects.filter(node=node).order_by("attempt_id")
+    Holding.objects.filter(pk=second.pk).update(ready_at=timezone.now())
+
+    server._launch_due(served(node))
+
+    wait_until(lambda: sorted(slow.begun) == sorted([first.pk, second.pk]), what="both are begun")
+
+
+def test_there_is_room_for_whoever_has_little_under_way() -> None:
+    room = _Room([])
+    for node_id in range(100):
+        for owner_id in (1, 2):
+            if room.is_for(node_id, owner_id):
+                room.take(node_id, owner_id)
+
+    assert room.is_for(200, 3)
+    assert not room.is_for(200, 1)
