@@ -99,12 +99,15 @@ def offspring_of(pid: int) -> list[int]:
     return [*children, *(one for child in children for one in offspring_of(child))]
 
 
+@pytest.mark.parametrize("are_stuck", [False, True])
 def test_what_a_killed_one_started_ends_and_the_next_one_begins(
-    up: subprocess.Popen[bytes], surroundings: dict[str, str], tmp_path: Path
+    up: subprocess.Popen[bytes], surroundings: dict[str, str], tmp_path: Path, are_stuck: bool
 ) -> None:
-    """Its beat, too, which is a process of the worker."""
+    """Its beat, too, which is a process of the worker; and those that cannot end by themselves."""
     ports.wait_until(lambda: len(offspring_of(up.pid)) == 4, what="beat", timeout_s=60)
     started = offspring_of(up.pid)
+    for one in started if are_stuck else ():
+        os.kill(one, signal.SIGSTOP)
 
     up.kill()
     up.wait()
@@ -115,12 +118,12 @@ def test_what_a_killed_one_started_ends_and_the_next_one_begins(
             command(ports.free_port()), cwd=ROOT, env=surroundings, stdout=output, stderr=output
         )
     try:
-        ports.wait_for_server(
-            following,
-            lambda: "RPM is up at" in log.read_text(),
+        ports.wait_until(
+            lambda: "RPM is up at" in log.read_text() or following.poll() is not None,
             what="the next one",
             timeout_s=START_WITHIN_S,
         )
+        assert following.poll() is None, log.read_text()
         ports.wait_until(lambda: all(has_ended(one) for one in started), what="all have ended")
     finally:
         ports.stop(following, signal=signal.SIGTERM, timeout_s=END_WITHIN_S)

@@ -125,20 +125,25 @@ def _worker_environment() -> dict[str, str]:
 def _only_one() -> Iterator[int]:
     """Refuse a second one on the same folder: its Redis would take the socket of the first.
 
-    The programs inherit the lock, so that it lasts as long as any of them.
+    The programs inherit the lock, so that it lasts as long as any of them. The file names this
+    process, and then each of them.
     """
     with settings.HOME.file("up.lock").open("a+") as lock:
-        deadline = time.monotonic() + STOP_WITHIN_S
+        deadline, are_killed = time.monotonic() + STOP_WITHIN_S, False
         while not _is_locked(lock.fileno()):
             lock.seek(0)
-            first = lock.read().strip()
+            first, *programs = lock.read().split() or [""]
             if not first or Path(f"/proc/{first}").exists():
                 raise CommandError(
                     f"RPM is up already with {settings.HOME.path}: end it, or give RPM_HOME "
                     "another folder."
                 )
-            # It was killed; its programs were told to end with it.
-            if time.monotonic() > deadline:
+            # It was killed; its programs were told to end with it. A worker whose Redis went first
+            # may not come to it, and nothing is lost where it is killed, too.
+            if time.monotonic() > deadline and not are_killed:
+                _kill_groups(programs, os.path.realpath(lock.name))
+                deadline, are_killed = time.monotonic() + STOP_WITHIN_S, True
+            elif time.monotonic() > deadline:
                 raise CommandError(
                     f"Programs of an earlier `up` (process {first}) still run with "
                     f"{settings.HOME.path}: end them (`fuser {lock.name}` names them)."
@@ -148,6 +153,15 @@ def _only_one() -> Iterator[int]:
         lock.write(str(os.getpid()))
         lock.flush()
         yield lock.fileno()
+
+
+def _kill_groups(programs: list[str], lock: str) -> None:
+    """Those that have this file open; another process may have such a number by now."""
+    for number in programs:
+        with contextlib.suppress(OSError):
+            opened = Path(f"/proc/{number}/fd").iterdir()
+            if any(os.readlink(one) == lock for one in opened):
+                os.killpg(int(number), signal.SIGKILL)
 
 
 def _is_locked(descriptor: int) -> bool:
@@ -201,6 +215,7 @@ def _programs(programs: list[Program], lock: int) -> Iterator[dict[str, subproce
                 pass_fds=[lock],
                 preexec_fn=partial(end_with_parent, os.getpid()),  # noqa: PLW1509 - takes no lock
             )
+            os.write(lock, f" {running[program.name].pid}".encode())
         yield running
     finally:
         _stop(running)
