@@ -230,7 +230,9 @@ class NodeServer:
             self._busy[key].add_done_callback(self._ended)
 
     def _ended(self, _done: Future[None]) -> None:
-        if self._are_held_back and time.monotonic() - self._looked_at > LOOK_AGAIN_S:
+        if self._are_held_back:
+            # A pause of this thread: a node that fails at once would else keep everybody looking.
+            time.sleep(max(0.0, self._looked_at + LOOK_AGAIN_S - time.monotonic()))
             self.look()
 
 
