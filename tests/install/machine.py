@@ -12,7 +12,6 @@ from pathlib import Path
 from tests.services import ports
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rpm-install-test"
-MIRROR = "http://deb.debian.org/debian"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # How this machine reaches its package sources; the same way is open to the machines in it.
 SHARED = (
@@ -50,7 +49,7 @@ def debian() -> Path:
         CACHE.mkdir(parents=True, exist_ok=True)
         fresh = CACHE / f"bookworm.{os.getpid()}"
         command = ["debootstrap", "--variant=minbase", "--include=ca-certificates", "bookworm"]
-        subprocess.run([*command, str(fresh), MIRROR], check=True)
+        subprocess.run([*command, str(fresh)], check=True)
         fresh.rename(target)
     return target
 

@@ -46,7 +46,7 @@ class Inbox:
 
 
 @contextmanager
-def smtp_server() -> Iterator[Inbox]:
+def smtp_server(*, hostname: str = "127.0.0.1") -> Iterator[Inbox]:
     """One that asks for name `rpm` and password `right`."""
 
     def allows(*given: object) -> AuthResult:
@@ -57,7 +57,7 @@ def smtp_server() -> Iterator[Inbox]:
     inbox = Inbox(free_port())
     controller = Controller(
         inbox,
-        hostname="127.0.0.1",
+        hostname=hostname,
         port=inbox.port,
         authenticator=allows,
         auth_required=True,

@@ -4,10 +4,10 @@
 import http from "node:http";
 import { Provider } from "oidc-provider";
 
-const { port, clients, pkce } = JSON.parse(process.env.IDENTITY_SERVER);
+const { port, clients, pkce, issuer } = JSON.parse(process.env.IDENTITY_SERVER);
 const state = { current: "", people: {} };
 
-const provider = new Provider(`http://127.0.0.1:${port}`, {
+const provider = new Provider(issuer ?? `http://127.0.0.1:${port}`, {
   clients,
   claims: {
     openid: ["sub"],
@@ -36,6 +36,8 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
   },
   cookies: { keys: ["only for one test"] },
 });
+// Behind a proxy that ends TLS.
+provider.proxy = Boolean(issuer);
 const answer = provider.callback();
 
 http
