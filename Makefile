@@ -63,8 +63,10 @@ screenshots: install-dev ## Take a picture of every page, wide and narrow, light
 fuzz: install-dev ## Make 20,000 requests from the REST schema; every answer as documented.
 	@exec $(VENV)/python -m tests.fuzz $(ARGS)
 
-install-test: install-dev ## Play docs/installing.md on bare Debian machines (root, debootstrap).
-	@exec $(VENV)/python -m tests.install
+install-test: install-dev ## Play docs/installing.md on bare Debian machines, and compose.yaml (root).
+	@$(VENV)/python tools/assets.py --dev
+	@$(VENV)/python -m tests.install
+	@exec $(VENV)/python -m tests.install.image
 
 audit: install-dev ## List licences and known vulnerabilities of all dependencies.
 	@exec $(VENV)/python -m tools.audit

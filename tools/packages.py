@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -53,11 +53,11 @@ def find_postgres_program(name: str) -> str | None:
     return shutil.which(name)
 
 
-def missing_packages() -> list[str]:
+def missing_packages(wanted: Mapping[str, tuple[str, ...]] = PACKAGES) -> list[str]:
     """Packages of which no program is found."""
     return [
         package
-        for package, programs in PACKAGES.items()
+        for package, programs in wanted.items()
         if not any(find_program(program) for program in programs)
     ]
 
@@ -67,24 +67,27 @@ def can_install() -> bool:
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
-def install_missing() -> list[str]:
+def install_missing(wanted: Mapping[str, tuple[str, ...]] = PACKAGES) -> list[str]:
     """Install what is missing where that is possible.
+
+    Args:
+        wanted: packages with the programs that show they are there.
 
     Returns:
         The packages that are still missing; the suites that need them are skipped.
     """
-    if not missing_packages() or not can_install():
-        return missing_packages()
+    if not missing_packages(wanted) or not can_install():
+        return missing_packages(wanted)
     LOCK.parent.mkdir(parents=True, exist_ok=True)
     with LOCK.open("w") as lock:
         # Two test runs may start at once on one machine.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        missing = missing_packages()
+        missing = missing_packages(wanted)
         if missing:
             print(f"Installing with apt: {' '.join(missing)}", flush=True)
             with services_stay_off():
                 _apt_install(missing)
-    return missing_packages()
+    return missing_packages(wanted)
 
 
 @contextmanager

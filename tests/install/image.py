@@ -28,7 +28,16 @@ from tests.install.machine import SHARED, TRUST, debian, say
 from tests.services import ports
 from tests.services.smtp import smtp_server
 from tools.assets import find_node
+from tools.packages import install_missing
 
+PACKAGES = {
+    "aardvark-dns": ("/usr/lib/podman/aardvark-dns",),
+    "catatonit": ("catatonit",),
+    "iptables": ("iptables",),
+    "netavark": ("/usr/lib/podman/netavark",),
+    "podman": ("podman",),
+    "runc": ("runc",),
+}
 HOST, PROVIDER = "rpm.localhost", "idp.example.org"
 SECRETS = {"POSTGRES_PASSWORD": "4f1c" * 12, "REDIS_PASSWORD": "9a7e" * 12}
 PASSWORD = "correct-horse-battery"
@@ -50,7 +59,7 @@ BASES = {
     "caddy": "FROM localhost/programs\nENV XDG_DATA_HOME=/data\n"
     "CMD caddy run --config /etc/caddy/Caddyfile\n",
     "postgres": "FROM localhost/programs\nENV PATH=/usr/lib/postgresql/15/bin:/usr/sbin:/usr/bin\n"
-    "COPY start /start\nCMD sh -e /start\n",
+    'COPY start /start\nCMD ["sh", "-e", "/start"]\n',
 }
 # What the image of PostgreSQL does by its entry point.
 START = """\
@@ -64,7 +73,7 @@ if [ ! -s PG_VERSION ]; then
     echo 'host all all all scram-sha-256' >> pg_hba.conf
     echo 'CREATE DATABASE rpm' | runuser -u postgres -- postgres --single -D . postgres
 fi
-exec runuser -u postgres -- postgres -D . -c listen_addresses='*'
+exec setpriv --reuid=postgres --regid=postgres --init-groups postgres -D . -c listen_addresses='*'
 """
 CONTAINERS_CONF = """\
 [containers]
@@ -91,6 +100,9 @@ def main() -> int:
     if sys.argv[1:2] == ["run"]:
         return _run(Path(sys.argv[2]))
     started = time.monotonic()
+    missing = install_missing(PACKAGES)
+    if missing:
+        raise SystemExit(f"Install {' '.join(missing)} first.")
     # Short: podman makes sockets below it, whose paths hold at most 108 bytes.
     folder = Path(tempfile.mkdtemp(prefix="rpm-image-"))
     try:
@@ -150,6 +162,8 @@ def _build(compose: Compose, folder: Path) -> None:
 
 def _run(folder: Path) -> int:
     compose = _compose(folder)
+    # Where podman keeps what its networks hold, names and addresses: none of another run.
+    subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     compose.networks()
     gateway = compose.done(
@@ -176,7 +190,9 @@ def _run(folder: Path) -> int:
     assert compose.up() == names, "a second `up` of the same version"
     for name in reversed(names):
         compose.done("stop", "--time=30", name)
-        say(f"{name}: stopped\n")
+        # 137: it did not end by itself.
+        assert compose.done("inspect", "--format={{.State.ExitCode}}", name) != "137", name
+    say("every service ended when it was asked to\n")
     compose.run("rm", "--force", "--all", "--time=0")
     return 0
 

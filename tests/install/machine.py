@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.services import ports
+from tools.packages import install_missing
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rpm-install-test"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -44,6 +45,7 @@ set -eo pipefail
 
 def debian() -> Path:
     """A bare root file system, made once and kept."""
+    install_missing({"debootstrap": ("debootstrap",)})
     target = CACHE / "bookworm"
     if not target.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
