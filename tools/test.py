@@ -1,4 +1,4 @@
-"""Runs every suite: on PostgreSQL all of it, on SQLite what touches the database, and then, with
+"""Runs every suite: on PostgreSQL all of it, then on SQLite what can differ there, and then, with
 the machine to itself, a minute of faults.
 
     python -m tools.test                  everything, as `make test` does
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
     outcome = Outcome()
     if find_program("initdb"):
         run("PostgreSQL", "postgres", arguments, outcome)
-        run("SQLite", "sqlite", ["-m", "database", *arguments], outcome)
+        run("SQLite", "sqlite", ["-m", "sqlite", *arguments], outcome)
     else:
         run("SQLite", "sqlite", arguments, outcome)
         outcome.skipped["needs postgres: every suite ran against SQLite only"] += 1

@@ -29,6 +29,32 @@ CATEGORIES = ("failed", "error", "passed", "skipped", "xfailed", "xpassed")
 # Signals to end that come so close together are one request.
 ONE_REQUEST_S = 2.0
 DATABASE_FIXTURES = frozenset({"db", "transactional_db", "live_server"})
+# What SQLite can do otherwise than PostgreSQL: locks, triggers, statements written for each, files
+# and backups; and a file of each app besides.
+ON_SQLITE = (
+    "tests/accounts/test_sessions.py",
+    "tests/accounts/test_throttling.py",
+    "tests/allocation/test_",
+    "tests/allocation/api/test_expected.py",
+    "tests/authorisation/test_sockets.py",
+    "tests/configuration/test_provision.py",
+    "tests/configuration/test_races.py",
+    "tests/core/",
+    "tests/dashboard/test_live.py",
+    "tests/dashboard/test_pages.py",
+    "tests/events/test_chain.py",
+    "tests/execution/services/test_reporting.py",
+    "tests/execution/services/test_starting.py",
+    "tests/execution/serving/",
+    "tests/identity/test_floods.py",
+    "tests/nodes/test_capacity.py",
+    "tests/policies/test_registries.py",
+    "tests/rpm/",
+    "tests/tasks/api/test_express.py",
+    "tests/tasks/services/",
+    "tests/tasks/test_",
+    "tests/vaults/test_services.py",
+)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -58,11 +84,13 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what touches the database, so that SQLite's turn can choose it."""
+    """Mark what touches the database, and of that what SQLite's turn chooses."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if item.get_closest_marker("django_db") or DATABASE_FIXTURES.intersection(fixtures):
             item.add_marker(pytest.mark.database)
+        if item.get_closest_marker("database") and item.nodeid.startswith(ON_SQLITE):
+            item.add_marker(pytest.mark.sqlite)
 
 
 @pytest.hookimpl(trylast=True)
