@@ -9,10 +9,10 @@ from apps.accounts.models import QUEUE_ADMINS, User
 from apps.accounts.services.groups import group_save, user_groups_set
 from apps.accounts.services.invitations import person_invite
 from apps.configuration.services.policies import policy_change, policy_create
-from apps.configuration.services.queues import queue_change
+from apps.configuration.services.queues import profile_connect, profile_disconnect, queue_change
 from apps.configuration.services.tenancy import queue_settings_of
 from apps.core.errors import BadInput, NotAllowed
-from apps.policies.models import Policy, Queue
+from apps.policies.models import Policy, Profile, Queue
 from tests.cast import Example
 
 pytestmark = pytest.mark.django_db
@@ -37,6 +37,12 @@ SERVICES: dict[str, Work] = {
     "changes a queue": lambda actor, example, _: queue_change(
         actor=actor, queue=example.dev_queue, changes={"max_priority": 9}
     ),
+    "connects a profile": lambda actor, example, _: profile_connect(
+        actor=actor, policy=example.dev, profile=Profile.objects.get(name="2xGPU")
+    ),
+    "disconnects a profile": lambda actor, example, _: profile_disconnect(
+        actor=actor, queue=example.dev_queue
+    ),
 }
 
 
@@ -58,6 +64,7 @@ def test_who_administers_nothing_is_refused(
     assert not Policy.objects.filter(name="new").exists()
     assert not bob.groups.filter(name="research").exists()
     assert Queue.objects.get(pk=example.dev_queue.pk).max_priority != 9
+    assert Queue.objects.filter(removed_at=None).count() == 2
 
 
 def test_administrators_of_queues_set_all_of_a_queue_and_others_nothing(
@@ -82,3 +89,71 @@ def test_nobody_raises_the_limits_of_a_queue_of_their_own_team(
     queue_change(actor=alice, queue=example.research_queue, changes=changes)
     queue_change(actor=alice, queue=example.dev_queue, changes={"name": "renamed"})
     queue_change(actor=root, queue=example.dev_queue, changes=changes)
+
+
+LIMITS = {
+    "allow_over_quota": False,
+    "max_waiting": 5,
+    "min_runtime_s": 0,
+    "max_preemptions": None,
+    "grace_s": 10,
+    "max_priority": -10,
+}
+
+
+def settings_of(queue: Queue) -> dict[str, object]:
+    return {name: getattr(Queue.objects.get(pk=queue.pk), name) for name in LIMITS}
+
+
+@pytest.fixture
+def own_queue_admin(example: Example, root: User, alice: User) -> User:
+    """Administers queues, and is in the group of the policy whose queue has limits."""
+    alice.groups.add(Group.objects.get(name=QUEUE_ADMINS))
+    queue_change(actor=root, queue=example.dev_queue, changes=LIMITS)
+    return User.objects.get(pk=alice.pk)
+
+
+def test_a_queue_that_is_closed_and_connected_again_has_the_settings_of_before(
+    example: Example, own_queue_admin: User, root: User
+) -> None:
+    queue_change(actor=root, queue=example.dev_queue, changes={"on_preemption": "pause"})
+    queue = example.dev_queue
+
+    for actor in (own_queue_admin, own_queue_admin, root):
+        profile_disconnect(actor=actor, queue=queue)
+        queue = profile_connect(actor=actor, policy=example.dev, profile=example.profile)
+
+        assert settings_of(queue) == LIMITS
+        assert queue.on_preemption == "pause"
+
+
+@pytest.mark.parametrize("is_closed_first", [True, False])
+def test_another_profile_does_not_get_their_own_team_around_the_limits_of_its_queues(
+    example: Example, own_queue_admin: User, root: User, is_closed_first: bool
+) -> None:
+    other = Profile.objects.get(name="2xGPU")
+    if is_closed_first:
+        profile_disconnect(actor=own_queue_admin, queue=example.dev_queue)
+
+    queue = profile_connect(actor=own_queue_admin, policy=example.dev, profile=other)
+    for_others = profile_connect(actor=own_queue_admin, policy=example.research, profile=other)
+    by_root = profile_connect(
+        actor=root, policy=example.dev, profile=Profile.objects.get(name="8xGPU")
+    )
+
+    assert settings_of(queue) == LIMITS
+    assert for_others.allow_over_quota
+    assert by_root.max_waiting is None
+
+
+def test_of_limits_that_differ_their_own_team_gets_the_strictest(
+    example: Example, own_queue_admin: User, root: User
+) -> None:
+    other, third = (Profile.objects.get(name=name) for name in ("2xGPU", "8xGPU"))
+    loose = profile_connect(actor=root, policy=example.dev, profile=other)
+    limits = {"max_preemptions": 3, "grace_s": 600, "min_runtime_s": 900, "max_priority": 9}
+    queue_change(actor=root, queue=loose, changes=limits)
+
+    queue = profile_connect(actor=own_queue_admin, policy=example.dev, profile=third)
+
+    assert settings_of(queue) == LIMITS

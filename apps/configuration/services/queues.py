@@ -22,6 +22,7 @@ from apps.configuration.services.tenancy import (
     QUEUE_SETTINGS,
     is_tenants_own,
     queue_settings_check,
+    queue_settings_of,
 )
 from apps.core.errors import BadInput, Conflict
 from apps.core.model_errors import from_model_error
@@ -48,12 +49,16 @@ def profile_connect(
 ) -> Queue:
     """Make the queue, last in the profile's order; whoever may use the policy may use it.
 
+    A profile that the policy had before gets the settings of its last queue again; settings that
+    are not the actor's to set, of a profile that is new to the policy, those of its other queues.
+
     Args:
         queue_name: None takes the suggested one.
 
     Raises:
         BadInput: the name is taken or not allowed, the profile is above the policy's limit, or
             it gives what an administrator of a tenant cannot give it.
+        NotAllowed: the actor administers neither queues nor a tenant.
         Conflict: the policy has children, is connected already, or one of the two was removed.
     """
     live_lock()
@@ -67,6 +72,9 @@ def profile_connect(
     queue = Queue(
         name=queue_name, policy=policy, profile=profile, queuing_rank=_after(live, "queuing_rank")
     )
+    queue_settings_check(actor, queue, set())
+    for field, value in _settings_kept(actor, queue).items():
+        setattr(queue, field, value)
     _save(queue)
     _append_to_draft(queue, actor)
     note = f"Profile {profile.name} connected to policy {policy.name} as {queue.name}."
@@ -80,9 +88,13 @@ def profile_disconnect(*, actor: User | None, queue: Queue) -> int:
 
     Returns:
         How many tasks became drafts.
+
+    Raises:
+        NotAllowed: the actor administers neither queues nor a tenant.
     """
     live_lock()
     queue = _present(queue)
+    queue_settings_check(actor, queue, set())
     if DraftQueueRank.objects.filter(queue=queue).exists():
         draft_saved(draft_lock(), actor=actor, changes=[f"queue {queue.name} closed"])
     reason = f"Profile {queue.profile.name} was removed from policy {queue.policy.name}."
@@ -102,9 +114,9 @@ def queue_change(*, actor: User | None, queue: Queue, changes: Mapping[str, Any]
     unknown = set(changes) - QUEUE_SETTINGS
     if unknown:
         raise BadInput(f"{min(unknown)} cannot be changed.", fields={min(unknown): "is unknown"})
-    queue_settings_check(actor, queue, set(changes))
     live_lock()
     queue = _present(queue)
+    queue_settings_check(actor, queue, set(changes))
     for field, value in changes.items():
         setattr(queue, field, value)
     _save(queue)
@@ -232,6 +244,26 @@ def _check_connection(policy: Policy, profile: Profile) -> None:
     problem = above_limit(profile, limits_above(policy))
     if problem:
         raise BadInput(f"{problem}.", fields={"profile": problem})
+
+
+def _settings_kept(actor: User | None, queue: Queue) -> dict[str, Any]:
+    """What a new queue takes over, so that closing one and connecting again changes nothing."""
+    settings = QUEUE_SETTINGS - {"name"}
+    earlier = Queue.objects.filter(policy=queue.policy)
+    last = earlier.filter(profile=queue.profile).order_by("-pk").first()
+    if last is not None:
+        return {name: getattr(last, name) for name in settings}
+    others = list(earlier)
+    not_theirs = settings - queue_settings_of(actor, queue) if others else frozenset()
+    return {name: _strictest(name, [getattr(one, name) for one in others]) for name in not_theirs}
+
+
+def _strictest(name: str, values: Sequence[Any]) -> Any:
+    """None is no limit: of waiting tasks, and of how often a task is preempted."""
+    given = [value for value in values if value is not None]
+    if name == "max_preemptions":
+        return max(given) if len(given) == len(values) else None
+    return min(given, default=None)
 
 
 def _after(rows: Any, column: str) -> int:
