@@ -167,6 +167,9 @@ PASS_EVERY_S = env.number("RPM_PASS_EVERY_S", 5, low=1, high=300)
 # Days; 0 keeps for ever. The output of a task goes with it, if not before.
 KEEP_LOGS_DAYS = env.number("RPM_KEEP_LOGS_DAYS", 90, low=0, high=36_500)
 KEEP_TASKS_DAYS = env.number("RPM_KEEP_TASKS_DAYS", 730, low=0, high=36_500)
+KEEP_EVENTS_DAYS = env.number("RPM_KEEP_EVENTS_DAYS", 730, low=0, high=36_500)
+# Of the revisions that one person made, the newest; 0 keeps all.
+KEEP_REVISIONS = env.number("RPM_KEEP_REVISIONS", 1000, low=0, high=1_000_000)
 SYNC_TICK_S = env.number("RPM_SYNC_TICK_S", 10, low=1, high=60)
 # Work of queues that start lost work elsewhere, or fail it, ends by itself on a node that was
 # silent for so long; and from when on a silent node is shown as such.
@@ -180,6 +183,7 @@ CELERY_BEAT_SCHEDULE = {
     "serve": {"task": "execution.look", "schedule": timedelta(seconds=PASS_EVERY_S)},
     "seal": {"task": "events.seal_audit", "schedule": timedelta(seconds=5)},
     "retention": {"task": "tasks.remove_old", "schedule": timedelta(minutes=5)},
+    "revisions": {"task": "configuration.remove_old", "schedule": timedelta(minutes=5)},
     "mail": {"task": "accounts.send_mail", "schedule": timedelta(minutes=1)},
     "sessions": {"task": "accounts.remove_sessions", "schedule": timedelta(hours=1)},
     "demonstration": {"task": "rpm.keep_demonstration", "schedule": timedelta(seconds=30)},
@@ -256,6 +260,10 @@ DEFAULT_FROM_EMAIL = SERVER_EMAIL = _SMTP.sender
 
 # Of one person; drafts stand in no queue, which would bound them.
 RPM_DRAFTS_PER_PERSON = env.number("RPM_DRAFTS_PER_PERSON", 10_000, low=1, high=1_000_000)
+# Of all tasks that one person has in the database; 0: no bound.
+RPM_TASK_BYTES_PER_PERSON = env.number(
+    "RPM_TASK_BYTES_PER_PERSON", 2_000_000_000, low=0, high=1_000_000_000_000_000
+)
 # In each queue, besides what the queue itself allows a person.
 RPM_WAITING_PER_PERSON = env.number("RPM_WAITING_PER_PERSON", 200_000, low=1, high=10_000_000)
 RPM_WAITING_PER_QUEUE = env.number("RPM_WAITING_PER_QUEUE", 1_000_000, low=1, high=10_000_000)

@@ -11,5 +11,12 @@ from apps.vaults.services.keeping import vaults_sweep
 @shared_task(name="tasks.remove_old", ignore_result=True)
 def tasks_remove_old() -> None:
     """A bounded part of it; the next ring goes on."""
-    old_remove(kept_of(logs_days=settings.KEEP_LOGS_DAYS, tasks_days=settings.KEEP_TASKS_DAYS))
+    old_remove(
+        kept_of(
+            logs_days=settings.KEEP_LOGS_DAYS,
+            tasks_days=settings.KEEP_TASKS_DAYS,
+            events_days=settings.KEEP_EVENTS_DAYS,
+            task_bytes=settings.RPM_TASK_BYTES_PER_PERSON,
+        )
+    )
     vaults_sweep(vaults_in_use())

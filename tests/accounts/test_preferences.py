@@ -11,6 +11,7 @@ from rest_framework.test import APIClient
 
 from apps.accounts.models import User
 from apps.core.keyring import HIDDEN
+from apps.events.models import AuditEntry
 from tests.cast import Example
 from tests.configuration.site import form_of
 from tests.tasks.api.test_tasks import TASKS, post, wanted
@@ -70,3 +71,16 @@ def test_administrators_edit_the_list_of_others(client: Client, root: User, alic
     assert client.post(page, emptied).status_code == 302
     alice.refresh_from_db()
     assert alice.redacted_variables == []
+
+
+def test_the_audit_log_holds_a_bounded_part_of_long_lists(api_as: As, alice: User) -> None:
+    long = [f"V{number}_{'x' * 240}" for number in range(100)]
+    api_as(alice).patch(PREFERENCES, {"redacted_variables": ["OLD", "KEPT"]}, format="json")
+
+    for _ in range(2):
+        body = {"redacted_variables": ["KEPT", *long[1:]]}
+        assert api_as(alice).patch(PREFERENCES, body, format="json").status_code == 200
+
+    entry, _ = AuditEntry.objects.filter(verb="person.preferences").order_by("-id")
+    assert entry.before == {"redacted_variables": ["OLD"]}
+    assert entry.after == {"redacted_variables": [*long[1:11], "and 89 more"]}

@@ -10,6 +10,8 @@ from apps.core.errors import BadInput
 from apps.core.recording import event_record
 
 PATTERNS = 100
+# Of what was removed and of what was added; an entry of the audit log is never removed.
+MOST_TOLD = 10
 _PATTERN = re.compile(r"[A-Za-z0-9_*?]{1,255}")
 
 
@@ -22,6 +24,9 @@ def preferences_change(*, user: User, redacted_variables: list[str]) -> User:
         BadInput: naming the field.
     """
     patterns = patterns_checked(redacted_variables)
+    before = user.redacted_variables
+    if patterns == before:
+        return user
     with transaction.atomic():
         User.objects.filter(pk=user.pk).update(redacted_variables=patterns)
         event_record(
@@ -31,12 +36,20 @@ def preferences_change(*, user: User, redacted_variables: list[str]) -> User:
             object_id=user.pk,
             data={
                 "name": user.username,
-                "before": {"redacted_variables": user.redacted_variables},
-                "after": {"redacted_variables": patterns},
+                "before": {"redacted_variables": _told(before, without=patterns)},
+                "after": {"redacted_variables": _told(patterns, without=before)},
             },
         )
     user.redacted_variables = patterns
     return user
+
+
+def _told(patterns: list[str], *, without: list[str]) -> list[str]:
+    """The first of those that the other list does not have, and how many more there are."""
+    others = set(without)
+    found = [one for one in patterns if one not in others]
+    more = len(found) - MOST_TOLD
+    return [*found[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
 
 
 def patterns_checked(given: Any) -> list[str]:

@@ -32,7 +32,7 @@ class ChangeView:
 
 @dataclass(frozen=True, slots=True)
 class RevisionRow:
-    """`changes` are the differences to the revision before; None where there is none before."""
+    """`changes` are the differences to the revision before; None where that is not kept."""
 
     revision: Revision
     changes: tuple[ChangeView, ...] | None
@@ -60,7 +60,8 @@ def revision_page(user: User, *, before: int | None) -> RevisionPage:
             RevisionRow(
                 revision=one,
                 changes=changes_told(compare(documents[index + 1], documents[index]))
-                if index + 1 < len(found)
+                # Across a gap, changes of others would stand here as this author's.
+                if index + 1 < len(found) and found[index + 1].number == one.number - 1
                 else None,
             )
             for index, one in enumerate(shown)

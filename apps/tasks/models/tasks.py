@@ -83,6 +83,8 @@ class Task(models.Model):
         default=dict, blank=True, db_default=models.Value({}, models.JSONField())
     )
     tags = models.JSONField(default=list, blank=True)
+    # What all of the above counts for (`apps.tasks.sizes`).
+    size_bytes = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     # Nobody else has written any of the above: only then its owner's personal vaults reach it.
     is_by_owner = models.BooleanField(default=True, db_default=True, editable=False)
 
@@ -118,7 +120,8 @@ class Task(models.Model):
                 name="task_line",
             ),
             models.Index(fields=["queue", "-id"], name="task_of_queue"),
-            models.Index(fields=["owner", "-id"], name="task_of_owner"),
+            # With the size, so that the sum of a person's tasks reads nothing else.
+            models.Index(fields=["owner", "-id", "size_bytes"], name="task_sizes_of_owner"),
             models.Index(
                 fields=["owner"], condition=models.Q(state="draft"), name="task_drafts_of_owner"
             ),

@@ -23,8 +23,10 @@ from apps.tasks.services.idempotency import Idempotency, earlier_task, key_keep
 from apps.tasks.services.queues import check_open_to_owner, queue_open_to
 from apps.tasks.services.runs import run_ensure
 from apps.tasks.services.sealing import secrets_sealed
+from apps.tasks.services.storage import check_may_store
 from apps.tasks.services.transitions import Moved, tasks_announce, tasks_move
 from apps.tasks.services.waiting import check_may_wait, facts_for, room_to_wait, too_many_waiting
+from apps.tasks.sizes import description_bytes
 from apps.tasks.states import TaskState
 
 MANY = 1000
@@ -36,7 +38,7 @@ def task_create(
     """A draft of the actor's own; nothing runs before it is enqueued.
 
     Raises:
-        Conflict: the idempotency key was used with another body, or they have too many drafts.
+        Conflict: the idempotency key was used with another body, or a bound is reached.
     """
     known = earlier_task(actor.pk, idempotency)
     if known is not None:
@@ -64,7 +66,7 @@ def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
     Raises:
         NotAllowed: it is somebody else's, or holds secrets that are.
         BadInput: a field is unknown or will not do.
-        Conflict: the task is not a draft any more.
+        Conflict: the task is not a draft any more, or its owner's tasks would take too much.
         Stale: it was changed meanwhile.
     """
     if task.owner_id != actor.pk and not is_admin(actor):
@@ -82,6 +84,8 @@ def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
     values = {**columns(merged), "request": request, "changed_at": timezone.now()}
     if not is_by_owner:
         values["is_by_owner"] = False
+    if values["size_bytes"] > task.size_bytes:
+        check_may_store(task.owner_id, values["size_bytes"] - task.size_bytes)
     with transaction.atomic():
         drafts = Task.objects.filter(pk=task.pk, state=TaskState.DRAFT)
         if not drafts.filter(changed_at=task.changed_at).update(**values):
@@ -237,6 +241,7 @@ def columns(description: Description) -> dict[str, Any]:
         "abort_callback": msgspec.to_builtins(callback) if callback else None,
         "checkpoint_volume": description.checkpoint_volume,
         "tags": description.tags,
+        "size_bytes": description_bytes(description),
     }
 
 
@@ -313,6 +318,7 @@ def _draft(description: Description, actor: User) -> Task:
     request = None
     if description.request is not None:
         request = request_texts(description, keys=None)
+    check_may_store(actor.pk, description_bytes(description))
     now = timezone.now()
     return Task(
         owner=actor,
@@ -354,6 +360,7 @@ def _waiting_task(
 ) -> Task:
     """A task of the actor's, not stored yet; `runs` remembers ids by shape over many tasks."""
     shape = accept(description, facts, owner_id=actor.pk)
+    check_may_store(actor.pk, description_bytes(description))
     digest = shape.digest()
     if digest not in runs:
         runs[digest] = run_ensure(facts.queue_id, shape)

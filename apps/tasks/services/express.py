@@ -30,9 +30,11 @@ from apps.tasks.acceptance import QueueFacts, accept
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Run
 from apps.tasks.selectors.facts import queue_facts
+from apps.tasks.services.storage import storage_is_due
 from apps.tasks.services.transitions import DECIDE
 from apps.tasks.services.waiting import count_is_due
 from apps.tasks.shapes import Shape
+from apps.tasks.sizes import description_bytes
 from apps.tasks.topics import task_topics
 
 # Sizes of nodes may change without a new version of the configuration.
@@ -104,14 +106,14 @@ WITH gate AS (
         id, queue_id, run_id, owner_id, name, image, command, environment, working_dir, request,
         replicas, volumes, priority, is_preemptible, is_restartable, time_limit_s, retries,
         abort_callback, checkpoint_volume, tags, state, state_detail, generation, preemptions,
-        failures, created_at, submitted_at, changed_at
+        failures, created_at, submitted_at, changed_at, size_bytes
     )
     SELECT %(id)s, gate.queue_id, %(run)s, gate.owner_id, %(name)s, %(image)s,
         %(command)s::jsonb, %(environment)s::jsonb, %(working_dir)s, %(request)s::jsonb,
         %(replicas)s::int, %(volumes)s::jsonb, %(priority)s, %(is_preemptible)s,
         %(is_restartable)s, %(time_limit_s)s::int, %(retries)s, %(abort_callback)s::jsonb,
         %(checkpoint_volume)s,
-        %(tags)s::jsonb, 'queued', '', 0, 0, 0, %(now)s, %(now)s, %(now)s
+        %(tags)s::jsonb, 'queued', '', 0, 0, 0, %(now)s, %(now)s, %(now)s, %(size_bytes)s
     FROM gate
 )
 INSERT INTO events_event (
@@ -250,6 +252,9 @@ def task_submit_at_once(
     if run is None or count_is_due(facts.queue_id, person.id):
         # The plain way makes the run of the first task of its kind, and counts who waits.
         return None
+    if storage_is_due(person.id, description_bytes(description)):
+        # And sums up what the person's tasks take.
+        return None
     stored = Stored(uuid7(), "", shape, facts, datetime.now(UTC))
     owner = _insert(
         {
@@ -302,6 +307,7 @@ def _columns(description: Description, stored: Stored) -> dict[str, Any]:
         "abort_callback": _json(description.abort_callback),
         "checkpoint_volume": description.checkpoint_volume,
         "tags": _json(description.tags),
+        "size_bytes": description_bytes(description),
     }
 
 

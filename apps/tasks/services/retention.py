@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 from django.db import connection, transaction
-from django.db.models import Max, Q
+from django.db.models import Max, Q, QuerySet, Sum
 
 from apps.core import clock
 from apps.events.models import Event
@@ -37,14 +37,20 @@ LOOKED_AT = 1000
 PIECES_AT_ONCE = 200
 TASKS_AT_ONCE = 100
 KEYS_FOR = timedelta(days=7)
+OF_TASKS = ("task", "attempt")
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """For how long; None: for ever."""
+    """For how long; None: for ever.
+
+    `bytes_per_person`: of more than half of it, the oldest ended tasks go earlier; 0: none.
+    """
 
     logs: timedelta | None
     tasks: timedelta | None
+    events: timedelta | None = None
+    bytes_per_person: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +61,16 @@ class Removed:
     tasks: int
     keys: int
     is_over: bool
+    events: int = 0
 
 
-def kept_of(*, logs_days: int, tasks_days: int) -> Kept:
+def kept_of(*, logs_days: int, tasks_days: int, events_days: int = 0, task_bytes: int = 0) -> Kept:
     """From days, where 0 means for ever."""
     return Kept(
         logs=timedelta(days=logs_days) if logs_days else None,
         tasks=timedelta(days=tasks_days) if tasks_days else None,
+        events=timedelta(days=events_days) if events_days else None,
+        bytes_per_person=task_bytes,
     )
 
 
@@ -83,7 +92,15 @@ def old_remove(kept: Kept, *, now: datetime | None = None, run_s: float = RUN_S)
         pieces, are_logs_over = _each(_old_pieces(now - kept.logs), _pieces_delete, until)
     if kept.tasks is not None:
         tasks, are_tasks_over = _each(_old_tasks(now - kept.tasks), _tasks_delete, until)
-    return Removed(pieces, tasks, keys, are_keys_over and are_logs_over and are_tasks_over)
+    if kept.tasks is not None and kept.bytes_per_person and are_tasks_over:
+        excess = _excess_tasks(most=kept.bytes_per_person // 2)
+        more, are_tasks_over = _each(excess, _tasks_delete, until)
+        tasks += more
+    events, are_events_over = 0, True
+    if kept.events is not None:
+        events, are_events_over = _each(_old_events(now - kept.events), _events_delete, until)
+    is_over = are_keys_over and are_logs_over and are_tasks_over and are_events_over
+    return Removed(pieces, tasks, keys, is_over=is_over, events=events)
 
 
 def _each(
@@ -148,6 +165,44 @@ def _old_tasks(before: datetime) -> Iterator[Sequence[uuid.UUID]]:
         last = rows[-1][0]
 
 
+def _excess_tasks(*, most: int) -> Iterator[Sequence[uuid.UUID]]:
+    """Of people whose ended tasks take more bytes than this, the oldest, until the rest do not."""
+    sums = Task.objects.order_by().values_list("owner").annotate(sum=Sum("size_bytes"))
+    for owner in [owner for owner, _ in sums.filter(sum__gt=most)]:
+        # Those from before sizes were written free nothing that is counted.
+        ended = Task.objects.filter(owner=owner, state__in=ENDED_STATES, size_bytes__gt=0)
+        excess = (ended.aggregate(sum=Sum("size_bytes"))["sum"] or 0) - most
+        last = uuid.UUID(int=0)
+        while excess > 0 and (
+            rows := list(
+                ended.filter(pk__gt=last)
+                .order_by("pk")
+                .values_list("pk", "size_bytes")[:TASKS_AT_ONCE]
+            )
+        ):
+            batch = []
+            for pk, size in rows:
+                if excess > 0:
+                    batch.append(pk)
+                    excess -= size
+            yield batch
+            last = rows[-1][0]
+
+
+def _old_events(before: datetime) -> Iterator[Sequence[int]]:
+    """Events that are not of tasks, with which those go."""
+    last = 0
+    while rows := list(
+        Event.objects.filter(pk__gt=last)
+        .order_by("pk")
+        .values_list("pk", "at", "object_type")[:LOOKED_AT]
+    ):
+        yield [pk for pk, at, noun in rows if at < before and noun not in OF_TASKS]
+        if rows[-1][1] >= before:
+            return
+        last = rows[-1][0]
+
+
 # --- how it goes -----------------------------------------------------------------------------
 
 
@@ -180,13 +235,21 @@ def _tasks_delete(batch: Sequence[Any]) -> int:
         ReasonChange.objects.filter(task__in=tasks).delete()
         IdempotencyKey.objects.filter(task_id__in=tasks).delete()
         told = [str(pk) for pk in (*tasks, *attempts)]
-        # The latest of all stays: nodes remember its number, and take a database whose numbers
-        # fall for one that was restored.
-        latest = Event.objects.aggregate(Max("pk"))["pk__max"]
-        events = Event.objects.filter(object_type__in=("task", "attempt"), object_id__in=told)
-        events.exclude(pk=latest).delete()
+        _delete(Event.objects.filter(object_type__in=OF_TASKS, object_id__in=told))
         Task.objects.filter(pk__in=tasks).delete()
         return len(tasks)
+
+
+def _events_delete(batch: Sequence[Any]) -> int:
+    return _delete(Event.objects.filter(pk__in=batch))
+
+
+def _delete(events: QuerySet[Event]) -> int:
+    """All but the latest that there is: nodes remember its number, and take a database whose
+    numbers fall for one that was restored.
+    """
+    latest = Event.objects.aggregate(Max("pk"))["pk__max"]
+    return events.exclude(pk=latest).delete()[0]
 
 
 def _is_needed() -> Q:

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand
 from django.db import InterfaceError, OperationalError, close_old_connections
 
 from apps.allocation.services import run_pass
+from apps.configuration.services.revision_retention import revisions_sweep
 from apps.execution.serving.server import NodeServer
 from apps.tasks.services.retention import kept_of, old_remove
 
@@ -42,9 +43,15 @@ class Command(BaseCommand):
 
 def tidy_once() -> None:
     """Remove a little of what is kept no longer; passes wait for it, so it is short."""
-    kept = kept_of(logs_days=settings.KEEP_LOGS_DAYS, tasks_days=settings.KEEP_TASKS_DAYS)
+    kept = kept_of(
+        logs_days=settings.KEEP_LOGS_DAYS,
+        tasks_days=settings.KEEP_TASKS_DAYS,
+        events_days=settings.KEEP_EVENTS_DAYS,
+        task_bytes=settings.RPM_TASK_BYTES_PER_PERSON,
+    )
     try:
         old_remove(kept, run_s=TIDY_FOR_S)
+        revisions_sweep(most=settings.KEEP_REVISIONS)
     except (OperationalError, InterfaceError) as error:
         log.warning("retention.failed", detail=str(error).strip())
         close_old_connections()

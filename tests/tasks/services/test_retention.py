@@ -179,6 +179,21 @@ def test_the_latest_event_of_all_stays(ended: Task) -> None:
     assert Event.objects.order_by("-pk").values_list("pk", flat=True).first() == latest.pk
 
 
+def test_old_events_go_but_for_those_of_tasks_and_the_latest(ended: Task) -> None:
+    kept = kept_of(logs_days=0, tasks_days=0, events_days=30)
+    Event.objects.create(kind="node.added", object_type="node", object_id="1")
+    of_tasks = set(Event.objects.filter(object_type__in=("task", "attempt")))
+    young = old_remove(kept)
+    latest = Event.objects.create(kind="node.left", object_type="node", object_id="1")
+
+    removed = old_remove(kept, now=timezone.now() + LATER)
+
+    assert young.events == 0
+    assert removed.events > 0
+    assert set(Event.objects.all()) == {*of_tasks, latest}
+    assert old_remove(kept_of(logs_days=0, tasks_days=0)).events == 0
+
+
 def test_keys_of_requests_go_after_a_week(alice: User, ended: Task) -> None:
     def keep(key: str, age: timedelta) -> None:
         IdempotencyKey.objects.create(
