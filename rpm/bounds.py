@@ -49,6 +49,12 @@ BOUNDS = (
         f"{_ENQUEUE}::test_waiting_tasks_are_bounded",
     ),
     Bound(
+        "person",
+        "bytes that tasks take",
+        "RPM_TASK_BYTES_PER_PERSON",
+        "tasks/services/test_storage.py::test_the_bytes_of_the_tasks_of_one_person_are_bounded",
+    ),
+    Bound(
         "request",
         "levels of a tree of policies",
         "apps.configuration.services.policies:MOST_LEVELS",
@@ -65,6 +71,48 @@ BOUNDS = (
         "vaults of their own",
         "apps.vaults.services.vaults:MOST_PERSONAL",
         "vaults/test_services.py::test_there_is_a_bound_to_the_number_of_vaults",
+    ),
+    Bound(
+        "tenant",
+        "policies that its administrators make",
+        "apps.configuration.services.tenancy:MOST_POLICIES",
+        "configuration/test_tenant_bounds.py::test_policies_of_a_tenant_are_bounded",
+    ),
+    Bound(
+        "tenant",
+        "groups that its administrators make",
+        "apps.accounts.services.tenancy:MOST_GROUPS",
+        "configuration/test_tenant_bounds.py::test_groups_of_a_tenant_are_bounded",
+    ),
+    Bound(
+        "tenant",
+        "people whom its administrators invite",
+        "apps.accounts.services.tenancy:MOST_PEOPLE",
+        "configuration/test_tenant_bounds.py::test_people_whom_a_tenant_invites_are_bounded",
+    ),
+    Bound(
+        "tenant",
+        "vaults of its groups",
+        "apps.vaults.services.vaults:MOST_OF_GROUPS",
+        "vaults/test_tenants.py::test_each_tenant_has_a_bound_of_its_own",
+    ),
+    Bound(
+        "person",
+        "revisions that are kept",
+        "KEEP_REVISIONS",
+        "configuration/test_revision_retention.py::test_who_makes_many_revisions_removes_none_of_the_others",
+    ),
+    Bound(
+        "vault",
+        "versions that are kept",
+        "apps.vaults.services.keeping:KEPT_VERSIONS",
+        "vaults/test_services.py::test_old_versions_and_removed_vaults_go_when_no_task_needs_them",
+    ),
+    Bound(
+        "person",
+        "patterns of variables that are shown to nobody",
+        "apps.accounts.services.preferences:PATTERNS",
+        "accounts/test_preferences.py::test_a_list_that_will_not_do_is_refused",
     ),
     Bound(
         "person",

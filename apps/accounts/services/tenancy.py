@@ -8,9 +8,12 @@ from django.db.models import Count
 
 from apps.accounts.models import ADMINS, QUEUE_ADMINS, USERS, TenantGroup, User
 from apps.accounts.selectors import groups_visible_to, is_admin, tenants_administered_by
-from apps.core.errors import BadInput, NotAllowed
+from apps.core.errors import BadInput, Conflict, NotAllowed
 
 MOST_NAMED = 5
+# What administrators of a tenant make in it; those of the installation may make more.
+MOST_GROUPS = 1_000
+MOST_PEOPLE = 20_000
 _TAKE_OUT = "take them out of one first"
 _OUTSIDE = "in no group of the tenant any more"
 _DEACTIVATE = "deactivate the account instead, or ask an administrator of the installation"
@@ -58,10 +61,17 @@ def groups_of_too_much(user: User, *, wanted: Collection[int]) -> set[int]:
 
 
 def group_joins_tenant(actor: User | None, group: Group) -> None:
-    """A group that an administrator of a tenant made belongs to it."""
+    """A group that an administrator of a tenant made belongs to it.
+
+    Raises:
+        Conflict: the tenant has as many groups as its administrators may make.
+    """
     if actor is None or not _is_of_tenant(actor):
         return
     for tenant in tenants_administered_by(actor):
+        if TenantGroup.objects.filter(tenant=tenant).count() >= MOST_GROUPS:
+            problem = f"has {MOST_GROUPS} groups already: remove one first"
+            raise Conflict(f"The tenant {problem}.", fields={"name": problem})
         TenantGroup.objects.create(tenant_id=tenant, group=group)
 
 
@@ -109,8 +119,16 @@ def invited_within(actor: User | None, groups: Iterable[Group]) -> None:
 
     Raises:
         BadInput: no group of it is named.
+        Conflict: the tenant has as many people as its administrators may invite.
     """
     groups_within(actor, before=set(), wanted=groups)
+    if actor is None or not _is_of_tenant(actor):
+        return
+    tenants = tenants_administered_by(actor)
+    people = User.objects.filter(groups__belongs__tenant__in=tenants).order_by().distinct()
+    if people.count() >= MOST_PEOPLE:
+        problem = f"has {MOST_PEOPLE} people already: ask an administrator of the installation"
+        raise Conflict(f"The tenant {problem}.", fields={"groups": problem})
 
 
 def _is_of_tenant(actor: User | None) -> bool:

@@ -17,6 +17,7 @@ from apps.configuration.services.grants import policy_grants_sync, tasks_of_othe
 from apps.configuration.services.recording import change_record
 from apps.configuration.services.rows import draft_lock, draft_wait, live_lock
 from apps.configuration.services.tenancy import (
+    policies_bound_check,
     shares_of,
     tenant_of_children,
     tenant_place_check,
@@ -69,6 +70,7 @@ def policy_create(
 
     Raises:
         BadInput: naming the field.
+        Conflict: the tenant has as many policies as its administrators may make.
     """
     live_lock()
     last = Policy.objects.aggregate(last=Max("position"))["last"]
@@ -85,6 +87,7 @@ def policy_create(
     )
     _check_parent(policy)
     tenant_place_check(actor, policy)
+    policies_bound_check(actor, policy)
     shares = shares_of(policy.tenant_id)
     _save(policy)
     _amounts_write(policy, _amounts(reserved, "reserved"), _amounts(limit, "limit"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from apps.accounts.models import TenantGroup, User
 from apps.accounts.selectors import group_ids, is_admin, is_queue_admin, tenants_administered_by
 from apps.configuration.services.walls import wall_moved
-from apps.core.errors import BadInput, NotAllowed
+from apps.core.errors import BadInput, Conflict, NotAllowed
 from apps.core.units import milli_text
 from apps.policies.models import Policy, PolicyAmount, Queue
 
@@ -33,6 +33,8 @@ QUEUE_SETTINGS = frozenset(
 )
 OTHERS_CONCERN = frozenset({"min_runtime_s", "max_preemptions", "grace_s", "max_priority"})
 OWN_LIMITS = OTHERS_CONCERN | {"max_waiting", "allow_over_quota"}
+# What administrators of a tenant make below its top; each stands in every revision.
+MOST_POLICIES = 500
 Totals = Mapping[tuple[int, str], int]
 
 
@@ -74,6 +76,20 @@ def tenant_place_check(actor: User | None, policy: Policy) -> None:
         policy.tenant_id = parent.tenant_id
     if policy.tenant_id is not None:
         _check_groups(policy, known)
+
+
+def policies_bound_check(actor: User | None, policy: Policy) -> None:
+    """Before a new policy is stored.
+
+    Raises:
+        Conflict: the tenant has as many policies as its administrators may make.
+    """
+    if not is_tenants_own(actor):
+        return
+    live = Policy.objects.filter(tenant=policy.tenant_id, removed_at__isnull=True)
+    if live.count() >= MOST_POLICIES:
+        problem = f"has {MOST_POLICIES} policies already: remove one first"
+        raise Conflict(f"The tenant {problem}.", fields={"parent": problem})
 
 
 def tenant_of_children(policy: Policy, *, was: int | None) -> None:
