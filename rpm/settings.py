@@ -10,6 +10,7 @@ from django.urls import reverse_lazy
 
 from rpm import env
 from rpm.admin_menu import UNFOLD  # noqa: F401  # a setting
+from rpm.settings_bounds import *  # noqa: F403  # settings are read by name
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env.check_names()
@@ -164,12 +165,6 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = env.BROKER_OPTIONS
 CELERY_TIMEZONE = "UTC"
 PASS_EVERY_S = env.number("RPM_PASS_EVERY_S", 5, low=1, high=300)
-# Days; 0 keeps for ever. The output of a task goes with it, if not before.
-KEEP_LOGS_DAYS = env.number("RPM_KEEP_LOGS_DAYS", 90, low=0, high=36_500)
-KEEP_TASKS_DAYS = env.number("RPM_KEEP_TASKS_DAYS", 730, low=0, high=36_500)
-KEEP_EVENTS_DAYS = env.number("RPM_KEEP_EVENTS_DAYS", 730, low=0, high=36_500)
-# Of the revisions that one person made, the newest; 0 keeps all.
-KEEP_REVISIONS = env.number("RPM_KEEP_REVISIONS", 1000, low=0, high=1_000_000)
 SYNC_TICK_S = env.number("RPM_SYNC_TICK_S", 10, low=1, high=60)
 # Work of queues that start lost work elsewhere, or fail it, ends by itself on a node that was
 # silent for so long; and from when on a silent node is shown as such.
@@ -257,16 +252,6 @@ EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _SMTP.user, _SMTP.password
 EMAIL_USE_TLS, EMAIL_USE_SSL = _SMTP.security == "starttls", _SMTP.security == "tls"
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = _SMTP.sender
-
-# Of one person; drafts stand in no queue, which would bound them.
-RPM_DRAFTS_PER_PERSON = env.number("RPM_DRAFTS_PER_PERSON", 10_000, low=1, high=1_000_000)
-# Of all tasks that one person has in the database; 0: no bound.
-RPM_TASK_BYTES_PER_PERSON = env.number(
-    "RPM_TASK_BYTES_PER_PERSON", 2_000_000_000, low=0, high=1_000_000_000_000_000
-)
-# In each queue, besides what the queue itself allows a person.
-RPM_WAITING_PER_PERSON = env.number("RPM_WAITING_PER_PERSON", 200_000, low=1, high=10_000_000)
-RPM_WAITING_PER_QUEUE = env.number("RPM_WAITING_PER_QUEUE", 1_000_000, low=1, high=10_000_000)
 
 # --- edges -----------------------------------------------------------------------------------
 
