@@ -3,11 +3,12 @@
 from typing import Any
 
 from django.urls import include, path, re_path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from drf_spectacular.views import SpectacularSwaggerSplitView
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from apps.core.errors import NotFound
+from rpm.api_schema import SchemaView
 
 
 class NoSuchAddress(APIView):
@@ -31,7 +32,7 @@ urlpatterns = [
     # Before tasks, whose last part may be anything.
     path("", include("apps.allocation.api.urls")),
     path("", include("apps.tasks.api.urls")),
-    path("schema/", SpectacularAPIView.as_view(), name="api-schema"),
+    path("schema/", SchemaView.as_view(), name="api-schema"),
     path("docs/", SpectacularSwaggerSplitView.as_view(url_name="api-schema"), name="api-docs"),
     re_path("", NoSuchAddress.as_view()),
 ]

@@ -277,6 +277,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Pools, profiles, policies, queues and tasks. Errors have one shape: "
     "`code`, `detail`, `fields`.",
     "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["apps.accounts.api.permissions.Scoped"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",

@@ -24,7 +24,7 @@ from tests.authorisation.rules.shaping import (
 
 OPEN = section(
     rule(
-        "/healthz /readyz /sign-in/ /resources/ /settings/ /api/v1/schema/ /api/v1/docs/",
+        "/healthz /readyz /sign-in/ /resources/ /settings/",
         ALL,
         ALLOW,
     ),

@@ -1,0 +1,46 @@
+"""The schema of REST as this process serves it."""
+
+from functools import cache
+from threading import Lock
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpResponse
+from django.utils import translation
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.utils import extend_schema
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+_building = Lock()
+
+
+class SchemaView(SpectacularAPIView):
+    """The schema, built once in a process: that takes seconds, and it is the same for everybody."""
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request, *_args: Any, **_kwargs: Any) -> HttpResponse:
+        renderer = request.accepted_renderer
+        # Two at once must not both build it.
+        with _building:
+            content = _document(type(renderer))
+        name = f'inline; filename="rpm-v1.{renderer.format}"'
+        return HttpResponse(
+            content,
+            content_type=renderer.media_type,
+            headers={"Content-Disposition": name},
+        )
+
+
+@cache
+def _document(renderer: type[BaseRenderer]) -> bytes:
+    content: bytes = renderer().render(_schema())
+    return content
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    with translation.override(settings.LANGUAGE_CODE):
+        schema: dict[str, Any] = SchemaGenerator().get_schema(public=True)
+    return schema
