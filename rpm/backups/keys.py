@@ -7,9 +7,16 @@ from pathlib import Path
 from django.conf import settings
 
 from apps.nodes.models import Node
-from rpm.backups.manifest import HOME, KEY_RING, Manifest, key_fingerprints, place_below
+from rpm.backups.errors import BackupFailed
+from rpm.backups.manifest import (
+    HOME,
+    KEY_FILES,
+    KEY_RING,
+    Manifest,
+    key_fingerprints,
+    place_below,
+)
 
-KEY_FILES = ("secret-key", "credential-key", "key-ring")
 BEFORE = ".before-restore"
 
 
@@ -36,14 +43,18 @@ def collect(folder: Path) -> tuple[list[str], list[str]]:
 
 
 class StagedKeys:
-    """Key files of a backup, written beside their places: putting them there is one rename each."""
+    """Key files of a backup, written beside their places: putting them there is one rename each.
+
+    Raises:
+        BackupFailed: one of them holds no key, or lies outside of the installation's folder.
+    """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         names = [part.name for part in manifest.parts if part.name.startswith(HOME)]
         self._staged: list[tuple[Path, Path]] = []
-        for name in names:
-            target = place_below(settings.HOME.path, name.removeprefix(HOME))
-            content = (folder / name).read_bytes()
+        # All are checked before anything is written.
+        checked = [(_target(name), _content(folder, name)) for name in names]
+        for target, content in checked:
             if not target.is_file() or target.read_bytes() != content:
                 self._stage(target, content)
 
@@ -69,6 +80,17 @@ class StagedKeys:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+
+
+def _target(name: str) -> Path:
+    return place_below(settings.HOME.path, name.removeprefix(HOME))
+
+
+def _content(folder: Path, name: str) -> bytes:
+    content = (folder / name).read_bytes()
+    if name.removeprefix(HOME) not in KEY_FILES and b"PRIVATE KEY" not in content:
+        raise BackupFailed(f"The backup names a file that is no key: {name!r}.")
+    return content
 
 
 def changed_variables(manifest: Manifest) -> list[str]:

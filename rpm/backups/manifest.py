@@ -1,5 +1,6 @@
 """What a backup says about itself."""
 
+import re
 import tomllib
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -24,6 +25,12 @@ KEY_RING = "key-ring"
 # Below the archive; what follows is the path below the installation's folder.
 HOME = "home/"
 DATABASE_FILES = frozenset({"database.sqlite3", "database.dump"})
+KEY_FILES = ("secret-key", "credential-key", KEY_RING)
+# What else RPM keeps in the installation's folder, by the beginning of its name; no key lies there.
+_OTHER_FILES = re.compile(
+    r"static(/|$)|node-[^/]+/|backups/|beat-schedule|redis\.|up\.lock|demonstration-logins|[^/]*\.sqlite3"
+)
+_HIDDEN_KEY = re.compile(r"\.ssh/id_[A-Za-z0-9_-]+")
 
 
 class Part(Struct, frozen=True):
@@ -84,9 +91,20 @@ def read_manifest(content: bytes) -> Manifest:
     if manifest.format != FORMAT:
         raise BackupFailed(f"The backup has format {manifest.format}; this RPM reads {FORMAT}.")
     for part in manifest.parts:
-        if part.name not in DATABASE_FILES and not part.name.startswith(HOME):
+        if part.name not in DATABASE_FILES and not _may_be_key(part.name):
             raise BackupFailed(f"The backup names a file that is none of RPM: {part.name!r}.")
     return manifest
+
+
+def _may_be_key(name: str) -> bool:
+    """Whether a part can be one of RPM's own keys, or the private key of a node."""
+    if not name.startswith(HOME):
+        return False
+    below = name.removeprefix(HOME)
+    if below in KEY_FILES or _HIDDEN_KEY.fullmatch(below):
+        return True
+    is_hidden = any(part.startswith(".") for part in below.split("/"))
+    return not is_hidden and not _OTHER_FILES.match(below)
 
 
 def place_below(folder: Path, name: str) -> Path:

@@ -12,10 +12,11 @@ from msgspec import json, structs
 from rpm.backups.archive import part_of, read_archive, write_archive
 from rpm.backups.errors import BackupFailed
 from rpm.backups.keys import StagedKeys
-from rpm.backups.manifest import FORMAT, Manifest, Part
+from rpm.backups.manifest import FORMAT, KEY_FILES, Manifest, Part, read_manifest
 from rpm.env import Home
 
 CONTENT = bytes(range(256)) * 8192
+PRIVATE_KEY = "-----BEGIN OPENSSH PRIVATE KEY-----"
 
 
 @pytest.fixture
@@ -91,6 +92,17 @@ def test_a_sealed_file_says_that_it_needs_a_passphrase(filled: Path, empty: Path
         "other/x",
         "x",
         "",
+        "home/static/dist/app.js",
+        "home/node-h100/helper",
+        "home/rpm.sqlite3",
+        "home/rpm.sqlite3-wal",
+        "home/.ssh/authorized_keys",
+        "home/.profile",
+        "home/keys/.x",
+        "home/beat-schedule",
+        "home/beat-schedule.db",
+        "home/redis.sock",
+        "home/up.lock",
     ],
 )
 def test_a_name_that_leads_elsewhere_is_refused_before_anything_is_written(
@@ -109,6 +121,32 @@ def test_a_name_that_leads_elsewhere_is_refused_before_anything_is_written(
         read_archive(target, empty, passphrase="")
 
     assert list(empty.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [*KEY_FILES, "gpu01", "keys/gpu01", "node-key", ".ssh/id_ed25519"])
+def test_names_of_keys_are_taken(filled: Path, name: str) -> None:
+    manifest = manifest_of(filled)
+    parts = [structs.replace(manifest.parts[0], name=f"home/{name}")]
+
+    read_manifest(json.encode(structs.replace(manifest, parts=parts)))
+
+
+def test_what_holds_no_key_is_put_nowhere(tmp_path: Path, settings: Any) -> None:
+    home, unpacked = tmp_path / "rpm", tmp_path / "unpacked"
+    (unpacked / "home").mkdir(parents=True)
+    home.mkdir()
+    settings.HOME = Home(home)
+    for name, content in (("gpu01", "print()"), ("gpu02", PRIVATE_KEY)):
+        (unpacked / "home" / name).write_text(content)
+
+    with pytest.raises(BackupFailed, match="is no key"):
+        StagedKeys(
+            unpacked, structs.replace(manifest_of_nothing(), parts=[Part("home/gpu01", 7, "")])
+        )
+    kept = structs.replace(manifest_of_nothing(), parts=[Part("home/gpu02", 7, "")])
+    StagedKeys(unpacked, kept).put()
+
+    assert [one.name for one in home.iterdir()] == ["gpu02"]
 
 
 def test_no_key_is_put_where_a_name_leads_out_of_the_folder(tmp_path: Path, settings: Any) -> None:
