@@ -38,6 +38,7 @@ _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 _LEADS_ELSEWHERE = tuple(
     ipaddress.ip_network(block)
     for block in (
+        "192.0.0.0/24",
         "192.88.99.0/24",
         "192.52.193.0/24",
         "192.31.196.0/24",
@@ -48,6 +49,8 @@ _LEADS_ELSEWHERE = tuple(
         "3fff::/20",
     )
 )
+# Where Azure gives a machine its configuration and certificates.
+_CLOUD_HOST = ipaddress.ip_address("168.63.129.16")
 
 
 class Refused(requests.RequestException):
@@ -117,6 +120,7 @@ def _is_never_asked(address: _Address) -> bool:
         or address.is_multicast
         or address.is_unspecified
         or address.is_reserved
+        or address == _CLOUD_HOST
     )
 
 

@@ -101,6 +101,10 @@ def loopback(settings: Settings) -> None:
         "240.0.0.1",
         "fec0::1",
         "192.88.99.1",
+        "192.0.0.8",
+        "192.0.0.9",
+        "168.63.129.16",
+        "2002:a83f:8110::1",
         "192.52.193.1",
         "64:ff9b:1::a00:1",
         "2001:0:5db8:d822::1",
@@ -132,6 +136,7 @@ def test_a_private_network_is_asked_by_the_names_that_the_operator_gave(
     for host, address in (
         ("other.corp", "10.1.2.3"),
         ("keycloak.corp", "169.254.169.254"),
+        ("keycloak.corp", "168.63.129.16"),
         ("keycloak.corp", "2002:a9fe:a9fe::1"),
     ):
         with pytest.raises(Refused):
