@@ -1,8 +1,9 @@
 """The schema of REST as this process serves it."""
 
+from collections.abc import Callable
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.http import HttpResponse
@@ -34,13 +35,15 @@ class SchemaView(SpectacularAPIView):
 
 
 @cache
-def _document(renderer: type[BaseRenderer]) -> bytes:
-    content: bytes = renderer().render(_schema())
-    return content
+def _document(renderer: Callable[[], BaseRenderer]) -> bytes:
+    content = renderer().render(_schema())
+    return content.encode() if isinstance(content, str) else content
 
 
 @cache
 def _schema() -> dict[str, Any]:
+    # Comes without types.
+    generator: Any = cast(Any, SchemaGenerator)()
     with translation.override(settings.LANGUAGE_CODE):
-        schema: dict[str, Any] = SchemaGenerator().get_schema(public=True)
+        schema: dict[str, Any] = generator.get_schema(public=True)
     return schema

@@ -14,6 +14,7 @@ http = get_asgi_application()
 # Models exist only after the line above.
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 
+from apps.accounts.scope_person import scope_person  # noqa: E402
 from apps.core.bodies import bounded  # noqa: E402
 from apps.dashboard.consumers import LiveConsumer  # noqa: E402
 from apps.dashboard.origins import own_origin  # noqa: E402
@@ -25,5 +26,8 @@ sockets: list[Any] = [path("ws/live/", cast(Any, LiveConsumer.as_asgi()))]
 live = URLRouter(sockets)
 browsers = own_origin(AuthMiddlewareStack(live))
 application = ProtocolTypeRouter(
-    {"http": bounded(cast(Any, http)), "websocket": with_credentials(live, browsers=browsers)}
+    {
+        "http": bounded(cast(Any, http), identify=scope_person),
+        "websocket": with_credentials(live, browsers=browsers),
+    }
 )

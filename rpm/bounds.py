@@ -32,6 +32,8 @@ class Bound:
 
 _ENQUEUE = "tasks/services/test_enqueueing.py"
 _DEFENCES = "rpm/test_defences.py"
+_BODIES = "core/test_bodies.py"
+_SERVER = "rpm/test_asgi_server.py"
 _DESCRIBED = "tasks/test_bounds.py::test_a_description_is_taken_at_each_bound_and_not_above"
 _PATHS = f"{_DEFENCES}::test_each_path_takes_what_it_needs_and_less_from_who_is_not_signed_in"
 
@@ -133,7 +135,31 @@ BOUNDS = (
         "request",
         "seconds for the body",
         "RPM_BODY_S",
-        f"{_DEFENCES}::test_a_body_that_comes_too_slowly_is_hung_up_on",
+        f"{_BODIES}::test_a_body_that_comes_too_slowly_is_refused",
+    ),
+    Bound(
+        "request",
+        "seconds for the headers",
+        "rpm.http_protocol:HEADERS_S",
+        f"{_SERVER}::test_a_connection_without_a_whole_request_is_closed",
+    ),
+    Bound(
+        "address",
+        "bytes of bodies that a process keeps at a time",
+        "apps.core.bodies:MOST_OF_ADDRESS",
+        f"{_SERVER}::test_unfinished_bodies_of_one_address_are_bounded",
+    ),
+    Bound(
+        "person",
+        "bytes of bodies that a process keeps at a time",
+        "apps.core.bodies:MOST_OF_PERSON",
+        f"{_BODIES}::test_bodies_kept_for_one_person_are_bounded",
+    ),
+    Bound(
+        "server",
+        "connections of a process",
+        "rpm.http_protocol:MOST_CONNECTIONS",
+        f"{_SERVER}::test_at_the_bound_of_connections_the_oldest_without_a_request_makes_room",
     ),
     Bound(
         "request",

@@ -141,10 +141,7 @@ REDIS_URL = env.text("REDIS_URL", f"unix://{REDIS_SOCKET}")
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {
-            "hosts": [env.channel_host(REDIS_URL)],
-            "prefix": "rpm",
-        },
+        "CONFIG": {"hosts": [env.channel_host(REDIS_URL)], "prefix": "rpm"},
     },
 }
 # What django-allauth counts, such as wrong codes.

@@ -75,6 +75,16 @@ class BodyTooLarge(RpmError):
         super().__init__(f"The body {problem}.", fields={"body": problem})
 
 
+class BodyTooSlow(RpmError):
+    """The body was not whole in time."""
+
+    code = "too_slow"
+    status = 408
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"The body did not arrive within {seconds} seconds. Try again.")
+
+
 class Unavailable(RpmError):
     """The database is away or went away: whether something was stored may be unknown."""
 

@@ -14,8 +14,8 @@ from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.security import SecurityMiddleware
 
 from apps.core.api import error_body
-from apps.core.bodies import largest_body
-from apps.core.errors import BodyTooLarge
+from apps.core.bodies import LARGEST, REFUSAL, carries_login, largest_body
+from apps.core.errors import BodyTooLarge, RpmError, TooMany, Unavailable
 
 Handler = Callable[[HttpRequest], HttpResponse]
 
@@ -45,13 +45,8 @@ def harmless_answers(get_response: Handler) -> Handler:
     """
 
     def handle(request: HttpRequest) -> HttpResponse:
-        declared = str(request.META.get("CONTENT_LENGTH") or "0")
-        most = _largest_body(request)
-        if declared.isascii() and declared.isdigit() and len(declared) < 19:
-            is_too_large = int(declared) > most
-        else:
-            is_too_large = True
-        response = _too_large(most) if is_too_large else get_response(request)
+        refusal = _body_refusal(request)
+        response = get_response(request) if refusal is None else _refused(refusal)
         response.headers.setdefault("Permissions-Policy", _PERMISSIONS)
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
         response.headers.setdefault("Cache-Control", "private, no-store")
@@ -92,17 +87,31 @@ def _told_by_proxy(*, is_secure: bool) -> dict[str, str]:
     return {told[0]: told[1]} if told and is_secure else {}
 
 
-def _largest_body(request: HttpRequest) -> int:
-    meta = request.META
-    named = {
-        name: str(meta.get(f"HTTP_{name.upper()}", "")) for name in ("authorization", "cookie")
-    }
-    return largest_body(request.path_info, named)
+def _body_refusal(request: HttpRequest) -> RpmError | None:
+    """Why the body of this request is not read; None where it is.
+
+    Under ASGI `apps.core.bodies` has looked up who is signed in. Under WSGI the headers alone
+    count: a body is read only where a view asks for it, and most ask who is signed in before.
+    """
+    scope: dict[str, Any] = getattr(request, "scope", {})
+    refusal: RpmError | None = scope.get(REFUSAL)
+    if refusal is not None:
+        return refusal
+    headers = request.headers
+    is_known = carries_login(
+        cookie=headers.get("Cookie", ""), authorization=headers.get("Authorization", "")
+    )
+    most: int = scope.get(LARGEST) or largest_body(request.path_info, is_known=is_known)
+    declared = str(request.META.get("CONTENT_LENGTH") or "0")
+    is_length = declared.isascii() and declared.isdigit() and len(declared) < 19
+    return None if is_length and int(declared) <= most else BodyTooLarge(most)
 
 
-def _too_large(most: int) -> JsonResponse:
-    error = BodyTooLarge(most)
-    return JsonResponse(error_body(error), status=error.status)
+def _refused(error: RpmError) -> JsonResponse:
+    response = JsonResponse(error_body(error), status=error.status)
+    if isinstance(error, TooMany | Unavailable):
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    return response
 
 
 class PolicyMiddleware(CSPMiddleware):

@@ -8,8 +8,8 @@ from django.contrib.auth.models import AnonymousUser
 
 from apps.accounts.services.access import ACT_FOR, Access, WrongSecret, access_by_header
 from apps.accounts.services.throttling import address_admitted
+from apps.core.bodies import address_of, header_of
 from apps.core.errors import TooMany
-from apps.core.origin import client_address_of
 from apps.dashboard.origins import own_origin
 
 Scope = dict[str, Any]
@@ -45,12 +45,7 @@ def with_credentials(sockets: Application, *, browsers: Application) -> Applicat
 
 def _access(scope: Scope, header: str) -> tuple[Access | None, bool]:
     """What the header opens, and whether it was not even looked at."""
-    address = client_address_of(
-        {
-            "REMOTE_ADDR": (scope.get("client") or ("",))[0],
-            "HTTP_X_FORWARDED_FOR": _header(scope, "X-Forwarded-For"),
-        }
-    )
+    address = address_of(scope)
     try:
         address_admitted(address)
         access = access_by_header(header, address=address)
@@ -63,6 +58,4 @@ def _access(scope: Scope, header: str) -> tuple[Access | None, bool]:
 
 
 def _header(scope: Scope, name: str) -> str:
-    wanted = name.lower().encode()
-    found = [value for key, value in scope.get("headers", []) if key.lower() == wanted]
-    return ", ".join(value.decode("latin1") for value in found)
+    return header_of(scope.get("headers", []), name)

@@ -86,7 +86,7 @@ def _list_programs(host: str, port: int) -> list[Program]:
                 *("--log-level", "warning", "--timeout-graceful-shutdown", "3"),
                 # Which proxy is believed says RPM_TRUSTED_PROXIES alone.
                 "--no-proxy-headers",
-                *("--ws-max-size", "65536"),
+                *("--ws-max-size", "65536", "--http", "rpm.http_protocol:BoundedProtocol"),
             ],
             {"RPM_DATABASE_POOL": "1"},
         ),
