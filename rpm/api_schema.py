@@ -24,8 +24,9 @@ class SchemaView(SpectacularAPIView):
     def get(self, request: Request, *_args: Any, **_kwargs: Any) -> HttpResponse:
         renderer = request.accepted_renderer
         # Two at once must not both build it.
+        kind: Any = type(renderer)
         with _building:
-            content = _document(type(renderer))
+            content = _document(kind)
         name = f'inline; filename="rpm-v1.{renderer.format}"'
         return HttpResponse(
             content,

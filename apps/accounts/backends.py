@@ -13,7 +13,7 @@ from apps.accounts.selectors import (
     may_enter_admin,
     may_use_password,
 )
-from apps.accounts.services.throttling import log_in_admitted, log_in_failed, log_in_worked
+from apps.accounts.services.throttling import log_in_admitted, log_in_worked
 from apps.core.origin import client_address
 
 
@@ -40,12 +40,10 @@ class PersonBackend(ModelBackend):
         if request is None or name is None or password is None:
             return self._person(request, username, password, **kwargs)
         address = client_address(request)
-        log_in_admitted(username=name, address=address)
+        tried = log_in_admitted(username=name, address=address)
         user = self._person(request, username, password, **kwargs)
-        if user is None:
-            log_in_failed(username=name, address=address)
-        else:
-            log_in_worked(username=name, address=address)
+        if user is not None:
+            log_in_worked(tried)
         return user
 
     def get_all_permissions(

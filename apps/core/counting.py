@@ -48,6 +48,14 @@ class Counters:
 
         self._shared.asked(ask, lambda: self._hold_here(key, for_s))
 
+    def hold_new(self, key: str, for_s: float) -> bool:
+        """Hold the key for so long where it is not held yet; whether this call did."""
+
+        def ask(client: redis.Redis) -> bool:
+            return bool(client.set(PREFIX + key, 1, px=math.ceil(for_s * 1000), nx=True))
+
+        return self._shared.asked(ask, lambda: self._hold_new_here(key, for_s))
+
     def held_s(self, keys: Iterable[str]) -> float:
         """For how long the one that is held longest is held yet; 0 where none is."""
         wanted = list(keys)
@@ -97,6 +105,14 @@ class Counters:
     def _hold_here(self, key: str, for_s: float) -> None:
         with self._lock:
             self._kept[key] = (1, time.monotonic() + for_s)
+
+    def _hold_new_here(self, key: str, for_s: float) -> bool:
+        now = time.monotonic()
+        with self._lock:
+            if key in self._kept and self._kept[key][1] > now:
+                return False
+            self._kept[key] = (1, now + for_s)
+        return True
 
     def _held_here(self, keys: list[str]) -> float:
         with self._lock:

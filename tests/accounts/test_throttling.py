@@ -1,6 +1,8 @@
 """Who guesses, or asks too often, waits; nobody else does."""
 
 import base64
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.people import user_create
 from apps.core import counting
 from apps.core.counting import Counters, Meter
+from apps.core.errors import TooMany
 
 pytestmark = pytest.mark.django_db
 
@@ -130,11 +133,41 @@ def test_wrong_passwords_make_one_wait_longer_and_longer(visitor: Client, userna
 def test_the_wait_doubles_up_to_its_most() -> None:
     waits = []
     for _ in range(16):
-        throttling.log_in_failed(username="vera", address=HERE)
-        pair, _ = throttling._log_in_keys("vera", HERE)[0]
-        waits.append(round(throttling.counters.held_s([f"{pair}:held"])))
+        throttling.log_in_admitted(username="vera", address=HERE)
+        held = [f"{name}:held" for name, _ in throttling._log_in_keys("vera", HERE)]
+        waits.append(round(throttling.counters.held_s(held[:1])))
+        throttling.counters.forget(held)
 
     assert waits == [0, 0, 0, 0, 5, 10, 20, 40, 80, 160, 320, 640, 900, 900, 900, 900]
+
+
+def test_of_many_passwords_at_once_no_more_are_checked() -> None:
+    admitted = threading.Barrier(40)
+
+    def is_checked(_: int) -> bool:
+        admitted.wait()
+        try:
+            throttling.log_in_admitted(username="vera", address=HERE)
+        except TooMany:
+            return False
+        return True
+
+    with ThreadPoolExecutor(40) as many:
+        checked = sum(many.map(is_checked, range(40)))
+
+    assert checked == 5
+    with pytest.raises(TooMany):
+        throttling.log_in_admitted(username="vera", address=HERE)
+
+
+def test_a_right_password_gives_its_try_back() -> None:
+    for _ in range(30):
+        throttling.log_in_worked(throttling.log_in_admitted(username="vera", address=HERE))
+
+    for turn in range(20):
+        throttling.log_in_admitted(username=f"name-{turn}", address=HERE)
+    with pytest.raises(TooMany):
+        throttling.log_in_admitted(username="vera", address=HERE)
 
 
 def test_not_even_the_right_password_is_looked_at_while_one_waits(visitor: Client) -> None:

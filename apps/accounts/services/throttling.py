@@ -8,6 +8,8 @@ database: it is forgotten after minutes, and shared by the processes over Redis.
 import hashlib
 import math
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from django.conf import settings
@@ -102,32 +104,67 @@ def wrong_secret_note(*, address: str, key: str) -> None:
         raise _too_many_guesses(math.ceil((window + 1) * WINDOW_S - time.time()))
 
 
-def log_in_admitted(*, username: str, address: str) -> None:
-    """Before a password is looked at; the same for accounts that there are and that there are not.
+@dataclass(frozen=True, slots=True)
+class LogInTry:
+    """A password that may be checked now; it counts as a wrong one until it was right.
+
+    Args:
+        held: what was held for this try.
+    """
+
+    keys: tuple[str, ...]
+    held: tuple[str, ...]
+
+
+def log_in_admitted(*, username: str, address: str) -> LogInTry:
+    """Count a try before its password is checked, so that many at once are not more tries.
+
+    The same for accounts that there are and that there are not.
 
     Raises:
         TooMany: too many were wrong; the wait doubles with each further one.
     """
-    wait_s = math.ceil(counters.held_s(_held(name) for name, _ in _log_in_keys(username, address)))
-    if wait_s:
-        raise TooMany(
-            f"Too many wrong passwords: try again in {_told(wait_s)}.", retry_after_s=wait_s
-        )
-
-
-def log_in_failed(*, username: str, address: str) -> None:
-    """Count a wrong password, or a name that there is not."""
-    for name, free in _log_in_keys(username, address):
+    keys = _log_in_keys(username, address)
+    names = tuple(name for name, _ in keys)
+    _log_in_not_held(names)
+    held: list[str] = []
+    for name, free in keys:
         over = counters.add(name, keep_s=FORGET_S) - free
-        if over >= 0:
-            wait_s = FIRST_WAIT_S * 2 ** min(over, 30)
-            counters.hold(_held(name), min(wait_s, settings.RPM_LOG_IN_WAIT_MAX_S))
+        if over < 0:
+            continue
+        # Of those that come at once, the one that holds the key is the last to be checked.
+        wait_s = min(FIRST_WAIT_S * 2 ** min(over, 30), settings.RPM_LOG_IN_WAIT_MAX_S)
+        if not counters.hold_new(_held(name), wait_s):
+            counted = names[: names.index(name) + 1]
+            _log_in_give_back(LogInTry(counted, tuple(held)))
+            _log_in_not_held(names)
+            raise _too_many_passwords(math.ceil(FIRST_WAIT_S))
+        held.append(_held(name))
+    return LogInTry(names, tuple(held))
 
 
-def log_in_worked(*, username: str, address: str) -> None:
+def log_in_worked(tried: LogInTry) -> None:
     """Forget the wrong ones of this person at this address; others there count on."""
-    name, _ = _log_in_keys(username, address)[0]
-    counters.forget([name, _held(name)])
+    _log_in_give_back(tried)
+    pair = tried.keys[0]
+    counters.forget([pair, _held(pair)])
+
+
+def _log_in_give_back(tried: LogInTry) -> None:
+    for name in tried.keys:
+        counters.add(name, -1, keep_s=FORGET_S)
+    if tried.held:
+        counters.forget(tried.held)
+
+
+def _log_in_not_held(names: Iterable[str]) -> None:
+    wait_s = math.ceil(counters.held_s(_held(name) for name in names))
+    if wait_s:
+        raise _too_many_passwords(wait_s)
+
+
+def _too_many_passwords(wait_s: int) -> TooMany:
+    return TooMany(f"Too many wrong passwords: try again in {_told(wait_s)}.", retry_after_s=wait_s)
 
 
 def refusal_is_kept(address: str) -> bool:

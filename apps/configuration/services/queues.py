@@ -34,6 +34,8 @@ def queue_name_suggest(*, policy: Policy, profile: Profile) -> str:
     """`<policy>-<profile>` in the signs that a queue's name may have, not taken yet."""
     plain = re.sub(r"[^a-z0-9._-]+", "-", slugify(f"{policy.name}-{profile.name}"))
     base = plain.strip("-._")[:63] or f"queue-{policy.pk}-{profile.pk}"
+    if not any(map(str.isalpha, base)):
+        base = f"queue-{base}"[:63]
     taken = set(
         Queue.objects.filter(removed_at__isnull=True, name__startswith=base[:58]).values_list(
             "name", flat=True
@@ -61,6 +63,7 @@ def profile_connect(
         NotAllowed: the actor administers neither queues nor a tenant.
         Conflict: the policy has children, is connected already, or one of the two was removed.
     """
+    _check_name(queue_name or "")
     live_lock()
     policy = Policy.objects.select_related("group").get(pk=policy.pk)
     profile = Profile.objects.get(pk=profile.pk)
@@ -117,6 +120,8 @@ def queue_change(*, actor: User | None, queue: Queue, changes: Mapping[str, Any]
     live_lock()
     queue = _present(queue)
     queue_settings_check(actor, queue, set(changes))
+    if changes.get("name", queue.name) != queue.name:
+        _check_name(str(changes["name"]))
     for field, value in changes.items():
         setattr(queue, field, value)
     _save(queue)
@@ -213,6 +218,13 @@ def _may_order(actor: User | None, queue: Queue) -> bool:
     if actor is None or not is_tenants_own(actor):
         return True
     return queue.policy.tenant_id in tenants_administered_by(actor)
+
+
+def _check_name(name: str) -> None:
+    """Queues are named by their id as well, so that a name of digits could mean another queue."""
+    if name and not any(map(str.isalpha, name)):
+        problem = "needs at least one letter"
+        raise BadInput(f"The name {problem}.", fields={"name": problem})
 
 
 def _save(queue: Queue) -> None:
