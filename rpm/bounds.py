@@ -236,6 +236,12 @@ BOUNDS = (
         "core/test_outgoing.py::test_an_answer_without_an_end_is_given_up",
     ),
     Bound(
+        "person",
+        "sockets of browsers and programs in one process",
+        "apps.dashboard.consumers:MOST_SOCKETS",
+        "dashboard/test_live.py::test_the_sockets_of_one_person_are_bounded",
+    ),
+    Bound(
         "stream",
         "bytes of one message of a browser",
         "apps.dashboard.consumers:MOST_BYTES",

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,10 +32,12 @@ BROKER_CHECK_S = 5.0
 MOST_CARDS = 64
 MOST_BYTES = 64 * 1024
 MOST_SHARED = 512
+# Of one person in one process; their other pages ask by themselves.
+MOST_SOCKETS = 20
 # How often a credential that opened a socket is looked at: hints of its end may be lost.
 ACCESS_CHECK_S = 2.0
 # Close codes: 4401 not signed in, 4403 rights have changed, 4400 not our protocol, 4429 too many
-# wrong credentials, 1013 later.
+# wrong credentials or sockets, 1013 later.
 NOT_SIGNED_IN = 4401
 TOO_MANY = 4429
 RIGHTS_CHANGED = 4403
@@ -93,6 +96,7 @@ class _Shared(Generic[T]):
 # Many pages of one person ask the same at the same moment, and all hops to the database of a
 # process stand in one line: each of these is one for all of them.
 _people: _Shared[User | None] = _Shared()
+_open_sockets: Counter[int] = Counter()
 _audiences: _Shared[str] = _Shared()
 _renderings: _Shared[Rendered | None] = _Shared()
 
@@ -124,13 +128,19 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self.flusher: asyncio.Task[None] | None = None
         self.checker: asyncio.Task[None] | None = None
         self.access_checker: asyncio.Task[None] | None = None
-        self.person_id = getattr(self.scope.get("user"), "pk", None)
+        self.is_counted = False
+        self.person_id: int | None = getattr(self.scope.get("user"), "pk", None)
         # How a program came in; None for the session of a browser.
         access = self.scope.get("access")
         await self.accept()
         if self.person_id is None or await database_sync_to_async(self._must_enrol)():
             await self.close(code=TOO_MANY if self.scope.get("is_too_many") else NOT_SIGNED_IN)
             return
+        if _open_sockets[self.person_id] >= MOST_SOCKETS:
+            await self.close(code=TOO_MANY)
+            return
+        self.is_counted = True
+        _open_sockets[self.person_id] += 1
         self.ending = {f"user.{self.person_id}"}
         if isinstance(access, Access):
             self.ending.add(f"credential.{access.credential_id}")
@@ -145,6 +155,11 @@ class LiveConsumer(AsyncWebsocketConsumer):
         return bool(session is not None and session.get(MUST_ENROL))
 
     async def disconnect(self, _code: int) -> None:
+        if self.is_counted and self.person_id is not None:
+            _open_sockets[self.person_id] -= 1
+            # Entries of people without a socket go.
+            if not _open_sockets[self.person_id]:
+                del _open_sockets[self.person_id]
         for background in (self.flusher, self.checker, self.access_checker):
             if background is not None:
                 background.cancel()

@@ -45,7 +45,11 @@ def test_built_in_groups_keep_their_names_and_stay(root: User) -> None:
 @pytest.mark.parametrize(
     "name",
     ["admins", "Admins ", "ADMINS.", "Adm1ns", "\u0410dmins", "Adm\u0131ns", "Ad\u200bmins",
-     "\uff21dmins", "\u00c1dmins", "Queue-admins", "QueueAdmins", "Us\u0435rs", "user\u0455"],
+     "\uff21dmins", "\u00c1dmins", "Queue-admins", "QueueAdmins", "Us\u0435rs", "user\u0455",
+     "Adrnins", "Queue adrnins", "Aclmins", "\u13aadmins", "\ua4eedmins", "\u1d00dmins",
+     "\u0245DMINS", "\u15c5dmins", "\u2200dmins", "\u0531\u0564mins", "A\u146fmins",
+     "Adm\u2c93ns", "Adm\U00011700ns", "\uabafueue admins", "Q\u1d1ceue admins",
+     "\u202esnimdA", "Te\nam", "Team\u2066x", "\u0422eam"],
 )  # fmt: skip
 def test_no_group_looks_like_a_built_in_one(name: str) -> None:
     with pytest.raises(BadInput) as refused:
@@ -54,7 +58,10 @@ def test_no_group_looks_like_a_built_in_one(name: str) -> None:
     assert list(refused.value.fields) == ["name"]
 
 
-@pytest.mark.parametrize("name", ["Admins of Dev", "Superusers", "Администраторы", "Chiefs"])
+@pytest.mark.parametrize("name",
+    ["Admins of Dev", "Superusers", "Администраторы", "Chiefs", "Équipe Zürich 2", "C++ & GPU",
+     "研究チーム ML", "연구팀"],
+)  # fmt: skip
 def test_other_names_of_groups_are_taken(name: str) -> None:
     assert group_save(actor=None, group=Group(name=name), description="").pk
 

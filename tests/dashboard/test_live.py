@@ -175,6 +175,29 @@ def test_nobody_without_a_session_is_served() -> None:
     play(AnonymousUser(), scenario)
 
 
+def test_the_sockets_of_one_person_are_bounded(
+    root: User, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "MOST_SOCKETS", 2)
+
+    async def whole() -> None:
+        first, second, third, other = (Socket(one) for one in (root, root, root, alice))
+        for socket in (first, second, third, other):
+            await socket.open()
+        assert await third.closed() == consumers.TOO_MANY
+        for socket in (first, third):
+            await socket.close()
+        again = Socket(root)
+        await again.open()
+        assert await again.is_quiet()
+        for socket in (second, again, other):
+            await socket.close()
+
+    async_to_sync(whole)()
+
+    assert not consumers._open_sockets
+
+
 def test_a_session_that_must_get_a_second_factor_first_is_not_served(root: User) -> None:
     async def whole() -> None:
         socket = Socket(root, session={MUST_ENROL: True})

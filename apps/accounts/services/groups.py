@@ -1,6 +1,5 @@
 """Groups and who is in them: all rights follow from these."""
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -22,15 +21,10 @@ from apps.core.doorbell import after_commit
 from apps.core.errors import BadInput, Conflict
 from apps.core.locking import outer_lock
 from apps.core.model_errors import from_model_error
+from apps.core.names import look_of, name_problem
 from apps.core.recording import event_record
 
 MOST_NAMED = 50
-# Letters and digits that people take for those of a built-in group's name.
-_TAKEN_FOR = str.maketrans(
-    "\u0430\u03b1\u0251\u0501\u043c\u0438\u0456\u03b9\u01311l|\u03b7\u0578\u043f\u0455\u057d"
-    "\u0435\u03b5\u0451\u0433\u051b5@\u03c5",
-    "aaadmniiiiiinnnsueeerqsau",
-)
 
 
 @transaction.atomic
@@ -53,7 +47,7 @@ def group_save(
     before = {} if is_new else _told(Group.objects.select_related("info").get(pk=group.pk))
     if not is_new:
         _check_built_in(group)
-    _check_look_alike(group)
+    _check_name(group)
     try:
         group.full_clean()
     except ValidationError as error:
@@ -273,16 +267,11 @@ def _check_built_in(group: Group) -> None:
         raise Conflict(f"Group {kept.name} is built in and keeps its name.")
 
 
-def _check_look_alike(group: Group) -> None:
+def _check_name(group: Group) -> None:
     """Whoever picks a group by its name must not take another one for a built-in."""
-    alike = {_looks(name): name for name in BUILT_IN_GROUPS}.get(_looks(group.name))
+    problem = name_problem(group.name)
+    alike = {look_of(name): name for name in BUILT_IN_GROUPS}.get(look_of(group.name))
     if alike is not None and group.name != alike:
-        words = f"looks like the built-in group {alike}: choose another name"
-        raise BadInput(f"name {words}.", fields={"name": words})
-
-
-def _looks(name: str) -> str:
-    """What a hurried reader sees: one case, without signs and accents, look-alikes as one."""
-    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
-    letters = plain.translate(_TAKEN_FOR)
-    return "".join(letter for letter in letters if letter.isalnum())
+        problem = f"looks like the built-in group {alike}: choose another name"
+    if problem:
+        raise BadInput(f"name {problem}.", fields={"name": problem})

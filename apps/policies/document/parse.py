@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from apps.core.errors import BadInput
+from apps.core.names import has_unseen
 from apps.core.suggestions import nearest
 from apps.core.units import check_request, milli, quantities_text
 from apps.policies.document.shapes import (
@@ -225,6 +226,8 @@ def _check_names(
             problems[path] = "must not be empty"
         elif "\n" in name or "\t" in name or "\r" in name:
             problems[path] = "must be one line"
+        elif has_unseen(name):
+            problems[path] = "holds a character that cannot be seen: type it again"
         elif name in seen:
             # At both: somebody has changed one of them, and only one of them is in sight.
             problems[path] = f"{entry.name!r} is the name of two {kind}: choose another"

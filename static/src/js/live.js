@@ -11,6 +11,7 @@ const ANNOUNCE_MS = 5_000;
 // Close codes of the server; the same stand in apps/dashboard/consumers.py.
 const NOT_SIGNED_IN = 4401;
 const RIGHTS_CHANGED = 4403;
+const TOO_MANY = 4429;
 
 const root = document.documentElement;
 const cards = () => [...document.querySelectorAll("[data-live]")];
@@ -152,6 +153,11 @@ function connect() {
       // Another page is due: begin again with the rights of now.
       beginAnew();
       return;
+    }
+    if (event.code === TOO_MANY) {
+      // The server opens a socket only to say so: ask by polling, and try again later.
+      failures = 1;
+      retryMs = LONGEST_RETRY_MS;
     }
     failures += 1;
     if (failures > 1) {
