@@ -180,10 +180,9 @@ def is_server(pid: int, home: str) -> bool:
     """Whether the process is an MPS server that this helper's daemons started."""
     if _name_of(pid) != KNOWN_AS:
         return False
-    mark = ("%s=%s/" % (MARK, _root(home))).encode()
-    with contextlib.suppress(OSError), open("/proc/%d/environ" % pid, "rb") as source:
-        return any(one.startswith(mark) for one in source.read().split(b"\0"))
-    return False
+    return any(
+        processes.is_marked(pid, one.folder, owner=_ids(one)[0], mark=MARK) for one in daemons(home)
+    )
 
 
 def start_command(daemon: Daemon, program: str) -> list[str]:
@@ -260,9 +259,9 @@ def _end(daemon: Daemon, config: dict[str, Any]) -> None:
         until = clocks.uptime_s() + QUIT_S
         while _pid_of(daemon) is not None and clocks.uptime_s() < until:
             time.sleep(STEP_S)
-    for left in _left_of(daemon):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(left, signal.SIGKILL)
+    # Daemon and servers.
+    for left in processes.marked(daemon.folder, owner=_ids(daemon)[0], mark=MARK):
+        processes.send(left, signal.SIGKILL)
     for folder in filter(None, (daemon.folder, daemon.shared_memory)):
         # What is left has no daemon any more; the next end of it tries again.
         with contextlib.suppress(OSError):
@@ -301,17 +300,6 @@ def _pid_of(daemon: Daemon) -> int | None:
     pid = int(digits) if digits.isdigit() else 0
     is_living = processes.start_ticks(pid) is not None and _name_of(pid) == KNOWN_AS
     return pid if is_living else None
-
-
-def _left_of(daemon: Daemon) -> list[int]:
-    """Daemon and servers that carry the daemon's mark."""
-    found = []
-    mark = ("%s=%s" % (MARK, daemon.folder)).encode()
-    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
-        with contextlib.suppress(OSError), open("/proc/%d/environ" % pid, "rb") as source:
-            if mark in source.read().split(b"\0"):
-                found.append(pid)
-    return found
 
 
 def _name_of(pid: int) -> str:

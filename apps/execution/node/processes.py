@@ -1,4 +1,9 @@
-"""Looks at /proc. A pid alone says little: the kernel gives the numbers out again."""
+"""Looks at /proc. A pid alone says little: the kernel gives the numbers out again.
+
+A process says itself where its arguments and variables are and how long they are, gigabytes of
+zeros if it likes, and on old kernels it can keep whoever reads them waiting for ever. So they are
+read only of processes whose user the kernel names as the right one, and never without a bound.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,14 @@ import signal
 
 # Stands in the environment of every task of the process runtime, and so of its descendants.
 MARK = "RPM_MEMBER"
+# What of its arguments and variables is looked at. A client's name is among its first arguments;
+# all variables of a program fit unless its limit of the stack was raised.
+ARGUMENT_BYTES = 128 * 1024
+VARIABLE_BYTES = 2 * 1024 * 1024
+# A launch brings 1024 at most.
+MOST_VARIABLES = 10_000
+# Enough of the kernel's own words to hold the user ids.
+STATUS_BYTES = 4096
 
 
 def start_ticks(pid: int) -> int | None:
@@ -29,38 +42,60 @@ def in_session(leader: int) -> set[int]:
     return found
 
 
-def marked(name: str) -> set[int]:
-    """The living processes that carry this member's mark in their first environment."""
-    want = b"\0%s=%s\0" % (MARK.encode(), name.encode())
-    return {pid for pid in _all() if want in b"\0" + _read(pid, "environ") + b"\0"}
+def marked(name: str, *, owner: int | None, mark: str = MARK) -> set[int]:
+    """The living processes of a user that carry this mark in their first environment.
+
+    Args:
+        owner: whom a forged mark must come from to count; None where nobody knows the user.
+    """
+    return {pid for pid in _all() if is_marked(pid, name, owner=owner, mark=mark)}
+
+
+def is_marked(pid: int, name: str, *, owner: int | None, mark: str = MARK) -> bool:
+    """Whether the process carries the mark, and is of this user."""
+    if owner is not None and _users(pid)[:1] != [owner]:
+        return False
+    want = b"\0%s=%s\0" % (mark.encode(), name.encode())
+    return want in b"\0" + _read(pid, "environ", VARIABLE_BYTES) + b"\0"
 
 
 def environment_of(pid: int, *, owner: int) -> dict[bytes, bytes]:
     """The variables that a process of this user began with; empty when it is gone.
 
     Anybody's process can carry a member's mark, and nobody's variables are for another user.
+    Empty as well where they are more than a program is ever started with.
     """
-    status = _read(pid, "status").partition(b"\nUid:")[2].split()
-    if not status or int(status[0]) != owner:
+    if _users(pid)[:1] != [owner]:
         return {}
-    pairs = (entry.partition(b"=") for entry in _read(pid, "environ").split(b"\0"))
+    content = _read(pid, "environ", VARIABLE_BYTES + 1)
+    if len(content) > VARIABLE_BYTES or content.count(b"\0") > MOST_VARIABLES:
+        return {}
+    pairs = (entry.partition(b"=") for entry in content.split(b"\0"))
     return {name: value for name, _, value in pairs if name}
 
 
 def clients(tool: str, name: str) -> set[int]:
     """Our own processes that are making the container of this name."""
     option = b"--name=%s" % name.encode()
+    # All four: a program that another user starts with our rights has arguments of that user.
+    own = [os.geteuid()] * 4
     found = set()
     for pid in _all():
-        words = _read(pid, "cmdline").split(b"\0")
-        if option in words and _is_run_of(tool, words) and _is_own(pid):
+        if _users(pid) != own:
+            continue
+        words = _read(pid, "cmdline", ARGUMENT_BYTES)
+        if b"\0%s\0" % option in words and _is_run_of(tool, words.split(b"\0", 3)[:3]):
             found.add(pid)
     return found
 
 
 def _is_run_of(tool: str, words: list[bytes]) -> bool:
-    """`podman run`, or `/bin/sh /usr/local/bin/podman run` where it is a script."""
-    at = words.index(b"run") if b"run" in words[:3] else 0
+    """`podman run`, or `/bin/sh /usr/local/bin/podman run` where it is a script.
+
+    Args:
+        words: the first three.
+    """
+    at = words.index(b"run") if b"run" in words else 0
     return at > 0 and os.path.basename(words[at - 1]) == tool.encode()
 
 
@@ -77,19 +112,19 @@ def _all() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def _read(pid: int, name: str) -> bytes:
+def _read(pid: int, name: str, most: int) -> bytes:
+    """The first bytes; in one read, which tells no less than there is."""
     try:
-        with open("/proc/%d/%s" % (pid, name), "rb") as source:
-            return source.read()
+        with open("/proc/%d/%s" % (pid, name), "rb", buffering=0) as source:
+            return source.read(most) or b""
     except OSError:
         return b""
 
 
-def _is_own(pid: int) -> bool:
-    try:
-        return os.stat("/proc/%d" % pid).st_uid == os.geteuid()
-    except OSError:
-        return False
+def _users(pid: int) -> list[int]:
+    """Real, effective, saved and file system's user by the kernel's word; empty when it is gone."""
+    line = _read(pid, "status", STATUS_BYTES).partition(b"\nUid:")[2].partition(b"\n")[0]
+    return [int(word) for word in line.split()]
 
 
 def _status(pid: int) -> list[bytes] | None:

@@ -142,16 +142,33 @@ class Process(Runtime):
         pid = int(started.get("pid", 0))
         if pid and processes.start_ticks(pid) == started.get("pid_start"):
             return pid
-        return min(processes.marked(self.name), default=None)
+        return min(self._marked(), default=None)
 
     def send(self, number: signal.Signals) -> bool:
         """Signal the session's processes; SIGKILL also whoever left it but carries our mark."""
-        pids = processes.marked(self.name)
-        started = self.attempt.read("started.json") or {}
-        pids |= processes.in_session(int(started.get("pid", 0)))
-        for pid in pids:
+        session = self._session()
+        for pid in session:
             processes.send(pid, number)
-        return bool(pids)
+        # Afterwards: what marks say is the task's own word.
+        strays = self._marked() - session
+        for pid in strays:
+            processes.send(pid, number)
+        return bool(session or strays)
+
+    def _session(self) -> set[int]:
+        """The processes of the session that the task began in, unless its number is another's."""
+        started = self.attempt.read("started.json") or {}
+        leader = int(started.get("pid", 0))
+        is_same = processes.start_ticks(leader) in (None, started.get("pid_start"))
+        return processes.in_session(leader) if is_same else set()
+
+    def _marked(self) -> set[int]:
+        """Of the task's user alone: nobody else can keep it from ending by a forged mark."""
+        spec = self.attempt.read("spec.json")
+        if spec is None:
+            return processes.marked(self.name, owner=None)
+        ids = privates.ids_of(spec.get("user", ""))
+        return processes.marked(self.name, owner=ids[0] if ids else os.geteuid())
 
     def call(self, command: tuple[str, ...], stdin: int, log: int) -> subprocess.Popen[bytes]:
         """Beside the task, with the variables that its process began with."""
