@@ -15,7 +15,8 @@ def with_folder(spec: Spec, home: str) -> Spec:
     """Make the folder in which the task saves its state, and see whether anything is in it.
 
     Where we cannot make it, as on a share that refuses root, the task makes it itself. In a
-    container we can give it to the task's user only as root.
+    container we can give it to the task's user only as root. Where others than the nodes may write
+    at the top of the volume, the task's user has to be one of them.
 
     What somebody else has put in its place is nothing that the task has saved; on a share that
     gives every file to one account nobody can tell.
@@ -29,7 +30,7 @@ def with_folder(spec: Spec, home: str) -> Spec:
     is_saved = False
     with contextlib.suppress(OSError):
         if can_give and not volume.read_only:
-            task_files.make_folder(folder, 0o700, ids)
+            task_files.make_folder(folder, ids)
         is_theirs = (
             not can_give or task_files.is_owned(folder, ids) or not _keeps_owners(folder, ids)
         )
@@ -41,12 +42,13 @@ def with_folder(spec: Spec, home: str) -> Spec:
 
 def _keeps_owners(folder: str, ids: tuple[int, int] | None) -> bool:
     """Whether what is made beside this folder belongs to whom it is given."""
-    # Of a name that nobody can have taken before.
+    # Of a name that nobody can have taken before. Removed only while it is empty: where others may
+    # rename, it can be another folder by then.
     trial = "%s.rpm-%s" % (folder, secrets.token_hex(8))
     try:
-        task_files.make_folder(trial, 0o700, ids)
+        task_files.make_folder(trial, ids)
         is_kept = task_files.is_owned(trial, ids)
-        task_files.remove(trial)
+        task_files.remove_empty(trial)
     except OSError:
         return False
     return is_kept

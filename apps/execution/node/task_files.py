@@ -119,25 +119,58 @@ def ensure_folder(path: str, mode: int, ids: tuple[int, int] | None = None) -> N
             os.close(descriptor)
 
 
-def make_folder(path: str, mode: int, ids: tuple[int, int] | None) -> bool:
-    """A new folder at this path, given to `ids`; False where it is there: what is in it stays.
+def make_folder(path: str, ids: tuple[int, int] | None) -> bool:
+    """A new folder at this path, of `ids` alone; False where it is there: what is in it stays.
+
+    Where another user may rename what is in the folder around it, a name can stand for another
+    folder from one call to the next, so none that is found by it is given away: the user's own
+    rights make the folder there, as they could without us. All file systems do that alike; many
+    networks' do not rename without replacing, which would be the other way.
 
     Raises:
         OSError: not possible here; nothing is left.
     """
     parent, name = os.path.split(path)
     with opened_folder(parent) as folder:
+        is_ours = _is_closed(folder)
         try:
-            os.mkdir(name, 0o700, dir_fd=folder)
+            with as_user(None if is_ours else ids):
+                os.mkdir(name, 0o700, dir_fd=folder)
         except FileExistsError:
             return False
+        if ids is not None and is_ours:
+            _give_new(folder, name, ids)
+    return True
+
+
+def _is_closed(folder: int) -> bool:
+    """Whether only root and we can rename what we make in an open folder."""
+    status = os.fstat(folder)
+    is_open = bool(status.st_mode & 0o022) and not status.st_mode & stat.S_ISVTX
+    return status.st_uid in {0, os.geteuid()} and not is_open
+
+
+def _give_new(folder: int, name: str, ids: tuple[int, int]) -> None:
+    """Give away a folder that we have just made, and no other that has its name meanwhile."""
+    with opened_below(folder, name) as made:
+        if os.fstat(made).st_uid != os.geteuid() or not _is_empty(made):
+            raise PermissionError(errno.EPERM, "another folder is in its place", name)
         try:
-            with opened_below(folder, name) as made:
-                give(made, mode, ids)
+            give(made, 0o700, ids)
         except OSError:
             os.rmdir(name, dir_fd=folder)
             raise
-    return True
+
+
+def remove_empty(path: str) -> None:
+    """Remove a folder that has nothing in it.
+
+    Raises:
+        OSError: as `opened_folder`, or it is no such folder.
+    """
+    parent, name = os.path.split(path)
+    with opened_folder(parent) as folder:
+        os.rmdir(name, dir_fd=folder)
 
 
 def is_owned(path: str, ids: tuple[int, int] | None) -> bool:
@@ -162,9 +195,13 @@ def holds_anything(path: str) -> bool:
     with (
         opened_folder(parent) as folder,
         opened_below(folder, name) as inner,
-        os.scandir(inner) as entries,
     ):
-        return next(entries, None) is not None
+        return not _is_empty(inner)
+
+
+def _is_empty(folder: int) -> bool:
+    with os.scandir(folder) as entries:
+        return next(entries, None) is None
 
 
 def make_file(
@@ -301,9 +338,6 @@ def _link(folder: int, name: str) -> str | None:
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if not stat.S_ISLNK(status.st_mode):
         return None
-    around = os.fstat(folder)
-    trusted = {0, os.geteuid()}
-    is_open = bool(around.st_mode & 0o022) and not around.st_mode & stat.S_ISVTX
-    if status.st_uid not in trusted or around.st_uid not in trusted or is_open:
+    if status.st_uid not in {0, os.geteuid()} or not _is_closed(folder):
         raise PermissionError(errno.ELOOP, "a symbolic link that somebody else made", name)
     return os.readlink(name, dir_fd=folder)

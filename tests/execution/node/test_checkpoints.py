@@ -1,6 +1,7 @@
 """The folder of a task on its checkpoint volume, and whether it is told to resume."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,72 @@ def test_on_a_share_that_gives_all_files_to_one_account_the_task_resumes(
     assert resumes(volume) == "1"
 
     assert [one.name for one in volume.iterdir()] == ["t1"]
+
+
+def exchanging(monkeypatch: pytest.MonkeyPatch, victim: Path) -> None:
+    """What is made has the place of the victim at once, and the victim its name."""
+    real = os.mkdir
+
+    def mkdir(name: str, mode: int = 0o777, *, dir_fd: int) -> None:
+        real(name, mode, dir_fd=dir_fd)
+        os.rename(name, "elsewhere", src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        os.rename(victim.name, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+
+    monkeypatch.setattr(task_files.os, "mkdir", mkdir)
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o1777, 0o777])
+@pytest.mark.parametrize(
+    ("owner", "files"), [(4711, ()), (4711, ("state",)), (0, ("state",)), (NOBODY, ("state",))]
+)
+def test_a_folder_that_takes_the_place_of_the_new_one_is_not_given_to_the_task(
+    volume: Path, monkeypatch: pytest.MonkeyPatch, mode: int, owner: int, files: tuple[str, ...]
+) -> None:
+    volume.chmod(mode)
+    victim = volume / "t2"
+    victim.mkdir(mode=0o700)
+    for name in files:
+        (victim / name).touch()
+    os.chown(victim, owner, owner)
+    exchanging(monkeypatch, victim)
+
+    with suppress(FileNotFoundError):
+        launched(volume)
+
+    assert (volume / "t1").stat().st_uid == owner
+    assert {one.name for one in (volume / "t1").iterdir()} == set(files)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_where_others_may_rename_the_folder_is_made_with_the_rights_of_the_task(
+    volume: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    def refused(*_anything: object) -> None:
+        raise AssertionError("nothing is given away there")
+
+    volume.chmod(mode)
+    monkeypatch.setattr(task_files.os, "fchown", refused)
+
+    assert resumes(volume) == "0"
+
+    made = [(one.name, one.stat().st_uid, one.stat().st_mode & 0o777) for one in volume.iterdir()]
+    assert made == ([("t1", NOBODY, 0o700)] if mode == 0o777 else [])
+
+
+def test_a_folder_that_takes_the_place_of_a_trial_keeps_what_is_in_it(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume.chmod(0o777)
+    (volume / "t1").mkdir()
+    os.chown(volume / "t1", 4711, 4711)
+    victim = volume / "t2"
+    victim.mkdir(mode=0o700)
+    (victim / "state").touch()
+    os.chown(victim, 4712, 4712)
+    exchanging(monkeypatch, victim)
+
+    launched(volume)
+
+    (trial,) = volume.glob("t1.rpm-*")
+    assert trial.stat().st_uid == 4712
+    assert (trial / "state").exists()

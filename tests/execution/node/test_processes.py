@@ -1,4 +1,4 @@
-"""What the helper reads of processes, which say themselves what their arguments and variables are."""
+"""What the helper reads of processes, whose arguments and variables are their own word."""
 
 import os
 import signal
