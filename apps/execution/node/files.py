@@ -107,11 +107,14 @@ def sync_folder(path: str) -> None:
 
 
 def read_json(path: str) -> dict[str, Any] | None:
-    """The content, or None when there is no such file."""
+    """The content; None when there is no such file, or a power cut or the disk has damaged it.
+
+    Whoever has to tell one from the other asks whether the file is there.
+    """
     try:
         with open(path, "rb") as source:
             content = json.loads(source.read())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 

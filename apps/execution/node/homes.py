@@ -45,6 +45,9 @@ ROOMS = (
     ("starting", 0, 1),
     ("stop.json", BLOCK_BYTES, 2),
 )
+# The generation of a fence that nobody can read: beyond all that a launch can have.
+UNKNOWN = 2**63
+DAMAGED_RESULT = "exit.json on the node cannot be read: how it ended is lost"
 # Ends the name of what nobody may use yet.
 UNFINISHED = ".new"
 ATTEMPT_FOLDER = re.compile(r"([0-9]{1,16})-([0-9]{1,5})")
@@ -115,6 +118,17 @@ def is_done(attempt: Attempt) -> bool:
     return attempt.has("exit.json") or not attempt.exists()
 
 
+def result_of(attempt: Attempt) -> dict[str, Any] | None:
+    """How it ended, None when it has not; a result that is damaged is an end without a code."""
+    if not attempt.has("exit.json"):
+        return None
+    ended = attempt.read("exit.json")
+    # Asked again: meanwhile somebody may have removed what the database has.
+    if ended is not None or not attempt.has("exit.json"):
+        return ended
+    return {"exit_code": None, "error": DAMAGED_RESULT, "wall_s": None, "uptime_s": None}
+
+
 def note_supervisor(alive: int) -> None:
     """Write into the locked file who holds it: this process."""
     pid = os.getpid()
@@ -171,8 +185,15 @@ def task_lock(home: str, task_id: str) -> str:
 
 
 def read_fence(home: str, task_id: str) -> Fence:
-    """The task's fence; generation 0 when the node has never heard of the task."""
-    content = files.read_json(_fence_path(home, task_id)) or {}
+    """The task's fence; generation 0 when the node has never heard of the task.
+
+    `UNKNOWN` where the file is damaged: any launch could be a second start.
+    """
+    path = _fence_path(home, task_id)
+    content = files.read_json(path)
+    if content is None and os.path.exists(path):
+        return Fence(UNKNOWN, ())
+    content = content or {}
     return Fence(int(content.get("generation", 0)), tuple(content.get("ended", ())))
 
 
@@ -248,8 +269,18 @@ def attempts_of(home: str, task_id: str) -> list[Attempt]:
 
 
 def is_of_this_boot(attempt: Attempt) -> bool:
-    """Whether the attempt was launched since the node booted."""
-    return (attempt.read("spec.json") or {}).get("boot_id") == clocks.boot_id()
+    """Whether the attempt was launched since the node booted.
+
+    Where `spec.json` is damaged its age says so, by a clock that somebody may have set.
+    """
+    spec = attempt.read("spec.json")
+    if spec is not None:
+        return bool(spec.get("boot_id") == clocks.boot_id())
+    try:
+        written_at = os.stat(attempt.path("spec.json")).st_mtime
+    except FileNotFoundError:
+        return False
+    return written_at >= clocks.wall_s() - clocks.uptime_s() or attempt.is_supervised()
 
 
 def _entries(folder: str) -> list[str]:

@@ -52,9 +52,11 @@ def lengthen(attempt: Attempt, until_s: float) -> None:
 
 
 def read(attempt: Attempt) -> Lease | None:
-    """The member's lease; None when it may run for ever."""
+    """The member's lease; None when it may run for ever. One that is damaged is over."""
     kept = attempt.read("lease.json")
-    return Lease(kept["term_at_s"], kept["kill_at_s"], kept["until_s"]) if kept else None
+    if kept is None:
+        return Lease(0, 0, 0) if attempt.has("lease.json") else None
+    return Lease(kept["term_at_s"], kept["kill_at_s"], kept["until_s"])
 
 
 def is_over(attempt: Attempt) -> bool:

@@ -140,6 +140,8 @@ def _refuse_other_time(request: dict[str, Any]) -> None:
 
 def _refuse_behind_fence(home: str, identity: Identity) -> None:
     fence = homes.read_fence(home, identity.task_id)
+    if fence.generation == homes.UNKNOWN:
+        raise Refusal("fenced", "the task's fence.json on the node cannot be read")
     if identity.generation < fence.generation:
         raise Refusal("fenced", "generation %d is known here" % fence.generation)
     if identity.generation == fence.generation and identity.rank in fence.ended:
@@ -210,7 +212,7 @@ def _write_stop(attempt: Attempt, grace_s: float, *, is_kill: bool) -> None:
 
 
 def _outcome(attempt: Attempt) -> dict[str, Any]:
-    ended = attempt.read("exit.json")
+    ended = homes.result_of(attempt)
     if ended is None:
         return {"state": "running" if attempt.has("started.json") else "created"}
     if ended["exit_code"] is not None:

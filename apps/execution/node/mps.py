@@ -271,11 +271,15 @@ def _end(daemon: Daemon, config: dict[str, Any]) -> None:
 def _is_needed(daemon: Daemon) -> bool:
     """Whether an attempt that has not ended uses it; asked under the daemon's lock."""
     return any(
-        (attempt.read("mps.json") or {}).get("name") == daemon.name
-        and not attempt.has("exit.json")
-        and homes.is_of_this_boot(attempt)
+        _uses(attempt, daemon) and not attempt.has("exit.json") and homes.is_of_this_boot(attempt)
         for attempt in homes.attempts(daemon.home)
     )
+
+
+def _uses(attempt: Attempt, daemon: Daemon) -> bool:
+    """Any, where the file that names it is damaged."""
+    kept = attempt.read("mps.json")
+    return attempt.has("mps.json") if kept is None else kept.get("name") == daemon.name
 
 
 def _make_folders(daemon: Daemon) -> None:

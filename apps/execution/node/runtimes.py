@@ -172,7 +172,10 @@ class Process(Runtime):
 
     def call(self, command: tuple[str, ...], stdin: int, log: int) -> subprocess.Popen[bytes]:
         """Beside the task, with the variables that its process began with."""
-        spec = self.attempt.read("spec.json") or {}
+        spec = self.attempt.read("spec.json")
+        if spec is None:
+            # Nobody knows whose rights it may have.
+            raise OSError("spec.json cannot be read")
         uid, gid = _ids(spec.get("user", ""))
         owner = os.geteuid() if uid is None else uid
         with _inside(spec.get("workdir", ""), spec.get("user", "")):

@@ -11,7 +11,7 @@ import contextlib
 import os
 from typing import Any, NamedTuple
 
-from apps.execution.node import clocks, files
+from apps.execution.node import checks, clocks, files
 
 # Every growth is written, but not every one waits for the disk: of a power cut's last seconds the
 # other nodes know.
@@ -24,6 +24,9 @@ class Serial(NamedTuple):
 
     number: int
     signature: str
+
+
+NONE = Serial(0, "")
 
 
 def hear(home: str, told: Serial, *, refused: int = 0) -> Serial:
@@ -46,9 +49,11 @@ def hear(home: str, told: Serial, *, refused: int = 0) -> Serial:
 
 def _serial_in(kept: dict[str, Any]) -> Serial:
     number, signature = kept.get("serial"), kept.get("signature")
-    if type(number) is int and 0 <= number < 2**63 and isinstance(signature, str) and signature:
-        return Serial(number, signature)
-    return Serial(0, "")
+    is_number = type(number) is int and 0 <= number < 2**63
+    # What is no signature would make the whole answer one that the control plane cannot read.
+    if is_number and isinstance(signature, str) and checks.SIGNATURE.fullmatch(signature):
+        return Serial(int(number or 0), signature) if signature else NONE
+    return NONE
 
 
 def _write(path: str, serial: Serial, synced: object) -> None:

@@ -70,7 +70,7 @@ def _carry_out(home: str, config: dict[str, Any], content: bytes) -> dict[str, A
         raise Refusal("invalid", "the request is longer than %d bytes" % REQUEST_BYTES)
     try:
         request = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Refusal("invalid", "the request is not JSON") from None
     if not isinstance(request, dict):
         raise Refusal("invalid", "the request is not an object")

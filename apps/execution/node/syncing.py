@@ -113,7 +113,7 @@ def _whole_or_0(request: dict[str, Any], field: str) -> int:
 def _members(home: str, config: dict[str, Any]) -> list[dict[str, Any]]:
     reports = []
     for attempt in homes.attempts(home):
-        ended = attempt.read("exit.json")
+        ended = homes.result_of(attempt)
         if ended is None and not homes.is_of_this_boot(attempt):
             _clear_away(attempt, config)
             continue

@@ -9,6 +9,9 @@ from apps.execution.node import serials
 from apps.execution.node.serials import Serial
 from tests.execution.nodes import installed_local
 
+SIGNED = "a" * 64
+FORGED = "f" * 64
+
 
 def test_a_node_answers_with_the_highest_serial_that_it_had_heard_before(tmp_path: Path) -> None:
     node = installed_local(str(tmp_path / "home"))
@@ -21,7 +24,7 @@ def test_a_node_answers_with_the_highest_serial_that_it_had_heard_before(tmp_pat
 
 
 def test_a_serial_is_never_reported_lower_whatever_comes(tmp_path: Path) -> None:
-    told = [Serial(n, f"s{n}") for n in (3, 10**15, 2, 10**15 + 1, 1, 1)]
+    told = [Serial(n, f"{n:064x}") for n in (3, 10**15, 2, 10**15 + 1, 1, 1)]
 
     heard = [serials.hear(str(tmp_path), serial).number for serial in told]
 
@@ -32,9 +35,12 @@ def test_a_serial_is_never_reported_lower_whatever_comes(tmp_path: Path) -> None
     "content",
     [
         {"serial": 2**63 - 20, "synced": ""},
-        {"serial": 2**70, "signature": "s"},
-        {"serial": "many", "signature": "s"},
+        {"serial": 2**70, "signature": SIGNED},
+        {"serial": "many", "signature": SIGNED},
         {"serial": 9, "signature": ""},
+        {"serial": 9, "signature": "\u00e9" * 64},
+        {"serial": 9, "signature": "x\0y"},
+        {"serial": 9, "signature": SIGNED + "\n"},
     ],
 )
 def test_a_serial_without_a_signature_is_none_and_the_next_one_replaces_it(
@@ -42,19 +48,19 @@ def test_a_serial_without_a_signature_is_none_and_the_next_one_replaces_it(
 ) -> None:
     (tmp_path / "serial.json").write_text(json.dumps(content))
 
-    heard = [serials.hear(str(tmp_path), Serial(number, "s")) for number in (5, 6)]
+    heard = [serials.hear(str(tmp_path), Serial(number, SIGNED)) for number in (5, 6)]
 
-    assert heard == [Serial(0, ""), Serial(5, "s")]
+    assert heard == [Serial(0, ""), Serial(5, SIGNED)]
 
 
 def test_what_the_control_plane_never_signed_is_replaced(tmp_path: Path) -> None:
     home = str(tmp_path)
-    serials.hear(home, Serial(2**62, "forged"))
+    serials.hear(home, Serial(2**62, FORGED))
 
     heard = [
-        serials.hear(home, Serial(5, "s"), refused=4),
-        serials.hear(home, Serial(6, "s"), refused=2**62),
-        serials.hear(home, Serial(6, "s")),
+        serials.hear(home, Serial(5, SIGNED), refused=4),
+        serials.hear(home, Serial(6, SIGNED), refused=2**62),
+        serials.hear(home, Serial(6, SIGNED)),
     ]
 
-    assert heard == [Serial(2**62, "forged"), Serial(2**62, "forged"), Serial(6, "s")]
+    assert heard == [Serial(2**62, FORGED), Serial(2**62, FORGED), Serial(6, SIGNED)]
