@@ -143,7 +143,7 @@ def exchanging(monkeypatch: pytest.MonkeyPatch, victim: Path) -> None:
         os.rename(name, "elsewhere", src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
         os.rename(victim.name, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
-    monkeypatch.setattr(task_files.os, "mkdir", mkdir)
+    monkeypatch.setattr(os, "mkdir", mkdir)
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o1777, 0o777])
@@ -176,7 +176,7 @@ def test_where_others_may_rename_the_folder_is_made_with_the_rights_of_the_task(
         raise AssertionError("nothing is given away there")
 
     volume.chmod(mode)
-    monkeypatch.setattr(task_files.os, "fchown", refused)
+    monkeypatch.setattr(os, "fchown", refused)
 
     assert resumes(volume) == "0"
 

@@ -1,6 +1,5 @@
 """What the helper does, often as root, where a task may have put anything."""
 
-import ast
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from apps.execution.node import privates, processes, task_files
 from apps.execution.node.homes import Attempt
 from apps.execution.node.specs import Spec, spec_of
 from apps.execution.protocol.outcomes import StartFailed
+from tests.execution.node.path_walk import MODULE, paths_used
 from tests.execution.node.test_arguments import PLAIN
 from tests.execution.nodes import INSTALLATION, installed_local, member_of
 from tests.services.ports import wait_until
@@ -21,65 +21,55 @@ from tests.services.sshd import kill_helpers
 CONFIG = {"installation": INSTALLATION}
 NOBODY = 65_534
 LONG = privates.CHECKPOINT_BYTES + 1
-# Use descriptors, processes or mere text; everything else of `os` and `shutil` takes a path.
-HARMLESS = {
-    "close", "devnull", "dup2", "environ", "_exit", "fchmod", "fchown", "fork", "fstat", "fsync",
-    "ftruncate", "getegid", "geteuid", "getgroups", "getpid", "kill", "killpg", "lseek",
-    "memfd_create", "pidfd_open", "pipe", "posix_fallocate", "pread", "pwrite", "read",
-    "sched_getaffinity", "setegid", "seteuid", "setgroups", "setpriority", "setsid", "strerror",
-    "umask", "waitpid", "which", "write",
-    "path.abspath", "path.basename", "path.dirname", "path.expanduser", "path.isabs", "path.join",
-    "path.split",
-}  # fmt: skip
 ALL = None
-# Who may use a path, and the functions that do. A task writes to none of these places: the
-# helper's own home is closed, the rest is the kernel's or the administrator's.
+# Who may use a path, or start a program that does, and the functions that do. A task writes to none
+# of these places: the helper's own home is closed, the rest is the kernel's or the administrator's.
 ALLOWED: dict[str, set[str] | None] = {
     # The node's own list, and whether a path is on it: nothing is opened that it names.
-    "allowlist": ALL,
-    "callbacks": {"run"},
-    "cleaning": {"clean_up"},
+    "allowlist": {"_is_below_one", "_is_device", "_is_disk", "_is_mount", "read"},
+    "callbacks": {"keep", "run"},
+    "cleaning": {"clean_up", "ensure_clean"},
     "clocks": {"boot_id"},
-    "containers": {"_number_in"},
+    # The runtimes' clients.
+    "containers": {"_number_in", "_popen", "_write_variables"},
     "crashing": ALL,
     "detaching": ALL,
     "devices": ALL,
     "files": ALL,
-    "homes": ALL,
+    "homes": {
+        "_entries", "add", "has", "is_of_this_boot", "is_supervised", "mark", "raise_fence", "read",
+        "read_fence", "remove", "ring", "supervisor_of", "task_lock", "waiter_path", "write",
+        "write_once",
+    },
     "installer": ALL,
-    "members": {"forget"},
+    "leases": {"_write", "grant", "renew"},
+    "logins": {"sweep"},
+    "members": {"acknowledge", "forget", "launch", "stop"},
     # Its own folders, and /proc.
-    "mps": {"daemons", "is_server", "_start", "_left_of", "_name_of"},
+    "mps": {"_end", "_name_of", "_start", "daemons", "prepare", "tend"},
+    # A folder of the home that nothing of the container of a preflight reaches; an archive in
+    # memory.
+    "preflight": {MODULE, "_tried", "preflight"},
     # Which file systems there are; and the time of an open file.
     "privates": {"_base", "_in_memory", "_touched_at"},
-    # A folder of the home that nothing of the container of a preflight reaches.
-    "preflight": {"preflight", "_tried"},
     "probing": ALL,
-    "processes": ALL,
-    "pruning": ALL,
-    "pulling": ALL,
-    # To where the task's user may go, with that user's rights.
-    "runtimes": {"_inside"},
-    "serials": {"_write"},
-    "supervisor": {"supervise", "launch", "shorten_log", "_last_words"},
-    "syncing": {"_read_log", "_log_end", "waiter"},
+    # The kernel's files. What a task says in them is read with a bound.
+    "processes": {"_all", "_read", "_status"},
+    "pruning": {
+        "_is_known", "_older_than", "_remove_leftovers", "_unused_images", "ensure_pruned",
+        "note_image",
+    },
+    "pulling": {"_await_result", "_ensure_puller", "_fetch", "_progress", "_started", "pull"},
+    # To where the task's user may go, with that user's rights; and its programs.
+    "runtimes": {"_inside", "call", "run_tool", "start"},
+    "serials": {"_write", "hear"},
+    "service": {"answer_to"},
+    "stopper": {"_end_callback", "ensure_stopper"},
+    "supervisor": {"_last_words", "adopt", "launch", "shorten_log", "supervise"},
+    "syncing": {"_clear_away", "_log_end", "_read_log", "waiter"},
     "task_files": ALL,
-}
-
-
-def paths_used(source: str) -> Iterator[tuple[str, str]]:
-    """Each function that uses files by something other than a descriptor, and what it calls."""
-    for function in ast.walk(ast.parse(source)):
-        if not isinstance(function, ast.FunctionDef):
-            continue
-        for node in ast.walk(function):
-            if not isinstance(node, ast.Attribute | ast.Name):
-                continue
-            module, _, name = ast.unparse(node).partition(".")
-            is_path = module in {"os", "shutil"} and name not in {"", "path"} | HARMLESS
-            is_constant = name.isupper() or name.startswith("environ.")
-            if (is_path and not is_constant) or (module, name) == ("open", ""):
-                yield function.name, ast.unparse(node)
+    "watchdog": {"ensure_watchdog"},
+}  # fmt: skip
 
 
 def test_files_of_tasks_are_used_in_one_module_only() -> None:
@@ -95,19 +85,93 @@ def test_files_of_tasks_are_used_in_one_module_only() -> None:
     assert found == []
 
 
+def test_no_function_is_allowed_paths_that_uses_none() -> None:
+    found = {
+        path.stem: {function for function, _ in paths_used(path.read_text())}
+        for path in NODE_FILES.glob("*.py")
+    }
+
+    assert {
+        name: functions - found[name]
+        for name, functions in ALLOWED.items()
+        if functions is not ALL and functions - found[name]
+    } == {}
+
+
 @pytest.mark.parametrize(
     ("code", "want"),
     [
-        pytest.param("open(path)", "open", id="open"),
-        pytest.param("os.truncate(path, 0)", "os.truncate", id="truncate"),
-        pytest.param("os.path.exists(path)", "os.path.exists", id="exists"),
-        pytest.param("shutil.rmtree(path)", "shutil.rmtree", id="rmtree"),
-        pytest.param("map(os.stat, paths)", "os.stat", id="not called itself"),
+        ("def f(p): open(p)", "open"),
+        ("def f(p): os.truncate(p, 0)", "os.truncate"),
+        ("def f(p): os.open(p, os.O_RDONLY)", "os.open"),
+        ("def f(p): os.path.exists(p)", "os.path.exists"),
+        ("def f(p): shutil.rmtree(p)", "shutil.rmtree"),
+        ("def f(p): map(os.stat, p)", "os.stat"),
+        ("def f(p): os.stat(p).st_size", "os.stat"),
+        ("async def f(p): os.truncate(p, 0)", "os.truncate"),
+        ("class f: x = os.listdir('/x')", "os.listdir"),
+        ("class C:\n  def f(self, p): os.unlink(p)", "os.unlink"),
+        ("def f(p):\n  def g(): os.unlink(p)", "os.unlink"),
+        ("def f(p): getattr(os, 'truncate')(p, 0)", "os"),
+        ("def f(p): contextlib.os.unlink(p)", "contextlib.os"),
+        ("def f(p): sys.modules['os'].unlink(p)", "sys.modules"),
+        ("def f(p): __import__('os').unlink(p)", "__import__"),
+        ("def f(p): exec(p)", "exec"),
+        ("def f(p):\n  import pathlib", "import pathlib"),
+        ("def f(p): subprocess.run(['rm', '-rf', p])", "subprocess.run"),
+        ("def f(p): files.write_bytes(p, b'', durable=False)", "files.write_bytes"),
+        ("def f(p): files.read_json(p)", "files.read_json"),
+        ("def f(p): files.os.unlink(p)", "files.os.unlink"),
     ],
 )
-def test_the_walk_sees_a_path(code: str, want: str) -> None:
-    assert list(paths_used(f"def f(): {code}")) == [("f", want)]
-    assert list(paths_used("def f(): os.close(os.path.join(1, os.O_RDONLY))")) == []
+def test_the_walk_sees_a_path_in_a_function(code: str, want: str) -> None:
+    assert ("f", want) in list(paths_used(code))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import glob",
+        "import importlib",
+        "import io",
+        "import os as o",
+        "import os.path",
+        "import pathlib",
+        "import shutil as s",
+        "import socket",
+        "import subprocess as s",
+        "import tarfile",
+        "import tempfile",
+        "from os import path",
+        "from os import truncate",
+        "from pathlib import Path",
+        "from shutil import rmtree",
+        "from subprocess import run",
+        "from apps.execution.node import files as f",
+        "from apps.execution.node.files import write_bytes",
+        "from apps.execution.node.homes import os as o",
+        "os.truncate('/x', 0)",
+        "g = lambda p: os.truncate(p, 0)",
+        "if True: os.unlink('/x')",
+    ],
+)
+def test_the_walk_sees_a_path_in_a_module(code: str) -> None:
+    assert [scope for scope, _ in paths_used(code)] == [MODULE]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os\nimport subprocess\nfrom functools import partial",
+        "from apps.execution.node import files, homes\nfrom apps.execution.node.homes import add",
+        "def f(): os.close(os.path.join(1, os.O_RDONLY, os.environ['HOME'], files.ROOM))",
+        "def f(fd): os.fchmod(fd, 0)",
+        "def f(one: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]: one.wait()",
+        "def f(fd): os.fstat(fd).st_size",
+    ],
+)
+def test_the_walk_lets_pass_what_uses_no_path(code: str) -> None:
+    assert list(paths_used(code)) == []
 
 
 @pytest.fixture
