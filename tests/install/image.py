@@ -133,21 +133,23 @@ def _compose(folder: Path) -> Compose:
 
 
 def _build(compose: Compose, folder: Path) -> None:
-    root, source, empty = folder / "debian", folder / "source", folder / "empty"
+    source, empty, archive = folder / "source", folder / "empty", folder / "debian.tar"
     empty.mkdir()
-    shutil.copytree(debian(), root, symlinks=True)
-    for name in SHARED:
-        if Path(name).exists():
-            shutil.copyfile(name, f"{root}{name}")
+    shared = [name.lstrip("/") for name in SHARED if Path(name).exists()]
+    # Its devices stay behind, a container has its own; other files are replaced.
+    left_out = [f"--exclude=./{name}" for name in ("dev/*", *shared)]
+    create = ["tar", *left_out, "--create", f"--file={archive}", f"--directory={debian()}", "."]
+    subprocess.run(create, check=True)
+    append = ["tar", "--append", "--dereference", f"--file={archive}", "--directory=/"]
+    subprocess.run([*append, "--transform=s,^,./,", *shared], check=True)
     trust = [f"--change=ENV {name}={path}" for name, path in TRUST.items()]
-    archive = subprocess.run(["tar", "-C", root, "-c", "."], check=True, stdout=subprocess.PIPE)
-    path = folder / "debian.tar"
-    path.write_bytes(archive.stdout)
-    compose.done("import", *trust, str(path), "localhost/debian")
+    compose.done("import", *trust, str(archive), "localhost/debian")
+    say("base imported\n")
     (empty / "start").write_text(START)
     for name, text in BASES.items():
         (empty / "Dockerfile").write_text(text)
         compose.done("build", "--network=host", f"--tag=localhost/{name}", str(empty))
+        say(f"{name}: built\n")
     # What is committed or about to be, without what the file's own list keeps out.
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(source)], check=True)
     compose.done(
