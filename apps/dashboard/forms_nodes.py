@@ -1,6 +1,7 @@
 """Forms of nodes; services validate what is filled in."""
 
 from typing import Any
+from uuid import UUID
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
@@ -137,12 +138,26 @@ class NodeRemoveForm(forms.Form):
     """Whether the removal stops tasks, and why a silent machine is certainly off."""
 
     force = forms.BooleanField(label=_("Stop these tasks, then remove the node"), required=False)
+    # Ids of the tasks that the dialog named, separated by spaces.
+    shown = forms.CharField(required=False, widget=forms.HiddenInput)
     reason = forms.CharField(
         label=_("Reason"),
         required=False,
         max_length=500,
         help_text=_("Needed because the node does not answer: why the machine is certainly off."),
     )
+
+    def clean_shown(self) -> set[UUID]:
+        try:
+            return {UUID(one) for one in self.cleaned_data["shown"].split()}
+        except ValueError as error:
+            raise forms.ValidationError(_("These are no ids of tasks.")) from error
+
+    def ask_again(self) -> None:
+        """The list changed: whoever ticked the box agreed to another one."""
+        data = {name: self.data[name] for name in self.data}
+        data.pop("force", None)
+        self.data = data
 
 
 def _pairs(text: str) -> dict[str, str]:

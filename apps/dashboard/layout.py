@@ -67,7 +67,7 @@ def pause_page(
             add_errors(form, error)
         else:
             say(request, f"{what} is paused.", undo=Undo(resume))
-            return redirect(back)
+            return gone_to(request, back)
     context = {"form": form, "what": what, "sentence": sentence, "back": back}
     status = 400 if request.method == "POST" else 200
     return page_or_dialog(request, "pages/pause.html", context, status=status)

@@ -11,11 +11,11 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from apps.accounts.models import User
-from apps.core.errors import RpmError
+from apps.core.errors import Conflict, RpmError
 from apps.dashboard.access import administrator
-from apps.dashboard.forms import add_errors
+from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_nodes import NodeEditForm, NodeForm, NodeRemoveForm, RekeyForm
-from apps.dashboard.layout import page_or_dialog
+from apps.dashboard.layout import gone_to, page_or_dialog
 from apps.dashboard.toasts import say
 from apps.execution.connections import pinned_key
 from apps.execution.services.adding import (
@@ -68,7 +68,7 @@ def node_edit_page(request: HttpRequest, pk: int) -> HttpResponse:
             add_errors(form, error)
         else:
             say(request, f"{node.name} is saved.")
-            return redirect("node_detail", pk)
+            return gone_to(request, reverse("node_detail", args=[pk]))
     return _page(request, "pages/node_edit.html", node, form)
 
 
@@ -89,7 +89,7 @@ def node_rekey_page(request: HttpRequest, pk: int) -> HttpResponse:
             add_errors(form, error)
         else:
             say(request, f"{node.name} has a new host key.")
-            return redirect("node_detail", pk)
+            return gone_to(request, reverse("node_detail", args=[pk]))
     shown, problem = None, ""
     try:
         shown = host_key_of(node)
@@ -107,23 +107,30 @@ def node_remove_page(request: HttpRequest, pk: int) -> HttpResponse:
     user = administrator(request)
     node = _node(user, pk)
     form = NodeRemoveForm(_sent(request))
+    status = 400
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
         try:
             left = node_remove(
-                actor=user, node=node, is_forced=given["force"], reason=given["reason"]
+                actor=user,
+                node=node,
+                is_forced=given["force"],
+                reason=given["reason"],
+                shown=given["shown"],
             )
         except RpmError as error:
+            status = error.status
+            if isinstance(error, Conflict):
+                form.ask_again()
             add_errors(form, error)
         else:
             if left.is_removed:
                 say(request, f"{node.name} is removed.")
-                return redirect("node_list")
-            say(request, f"{node.name} is removed when its tasks have ended.")
-            return redirect("node_detail", pk)
-    is_silent = node.state != NodeState.HEALTHY
-    tasks = tasks_on(node)
-    return _page(request, "pages/node_remove.html", node, form, tasks=tasks, is_silent=is_silent)
+                return gone_to(request, reverse("node_list"))
+            say(request, f"{node.name} is being removed: its tasks are being stopped.")
+            return gone_to(request, reverse("node_detail", args=[pk]))
+    facts = {"tasks": tasks_on(node), "is_silent": node.state != NodeState.HEALTHY}
+    return _page(request, "pages/node_remove.html", node, form, status=status, **facts)
 
 
 def _next_step(columns: dict[str, Any], fingerprint: str) -> dict[str, Any]:
@@ -163,10 +170,14 @@ def _lines(form: NodeForm) -> list[str]:
     ]
 
 
-def _page(request: HttpRequest, template: str, node: Node, form: Any, **more: Any) -> HttpResponse:
+def _page(
+    request: HttpRequest, template: str, node: Node, form: Any, *, status: int = 400, **more: Any
+) -> HttpResponse:
+    """`status` is that of a form which was refused."""
+    focus_first_error(form)
     context = {"node": node, "form": form, "back": reverse("node_detail", args=[node.pk]), **more}
-    status = 400 if request.method == "POST" else 200
-    return page_or_dialog(request, template, context, status=status)
+    is_refused = request.method == "POST"
+    return page_or_dialog(request, template, context, status=status if is_refused else 200)
 
 
 def _sent(request: HttpRequest) -> QueryDict | None:

@@ -10,6 +10,7 @@ from apps.accounts.models import User
 from apps.dashboard.access import administrator
 from apps.dashboard.cards.words import plural
 from apps.dashboard.layout import pause_page
+from apps.dashboard.live import key_id
 from apps.dashboard.toasts import Undo, say
 from apps.nodes.models import Node
 from apps.nodes.selectors import nodes_visible_to
@@ -21,8 +22,14 @@ from apps.tasks.models import Holding
 @require_GET
 @login_required
 def node_list(request: HttpRequest) -> HttpResponse:
-    """All nodes."""
+    """All nodes; a page whose node was removed leads here and names it."""
     administrator(request)
+    if "removed" in request.GET:
+        pk = key_id(request.GET["removed"])
+        gone = Node.objects.filter(pk=pk, removed_at__isnull=False).first()
+        if gone is not None:
+            say(request, f"{gone.name} is removed.")
+        return redirect("node_list")
     return render(request, "pages/node_list.html")
 
 

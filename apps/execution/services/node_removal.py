@@ -1,5 +1,6 @@
 """Removing a node: its work ends first, so that nothing is lost or doubled."""
 
+from collections.abc import Collection
 from uuid import UUID
 
 from django.db import transaction
@@ -32,7 +33,12 @@ def tasks_named(tasks: list[Task]) -> str:
 
 @transaction.atomic
 def node_remove(
-    *, actor: User | None, node: Node, is_forced: bool = False, reason: str = ""
+    *,
+    actor: User | None,
+    node: Node,
+    is_forced: bool = False,
+    reason: str = "",
+    shown: Collection[UUID] | None = None,
 ) -> Node:
     """Remove a node on which nothing runs; forced: stop what runs there, then remove it.
 
@@ -41,12 +47,13 @@ def node_remove(
 
     Args:
         reason: needed where the node does not answer: why it is certainly off.
+        shown: the tasks that the actor was shown and agreed to stop; None for any.
 
     Returns:
         The node: removed, or with its removal asked for.
 
     Raises:
-        Conflict: tasks run there; it names them.
+        Conflict: tasks run there, or others than `shown`; it names them.
         BadInput: it has to be said why the machine is off.
     """
     # Until this ends nobody serves the node, and what a pass gives it now was never launched.
@@ -61,12 +68,26 @@ def node_remove(
             "Drain the node and wait, or force the removal, which stops them."
         )
         raise Conflict(words, fields={"force": words})
+    if shown is not None:
+        _refuse_others(node, [task for task in tasks if task.pk not in shown])
     if node.state != NodeState.HEALTHY:
         if not reason.strip():
             problem = "must say why you are sure that the machine is off: the node does not answer"
             raise BadInput(f"reason {problem}.", fields={"reason": problem})
         node_declare_off(actor=actor, node=node, reason=reason)
     return node_ask_removal(actor=actor, node=node, notes=notes)
+
+
+def _refuse_others(node: Node, others: list[Task]) -> None:
+    """Raises Conflict where a removal would stop tasks that nobody was asked about."""
+    if not others:
+        return
+    count = "1 more task has" if len(others) == 1 else f"{len(others)} more tasks have"
+    words = (
+        f"Nothing was stopped: {count} started on node {node.name} since you were shown its "
+        f"tasks: {tasks_named(others)}. Read the list again and confirm it."
+    )
+    raise Conflict(words, fields={"force": words})
 
 
 def nodes_leave() -> None:

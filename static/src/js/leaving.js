@@ -5,10 +5,15 @@ const ANSWERED_WITHIN_MS = 10_000;
 let asked = 0;
 let isDue = false;
 let leadsOn = false;
+let place = "";
 
-export function beginAnew() {
+/** `address` is where to begin, empty for this page itself. */
+export function beginAnew(address = "") {
   isDue = true;
-  if (!asked && !leadsOn) location.reload();
+  place ||= address;
+  if (asked || leadsOn) return;
+  if (place) location.replace(place);
+  else location.reload();
 }
 
 export function startLeaving() {

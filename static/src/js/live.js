@@ -94,6 +94,11 @@ function replace(name, html) {
   dispatchEvent(new CustomEvent("rpm:card", { detail: name }));
 }
 
+/** Where a page leads when what its card shows is gone; without it, it begins again. */
+function placeAfter(card) {
+  return card?.closest("[data-gone]")?.dataset.gone;
+}
+
 async function fetchCard(card) {
   const reply = await fetch(card.dataset.liveUrl, {
     headers: { "If-None-Match": `"${card.dataset.version ?? ""}"` },
@@ -102,7 +107,7 @@ async function fetchCard(card) {
   // Signed out meanwhile: the answer is the page to sign in, which is no card.
   if (reply.redirected) beginAnew();
   else if (reply.ok) replace(card.dataset.live, await reply.text());
-  else if (reply.status === 404 || reply.status === 403) beginAnew();
+  else if (reply.status === 404 || reply.status === 403) beginAnew(placeAfter(card));
 }
 
 async function poll() {
@@ -132,7 +137,7 @@ function received(message) {
   answered();
   if (message.type === "card") replace(message.card, message.html);
   // What it shows is removed, or not ours to see any more: the page itself says which.
-  else if (message.type === "gone") beginAnew();
+  else if (message.type === "gone") beginAnew(placeAfter(named(message.card)[0]));
 }
 
 function connect() {

@@ -1,5 +1,5 @@
-// A link whose page opens in the `<dialog>` that `data-dialog` names. Without JS, or where it
-// cannot be fetched, it is a link like any other.
+// A link whose page opens in the `<dialog>` that `data-dialog` names; that is a `fetched-dialog`.
+// Without JS, or where it cannot be fetched, it is a link like any other.
 export default function loadDialog(link) {
   const dialog = document.getElementById(link.dataset.dialog);
   if (!dialog) return;
@@ -26,10 +26,6 @@ async function open(dialog, address) {
     return;
   }
   dialog.innerHTML = await reply.text();
-  dialog.onclick = (event) => {
-    if (!event.target.closest("[data-close]")) return;
-    event.preventDefault();
-    dialog.close();
-  };
+  window.htmx.process(dialog);
   if (!dialog.open) dialog.showModal();
 }

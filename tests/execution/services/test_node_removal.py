@@ -77,6 +77,18 @@ def test_a_forced_removal_stops_the_work_first_and_it_waits_again(busy: Node, ro
     assert stops == [str(Task.objects.get().pk)]
 
 
+def test_a_forced_removal_stops_only_what_was_shown(busy: Node, root: User) -> None:
+    with pytest.raises(Conflict, match="Nothing was stopped: 1 more task has started"):
+        node_remove(actor=root, node=busy, is_forced=True, shown=())
+    busy.refresh_from_db()
+    assert (state_of_task(), busy.removal_asked_at) == ("running", None)
+
+    node_remove(actor=root, node=busy, is_forced=True, shown=[Task.objects.get().pk])
+
+    busy.refresh_from_db()
+    assert busy.removal_asked_at is not None
+
+
 def test_a_task_that_may_not_start_again_ends(busy: Node, root: User) -> None:
     Task.objects.update(is_restartable=False)
 
