@@ -27,7 +27,8 @@ from apps.events.models import Event
 from apps.policies.models import LiveState
 from apps.tasks.models import Attempt, HeldDevice, Holding, ReasonChange, Run, Task
 from apps.tasks.services.attempts import attempt_end_unstarted
-from apps.tasks.services.ending import task_abort
+from apps.tasks.services.ending import task_abort, task_run_again
+from apps.tasks.selectors.waiting import task_explained
 from tests.allocation.state import enqueue, make_node, states
 from tests.cast import Example
 from tests.services.patience import patient
@@ -138,6 +139,32 @@ def test_a_reason_gets_a_line_when_its_code_changes_and_not_for_new_numbers(
     assert list(lines) == ["no_server", "capacity"]
     details = Run.objects.get().reason["reasons"][0]["details"]
     assert 1000 in {detail.get("free") for detail in details}
+
+
+def test_new_numbers_leave_the_time_since_which_a_reason_holds(
+    example: Example, alice: User
+) -> None:
+    (task,) = enqueue(alice, example.dev_queue)
+    node = make_node(example.bare_metal, name="b1", gpus=2)
+    run_pass()
+    since = Run.objects.get().reason_at
+    before = Run.objects.get().reason
+    node.devices.filter(index=1).delete()
+    run_pass()
+
+    run = Run.objects.get()
+
+    assert run.reason != before
+    assert run.reason_at == since
+    # Aborted and enqueued again, it waits for the same as before, but only since then.
+    task_abort(actor=alice, task=task)
+    task = task_run_again(actor=alice, task=Task.objects.get())
+    run_pass()
+    found = task_explained(Task.objects.get())
+    assert found is not None
+    assert found.at is not None
+    assert task.submitted_at is not None
+    assert found.at >= task.submitted_at
 
 
 def test_a_new_head_gets_its_own_line(served: Example, alice: User) -> None:

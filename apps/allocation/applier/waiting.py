@@ -15,12 +15,15 @@ from apps.tasks.models import ReasonChange, Run
 
 _UPDATE_POSTGRESQL = """
     UPDATE tasks_run SET head_id = new.head, reason_code = new.code,
-        reason = new.reason, reason_at = %s
-    FROM jsonb_to_recordset(%s::jsonb) AS new (id bigint, head uuid, code text, reason jsonb)
+        reason = new.reason, reason_at = CASE WHEN new.is_other THEN %s ELSE reason_at END
+    FROM jsonb_to_recordset(%s::jsonb)
+        AS new (id bigint, head uuid, code text, reason jsonb, is_other boolean)
     WHERE tasks_run.id = new.id
 """
 _UPDATE_SQLITE = """
-    UPDATE tasks_run SET head_id = %s, reason_code = %s, reason = %s, reason_at = %s WHERE id = %s
+    UPDATE tasks_run SET head_id = %s, reason_code = %s, reason = %s,
+        reason_at = CASE WHEN %s THEN %s ELSE reason_at END
+    WHERE id = %s
 """
 
 
@@ -39,6 +42,20 @@ class _Said:
         names = ("pool", "policy", "queue", "user", "key")
         return " ".join(f"{name} {first[name]}" for name in names if name in first)
 
+    @property
+    def gist(self) -> tuple[str, str, str]:
+        """What stays the same while only numbers change."""
+        return self.head, self.code, self.blocker
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """`is_other`: it is another reason, or another task's, since now."""
+
+    pk: int
+    said: _Said
+    is_other: bool
+
 
 def apply_reasons(waiting: Sequence[Wait], *, runs: Sequence[int], now: datetime) -> int:
     """Store what changed since the last pass; three statements at most.
@@ -51,7 +68,7 @@ def apply_reasons(waiting: Sequence[Wait], *, runs: Sequence[int], now: datetime
     """
     known = _known(runs)
     queues: set[Any] = set()
-    changed: list[tuple[int, _Said]] = []
+    changed: list[_Changed] = []
     history: list[ReasonChange] = []
     for wait in waiting:
         if not wait.tasks:
@@ -59,13 +76,10 @@ def apply_reasons(waiting: Sequence[Wait], *, runs: Sequence[int], now: datetime
         pk, said, before = runs[wait.run], _said(wait), known.get(runs[wait.run])
         if said == before:
             continue
-        changed.append((pk, said))
+        is_other = before is None or before.gist != said.gist
+        changed.append(_Changed(pk, said, is_other=is_other))
         queues.add(wait.queue)
-        if before is None or (before.head, before.code, before.blocker) != (
-            said.head,
-            said.code,
-            said.blocker,
-        ):
+        if is_other:
             history.append(_change(said, now))
     _write(changed, now)
     ReasonChange.objects.bulk_create(history)
@@ -96,22 +110,35 @@ def _change(said: _Said, now: datetime) -> ReasonChange:
     )
 
 
-def _write(changed: Sequence[tuple[int, _Said]], now: datetime) -> None:
+def _write(changed: Sequence[_Changed], now: datetime) -> None:
     if not changed:
         return
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             # One text instead of an array of texts, whose quotes the driver escapes one by one.
             rows = [
-                {"id": pk, "head": said.head, "code": said.code, "reason": said.reason}
-                for pk, said in changed
+                {
+                    "id": one.pk,
+                    "head": one.said.head,
+                    "code": one.said.code,
+                    "reason": one.said.reason,
+                    "is_other": one.is_other,
+                }
+                for one in changed
             ]
             cursor.execute(_UPDATE_POSTGRESQL, [now, json.dumps(rows)])
         else:
             cursor.executemany(
                 _UPDATE_SQLITE,
                 [
-                    (said.head.replace("-", ""), said.code, json.dumps(said.reason), now, pk)
-                    for pk, said in changed
+                    (
+                        one.said.head.replace("-", ""),
+                        one.said.code,
+                        json.dumps(one.said.reason),
+                        one.is_other,
+                        now,
+                        one.pk,
+                    )
+                    for one in changed
                 ],
             )

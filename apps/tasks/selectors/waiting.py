@@ -19,7 +19,8 @@ class Explanation:
 
     `code` and `reasons` are what the last pass said about the first waiting task of its kind; they
     hold for its equals behind it too, which only stand further back (`is_first` False). `place` is
-    the place in the queue; it counts from 1 and stops at `FAR`.
+    the place in the queue; it counts from 1 and stops at `FAR`. `at` is since when this reason
+    holds, whatever became of its numbers.
     """
 
     code: str
@@ -61,7 +62,9 @@ def task_explained(task: Task) -> Explanation | None:
         # New: the next pass looks at it within moments.
         return Explanation("", [], place)
     is_first = run.head_id == task.pk
-    return Explanation(str(run.reason_code), reasons, place, run.reason_at, is_first=is_first)
+    # What held before the task came to wait did not hold for it.
+    at = max(run.reason_at, task.changed_at) if run.reason_at is not None else None
+    return Explanation(str(run.reason_code), reasons, place, at, is_first=is_first)
 
 
 def _still_waits(run: Run, task: Task) -> bool:
