@@ -21,7 +21,9 @@ def attempt_checkpointed(*, attempt_id: UUID, at: datetime) -> bool:
         Q(checkpointed_at__isnull=True) | Q(checkpointed_at__lt=at),
         pk=attempt_id,
         state__in=LIVE_ATTEMPT_STATES,
-        started_at__lte=at,
+        # A node's clock and ours differ by moments, and `started_at` is what we heard of the node.
+        started_at__isnull=False,
+        allocated_at__lte=at,
     ).update(checkpointed_at=at)
     if changed:
         tell(Attempt.objects.get(pk=attempt_id), [])

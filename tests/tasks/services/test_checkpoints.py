@@ -23,7 +23,8 @@ def running(example: Example, alice: User) -> Attempt:
     enqueue(alice, example.dev_queue)
     run_pass()
     begin(Attempt.objects.get())
-    Attempt.objects.update(started_at=timezone.now() - timedelta(hours=1))
+    ago = timezone.now() - timedelta(hours=1)
+    Attempt.objects.update(allocated_at=ago, started_at=ago)
     return Attempt.objects.get()
 
 
@@ -53,6 +54,13 @@ def test_it_never_goes_back_and_never_lies_ahead(running: Attempt) -> None:
     running.refresh_from_db()
     assert running.checkpointed_at is not None
     assert running.checkpointed_at <= timezone.now()
+
+
+def test_what_is_saved_before_we_heard_of_the_start_counts(running: Attempt) -> None:
+    started = timezone.now()
+    Attempt.objects.update(started_at=started)
+
+    assert attempt_checkpointed(attempt_id=running.pk, at=started - timedelta(milliseconds=30))
 
 
 @pytest.mark.parametrize(
