@@ -145,7 +145,12 @@ class TaskNow:
 def tabs(wanted: TaskFilter) -> list[Tab]:
     """The views of the list, with the rest of the filter kept."""
     return [
-        Tab(view, view.capitalize(), wanted.query(view=view, before=""), view == wanted.view)
+        Tab(
+            view,
+            view.capitalize(),
+            wanted.query(view=view, before="", before_at=""),
+            view == wanted.view,
+        )
         for view in VIEWS
     ]
 
@@ -160,7 +165,7 @@ def load_task_list(user: User, key: str) -> TaskList:
     return TaskList(
         wanted=wanted,
         rows=tuple(TaskRow(task, _code(task), task.owner_id == user.pk) for task in shown),
-        older=wanted.query(before=str(shown[-1].pk)) if more else "",
+        older=wanted.older(shown[-1]) if more else "",
         topics=("tasks",),
     )
 

@@ -1,11 +1,12 @@
 """The list of tasks, filtered as its form says, and one task with what its cards show."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Self
 from urllib.parse import parse_qs, urlencode
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from apps.accounts.models import User
 from apps.policies.selectors import policy_family
@@ -34,6 +35,8 @@ class TaskFilter:
     policy: int | None = None
     name: str = ""
     before: UUID | None = None
+    # With `before`, where ended tasks are listed: when that one ended.
+    before_at: datetime | None = None
 
     @classmethod
     def parse(cls, query: str) -> Self:
@@ -47,6 +50,7 @@ class TaskFilter:
             policy=_number(given.get("policy")),
             name=given.get("name", "").strip()[:200],
             before=_uuid(given.get("before")),
+            before_at=_moment(given.get("before_at")),
         )
 
     def query(self, **changes: str) -> str:
@@ -58,13 +62,19 @@ class TaskFilter:
             "policy": str(self.policy or ""),
             "name": self.name,
             "before": str(self.before or ""),
+            "before_at": self.before_at.isoformat() if self.before_at else "",
         }
         values.update(changes)
         return urlencode({key: value for key, value in values.items() if value})
 
+    def older(self, last: Task) -> str:
+        """The query string of what comes after `last`."""
+        ended = last.ended_at if self.view == "ended" else None
+        return self.query(before=str(last.pk), before_at=ended.isoformat() if ended else "")
+
 
 def tasks_matching(user: User, wanted: TaskFilter) -> QuerySet[Task]:
-    """The visible tasks that match, newest first."""
+    """The visible tasks that match, newest first; ended ones by when they ended."""
     tasks = tasks_visible_to(user).filter(state__in=VIEWS[wanted.view])
     if wanted.mine:
         tasks = tasks.filter(owner=user)
@@ -75,9 +85,25 @@ def tasks_matching(user: User, wanted: TaskFilter) -> QuerySet[Task]:
         tasks = tasks.filter(queue__policy__in=policy_family(wanted.policy))
     if wanted.name:
         tasks = tasks.filter(name__icontains=wanted.name)
+    tasks = tasks.select_related("owner", "queue__policy", "queue__profile", "run")
+    return _ended(tasks, wanted) if wanted.view == "ended" else _created(tasks, wanted)
+
+
+def _created(tasks: QuerySet[Task], wanted: TaskFilter) -> QuerySet[Task]:
     if wanted.before is not None:
         tasks = tasks.filter(pk__lt=wanted.before)
-    return tasks.select_related("owner", "queue__policy", "queue__profile", "run").order_by("-pk")
+    return tasks.order_by("-pk")
+
+
+def _ended(tasks: QuerySet[Task], wanted: TaskFilter) -> QuerySet[Task]:
+    # Said twice so that the index of ended tasks serves it.
+    tasks = tasks.filter(ended_at__isnull=False)
+    if wanted.before is not None and wanted.before_at is not None:
+        at = wanted.before_at
+        tasks = tasks.filter(
+            Q(ended_at__lt=at) | Q(ended_at=at, pk__lt=wanted.before), ended_at__lte=at
+        )
+    return tasks.order_by("-ended_at", "-pk")
 
 
 def task_seen(user: User, key: str) -> Task | None:
@@ -93,6 +119,14 @@ def task_seen(user: User, key: str) -> Task | None:
 
 def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() and len(text) < 12 else None
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+    return at if at is not None and at.tzinfo is not None else None
 
 
 def _uuid(text: str | None) -> UUID | None:

@@ -123,6 +123,11 @@ class Task(models.Model):
             # With the size, so that the sum of a person's tasks reads nothing else.
             models.Index(fields=["owner", "-id", "size_bytes"], name="task_sizes_of_owner"),
             models.Index(
+                fields=["-ended_at", "-id"],
+                condition=models.Q(ended_at__isnull=False),
+                name="task_ended",
+            ),
+            models.Index(
                 fields=["owner"], condition=models.Q(state="draft"), name="task_drafts_of_owner"
             ),
             models.Index(
