@@ -8,7 +8,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.dashboard.cards.tasks import TaskStory, load_task_story
+from apps.dashboard.cards.tasks import TaskNow, TaskStory, load_task_now, load_task_story
+from apps.events.services import event_record
 from apps.policies.models import Queue
 from apps.tasks.models import Attempt, Task
 from apps.tasks.states import AttemptState, TaskState
@@ -50,6 +51,34 @@ def test_over_quota_it_is_safe_for_the_time_that_its_queue_gives(
     long_ago = timezone.now() - timedelta(hours=3)
     Attempt.objects.filter(pk=attempt.pk).update(started_at=long_ago)
     assert shown(client_for(alice), task)["Can be taken back"] == "yes"
+
+
+def test_the_bar_of_a_running_task_counts_it_as_its_page_says(
+    example: Example, alice: User, submit: Submit, run_in: RunIn
+) -> None:
+    """Admitted over quota, it fits into the reservation by now: nobody may take it back."""
+    task = submit(alice, "train")
+    run_in(task, example.h100, since=timezone.now() - timedelta(hours=1))
+    event_record(
+        "task.allocated",
+        actor=None,
+        object_type="task",
+        object_id=task.pk,
+        data={"generation": 1, "standing": "over_quota"},
+    )
+
+    story, now = load_task_story(alice, str(task.pk)), load_task_now(alice, str(task.pk))
+
+    assert isinstance(story, TaskStory)
+    assert isinstance(now, TaskNow)
+    assert story.timeline is not None
+    assert (now.is_over, story.timeline.segments[-1].kind) == (False, "run")
+    # An attempt that is over stays as it counted.
+    Attempt.objects.update(state=AttemptState.FINISHED, ended_at=timezone.now())
+    story = load_task_story(alice, str(task.pk))
+    assert story is not None
+    assert story.timeline is not None
+    assert "over" in {one.kind for one in story.timeline.segments}
 
 
 def test_a_paused_task_is_resumed_from_its_page(

@@ -196,7 +196,7 @@ def load_task_story(user: User, key: str) -> TaskStory | None:
         return None
     history = task_history(task)
     now = timezone.now()
-    stretches = _stretches(task, history, now)
+    stretches = _stretches(task, history, now, is_over=_is_over(task))
     is_growing = bool(stretches) and stretches[-1].ended == now
     return TaskStory(
         timeline=Timeline.of(stretches, flags=_preempted_at(history), is_growing=is_growing),
@@ -265,8 +265,14 @@ def _risk(task: Task) -> Risk | None:
     return None if live is None else Risk.of(task, live, now=timezone.now())
 
 
-def _stretches(task: Task, history: History, now: datetime) -> list[Stretch]:
-    """The life of a task as a row of stretches without gaps."""
+def _stretches(
+    task: Task, history: History, now: datetime, *, is_over: bool = False
+) -> list[Stretch]:
+    """The life of a task as a row of stretches without gaps.
+
+    An attempt counts as it did when it was admitted; the one that runs counts as it does now
+    (`is_over`), which may have changed with what others hold.
+    """
     if task.waits_since is None:
         return []
     at = task.waits_since
@@ -276,7 +282,8 @@ def _stretches(task: Task, history: History, now: datetime) -> list[Stretch]:
             found.append(Stretch("wait", at, attempt.allocated_at))
         begun = attempt.started_at or attempt.ended_at or now
         end = attempt.ended_at or now
-        over = history.standing(attempt.generation) == "over_quota"
+        is_live = attempt.state in LIVE_ATTEMPT_STATES
+        over = is_over if is_live else history.standing(attempt.generation) == "over_quota"
         if begun > attempt.allocated_at:
             found.append(Stretch("start", attempt.allocated_at, begun))
         if end > begun:
