@@ -7,6 +7,7 @@ from django.contrib.auth.models import Group
 
 from apps.accounts.models import User
 from apps.configuration.services.policies import policy_change, policy_create
+from apps.dashboard.cards.mine import load_policy_mine
 from apps.dashboard.render import card_render
 from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, Submit
@@ -59,3 +60,17 @@ def test_the_tasks_of_a_department_are_those_of_its_teams(
     submit(charlie, "below", queue=example.research_queue.name)
 
     assert "below" in text(client_for(root).get(f"/tasks/?view=waiting&policy={top.pk}"))
+
+
+def test_own_tasks_of_a_department_are_those_of_its_teams(
+    example: Example, root: User, charlie: User, research_group: Group, submit: Submit
+) -> None:
+    top = policy_create(actor=root, name="Laboratory", group=research_group)
+    policy_change(actor=root, policy=example.research, changes={"parent": top})
+    submit(charlie, "below", queue=example.research_queue.name)
+
+    mine = load_policy_mine(charlie, str(top.pk))
+
+    assert mine is not None
+    assert (mine.waiting_count, mine.waiting[0].task.name) == (1, "below")
+    assert f"policy.{example.research.pk}" in mine.topics

@@ -10,9 +10,9 @@ from apps.core.units import quantities_milli
 from apps.dashboard.cards.bars import UseBar
 from apps.dashboard.cards.reasons import ReasonView, explain, stored_reasons
 from apps.dashboard.cards.words import ordinal
-from apps.dashboard.live import Sharing, card, key_id
+from apps.dashboard.live import Sharing, card, key_id, topics_of
 from apps.dashboard.selectors.use import GPU, held_now
-from apps.policies.selectors import policies_visible_to
+from apps.policies.selectors import policies_visible_to, policy_family
 from apps.tasks.models import Task
 from apps.tasks.selectors.waiting import place_in_line
 from apps.tasks.states import TaskState
@@ -48,10 +48,12 @@ def load_policy_mine(user: User, key: str) -> PolicyMine | None:
     policy = policies_visible_to(user).filter(pk=key_id(key)).first()
     if policy is None:
         return None
-    held = held_now(Q(policy=policy, task__owner=user))
+    # With everything below it, as in its other figures.
+    family = policy_family(policy.pk)
+    held = held_now(Q(policy__in=family, task__owner=user))
     use = sum(one.gpu for one in held)
     limit = quantities_milli(policy.user_limit or {}).get(GPU)
-    tasks = Task.objects.filter(owner=user, queue__policy=policy, state=TaskState.QUEUED)
+    tasks = Task.objects.filter(owner=user, queue__policy__in=family, state=TaskState.QUEUED)
     first = tasks.select_related("run", "queue__profile").order_by("submitted_at", "pk")[:MOST]
     suspended = is_suspended()
     return PolicyMine(
@@ -62,7 +64,7 @@ def load_policy_mine(user: User, key: str) -> PolicyMine | None:
         waiting=tuple(_waiting(task, user, suspended=suspended) for task in first),
         waiting_count=tasks.count(),
         policy_id=policy.pk,
-        topics=(f"policy.{policy.pk}",),
+        topics=topics_of("policy", family),
     )
 
 
