@@ -27,6 +27,7 @@ CDI_MEND = (
     "apt-get install nvidia-container-toolkit; "
     "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 )
+_CONTAINER = "container"
 # By what the runtime says of a container that it cannot start.
 CONTAINER_MENDS = {
     "cdi": CDI_MEND,
@@ -45,6 +46,11 @@ class Finding:
     is_fine: bool
     words: str
     mend: str = ""
+
+    @property
+    def is_blocking(self) -> bool:
+        """Whether the machine cannot be added because of it."""
+        return self.name == _CONTAINER and not self.is_fine
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,11 @@ def _account(seen: Conversation) -> Iterator[Finding]:
         mend = "" if is_plain else "usermod --shell /bin/sh ACCOUNT"
         yield Finding("shell", is_plain, f"the account's shell is {seen.shell}", mend)
     if seen.is_restricted is not None:
-        words = "the key runs the helper only" if seen.is_restricted else "the key runs anything"
+        words = (
+            "the key runs the helper only"
+            if seen.is_restricted
+            else "the key may run any command on the machine"
+        )
         mend = "" if seen.is_restricted else "run the script of `manage.py node prepare` on it"
         yield Finding("key", seen.is_restricted, words, mend)
     if seen.sessions is not None:
@@ -150,12 +160,12 @@ def _container(runtime: str, problem: str) -> Iterator[Finding]:
         return
     if not problem:
         words = "a container starts, with limits and network as tasks get them"
-        yield Finding("container", is_fine=True, words=words)
+        yield Finding(_CONTAINER, is_fine=True, words=words)
         return
     lowered = problem.lower()
     mend = next((mend for word, mend in CONTAINER_MENDS.items() if word in lowered), "")
     mend = mend or f"as the account of the node: {runtime} run --rm docker.io/library/hello-world"
-    yield Finding("container", is_fine=False, words=f"no container starts: {problem}", mend=mend)
+    yield Finding(_CONTAINER, is_fine=False, words=f"no container starts: {problem}", mend=mend)
 
 
 def _disk(probed: Probed) -> Finding:

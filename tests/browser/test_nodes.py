@@ -80,7 +80,7 @@ def add(page: Page, machine: SshdNode, axe: str) -> None:
     assert not Path(machine.home).exists(), "nothing was sent to the machine"
 
     page.get_by_role("button", name="Confirm and check the machine").click()
-    expect(page.get_by_role("heading", name="3. Preflight checks")).to_be_visible()
+    expect(page.get_by_role("heading", name="4. Preflight checks")).to_be_focused()
     expect(page.get_by_text("Fix:").first).to_be_visible()
     assert page.evaluate(OVERFLOW) == 0
     assert violations(page, axe) == []

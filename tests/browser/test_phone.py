@@ -24,8 +24,9 @@ from datetime import timedelta
 from django.utils import timezone
 from apps.nodes.models import Node
 node = Node.objects.create(
-    served_by="another", served_until=timezone.now() + timedelta(hours=1), name="{REFUSED}", address="192.0.2.1", transport="ssh", state="refused",
+    name="{REFUSED}", address="192.0.2.1", transport="ssh", state="refused",
     state_detail="It shows SHA256:{"x" * 43}, and SHA256:{"y" * 43} is pinned.",
+    served_by="another", served_until=timezone.now() + timedelta(hours=1),
 )
 """
 GONE = f"""

@@ -2,6 +2,7 @@
 
 import html
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from pytest_django.fixtures import Settings
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
+from apps.dashboard.views import node_adding
 from apps.events.models import Event
+from apps.execution.fitness import Finding
 from apps.nodes.models import Node, NodeState
 from apps.nodes.services import node_drain
 from apps.tasks.models import Attempt, Task
@@ -94,7 +97,7 @@ def test_a_node_is_added_step_by_step(
     assert f'<option value="{example.h100.pk}" selected>' in empty.content.decode()
     assert "node prepare --public-key" in text(empty)
 
-    shown = admin.post(ADD, described)
+    shown = admin.post(ADD, described | {"user": "rpm-node"})
     assert ssh_node.host_key.fingerprint in text(shown)
     assert "3. Confirm the host key" in text(shown)
     prepared = f"ssh -p {ssh_node.port} root@{ssh_node.address} sh < prepare-far.sh"
@@ -103,7 +106,7 @@ def test_a_node_is_added_step_by_step(
     confirmed = described | {"fingerprint": ssh_node.host_key.fingerprint}
 
     checked = text(admin.post(ADD, confirmed))
-    assert "3. Preflight checks" in checked
+    assert "4. Preflight checks" in checked
     assert "Fix: run the script of `manage.py node prepare` on it" in html.unescape(checked)
     assert not Node.objects.exists()
 
@@ -113,6 +116,68 @@ def test_a_node_is_added_step_by_step(
     assert (node.state, node.pool, node.allows_process) == (NodeState.HEALTHY, example.h100, True)
     assert (node.labels, node.capacity_cap) == ({"rack": "4"}, {"memory_mb": "500"})
     assert "far is added." in text(admin.get(response["Location"]))
+
+
+def test_a_taken_name_is_said_before_the_machine_is_asked(
+    admin: Client, described: Form, here: Node
+) -> None:
+    response = admin.post(ADD, described | {"name": here.name})
+
+    assert list(errors_at(response)) == ["name"]
+    assert "Confirm and check" not in text(response)
+
+
+def test_what_does_not_concern_the_key_keeps_the_confirmation_and_the_checks(
+    admin: Client, ssh_node: SshdNode, described: Form, here: Node
+) -> None:
+    confirmed = described | {"fingerprint": ssh_node.host_key.fingerprint}
+    page = admin.post(ADD, confirmed)
+    sent = confirmed | {"checks": page.context["checks"], "step": "add"}
+
+    taken = admin.post(ADD, sent | {"name": here.name})
+    wrong = admin.post(ADD, sent | {"labels": "nothing"})
+    forged = admin.post(ADD, sent | {"labels": "nothing", "checks": "x"})
+    elsewhere = admin.post(ADD, sent | {"port": 1})
+
+    assert list(errors_at(taken)) == ["name"]
+    assert list(errors_at(wrong)) == ["labels"]
+    for kept in (taken, wrong):
+        assert kept.context["confirmed"] == ssh_node.host_key.fingerprint
+        assert "4. Preflight checks" in text(kept)
+        assert 'name="step" value="add"' in kept.content.decode()
+    for lost in (forged, elsewhere):
+        assert lost.status_code == 400
+        assert "4. Preflight checks" not in text(lost)
+
+
+def test_what_blocks_is_told_apart_and_the_node_is_not_offered(
+    admin: Client, ssh_node: SshdNode, described: Form, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_container = Finding("container", is_fine=False, words="no container starts: x", mend="fix")
+    key = Finding("key", is_fine=False, words="it may run anything", mend="prepare it")
+    probed = SimpleNamespace(devices=())
+
+    def examined(**_: object) -> tuple[object, list[Finding]]:
+        return probed, [no_container, key, Finding("disk", is_fine=True, words="10 MB are free")]
+
+    monkeypatch.setattr(node_adding, "machine_examine", examined)
+
+    page = admin.post(ADD, described | {"fingerprint": ssh_node.host_key.fingerprint})
+
+    words = text(page)
+    assert "1 must be fixed" in words
+    assert "1 warning" in words
+    assert "1 check passed" in words
+    add = page.content.decode().partition('name="step" value="add"')[2].partition(">")[0]
+    assert "disabled" in add
+
+
+def test_root_is_told_no_command_that_refuses_it(admin: Client, described: Form) -> None:
+    page = text(admin.post(ADD, described | {"user": "root", "port": 1}))
+
+    assert "node prepare --public-key" not in page
+    assert "ssh-copy-id" in page
+    assert "refuses connections. Check the port" in page
 
 
 @pytest.mark.parametrize("step", ["check", "add"])
@@ -392,3 +457,23 @@ def test_a_pool_without_a_node_leads_to_the_page_that_adds_one(
     assert f'href="{ADD}?pool={here.pool_id}"' not in board
     assert ADD not in client_for(alice).get(reverse("resources")).content.decode()
     assert f'href="{ADD}"' in admin.get(reverse("node_list")).content.decode()
+
+
+def test_a_node_shows_its_labels_that_it_is_drained_and_where_a_refusal_leads(
+    admin: Client, here: Node, example: Example, alice: User
+) -> None:
+    Node.objects.update(
+        labels={"rack": "4"},
+        transport="ssh",
+        address="192.0.2.1",
+        host_key="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA==",
+        state=NodeState.REFUSED,
+        state_detail="It shows another key.",
+    )
+    node_drain(actor=None, node=Node.objects.get(), reason="new fans")
+
+    page = text(admin.get(page_of(here, "detail")))
+
+    assert "rack=4" in page
+    assert "Drained" in page
+    assert "It shows another key. Compare the host keys…" in page

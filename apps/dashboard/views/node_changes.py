@@ -1,12 +1,10 @@
-"""Pages that add a node step by step, and that edit, re-key and remove one."""
+"""Pages that edit, re-key and remove a node."""
 
-import shlex
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
@@ -14,43 +12,15 @@ from apps.accounts.models import User
 from apps.core.errors import Conflict, RpmError
 from apps.dashboard.access import administrator
 from apps.dashboard.forms import add_errors, focus_first_error
-from apps.dashboard.forms_nodes import NodeEditForm, NodeForm, NodeRemoveForm, RekeyForm
+from apps.dashboard.forms_nodes import NodeEditForm, NodeRemoveForm, RekeyForm
 from apps.dashboard.layout import gone_to, page_or_dialog
 from apps.dashboard.toasts import say
 from apps.execution.connections import pinned_key
-from apps.execution.services.adding import (
-    host_key_confirmed,
-    host_key_of,
-    node_add,
-    node_host_key,
-)
-from apps.execution.services.examining import machine_examine
+from apps.execution.services.adding import host_key_of
 from apps.execution.services.node_changes import node_edit, node_rekey
-from apps.execution.services.node_keys import NAME
 from apps.execution.services.node_removal import node_remove, tasks_on
 from apps.nodes.models import Node, NodeState
 from apps.nodes.selectors import nodes_visible_to
-
-
-# permission: administrators
-@require_http_methods(["GET", "POST"])
-@login_required
-def node_add_page(request: HttpRequest) -> HttpResponse:
-    """Prepare, connect, confirm the host key, read the preflight checks, add."""
-    user = administrator(request)
-    form = NodeForm(_sent(request), initial={"pool": request.GET.get("pool")}, user=user)
-    found: dict[str, Any] = {}
-    if request.method == "POST" and form.is_valid():
-        try:
-            columns = form.columns()
-            if request.POST.get("step") == "add":
-                return _add(request, user, columns)
-            found = _next_step(columns, request.POST.get("fingerprint", ""))
-        except RpmError as error:
-            add_errors(form, error)
-    status = 400 if form.errors else 200
-    context = {"form": form, "lines": _lines(form), **found}
-    return render(request, "pages/node_add.html", context, status=status)
 
 
 # permission: administrators
@@ -95,7 +65,7 @@ def node_rekey_page(request: HttpRequest, pk: int) -> HttpResponse:
         shown = host_key_of(node)
     except RpmError as error:
         problem = error.detail
-    facts = {"pinned": pinned_key(node), "shown": shown, "problem": problem}
+    facts: dict[str, Any] = {"pinned": pinned_key(node), "shown": shown, "problem": problem}
     return _page(request, "pages/node_rekey.html", node, form, **facts)
 
 
@@ -129,45 +99,8 @@ def node_remove_page(request: HttpRequest, pk: int) -> HttpResponse:
                 return gone_to(request, reverse("node_list"))
             say(request, f"{node.name} is being removed: its tasks are being stopped.")
             return gone_to(request, reverse("node_detail", args=[pk]))
-    facts = {"tasks": tasks_on(node), "is_silent": node.state != NodeState.HEALTHY}
+    facts: dict[str, Any] = {"tasks": tasks_on(node), "is_silent": node.state != NodeState.HEALTHY}
     return _page(request, "pages/node_remove.html", node, form, status=status, **facts)
-
-
-def _next_step(columns: dict[str, Any], fingerprint: str) -> dict[str, Any]:
-    """The machine's host key; with a confirmed fingerprint, its preflight checks."""
-    address, port = columns["address"], columns["port"]
-    if not fingerprint:
-        return {"shown": node_host_key(address=address, port=port)}
-    key = host_key_confirmed(address, port, fingerprint)
-    probed, findings = machine_examine(host_key=key, **columns)
-    return {"confirmed": key, "findings": findings, "probed": probed}
-
-
-def _add(request: HttpRequest, user: User, columns: dict[str, Any]) -> HttpResponse:
-    wanted = request.POST.get("fingerprint", "")
-    key = host_key_confirmed(columns["address"], columns["port"], wanted)
-    node = node_add(actor=user, host_key=key, **columns)
-    say(request, f"{node.name} is added.")
-    return redirect("node_detail", node.pk)
-
-
-def _lines(form: NodeForm) -> list[str]:
-    """Commands that prepare the machine: two on the server, then one as root on the machine."""
-    name, key = str(form["name"].value() or ""), str(form["key"].value() or "")
-    name = name if NAME.fullmatch(name) else "gpu01"
-    path = shlex.quote(str(settings.HOME.file(key if NAME.fullmatch(key) else name)))
-    script = shlex.quote(f"prepare-{name}.sh")
-    address = str(form["address"].value() or f"{name}.example.org")
-    account = str(form["user"].value() or "rpm-node")
-    port = str(form["port"].value() or "")
-    at_port = f"-p {port} " if port.isdecimal() and port != "22" else ""
-    runtime = "docker" if form["runtime"].value() == "docker" else "podman"
-    options = f"--public-key {path}.pub --account {shlex.quote(account)} --runtime {runtime}"
-    return [
-        f"ssh-keygen -t ed25519 -N '' -f {path}",
-        f"manage.py node prepare {options} --out {script}",
-        f"ssh {at_port}{shlex.quote(f'root@{address}')} sh < {script}",
-    ]
 
 
 def _page(

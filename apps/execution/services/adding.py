@@ -73,7 +73,10 @@ def host_key_confirmed(address: str, port: int, wanted: str) -> HostKey:
     """
     key = node_host_key(address=address, port=port)
     if wanted != key.fingerprint:
-        words = f"{address}:{port} shows {key.fingerprint}: nothing was sent to it."
+        words = (
+            f"{address}:{port} shows {key.fingerprint}, which is not the fingerprint that was "
+            "confirmed: nothing was sent to it. Connect again and compare it on the machine."
+        )
         raise Conflict(words, fields={"fingerprint": words})
     return key
 

@@ -51,7 +51,7 @@ def open_connection(address: str, port: int, *, timeout_s: float) -> paramiko.Tr
     try:
         plain = socket.create_connection((address, port), timeout=timeout_s)
     except OSError as error:
-        raise Unreachable(f"{address}:{port}: {error}") from error
+        raise Unreachable(_unreachable(address, port, error)) from error
     # An exchange is many small packets; waiting to fill each costs 40 ms a time.
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -65,6 +65,18 @@ def open_connection(address: str, port: int, *, timeout_s: float) -> paramiko.Tr
     return connection
 
 
+def _unreachable(address: str, port: int, error: OSError) -> str:
+    """What happened, and what to look at."""
+    place = f"{address}:{port}"
+    if isinstance(error, socket.gaierror):
+        return f"The name {address} is not known to this server. Check the address and DNS."
+    if isinstance(error, ConnectionRefusedError):
+        return f"{place} refuses connections. Check the port, and that sshd runs there."
+    if isinstance(error, TimeoutError):
+        return f"{place} does not answer. Check the address, the network and firewalls."
+    return f"{place} cannot be reached: {error.strerror or error}. Check the address and network."
+
+
 def start(connection: paramiko.Transport, *, timeout_s: float) -> HostKey:
     """Exchange keys and return the host's. Closes the connection when that fails.
 
@@ -76,7 +88,8 @@ def start(connection: paramiko.Transport, *, timeout_s: float) -> HostKey:
         key = connection.get_remote_server_key()
     except (paramiko.SSHException, OSError, EOFError) as error:
         connection.close()
-        raise Unreachable(f"no SSH server that can be talked to: {error}") from error
+        words = "what answers there is no SSH server that RPM can talk to. Check the port and sshd"
+        raise Unreachable(f"{words} ({type(error).__name__}: {error}).") from error
     return HostKey(key.get_name(), key.get_base64())
 
 

@@ -1,5 +1,6 @@
 // Binds behaviours to elements with `data-behaviour`, also to those that arrive later.
 import boardLines from "./board-lines.js";
+import busyForm from "./busy-form.js";
 import copyText from "./copy-text.js";
 import dismiss from "./dismiss.js";
 import dragOrder from "./drag-order.js";
@@ -25,6 +26,7 @@ import { startMorphing } from "./morph.js";
 
 const behaviours = {
   "board-lines": boardLines,
+  "busy-form": busyForm,
   "copy-text": copyText,
   dismiss,
   "drag-order": dragOrder,
