@@ -6,9 +6,11 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
+from django.utils.translation import gettext as _
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.core.errors import RpmError
+from apps.core.models import Pausable
 from apps.dashboard.forms import add_errors
 from apps.dashboard.forms_places import PauseForm
 from apps.dashboard.toasts import Undo, say
@@ -44,6 +46,7 @@ def gone_to(request: HttpRequest, address: str) -> HttpResponse:
 def pause_page(
     request: HttpRequest,
     *,
+    thing: Pausable,
     what: str,
     sentence: str,
     back: str,
@@ -53,6 +56,8 @@ def pause_page(
     """Ask for the reason, then pause.
 
     Args:
+        thing: the row as it is by now; a pause by another, whose reason the page did not show, is
+            not overwritten unseen.
         what: name of the pool, queue or node.
         sentence: what the pause will do, in numbers.
         back: address of the page that shows the outcome.
@@ -60,7 +65,12 @@ def pause_page(
         pause: calls the service with the reason.
     """
     form = PauseForm(request.POST or None)
-    if request.method == "POST" and form.is_valid():
+    status = 400
+    if _is_unseen(request, thing):
+        status = 409
+        words = _("It was paused meanwhile: “%s”. Pausing it again replaces this reason.")
+        form.add_error(None, words % (thing.pause_reason or _("no reason given")))
+    elif request.method == "POST" and form.is_valid():
         try:
             pause(form.cleaned_data["reason"])
         except RpmError as error:
@@ -68,6 +78,18 @@ def pause_page(
         else:
             say(request, f"{what} is paused.", undo=Undo(resume))
             return gone_to(request, back)
-    context = {"form": form, "what": what, "sentence": sentence, "back": back}
-    status = 400 if request.method == "POST" else 200
+    context: dict[str, Any] = {"form": form, "what": what, "sentence": sentence, "back": back}
+    context["seen"] = _pause_of(thing)
+    status = status if request.method == "POST" else 200
     return page_or_dialog(request, "pages/pause.html", context, status=status)
+
+
+def _is_unseen(request: HttpRequest, thing: Pausable) -> bool:
+    if request.method != "POST" or not thing.is_paused:
+        return False
+    return request.POST.get("seen") != _pause_of(thing)
+
+
+def _pause_of(thing: Pausable) -> str:
+    """Tells one pause from another; empty where there is none."""
+    return f"{thing.paused_at}" if thing.is_paused else ""

@@ -9,6 +9,7 @@ from apps.configuration.services.queues import (
     profile_connect,
     profile_disconnect,
     queue_change,
+    queue_pause,
 )
 from apps.dashboard.render import card_render
 from apps.dashboard.selectors.waiting import waiting_by_queue
@@ -123,6 +124,24 @@ def test_a_queue_is_paused_with_a_reason_and_resumed(
     assert client_for(alice).post(resume).status_code == 403
     assert client_for(quinn).post(resume).status_code == 302
     assert not Queue.objects.get(pk=example.dev_queue.pk).is_paused
+
+
+def test_a_pause_by_another_is_not_overwritten_unseen(
+    example: Example, root: User, client_for: ClientFor
+) -> None:
+    client = client_for(root)
+    path = reverse("queue_pause", args=[example.dev_queue.pk])
+    seen = client.get(path).context["seen"]
+    queue_pause(actor=None, queue=example.dev_queue, reason="the audit")
+
+    refused = client.post(path, {"reason": "mine", "seen": seen})
+
+    assert refused.status_code == 409
+    assert "It was paused meanwhile: “the audit”" in text(refused)
+    assert Queue.objects.get(pk=example.dev_queue.pk).pause_reason == "the audit"
+    again = {"reason": "mine", "seen": refused.context["seen"]}
+    assert client.post(path, again).status_code == 302
+    assert Queue.objects.get(pk=example.dev_queue.pk).pause_reason == "mine"
 
 
 def test_settings_have_a_sentence_each_and_errors_at_their_field(

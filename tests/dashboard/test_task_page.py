@@ -178,3 +178,18 @@ def shown(client: Client, task: Task) -> dict[str, str]:
 
 def plain(html: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
+def test_an_abort_that_comes_too_late_says_so(
+    example: Example, alice: User, submit: Submit, run_in: RunIn, client_for: ClientFor
+) -> None:
+    task = submit(alice, "train")
+    run_in(task, example.h100, since=timezone.now() - timedelta(hours=1))
+    Attempt.objects.update(state=AttemptState.FINISHED, ended_at=timezone.now())
+    Task.objects.filter(pk=task.pk).update(state=TaskState.COMPLETED, ended_at=timezone.now())
+
+    page = client_for(alice).post(reverse("task_abort", args=[task.pk]), follow=True)
+
+    words = page.content.decode()
+    assert "Nothing was aborted: train had ended already (completed)." in words
+    assert "train is aborted" not in words

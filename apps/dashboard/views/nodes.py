@@ -52,6 +52,7 @@ def node_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
     count = running.values("attempt").distinct().count()
     return pause_page(
         request,
+        thing=node,
         what=node.name,
         sentence=(
             "It takes nothing new until it is resumed. "

@@ -228,6 +228,7 @@ def policy_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
     running = len(held_now(Q(policy__in=policy_family(policy.pk))))
     return pause_page(
         request,
+        thing=policy,
         what=policy.name,
         sentence=(
             "Nothing of it, or of the policies below it, starts until it is resumed. "

@@ -91,6 +91,7 @@ def queue_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
     waiting = waiting_by_queue([queue.pk])[queue.pk].count
     return pause_page(
         request,
+        thing=queue,
         what=queue.name,
         sentence=(
             "Nothing of this queue is admitted until it is resumed. "

@@ -81,6 +81,7 @@ def pool_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
     running = sum(1 for one in work_of_all().held if one.pool_id == pool.pk)
     return pause_page(
         request,
+        thing=pool,
         what=pool.name,
         sentence=(
             "Nothing new starts in this pool until it is resumed. "

@@ -27,7 +27,7 @@ from apps.tasks.models import Task
 from apps.tasks.selectors.seen import task_rights
 from apps.tasks.services.ending import task_abort, task_dequeue, task_resume, task_run_again
 from apps.tasks.services.enqueueing import task_create, task_enqueue, task_submit
-from apps.tasks.states import ENDED_STATES
+from apps.tasks.states import ENDED_STATES, TaskState
 
 
 # permission: whoever is signed in; the card shows what they may see
@@ -120,8 +120,13 @@ def task_stop(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Abort a task."""
     user = person(request)
     task = task_abort(actor=user, task=_seen(user, pk))
-    word = "is aborted" if task.state in ENDED_STATES else "is being stopped"
-    say(request, f"{task.name} {word}.")
+    if task.state == TaskState.ABORTED:
+        say(request, f"{task.name} is aborted.")
+    elif task.state in ENDED_STATES:
+        word = TaskState(task.state).label
+        messages.error(request, f"Nothing was aborted: {task.name} had ended already ({word}).")
+    else:
+        say(request, f"{task.name} is being stopped.")
     return redirect("task_detail", pk)
 
 

@@ -27,6 +27,7 @@ const keepOpen = {
 export function morph(old, fresh, style) {
   const root = old.parentElement;
   const focused = document.activeElement;
+  const headings = old.contains(focused) ? headingsAbove(focused) : [];
   setKeys(old);
   setKeys(fresh);
   const changed = window.Idiomorph.morph(old, fresh.children, {
@@ -36,8 +37,27 @@ export function morph(old, fresh, style) {
   });
   // An element that moves in the document loses the focus in some browsers.
   if (focused?.isConnected && document.activeElement !== focused) focused.focus();
+  // What was pressed is gone with what it did: the keyboard goes on near to where it stood.
+  else if (headings.length && !focused.isConnected) focusHeading(headings);
   for (const element of root.querySelectorAll(`[id^="${PREFIX}"]`)) element.removeAttribute("id");
   return changed;
+}
+
+/** The headings of what is around an element, the nearest first. */
+function headingsAbove(element) {
+  const found = [];
+  for (let at = element.parentElement; at; at = at.parentElement) {
+    const heading = at.querySelector("h1, h2, h3");
+    if (heading) found.push(heading);
+  }
+  return found;
+}
+
+function focusHeading(headings) {
+  const heading = headings.find((one) => one.isConnected);
+  if (!heading) return;
+  heading.tabIndex = -1;
+  heading.focus({ preventScroll: true });
 }
 
 /** Idiomorph matches by id: each pressable element without one gets one while it works. */
