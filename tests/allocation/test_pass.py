@@ -26,9 +26,9 @@ from apps.allocation.services import NEXT_LOCK, PASS_LOCK, SNAPSHOTS_KEPT, run_p
 from apps.events.models import Event
 from apps.policies.models import LiveState
 from apps.tasks.models import Attempt, HeldDevice, Holding, ReasonChange, Run, Task
+from apps.tasks.selectors.waiting import task_explained
 from apps.tasks.services.attempts import attempt_end_unstarted
 from apps.tasks.services.ending import task_abort, task_run_again
-from apps.tasks.selectors.waiting import task_explained
 from tests.allocation.state import enqueue, make_node, states
 from tests.cast import Example
 from tests.services.patience import patient

@@ -97,7 +97,7 @@ function poolCard(app, pool, changes) {
       <div class="shrink-0">${gauge(facts, milli(pool.capacity.gpu))}</div>
       <div class="grow min-w-0 grid gap-2">${meters(pool, facts)}</div>
     </div>
-    <div class="flex flex-wrap items-center gap-1.5 px-3 pt-1 text-xs">${health(facts)}${fieldChips(changes)}</div>
+    <div class="flex flex-wrap items-center gap-1.5 px-3 pt-1 text-xs">${health(facts, { isSaid: problems.some((one) => one.code === "no_server") })}${fieldChips(changes)}</div>
     ${told(problems)}
     <div class="px-3 pb-3 pt-2">
       <div class="flex items-center gap-2 mb-1.5">
@@ -144,8 +144,10 @@ function meters(pool, facts) {
   });
 }
 
-function health(facts) {
+function health(facts, { isSaid }) {
   if (!facts.nodes) {
+    // The finding of *Validate* below says the same.
+    if (isSaid) return nothing;
     return html`<span class="inline-flex items-center gap-1.5 text-ink-2"
       ><span class="text-warn-line inline-grid">${icon("server-off", "sm")}</span>Nobody serves it yet</span
     >`;
