@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group
 
 from apps.accounts.models import User
 from apps.configuration.services.policies import policy_change, policy_create
-from apps.dashboard.cards.mine import load_policy_mine
+from apps.dashboard.cards.mine import PolicyMine, load_policy_mine
 from apps.dashboard.render import card_render
 from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, Submit
@@ -71,6 +71,6 @@ def test_own_tasks_of_a_department_are_those_of_its_teams(
 
     mine = load_policy_mine(charlie, str(top.pk))
 
-    assert mine is not None
+    assert isinstance(mine, PolicyMine)
     assert (mine.waiting_count, mine.waiting[0].task.name) == (1, "below")
     assert f"policy.{example.research.pk}" in mine.topics

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.dashboard.cards import tasks
-from apps.dashboard.cards.tasks import load_task_list
+from apps.dashboard.cards.tasks import TaskList, load_task_list
 from apps.dashboard.selectors.tasks import TaskFilter
 from apps.tasks.models import Task
 from tests.dashboard.conftest import Submit
@@ -22,6 +22,7 @@ def ended(task: Task, at: datetime) -> None:
 
 def names(user: User, query: str) -> tuple[list[str], str]:
     page = load_task_list(user, query)
+    assert isinstance(page, TaskList)
     return [row.task.name for row in page.rows], page.older
 
 

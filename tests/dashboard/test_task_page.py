@@ -76,7 +76,7 @@ def test_the_bar_of_a_running_task_counts_it_as_its_page_says(
     # An attempt that is over stays as it counted.
     Attempt.objects.update(state=AttemptState.FINISHED, ended_at=timezone.now())
     story = load_task_story(alice, str(task.pk))
-    assert story is not None
+    assert isinstance(story, TaskStory)
     assert story.timeline is not None
     assert "over" in {one.kind for one in story.timeline.segments}
 
