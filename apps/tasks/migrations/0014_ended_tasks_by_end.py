@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("policies", "0009_registry_aliases"),
-        ("tasks", "0012_is_by_owner"),
+        ("tasks", "0013_size_of_tasks"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
