@@ -3,16 +3,26 @@
 The key ring is the variable RPM_SECRET_KEYS (several by commas), else the file `key-ring` in the
 installation's folder, made with mode 0600 when it is first needed. The first key seals, all of them
 open, so that a new one can take over while old values are still about (`manage.py keys rotate`).
+
+A value is sealed for one place (`SealContext`) and opens there only: whoever can write the database
+but has no key cannot have a value opened by moving it to a row that they may read.
 """
 
 import hmac
+import json
 import os
 import tempfile
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from cryptography.exceptions import InvalidTag
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 
 from apps.core.errors import RpmError
@@ -20,42 +30,153 @@ from apps.core.weakness import key_weakness
 
 # What pages, answers and forms show in the place of a value that is sealed.
 HIDDEN = "********"
+# Begins every sealed value; behind it base64 of key id, nonce and ciphertext.
+_FORM = "rpm2."
+# Version and time stamp, as Fernet of the form before begins.
+_EARLIER_FORM = "gAAAA"
+_ID_BYTES = 4
+_NONCE_BYTES = 12
 
 
-class KeyMissing(RpmError):
-    """No key of the ring opens the value: it was sealed with one that is not here any more."""
+@dataclass(frozen=True, slots=True)
+class SealContext:
+    """The one place where a value opens.
 
-    code = "key_missing"
+    Args:
+        purpose: the column, such as `tasks.task.secrets`; each purpose has keys of its own.
+        row: what names the row, and whose it is; known before the row is stored.
+        name: of the value, where the column holds several.
+    """
+
+    purpose: str
+    row: tuple[str | int, ...] = ()
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.purpose} {self.name}".rstrip()
+
+    def error(self, kind: "type[CannotUnseal]", words: str) -> "CannotUnseal":
+        """What is raised where the value cannot be opened; it names the field alone."""
+        column = self.purpose.rpartition(".")[2]
+        field = f"{column}.{self.name}" if self.name else column
+        return kind(f"{self} cannot be read: {words}.", fields={field: f"cannot be read: {words}"})
+
+
+class CannotUnseal(RpmError):
+    """A sealed value cannot be opened."""
+
+    code = "cannot_unseal"
     status = 409
 
 
-def seal(plain: str) -> str:
-    """The text so that only who has the key ring can read it; each time another one."""
-    return _ring().encrypt(plain.encode()).decode()
+class KeyMissing(CannotUnseal):
+    """No key of the ring opens the value: it was sealed with one that is not here any more."""
+
+    code = "key_missing"
 
 
-def unseal(sealed: str) -> str:
-    """The text that was sealed.
+class SealMismatch(CannotUnseal):
+    """The value was sealed for another place, or was changed, or is none."""
+
+    code = "seal_mismatch"
+
+
+def seal(plain: str, *, context: SealContext) -> str:
+    """The text so that only who has the key ring can read it, and only there; never twice alike."""
+    return _sealed(keys()[0], plain, context)
+
+
+def unseal(sealed: object, *, context: SealContext) -> str:
+    """The text that was sealed for this place; a JSON column may hold anything.
+
+    Raises:
+        KeyMissing: with none of the keys at hand.
+        SealMismatch: it was sealed for another place, by an earlier version, or was changed.
+    """
+    if is_earlier_form(sealed):
+        raise context.error(
+            SealMismatch, "it is in the form of an earlier version, see `manage.py keys bind`"
+        )
+    key_id, nonce, closed = _parts(sealed, context)
+    for key in (key for key in keys() if _key_id(key) == key_id):
+        with suppress(InvalidTag):
+            plain = _cipher(key, context.purpose).decrypt(nonce, closed, _bound_to(context))
+            return plain.decode()
+    if key_id not in map(_key_id, keys()):
+        raise context.error(KeyMissing, "the key with which it was sealed is not in the key ring")
+    raise _mismatch(context)
+
+
+def reseal(sealed: str, *, context: SealContext, to: SealContext | None = None) -> str:
+    """The same text, sealed with the first key; for another place where one is named.
+
+    Raises:
+        CannotUnseal: it cannot be opened.
+    """
+    return seal(unseal(sealed, context=context), context=to or context)
+
+
+def is_earlier_form(sealed: object) -> bool:
+    """Whether a version without contexts sealed it: it may have come from anywhere."""
+    return isinstance(sealed, str) and sealed.startswith(_EARLIER_FORM)
+
+
+def bind(sealed: str, *, context: SealContext) -> str:
+    """The text of a value in the form before, sealed for the place in which it is now.
 
     Raises:
         KeyMissing: with none of the keys at hand.
     """
     try:
-        return _ring().decrypt(sealed.encode()).decode()
+        plain = MultiFernet([Fernet(key) for key in keys()]).decrypt(sealed.encode()).decode()
     except InvalidToken as error:
-        raise KeyMissing("The key with which this was sealed is not in the key ring.") from error
+        words = "the key with which it was sealed is not in the key ring"
+        raise context.error(KeyMissing, words) from error
+    return seal(plain, context=context)
 
 
-def reseal(sealed: str) -> str:
-    """The same text, sealed with the first key.
+def _sealed(key: str, plain: str, context: SealContext) -> str:
+    nonce = os.urandom(_NONCE_BYTES)
+    closed = _cipher(key, context.purpose).encrypt(nonce, plain.encode(), _bound_to(context))
+    return _FORM + urlsafe_b64encode(_key_id(key) + nonce + closed).decode()
 
-    Raises:
-        KeyMissing: with none of the keys at hand.
-    """
+
+def _parts(sealed: object, context: SealContext) -> tuple[bytes, bytes, bytes]:
+    """Key id, nonce and ciphertext."""
+    if not isinstance(sealed, str) or not sealed.startswith(_FORM):
+        raise _mismatch(context)
     try:
-        return _ring().rotate(sealed.encode()).decode()
-    except InvalidToken as error:
-        raise KeyMissing("The key with which this was sealed is not in the key ring.") from error
+        raw = urlsafe_b64decode(sealed.removeprefix(_FORM).encode())
+    except ValueError as error:
+        raise _mismatch(context) from error
+    if len(raw) <= _ID_BYTES + _NONCE_BYTES:
+        raise _mismatch(context)
+    return raw[:_ID_BYTES], raw[_ID_BYTES:][:_NONCE_BYTES], raw[_ID_BYTES + _NONCE_BYTES :]
+
+
+def _mismatch(context: SealContext) -> CannotUnseal:
+    return context.error(SealMismatch, "it was sealed for another place, or was changed")
+
+
+def _bound_to(context: SealContext) -> bytes:
+    # JSON, so that no two contexts are written alike, wherever their parts begin and end.
+    return json.dumps([context.purpose, list(map(str, context.row)), context.name]).encode()
+
+
+# Deriving takes longer than sealing: once per process, key and purpose.
+@lru_cache(maxsize=256)
+def _cipher(key: str, purpose: str) -> AESGCM:
+    return AESGCM(_derived(key, f"rpm seal {purpose}", 32))
+
+
+@lru_cache(maxsize=64)
+def _key_id(key: str) -> bytes:
+    """Names a key in what it has sealed, and tells nothing of it."""
+    return _derived(key, "rpm seal key id", _ID_BYTES)
+
+
+def _derived(key: str, info: str, length: int) -> bytes:
+    return HKDF(SHA256(), length, salt=None, info=info.encode()).derive(key.encode())
 
 
 def sign(purpose: str, text: str) -> str:
@@ -76,11 +197,7 @@ def _signature(key: str, purpose: str, text: str) -> str:
 
 def opens(key: str, sealed: str) -> bool:
     """Whether the value was sealed with this key."""
-    try:
-        Fernet(key).decrypt(sealed.encode())
-    except InvalidToken:
-        return False
-    return True
+    return urlsafe_b64decode(sealed.removeprefix(_FORM).encode()).startswith(_key_id(key))
 
 
 def keys() -> tuple[str, ...]:
@@ -121,15 +238,6 @@ def write_keys(found: tuple[str, ...]) -> None:
 @lru_cache(maxsize=64)
 def _weakness(key: str) -> str:
     return key_weakness(key)
-
-
-def _ring() -> MultiFernet:
-    return _multi(keys())
-
-
-@lru_cache(maxsize=4)
-def _multi(found: tuple[str, ...]) -> MultiFernet:
-    return MultiFernet([Fernet(key) for key in found])
 
 
 def _file() -> Path:

@@ -210,7 +210,7 @@ def member_facts(holding: Holding, *, installation: str) -> MemberFacts:
     Raises:
         BadInput: the vaults of its owner bring more than a container can be given, or its image
             is none.
-        KeyMissing: a secret was sealed with a key that is not in the key ring any more.
+        CannotUnseal: a secret was sealed with a key that is gone, or for another place.
         VaultGone: a vault that it began with was removed.
     """
     attempt, task, node = holding.attempt, holding.attempt.task, holding.node

@@ -197,9 +197,10 @@ class RegistryAccess:
         """The password in clear; empty without a credential.
 
         Raises:
-            KeyMissing: it was sealed with a key that is not in the key ring any more.
+            CannotUnseal: it was sealed with a key that is gone, or for another credential.
         """
-        return unseal(self.credential.sealed_password) if self.credential else ""
+        row = self.credential
+        return unseal(row.sealed_password, context=row.password_context) if row else ""
 
 
 def registry_access(*, group_id: int, image: ImageName) -> RegistryAccess:

@@ -8,6 +8,7 @@ from apps.accounts.models import User
 from apps.core.errors import BadInput
 from apps.core.keyring import HIDDEN, reseal, seal
 from apps.core.model_errors import from_model_error
+from apps.core.resealing import Resealing
 from apps.events.services import event_record
 from apps.policies.models import RegistryCredential
 
@@ -37,14 +38,19 @@ def registry_credential_save(
         row = RegistryCredential.objects.select_for_update().get(pk=credential.pk)
     before = _facts(row) if credential is not None else {}
     is_elsewhere = row.registry != registry.strip()
+    sealed_for = row.password_context
     row.group, row.registry, row.username = group, registry.strip(), username.strip()
     row.version += 1
     if password != HIDDEN:
         _check_password(password)
-        row.sealed_password = seal(password)
+        row.sealed_password = seal(password, context=row.password_context)
     elif not row.sealed_password or is_elsewhere:
         # What was meant for one registry is never sent to another one.
         _refuse_password("must be given anew")
+    elif row.password_context != sealed_for:
+        row.sealed_password = reseal(
+            row.sealed_password, context=sealed_for, to=row.password_context
+        )
     _check_username(row.username)
     try:
         row.full_clean(exclude=["sealed_password"])
@@ -63,21 +69,20 @@ def registry_credential_remove(*, actor: User | None, credential: RegistryCreden
     credential.delete()
 
 
-def registry_passwords_reseal() -> int:
-    """Seal all passwords with the first key of the ring.
+def registry_passwords_reseal(resealing: Resealing) -> int:
+    """Seal all passwords again.
 
     Returns:
         How many there are.
-
-    Raises:
-        KeyMissing: some were sealed with a key that is not in the ring.
     """
-    rows = list(RegistryCredential.objects.values_list("pk", "sealed_password").order_by("pk"))
-    for pk, sealed in rows:
-        # One that somebody changes meanwhile is sealed with the first key anyway.
-        RegistryCredential.objects.filter(pk=pk, sealed_password=sealed).update(
-            sealed_password=reseal(sealed)
-        )
+    rows = list(RegistryCredential.objects.order_by("pk"))
+    for row in rows:
+        found = resealing.value(row.sealed_password, row.password_context)
+        if found != row.sealed_password:
+            # One that somebody changes meanwhile is sealed with the first key anyway.
+            RegistryCredential.objects.filter(
+                pk=row.pk, sealed_password=row.sealed_password
+            ).update(sealed_password=found)
     return len(rows)
 
 

@@ -12,6 +12,7 @@ from django.db.migrations.loader import MigrationLoader
 from msgspec import MsgspecError, Struct, json
 
 from apps.core import keyring
+from apps.core.resealing import is_bound
 from apps.nodes.models import Installation
 from rpm.backups.errors import BackupFailed
 
@@ -60,6 +61,8 @@ class Manifest(Struct, frozen=True):
     fingerprints: dict[str, str]
     elsewhere: list[str]
     parts: list[Part]
+    # Backups of earlier versions hold sealed values that are bound to no place.
+    are_seals_bound: bool = False
 
 
 def describe(parts: list[Part], *, elsewhere: list[str]) -> Manifest:
@@ -79,6 +82,7 @@ def describe(parts: list[Part], *, elsewhere: list[str]) -> Manifest:
         fingerprints=key_fingerprints(),
         elsewhere=elsewhere,
         parts=parts,
+        are_seals_bound=is_bound(),
     )
 
 

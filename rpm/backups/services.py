@@ -10,6 +10,7 @@ from types import ModuleType
 from django.conf import settings
 from django.db import connection
 
+from apps.core.resealing import bound_note
 from rpm.backups import postgres, sqlite
 from rpm.backups.archive import part_of, read_archive, write_archive
 from rpm.backups.errors import BackupFailed
@@ -109,6 +110,8 @@ def backup_restore(source: Path, *, passphrase: str = "", is_replacing: bool = F
         try:
             _database().restore(folder, afterwards=_afterwards(manifest))
             placed = keys.put()
+            # What the backup holds of an earlier version is taken over by the next upgrade.
+            bound_note(is_done=manifest.are_seals_bound)
         finally:
             keys.discard()
     return Restored(manifest, tuple(placed), tuple(_warnings(manifest)))

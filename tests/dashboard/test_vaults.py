@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from apps.accounts.models import User
 from apps.core.keyring import HIDDEN
-from apps.vaults.models import Vault
+from apps.vaults.models import Vault, VaultVersion
 from apps.vaults.services.vaults import vault_change, vault_create
 from tests.dashboard.conftest import ClientFor, Submit
 
@@ -162,3 +162,21 @@ def test_a_task_shows_its_owner_what_vaults_bring(
     assert CANARY not in shown
     assert client_for(bob).get(path).status_code == 404
     assert client_for(charlie).get(path).status_code == 404
+
+
+def test_a_text_that_cannot_be_read_spoils_its_own_page_only(
+    alice: User, mine: Vault, client_for: ClientFor
+) -> None:
+    other = vault_create(actor=alice, name="other", text="a = 1")
+    row = VaultVersion.objects.get(vault=mine)
+    VaultVersion.objects.filter(vault=other).update(sealed_text=row.sealed_text)
+    client = client_for(alice)
+
+    broken = client.get(reverse("vault_detail", args=[other.pk]))
+
+    assert broken.status_code == 409
+    assert "cannot be read" in broken.content.decode()
+    assert CANARY not in broken.content.decode()
+    assert client.get(reverse("vault_list")).status_code == 200
+    assert client.get(reverse("vault_detail", args=[mine.pk])).status_code == 200
+    assert client.post(reverse("vault_delete", args=[other.pk])).status_code == 302

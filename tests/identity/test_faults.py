@@ -19,6 +19,7 @@ from django.urls import reverse
 
 from apps.accounts.models import IdentityProvider, User
 from apps.accounts.services.identity import provider_change, provider_create
+from apps.core.keyring import reseal
 from tests.dashboard.reading import text
 from tests.identity.conftest import oidc_values
 from tests.identity.forging import Forge, asked_of, post_answer, request_id_of, running_forge
@@ -223,12 +224,30 @@ def test_protocols_are_no_providers(saml: IdentityProvider, root: User, client: 
 def test_a_provider_may_be_called_as_a_protocol_is(
     forged: IdentityProvider, forge: Forge, root: User, dana: User, client: Client
 ) -> None:
-    IdentityProvider.objects.filter(pk=forged.pk).update(slug="saml")
-    forged.refresh_from_db()
+    sealed, before = forged.client_secret_sealed, forged.client_secret_context
+    forged.slug = "saml"
+    forged.client_secret_sealed = reseal(sealed, context=before, to=forged.client_secret_context)
+    forged.save()
 
     come_back(client, forged, forge, {})
 
     assert client.session["_auth_user_id"] == str(dana.pk)
+
+
+def test_a_secret_of_another_provider_does_not_open_and_spoils_no_page(
+    forged: IdentityProvider, forge: Forge, root: User, client: Client
+) -> None:
+    values = oidc_values(Server(0), discovery_url=f"{forge.address}{DISCOVERY}", name="Twin")
+    twin = provider_create(actor=root, preset="oidc", slug="twin", values=values)
+    IdentityProvider.objects.filter(pk=twin.pk).update(
+        client_secret_sealed=forged.client_secret_sealed
+    )
+
+    assert client.get(reverse("sign_in")).status_code == 200
+    assert client.get(reverse("provider_start", args=[forged.slug])).status_code == 302
+    refused = client.get(reverse("provider_start", args=[twin.slug]))
+    assert refused.status_code == 403
+    assert "client_secret cannot be read" in text(refused)
 
 
 def test_two_providers_that_know_us_by_one_name_ask_for_second_factors(

@@ -94,4 +94,4 @@ def test_our_requests_are_signed_where_that_was_asked_for(
     assert answer.status_code == 302
     saml.refresh_from_db()
     assert "PRIVATE KEY" not in saml.private_key_sealed
-    assert "PRIVATE KEY" in unseal(saml.private_key_sealed)
+    assert "PRIVATE KEY" in unseal(saml.private_key_sealed, context=saml.private_key_context)

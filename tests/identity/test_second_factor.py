@@ -23,7 +23,8 @@ from apps.accounts.services.invitations import invitation_renew
 from apps.accounts.services.people import user_create
 from apps.core import caching
 from apps.core.errors import BadInput
-from apps.core.keyring import new_key, unseal
+from apps.core.keyring import SealMismatch, new_key, unseal
+from apps.core.resealing import Resealing
 from apps.core.shared import Shared
 from apps.events.models import AuditEntry
 from tests.dashboard.reading import text
@@ -280,14 +281,24 @@ def test_secrets_are_sealed_anew_with_a_new_key(
     row = provider_create(actor=boss, preset="oidc", values=values | {"client_secret": "known"})
 
     settings.RPM_SECRET_KEYS = [new_key(), *settings.RPM_SECRET_KEYS]
-    done = identity_secrets_reseal()
+    done = identity_secrets_reseal(Resealing())
     settings.RPM_SECRET_KEYS = settings.RPM_SECRET_KEYS[:1]
 
     row.refresh_from_db()
     assert done == (1, 2)
-    assert unseal(row.client_secret_sealed) == "known"
+    assert unseal(row.client_secret_sealed, context=row.client_secret_context) == "known"
     other = Client()
     assert other.post(sign_in(other, "dana"), {"code": code_of(secret, 0)})["Location"] == "/"
+
+
+def test_the_app_of_somebody_else_does_not_open(dana: User, boss: User, client: Client) -> None:
+    sign_in(client, "dana")
+    enrolled(client)
+    for factor in Authenticator.objects.filter(user=dana):
+        moved = Authenticator.objects.create(user=boss, type=factor.type, data=dict(factor.data))
+        stored = Authenticator.objects.get(pk=moved.pk).wrap()
+        with pytest.raises(SealMismatch, match="second_factor"):
+            stored.validate_code("123456")
 
 
 def test_no_page_of_allauths_own_is_there(client: Client) -> None:

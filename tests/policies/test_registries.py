@@ -52,7 +52,7 @@ def test_a_password_is_stored_sealed_and_told_to_no_event(dev_group: Group, root
     )
 
     assert PASSWORD not in str(vars(RegistryCredential.objects.get()))
-    assert keyring.unseal(row.sealed_password) == PASSWORD
+    assert keyring.unseal(row.sealed_password, context=row.password_context) == PASSWORD
     event = Event.objects.get(kind="registry_credential.saved")
     assert (event.actor_id, event.data) == (
         root.pk,
@@ -163,7 +163,7 @@ def test_keys_are_rotated_under_passwords_too(
     row = RegistryCredential.objects.get()
     assert "1 password of registries" in told.getvalue()
     assert not keyring.opens(old, row.sealed_password)
-    assert keyring.unseal(row.sealed_password) == PASSWORD
+    assert keyring.unseal(row.sealed_password, context=row.password_context) == PASSWORD
 
 
 def test_the_admin_site_stores_a_password_and_never_shows_it(
@@ -174,7 +174,7 @@ def test_the_admin_site_stores_a_password_and_never_shows_it(
     assert client.post(ADD, form(dev_group)).status_code == 302
 
     row = RegistryCredential.objects.get()
-    assert keyring.unseal(row.sealed_password) == PASSWORD
+    assert keyring.unseal(row.sealed_password, context=row.password_context) == PASSWORD
     for address in (LIST, page_of(row)):
         shown = client.get(address).content.decode()
         assert "w\xf6rd" not in shown
@@ -194,7 +194,7 @@ def test_sending_the_stars_back_keeps_the_password(
     assert answer.status_code == 302, answer.content
     row.refresh_from_db()
     assert row.username == "robot2"
-    assert keyring.unseal(row.sealed_password) == PASSWORD
+    assert keyring.unseal(row.sealed_password, context=row.password_context) == PASSWORD
     event = Event.objects.filter(kind="registry_credential.saved").latest("id")
     assert event.data["has_new_password"] is False
 
@@ -232,3 +232,29 @@ def test_only_administrators_come_near_them(
             assert client.get(address).status_code in (302, 403)
             assert client.post(address, form(dev_group)).status_code in (302, 403)
     assert RegistryCredential.objects.get().version == 1
+
+
+def test_a_password_follows_its_credential_to_another_group(
+    dev_group: Group, research_group: Group
+) -> None:
+    row = saved(dev_group)
+
+    row = registry_credential_save(
+        actor=None, group=research_group, registry=HOST, username="robot", credential=row
+    )
+
+    assert keyring.unseal(row.sealed_password, context=row.password_context) == PASSWORD
+
+
+@pytest.mark.parametrize("column", ["group", "registry"])
+def test_a_password_does_not_open_for_another_group_or_registry(
+    dev_group: Group, research_group: Group, column: str
+) -> None:
+    saved(dev_group)
+    value = research_group if column == "group" else "registry.example.net"
+    RegistryCredential.objects.update(**{column: value})
+    row = RegistryCredential.objects.get()
+    image = ImageName.parse(f"{row.registry}/a")
+
+    with pytest.raises(keyring.SealMismatch, match="password cannot be read"):
+        registry_access(group_id=row.group_id, image=image).password()

@@ -1,8 +1,10 @@
 """REST of vaults: who sees what of them, and what is answered."""
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.contrib.auth.models import Group, Permission
@@ -12,7 +14,7 @@ from rest_framework.test import APIClient
 
 from apps.accounts.models import User
 from apps.core.keyring import HIDDEN
-from apps.vaults.models import Vault, VaultUserPermission
+from apps.vaults.models import Vault, VaultUserPermission, VaultVersion
 from apps.vaults.services.vaults import vault_create
 
 pytestmark = pytest.mark.django_db
@@ -265,3 +267,50 @@ def test_members_and_administrators_read_no_version_that_is_not_theirs(
         assert client.get(f"{path}versions/1/").status_code == 404
         restored = client.post(f"{path}restore/", {"to": 1}, headers={"If-Match": '"1"'})
         assert restored.status_code == 403
+
+
+@pytest.mark.parametrize("change", ["text", "vault", "owner", "format", "version"])
+def test_a_text_that_was_moved_opens_nowhere_else(
+    api_as: As, alice: User, bob: User, personal: Vault, change: str
+) -> None:
+    his = vault_create(actor=bob, name="his", text="a = 1")
+    row = VaultVersion.objects.get(vault=personal)
+    stolen = VaultVersion.objects.filter(vault=his)
+    if change == "text":
+        stolen.update(sealed_text=row.sealed_text)
+    elif change == "vault":
+        stolen.delete()
+        VaultVersion.objects.filter(pk=row.pk).update(vault=his)
+    elif change == "owner":
+        Vault.objects.filter(pk=personal.pk).update(owner=bob)
+        his = personal
+    elif change == "format":
+        VaultVersion.objects.update(format="yaml")
+        Vault.objects.update(format="yaml")
+    else:
+        VaultVersion.objects.update(version=2)
+        Vault.objects.update(version=2)
+
+    answer = api_as(bob).get(f"{VAULTS}{his.pk}/")
+
+    assert answer.status_code == 409, answer.content
+    assert answer.json()["code"] == "seal_mismatch"
+    assert list(answer.json()["fields"]) == ["text"]
+    assert CANARY not in answer.content.decode()
+    assert his.name in names(api_as(bob))
+
+
+def test_a_cursor_is_no_text_of_a_vault(api_as: As, alice: User, personal: Vault) -> None:
+    for index in range(2):
+        vault_create(actor=alice, name=f"v{index}")
+    client = api_as(alice)
+    page = client.get(VAULTS, {"limit": 1, "page_size": 1}).json()
+    text = VaultVersion.objects.get(vault=personal).sealed_text
+    cursor = b64encode(urlencode({"p": text}).encode()).decode()
+
+    assert page["next"]
+    assert client.get(page["next"]).status_code == 200
+    refused = client.get(VAULTS, {"cursor": cursor})
+
+    assert refused.status_code in {400, 404}
+    assert CANARY not in refused.content.decode()

@@ -17,9 +17,10 @@ from django.shortcuts import redirect
 
 from apps.accounts.identity.trials import TRIAL, refuse, running_row, trial_check, trial_end
 from apps.accounts.models import IdentityProvider, Protocol, User
+from apps.accounts.services.factor_seals import factor_seal, factor_unseal
 from apps.accounts.services.identity_log_in import identity_accept
 from apps.core.errors import NotAllowed
-from apps.core.keyring import seal, unseal
+from apps.core.keyring import CannotUnseal, unseal
 from apps.core.origin import client_address
 from apps.core.outgoing import outgoing_session
 
@@ -71,7 +72,7 @@ class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # all
         if tried is not None:
             rows = [tried, *(row for row in rows if row.slug != tried.slug)]
         return [
-            _app(row)
+            _app(row, opens=provider is not None)
             for row in rows
             if provider in {None, row.slug} and client_id in {None, row.slug, row.client_id}
         ]
@@ -129,27 +130,38 @@ class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # all
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # allauth has no types
-    """Secrets of second factors are sealed as all others are."""
+    """Secrets of second factors are sealed as all others are, for their person."""
 
     def encrypt(self, text: str) -> str:
-        return seal(text)
+        return factor_seal(text)
 
     def decrypt(self, encrypted_text: str) -> str:
-        return unseal(encrypted_text)
+        return factor_unseal(encrypted_text)
 
     def send_notification_mail(self, *_args: Any, **_kwargs: Any) -> None:
         """Mails are `accounts`' own."""
 
 
-def _app(row: IdentityProvider) -> SocialApp:
-    """An app that is nowhere stored; it carries the row it was made from."""
+def _app(row: IdentityProvider, *, opens: bool) -> SocialApp:
+    """An app that is nowhere stored; it carries the row it was made from.
+
+    Args:
+        opens: with its secret, for a log-in. A list goes without: one that cannot be read is no
+            reason not to show the others.
+    """
     is_oidc = row.protocol == Protocol.OIDC
+    secret = ""
+    if opens and row.client_secret_sealed:
+        try:
+            secret = unseal(row.client_secret_sealed, context=row.client_secret_context)
+        except CannotUnseal as error:
+            raise NotAllowed(f"The settings of {row.name} cannot be used. {error}") from error
     app = SocialApp(
         provider=_NAMES[Protocol(row.protocol)],
         provider_id=row.slug,
         name=row.name,
         client_id=row.client_id if is_oidc else row.slug,
-        secret=unseal(row.client_secret_sealed) if row.client_secret_sealed else "",
+        secret=secret,
         settings={"server_url": row.discovery_url},
     )
     app.rpm_row = row

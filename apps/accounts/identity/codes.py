@@ -19,7 +19,7 @@ from django import forms
 from django.contrib.auth.base_user import AbstractBaseUser
 
 from apps.accounts.services.throttling import counters
-from apps.core.keyring import KeyMissing, seal, unseal
+from apps.core.keyring import CannotUnseal, SealContext, seal, unseal
 
 
 class _Once:
@@ -56,10 +56,11 @@ class AppForm(ActivateTOTPForm):  # type: ignore[misc]  # allauth has no types
         self.user = user
         if self.is_bound:
             _focus(self)
-        self.secret = _kept_secret() if self.is_bound else ""
+        self.secret = _kept_secret(user) if self.is_bound else ""
         if not self.secret:
             self.secret = generate_totp_secret()
-            context.request.session[SECRET_SESSION_KEY] = seal(self.secret)
+            kept = seal(self.secret, context=_context(user))
+            context.request.session[SECRET_SESSION_KEY] = kept
 
     def clean_code(self) -> str:
         code: str = super().clean_code()
@@ -84,12 +85,16 @@ def _focus(form: Any) -> None:
     form.fields["code"].widget.attrs["autofocus"] = True
 
 
-def _kept_secret() -> str:
-    """The secret that the page before showed; empty where there is none, or its key is gone."""
+def _kept_secret(user: AbstractBaseUser) -> str:
+    """The secret that the page before showed; empty where there is none, or it does not open."""
     kept = context.request.session.get(SECRET_SESSION_KEY)
     if not kept:
         return ""
     try:
-        return unseal(kept)
-    except KeyMissing:
+        return unseal(kept, context=_context(user))
+    except CannotUnseal:
         return ""
+
+
+def _context(user: AbstractBaseUser) -> SealContext:
+    return SealContext("accounts.second_factor.setup", (str(user.pk),))

@@ -21,7 +21,7 @@ from onelogin.saml2.settings import OneLogin_Saml2_Settings
 
 from apps.accounts.models import IdentityProvider
 from apps.core.errors import NotAllowed
-from apps.core.keyring import unseal
+from apps.core.keyring import CannotUnseal, unseal
 from apps.core.outgoing import address_problem
 
 POST = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST"
@@ -104,7 +104,7 @@ def settings_of(provider: IdentityProvider, addresses: Addresses) -> OneLogin_Sa
     }
     if provider.certificate:
         own["x509cert"] = provider.certificate
-        own["privateKey"] = unseal(provider.private_key_sealed)
+        own["privateKey"] = _private_key(provider)
     values = {
         "strict": True,
         "sp": own,
@@ -207,6 +207,13 @@ def _is_certificate(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _private_key(provider: IdentityProvider) -> str:
+    try:
+        return unseal(provider.private_key_sealed, context=provider.private_key_context)
+    except CannotUnseal as error:
+        raise NotAllowed(f"The settings of {provider.name} cannot be used. {error}") from error
 
 
 def _usable_problem(text: str, address: str) -> str:

@@ -21,7 +21,7 @@ from apps.accounts.models import IdentityProvider
 from apps.accounts.selectors import is_admin
 from apps.accounts.services.identity_log_in import log_in_refused
 from apps.core.errors import NotAllowed
-from apps.core.keyring import KeyMissing, seal, unseal
+from apps.core.keyring import CannotUnseal, SealContext, seal, unseal
 
 _RUNNING = "identity.test.running"
 _DRAFT = "identity.test.draft"
@@ -52,7 +52,10 @@ def trial_begin(
         "slug": row.slug,
         "token": secrets.token_urlsafe(16),
         "until": time.time() + DRAFT_LASTS_S,
-        "row": seal(json.dumps({"row": kept, "mapping": list(mapping)})),
+        "row": seal(
+            json.dumps({"row": kept, "mapping": list(mapping)}),
+            context=_context(request, _DRAFT),
+        ),
     }
     request.session[_RUNNING] = time.time() + LASTS_S
     cache.set(_mark(row.slug), value=True, timeout=LASTS_S)
@@ -111,7 +114,7 @@ def tried_row(request: HttpRequest | None, slug: str) -> IdentityProvider | None
     kept = _draft(request)
     if kept is None or kept["slug"] != slug:
         return None
-    plain = _opened(kept["row"])
+    plain = _opened(request, kept["row"], _DRAFT)
     return IdentityProvider(**plain["row"]) if plain is not None else None
 
 
@@ -121,7 +124,7 @@ def trial_end(
     """Keep what came back for the page that shows it; nobody was let in."""
     kept = _draft(request)
     request.session.pop(_RUNNING, None)
-    plain = _opened(kept["row"]) if kept is not None else None
+    plain = _opened(request, kept["row"], _DRAFT) if kept is not None else None
     if kept is None or plain is None:
         return
     outcome = {
@@ -135,7 +138,7 @@ def trial_end(
     }
     # As a page can hold it: half a sign, which JSON allows, is no text.
     text = json.dumps(outcome, ensure_ascii=False).encode(errors="replace")
-    request.session[_OUTCOME] = seal(text.decode())
+    request.session[_OUTCOME] = seal(text.decode(), context=_context(request, _OUTCOME))
 
 
 def refuse(request: HttpRequest, slug: str, error: NotAllowed, claims: Claims) -> NoReturn:
@@ -155,16 +158,22 @@ def refuse(request: HttpRequest, slug: str, error: NotAllowed, claims: Claims) -
 def trial_outcome(request: HttpRequest) -> dict[str, Any] | None:
     """What the last test brought; None where there was none."""
     sealed = request.session.get(_OUTCOME)
-    return _opened(sealed) if sealed is not None else None
+    return _opened(request, sealed, _OUTCOME) if sealed is not None else None
 
 
-def _opened(sealed: str) -> dict[str, Any] | None:
+def _opened(request: HttpRequest | None, sealed: str, kind: str) -> dict[str, Any] | None:
     """What was sealed; None where keys were rotated and dropped since, as if nothing was tried."""
     try:
-        opened: dict[str, Any] = json.loads(unseal(sealed))
-    except KeyMissing:
+        opened: dict[str, Any] = json.loads(unseal(sealed, context=_context(request, kind)))
+    except CannotUnseal:
         return None
     return opened
+
+
+def _context(request: HttpRequest | None, kind: str) -> SealContext:
+    """Of the administrator who tries it; `kind` is the key in the session."""
+    user = str(request.user.pk) if request is not None else ""
+    return SealContext(kind, (user,))
 
 
 def _mark(slug: str) -> str:

@@ -7,6 +7,7 @@ from django.contrib.auth.models import Group
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from apps.core.keyring import SealContext
 from apps.core.models import unique_name
 
 if TYPE_CHECKING:
@@ -197,6 +198,16 @@ class IdentityProvider(ProviderFields, OidcFields, SamlFields):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def client_secret_context(self) -> SealContext:
+        """Where the client secret opens; the id is there before the row, and never changes."""
+        return SealContext("accounts.identity_provider.client_secret", (self.slug,))
+
+    @property
+    def private_key_context(self) -> SealContext:
+        """Where the private key opens."""
+        return SealContext("accounts.identity_provider.private_key", (self.slug,))
 
 
 class IdentityGroup(models.Model):

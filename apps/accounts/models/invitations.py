@@ -4,6 +4,8 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from apps.core.keyring import SealContext
+
 
 class MailState(models.TextChoices):
     NONE = "none", _("no mail")
@@ -39,3 +41,8 @@ class Invitation(models.Model):
 
     def __str__(self) -> str:
         return f"for {self.user.username}, until {self.expires_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def link_context(self) -> SealContext:
+        """Where its link opens."""
+        return SealContext("accounts.invitation.link", (self.user_id, self.token_hash))

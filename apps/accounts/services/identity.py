@@ -19,7 +19,7 @@ from apps.accounts.models import USERS, IdentityGroup, IdentityProvider, LogInRu
 from apps.accounts.selectors import is_admin, links_of
 from apps.accounts.services.groups import admins_lock
 from apps.core.errors import BadInput, Conflict
-from apps.core.keyring import HIDDEN, KeyMissing, seal, unseal
+from apps.core.keyring import HIDDEN, CannotUnseal, seal, unseal
 from apps.core.model_errors import from_model_error
 from apps.core.outgoing import address_problem
 from apps.core.recording import event_record
@@ -70,12 +70,12 @@ def provider_draft(
             setattr(row, field, values[field])
     secret = values.get("client_secret", HIDDEN)
     if secret != HIDDEN:
-        row.client_secret_sealed = seal(secret) if secret else ""
+        row.client_secret_sealed = seal(secret, context=row.client_secret_context) if secret else ""
     if kept is None or dict(values) != {"is_active": False}:
         _check(row)
     if row.signs_requests and not row.certificate:
         row.certificate, private = key_pair_new(slug)
-        row.private_key_sealed = seal(private)
+        row.private_key_sealed = seal(private, context=row.private_key_context)
     return row
 
 
@@ -271,8 +271,8 @@ def _secret(row: IdentityProvider) -> str:
     """In clear, to compare it: sealed, the same one is another text each time."""
     sealed = row.client_secret_sealed
     try:
-        return unseal(sealed) if sealed else ""
-    except KeyMissing:
+        return unseal(sealed, context=row.client_secret_context) if sealed else ""
+    except CannotUnseal:
         return sealed
 
 

@@ -1,36 +1,35 @@
-"""Sealing what identity providers and second factors keep secret with the first key of the ring."""
+"""Sealing again what identity providers, second factors and invitations keep secret."""
 
 from allauth.mfa.models import Authenticator
 from django.db import transaction
 
-from apps.accounts.models import IdentityProvider
-from apps.core.keyring import reseal
-
-# Where a second factor keeps what is sealed; keys for WebAuthn are public.
-_SEALED = ("secret", "seed")
+from apps.accounts.models import IdentityProvider, Invitation
+from apps.accounts.services.factor_seals import SEALED, factor_context
+from apps.core.resealing import Resealing
 
 
-def identity_secrets_reseal() -> tuple[int, int]:
-    """Seal secrets of providers and of second factors anew; how many rows of both.
-
-    Raises:
-        KeyMissing: with none of the keys at hand.
-    """
+@transaction.atomic
+def identity_secrets_reseal(resealing: Resealing) -> tuple[int, int]:
+    """Seal secrets of providers, second factors and mails again; how many of the first two."""
     providers, factors = 0, 0
-    with transaction.atomic():
-        for row in IdentityProvider.objects.select_for_update():
-            row.client_secret_sealed = _again(row.client_secret_sealed)
-            row.private_key_sealed = _again(row.private_key_sealed)
-            row.save(update_fields=["client_secret_sealed", "private_key_sealed"])
-            providers += bool(row.client_secret_sealed or row.private_key_sealed)
-        for factor in Authenticator.objects.select_for_update():
-            kept = {name: factor.data[name] for name in _SEALED if name in factor.data}
-            if kept:
-                factor.data |= {name: reseal(value) for name, value in kept.items()}
-                factor.save(update_fields=["data"])
-                factors += 1
+    for row in IdentityProvider.objects.select_for_update():
+        row.client_secret_sealed = resealing.value(
+            row.client_secret_sealed, row.client_secret_context
+        )
+        row.private_key_sealed = resealing.value(row.private_key_sealed, row.private_key_context)
+        row.save(update_fields=["client_secret_sealed", "private_key_sealed"])
+        providers += bool(row.client_secret_sealed or row.private_key_sealed)
+    for factor in Authenticator.objects.select_for_update():
+        found = {
+            name: resealing.value(factor.data[name], factor_context(factor.user_id, name))
+            for name in SEALED
+            if name in factor.data
+        }
+        if found:
+            factor.data |= found
+            factor.save(update_fields=["data"])
+            factors += 1
+    for invitation in Invitation.objects.exclude(sealed_link="").select_for_update():
+        link = resealing.value(invitation.sealed_link, invitation.link_context)
+        Invitation.objects.filter(pk=invitation.pk).update(sealed_link=link)
     return providers, factors
-
-
-def _again(sealed: str) -> str:
-    return reseal(sealed) if sealed else ""

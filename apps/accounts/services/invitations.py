@@ -192,6 +192,7 @@ def _linked(
     token = secrets.token_urlsafe(TOKEN_BYTES)
     link, now = address(token), timezone.now()
     is_mailed = bool(user.email) and mail_is_set_up()
+    context = Invitation(user=user, token_hash=secret_hash(token)).link_context
     invitation, _ = Invitation.objects.update_or_create(
         user=user,
         defaults={
@@ -203,7 +204,7 @@ def _linked(
             "mail_state": MailState.WAITING if is_mailed else MailState.NONE,
             "mail_detail": "",
             "mail_tried_at": None,
-            "sealed_link": seal(link) if is_mailed else "",
+            "sealed_link": seal(link, context=context) if is_mailed else "",
         },
     )
     if is_mailed:

@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.models import Invitation, MailState
-from apps.core.keyring import KeyMissing, unseal
+from apps.core.keyring import CannotUnseal, unseal
 
 BACKEND = "django.core.mail.backends.smtp.EmailBackend"
 # A worker that died while it was sending: somebody else tries again after this time.
@@ -94,8 +94,8 @@ def _waiting(now: datetime) -> list[Invitation]:
 
 def _send(invitation: Invitation) -> Sent | NotSent:
     try:
-        link = unseal(invitation.sealed_link)
-    except KeyMissing as error:
+        link = unseal(invitation.sealed_link, context=invitation.link_context)
+    except CannotUnseal as error:
         return NotSent(error.detail)
     name, host = settings.RPM_INSTALLATION_NAME, invitation.created_by
     asks = f"{host} invites you to {name}." if host else f"You are invited to {name}."

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from apps.core.images import ImageName
-from apps.core.keyring import KeyMissing
+from apps.core.keyring import CannotUnseal
 from apps.execution.client import NodeClient
 from apps.execution.protocol.outcomes import Answered
 from apps.execution.protocol.requests import Login, Pull, RuntimeName
@@ -128,7 +128,7 @@ def _one(
         return Fetched(image, was_known=True)
     try:
         request = _request(client, wanted, access, digest)
-    except KeyMissing as error:
+    except CannotUnseal as error:
         return NotFetched(f"The password for {wanted.image.registry} cannot be read. {error}")
     outcome = _pulled(client, wanted, request, keep)
     if isinstance(outcome, Fetched):

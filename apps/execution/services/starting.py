@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from apps.core.crashing import crash_point
 from apps.core.errors import BadInput
-from apps.core.keyring import KeyMissing
+from apps.core.keyring import CannotUnseal
 from apps.execution.client import LaunchOutcome, NodeClient
 from apps.execution.launching import MemberFacts, launch_request
 from apps.execution.leases import NodeClock, first_lease
@@ -145,7 +145,7 @@ def _facts(holding: Holding, client: NodeClient, token: str) -> MemberFacts | No
     attempt.vaults = used
     try:
         facts = member_facts(holding, installation=client.installation)
-    except KeyMissing as error:
+    except CannotUnseal as error:
         problem = f"Its secrets cannot be read. {error}"
     except VaultGone as error:
         # Of a gang whose other members have begun: no fault of the task, which begins anew.

@@ -5,6 +5,7 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from apps.core.keyring import SealContext
 from apps.policies.images import REGISTRY, REGISTRY_LENGTH
 
 # Only what nobody could take for the first part of a path: a dot, a port, or this very machine.
@@ -43,3 +44,9 @@ class RegistryCredential(models.Model):
 
     def __str__(self) -> str:
         return f"{self.username} at {self.registry}"
+
+    @property
+    def password_context(self) -> SealContext:
+        """Where its password opens: for this group at this registry."""
+        row = (self.group_id, self.registry)
+        return SealContext("policies.registry_credential.password", row)

@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.core.fields import QuantitiesField
 from apps.core.ids import uuid7
+from apps.core.keyring import SealContext
 from apps.policies.models import Queue
 from apps.tasks.details import DETAIL_CHARS
 from apps.tasks.states import TaskState
@@ -78,7 +79,7 @@ class Task(models.Model):
     abort_callback = models.JSONField(null=True, blank=True)
     # The volume on which the task finds its checkpoint folder again; empty: it has none.
     checkpoint_volume = models.CharField(max_length=63, blank=True, default="", db_default="")
-    # Name to value, sealed with the installation's key ring.
+    # Name to value, each sealed for this task, its owner and its name (`secret_context`).
     secrets = models.JSONField(
         default=dict, blank=True, db_default=models.Value({}, models.JSONField())
     )
@@ -146,6 +147,10 @@ class Task(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def secret_context(self, name: str) -> SealContext:
+        """Where a secret opens: in this task, as long as it is the same person's."""
+        return SealContext("tasks.task.secrets", (str(self.pk), self.owner_id), name)
 
     @property
     def waits_since(self) -> datetime | None:

@@ -1,6 +1,8 @@
 """Secrets of tasks in clear: for nodes and for hiding them, never for pages or answers."""
 
-from apps.core.keyring import unseal
+from contextlib import suppress
+
+from apps.core.keyring import CannotUnseal, unseal
 from apps.tasks.models import Task
 
 
@@ -8,6 +10,18 @@ def task_secrets(task: Task) -> dict[str, str]:
     """The secrets as their owner gave them.
 
     Raises:
-        KeyMissing: they were sealed with a key that is not in the key ring any more.
+        CannotUnseal: one was sealed with a key that is gone, or for another task.
     """
-    return {name: unseal(sealed) for name, sealed in task.secrets.items()}
+    return {
+        name: unseal(sealed, context=task.secret_context(name))
+        for name, sealed in task.secrets.items()
+    }
+
+
+def readable_secrets(task: Task) -> list[str]:
+    """Their values, without those that cannot be opened."""
+    found = []
+    for name, sealed in task.secrets.items():
+        with suppress(CannotUnseal):
+            found.append(unseal(sealed, context=task.secret_context(name)))
+    return found

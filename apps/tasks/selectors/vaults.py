@@ -18,7 +18,7 @@ from apps.core.errors import BadInput, NotFound, RpmError
 from apps.core.keyring import HIDDEN
 from apps.tasks.models import Attempt, Task
 from apps.tasks.redaction import is_secret
-from apps.tasks.selectors.secrets import task_secrets
+from apps.tasks.selectors.secrets import readable_secrets, task_secrets
 from apps.tasks.states import HOLDING_STATES, LIVE_ATTEMPT_STATES
 from apps.vaults.contents import (
     CONTAINER,
@@ -98,7 +98,7 @@ def given_to(task: Task, used: Sequence[Used]) -> Given:
 
     Raises:
         BadInput: all together are more than a container can be given.
-        KeyMissing: something was sealed with a key that is not in the key ring any more.
+        CannotUnseal: something was sealed with a key that is gone, or for another place.
         VaultGone: one of the vaults is not there any more.
     """
     layers = layers_of(used)
@@ -119,14 +119,24 @@ def hidden_values(task: Task, used: Sequence[Used], own: Sequence[str]) -> list[
         own: patterns of the owner for variables whose values are hidden.
     """
     values = [value for name, value in task.environment.items() if is_secret(name, own)]
-    with suppress(RpmError):
-        values += task_secrets(task).values()
-    with suppress(RpmError):
-        for layer in layers_of(used):
-            values += layer.data.get(SECRETS, {}).values()
-            variables = environment_of(layer.data).items()
-            values += [value for name, value in variables if is_secret(name, own)]
+    values += readable_secrets(task)
+    for layer in _readable_layers(used):
+        values += layer.data.get(SECRETS, {}).values()
+        variables = environment_of(layer.data).items()
+        values += [value for name, value in variables if is_secret(name, own)]
     return values
+
+
+def _readable_layers(used: Sequence[Used]) -> list[Layer]:
+    """Of these vaults those that can be opened."""
+    try:
+        return layers_of(used)
+    except RpmError:
+        found = []
+        for one in used:
+            with suppress(RpmError):
+                found += layers_of([one])
+        return found
 
 
 def effective_vault(user: User, task: Task, generation: int | None = None) -> Effective:
@@ -137,7 +147,7 @@ def effective_vault(user: User, task: Task, generation: int | None = None) -> Ef
 
     Raises:
         NotFound: only its owner and administrators read it, and there is no such attempt.
-        KeyMissing: a vault was sealed with a key that is not in the key ring any more.
+        CannotUnseal: a vault was sealed with a key that is gone, or for another place.
         VaultGone: a vault of this attempt is not there any more.
     """
     if user.pk != task.owner_id and not is_admin(user):

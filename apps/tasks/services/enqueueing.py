@@ -22,7 +22,7 @@ from apps.tasks.selectors.secrets import task_secrets
 from apps.tasks.services.idempotency import Idempotency, earlier_task, key_keep
 from apps.tasks.services.queues import check_open_to_owner, queue_open_to
 from apps.tasks.services.runs import run_ensure
-from apps.tasks.services.sealing import secrets_sealed
+from apps.tasks.services.sealing import secrets_sealed, with_secrets
 from apps.tasks.services.storage import check_may_store
 from apps.tasks.services.transitions import Moved, tasks_announce, tasks_move
 from apps.tasks.services.waiting import check_may_wait, facts_for, room_to_wait, too_many_waiting
@@ -81,7 +81,12 @@ def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
             fields={"queue": "is chosen when the task is enqueued"},
         )
     request = None if merged.request is None else request_texts(merged, keys=None)
-    values = {**columns(merged), "request": request, "changed_at": timezone.now()}
+    values = {
+        **columns(merged),
+        "secrets": secrets_sealed(merged.secrets, task),
+        "request": request,
+        "changed_at": timezone.now(),
+    }
     if not is_by_owner:
         values["is_by_owner"] = False
     if values["size_bytes"] > task.size_bytes:
@@ -222,14 +227,13 @@ def task_return(
 
 
 def columns(description: Description) -> dict[str, Any]:
-    """The columns of a task that say what its owner described, without request and place."""
+    """Columns of a task that say what its owner described, without request, secrets and place."""
     callback = description.abort_callback
     return {
         "name": description.name.strip(),
         "image": description.image,
         "command": description.command,
         "environment": description.environment,
-        "secrets": secrets_sealed(description.secrets),
         "working_dir": description.working_dir,
         "replicas": description.replicas,
         "volumes": description.volumes,
@@ -320,13 +324,16 @@ def _draft(description: Description, actor: User) -> Task:
         request = request_texts(description, keys=None)
     check_may_store(actor.pk, description_bytes(description))
     now = timezone.now()
-    return Task(
-        owner=actor,
-        is_by_owner=acted_by(actor.pk) is None,
-        **columns(description),
-        request=request,
-        created_at=now,
-        changed_at=now,
+    return with_secrets(
+        Task(
+            owner=actor,
+            is_by_owner=acted_by(actor.pk) is None,
+            **columns(description),
+            request=request,
+            created_at=now,
+            changed_at=now,
+        ),
+        description.secrets,
     )
 
 
@@ -365,17 +372,20 @@ def _waiting_task(
     if digest not in runs:
         runs[digest] = run_ensure(facts.queue_id, shape)
     now = timezone.now()
-    return Task(
-        owner=actor,
-        is_by_owner=acted_by(actor.pk) is None,
-        queue=queue,
-        run_id=runs[digest],
-        state=TaskState.QUEUED,
-        request=shape.request,
-        created_at=now,
-        submitted_at=now,
-        changed_at=now,
-        **columns(description),
+    return with_secrets(
+        Task(
+            owner=actor,
+            is_by_owner=acted_by(actor.pk) is None,
+            queue=queue,
+            run_id=runs[digest],
+            state=TaskState.QUEUED,
+            request=shape.request,
+            created_at=now,
+            submitted_at=now,
+            changed_at=now,
+            **columns(description),
+        ),
+        description.secrets,
     )
 
 

@@ -17,7 +17,7 @@ from apps.accounts.models import User
 from apps.accounts.selectors import groups_visible_to, manages_people
 from apps.core.api import KeysetPagination, if_match
 from apps.core.errors import BadInput, NotAllowed, NotFound
-from apps.core.keyring import KeyMissing, seal, unseal
+from apps.core.keyring import CannotUnseal, SealContext, seal, unseal
 from apps.vaults.api.serializers import (
     VaultChangeSerializer,
     VaultCheckedSerializer,
@@ -63,6 +63,7 @@ _FILTERS = [
     OpenApiParameter("is_active", enum=["true", "false"]),
     OpenApiParameter("q", description="Part of the name."),
 ]
+_CURSOR = SealContext("vaults.list.cursor")
 
 
 class _ByPosition(KeysetPagination):
@@ -72,7 +73,7 @@ class _ByPosition(KeysetPagination):
 
     def encode_cursor(self, cursor: Cursor) -> str:
         if cursor.position is not None:
-            cursor = _at(cursor, seal(str(cursor.position)))
+            cursor = _at(cursor, seal(str(cursor.position), context=_CURSOR))
         return super().encode_cursor(cursor)
 
     def decode_cursor(self, request: Request) -> Cursor | None:
@@ -80,8 +81,8 @@ class _ByPosition(KeysetPagination):
         if cursor is None or cursor.position is None:
             return cursor
         try:
-            return _at(cursor, unseal(str(cursor.position)))
-        except KeyMissing as error:
+            return _at(cursor, unseal(str(cursor.position), context=_CURSOR))
+        except CannotUnseal as error:
             # What `paginate_queryset` refuses as a cursor that somebody made up.
             raise ValueError(cursor.position) from error
 

@@ -7,6 +7,7 @@ from django.db.models.functions import Lower
 from django.utils.translation import gettext_lazy as _
 
 from apps.core.ids import uuid7
+from apps.core.keyring import SealContext
 from apps.core.models import NAME_TAKEN
 
 NAME_LENGTH = 100
@@ -106,3 +107,11 @@ class VaultVersion(models.Model):
 
     def __str__(self) -> str:
         return f"version {self.version} of {self.vault_id}"
+
+    @property
+    def text_context(self) -> SealContext:
+        """Where its text opens: in another format, stars would not cover its secrets."""
+        vault = self.vault
+        owner = f"group {vault.group_id}" if vault.owner_id is None else f"user {vault.owner_id}"
+        row = (str(self.vault_id), self.version, self.format, owner)
+        return SealContext("vaults.version.text", row)

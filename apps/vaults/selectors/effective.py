@@ -47,7 +47,7 @@ def layers_of(used: Sequence[Used]) -> list[Layer]:
 
     Raises:
         VaultGone: one is not there any more.
-        KeyMissing: one was sealed with a key that is not in the key ring any more.
+        CannotUnseal: one was sealed with a key that is gone, or for another vault.
     """
     if not used:
         return []
@@ -65,18 +65,30 @@ def vault_text(vault: Vault) -> str:
     """The text as those read it who may, with stars in the place of secrets.
 
     Raises:
-        KeyMissing: it was sealed with a key that is not in the key ring any more.
+        CannotUnseal: it was sealed with a key that is gone, or for another vault.
     """
-    return version_text(VaultVersion.objects.get(vault=vault, version=vault.version))
+    row = version_of(vault, vault.version)
+    if row is None:
+        raise VaultGone("What this vault holds is not there any more.")
+    return version_text(row)
+
+
+def version_of(vault: Vault, number: int) -> VaultVersion | None:
+    """What it held in this version, still sealed."""
+    row = VaultVersion.objects.filter(vault=vault, version=number).first()
+    if row is not None:
+        # Whose it is decides what opens it: not asked for again.
+        row.vault = vault
+    return row
 
 
 def version_text(row: VaultVersion) -> str:
     """What a vault held in this version, with stars in the place of secrets.
 
     Raises:
-        KeyMissing: it was sealed with a key that is not in the key ring any more.
+        CannotUnseal: it was sealed with a key that is gone, or for another vault.
     """
-    text = unseal(row.sealed_text)
+    text = unseal(row.sealed_text, context=row.text_context)
     return with_hidden(text, read(text, format=row.format))
 
 
@@ -92,5 +104,6 @@ def _applying(owner_id: int, tenant_id: int | None) -> QuerySet[Vault]:
 def _layer(row: VaultVersion) -> Layer:
     vault = row.vault
     origin = Origin(vault.pk, vault.name, row.version, is_personal=vault.is_personal)
-    data = read(unseal(row.sealed_text), format=row.format).data
+    text = unseal(row.sealed_text, context=row.text_context)
+    data = read(text, format=row.format).data
     return Layer(origin, data, tuple(row.enforced))

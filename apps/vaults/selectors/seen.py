@@ -179,7 +179,8 @@ def vault_version_seen(user: User, vault: Vault, number: int) -> VaultVersion:
     Raises:
         NotFound: it is not kept, or the user may not read the text.
     """
-    row = VaultVersion.objects.filter(vault=vault, version=number).select_related("by").first()
+    kept = VaultVersion.objects.filter(vault=vault, version=number)
+    row = kept.select_related("by", "vault").first()
     if row is None or not vault_rights(user, vault).read:
         raise NotFound("There is no such version, or you may not read it.")
     return without_strangers(user, [row], "by")[0]

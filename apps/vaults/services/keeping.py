@@ -6,26 +6,25 @@ from uuid import UUID
 from django.db.models import F, Window
 from django.db.models.functions import RowNumber
 
-from apps.core.keyring import reseal
+from apps.core.resealing import Resealing
 from apps.vaults.models import Vault, VaultVersion
 
 KEPT_VERSIONS = 20
 _BATCH = 100
 
 
-def vaults_reseal() -> int:
-    """Seal all versions with the first key of the ring.
+def vaults_reseal(resealing: Resealing) -> int:
+    """Seal all versions again.
 
     Returns:
         How many vaults there are.
-
-    Raises:
-        KeyMissing: some were sealed with a key that is not in the ring.
     """
-    rows = VaultVersion.objects.values_list("pk", "sealed_text").order_by("pk")
-    for pk, sealed in rows.iterator(chunk_size=_BATCH):
-        # Versions are never changed, only removed.
-        VaultVersion.objects.filter(pk=pk).update(sealed_text=reseal(sealed))
+    rows = VaultVersion.objects.select_related("vault").order_by("pk")
+    for row in rows.iterator(chunk_size=_BATCH):
+        found = resealing.value(row.sealed_text, row.text_context)
+        if found != row.sealed_text:
+            # Versions are never changed, only removed.
+            VaultVersion.objects.filter(pk=row.pk).update(sealed_text=found)
     return Vault.objects.count()
 
 

@@ -25,6 +25,7 @@ from apps.vaults.models import (
     VaultUserPermission,
     VaultVersion,
 )
+from apps.vaults.selectors.effective import version_of
 from apps.vaults.selectors.seen import vault_rights, vault_seen, vaults_ordered_by
 from apps.vaults.text.reading import read, stored_secrets, with_stored
 from apps.vaults.text.shapes import ReadText
@@ -112,13 +113,13 @@ def vault_restore(*, actor: User, vault: Vault, to: int, version: int | None = N
         Stale: somebody else changed it meanwhile.
     """
     row = _locked(actor, vault)
-    old = VaultVersion.objects.filter(vault=row, version=to).first()
+    old = version_of(row, to)
     if vault_rights(actor, row).change and (old is None or to == row.version):
         problem = "is not kept any more" if old is None else "is the one of now"
         raise BadInput(f"Version {to} {problem}.", fields={"to": problem})
     changes: dict[str, Any] = {}
     if old is not None:
-        changes = {"text": unseal(old.sealed_text), "format": old.format}
+        changes = {"text": unseal(old.sealed_text, context=old.text_context), "format": old.format}
         if old.enforced != row.enforced:
             changes["enforced"] = old.enforced
     row = vault_change(actor=actor, vault=row, changes=changes, version=version)
@@ -230,8 +231,8 @@ def _last_writer(reader: User, vault: Vault) -> str:
 
 def _write(vault: Vault, *, actor: User, changes: Mapping[str, Any]) -> bool:
     """Store the next version of the vault; False where nothing is another."""
-    stored = VaultVersion.objects.filter(vault=vault, version=vault.version).first()
-    text = unseal(stored.sealed_text) if stored is not None else ""
+    stored = version_of(vault, vault.version)
+    text = "" if stored is None else unseal(stored.sealed_text, context=stored.text_context)
     found = read(text, format=vault.format)
     before = (vault.name, vault.format, vault.enforced, text)
     if "text" in changes or "format" in changes:
@@ -250,15 +251,16 @@ def _write(vault: Vault, *, actor: User, changes: Mapping[str, Any]) -> bool:
     except ValidationError as error:
         raise from_model_error(error) from error
     vault.save()
-    VaultVersion.objects.create(
+    stored = VaultVersion(
         vault=vault,
         version=vault.version,
         format=vault.format,
         enforced=vault.enforced,
-        sealed_text=seal(text),
         at=vault.updated_at,
         by=actor,
     )
+    stored.sealed_text = seal(text, context=stored.text_context)
+    stored.save(force_insert=True)
     return True
 
 

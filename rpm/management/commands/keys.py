@@ -1,6 +1,8 @@
 """`manage.py keys`: the key ring that seals secrets at rest."""
 
 from argparse import ArgumentParser
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -8,6 +10,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.accounts.services.identity_sealing import identity_secrets_reseal
 from apps.core import keyring
+from apps.core.errors import MOST_PROBLEMS
+from apps.core.resealing import Resealing, bound_note, is_bound
 from apps.events.services import event_record
 from apps.policies.services import registry_passwords_reseal
 from apps.tasks.services.sealing import secrets_reseal
@@ -23,16 +27,20 @@ class Command(BaseCommand):
         actions.add_parser("new", help="Print a key that nobody has yet, for RPM_SECRET_KEYS.")
         actions.add_parser("rotate", help="Make a new key and seal everything with it.")
         actions.add_parser("prune", help="Drop all keys but the first; seals everything before.")
+        bind = actions.add_parser("bind", help="Take over what an earlier version has sealed.")
+        bind.add_argument("--once", action="store_true", help="only if it was never done here")
 
-    def handle(self, *_args: Any, action: str, **_options: Any) -> None:
+    def handle(self, *_args: Any, action: str, **options: Any) -> None:
         try:
-            {
+            actions: dict[str, Callable[[], None]] = {
                 "list": self._list,
                 "new": self._new,
                 "rotate": self._rotate,
                 "prune": self._prune,
-            }[action]()
-        except (ValueError, keyring.KeyMissing) as error:
+                "bind": partial(self._bind, is_once=bool(options.get("once"))),
+            }
+            actions[action]()
+        except ValueError as error:
             raise CommandError(str(error)) from error
 
     def _list(self) -> None:
@@ -46,17 +54,17 @@ class Command(BaseCommand):
 
     def _rotate(self) -> None:
         if settings.RPM_SECRET_KEYS:
-            self._reseal()
             self.stdout.write(
                 "The keys come from RPM_SECRET_KEYS. For a new one: put it behind the others and "
                 "restart all processes; then put it first, restart them again, and rotate.\n"
                 f"A new key: {keyring.new_key()}"
             )
+            self._reseal()
             return
         keyring.write_keys((keyring.new_key(), *keyring.keys()))
         _note("keys.rotated")
-        self._reseal()
         self.stdout.write("Older keys stay, for what is being sealed now; `keys prune` drops them.")
+        self._reseal()
 
     def _prune(self) -> None:
         self._reseal()
@@ -68,10 +76,24 @@ class Command(BaseCommand):
             "each holds its own key ring."
         )
 
+    def _bind(self, *, is_once: bool) -> None:
+        """Seal what an earlier version has sealed for the places in which it is now."""
+        if is_once and is_bound():
+            return
+        resealing = Resealing(binds=True)
+        _everything(resealing)
+        bound_note(is_done=True)
+        if resealing.changed:
+            _note("keys.bound", values=resealing.changed)
+            self.stdout.write(f"Sealed values bound to their places: {resealing.changed}.")
+        if resealing.problems:
+            self.stderr.write(_unreadable(resealing))
+
     def _reseal(self) -> None:
-        tasks, registries = secrets_reseal(), registry_passwords_reseal()
-        vaults = vaults_reseal()
-        providers, factors = identity_secrets_reseal()
+        resealing = Resealing()
+        tasks, registries, vaults, providers, factors = _everything(resealing)
+        if resealing.problems:
+            raise CommandError(_unreadable(resealing))
         self.stdout.write(
             f"Sealed the secrets of {tasks} task{'' if tasks == 1 else 's'}, {registries} "
             f"password{'' if registries == 1 else 's'} of registries and {vaults} "
@@ -79,6 +101,23 @@ class Command(BaseCommand):
             f"identity provider{'' if providers == 1 else 's'} and of {factors} second "
             f"factor{'' if factors == 1 else 's'}."
         )
+
+
+def _everything(resealing: Resealing) -> tuple[int, int, int, int, int]:
+    """Go through all that is sealed: tasks, registries, vaults, identity providers, factors."""
+    return (
+        secrets_reseal(resealing),
+        registry_passwords_reseal(resealing),
+        vaults_reseal(resealing),
+        *identity_secrets_reseal(resealing),
+    )
+
+
+def _unreadable(resealing: Resealing) -> str:
+    found = resealing.problems
+    more = f"\nand {len(found) - MOST_PROBLEMS} more" if len(found) > MOST_PROBLEMS else ""
+    are = "value is" if len(found) == 1 else "values are"
+    return f"{len(found)} {are} as before:\n" + "\n".join(found[:MOST_PROBLEMS]) + more
 
 
 def _note(kind: str, **told: int) -> None:

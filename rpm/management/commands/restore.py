@@ -13,7 +13,7 @@ from rpm.backups.services import backup_restore
 from rpm.static_files import static_collect
 
 NEXT = (
-    "Next: manage.py migrate, start everything again, and look at the nodes: what was started "
+    "Next: manage.py upgrade, start everything again, and look at the nodes: what was started "
     "after the backup is unknown to this database. Nothing of it is killed, and nothing new is "
     "started, until an administrator says `rpmctl confirm-restored`: then the unknown is ended."
 )

@@ -61,6 +61,7 @@ class Command(BaseCommand):
     def _serve(self, lock: int, **options: Any) -> None:
         host, port = options["host"], _free_port(options["host"], options["port"])
         call_command("migrate", verbosity=0, interactive=False)
+        call_command("keys", "bind", "--once")
         address = f"http://{host}:{port}/"
         with _redis(lock) as broker, _programs(_list_programs(host, port), lock) as running:
             _wait_for(host, port, running)

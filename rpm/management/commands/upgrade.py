@@ -47,6 +47,7 @@ class Command(BaseCommand):
             raise CommandError(error.detail) from error
         call_command("migrate", interactive=False, verbosity=0)
         self.stdout.write(f"Migrated: {', '.join(missing) or 'nothing was missing'}.")
+        call_command("keys", "bind", "--once", stdout=self.stdout, stderr=self.stderr)
         if where := static_collect():
             self.stdout.write(where)
         self.stdout.write(f"The database is that of RPM {version()}.\n{RESTART}")

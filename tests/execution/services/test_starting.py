@@ -39,7 +39,7 @@ def test_a_launch_tells_the_node_everything_and_the_task_runs(
 
 
 def test_secrets_reach_the_node_and_nothing_else(process: Attempt, node: ScriptedNode) -> None:
-    Task.objects.update(secrets=secrets_sealed({"KEY": "geheim\n"}))
+    Task.objects.update(secrets=secrets_sealed({"KEY": "geheim\n"}, Task.objects.get()))
     node.answers = [done(state="running")]
 
     launch(process, node)
@@ -51,7 +51,7 @@ def test_secrets_reach_the_node_and_nothing_else(process: Attempt, node: Scripte
 def test_secrets_whose_key_is_gone_end_the_attempt_with_words(
     process: Attempt, node: ScriptedNode, settings: Any
 ) -> None:
-    Task.objects.update(secrets=secrets_sealed({"KEY": "geheim"}))
+    Task.objects.update(secrets=secrets_sealed({"KEY": "geheim"}, Task.objects.get()))
     settings.RPM_SECRET_KEYS = [keyring.new_key()]
 
     launch(process, node)
@@ -59,6 +59,21 @@ def test_secrets_whose_key_is_gone_end_the_attempt_with_words(
     assert node.asked == []
     process.refresh_from_db()
     assert "key ring" in process.detail
+
+
+def test_a_secret_of_another_task_ends_the_attempt_with_words(
+    process: Attempt, node: ScriptedNode, alice: User
+) -> None:
+    other = Task(owner=alice)
+    Task.objects.update(secrets={"KEY": secrets_sealed({"KEY": "geheim"}, other)["KEY"]})
+
+    launch(process, node)
+
+    assert node.asked == []
+    assert seen(process) == ("exited", "finished", "failed")
+    process.refresh_from_db()
+    assert "tasks.task.secrets KEY cannot be read" in process.detail
+    assert "geheim" not in process.detail
 
 
 def test_what_the_profile_allows_beyond_the_usual_is_asked_of_the_node(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from cryptography.fernet import Fernet
 
 from tests.rpm.backups.site import ROOT, Site, copied, migrated
 
@@ -195,6 +196,34 @@ def test_upgrading_backs_up_migrates_and_says_what_to_restart(site: Site) -> Non
     assert "allocation.0003" in upgraded[1]
     assert "Restart now" in upgraded[1]
     assert checked[0], checked[1]
+
+
+def test_upgrading_binds_what_was_sealed_and_restoring_an_older_backup_again(
+    site: Site, file: str
+) -> None:
+    (key,) = (site.home / "key-ring").read_text().split()
+    sealed = Fernet(key).encrypt(b"link").decode()
+    with site.session() as session:
+        session.execute(
+            "INSERT INTO accounts_invitation (user_id, token_hash, asks_name, created_at, "
+            "expires_at, mail_state, mail_detail, sealed_link) SELECT id, 'h', is_superuser, "
+            f"date_joined, date_joined, 'none', '', '{sealed}' FROM accounts_user"
+        )
+    statement = "SELECT sealed_link FROM accounts_invitation"
+
+    site.done(["backup", file], ["upgrade", "--no-backup"])
+    (bound,) = site.ask(statement)
+    site.done(["restore", file, "--replace"])
+    (before,) = site.ask(statement)
+    site.done(["upgrade", "--no-backup"])
+    (again,) = site.ask(statement)
+    site.done(["backup", f"{file}-bound"], ["restore", f"{file}-bound", "--replace"])
+
+    assert before == sealed
+    assert bound.startswith("rpm2.")
+    assert again.startswith("rpm2.")
+    assert site.ask(statement) == [again]
+    assert (site.home / "seals-bound").exists()
 
 
 def test_a_backup_replaces_no_file(site: Site, file: str, tmp_path: Path) -> None:

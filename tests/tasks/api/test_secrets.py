@@ -133,3 +133,54 @@ def test_nothing_is_dropped_while_something_cannot_be_opened(
         call_command("keys", "prune", stdout=StringIO())
 
     assert len(keyring.keys()) == 2
+
+
+def test_somebody_elses_secret_does_not_open_in_a_task_of_ones_own(
+    api_as: As, alice: User, bob: User, example: Example
+) -> None:
+    post(api_as(bob), body={"name": "his", "command": ["true"], "secrets": {"S": KEY}})
+    client = api_as(alice)
+    draft = post(client, body={"name": "t", "command": ["true"], "secrets": {"X": "own"}}).json()
+    Task.objects.filter(pk=draft["id"]).update(
+        secrets={"X": Task.objects.get(name="his").secrets["S"]}
+    )
+
+    answer = post(client, f"{TASKS}{draft['id']}/enqueue/", {"queue": example.dev_queue.name})
+
+    assert answer.status_code == 409, answer.content
+    assert answer.json()["code"] == "seal_mismatch"
+    assert list(answer.json()["fields"]) == ["secrets.X"]
+    assert b"horse" not in answer.content
+    assert client.get(f"{TASKS}{draft['id']}/").status_code == 200
+    assert client.get(TASKS).status_code == 200
+
+
+def test_a_task_that_is_given_to_somebody_else_keeps_its_secrets_closed(
+    api_as: As, alice: User, bob: User
+) -> None:
+    post(api_as(bob), body={"name": "his", "secrets": {"S": KEY}})
+    Task.objects.update(owner=alice)
+
+    with pytest.raises(keyring.SealMismatch, match="secrets S cannot be read"):
+        task_secrets(Task.objects.get())
+
+
+def test_rotating_goes_on_past_a_value_that_cannot_be_read(
+    api_as: As, alice: User, tmp_path: Any, settings: Any
+) -> None:
+    settings.RPM_SECRET_KEYS = []
+    settings.RPM_KEY_RING_FILE = tmp_path / "key-ring"
+    for name in ("first", "second"):
+        post(api_as(alice), body={"name": name, "secrets": {"A": KEY}})
+    first, second = Task.objects.order_by("pk")
+    Task.objects.filter(pk=first.pk).update(secrets=second.secrets)
+
+    with pytest.raises(CommandError, match=f"{first.pk}/{alice.pk}: "):
+        call_command("keys", "rotate", stdout=StringIO())
+    with pytest.raises(CommandError, match="cannot be read"):
+        call_command("keys", "prune", stdout=StringIO())
+
+    assert len(keyring.keys()) == 2
+    second.refresh_from_db()
+    assert keyring.opens(keyring.keys()[0], second.secrets["A"])
+    assert task_secrets(second) == {"A": KEY}

@@ -65,7 +65,8 @@ def test_of_an_overlapping_piece_only_the_new_part_is_stored(holding: Holding) -
 
 def test_secrets_and_redacted_variables_are_masked(holding: Holding) -> None:
     Task.objects.update(
-        secrets=secrets_sealed({"KEY": "correct horse"}), environment={"HF_TOKEN": "hf_abcdef"}
+        secrets=secrets_sealed({"KEY": "correct horse"}, Task.objects.get()),
+        environment={"HF_TOKEN": "hf_abcdef"},
     )
 
     append(holding, 0, b"key=correct ho")
@@ -75,9 +76,18 @@ def test_secrets_and_redacted_variables_are_masked(holding: Holding) -> None:
     assert stored(holding) == b"key=************* ********* PATH=/bin\n"
 
 
+def test_a_secret_that_cannot_be_read_does_not_unmask_the_others(holding: Holding) -> None:
+    sealed = secrets_sealed({"KEY": "correct horse"}, Task.objects.get())
+    Task.objects.update(secrets={"A": sealed["KEY"], **sealed})
+
+    append(holding, 0, b"key=correct horse\n")
+
+    assert stored(holding) == b"key=*************\n"
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_a_secret_of_many_pieces_is_masked(holding: Holding, size: int) -> None:
-    Task.objects.update(secrets=secrets_sealed({"KEY": "correct horse"}))
+    Task.objects.update(secrets=secrets_sealed({"KEY": "correct horse"}, Task.objects.get()))
     written = b"key=correct horse\n"
 
     for at in range(0, len(written), size):
@@ -89,7 +99,7 @@ def test_a_secret_of_many_pieces_is_masked(holding: Holding, size: int) -> None:
 def test_secrets_are_looked_for_before_the_transaction(
     holding: Holding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Task.objects.update(secrets=secrets_sealed({"KEY": "correct horse"}))
+    Task.objects.update(secrets=secrets_sealed({"KEY": "correct horse"}, Task.objects.get()))
     depths = []
 
     def noting(*args: Any) -> tuple[bytes, bytes]:
@@ -128,7 +138,7 @@ def test_what_its_owner_hides_is_masked_in_all_that_comes(holding: Holding) -> N
 
 
 def test_pieces_around_a_hole_are_no_whole(holding: Holding) -> None:
-    Task.objects.update(secrets=secrets_sealed({"KEY": "correct horse"}))
+    Task.objects.update(secrets=secrets_sealed({"KEY": "correct horse"}, Task.objects.get()))
 
     append(holding, 0, b"cor")
     append(holding, 30, b"rect horse")
