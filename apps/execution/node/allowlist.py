@@ -11,6 +11,7 @@ Without the file a node allows what the control plane sends, but no part of the 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -35,6 +36,10 @@ SYSTEM = (
     "/sys", "/usr", "/var/lib/containers", "/var/lib/docker", "/var/spool",
 )  # fmt: skip
 MEMORY = ("/dev/kmem", "/dev/mem", "/dev/port")
+# With one of these a task changes folders of root, whatever its user.
+OVER_FILES = frozenset(["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETUID"])
+# A path with more symbolic links than that leads in a circle; the kernel's own number.
+MOST_LINKS = 40
 
 
 class Allowlist(NamedTuple):
@@ -62,7 +67,7 @@ def check(spec: Spec, home: str) -> None:
         Refusal: naming field and file.
     """
     allowed = read()
-    is_root = spec.user.startswith("0:") or (not spec.user and os.geteuid() == 0)
+    is_root = "0" in spec.user.split(":") or (not spec.user and os.geteuid() == 0)
     wanted = [
         ("runtime", spec.runtime, spec.runtime in allowed.runtimes),
         ("uid", "root", allowed.root or not is_root),
@@ -77,21 +82,35 @@ def check(spec: Spec, home: str) -> None:
 
 def _of_container(spec: Spec, allowed: Allowlist, home: str) -> list[tuple[str, str, bool]]:
     """Field, value, and whether it is allowed."""
-    return [
+    wanted = [
         ("network", spec.network, spec.network != "host" or allowed.host_network),
         *[("capabilities", one, one in allowed.capabilities) for one in spec.capabilities],
-        *[("device_paths", one, _is_device(one, allowed)) for one in spec.device_paths],
-        *[("volumes", one.source, _is_mount(one.source, allowed, home)) for one in spec.volumes],
     ]
+    # A container of docker can have the number of our account, unless that is root's.
+    trusted = {0} if spec.runtime == "docker" else {0, os.geteuid()}
+    field, value = "", ""
+    try:
+        for field, value in [("device_paths", one) for one in spec.device_paths]:
+            wanted.append((field, value, _is_device(value, allowed)))
+        for field, value in [("volumes", one.source) for one in spec.volumes]:
+            wanted.append((field, value, _is_mount(value, allowed, home, trusted)))
+    except OSError as error:
+        raise checks.refuse(field, "%.200r: %s" % (value, error.strerror or error)) from None
+    return wanted
 
 
 def is_mount(source: str, home: str) -> bool:
-    """Whether a volume may be this folder of the node.
+    """Whether something may be made in this folder, by a way that follows no links of others.
 
     Raises:
         Refusal: the list cannot be used.
     """
-    return _is_mount(source, read(), home)
+    allowed, trusted = read(), {0, os.geteuid()}
+    try:
+        real = _resolved(source, trusted)
+    except OSError:
+        real = source
+    return _is_given(real, allowed, home, _resolved_all(allowed.mounts, trusted))
 
 
 def read() -> Allowlist:
@@ -130,8 +149,8 @@ def _list_of(content: Any) -> Allowlist:
 
 
 def _is_device(path: str, allowed: Allowlist) -> bool:
-    real = os.path.realpath(path)
-    if not _is_below_one(real, allowed.devices):
+    real = _resolved(path, {0})
+    if not _is_below_one(real, _resolved_all(allowed.devices, {0})):
         return False
     return not allowed.is_default or not (real in MEMORY or _is_disk(real))
 
@@ -143,22 +162,106 @@ def _is_disk(path: str) -> bool:
         return False
 
 
-def _is_mount(source: str, allowed: Allowlist, home: str) -> bool:
-    """Links are followed, as the runtime follows them. The helper's own files are never given."""
-    real = os.path.realpath(source)
-    if _is_below(real, os.path.realpath(home)):
+def _is_mount(source: str, allowed: Allowlist, home: str, trusted: set[int]) -> bool:
+    """Links are followed, as the runtime follows them. The helper's own files are never given.
+
+    Raises:
+        OSError: as `_resolved`.
+    """
+    mounts = _resolved_all(allowed.mounts, trusted)
+    # Where tasks may be root, the owner of a folder that they get says nothing.
+    is_open = allowed.root or not OVER_FILES.isdisjoint(allowed.capabilities)
+    given = mounts if is_open and not allowed.is_default else ()
+    return _is_given(_resolved(source, trusted, given), allowed, home, mounts)
+
+
+def _is_given(real: str, allowed: Allowlist, home: str, mounts: tuple[str, ...]) -> bool:
+    own = os.path.realpath(home)
+    if _is_below(real, own):
         return False
-    if allowed.is_default and _is_systems(real):
+    if allowed.is_default and (_is_systems(real) or _is_below(own, real)):
         return False
-    return _is_below_one(real, allowed.mounts)
+    return _is_below_one(real, mounts)
 
 
 def _is_systems(path: str) -> bool:
     return any(_is_below(path, one) or _is_below(one, path) for one in SYSTEM)
 
 
+def _resolved_all(paths: tuple[str, ...], trusted: set[int]) -> tuple[str, ...]:
+    """Those of the list that stay what they are."""
+    found = []
+    for path in paths:
+        try:
+            found.append(_resolved(path, trusted))
+        except OSError:
+            continue
+    return tuple(found)
+
+
+def _resolved(path: str, trusted: set[int], given: tuple[str, ...] = ()) -> str:
+    """The path without symbolic links; the runtime, which looks later, comes to the same place.
+
+    Each folder on the way is looked at before what is in it: only a trusted user can have changed
+    what was seen, so the last part may belong to anybody.
+
+    Args:
+        trusted: users who may change what the path leads to.
+        given: folders which tasks may change whoever owns them, with all below.
+
+    Raises:
+        OSError: somebody else can change it, or nobody can tell.
+    """
+    parts, real, links = path.split("/"), "", 0
+    while parts:
+        name = parts.pop(0)
+        if name in ("", "."):
+            continue
+        if name == "..":
+            real = os.path.dirname(real)
+            continue
+        status = _entry(real, name, trusted, given)
+        if status is None:
+            # Nor does the runtime find it, and only a trusted user can make it.
+            return os.path.normpath("/".join([real, name, *parts]))
+        if not stat.S_ISLNK(status.st_mode):
+            real = "%s/%s" % (real, name)
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        target = os.readlink("%s/%s" % (real, name))
+        real = "" if target.startswith("/") else real
+        parts = target.split("/") + parts
+    return real or "/"
+
+
+def _entry(
+    folder: str, name: str, trusted: set[int], given: tuple[str, ...]
+) -> os.stat_result | None:
+    """What has this name in a folder, which only trusted users can change; None: nothing.
+
+    Raises:
+        OSError: others can change it, or nobody can tell.
+    """
+    try:
+        status: os.stat_result | None = os.lstat("%s/%s" % (folder, name))
+    except FileNotFoundError:
+        status = None
+    around = os.stat(folder or "/")
+    is_own = status is not None and status.st_uid in trusted
+    is_open = bool(around.st_mode & 0o022) and not (around.st_mode & stat.S_ISVTX and is_own)
+    is_given = _is_below_one(folder or "/", given)
+    if around.st_uid not in trusted or is_open or is_given:
+        words = "others can change the folder %s, and so what is mounted: use another one"
+        raise PermissionError(errno.EPERM, words % (folder or "/"))
+    if status is not None and stat.S_ISLNK(status.st_mode) and not is_own:
+        raise PermissionError(errno.EPERM, "%s/%s is a link of somebody else" % (folder, name))
+    return status
+
+
 def _is_below_one(path: str, folders: tuple[str, ...]) -> bool:
-    return any(_is_below(path, os.path.realpath(one)) for one in folders)
+    return any(_is_below(path, one) for one in folders)
 
 
 def _is_below(path: str, folder: str) -> bool:

@@ -45,9 +45,13 @@ def launch(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[s
         # Asked under the lock: whoever held it may have taken long.
         _refuse_other_time(request)
         _refuse_behind_fence(home, spec.identity)
-        if not _is_known(attempt):
+        is_known = _is_known(attempt)
+        is_begun = attempt.has("starting") or attempt.has("exit.json")
+        if not is_begun:
+            # Also where an earlier launch was allowed: this one may ask for something else.
             allowlist.check(spec, home)
             spec = checkpoints.with_folder(spec, home)
+        if not is_known:
             homes.raise_fence(home, spec.identity, ended=False)
             crash_point("node.launch.fenced")
             homes.add(attempt)
@@ -60,7 +64,7 @@ def launch(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[s
             crash_point("node.launch.noted")
         elif lease_until_s is not None:
             leases.lengthen(attempt, lease_until_s)
-        if not attempt.has("starting") and not attempt.has("exit.json"):
+        if not is_begun:
             supervisor.launch(attempt, spec, config, wait_s=wait_s)
             crash_point("node.launch.answering")
     return _outcome(attempt)

@@ -1,6 +1,8 @@
 """What a node lets a launch have, whatever the control plane's key asks for."""
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ NOTHING: dict[str, Any] = {
     "root": False,
 }
 ROOT = {"uid": 0, "gid": 0, "allow_root": True}
+ROOTS_GROUP = {"uid": 12345, "gid": 0, "allow_root": True}
+SOMEBODY = 12_345
 PROCESS = {"runtime": "process", "image": "", "uid": None}
 
 
@@ -89,6 +93,8 @@ def test_a_node_without_a_list_keeps_its_own_system(
         ({}, {"network": "host"}, "network"),
         ({}, ROOT, "uid"),
         ({"root": True}, ROOT, ""),
+        ({}, ROOTS_GROUP, "uid"),
+        ({"root": True}, ROOTS_GROUP, ""),
         ({}, PROCESS, "runtime"),
         ({}, {"runtime": "docker"}, "runtime"),
         ({"runtimes": ["process"], "root": True}, PROCESS, ""),
@@ -110,6 +116,118 @@ def test_links_are_followed_and_the_helpers_own_files_are_never_given(path: Path
     assert problem(home, volumes=[volume(str(path.parent / "link"), "/x")]) == "volumes"
     assert problem(home, volumes=[volume(str(home / "tasks"), "/x")]) == "volumes"
     assert problem(home, volumes=[volume(str(path.parent / "data"), "/x")]) == ""
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "want"),
+    [
+        pytest.param(0o755, None, "", id="of root"),
+        pytest.param(0o755, SOMEBODY, "volumes", id="of a task's user"),
+        pytest.param(0o775, None, "volumes", id="of a group"),
+        pytest.param(0o777, None, "volumes", id="of everybody"),
+        pytest.param(0o1777, None, "", id="of everybody, where each removes only their own"),
+    ],
+)
+def test_a_volume_lies_in_folders_that_only_root_can_change(
+    path: Path, mode: int, owner: int | None, want: str
+) -> None:
+    around = path.parent / "around"
+    (around / "data").mkdir(parents=True)
+    around.chmod(mode)
+    if owner is not None:
+        os.chown(around, owner, owner)
+    path.write_text(json.dumps(NOTHING | {"mounts": [str(path.parent)]}))
+    home = path.parent / "home"
+
+    assert problem(home, volumes=[volume(str(around / "data"), "/x")]) == want
+    # Its own top folder may belong to anybody.
+    assert problem(home, volumes=[volume(str(around), "/x")]) == ""
+
+
+def test_a_volume_in_a_folder_for_everybody_is_roots_own(path: Path) -> None:
+    around = path.parent / "around"
+    (around / "theirs").mkdir(parents=True)
+    around.chmod(0o1777)
+    os.chown(around / "theirs", SOMEBODY, SOMEBODY)
+    path.write_text(json.dumps(NOTHING | {"mounts": [str(path.parent)]}))
+
+    for name in ("theirs", "nothing-yet"):
+        given = [volume(str(around / name), "/x")]
+        assert problem(path.parent / "home", volumes=given) == "volumes"
+
+
+@pytest.mark.parametrize("more", [{"root": True}, {"capabilities": ["DAC_OVERRIDE"]}])
+def test_where_tasks_may_be_root_no_volume_lies_in_another(
+    path: Path, more: dict[str, Any]
+) -> None:
+    (path.parent / "data" / "inner").mkdir(parents=True)
+    mounts = [str(path.parent / "data"), str(path.parent / "data" / "inner")]
+    home = path.parent / "home"
+    path.write_text(json.dumps(NOTHING | {"mounts": mounts}))
+    before = [problem(home, volumes=[volume(one, "/x")]) for one in mounts]
+    path.write_text(json.dumps(NOTHING | {"mounts": mounts} | more))
+
+    after = [problem(home, volumes=[volume(one, "/x")]) for one in mounts]
+
+    assert (before, after) == (["", ""], ["", "volumes"])
+
+
+def test_a_link_is_followed_only_where_root_made_it(path: Path) -> None:
+    (path.parent / "data").mkdir()
+    for name, owner in (("roots", 0), ("theirs", SOMEBODY)):
+        (path.parent / name).symlink_to("data")
+        os.chown(path.parent / name, owner, owner, follow_symlinks=False)
+    (path.parent / "circle").symlink_to("circle")
+    path.write_text(json.dumps(NOTHING | {"mounts": [str(path.parent)]}))
+
+    wanted = {"roots": "", "theirs": "volumes", "circle": "volumes"}
+    for name, want in wanted.items():
+        given = [volume(str(path.parent / name), "/x")]
+        assert problem(path.parent / "home", volumes=given) == want
+
+
+def test_a_line_of_the_list_that_others_can_lead_elsewhere_allows_nothing(path: Path) -> None:
+    around = path.parent / "around"
+    around.mkdir()
+    (around / "data").symlink_to("/etc")
+    around.chmod(0o777)
+    path.write_text(json.dumps(NOTHING | {"mounts": [str(around / "data")]}))
+
+    assert problem(path.parent / "home", volumes=[volume("/etc", "/x")]) == "volumes"
+
+
+@pytest.mark.parametrize("field", ["volumes", "device_paths"])
+def test_a_path_that_nobody_can_follow_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    def lstat(_: str) -> os.stat_result:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    path.write_text(json.dumps(NOTHING | {"mounts": ["/srv"], "devices": ["/dev/fuse"]}))
+    given = {"volumes": [volume("/srv/data", "/x")], "device_paths": ["/dev/fuse"]}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "lstat", lstat)
+        refused = problem(path.parent / "home", **{field: given[field]})
+
+    assert refused == field
+
+
+def test_a_device_has_a_name_that_only_root_can_change(path: Path) -> None:
+    around = Path("/dev/shm", f"rpm-test-{os.getpid()}")
+    around.symlink_to("/dev/fuse")
+    os.chown(around, SOMEBODY, SOMEBODY, follow_symlinks=False)
+    try:
+        assert problem(path.parent / "home", device_paths=[str(around)]) == "device_paths"
+    finally:
+        around.unlink()
+
+
+def test_without_a_list_no_volume_holds_the_helpers_own_files(path: Path) -> None:
+    home = path.parent / "account" / "home"
+    home.mkdir(parents=True)
+
+    assert problem(home, volumes=[volume(str(home.parent), "/x")]) == "volumes"
 
 
 @pytest.mark.parametrize(
@@ -145,3 +263,41 @@ def test_a_stolen_key_gets_no_more_than_the_node_allows(
         assert f"root can allow it in {ssh_node.allowlist}" in outcome.detail
     assert isinstance(allowed, Answered), allowed
     assert node.wait_for_exit(member_of(stolen[2])).exit_code == 0
+
+
+def test_a_launch_that_has_not_begun_is_checked_when_it_comes_again(
+    ssh_node: SshdNode, podman: PodmanStore
+) -> None:
+    node = installed_ssh(ssh_node, podman.environment)
+    ssh_node.allowlist.write_text(json.dumps(NOTHING))
+    request = container(node, podman, "true")
+    # An earlier launch of it was written down, and its supervisor died at once.
+    folder = Path(ssh_node.home, "tasks", request.task_id, "1-0")
+    folder.mkdir(parents=True)
+    noted = {"boot_id": request.boot_id, "runtime": "podman"}
+    (folder / "spec.json").write_text(json.dumps(noted))
+
+    other = container(node, podman, "true", task_id=request.task_id, network="host")
+    outcome = node.client.launch(other)
+
+    assert isinstance(outcome, Refused), outcome
+    assert f"root can allow it in {ssh_node.allowlist}" in outcome.detail
+
+
+def test_a_task_that_swaps_a_folder_of_its_volume_gets_nothing_else_of_the_node(
+    ssh_node: SshdNode, podman: PodmanStore, tmp_path: Path
+) -> None:
+    node = installed_ssh(ssh_node, podman.environment)
+    data = tmp_path / "data"
+    (data / "inner").mkdir(parents=True)
+    data.chmod(0o777)
+    ssh_node.allowlist.write_text(json.dumps(NOTHING | {"mounts": [str(data)]}))
+    outer = container(node, podman, "true", volumes=(GivenVolume(str(data), "/v"),))
+    inner = container(node, podman, "true", volumes=(GivenVolume(str(data / "inner"), "/v"),))
+
+    first, second = node.client.launch(outer), node.client.launch(inner)
+
+    assert isinstance(first, Answered), first
+    assert node.wait_for_exit(member_of(outer)).exit_code == 0
+    assert isinstance(second, Refused), second
+    assert f"others can change the folder {data}" in second.detail
