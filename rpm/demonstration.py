@@ -1,4 +1,4 @@
-"""The worked example as something to look at: simulated GPUs, real processes.
+"""The worked example as something to look at: simulated GPUs, and processes.
 
 Two pools of 8 GPUs, four profiles, two teams with 8 GPUs reserved each and a limit of 16, four
 tasks each. Four run, four wait and say why; as tasks end, the next ones start.
@@ -27,6 +27,7 @@ from apps.configuration.services.policies import policy_create, policy_remove
 from apps.configuration.services.provision import document_provision
 from apps.configuration.services.queues import profile_connect
 from apps.core.errors import Conflict, RpmError
+from apps.execution.own_account import SECONDS as SIMULATED_SECONDS
 from apps.execution.services.adding import SimulatedGpus, node_add
 from apps.execution.serving.server import NodeServer
 from apps.nodes.models import Node, NodeState, Runtime, Transport
@@ -169,7 +170,11 @@ def enqueue_work(*, factor: int = 1) -> int:
                     name=name,
                     queue=f"{team.lower()}-4xgpu",
                     command=["/bin/sh", "-c", SCRIPT, "demo", str(seconds * factor)],
-                    environment={"RANDOM_SEED": str(len(name))},
+                    environment={
+                        "RANDOM_SEED": str(len(name)),
+                        # For where the script is not run (`apps/execution/own_account.py`).
+                        SIMULATED_SECONDS: str(seconds * factor),
+                    },
                     tags=["demonstration"],
                 ),
             )

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 # Each has a row in docs/operating.md, "Variables", or in docs/people.md, "Mail".
 NAMES = frozenset(
     {
+        "RPM_ALLOW_OWN_ACCOUNT",
         "RPM_BACKUP_PASSPHRASE",
         "RPM_BEHIND_TLS_PROXY",
         "RPM_BODY_S",

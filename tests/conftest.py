@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from django.conf import settings
 
 from tests.cast import (
     alice,
@@ -58,6 +59,8 @@ __all__ = [
 def pytest_configure(config: pytest.Config) -> None:
     """Name the marker that this file understands."""
     config.addinivalue_line("markers", "postgres_only: SQLite has no such thing; left out there")
+    # Processes of tests run as whoever runs the tests, who need not be root.
+    settings.ALLOW_OWN_ACCOUNT = True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -84,7 +84,7 @@ def launch_request(
         lease_until_s: when the node ends it unless it hears more; None: it does not.
     """
     memory_mb = facts.amounts.get("memory_mb", 0) // MILLI
-    uid, gid = _ids(facts)
+    uid, gid = member_ids(facts)
     return Launch(
         installation=facts.installation,
         task_id=facts.task_id,
@@ -147,8 +147,8 @@ def _rpm_variables(facts: MemberFacts) -> dict[str, str]:
     return variables
 
 
-def _ids(facts: MemberFacts) -> tuple[int | None, int | None]:
-    """Root only in containers whose profile says so.
+def member_ids(facts: MemberFacts) -> tuple[int | None, int | None]:
+    """User and group of what runs; None: the helper's. Root only in containers by their profile.
 
     A helper that is not root can only run processes as itself.
     """

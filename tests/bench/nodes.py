@@ -118,6 +118,7 @@ def _environment(folder: Path, cluster: Cluster) -> dict[str, str]:
         "DATABASE_URL": cluster.url(),
         "RPM_HOME": str(folder / "rpm"),
         "RPM_SYNC_TICK_S": str(TICK_S),
+        "RPM_ALLOW_OWN_ACCOUNT": "1",
         "RPM_LOG_LEVEL": "WARNING",
         # Nobody listens there: rings are lost, and the loop goes on.
         "REDIS_URL": f"unix://{folder}/nobody.sock",

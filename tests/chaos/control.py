@@ -149,6 +149,7 @@ def control_environment(
         "REDIS_URL": redis_url,
         "RPM_HOME": str(home),
         "RPM_SYNC_TICK_S": "1",
+        "RPM_ALLOW_OWN_ACCOUNT": "1",
         "RPM_PASS_EVERY_S": "1",
         "RPM_DATABASE_POOL": "1",
         "RPM_LOG_LEVEL": "WARNING",

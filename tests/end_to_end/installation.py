@@ -139,6 +139,7 @@ def installed(folder: Path, database_url: str, **variables: str) -> Iterator[Ins
         "DATABASE_URL": database_url,
         "RPM_HOME": str(folder / "home"),
         "RPM_SYNC_TICK_S": "1",
+        "RPM_ALLOW_OWN_ACCOUNT": "1",
         "RPM_PASS_EVERY_S": "1",
         "PYTHONUNBUFFERED": "1",
         **variables,

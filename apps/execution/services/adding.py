@@ -16,6 +16,7 @@ from apps.events.services import event_record
 from apps.execution.bundle import HOME
 from apps.execution.client import NodeClient
 from apps.execution.connections import client_for, install_helper, installation_key
+from apps.execution.own_account import own_account_problem
 from apps.execution.protocol.answers import AnswerMalformed, Clocks, Probed
 from apps.execution.protocol.outcomes import Answered
 from apps.execution.protocol.requests import GivenDevice
@@ -130,6 +131,7 @@ def node_add(
         _make_devices(node, simulated)
         probed, clocks = node_check(node, starts_container=True)
         refuse_known_devices(node, probed)
+        _refuse_own_account(node, probed, clocks)
     except BaseException:
         # Nothing refers to it yet, so it can go without a trace, whatever went wrong.
         node.delete()
@@ -223,6 +225,14 @@ def refuse_known_devices(node: Node, probed: Probed) -> None:
     if known is not None:
         words = f"This machine is node {known.node.name} already: {known.uuid} is a GPU of both."
         raise Conflict(words, fields={"address": words})
+
+
+def _refuse_own_account(node: Node, probed: Probed, clocks: Clocks) -> None:
+    """Raises NodeFailed where tasks would run as the control plane does."""
+    node.boot_id = clocks.boot_id
+    problem = own_account_problem(node, probed.account)
+    if problem:
+        raise NodeFailed(problem, fields={"runtime": problem})
 
 
 def _check_pattern(simulated: SimulatedGpus | None) -> None:

@@ -17,6 +17,7 @@ from apps.core.keyring import CannotUnseal
 from apps.execution.client import LaunchOutcome, NodeClient
 from apps.execution.launching import MemberFacts, launch_request
 from apps.execution.leases import NodeClock, first_lease
+from apps.execution.own_account import facts_allowed
 from apps.execution.protocol.outcomes import (
     Answered,
     ImageMissing,
@@ -145,6 +146,8 @@ def _facts(holding: Holding, client: NodeClient, token: str) -> MemberFacts | No
     attempt.vaults = used
     try:
         facts = member_facts(holding, installation=client.installation)
+        if holding.node is not None:
+            facts = facts_allowed(facts, holding.node)
     except CannotUnseal as error:
         problem = f"Its secrets cannot be read. {error}"
     except VaultGone as error:

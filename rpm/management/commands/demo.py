@@ -10,7 +10,7 @@ from rpm import demonstration
 
 
 class Command(BaseCommand):
-    help = "Load the demonstration (simulated GPUs, real processes), or take it out."
+    help = "Load the demonstration (simulated GPUs), or take it out."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--remove", action="store_true", help="take the demonstration out")

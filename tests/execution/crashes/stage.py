@@ -282,6 +282,7 @@ def _environment(url: str, folder: Path) -> dict[str, str]:
         "DATABASE_URL": url,
         "RPM_HOME": str(folder / "rpm"),
         "RPM_SYNC_TICK_S": "1",
+        "RPM_ALLOW_OWN_ACCOUNT": "1",
         "RPM_PASS_EVERY_S": "1",
         "RPM_LOG_LEVEL": "WARNING",
         "PYTHONUNBUFFERED": "1",

@@ -1,0 +1,88 @@
+"""Plain processes that would run under the account of the control plane itself.
+
+Whoever's command runs there reads its keys, its database and its processes. So no command of a
+person does, unless `RPM_ALLOW_OWN_ACCOUNT` says so: a node with simulated devices runs a script of
+ours in its place, any other one nothing.
+"""
+
+import os
+import shlex
+from dataclasses import replace
+from typing import Final
+
+from django.conf import settings
+
+from apps.core.errors import BadInput
+from apps.execution.launching import MemberFacts, member_ids
+from apps.execution.node.clocks import boot_id
+from apps.nodes.models import Node, Runtime, Transport
+
+# How long simulated work lasts, where the task has such a variable.
+SECONDS: Final = "SIMULATED_SECONDS"
+DEFAULT_S: Final = 30
+MOST_S: Final = 3600
+COMMAND_CHARACTERS: Final = 2000
+PROBLEM: Final = (
+    "Its node runs plain processes under the account of RPM itself, where a command could read "
+    "RPM's keys. Give the node an account of its own, or containers; RPM_ALLOW_OWN_ACCOUNT=1 "
+    "allows it where everybody who may enqueue may also administer."
+)
+# Nothing that a person wrote is more than text to it.
+SCRIPT: Final = """echo "[rpm] Simulated. RPM's own account does not run: $2"
+echo "I have $RPM_DEVICES"
+i=0
+while [ "$i" -lt "$1" ]; do
+  i=$((i+1))
+  echo "step $i of $1"
+  sleep 1
+done
+echo "done"
+"""
+
+
+def is_own_account(node: Node, uid: int) -> bool:
+    """Whether plain processes of this user on the node are the control plane's equals."""
+    is_here = node.transport == Transport.LOCAL or node.boot_id == boot_id()
+    return node.runtime == Runtime.PROCESS and is_here and uid == os.geteuid()
+
+
+def own_account_problem(node: Node, account: int) -> str:
+    """Why the node gets no commands of people; empty: it does, or simulates them.
+
+    Args:
+        account: the user under which its helper runs; root gives processes to others.
+    """
+    if settings.ALLOW_OWN_ACCOUNT or node.is_simulated or account == 0:
+        return ""
+    return PROBLEM if is_own_account(node, account) else ""
+
+
+def facts_allowed(facts: MemberFacts, node: Node) -> MemberFacts:
+    """The same, or simulated work in its place where the command may not run.
+
+    Raises:
+        BadInput: nor can it be simulated there.
+    """
+    uid = facts.account or member_ids(facts)[0]
+    if settings.ALLOW_OWN_ACCOUNT or uid is None or not is_own_account(node, uid):
+        return facts
+    if not node.is_simulated:
+        raise BadInput(PROBLEM)
+    words = shlex.join(facts.command)[:COMMAND_CHARACTERS]
+    seconds = _seconds(facts.environment.get(SECONDS, ""))
+    return replace(
+        facts,
+        command=("/bin/sh", "-c", SCRIPT, "rpm", str(seconds), words),
+        # Each of these would reach a shell of that account, too.
+        environment={},
+        secrets={},
+        working_dir="",
+        volumes=(),
+        checkpoint_dir="",
+        abort_callback=None,
+    )
+
+
+def _seconds(text: str) -> int:
+    is_number = text.isascii() and text.isdigit() and len(text) < 10
+    return min(int(text), MOST_S) if is_number else DEFAULT_S

@@ -1,0 +1,177 @@
+"""No command of a person runs under the account of the control plane."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.execution import own_account
+from apps.execution.node.clocks import boot_id
+from apps.execution.services.adding import NodeFailed, node_add
+from apps.nodes.models import Node, Runtime, Transport
+from apps.tasks.models import Attempt, Task
+from apps.tasks.services.sealing import secrets_sealed
+from tests.cast import Example
+from tests.execution.services.scripted import ScriptedNode, done, launch, seen
+from tests.services.sshd import kill_helpers
+
+OWN = 4711
+CALLBACK = {"language": "bash", "script": "cat key-ring", "timeout_s": 5}
+
+
+@pytest.fixture(autouse=True)
+def as_shipped(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control plane of an ordinary user."""
+    settings.ALLOW_OWN_ACCOUNT = False
+    monkeypatch.setattr(os, "geteuid", lambda: OWN)
+
+
+def put(node_of: Attempt, *, account: int = OWN, **fields: Any) -> None:
+    node = node_of.holdings.select_related("node").get().node
+    assert node is not None
+    fields = {"transport": Transport.LOCAL, "report": {"account": account}} | fields
+    Node.objects.filter(pk=node.pk).update(**fields)
+
+
+def everything_of_a_person() -> None:
+    Task.objects.update(
+        command=["sh", "-c", "cat key-ring"],
+        environment={"ENV": "/tmp/mine", "PATH": "/tmp"},
+        secrets=secrets_sealed({"KEY": "geheim"}),
+        working_dir="/tmp",
+        abort_callback=CALLBACK,
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"transport": Transport.SSH, "boot_id": boot_id()}],
+    ids=["local", "this machine over SSH"],
+)
+def test_on_simulated_devices_a_script_of_ours_runs_in_place_of_the_command(
+    process: Attempt, node: ScriptedNode, fields: dict[str, Any]
+) -> None:
+    put(process, is_simulated=True, **fields)
+    everything_of_a_person()
+    node.answers = [done(state="running")]
+
+    launch(process, node)
+
+    (asked,) = node.asked
+    words = "sh -c 'cat key-ring'"
+    assert asked["command"] == ["/bin/sh", "-c", own_account.SCRIPT, "rpm", "30", words]
+    assert {name for name in asked["environment"] if not name.startswith("RPM_")} == set()  # type: ignore[attr-defined]  # decoded JSON
+    assert (asked["secrets"], asked["workdir"], asked["volumes"]) == ({}, "", [])
+    assert asked["abort_callback"] is None
+
+
+def test_without_simulated_devices_nothing_runs_and_the_task_says_why(
+    process: Attempt, node: ScriptedNode
+) -> None:
+    put(process)
+
+    launch(process, node)
+
+    assert node.asked == []
+    process.refresh_from_db()
+    assert "RPM_ALLOW_OWN_ACCOUNT" in process.detail
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"account": OWN + 1}, id="another account"),
+        pytest.param({"account": 0}, id="root, which gives each person an account"),
+        pytest.param({"transport": Transport.SSH, "boot_id": "other"}, id="another machine"),
+        pytest.param({"runtime": Runtime.PODMAN}, id="containers"),
+    ],
+)
+def test_elsewhere_commands_run(
+    process: Attempt, node: ScriptedNode, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(process, **fields)
+    node.answers = [done(state="present", progress="")] if "runtime" in fields else []
+    node.answers.append(done(state="running"))
+
+    launch(process, node)
+
+    assert seen(process)[0] == "running"
+
+
+def test_root_gives_a_person_who_is_the_control_planes_account_nothing_either(
+    process: Attempt, node: ScriptedNode
+) -> None:
+    put(process, account=0, is_simulated=True)
+    process.task.owner.unix_uid = OWN
+    process.task.owner.save()
+    node.answers = [done(state="running")]
+
+    launch(process, node)
+
+    assert node.asked[0]["command"][2] == own_account.SCRIPT  # type: ignore[index]  # decoded JSON
+
+
+def test_an_installation_may_allow_it(process: Attempt, node: ScriptedNode, settings: Any) -> None:
+    settings.ALLOW_OWN_ACCOUNT = True
+    put(process)
+    node.answers = [done(state="running")]
+
+    launch(process, node)
+
+    assert seen(process)[0] == "running"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"), [("45", 45), ("", 30), ("-1", 30), ("9" * 9, 3600), ("$(id)", 30), ("²", 30)]
+)
+def test_how_long_simulated_work_lasts(text: str, want: int) -> None:
+    assert own_account._seconds(text) == want
+
+
+def test_the_script_repeats_a_command_without_running_it(tmp_path: Path) -> None:
+    command = f"$(touch {tmp_path}/a) `touch {tmp_path}/b`; touch {tmp_path}/c"
+
+    done_ = subprocess.run(
+        ["/bin/sh", "-c", own_account.SCRIPT, "rpm", "0", command],
+        env={"RPM_DEVICES": "SIM-1-0"},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+
+    assert command in done_.stdout
+    assert "I have SIM-1-0\n" in done_.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.django_db
+def test_a_node_without_simulated_devices_is_not_added_under_the_own_account(
+    example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    monkeypatch.undo()
+    problem = own_account.own_account_problem
+    # Its helper runs as whoever runs the tests.
+    monkeypatch.setattr(
+        "apps.execution.services.adding.own_account_problem",
+        lambda node, _: problem(node, os.geteuid() or OWN),
+    )
+    monkeypatch.setattr(own_account, "is_own_account", lambda *_: True)
+    monkeypatch.setattr(settings, "ALLOW_OWN_ACCOUNT", False)
+
+    try:
+        with pytest.raises(NodeFailed, match="RPM_ALLOW_OWN_ACCOUNT") as caught:
+            node_add(
+                name="here",
+                pool=example.h100,
+                actor=None,
+                transport=Transport.LOCAL,
+                runtime=Runtime.PROCESS,
+                state_dir=str(tmp_path / "node"),
+            )
+    finally:
+        kill_helpers(str(tmp_path / "node"))
+
+    assert list(caught.value.fields) == ["runtime"]
+    assert not Node.objects.exists()
