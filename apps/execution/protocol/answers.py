@@ -239,6 +239,12 @@ class Report(Struct, frozen=True):
     serial_signature: Signature = ""
     unreadable: tuple[Unreadable, ...] = ()
 
+    def __post_init__(self) -> None:
+        # Each entry costs a transaction.
+        named = [one.member for one in (*self.members, *self.unreadable)]
+        if len(set(named)) < len(named):
+            raise ValueError("a member is there twice")
+
 
 class StopState(Struct, frozen=True):
     """`absent`: never launched here, and now it cannot be any more."""
@@ -298,8 +304,9 @@ _MOST_BYTES: Final[dict[type, int]] = {
     Probed: 16 * _SHORT_BYTES,
     Pruned: 16 * _SHORT_BYTES,
 }
-# Of JSON that is not of this protocol: too deep for the decoder, or not UTF-8.
-_ERRORS: Final = (MsgspecError, RecursionError, UnicodeError)
+# Of JSON that is not of this protocol: too deep for the decoder, not UTF-8, or with a value that
+# one of the classes above refuses.
+_ERRORS: Final = (MsgspecError, RecursionError, ValueError)
 
 
 def decode(content: bytes, kind: type[T]) -> tuple[Clocks, T | Refusal]:

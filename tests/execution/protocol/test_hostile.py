@@ -151,6 +151,17 @@ def test_a_member_that_cannot_be_read_leaves_the_others() -> None:
     assert "exit_code" in unreadable.problem
 
 
+@pytest.mark.parametrize("bad", [(), (0,), (1,), (0, 1)], ids=["none", "first", "second", "both"])
+def test_a_member_that_is_named_twice_is_malformed(bad: tuple[int, ...]) -> None:
+    member = {"task_id": "t1", "generation": 1, "rank": 0, "state": "running"}
+    one = member | {"is_stop_asked": False}
+    members = [member if at in bad else one for at in range(2)]
+    report = {"version": "v", "members": members, "logs": []}
+
+    with pytest.raises(AnswerMalformed, match="a member is there twice"):
+        decode(json.dumps(AROUND | {"answer": report}).encode(), Report)
+
+
 def test_a_report_of_too_many_members_is_malformed() -> None:
     member = {
         "task_id": "t", "generation": 1, "rank": 0, "state": "running", "is_stop_asked": False,
