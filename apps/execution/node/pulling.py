@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import select
 import subprocess
 from typing import IO, Any, NamedTuple
@@ -19,6 +20,8 @@ STEP_S = 0.1
 PROGRESS_BYTES = 2000
 WAIT_HIGHEST_S = 60
 LINE_BYTES = 1024 * 1024
+# Of a layer, in full or as docker shortens it.
+DIGEST = re.compile(rb"(?:sha256:)?[0-9a-f]{12,}")
 
 
 class _Wanted(NamedTuple):
@@ -135,8 +138,13 @@ def _await_result(
 
 
 def _progress(folder: str) -> str:
+    """The runtime's last words, without digests: by that of a private layer others get it.
+
+    A runtime does not ask a registry for a layer that the node has, whoever fetched it.
+    """
     try:
         with open(os.path.join(folder, "log"), "rb") as source:
-            return source.read()[-PROGRESS_BYTES:].decode(errors="replace")
+            words = DIGEST.sub(b"...", source.read())
+            return words[-PROGRESS_BYTES:].decode(errors="replace")
     except FileNotFoundError:
         return ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.execution.node import privates
+from apps.execution.node import privates, pulling
 from apps.execution.protocol.answers import Pulled
 from apps.execution.protocol.outcomes import Answered, Refused
 from apps.execution.protocol.requests import Login, Pull
@@ -250,3 +250,21 @@ def holders_of(path: Path) -> set[int]:
         except OSError:
             continue
     return found
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        (f"Copying blob sha256:{'0a' * 32}\n", "Copying blob ...\n"),
+        ("a3ed95caeb02: Pull complete\n", "...: Pull complete\n"),
+        (f"{'0a' * 32}\n" * 100, "...\n" * 100),
+        ("Error: reading team/train:1: unauthorized\n",) * 2,
+    ],
+    ids=["podman", "docker", "many", "other words"],
+)
+def test_what_is_shown_of_a_pull_holds_no_digests_of_layers(
+    tmp_path: Path, words: str, want: str
+) -> None:
+    (tmp_path / "log").write_text(words)
+
+    assert pulling._progress(str(tmp_path)) == want
