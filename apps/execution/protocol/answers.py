@@ -241,7 +241,8 @@ class Report(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         # Each entry costs a transaction.
-        named = [one.member for one in (*self.members, *self.unreadable)]
+        named = [one.member for one in self.members]
+        named += [one.member for one in self.unreadable]
         if len(set(named)) < len(named):
             raise ValueError("a member is there twice")
 
