@@ -16,11 +16,13 @@ from apps.policies.extras import Extras
 from apps.tasks.selectors.attempts import Resumption
 from apps.tasks.services.attempts import Image
 
-# In containers of people without a Unix id.
-NOBODY = 65_534
-# Plain processes of such people: each person is apart from all others on the node, and from its
-# own accounts; ids as high are given out by no system, and 31 bits hold them.
+# People without a Unix id: each is apart from all others on the node, and from its own accounts;
+# ids as high are given out by no system, and 31 bits hold them.
 FIRST_OF_PEOPLE = 2_000_000_000
+# In containers of podman without root, which has 65,536 ids, of its account alone on the node.
+# People beyond them share the last one.
+FIRST_WITHOUT_ROOT = 10_000
+NOBODY = 65_534
 # A launch that has not arrived by then is refused by the node, on its own clock.
 LAUNCH_WINDOW_S = 60.0
 
@@ -157,6 +159,8 @@ def member_ids(facts: MemberFacts) -> tuple[int | None, int | None]:
     if facts.extras.is_root and facts.runtime != "process":
         return 0, 0
     if facts.uid is None:
-        own = FIRST_OF_PEOPLE + facts.owner_id if facts.runtime == "process" else NOBODY
+        own = FIRST_OF_PEOPLE + facts.owner_id
+        if facts.runtime == "podman" and facts.account != 0:
+            own = min(FIRST_WITHOUT_ROOT + facts.owner_id, NOBODY)
         return own, own
     return facts.uid, facts.gid if facts.gid is not None else facts.uid

@@ -101,14 +101,20 @@ def test_a_plain_process_is_never_root_by_its_profile_and_apart_from_other_peopl
     assert (node.asked[0]["uid"], node.asked[0]["gid"]) == (own, own)
 
 
-def test_a_container_of_a_person_without_a_unix_id_is_nobodys(
-    attempt: Attempt, node: ScriptedNode
+@pytest.mark.parametrize(
+    ("runtime", "account", "first"),
+    [("podman", 0, 2_000_000_000), ("podman", 1000, 10_000), ("docker", 1000, 2_000_000_000)],
+)
+def test_a_container_of_a_person_without_a_unix_id_is_that_persons_alone(
+    attempt: Attempt, node: ScriptedNode, alice: User, runtime: str, account: int, first: int
 ) -> None:
+    Node.objects.update(runtime=runtime, report={"account": account})
     node.answers = [done(state="present", progress=""), done(state="running")]
 
     launch(attempt, node)
 
-    assert (node.asked[1]["uid"], node.asked[1]["gid"]) == (65_534, 65_534)
+    own = first + alice.pk
+    assert (node.asked[1]["uid"], node.asked[1]["gid"]) == (own, own)
 
 
 def test_a_launch_that_is_not_wanted_any_more_is_never_sent(
