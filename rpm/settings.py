@@ -163,11 +163,9 @@ CELERY_BROKER_TRANSPORT_OPTIONS = env.BROKER_OPTIONS
 CELERY_TIMEZONE = "UTC"
 PASS_EVERY_S = env.number("RPM_PASS_EVERY_S", 5, low=1, high=300)
 SYNC_TICK_S = env.number("RPM_SYNC_TICK_S", 10, low=1, high=60)
-# Work of queues that start lost work elsewhere, or fail it, ends by itself on a node that was
-# silent for so long; and from when on a silent node is shown as such.
+# When leased work ends by itself on a silent node, and when a node is shown as silent.
 LEASE_S = env.number("RPM_LEASE_S", 900, low=5, high=86_400)
 NODE_SILENT_S = env.number("RPM_NODE_SILENT_S", 30, low=1, high=3600)
-# Commands of people under the account of RPM itself, on process nodes of this machine.
 ALLOW_OWN_ACCOUNT = env.flag("RPM_ALLOW_OWN_ACCOUNT", default=False)
 # A gang of which a member has run so long while another did not start goes back to its queue.
 GANG_START_S = env.number("RPM_GANG_START_S", 600, low=5, high=86_400)
