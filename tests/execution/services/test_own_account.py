@@ -148,7 +148,7 @@ def test_the_script_repeats_a_command_without_running_it(tmp_path: Path) -> None
 
 @pytest.mark.django_db
 def test_a_node_without_simulated_devices_is_not_added_under_the_own_account(
-    example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+    example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
     problem = own_account.own_account_problem
@@ -158,7 +158,6 @@ def test_a_node_without_simulated_devices_is_not_added_under_the_own_account(
         lambda node, _: problem(node, os.geteuid() or OWN),
     )
     monkeypatch.setattr(own_account, "is_own_account", lambda *_: True)
-    monkeypatch.setattr(settings, "ALLOW_OWN_ACCOUNT", False)
 
     try:
         with pytest.raises(NodeFailed, match="RPM_ALLOW_OWN_ACCOUNT") as caught:
