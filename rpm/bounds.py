@@ -164,8 +164,14 @@ BOUNDS = (
     Bound(
         "request",
         "tasks of a bulk",
-        "apps.tasks.services.enqueueing:MANY",
+        "apps.tasks.services.bulk:MANY",
         "tasks/api/test_tasks.py::test_a_bulk_request_takes_a_thousand_tasks_and_no_more",
+    ),
+    Bound(
+        "request",
+        "queues of a bulk of tasks",
+        "apps.tasks.services.bulk:QUEUES",
+        "tasks/services/test_bulk.py::test_a_bulk_names_no_more_queues_than_the_bound",
     ),
     Bound(
         "request", "characters of a task's name", "apps.tasks.descriptions:NAME_LENGTH", _DESCRIBED

@@ -1,5 +1,6 @@
 """What people and programs can do with tasks."""
 
+from apps.tasks.services.bulk import tasks_enqueue_many
 from apps.tasks.services.checkpoints import task_checkpoint
 from apps.tasks.services.ending import (
     task_abort,
@@ -13,7 +14,6 @@ from apps.tasks.services.enqueueing import (
     task_create,
     task_enqueue,
     task_submit,
-    tasks_enqueue_many,
 )
 from apps.tasks.services.reordering import task_change_queue, task_reorder
 from apps.tasks.services.returning import tasks_return_to_draft

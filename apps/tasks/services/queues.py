@@ -1,34 +1,98 @@
 """Finding the queue that somebody names, with the rights that they need."""
 
-from django.db.models import QuerySet
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+
+from django.db.models import Q, QuerySet
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
-from apps.core.errors import NotAllowed, NotFound
+from apps.core.errors import NotAllowed, NotFound, RpmError
 from apps.policies.models import Queue
 from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.tasks.models import Task
+
+_DIGITS = re.compile(r"[0-9]{1,19}")
+_NAME = re.compile(r"[^\0]{1,100}")
+
+
+class Found(NamedTuple):
+    """A queue on which somebody may enqueue, and the tenant of its policy."""
+
+    pk: int
+    tenant_id: int | None
 
 
 def queue_open_to(user: User, given: str | int) -> Queue:
     """The queue of this name or id, on which the user may enqueue; locked until the commit.
 
-    The lock makes sure that a queue which is being closed takes no task any more.
-
     Raises:
         NotFound: there is none that the user may see.
         NotAllowed: they see it and may not enqueue.
     """
-    pk = _named(queues_open_to(user), given)
-    if pk is None:
-        if _named(queues_visible_to(user), given) is None:
-            raise not_found(given)
-        raise NotAllowed(f"You may not enqueue in queue {given}.", fields={"queue": "is not open"})
-    locked = Queue.objects.select_for_update(no_key=True, of=("self",)).select_related("profile")
-    queue = locked.filter(pk=pk, removed_at__isnull=True).first()
+    return queue_locked(user, queue_found(user, given).pk, given)
+
+
+def queue_found(user: User, given: str | int) -> Found:
+    """The same, not locked.
+
+    Raises:
+        NotFound, NotAllowed: as `queue_open_to`.
+    """
+    found = queues_found(user, [given])[given]
+    if isinstance(found, RpmError):
+        raise found
+    return found
+
+
+def queue_locked(user: User, queue_id: int, given: str | int) -> Queue:
+    """The queue that was found, locked until the commit.
+
+    Raises:
+        NotFound: it is not open to the user any more.
+    """
+    queue = queues_locked(user, [queue_id]).get(queue_id)
     if queue is None:
         raise not_found(given)
     return queue
+
+
+def queues_found(user: User, given: Collection[str | int]) -> dict[str | int, Found | RpmError]:
+    """Each queue that is named, or why the user may not enqueue there.
+
+    The number of queries does not grow with the names.
+    """
+    if not given:
+        return {}
+    wanted = _any_of(given)
+    open_ones = _by_name_and_id(queues_open_to(user).filter(wanted))
+    found: dict[str | int, Found | RpmError] = {
+        name: queue for name in given if (queue := _named(open_ones, name)) is not None
+    }
+    if len(found) < len(set(given)):
+        visible = _by_name_and_id(queues_visible_to(user).filter(wanted))
+        for name in given:
+            if name not in found:
+                is_seen = _named(visible, name) is not None
+                found[name] = _not_open(name) if is_seen else not_found(name)
+    return found
+
+
+def queues_locked(user: User, ids: Collection[int]) -> dict[int, Queue]:
+    """Those of these queues on which the user may enqueue, by id, locked until the commit.
+
+    The lock makes sure that a queue which is being closed takes no task any more; so the right is
+    asked again behind it. All requests lock in the order of the ids, so that two never wait in a
+    circle.
+    """
+    if not ids:
+        return {}
+    rows = Queue.objects.select_for_update(no_key=True, of=("self",)).select_related("profile")
+    live = rows.filter(pk__in=ids, removed_at__isnull=True).order_by("pk")
+    locked = {queue.pk: queue for queue in live}
+    still_open = queues_open_to(user).filter(pk__in=list(locked))
+    return {pk: locked[pk] for pk in sorted(still_open.values_list("pk", flat=True))}
 
 
 def may_manage(user: User, queue_id: int | None) -> bool:
@@ -66,14 +130,42 @@ def not_found(given: str | int) -> NotFound:
     )
 
 
-def _named(queues: QuerySet[Queue], given: str | int) -> int | None:
+def _not_open(given: str | int) -> NotAllowed:
+    return NotAllowed(f"You may not enqueue in queue {given}.", fields={"queue": "is not open"})
+
+
+# By name, and by id.
+Known = tuple[dict[str, Found], dict[int, Found]]
+
+
+def _any_of(given: Collection[str | int]) -> Q:
+    """Queues that could be meant. What no queue can be called is not even asked for."""
+    names = [one for one in given if isinstance(one, str) and _NAME.fullmatch(one)]
+    ids = [pk for one in given if (pk := _as_id(one)) is not None]
+    return Q(name__in=names) | Q(pk__in=ids)
+
+
+def _by_name_and_id(queues: QuerySet[Queue]) -> Known:
+    rows = list(queues.order_by().values_list("name", "pk", "policy__tenant_id"))
+    return (
+        {name: Found(pk, tenant_id) for name, pk, tenant_id in rows},
+        {pk: Found(pk, tenant_id) for _, pk, tenant_id in rows},
+    )
+
+
+def _named(queues: Known, given: str | int) -> Found | None:
     """A name comes first: it may consist of digits."""
+    by_name, by_id = queues
+    if isinstance(given, str) and given in by_name:
+        return by_name[given]
+    pk = _as_id(given)
+    return None if pk is None else by_id.get(pk)
+
+
+def _as_id(given: str | int) -> int | None:
+    """Larger numbers are no ids, and SQLite cannot even hold them."""
     if isinstance(given, str):
-        pk = queues.filter(name=given).values_list("pk", flat=True).first()
-        if pk is not None or not given.isascii() or not given.isdigit():
-            return pk
+        if not _DIGITS.fullmatch(given):
+            return None
         given = int(given)
-    # Larger numbers are no ids, and SQLite cannot even hold them.
-    if not 0 < given < 2**63:
-        return None
-    return queues.filter(pk=given).values_list("pk", flat=True).first()
+    return given if 0 < given < 2**63 else None

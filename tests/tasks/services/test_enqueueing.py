@@ -1,14 +1,17 @@
 """Putting drafts into queues, while others change them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from apps.accounts.models import User
 from apps.core.errors import BadInput, Conflict, NotAllowed
 from apps.tasks.descriptions import description_of
 from apps.tasks.models import Task
 from apps.tasks.services import (
+    enqueueing,
     task_change,
     task_create,
     task_enqueue,
@@ -75,6 +78,30 @@ def test_drafts_of_one_person_are_bounded(
     assert task_create(actor=bob, description=draft).state == "draft"
     task_enqueue(actor=alice, task=first, queue=example.dev_queue.name)
     assert task_create(actor=alice, description=draft).state == "draft"
+
+
+def test_no_vault_is_read_under_the_lock_of_a_queue(
+    alice: User, example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def brought(*_: Any, **__: Any) -> bool:
+        asked.append(connection.savepoint_ids[:])
+        return True
+
+    plain = waiting.queue_facts
+    monkeypatch.setattr(waiting, "image_brought", brought)
+    monkeypatch.setattr(enqueueing, "image_brought", brought)
+    monkeypatch.setattr(waiting, "queue_facts", lambda at: replace(plain(at), needs_image=True))
+    described = {"name": "t", "command": ["true"]}
+    waits = description_of(described | {"queue": example.dev_queue.name})
+
+    task_submit(actor=alice, description=waits)
+    tasks_enqueue_many(actor=alice, items=[waits])
+    draft = task_create(actor=alice, description=description_of(described))
+    task_enqueue(actor=alice, task=draft, queue=example.dev_queue.name)
+
+    assert asked == [[], [], []]
 
 
 @pytest.mark.parametrize("bound", ["RPM_WAITING_PER_PERSON", "RPM_WAITING_PER_QUEUE"])

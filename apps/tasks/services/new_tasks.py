@@ -1,0 +1,116 @@
+"""Tasks that are being made: their rows, and what becomes known of them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.core.errors import Conflict
+from apps.core.origin import acted_by
+from apps.events.services import Entry, events_record
+from apps.policies.models import Queue
+from apps.tasks.acceptance import QueueFacts
+from apps.tasks.descriptions import Description, request_texts
+from apps.tasks.models import Task
+from apps.tasks.services.sealing import with_secrets
+from apps.tasks.services.storage import check_may_store
+from apps.tasks.services.transitions import Moved, tasks_announce
+from apps.tasks.shapes import Shape
+from apps.tasks.sizes import description_bytes
+from apps.tasks.states import TaskState
+
+
+def new_task(description: Description, owner: User) -> Task:
+    """A task that is not stored yet, and has neither request nor place.
+
+    Raises:
+        Conflict: the tasks of its owner would take more bytes than they may.
+    """
+    check_may_store(owner.pk, description_bytes(description))
+    now = timezone.now()
+    task = Task(
+        owner=owner,
+        is_by_owner=acted_by(owner.pk) is None,
+        created_at=now,
+        changed_at=now,
+        **columns(description),
+    )
+    return with_secrets(task, description.secrets)
+
+
+def new_draft(description: Description, owner: User) -> Task:
+    """A draft that is not stored yet.
+
+    Raises:
+        BadInput: naming `request.<key>`.
+        Conflict: as `new_task`.
+    """
+    task = new_task(description, owner)
+    if description.request is not None:
+        task.request = request_texts(description, keys=None)
+    return task
+
+
+def let_wait(task: Task, queue: Queue, *, shape: Shape, run_id: int, at: datetime) -> None:
+    """Give a task that is not stored yet its place at the end of the queue."""
+    task.queue = queue
+    task.run_id = run_id
+    task.state = TaskState.QUEUED
+    task.request = shape.request
+    task.submitted_at = task.changed_at = at
+
+
+def columns(description: Description) -> dict[str, Any]:
+    """Columns of a task that say what its owner described, without request, secrets and place."""
+    callback = description.abort_callback
+    return {
+        "name": description.name.strip(),
+        "image": description.image,
+        "command": description.command,
+        "environment": description.environment,
+        "working_dir": description.working_dir,
+        "replicas": description.replicas,
+        "volumes": description.volumes,
+        "priority": description.priority,
+        "is_preemptible": description.is_preemptible,
+        "is_restartable": description.is_restartable,
+        "time_limit_s": description.time_limit_s,
+        "retries": description.retries,
+        "abort_callback": msgspec.to_builtins(callback) if callback else None,
+        "checkpoint_volume": description.checkpoint_volume,
+        "tags": description.tags,
+        "size_bytes": description_bytes(description),
+    }
+
+
+def drafts_left(owner: User) -> int:
+    """How many more drafts somebody may have; requests at the same moment may exceed it a bit."""
+    most: int = settings.RPM_DRAFTS_PER_PERSON
+    drafts = Task.objects.filter(owner=owner, state=TaskState.DRAFT)
+    return most - drafts.values("pk")[:most].count()
+
+
+def too_many_drafts() -> Conflict:
+    problem = f"may be {settings.RPM_DRAFTS_PER_PERSON} at most: remove some, or enqueue them"
+    return Conflict(f"Drafts of one person {problem}.", fields={"body": problem})
+
+
+def drafts_announce(drafts: Sequence[Task], owner_id: int) -> None:
+    """Record new drafts, which only their owner sees."""
+    entries = [
+        Entry(kind="task.draft", object_type="task", object_id=task.pk, actor_id=owner_id)
+        for task in drafts
+    ]
+    events_record(entries, topics=[f"task.{task.pk}" for task in drafts])
+
+
+def waiting_announce(tasks: Sequence[Task], facts: QueueFacts, owner_id: int) -> None:
+    """Record new tasks that wait, and ask for a pass."""
+    moved = [
+        Moved(task.pk, "", 0, facts.queue_id, facts.policy_id, task.owner_id) for task in tasks
+    ]
+    tasks_announce(moved, to=TaskState.QUEUED, actor_id=owner_id)
