@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from django.conf import settings
 
 from apps.core.keyring import HIDDEN
+from apps.core.wildcards import Wildcards
 
 
 def is_secret(name: str, own: Iterable[str]) -> bool:
@@ -14,13 +16,18 @@ def is_secret(name: str, own: Iterable[str]) -> bool:
     Args:
         own: patterns of the task's owner, beside those of the installation.
     """
-    patterns: list[str] = [*settings.RPM_REDACTED_VARIABLES, *own]
-    return any(fnmatchcase(name.upper(), pattern.upper()) for pattern in patterns)
+    return bool(secret_names([name], own))
+
+
+def secret_names(names: Iterable[str], own: Iterable[str]) -> frozenset[str]:
+    """Those of these variables whose values are shown to nobody; `own` as of `is_secret`."""
+    return _secret_names(tuple(names), _patterns(own))
 
 
 def redacted(environment: Mapping[str, str], own: Iterable[str]) -> dict[str, str]:
     """Variables as pages, API and logs show them, whoever looks; `own` as of `is_secret`."""
-    return {name: HIDDEN if is_secret(name, own) else value for name, value in environment.items()}
+    secret = secret_names(environment, own)
+    return {name: HIDDEN if name in secret else value for name, value in environment.items()}
 
 
 def hidden(secrets: Mapping[str, str]) -> dict[str, str]:
@@ -34,3 +41,27 @@ def unhidden(given: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, s
         name: stored[name] if value == HIDDEN and name in stored else value
         for name, value in given.items()
     }
+
+
+def _patterns(own: Iterable[str]) -> tuple[str, ...]:
+    patterns = (*settings.RPM_REDACTED_VARIABLES, *own)
+    return tuple(sorted({pattern.upper() for pattern in patterns}))
+
+
+@lru_cache(maxsize=256)
+def _compiled(patterns: tuple[str, ...]) -> Wildcards:
+    return Wildcards(patterns)
+
+
+# The log of a task that runs is masked piece by piece, with the same variables each time. Names
+# only: values are not kept.
+@lru_cache(maxsize=64)
+def _secret_names(names: tuple[str, ...], patterns: tuple[str, ...]) -> frozenset[str]:
+    # Only those of the installation may hold sets such as [AB].
+    sets = [pattern for pattern in patterns if "[" in pattern]
+    plain = _compiled(tuple(pattern for pattern in patterns if "[" not in pattern))
+    return frozenset(
+        name
+        for name in names
+        if plain.match(name.upper()) or any(fnmatchcase(name.upper(), one) for one in sets)
+    )

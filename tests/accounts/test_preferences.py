@@ -10,6 +10,12 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from apps.accounts.models import User
+from apps.accounts.services.preferences import (
+    PATTERN_LENGTH,
+    PATTERN_STARS,
+    PATTERNS,
+    preferences_change,
+)
 from apps.core.keyring import HIDDEN
 from apps.events.models import AuditEntry
 from tests.cast import Example
@@ -42,7 +48,35 @@ def test_variables_that_somebody_hides_are_shown_to_nobody(
     assert api_as(charlie).get(PREFERENCES).json()["redacted_variables"] == []
 
 
-@pytest.mark.parametrize("given", ["WANDB", ["a b"], [""], [1.5], ["A" * 300], ["A"] * 101, None])
+@pytest.mark.parametrize(
+    "at_bound",
+    [
+        [f"A{number}" for number in range(PATTERNS)],
+        ["A" * PATTERN_LENGTH],
+        ["*A" * PATTERN_STARS],
+    ],
+)
+def test_a_list_of_patterns_is_taken_at_each_bound(alice: User, at_bound: list[str]) -> None:
+    preferences_change(user=alice, redacted_variables=at_bound)
+
+    alice.refresh_from_db()
+    assert alice.redacted_variables == at_bound
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "WANDB",
+        ["a b"],
+        [""],
+        [1.5],
+        ["A" * (PATTERN_LENGTH + 1)],
+        [f"A{number}" for number in range(PATTERNS + 1)],
+        ["*" + "A*" * PATTERN_STARS],
+        ["*" + "?A" * 30 + "B*C*"],
+        None,
+    ],
+)
 def test_a_list_that_will_not_do_is_refused(api_as: As, alice: User, given: Any) -> None:
     answer = api_as(alice).patch(PREFERENCES, {"redacted_variables": given}, format="json")
 

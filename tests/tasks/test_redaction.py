@@ -1,11 +1,13 @@
 """Which values nobody reads again."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from apps.core.keyring import HIDDEN
-from apps.tasks.redaction import redacted, unhidden
+from apps.core.wildcards import Wildcards
+from apps.tasks.redaction import redacted, secret_names, unhidden
 
 
 @pytest.mark.parametrize(
@@ -55,3 +57,50 @@ def test_an_owner_can_hide_more() -> None:
         "MY_TOKEN": HIDDEN,
         "PATH": "/bin",
     }
+
+
+def test_a_name_is_read_once_whatever_the_patterns() -> None:
+    reads = 0
+
+    class Counted(str):
+        __slots__ = ()
+
+        def upper(self) -> str:
+            return self
+
+        def __iter__(self) -> Iterator[str]:
+            nonlocal reads
+            for char in str(self):
+                reads += 1
+                yield char
+
+    own = ["*" + "?A" * 62 + f"B{number}*" for number in range(100)]
+    names = [Counted("A" * 250 + f"{number:04d}") for number in range(10)]
+
+    assert secret_names(names, own) == frozenset()
+    assert reads == 10 * 254
+
+
+def test_which_variables_are_secret_is_decided_once_for_many_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = Wildcards.match
+    matches: list[str] = []
+
+    def match(self: Wildcards, name: str) -> bool:
+        matches.append(name)
+        return plain(self, name)
+
+    monkeypatch.setattr(Wildcards, "match", match)
+    environment = {f"ONLY_HERE_{number}": "x" for number in range(50)}
+
+    for _ in range(3):
+        redacted(environment, ["ONLY_HERE_1*"])
+
+    assert len(matches) == 50
+
+
+def test_the_installation_may_use_sets(settings: Any) -> None:
+    settings.RPM_REDACTED_VARIABLES = ["KEY_[AB]"]
+
+    assert redacted({"KEY_A": "x", "KEY_C": "x"}, []) == {"KEY_A": HIDDEN, "KEY_C": "x"}

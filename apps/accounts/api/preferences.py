@@ -11,14 +11,14 @@ from rest_framework.views import APIView
 
 from apps.accounts.api.permissions import person
 from apps.accounts.models import User
-from apps.accounts.services.preferences import preferences_change
+from apps.accounts.services.preferences import PATTERN_LENGTH, PATTERNS, preferences_change
 from apps.core.serializers import StrictSerializer
 
 
 class PreferencesChangeSerializer(StrictSerializer):
     redacted_variables = serializers.ListField(
-        child=serializers.CharField(max_length=255),
-        max_length=100,
+        child=serializers.CharField(max_length=PATTERN_LENGTH),
+        max_length=PATTERNS,
         help_text="Patterns such as WANDB_*: values of such variables of one's tasks are shown to "
         "nobody.",
     )

@@ -9,10 +9,12 @@ from apps.accounts.models import User
 from apps.core.errors import BadInput
 from apps.core.recording import event_record
 
-PATTERNS = 100
+PATTERNS = 20
+PATTERN_LENGTH = 64
+PATTERN_STARS = 2
 # Of what was removed and of what was added; an entry of the audit log is never removed.
 MOST_TOLD = 10
-_PATTERN = re.compile(r"[A-Za-z0-9_*?]{1,255}")
+_PATTERN = re.compile(r"[A-Za-z0-9_*?]+")
 
 
 def preferences_change(*, user: User, redacted_variables: list[str]) -> User:
@@ -58,8 +60,20 @@ def patterns_checked(given: Any) -> list[str]:
     Raises:
         BadInput: it is no list of patterns, or of too many.
     """
-    words = f"up to {PATTERNS} names of variables; * and ? stand for other signs"
+    words = (
+        f"up to {PATTERNS} names of variables of up to {PATTERN_LENGTH} characters; "
+        f"* (at most {PATTERN_STARS} in each) and ? stand for others"
+    )
     is_list = isinstance(given, list) and len(given) <= PATTERNS
-    if not is_list or not all(isinstance(one, str) and _PATTERN.fullmatch(one) for one in given):
+    if not is_list or not all(map(_is_pattern, given)):
         raise BadInput(f"redacted_variables: {words}.", fields={"redacted_variables": words})
     return list(dict.fromkeys(given))
+
+
+def _is_pattern(given: object) -> bool:
+    return (
+        isinstance(given, str)
+        and len(given) <= PATTERN_LENGTH
+        and given.count("*") <= PATTERN_STARS
+        and bool(_PATTERN.fullmatch(given))
+    )

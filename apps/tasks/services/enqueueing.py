@@ -14,7 +14,7 @@ from apps.events.services import Entry, events_record
 from apps.tasks.acceptance import accept
 from apps.tasks.descriptions import Description, description_of, request_texts
 from apps.tasks.models import Task
-from apps.tasks.redaction import is_secret, unhidden
+from apps.tasks.redaction import secret_names, unhidden
 from apps.tasks.selectors.secrets import task_secrets
 from apps.tasks.selectors.vaults import image_brought
 from apps.tasks.services.idempotency import Idempotency, earlier_task, key_keep
@@ -219,7 +219,7 @@ def description_values(task: Task) -> dict[str, Any]:
 
 def _holds_secrets(task: Task) -> bool:
     own = task.owner.redacted_variables
-    return bool(task.secrets) or any(is_secret(name, own) for name in task.environment)
+    return bool(task.secrets) or bool(secret_names(task.environment, own))
 
 
 def _with_hidden(changes: Mapping[str, Any], task: Task) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from apps.core.errors import BadInput, NotAllowed, NotFound
 from apps.policies.models import Queue
 from apps.tasks.descriptions import description_of
 from apps.tasks.models import Task
-from apps.tasks.services import bulk, tasks_enqueue_many
+from apps.tasks.services import bulk, queues, tasks_enqueue_many
 from tests.cast import Example
 
 pytestmark = pytest.mark.django_db
@@ -56,7 +56,7 @@ def test_no_name_is_looked_up_while_a_queue_is_locked(
     alice: User, example: Example, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_up: list[list[str]] = []
-    plain = bulk.queues_found
+    plain = queues.queues_found
 
     def found(*args: Any) -> Any:
         looked_up.append(connection.savepoint_ids[:])
@@ -99,7 +99,7 @@ def test_each_item_is_answered_by_itself_whatever_it_calls_its_queue(
 def test_a_right_that_is_gone_by_the_time_of_the_lock_lets_nothing_in(
     alice: User, example: Example, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = bulk.queues_locked
+    plain = queues.queues_locked
 
     def closed_meanwhile(*args: Any) -> Any:
         User.groups.through._default_manager.filter(user=alice).delete()

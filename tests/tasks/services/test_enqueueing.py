@@ -10,6 +10,7 @@ from apps.accounts.models import User
 from apps.core.errors import BadInput, Conflict, NotAllowed
 from apps.tasks.descriptions import description_of
 from apps.tasks.models import Task
+from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.services import (
     enqueueing,
     task_change,
@@ -89,7 +90,7 @@ def test_no_vault_is_read_under_the_lock_of_a_queue(
         asked.append(connection.savepoint_ids[:])
         return True
 
-    plain = waiting.queue_facts
+    plain = queue_facts
     monkeypatch.setattr(waiting, "image_brought", brought)
     monkeypatch.setattr(enqueueing, "image_brought", brought)
     monkeypatch.setattr(waiting, "queue_facts", lambda at: replace(plain(at), needs_image=True))
