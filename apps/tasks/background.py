@@ -5,7 +5,7 @@ from django.conf import settings
 
 from apps.tasks.selectors.vaults import vaults_in_use
 from apps.tasks.services.retention import kept_of, old_remove
-from apps.vaults.services.keeping import vaults_sweep
+from apps.vaults.services.keeping import vaults_read, vaults_sweep
 
 
 @shared_task(name="tasks.remove_old", ignore_result=True)
@@ -20,3 +20,4 @@ def tasks_remove_old() -> None:
         )
     )
     vaults_sweep(vaults_in_use())
+    vaults_read()

@@ -5,7 +5,8 @@ import time
 import pytest
 
 from apps.vaults.text.hocon import read_hocon
-from apps.vaults.text.shapes import TEXT_BYTES, BadText
+from apps.vaults.text.hocon_resolving import SUBSTITUTIONS
+from apps.vaults.text.shapes import TEXT_BYTES, VALUES, BadText
 
 
 @pytest.mark.parametrize(
@@ -121,3 +122,33 @@ def test_texts_that_want_to_be_huge_are_refused_soon(text: str) -> None:
 
     # Ten times what it takes here; minutes would be the fault.
     assert time.process_time() - began < 20
+
+
+def test_a_text_takes_substitutions_up_to_the_bound() -> None:
+    text = "y = v\n" + "".join(f"k{number} = ${{y}}\n" for number in range(SUBSTITUTIONS))
+
+    assert read_hocon(text).data["k1"] == "v"
+    with pytest.raises(BadText) as refused:
+        read_hocon(text + "last = ${y}")
+
+    assert refused.value.line == SUBSTITUTIONS + 2
+    assert set(refused.value.fields) == {"text"}
+
+
+def test_texts_that_repeat_a_long_one_are_bounded_together() -> None:
+    long = f"y = {'v' * 100_000}\n"
+    repeated = "".join(f"k{number} = ${{y}}x\n" for number in range(20))
+
+    with pytest.raises(BadText, match="too long") as refused:
+        read_hocon(long + repeated)
+
+    assert refused.value.line == 7
+
+
+def test_a_text_holds_values_up_to_the_bound() -> None:
+    # The mapping and the list are values, too.
+    most = ", ".join(["1"] * (VALUES - 2))
+
+    assert len(read_hocon(f"a = [{most}]").data["a"]) == VALUES - 2
+    with pytest.raises(BadText, match="more than 10000 values"):
+        read_hocon(f"a = [{most}, 1]")

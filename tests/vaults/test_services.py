@@ -13,10 +13,11 @@ from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
 from apps.core.keyring import HIDDEN
 from apps.events.models import AuditEntry, Event
 from apps.vaults.models import Vault, VaultVersion
+from apps.vaults.selectors import effective
 from apps.vaults.selectors.effective import layers_of, vault_text, vaults_applying_to
 from apps.vaults.selectors.seen import vault_seen
 from apps.vaults.services import vaults as services
-from apps.vaults.services.keeping import KEPT_VERSIONS, vaults_sweep
+from apps.vaults.services.keeping import KEPT_VERSIONS, vaults_read, vaults_sweep
 from apps.vaults.services.vaults import (
     vault_change,
     vault_create,
@@ -186,6 +187,81 @@ def test_there_is_a_bound_to_the_number_of_vaults(
 
     with pytest.raises(Conflict, match="1 vault"):
         vault_create(actor=alice, name="two")
+
+
+def test_there_is_a_bound_to_the_number_of_vaults_of_groups(
+    root: User, dev_group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "MOST_OF_GROUPS", 1)
+    vault_create(actor=root, name="one", group=dev_group)
+
+    with pytest.raises(Conflict, match="1 vault"):
+        vault_create(actor=root, name="two", group=dev_group)
+
+
+def test_there_is_a_bound_to_the_number_of_enforced_paths(root: User, dev_group: Group) -> None:
+    paths = [f"k{number}" for number in range(services.MOST_ENFORCED + 1)]
+    text = "\n".join(f"{path} = 1" for path in paths)
+    vault = vault_create(actor=root, name="one", text=text, group=dev_group, enforced=paths[:-1])
+
+    with pytest.raises(BadInput, match="has up to 100 paths"):
+        vault_change(actor=root, vault=vault, changes={"enforced": paths})
+
+
+@pytest.mark.parametrize("is_personal", [True, False])
+def test_what_active_vaults_hold_is_bounded(
+    alice: User, root: User, dev_group: Group, monkeypatch: pytest.MonkeyPatch, is_personal: bool
+) -> None:
+    # Counted with what an alias repeats: {"a":["x","x"]} has 15 bytes.
+    monkeypatch.setattr(services, "ACTIVE_BYTES" if is_personal else "ACTIVE_BYTES_OF_GROUPS", 30)
+    actor = alice if is_personal else root
+    values: dict[str, Any] = {"text": "a: [&x x, *x]", "format": "yaml"}
+    values["group"] = None if is_personal else dev_group
+    vault_create(actor=actor, name="one", is_active=True, **values)
+    vault_create(actor=actor, name="two", is_active=True, **values)
+    third = vault_create(actor=actor, name="three", **values)
+
+    with pytest.raises(BadInput) as switched:
+        vault_switch(actor=actor, vault=third, is_active=True)
+    with pytest.raises(BadInput) as created:
+        vault_create(actor=actor, name="four", is_active=True, **values)
+
+    assert switched.value.fields == {
+        "is_active": "makes active vaults hold 45 bytes: at most 30 in all"
+    }
+    assert set(created.value.fields) == {"text"}
+    first = Vault.objects.get(name="one")
+    with pytest.raises(BadInput, match="hold 31 bytes"):
+        vault_change(actor=actor, vault=first, changes={"text": "a: [&x x, x2]"})
+    vault_change(actor=actor, vault=first, changes={"text": "a: x"})
+    assert vault_change(actor=actor, vault=first, changes={"text": "a: y"}).version == 3
+
+
+def test_a_text_is_read_when_it_is_written_and_never_again(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = vault_create(actor=alice, name="mine", text="a = 1.10, b = [x], secrets.S = s3cret")
+    monkeypatch.setattr(effective, "read", None)
+
+    (layer,) = layers_of([(vault.pk, 1)])
+
+    assert layer.data == {"a": 1.1, "b": ["x"], "secrets": {"S": "s3cret"}}
+    assert not VaultVersion.objects.filter(sealed_data__contains="s3cret").exists()
+
+
+def test_versions_from_before_data_was_kept_are_read_once(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = vault_create(actor=alice, name="mine", text="a = 1")
+    VaultVersion.objects.update(sealed_data="")
+    Vault.objects.update(data_size=0)
+
+    assert layers_of([(vault.pk, 1)])[0].data == {"a": 1}
+    assert (vaults_read(), vaults_read()) == (1, 0)
+
+    monkeypatch.setattr(effective, "read", None)
+    assert layers_of([(vault.pk, 1)])[0].data == {"a": 1}
+    assert Vault.objects.get().data_size == len('{"a":1}')
 
 
 def test_old_versions_and_removed_vaults_go_when_no_task_needs_them(alice: User) -> None:

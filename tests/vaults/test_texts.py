@@ -136,7 +136,7 @@ def test_stars_stand_for_secrets_and_comments_stay(format_: str, text: str) -> N
 
     shown = with_hidden(text, found)
 
-    assert stored_secrets(found) == STORED
+    assert stored_secrets(found.data) == STORED
     assert "# not hunter3" in shown
     for secret in ("hunter2", "several", "one", "with"):
         assert secret not in shown

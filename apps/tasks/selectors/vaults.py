@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -17,7 +17,7 @@ from apps.core.containers import environment_problems
 from apps.core.errors import BadInput, NotFound, RpmError
 from apps.core.keyring import HIDDEN
 from apps.tasks.models import Attempt, Task
-from apps.tasks.redaction import is_secret
+from apps.tasks.redaction import is_secret, secret_names
 from apps.tasks.selectors.secrets import readable_secrets, task_secrets
 from apps.tasks.states import HOLDING_STATES, LIVE_ATTEMPT_STATES
 from apps.vaults.contents import (
@@ -118,12 +118,12 @@ def hidden_values(task: Task, used: Sequence[Used], own: Sequence[str]) -> list[
     Args:
         own: patterns of the owner for variables whose values are hidden.
     """
-    values = [value for name, value in task.environment.items() if is_secret(name, own)]
+    values = [task.environment[name] for name in secret_names(task.environment, own)]
     values += readable_secrets(task)
     for layer in _readable_layers(used):
         values += layer.data.get(SECRETS, {}).values()
-        variables = environment_of(layer.data).items()
-        values += [value for name, value in variables if is_secret(name, own)]
+        variables = environment_of(layer.data)
+        values += [variables[name] for name in secret_names(variables, own)]
     return values
 
 
@@ -171,9 +171,13 @@ def image_brought(owner_id: int, *, tenant_id: int | None, is_by_owner: bool) ->
     """Whether vaults bring an image to a task that names none, as far as they can be opened."""
     used = vaults_applying_to(owner_id, tenant_id=tenant_id, is_by_owner=is_by_owner)
     try:
-        return bool(merged(layers_of(used)).data.get(CONTAINER, {}).get("image"))
+        layers = [
+            replace(layer, data={CONTAINER: layer.data.get(CONTAINER, {})})
+            for layer in layers_of(used)
+        ]
     except RpmError:
         return True
+    return bool(merged(layers).data.get(CONTAINER, {}).get("image"))
 
 
 def _applying(task: Task) -> list[Used]:

@@ -1,6 +1,8 @@
 """What vaults hold, opened: for tasks, and for people without what they hide."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import Group
@@ -54,7 +56,7 @@ def layers_of(used: Sequence[Used]) -> list[Layer]:
     wanted = Q()
     for vault_id, version in used:
         wanted |= Q(vault=vault_id, version=version)
-    rows = VaultVersion.objects.filter(wanted).select_related("vault")
+    rows = VaultVersion.objects.filter(wanted).select_related("vault").defer("sealed_text")
     found: dict[Used, VaultVersion] = {(row.vault_id, row.version): row for row in rows}
     if len(found) < len(used):
         raise VaultGone("A vault that it began with is not there any more.")
@@ -92,6 +94,19 @@ def version_text(row: VaultVersion) -> str:
     return with_hidden(text, read(text, format=row.format))
 
 
+def version_data(row: VaultVersion) -> Mapping[str, Any]:
+    """The data of a vault in this version, with its secrets.
+
+    Raises:
+        CannotUnseal: it was sealed with a key that is gone, or for another place.
+    """
+    if not row.sealed_data:
+        text = unseal(row.sealed_text, context=row.text_context)
+        return read(text, format=row.format).data
+    data: dict[str, Any] = json.loads(unseal(row.sealed_data, context=row.data_context))
+    return data
+
+
 def _applying(owner_id: int, tenant_id: int | None) -> QuerySet[Vault]:
     here = Q(belongs__isnull=True)
     if tenant_id is not None:
@@ -104,6 +119,4 @@ def _applying(owner_id: int, tenant_id: int | None) -> QuerySet[Vault]:
 def _layer(row: VaultVersion) -> Layer:
     vault = row.vault
     origin = Origin(vault.pk, vault.name, row.version, is_personal=vault.is_personal)
-    text = unseal(row.sealed_text, context=row.text_context)
-    data = read(text, format=row.format).data
-    return Layer(origin, data, tuple(row.enforced))
+    return Layer(origin, version_data(row), tuple(row.enforced))

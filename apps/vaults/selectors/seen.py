@@ -169,7 +169,11 @@ def _not_apart(user: User) -> Q:
 
 def vault_versions(user: User, vault: Vault) -> QuerySet[VaultVersion]:
     """The versions that are kept, the latest first, for those who may read the text."""
-    rows = VaultVersion.objects.filter(vault=vault).select_related("by").defer("sealed_text")
+    rows = (
+        VaultVersion.objects.filter(vault=vault)
+        .select_related("by")
+        .defer("sealed_text", "sealed_data")
+    )
     return rows if vault_rights(user, vault).read else rows.none()
 
 

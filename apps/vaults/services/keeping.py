@@ -6,11 +6,16 @@ from uuid import UUID
 from django.db.models import F, Window
 from django.db.models.functions import RowNumber
 
+from apps.core.errors import RpmError
+from apps.core.keyring import seal, unseal
 from apps.core.resealing import Resealing
 from apps.vaults.models import Vault, VaultVersion
+from apps.vaults.text.reading import data_text, read
 
 KEPT_VERSIONS = 20
 _BATCH = 100
+# Each may take half a second.
+_READ_AT_ONCE = 20
 
 
 def vaults_reseal(resealing: Resealing) -> int:
@@ -21,10 +26,12 @@ def vaults_reseal(resealing: Resealing) -> int:
     """
     rows = VaultVersion.objects.select_related("vault").order_by("pk")
     for row in rows.iterator(chunk_size=_BATCH):
-        found = resealing.value(row.sealed_text, row.text_context)
-        if found != row.sealed_text:
+        text = resealing.value(row.sealed_text, row.text_context)
+        data = resealing.value(row.sealed_data, row.data_context)
+        if (text, data) != (row.sealed_text, row.sealed_data):
             # Versions are never changed, only removed.
-            VaultVersion.objects.filter(pk=row.pk).update(sealed_text=found)
+            same = VaultVersion.objects.filter(pk=row.pk)
+            same.update(sealed_text=text, sealed_data=data)
     return Vault.objects.count()
 
 
@@ -51,3 +58,27 @@ def vaults_sweep(in_use: Collection[tuple[UUID, int]]) -> int:
     ]
     VaultVersion.objects.filter(pk__in=old).delete()
     return count + len(old)
+
+
+def vaults_read() -> int:
+    """Note the data of versions that were written before it was kept with the text.
+
+    Returns:
+        How many were read; others follow with the next call.
+    """
+    count = 0
+    rows = VaultVersion.objects.filter(sealed_data="").select_related("vault").order_by("-pk")
+    for row in rows[:_READ_AT_ONCE]:
+        try:
+            text = unseal(row.sealed_text, context=row.text_context)
+            data = data_text(read(text, format=row.format).data)
+        except RpmError:
+            # Its key is not here, or such a text is not taken any more.
+            continue
+        VaultVersion.objects.filter(pk=row.pk).update(
+            sealed_data=seal(data, context=row.data_context)
+        )
+        current = Vault.objects.filter(pk=row.vault_id, version=row.version)
+        current.update(data_size=len(data.encode()))
+        count += 1
+    return count

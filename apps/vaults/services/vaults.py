@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Max, QuerySet
+from django.db.models import Max, QuerySet, Sum
 from django.utils import timezone
 
 from apps.accounts.models import TenantGroup, User
@@ -25,14 +25,16 @@ from apps.vaults.models import (
     VaultUserPermission,
     VaultVersion,
 )
-from apps.vaults.selectors.effective import version_of
+from apps.vaults.selectors.effective import version_data, version_of
 from apps.vaults.selectors.seen import vault_rights, vault_seen, vaults_ordered_by
-from apps.vaults.text.reading import read, stored_secrets, with_stored
-from apps.vaults.text.shapes import ReadText
+from apps.vaults.text.reading import data_text, stored_secrets, with_stored
 
 CHANGEABLE = ("name", "format", "text", "enforced")
 MOST_PERSONAL = 50
 MOST_OF_GROUPS = 200
+# Data of those that are active: each launch, and each piece of a log, opens them all.
+ACTIVE_BYTES = 1024 * 1024
+ACTIVE_BYTES_OF_GROUPS = 4 * 1024 * 1024
 MOST_ENFORCED = 100
 PATH_LENGTH = 300
 
@@ -140,6 +142,8 @@ def vault_switch(*, actor: User, vault: Vault, is_active: bool) -> Vault:
         raise NotAllowed("You may see this vault, but not switch it.")
     if row.is_active != is_active:
         row.is_active = is_active
+        if is_active:
+            _check_active(row, field="is_active")
         row.save(update_fields=["is_active"])
         kind = "vault.enabled" if is_active else "vault.disabled"
         before, after = {"is_active": not is_active}, {"is_active": is_active}
@@ -233,16 +237,20 @@ def _write(vault: Vault, *, actor: User, changes: Mapping[str, Any]) -> bool:
     """Store the next version of the vault; False where nothing is another."""
     stored = version_of(vault, vault.version)
     text = "" if stored is None else unseal(stored.sealed_text, context=stored.text_context)
-    found = read(text, format=vault.format)
+    data = version_data(stored) if stored is not None else {}
     before = (vault.name, vault.format, vault.enforced, text)
     if "text" in changes or "format" in changes:
         vault.format = _format(changes.get("format", vault.format))
-        text, found = _text(changes.get("text", text), vault.format, stored_secrets(found))
+        text, data = _text(changes.get("text", text), vault.format, stored_secrets(data))
     vault.name = str(changes.get("name", vault.name)).strip()
-    vault.enforced = _enforced(changes.get("enforced", vault.enforced), vault, found)
+    vault.enforced = _enforced(changes.get("enforced", vault.enforced), vault, data)
     if stored is not None and before == (vault.name, vault.format, vault.enforced, text):
         return False
-    vault.summary = sorted(found.data)
+    written, counted = data_text(data), vault.data_size
+    vault.data_size = len(written.encode())
+    if vault.is_active and vault.data_size > counted:
+        _check_active(vault, field="text")
+    vault.summary = sorted(data)
     vault.size = len(text.encode())
     vault.version += 1
     vault.updated_at, vault.updated_by = timezone.now(), actor
@@ -260,15 +268,26 @@ def _write(vault: Vault, *, actor: User, changes: Mapping[str, Any]) -> bool:
         by=actor,
     )
     stored.sealed_text = seal(text, context=stored.text_context)
+    stored.sealed_data = seal(written, context=stored.data_context)
     stored.save(force_insert=True)
     return True
 
 
-def _text(given: str, format_: str, secrets: Mapping[str, str]) -> tuple[str, ReadText]:
-    """What is stored for a text that somebody sends, with what it holds."""
-    seen = read(given, format=format_)
+def _text(given: str, format_: str, secrets: Mapping[str, str]) -> tuple[str, Mapping[str, Any]]:
+    """What is stored for a text that somebody sends, with its data."""
+    seen = read_checked(given, format=format_)
     text = with_stored(given, seen, secrets)
-    return text, read_checked(text, format=format_)
+    return text, seen.data if text == given else read_checked(text, format=format_).data
+
+
+def _check_active(vault: Vault, *, field: str) -> None:
+    """Refuse what would make active vaults larger than tasks can be given."""
+    most = ACTIVE_BYTES if vault.is_personal else ACTIVE_BYTES_OF_GROUPS
+    others = _counted_with(vault).filter(is_active=True).exclude(pk=vault.pk)
+    total = (others.aggregate(total=Sum("data_size"))["total"] or 0) + vault.data_size
+    if total > most:
+        problem = f"makes active vaults hold {total} bytes: at most {most} in all"
+        raise BadInput(f"{field} {problem}.", fields={field: problem})
 
 
 def _format(given: str) -> str:
@@ -278,7 +297,7 @@ def _format(given: str) -> str:
     return given
 
 
-def _enforced(given: Sequence[str], vault: Vault, found: ReadText) -> list[str]:
+def _enforced(given: Sequence[str], vault: Vault, data: Mapping[str, Any]) -> list[str]:
     """The paths, each once; every one of them is a key of the text."""
     paths = list(dict.fromkeys(path.strip() for path in given if path.strip()))
     problem = ""
@@ -287,7 +306,7 @@ def _enforced(given: Sequence[str], vault: Vault, found: ReadText) -> list[str]:
     elif len(paths) > MOST_ENFORCED or any(len(path) > PATH_LENGTH for path in paths):
         problem = f"has up to {MOST_ENFORCED} paths of up to {PATH_LENGTH} signs"
     else:
-        unknown = [one for one in paths if one != EVERYTHING and not selected(found.data, [one])]
+        unknown = [one for one in paths if one != EVERYTHING and not selected(data, [one])]
         if unknown:
             problem = f"names {unknown[0]!r}, which is no key of the text (* is everything)"
     if problem:

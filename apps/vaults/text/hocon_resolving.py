@@ -13,6 +13,8 @@ from apps.vaults.text.shapes import DIGITS, SECRETS, TEXT_BYTES, VALUES, BadText
 CHAIN = 50
 # Steps of the work; a text that needs more says the same thing over and over.
 STEPS = 20 * VALUES
+# Each may repeat a large part of the text.
+SUBSTITUTIONS = 2000
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}
 
@@ -41,7 +43,7 @@ class _Resolver:
         self._done: dict[int, Any] = {}
         # Of nodes that are being put together: what stands before the layer at work.
         self._earlier: dict[int, Any] = {}
-        self._steps = self._chain = 0
+        self._steps = self._chain = self._references = self._written_signs = 0
 
     def node(self, node: Node) -> Any:
         """Everything that is said of a key, one after the other."""
@@ -67,7 +69,7 @@ class _Resolver:
     def _merged(self, below: Any, above: Any) -> Any:
         if not isinstance(below, dict) or not isinstance(above, dict):
             return above
-        self._step(len(above) + 1)
+        self._step(len(below) + len(above) + 1)
         whole = dict(below)
         for key, value in above.items():
             whole[key] = self._merged(below[key], value) if key in below else value
@@ -125,13 +127,18 @@ class _Resolver:
         if all(isinstance(part, Text) for part in value.parts):
             # As it stands there: 1.10 does not become 1.1.
             words = [part.text for part in value.parts if isinstance(part, Text)]
-        if sum(map(len, words)) > TEXT_BYTES:
+        self._written_signs += sum(map(len, words))
+        if self._written_signs > 2 * TEXT_BYTES:
             raise self.parts.bad("substitutions make this text too long", value.at)
         return "".join(words)
 
     def _referred(self, reference: Reference) -> Any:
         if reference.path[0] == SECRETS:
             raise self.parts.bad("a substitution cannot show a secret elsewhere", reference.at)
+        self._references += 1
+        if self._references > SUBSTITUTIONS:
+            words = f"this is beyond the first {SUBSTITUTIONS} substitutions of a text"
+            raise self.parts.bad(words, reference.at)
         self._chain += 1
         if self._chain > CHAIN:
             words = f"more than {CHAIN} substitutions lead to one another here"

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from apps.core.keyring import HIDDEN
 from apps.vaults.text.hocon import read_hocon
@@ -42,9 +42,14 @@ def with_stored(text: str, found: ReadText, stored: Mapping[str, str]) -> str:
     return _replaced(text, found, {name: stored[name] for name in kept})
 
 
-def stored_secrets(found: ReadText) -> dict[str, str]:
-    """The secrets of a text that was checked."""
-    return dict(found.data.get("secrets") or {})
+def stored_secrets(data: Mapping[str, Any]) -> dict[str, str]:
+    """The secrets in the data of a text that was checked."""
+    return dict(data.get("secrets") or {})
+
+
+def data_text(data: Mapping[str, Any]) -> str:
+    """The data as it is stored next to the text, so that nobody has to read that again."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 
 
 def _replaced(text: str, found: ReadText, values: Mapping[str, str]) -> str:
@@ -56,4 +61,12 @@ def _replaced(text: str, found: ReadText, values: Mapping[str, str]) -> str:
     return text
 
 
-__all__ = ["READERS", "BadText", "read", "stored_secrets", "with_hidden", "with_stored"]
+__all__ = [
+    "READERS",
+    "BadText",
+    "data_text",
+    "read",
+    "stored_secrets",
+    "with_hidden",
+    "with_stored",
+]
