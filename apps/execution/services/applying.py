@@ -97,7 +97,7 @@ class Applier:
 
     def apply(
         self, actions: Iterable[Action], report: Report, *, checkpoints_of: Collection[Member]
-    ) -> Reported:
+    ) -> None:
         """Write all of them down, and the checkpoints; what fails for one member is its own.
 
         Raises:
@@ -116,6 +116,9 @@ class Applier:
             if seen.member not in checkpoints_of:
                 continue
             self.is_usable(seen.member, partial(self._note_checkpoint, seen))
+
+    def reported(self) -> Reported:
+        """What the next exchange has to say, of everything that was written so far."""
         problem = next((f"Task {one.task_id}: {it}" for one, it in self._problems.items()), "")
         return Reported(
             tuple(self._acknowledged), tuple(self._to_stop), tuple(self._unknown), problem

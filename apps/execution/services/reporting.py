@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from time import monotonic
 from uuid import UUID
 
 from django.db.models import Q
@@ -30,6 +31,8 @@ from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState, MemberState
 
 # The helper refuses a request that names more.
 MOST_LOGS = 1000
+# What storing logs may take of one exchange, during which nothing else of the node is heard.
+LOGS_S = 5.0
 # Tasks by whose numbers a statement asks.
 AT_ONCE = 500
 
@@ -121,14 +124,12 @@ def report_apply(node: Node, report: Report, clocks: Clocks, asked: Asked) -> Re
         launching=asked.launching,
     )
     # One of each member, the first: the helper sends no more.
-    for part in {one.member: one for one in reversed(report.logs)}.values():
-        holding = holdings.get(part.member)
-        if holding is None:
-            continue
-        pieces = (node, holding, part, asked.token)
-        if not applier.is_usable(part.member, partial(_store_log, *pieces)):
-            # Nobody comes past a piece that cannot be stored: it is left out.
-            applier.is_usable(part.member, partial(_skip_log, *pieces))
+    parts = {one.member: one for one in reversed(report.logs) if one.member in holdings}
+    over = {one.member for one in report.members if one.state == "exited"}
+    until = monotonic() + LOGS_S
+    # The result of a member waits for the end of its log; the logs of others wait for the results.
+    last = [(holdings[key], part) for key, part in parts.items() if key in over]
+    _store_logs(applier, node, last, token=asked.token, until=until)
     ours = replace(
         report,
         members=tuple(one for one in report.members if one.member not in elsewhere),
@@ -144,14 +145,37 @@ def report_apply(node: Node, report: Report, clocks: Clocks, asked: Asked) -> Re
     if asked.is_doubted:
         # What ran when the backup was made may have ended since, and its result with it.
         actions = tuple(one for one in actions if not isinstance(one, NoteVanished))
-    result = applier.apply(actions, ours, checkpoints_of=holdings)
+    applier.apply(actions, ours, checkpoints_of=holdings)
+    others = [(holdings[key], part) for key, part in parts.items() if key not in over]
+    _store_logs(applier, node, others, token=asked.token, until=until)
     with as_server(node.pk, asked.token):
         _forget(holdings, report)
         # With its boot: a clock of another one would say nothing about leases.
         Node.objects.filter(pk=node.pk).update(
             boot_id=clocks.boot_id, clock_uptime_s=clocks.uptime_s
         )
-    return result
+    return applier.reported()
+
+
+def _store_logs(
+    applier: Applier,
+    node: Node,
+    parts: Iterable[tuple[Holding, LogPart]],
+    *,
+    token: str,
+    until: float,
+) -> None:
+    """Store pieces; what is left at `until` is asked for again.
+
+    Those come first whose log is least stored: one that takes long holds no other up for good.
+    """
+    for holding, part in sorted(parts, key=lambda one: (one[0].log_offset, one[0].pk)):
+        if monotonic() >= until:
+            return
+        pieces = (node, holding, part, token)
+        if not applier.is_usable(part.member, partial(_store_log, *pieces)):
+            # Nobody comes past a piece that cannot be stored: it is left out.
+            applier.is_usable(part.member, partial(_skip_log, *pieces))
 
 
 def _store_log(node: Node, holding: Holding, part: LogPart, token: str) -> None:
