@@ -35,6 +35,8 @@ _DEFENCES = "rpm/test_defences.py"
 _BODIES = "core/test_bodies.py"
 _SERVER = "rpm/test_asgi_server.py"
 _DESCRIBED = "tasks/test_bounds.py::test_a_description_is_taken_at_each_bound_and_not_above"
+_PREFERENCES = "apps.accounts.services.preferences"
+_PATTERNS = "accounts/test_preferences.py::test_a_list_of_patterns_is_taken_at_each_bound"
 _PATHS = f"{_DEFENCES}::test_each_path_takes_what_it_needs_and_less_from_who_is_not_signed_in"
 
 BOUNDS = (
@@ -252,5 +254,83 @@ BOUNDS = (
         "bytes of one message of a browser",
         "apps.dashboard.consumers:MOST_BYTES",
         "dashboard/test_live.py::test_what_is_not_our_protocol_closes_the_socket",
+    ),
+    Bound("request", "variables of a task", "apps.core.containers:VARIABLES", _DESCRIBED),
+    Bound("request", "arguments of a command", "apps.core.containers:ARGUMENTS", _DESCRIBED),
+    Bound(
+        "request",
+        "characters of an Idempotency-Key",
+        "apps.tasks.services.idempotency:KEY_LENGTH",
+        "tasks/api/test_tasks.py::test_an_idempotency_key_is_as_long_as_the_bound",
+    ),
+    Bound(
+        "person",
+        "days that an Idempotency-Key is kept",
+        "apps.tasks.services.retention:KEYS_DAYS",
+        "tasks/services/test_retention.py::test_keys_of_requests_go_after_a_week",
+    ),
+    Bound("person", "patterns of hidden variables", f"{_PREFERENCES}:PATTERNS", _PATTERNS),
+    Bound("person", "characters of such a pattern", f"{_PREFERENCES}:PATTERN_LENGTH", _PATTERNS),
+    Bound("person", "stars in such a pattern", f"{_PREFERENCES}:PATTERN_STARS", _PATTERNS),
+    Bound(
+        "person",
+        "bytes of what active vaults of their own hold",
+        "apps.vaults.services.vaults:ACTIVE_BYTES",
+        "vaults/test_services.py::test_what_active_vaults_hold_is_bounded",
+    ),
+    Bound(
+        "tenant",
+        "vaults of groups",
+        "apps.vaults.services.vaults:MOST_OF_GROUPS",
+        "vaults/test_services.py::test_there_is_a_bound_to_the_number_of_vaults_of_groups",
+    ),
+    Bound(
+        "tenant",
+        "bytes of what active vaults of groups hold",
+        "apps.vaults.services.vaults:ACTIVE_BYTES_OF_GROUPS",
+        "vaults/test_services.py::test_what_active_vaults_hold_is_bounded",
+    ),
+    Bound(
+        "request",
+        "enforced paths of a vault",
+        "apps.vaults.services.vaults:MOST_ENFORCED",
+        "vaults/test_services.py::test_there_is_a_bound_to_the_number_of_enforced_paths",
+    ),
+    Bound(
+        "request",
+        "values of a vault",
+        "apps.vaults.text.shapes:VALUES",
+        "vaults/test_hocon.py::test_a_text_holds_values_up_to_the_bound",
+    ),
+    Bound(
+        "request",
+        "substitutions of a vault in HOCON",
+        "apps.vaults.text.hocon_resolving:SUBSTITUTIONS",
+        "vaults/test_hocon.py::test_a_text_takes_substitutions_up_to_the_bound",
+    ),
+    Bound(
+        "log",
+        "bytes of a member that one exchange brings",
+        "apps.execution.protocol.bounds:LOG_BYTES",
+        "execution/node/test_members.py::test_long_logs_come_in_bounded_parts_and_complete",
+    ),
+    Bound(
+        "log",
+        "bytes that one answer brings",
+        "apps.tasks.selectors.attempts:MOST_LOG_BYTES",
+        "tasks/api/test_asked.py::test_a_log_is_answered_up_to_the_bound",
+    ),
+    Bound(
+        "log",
+        "seconds that storing logs takes of one exchange with a node",
+        "apps.execution.services.reporting:LOGS_S",
+        "execution/services/test_reporting.py::"
+        "test_what_storing_logs_takes_of_one_exchange_is_bounded",
+    ),
+    Bound(
+        "log",
+        "parts of secrets that are tried behind stars",
+        "apps.tasks.masking:MOST_NEEDLES",
+        "tasks/test_masking.py::test_behind_stars_no_more_secrets_are_tried_than_the_bound",
     ),
 )

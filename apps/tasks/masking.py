@@ -12,6 +12,8 @@ LEAST_BYTES = 4
 # Of a longer value each part of this size is looked for by itself, which bounds the work at each
 # byte of a log.
 MOST_BYTES = 32
+# Behind stars each of them has to be tried. Of more, whatever may go on behind stars is masked.
+MOST_NEEDLES = 2000
 
 
 def needles_of(values: Iterable[str]) -> tuple[bytes, ...]:
@@ -40,8 +42,11 @@ def masked(before: bytes, piece: bytes, needles: Sequence[bytes]) -> tuple[bytes
     _mask_whole(text, hidden, by_head)
     _mask_beginning(text, hidden, by_head)
     if STAR in before and piece:
-        for needle in needles:
-            _mask_across(before, piece, hidden, needle)
+        if len(needles) > MOST_NEEDLES:
+            _mask_whatever_goes_on(before, piece, hidden, needles)
+        else:
+            for needle in needles:
+                _mask_across(before, piece, hidden, needle)
     return bytes(hidden[: len(before)]), bytes(hidden[len(before) :])
 
 
@@ -91,6 +96,23 @@ def _mask_across(before: bytes, piece: bytes, hidden: bytearray, needle: bytes) 
             at = len(before) - size
             hidden[at : at + size + len(rest)] = STAR * (size + len(rest))
         size = needle.find(first, size + 1)
+
+
+def _mask_whatever_goes_on(
+    before: bytes, piece: bytes, hidden: bytearray, needles: Iterable[bytes]
+) -> None:
+    """Mask what follows the last star, as far as it could belong to some secret.
+
+    That is more than `_mask_across` masks, and never less: a secret goes on in signs of secrets
+    only, which no line end is, and ends within `MOST_BYTES`.
+    """
+    text, signs = before + piece, {STAR[0], *b"".join(needles)}
+    start = end = before.rfind(STAR) + 1
+    most = min(len(text), len(before) + MOST_BYTES)
+    while end < most and text[end] in signs:
+        end += 1
+    if end > len(before):
+        hidden[start:end] = STAR * (end - start)
 
 
 def _fits(written: bytes, needle: bytes) -> bool:

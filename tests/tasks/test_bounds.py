@@ -6,9 +6,11 @@ import pytest
 
 from apps.core.containers import (
     ARGUMENT_BYTES,
+    ARGUMENTS,
     COMMAND_BYTES,
     ENVIRONMENT_BYTES,
     VARIABLE_BYTES,
+    VARIABLES,
 )
 from apps.core.errors import BadInput
 from apps.tasks.descriptions import (
@@ -68,6 +70,12 @@ def variables(total: int) -> dict[str, str]:
         ("volumes", numbered(VOLUMES), numbered(VOLUMES + 1)),
         ("replicas", REPLICAS, REPLICAS + 1),
         ("retries", RETRIES, RETRIES + 1),
+        ("command", numbered(ARGUMENTS), numbered(ARGUMENTS + 1)),
+        (
+            "environment",
+            dict.fromkeys(numbered(VARIABLES), ""),
+            dict.fromkeys(numbered(VARIABLES + 1), ""),
+        ),
         ("command", arguments(COMMAND_BYTES), arguments(COMMAND_BYTES + 1)),
         ("command", ["x" * ARGUMENT_BYTES], ["x" * (ARGUMENT_BYTES + 1)]),
         ("environment", {"A": "x" * VARIABLE_BYTES}, {"A": "x" * (VARIABLE_BYTES + 1)}),

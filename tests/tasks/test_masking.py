@@ -1,11 +1,13 @@
 """Secrets are masked in logs, wherever the pieces are cut."""
 
 from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apps.tasks import masking
 from apps.tasks.masking import LEAST_BYTES, MOST_BYTES, masked, needles_of
 
 SECRET = "correct horse battery"
@@ -38,16 +40,20 @@ def test_it_is_masked_wherever_the_log_is_cut(cuts: list[int]) -> None:
     assert stored == b"before " + b"*" * 21 + b", after " + b"*" * 21
 
 
+@pytest.mark.parametrize("most", [masking.MOST_NEEDLES, 0])
 @given(
-    st.lists(st.text("ab", min_size=4, max_size=40), min_size=1, max_size=4),
-    st.lists(st.binary(max_size=0) | st.text("ab*", max_size=9).map(str.encode), max_size=30),
+    secrets=st.lists(st.text("ab", min_size=4, max_size=40), min_size=1, max_size=4),
+    pieces=st.lists(
+        st.binary(max_size=0) | st.text("ab*", max_size=9).map(str.encode), max_size=30
+    ),
 )
 def test_of_no_secret_a_byte_is_left_however_many_pieces_it_has(
-    secrets: list[str], pieces: list[bytes]
+    most: int, secrets: list[str], pieces: list[bytes]
 ) -> None:
     written = b"".join(pieces)
 
-    stored = whole(pieces, needles_of(secrets))
+    with patch.object(masking, "MOST_NEEDLES", most):
+        stored = whole(pieces, needles_of(secrets))
 
     assert len(stored) == len(written)
     for secret in (one.encode() for one in secrets):
@@ -99,3 +105,16 @@ def test_a_part_at_the_end_of_a_value_is_as_long_as_the_others() -> None:
     assert whole([f"{value} in 2026".encode()], needles_of([value])) == (
         b"*" * len(value) + b" in 2026"
     )
+
+
+def test_behind_stars_no_more_secrets_are_tried_than_the_bound() -> None:
+    few = needles_of(f"{number:08}" for number in range(masking.MOST_NEEDLES))
+    many = (*few, b"one more")
+
+    with patch.object(masking, "_mask_across") as tried:
+        masked(b"x*", b"17\n", few)
+        assert tried.call_count == len(few)
+        tried.reset_mock()
+        # Whatever may go on is masked up to the end of the line.
+        assert masked(b"x*", b"17\n17", many) == (b"x*", b"**\n17")
+        assert tried.call_count == 0

@@ -36,7 +36,7 @@ RUN_S = 15.0
 LOOKED_AT = 1000
 PIECES_AT_ONCE = 200
 TASKS_AT_ONCE = 100
-KEYS_FOR = timedelta(days=7)
+KEYS_DAYS = 7
 OF_TASKS = ("task", "attempt")
 
 
@@ -86,7 +86,7 @@ def old_remove(kept: Kept, *, now: datetime | None = None, run_s: float = RUN_S)
         return Removed(0, 0, 0, is_over=True)
     now = now or clock.now()
     until = time.monotonic() + run_s
-    keys, are_keys_over = _each(_old_keys(now - KEYS_FOR), _keys_delete, until)
+    keys, are_keys_over = _each(_old_keys(now - timedelta(days=KEYS_DAYS)), _keys_delete, until)
     pieces, are_logs_over, tasks, are_tasks_over = 0, True, 0, True
     if kept.logs is not None:
         pieces, are_logs_over = _each(_old_pieces(now - kept.logs), _pieces_delete, until)

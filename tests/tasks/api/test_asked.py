@@ -11,6 +11,7 @@ from apps.accounts.models import User
 from apps.tasks.api.parsers import BODY_BYTES
 from apps.tasks.descriptions import description_of
 from apps.tasks.models import Attempt, AttemptLog, Task
+from apps.tasks.selectors.attempts import MOST_LOG_BYTES
 from apps.tasks.services import task_submit
 from tests.cast import Example
 
@@ -95,6 +96,20 @@ def test_logs_are_told_without_control_sequences_unless_asked_for(
     assert told(raw="1") == "\x1b]0;title\x07\x1b[31mbad\x1b[0m\n"
     assert told(**{"as": "text"}) == b"bad\n"
     assert told(**{"as": "text", "raw": "1"}) == b"\x1b]0;title\x07\x1b[31mbad\x1b[0m\n"
+
+
+def test_a_log_is_answered_up_to_the_bound(api_as: As, alice: User, attempted: Task) -> None:
+    path = f"{TASKS}{attempted.pk}/logs/"
+    attempt = Attempt.objects.get(task=attempted)
+    AttemptLog.objects.create(
+        attempt=attempt, rank=0, offset=0, at=timezone.now(), data=b"x" * (MOST_LOG_BYTES + 1)
+    )
+
+    most = api_as(alice).get(path, {"limit": MOST_LOG_BYTES})
+    more = api_as(alice).get(path, {"limit": MOST_LOG_BYTES + 1})
+
+    assert (most.status_code, len(most.json()["text"])) == (200, MOST_LOG_BYTES)
+    assert (more.status_code, list(more.json()["fields"])) == (400, ["limit"])
 
 
 @pytest.mark.parametrize("limit", [1, 4, 11, 16, 23, 100])
