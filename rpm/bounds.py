@@ -261,7 +261,7 @@ BOUNDS = (
         "request",
         "characters of an Idempotency-Key",
         "apps.tasks.services.idempotency:KEY_LENGTH",
-        "tasks/api/test_tasks.py::test_an_idempotency_key_is_as_long_as_the_bound",
+        "tasks/api/test_asked.py::test_an_idempotency_key_is_as_long_as_the_bound",
     ),
     Bound(
         "person",
@@ -324,7 +324,7 @@ BOUNDS = (
         "log",
         "seconds that storing logs takes of one exchange with a node",
         "apps.execution.services.reporting:LOGS_S",
-        "execution/services/test_reporting.py::"
+        "execution/services/test_reported_logs.py::"
         "test_what_storing_logs_takes_of_one_exchange_is_bounded",
     ),
     Bound(

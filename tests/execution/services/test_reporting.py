@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.db import connection
@@ -14,7 +13,6 @@ from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.execution.protocol.answers import Clocks, LogPart, Report, ReportedMember
 from apps.execution.protocol.requests import Member
-from apps.execution.services import reporting
 from apps.execution.services.applying import LAUNCH_IN_FLIGHT, Reported
 from apps.execution.services.reporting import (
     Asked,
@@ -209,50 +207,6 @@ def test_of_each_member_one_piece_of_its_log_is_taken(node: Node, running: Attem
     hear(node, told(running, "running"), parts=tuple(pieces))
     running.refresh_from_db()
     assert running.log_bytes == 3
-
-
-def test_a_log_that_takes_long_delays_neither_starts_nor_ends(
-    node: Node, claimed: Attempt, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    states: list[tuple[str, str]] = []
-    plain = logs.log_append
-
-    def append(**values: Any) -> int:
-        states.append(seen(claimed))
-        return plain(**values)
-
-    monkeypatch.setattr(reporting, "log_append", append)
-    piece = LogPart(str(claimed.task_id), 1, 0, 0, b"abc")
-
-    hear(node, told(claimed, "running", started_wall_s=1.0), parts=(piece,))
-
-    assert states == [("running", "running")]
-
-
-def test_what_storing_logs_takes_of_one_exchange_is_bounded(
-    node: Node, example: Example, alice: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for _ in range(2):
-        enqueue(alice, example.dev_queue)
-    run_pass()
-    first, second = Attempt.objects.order_by("pk")
-    Holding.objects.filter(attempt=first).update(log_offset=10)
-    for one in (first, second):
-        holding = one.holdings.get()
-        member_claim_start(holding_id=holding.pk, token="t")
-        member_started(holding_id=holding.pk, at=timezone.now())
-    times = iter([0.0, 0.0, reporting.LOGS_S])
-    monkeypatch.setattr(reporting, "monotonic", lambda: next(times))
-    pieces = (
-        LogPart(str(first.task_id), 1, 0, 10, b"abc"),
-        LogPart(str(second.task_id), 1, 0, 0, b"abc"),
-    )
-
-    hear(node, told(first, "running"), told(second, "running"), parts=pieces)
-
-    # The one of which least is stored comes first; the other is asked for again.
-    assert first.holdings.get().log_offset == 10
-    assert second.holdings.get().log_offset == 3
 
 
 def test_a_log_beyond_the_bound_does_not_keep_the_result_back(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -13,6 +14,7 @@ from apps.tasks.descriptions import description_of
 from apps.tasks.models import Attempt, AttemptLog, Task
 from apps.tasks.selectors.attempts import MOST_LOG_BYTES
 from apps.tasks.services import task_submit
+from apps.tasks.services.idempotency import KEY_LENGTH
 from tests.cast import Example
 
 As = Callable[[User], APIClient]
@@ -53,6 +55,21 @@ def test_numbers_beyond_their_bounds_are_named(
     answer = api_as(alice).get(f"{TASKS}{attempted.pk}/logs/", {name: value})
 
     assert (answer.status_code, list(answer.json()["fields"])) == (400, [name])
+
+
+def test_an_idempotency_key_is_as_long_as_the_bound(
+    api_as: As, alice: User, example: Example
+) -> None:
+    body = {"name": "t", "queue": example.dev_queue.name, "command": ["true"]}
+
+    def sent(length: int) -> Any:
+        headers = {"Idempotency-Key": "k" * length}
+        return api_as(alice).post(TASKS, body, format="json", headers=headers)
+
+    longest, longer = sent(KEY_LENGTH), sent(KEY_LENGTH + 1)
+
+    assert longest.status_code == 201
+    assert (longer.status_code, list(longer.json()["fields"])) == (400, ["Idempotency-Key"])
 
 
 def test_a_bulk_request_takes_no_idempotency_key(api_as: As, alice: User, example: Example) -> None:

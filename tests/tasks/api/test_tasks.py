@@ -13,7 +13,6 @@ from apps.accounts.models import User
 from apps.events.models import Event
 from apps.policies.models import PolicyGroupPermission, Queue
 from apps.tasks.models import Run, Task
-from apps.tasks.services.idempotency import KEY_LENGTH
 from tests.cast import Example
 
 As = Callable[[User], APIClient]
@@ -248,18 +247,6 @@ def test_the_same_idempotency_key_and_body_give_the_same_task(
     assert (other.status_code, list(other.json()["fields"])) == (409, ["Idempotency-Key"])
     assert anothers.json()["id"] != first.json()["id"]
     assert Task.objects.count() == 2
-
-
-def test_an_idempotency_key_is_as_long_as_the_bound(
-    api_as: As, alice: User, example: Example
-) -> None:
-    def sent(length: int) -> Any:
-        return post(api_as(alice), body=wanted(example), **{"Idempotency-Key": "k" * length})
-
-    longest, longer = sent(KEY_LENGTH), sent(KEY_LENGTH + 1)
-
-    assert longest.status_code == 201
-    assert (longer.status_code, list(longer.json()["fields"])) == (400, ["Idempotency-Key"])
 
 
 def test_a_bulk_request_is_answered_item_by_item(api_as: As, alice: User, example: Example) -> None:
