@@ -57,7 +57,7 @@ BASES = {
     "programs": "FROM localhost/debian\nRUN apt-get update && apt-get install -y "
     "--no-install-recommends postgresql redis-server caddy wget\n",
     "caddy": "FROM localhost/programs\nENV XDG_DATA_HOME=/data\n"
-    "CMD caddy run --config /etc/caddy/Caddyfile\n",
+    'CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile"]\n',
     "postgres": "FROM localhost/programs\nENV PATH=/usr/lib/postgresql/15/bin:/usr/sbin:/usr/bin\n"
     'COPY start /start\nCMD ["sh", "-e", "/start"]\n',
 }

@@ -36,13 +36,13 @@ def put(node_of: Attempt, *, account: int = OWN, **fields: Any) -> None:
 
 
 def everything_of_a_person() -> None:
-    Task.objects.update(
-        command=["sh", "-c", "cat key-ring"],
-        environment={"ENV": "/tmp/mine", "PATH": "/tmp"},
-        secrets=secrets_sealed({"KEY": "geheim"}),
-        working_dir="/tmp",
-        abort_callback=CALLBACK,
-    )
+    task = Task.objects.get()
+    task.command = ["sh", "-c", "cat key-ring"]
+    task.environment = {"ENV": "/tmp/mine", "PATH": "/tmp"}
+    task.secrets = secrets_sealed({"KEY": "geheim"}, task)
+    task.working_dir = "/tmp"
+    task.abort_callback = CALLBACK
+    task.save()
 
 
 @pytest.mark.parametrize(
