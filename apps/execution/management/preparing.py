@@ -25,6 +25,8 @@ PUBLIC_KEY = re.compile(r"((?:ssh|ecdsa|sk)-[A-Za-z0-9@.-]+ [A-Za-z0-9+/]+={0,3}
 # Not "rpm": an account of that name belongs to the package database of some distributions.
 DEFAULT_ACCOUNT, DEFAULT_FOLDER, DEFAULT_RUNTIME = "rpm-node", "/var/lib/rpm-node", "podman"
 HOST_NETWORK = "host-network"
+# Tasks without a container, next to those in the runtime's.
+PROCESS = "process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,8 @@ class Machine:
     Args:
         folder: home of the account; the helper's own folder lies in it.
         nvidia_source: a line for apt's list of sources, or empty.
-        allowed: what tasks may have there, each as `mount:/PATH`, `host-network`, or as profiles
-            name permissions.
+        allowed: what tasks may have there, each as `mount:/PATH`, `host-network`, `process`, or as
+            profiles name permissions.
     """
 
     public_key: str
@@ -87,11 +89,12 @@ def _allowlist(machine: Machine) -> str:
     if not all(HOME.fullmatch(path) and "/.." not in path for path in mounts):
         raise ValueError("a mount is no plain folder such as /data")
     for one in others:
-        if one != HOST_NETWORK and problem_of(one):
-            raise ValueError(f"{one!r} {problem_of(one)}, nor mount:/PATH or {HOST_NETWORK}")
+        if one not in {HOST_NETWORK, PROCESS} and problem_of(one):
+            words = f"{problem_of(one)}, nor mount:/PATH, {HOST_NETWORK} or {PROCESS}"
+            raise ValueError(f"{one!r} {words}")
     extras = extras_of(others)
     content = {
-        "runtimes": [machine.runtime],
+        "runtimes": [machine.runtime, *([PROCESS] if PROCESS in others else [])],
         "mounts": sorted(mounts),
         "capabilities": extras.capabilities,
         "devices": extras.device_paths,
@@ -125,7 +128,7 @@ def add_prepare_arguments(parser: ArgumentParser) -> None:
         default=[],
         metavar="WHAT",
         help="let tasks have more than volumes and profiles ask today: mount:/PATH, root, "
-        f"capability:NAME, device:/dev/PATH, {HOST_NETWORK}",
+        f"capability:NAME, device:/dev/PATH, {HOST_NETWORK}; {PROCESS}: tasks without a container",
     )
     parser.add_argument("--out", type=Path, help="write to this file instead of printing")
 

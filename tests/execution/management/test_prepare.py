@@ -4,7 +4,9 @@ The machine is this one with everything written elsewhere: an overlay over the w
 a mount namespace of its own, which is gone when the test ends. Only apt is a stand-in there.
 """
 
+import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -129,6 +131,23 @@ def test_the_script_fetches_nothing_by_itself() -> None:
 def test_what_would_not_be_safe_is_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         script_for(machine(**change), installation=INSTALLATION)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "want"),
+    [
+        pytest.param((), ["podman"], id="containers alone"),
+        pytest.param(("process",), ["podman", "process"], id="processes too"),
+    ],
+)
+def test_tasks_without_a_container_are_allowed_only_where_that_is_asked_for(
+    allowed: tuple[str, ...], want: list[str]
+) -> None:
+    script = script_for(machine(allowed=allowed), installation=INSTALLATION)
+
+    found = re.search(r"^ALLOWED='(.*?)'$", script, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    assert json.loads(found[1])["runtimes"] == want
 
 
 @pytest.mark.django_db
