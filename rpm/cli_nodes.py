@@ -21,10 +21,11 @@ Number = Annotated[int | None, typer.Option()]
 
 @app.command("list")
 def list_nodes(context: typer.Context) -> None:
-    """All nodes: name, pool, address, state."""
+    """All nodes: name, pool, address, state, and what is wrong."""
     for node in client_of(context).nodes():
         pool = node["pool"]["name"] if node["pool"] else "-"
-        _say("\t".join((node["name"], pool, node["address"] or "-", _state(node))))
+        problem = " ".join((node["state_detail"] or node["preflight_detail"]).split())
+        _say("\t".join((node["name"], pool, node["address"] or "-", _state(node), problem)))
 
 
 @app.command()

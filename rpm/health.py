@@ -181,6 +181,18 @@ def check_nodes() -> Finding:
             for name, state, detail in silent.values_list("name", "state", "state_detail")[:10]
         )
         advice = "Run manage.py node check NAME."
+        if silent.filter(state=NodeState.REFUSED).exists():
+            advice += " Where a node shows another key than it did: manage.py node rekey NAME."
+        return Finding("nodes", is_fine=False, words=words, advice=advice)
+    unfit = nodes.filter(off_at=None, preflight_failures__gt=0)
+    if unfit:
+        words = "; ".join(
+            f"{node.name} cannot start tasks"
+            f"{', and is drained until it can' if node.is_draining else ''}: "
+            f"{node.preflight_detail}"
+            for node in unfit[:10]
+        )
+        advice = "Run manage.py node check NAME, which names the command that helps."
         return Finding("nodes", is_fine=False, words=words, advice=advice)
     forged = list(nodes.filter(serial_refused_at__isnull=False).values_list("name", flat=True)[:10])
     if forged:

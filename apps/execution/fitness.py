@@ -27,13 +27,15 @@ CDI_MEND = (
     "apt-get install nvidia-container-toolkit; "
     "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 )
-_CONTAINER = "container"
-# By what the runtime says of a container that it cannot start.
-CONTAINER_MENDS = {
+_CONTAINER, _PROCESS = "container", "process"
+# By what the runtime or the node's list says of a container or process that does not start.
+START_MENDS = {
     "cdi": CDI_MEND,
     "docker.sock": "usermod --append --groups docker ACCOUNT",
     "cgroup": "loginctl enable-linger ACCOUNT, and delegate cpu, memory and pids to its user slice",
     "subuid": "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 ACCOUNT",
+    "in this node's list": "add the runtime to the list that it names, as root of the node",
+    "does not allow tasks without a container": "manage.py node set NODE --allow-process",
     "no space left": "free space for the images of the runtime",
 }
 
@@ -50,7 +52,7 @@ class Finding:
     @property
     def is_blocking(self) -> bool:
         """Whether the machine cannot be added because of it."""
-        return self.name == _CONTAINER and not self.is_fine
+        return self.name in {_CONTAINER, _PROCESS} and not self.is_fine
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +159,25 @@ def _gpus(probed: Probed, runtime: str) -> Iterator[Finding]:
 
 def _container(runtime: str, problem: str) -> Iterator[Finding]:
     if runtime not in OLDEST:
+        yield _process(problem)
         return
     if not problem:
         words = "a container starts, with limits and network as tasks get them"
         yield Finding(_CONTAINER, is_fine=True, words=words)
         return
     lowered = problem.lower()
-    mend = next((mend for word, mend in CONTAINER_MENDS.items() if word in lowered), "")
+    mend = next((mend for word, mend in START_MENDS.items() if word in lowered), "")
     mend = mend or f"as the account of the node: {runtime} run --rm docker.io/library/hello-world"
     yield Finding(_CONTAINER, is_fine=False, words=f"no container starts: {problem}", mend=mend)
+
+
+def _process(problem: str) -> Finding:
+    if not problem:
+        return Finding(_PROCESS, is_fine=True, words="a process starts, as those of tasks do")
+    lowered = problem.lower()
+    mend = next((mend for word, mend in START_MENDS.items() if word in lowered), "")
+    mend = mend or "as the account of the node: /bin/sh -c :"
+    return Finding(_PROCESS, is_fine=False, words=f"no process starts: {problem}", mend=mend)
 
 
 def _disk(probed: Probed) -> Finding:

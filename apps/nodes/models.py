@@ -139,6 +139,11 @@ class Node(Removable, Pausable):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def preflight_problem(self) -> str:
+        """Why it started nothing of its own when it was tried last; empty where it did."""
+        return self.preflight_detail if self.preflight_failures else ""
+
     def clean(self) -> None:
         problem = _('must be an object of texts, such as {"rack": "4"}')
         for name in ("labels", "environment"):

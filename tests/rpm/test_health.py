@@ -11,9 +11,12 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.execution.services.preflight import preflight_note
 from apps.nodes.models import Installation
 from apps.nodes.services import restore_confirm
-from rpm.health import check_pass
+from rpm.health import check_nodes, check_pass
+from tests.allocation.state import make_node
+from tests.cast import Example
 from tests.services import ports
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -92,3 +95,19 @@ def test_only_an_administrator_reads_what_is_not_ready(client: Client, alice: Us
     client.force_login(alice)
 
     assert client.get("/readyz").json() == {"ready": False}
+
+
+@pytest.mark.django_db
+def test_the_doctor_names_a_node_that_starts_no_task_and_why(example: Example) -> None:
+    node = make_node(example.bare_metal, name="b1")
+    assert check_nodes().is_fine
+    for _ in range(3):
+        preflight_note(node.pk, 'default OCI runtime "nope" not found')
+
+    finding = check_nodes()
+
+    assert not finding.is_fine
+    assert 'b1 cannot start tasks, and is drained until it can: default OCI runtime "nope"' in (
+        finding.words
+    )
+    assert "node check" in finding.advice

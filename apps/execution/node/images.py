@@ -8,6 +8,14 @@ from typing import Any, NamedTuple
 from apps.execution.node import checks
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+# What runtimes say of an image that is not on the node.
+MISSING = (
+    "image not known",
+    "no such image",
+    "no such object",
+    "unable to find image",
+    "failed to find image",
+)
 
 
 class Image(NamedTuple):
@@ -15,6 +23,12 @@ class Image(NamedTuple):
 
     number: str
     digest: str
+
+
+def is_missing(words: str) -> bool:
+    """Whether a runtime says so that it has no such image, and not that it fails."""
+    lowered = words.lower()
+    return any(one in lowered for one in MISSING)
 
 
 def digest_of(request: dict[str, Any], field: str) -> str:

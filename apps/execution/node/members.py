@@ -14,6 +14,7 @@ from apps.execution.node import (
     clocks,
     files,
     homes,
+    images,
     leases,
     supervisor,
 )
@@ -23,7 +24,7 @@ from apps.execution.node.errors import Refusal
 from apps.execution.node.homes import Attempt
 from apps.execution.node.pruning import note_image
 from apps.execution.node.results import note_exit
-from apps.execution.node.specs import Identity, Spec, identity_of, spec_of
+from apps.execution.node.specs import Identity, Spec, identity_of, refuse_process, spec_of
 from apps.execution.node.stopper import ensure_stopper
 
 START_WAIT_HIGHEST_S = 120
@@ -36,8 +37,7 @@ def launch(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[s
     member is over), `older_alive`, `not_allowed`, `image_missing`, `start_failed`, `invalid`.
     """
     spec, callback = spec_of(request), callbacks.callback_of(request)
-    if spec.runtime == "process" and request.get("allow_process") is not True:
-        raise Refusal("not_allowed", "this node does not allow tasks without a container")
+    refuse_process(request, spec.runtime)
     wait_s = checks.number(request, "start_wait_s", highest=START_WAIT_HIGHEST_S)
     lease_until_s = _lease_of(request)
     attempt = Attempt(home, spec.identity)
@@ -221,10 +221,5 @@ def _outcome(attempt: Attempt) -> dict[str, Any]:
         return {"state": "running" if attempt.has("started.json") else "created"}
     if ended["exit_code"] is not None:
         return {"state": "exited"}
-    raise Refusal(_code_of(ended["error"]), ended["error"])
-
-
-def _code_of(words: str) -> str:
-    lowered = words.lower()
-    missing = ("image not known", "no such image", "unable to find image")
-    return "image_missing" if any(one in lowered for one in missing) else "start_failed"
+    code = "image_missing" if images.is_missing(ended["error"]) else "start_failed"
+    raise Refusal(code, ended["error"])

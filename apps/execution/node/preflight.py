@@ -1,6 +1,6 @@
-"""The verb `preflight`: start a container of our own as tasks get theirs, and say what came of it.
+"""The verb `preflight`: start a container or process of our own as tasks get theirs.
 
-The image holds one program that ends at once with 0, so that no registry is asked.
+The image of the container holds one program that ends at once with 0, so that no registry is asked.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import subprocess
 import tarfile
 from typing import Any
 
-from apps.execution.node import arguments, checks, files, homes
+from apps.execution.node import allowlist, arguments, checks, files, homes
 from apps.execution.node.errors import Refusal
+from apps.execution.node.privates import ids_of
 from apps.execution.node.runtimes import run_tool
 from apps.execution.node.specs import (
     NETWORKS,
@@ -23,6 +24,7 @@ from apps.execution.node.specs import (
     Spec,
     device_of,
     one_of,
+    refuse_process,
     user_of,
 )
 
@@ -39,19 +41,41 @@ DETAIL_CHARS = 1000
 
 
 def preflight(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-    """Start and remove one container with a device, limits and network as tasks get them.
+    """Start one container with a device, limits and network as tasks get them, or one process.
 
-    Answers `passed`, or `failed` with the runtime's own words.
+    Answers `passed`, or `failed` with the runtime's own words, or those of the node's list.
     """
     runtime = one_of(request, "runtime", RUNTIMES)
     spec = _spec_of(request, runtime)
-    if runtime == "process":
-        return {"state": "passed", "detail": ""}
-    folder = os.path.join(home, "preflight")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    with files.locked(os.path.join(folder, "lock")):
-        detail = _tried(home, folder, config, spec)
+    try:
+        refuse_process(request, runtime)
+        allowlist.check(spec, home)
+    except Refusal as refusal:
+        detail = refusal.detail[:DETAIL_CHARS]
+    else:
+        detail = _process_tried(spec) if runtime == "process" else _tried(home, config, spec)
     return {"state": "failed" if detail else "passed", "detail": detail}
+
+
+def _process_tried(spec: Spec) -> str:
+    """Words of what went wrong; empty when a process ran as tasks' processes do."""
+    uid, gid = ids_of(spec.user) or (None, None)
+    try:
+        done = subprocess.run(
+            ["/bin/sh", "-c", ":"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            user=uid,
+            group=gid,
+            extra_groups=None if uid is None else [],
+            timeout=TOOL_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)[:DETAIL_CHARS]
+    return _words(done)
 
 
 def _spec_of(request: dict[str, Any], runtime: str) -> Spec:
@@ -75,8 +99,15 @@ def _spec_of(request: dict[str, Any], runtime: str) -> Spec:
     )
 
 
-def _tried(home: str, folder: str, config: dict[str, Any], spec: Spec) -> str:
+def _tried(home: str, config: dict[str, Any], spec: Spec) -> str:
     """Words of what went wrong; empty when the container ran and ended with 0."""
+    folder = os.path.join(home, "preflight")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    with files.locked(os.path.join(folder, "lock")):
+        return _container_tried(home, folder, config, spec)
+
+
+def _container_tried(home: str, folder: str, config: dict[str, Any], spec: Spec) -> str:
     tool, name = spec.runtime, homes.container_name(config["installation"], spec.identity)
     problem = _ensure_image(tool, config)
     if problem:

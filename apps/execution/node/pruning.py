@@ -16,7 +16,7 @@ from typing import Any, Iterator
 from apps.execution.node import checks, files, homes, privates, task_files
 from apps.execution.node.detaching import detach
 from apps.execution.node.homes import Attempt
-from apps.execution.node.lookup import look_up
+from apps.execution.node.lookup import RuntimeFails, look_up
 from apps.execution.node.runtimes import run_tool
 from apps.execution.node.specs import Identity
 
@@ -108,9 +108,13 @@ def _unused_images(home: str, config: dict[str, Any], days: float) -> Iterator[s
         tool, image = str(kept.get("tool")), str(kept.get("image"))
         if image in in_use:
             continue
-        # Helpers before this one noted short names, which could be anybody's image. What the
-        # runtime does not find now is noted again when it is used again.
-        if not checks.IMAGE.fullmatch(image) or look_up(tool, image, config) is None:
+        try:
+            # Helpers before this one noted short names, which could be anybody's image. What the
+            # runtime does not find now is noted again when it is used again.
+            is_gone = not checks.IMAGE.fullmatch(image) or look_up(tool, image, config) is None
+        except RuntimeFails:
+            continue
+        if is_gone:
             os.unlink(path)
             continue
         # Without force: the runtime itself refuses while a container of whomever uses it.

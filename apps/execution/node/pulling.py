@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple
 from apps.execution.node import arguments, checks, clocks, files, homes, images, logins
 from apps.execution.node.detaching import detach
 from apps.execution.node.logins import Login
-from apps.execution.node.lookup import look_up
+from apps.execution.node.lookup import RuntimeFails, look_up
 from apps.execution.node.pruning import note_image
 from apps.execution.node.runtimes import tool_environment
 
@@ -56,13 +56,21 @@ def pull(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     wait_s = checks.number(request, "wait_s", highest=WAIT_HIGHEST_S)
     note_image(home, wanted.tool, wanted.reference)
     if request.get("always") is not True:
-        found = look_up(wanted.tool, wanted.reference, config)
+        found = _found(wanted, config)
         if found is not None:
             return _present(found)
     folder = os.path.join(home, "pulls", wanted.name)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     _ensure_puller(home, folder, wanted, config)
     return _await_result(folder, wanted, config, until=clocks.uptime_s() + wait_s)
+
+
+def _found(wanted: _Wanted, config: dict[str, Any]) -> images.Image | None:
+    """The image; None also where the runtime fails: it says why when it is to fetch it."""
+    try:
+        return look_up(wanted.tool, wanted.reference, config)
+    except RuntimeFails:
+        return None
 
 
 def _present(found: images.Image) -> dict[str, Any]:
@@ -127,7 +135,7 @@ def _await_result(
     while True:
         code = (files.read_json(os.path.join(folder, "result.json")) or {}).get("code")
         if code is not None:
-            found = look_up(wanted.tool, wanted.reference, config)
+            found = _found(wanted, config)
             if code == 0 and found is not None:
                 return _present(found)
             return {"state": "failed", "progress": _progress(folder)}

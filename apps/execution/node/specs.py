@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from apps.execution.node import checks, images
+from apps.execution.node.errors import Refusal
 
 RUNTIMES = ("podman", "docker", "process")
 NETWORKS = ("default", "host", "none")
@@ -126,6 +127,12 @@ def spec_of(request: dict[str, Any]) -> Spec:
         ports=_ports_of(request),
         resume_if_saved=request.get("resume_if_saved") is True,
     )
+
+
+def refuse_process(request: dict[str, Any], runtime: str) -> None:
+    """Raises Refusal for a task without a container where the administrator allows none."""
+    if runtime == "process" and request.get("allow_process") is not True:
+        raise Refusal("not_allowed", "this node does not allow tasks without a container")
 
 
 def device_of(item: dict[str, Any]) -> Device:

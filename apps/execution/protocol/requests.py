@@ -100,9 +100,10 @@ class Probe(Request, frozen=True, kw_only=True, tag="probe"):
 
 
 class Preflight(Request, frozen=True, kw_only=True, tag="preflight"):
-    """Start a container of the helper's own image with these limits, as tasks get theirs."""
+    """Start a container of the helper's own image, or a process, as tasks get theirs."""
 
     runtime: RuntimeName
+    allow_process: bool = False
     devices: tuple[GivenDevice, ...] = ()
     cpu_milli: Count = 1000
     memory_mb: Count = 64

@@ -29,7 +29,7 @@ from apps.execution.services.inventory import (
 from apps.execution.services.preflight import node_preflight
 from apps.execution.transport.base import HostKeyRefused, MachineRefused, TransportError
 from apps.execution.transport.host_keys import HostKey, ssh_host_key
-from apps.nodes.models import Device, Node, Transport
+from apps.nodes.models import Device, Node, Runtime, Transport
 from apps.policies.models import Pool
 
 # A machine that is tried and does not answer gives its name free after so long at the latest.
@@ -195,11 +195,12 @@ def node_check(
 
 
 def _start_container(node: Node, client: NodeClient, probed: Probed) -> None:
-    """Raises NodeFailed where the runtime starts no container as tasks get theirs."""
+    """Raises NodeFailed where the runtime starts no task as tasks are started."""
     devices = [GivenDevice(one.uuid, one.cdi) for one in probed.devices if one.cdi][:1]
-    problem = node_preflight(client, runtime=node.runtime, devices=devices)
+    problem = node_preflight(client, node, devices=devices)
     if problem:
-        words = f"{node.runtime} starts no container there: {problem}"
+        starts = "No process starts" if node.runtime == Runtime.PROCESS else "No container starts"
+        words = f"{starts} there ({node.runtime}): {problem}"
         raise NodeFailed(words, fields={"runtime": words})
 
 

@@ -51,7 +51,7 @@ def _examined(node: Node, probed: Probed, clocks: Clocks) -> tuple[Probed, list[
     client = client_for(node, installation=installation_key())
     devices = [GivenDevice(one.uuid, one.cdi) for one in probed.devices if one.cdi][:1]
     try:
-        problem = node_preflight(client, runtime=node.runtime, devices=devices)
+        problem = node_preflight(client, node, devices=devices)
         if isinstance(client.transport, SshTransport):
             seen = _tried(client.transport, seen)
     finally:

@@ -50,9 +50,13 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class NotFetched:
-    """It cannot be had under this name, in the node's words."""
+    """It cannot be had under this name, in the node's words.
+
+    `is_runtimes`: they are its runtime's, which may start nothing at all.
+    """
 
     detail: str
+    is_runtimes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +178,6 @@ def _pulled(
             words = f"{exactly if request.digest else ''}{answer.progress}"
             if PASSING.search(answer.progress):
                 return NotAnswered(f"Image {wanted.image}: {words}", is_registrys=True)
-            return NotFetched(f"Image {wanted.image}: {words}")
+            return NotFetched(f"Image {wanted.image}: {words}", is_runtimes=True)
         if not keep(f"Fetching the image. {answer.progress}".strip()):
             return Unwanted()

@@ -10,7 +10,7 @@ from apps.execution.connections import pinned_key
 from apps.execution.services.adding import node_check, node_clean, refuse_known_devices
 from apps.execution.services.node_removal import tasks_named, tasks_on
 from apps.execution.transport.host_keys import HostKey
-from apps.nodes.models import Node, Transport
+from apps.nodes.models import Node, Runtime, Transport
 from apps.nodes.services import REACHED_BY, node_change
 
 # With these the helper would not find what it has started.
@@ -29,6 +29,8 @@ def node_edit(*, actor: User | None, node: Node, values: Mapping[str, Any]) -> N
     """
     changed = {name for name in values if values[name] != getattr(node, name)}
     kept = {name: values[name] for name in changed}
+    if "allows_process" in changed and values.get("runtime", node.runtime) == Runtime.PROCESS:
+        _refuse_idle(values)
     if not changed & REACHED_BY:
         return node_change(actor=actor, node=node, values=kept) if kept else node
     if node.transport != Transport.SSH:
@@ -43,6 +45,13 @@ def node_edit(*, actor: User | None, node: Node, values: Mapping[str, Any]) -> N
     if changed & ANOTHER_FOLDER:
         trial.identity = ""
     return _tried(actor, node, trial, kept)
+
+
+def _refuse_idle(values: Mapping[str, Any]) -> None:
+    """Raises BadInput where a node that starts processes alone would start none any more."""
+    if not values["allows_process"]:
+        problem = "must stay: the node runs tasks without a container only (runtime process)"
+        raise BadInput(f"allows_process {problem}.", fields={"allows_process": problem})
 
 
 def node_rekey(

@@ -1,4 +1,4 @@
-"""Whether a node starts containers: tried before it is added, while it serves, after failed starts.
+"""Whether a node starts tasks: tried before it is added, while it serves, after failed starts.
 
 A node that fails three times in a row is drained until it passes; what could not start there waits
 again.
@@ -16,7 +16,7 @@ from apps.events.services import event_record
 from apps.execution.client import NodeClient
 from apps.execution.launching import NOBODY
 from apps.execution.protocol.outcomes import Answered
-from apps.execution.protocol.requests import GivenDevice, Preflight
+from apps.execution.protocol.requests import GivenDevice, Preflight, RuntimeName
 from apps.nodes.models import Device, DeviceState, Node, Runtime
 from apps.nodes.services import node_drain, node_resume
 
@@ -25,6 +25,11 @@ log = structlog.get_logger(__name__)
 DRAINS_AFTER = 3
 # A check that passed stands for so long: tasks whose own commands fail cost the node no more.
 PASSED_FOR_S = 10.0
+_RUNTIMES: dict[str, RuntimeName] = {
+    Runtime.PODMAN: "podman",
+    Runtime.DOCKER: "docker",
+    Runtime.PROCESS: "process",
+}
 _passed_at: WeakKeyDictionary[NodeClient, float] = WeakKeyDictionary()
 
 
@@ -35,17 +40,16 @@ def given_device(node: Node) -> GivenDevice | None:
     return GivenDevice(device.uuid, device.cdi) if device is not None else None
 
 
-def node_preflight(client: NodeClient, *, runtime: str, devices: Iterable[GivenDevice]) -> str:
-    """Have the node start a container; the runtime's words where it cannot, else empty.
+def node_preflight(client: NodeClient, node: Node, *, devices: Iterable[GivenDevice]) -> str:
+    """Have the node start a container, or a process; its words where it cannot, else empty.
 
     A node that does not answer is the heartbeat's business: nothing is said of its runtime.
     """
-    if runtime == Runtime.PROCESS:
-        return ""
     outcome = client.preflight(
         Preflight(
             installation=client.installation,
-            runtime="docker" if runtime == Runtime.DOCKER else "podman",
+            runtime=_RUNTIMES[node.runtime],
+            allow_process=node.allows_process,
             devices=tuple(devices),
             uid=NOBODY,
             gid=NOBODY,
@@ -66,7 +70,7 @@ def node_preflight_again(node: Node, client: NodeClient) -> str:
         return ""
     device = given_device(node)
     devices = () if device is None else (device,)
-    return node_preflight(client, runtime=node.runtime, devices=devices)
+    return node_preflight(client, node, devices=devices)
 
 
 @transaction.atomic
@@ -94,5 +98,6 @@ def preflight_note(node_id: int, detail: str) -> None:
     if is_ours and not detail:
         node_resume(actor=None, node=row)
     elif not is_ours and row.preflight_failures == DRAINS_AFTER:
-        words = f"It failed to start a container {DRAINS_AFTER} times in a row: {detail}"
+        what = "process" if row.runtime == Runtime.PROCESS else "container"
+        words = f"It failed to start a {what} {DRAINS_AFTER} times in a row: {detail}"
         node_drain(actor=None, node=row, reason=words[:500])

@@ -61,6 +61,8 @@ log = structlog.get_logger(__name__)
 
 # Refusals after which the same launch can be tried again: nothing was started.
 PASSING = frozenset({"disk_full", "late", "older_alive", "other_boot"})
+# Refusals of a launch that others have overtaken: they say nothing of what the node can start.
+_BEHIND = frozenset({"ended", "fenced"})
 # A start that the node cannot carry out for so many times counts as a try that failed.
 START_TRIES = 10
 # A registry that is away for longer than some three minutes, likewise: devices wait meanwhile.
@@ -197,9 +199,7 @@ def _launched(start: _Start, outcome: LaunchOutcome) -> None:
                 member_started(holding_id=holding_id, at=timezone.now())
         log.info("member.launched", task=task, rank=start.facts.rank)
     elif isinstance(outcome, StartFailed | ImageMissing):
-        problem = _nodes_own(start) if isinstance(outcome, StartFailed) else ""
-        detail = f"Its node cannot start containers: {problem}" if problem else outcome.detail
-        _exited(start, Ended(exit_code=None, detail=detail, is_unfit=bool(problem)))
+        _not_started(start, outcome.detail)
         log.warning("member.start_failed", task=task, detail=outcome.detail)
     elif isinstance(outcome, Refused):
         _refused(start, outcome)
@@ -209,15 +209,24 @@ def _launched(start: _Start, outcome: LaunchOutcome) -> None:
         _try_again(start, outcome.detail, delay_s=0, is_unsent=not outcome.may_have_arrived)
 
 
-def _nodes_own(start: _Start) -> str:
-    """Why the node starts no container at all; empty: it does, and the start failed by the task."""
+def _not_started(start: _Start, detail: str) -> None:
+    """End the member: by the task's own fault, unless its node starts no task at all."""
+    if not _is_nodes_own(start):
+        _exited(start, Ended(exit_code=None, detail=detail))
+
+
+def _is_nodes_own(start: _Start) -> bool:
+    """Whether the node starts no task at all; the member has ended by no fault of its task then."""
     node = start.holding.node
-    if node is None or start.facts.runtime == "process":
-        return ""
+    if node is None:
+        return False
     problem = node_preflight_again(node, start.client)
     with as_server(start.node_id, start.token):
         preflight_note(start.node_id, problem)
-    return problem
+    if problem:
+        detail = f"Its node cannot start tasks: {problem}"
+        _exited(start, Ended(exit_code=None, detail=detail, is_unfit=True))
+    return bool(problem)
 
 
 def _exited(start: _Start, ended: Ended) -> None:
@@ -244,12 +253,22 @@ def _fetched(start: _Start) -> Fetched | None:
         return Fetched(Image())
     wanted = Wanted(facts.image, facts.runtime, attempt.policy.group_id, facts.noted)
     outcome = image_fetch(start.client, wanted, keep=keep, note=note)
-    if isinstance(outcome, NotAnswered):
-        tries = REGISTRY_TRIES if outcome.is_registrys else START_TRIES
-        _try_again(start, outcome.detail, tries=tries)
+    if isinstance(outcome, NotFetched | NotAnswered):
+        _not_fetched(start, outcome)
+    return outcome if isinstance(outcome, Fetched) else None
+
+
+def _not_fetched(start: _Start, outcome: NotFetched | NotAnswered) -> None:
+    """Go on by whose fault it is: its runtime's, its registry's, or the task's own."""
+    if isinstance(outcome, NotFetched) and outcome.is_runtimes:
+        _not_started(start, outcome.detail)
     elif isinstance(outcome, NotFetched):
         _exited(start, Ended(exit_code=None, detail=outcome.detail))
-    return outcome if isinstance(outcome, Fetched) else None
+    elif not outcome.is_registrys:
+        _try_again(start, outcome.detail)
+    # A runtime without its daemon has the same words as a registry that is away.
+    elif not _is_nodes_own(start):
+        _try_again(start, outcome.detail, tries=REGISTRY_TRIES)
 
 
 def _refused(start: _Start, outcome: Refused) -> None:
@@ -258,6 +277,9 @@ def _refused(start: _Start, outcome: Refused) -> None:
         return
     log.error("member.refused", task=start.facts.task_id, code=outcome.code, detail=outcome.detail)
     words = f"The node refused it ({outcome.code}): {outcome.detail}"
+    if outcome.code not in _BEHIND:
+        _not_started(start, words)
+        return
     # A node that started anew has cleared the member away and fenced it: no fault of the task.
     is_lost = outcome.code == "ended"
     # Nor that its node has heard of a later admission, from a database that was restored since.

@@ -45,6 +45,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
     devices = DeviceSerializer(many=True, read_only=True)
     is_paused = serializers.BooleanField(read_only=True)
     enforcement = serializers.SerializerMethodField()
+    preflight_detail = serializers.CharField(source="preflight_problem", read_only=True)
 
     class Meta:
         model = Node
@@ -62,6 +63,8 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "labels",
             "state",
             "state_detail",
+            # Why the node starts no task, in its runtime's words; empty where it does.
+            "preflight_detail",
             "capacity",
             "capacity_cap",
             "state_dir",

@@ -1,6 +1,7 @@
 """What podman takes a name for: the name in full stands for one image, whatever else is there."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -73,6 +74,18 @@ def test_a_name_is_no_other_image_of_the_node(podman: PodmanStore, number: str, 
         # podman alone comes to the same, without the comparison.
         there = podman.run("image", "inspect", "--", full).returncode == 0
         assert there == (full in THERE)
+
+
+def test_a_runtime_that_fails_is_not_an_image_that_is_missing(tmp_path: Path) -> None:
+    program = tmp_path / "podman"
+    program.write_text(
+        "#!/bin/sh\necho 'Error: default OCI runtime \"nope\" not found' >&2; exit 125\n"
+    )
+    program.chmod(0o755)
+    config = {"environment": {"PATH": f"{tmp_path}:/usr/bin:/bin"}}
+
+    with pytest.raises(lookup.RuntimeFails, match='"nope" not found'):
+        lookup.look_up("podman", "docker.io/library/debian:12", config)
 
 
 @ONE_STORE

@@ -1,5 +1,6 @@
 """A container of the helper's own, started by real podman as tasks get theirs."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -71,4 +72,33 @@ def test_a_runtime_that_starts_nothing_fails_it(
 def test_plain_processes_need_no_container(tmp_path: Path) -> None:
     node = installed_local(str(tmp_path / "node"))
 
-    assert tried(node, runtime="process") == Preflighted("passed")
+    assert tried(node, runtime="process", allow_process=True) == Preflighted("passed")
+
+
+def test_a_node_that_does_not_allow_plain_processes_fails_it(tmp_path: Path) -> None:
+    node = installed_local(str(tmp_path / "node"))
+
+    answer = tried(node, runtime="process")
+
+    assert answer.state == "failed"
+    assert "does not allow tasks without a container" in answer.detail
+
+
+@pytest.mark.parametrize(
+    ("runtime", "listed"), [("process", ["podman"]), ("podman", ["docker"]), ("podman", "broken")]
+)
+def test_a_runtime_that_is_not_in_the_nodes_list_fails_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: str, listed: object
+) -> None:
+    node = installed_local(str(tmp_path / "node"))
+    allowlist = tmp_path / "allowlist.json"
+    empty: dict[str, object] = {name: [] for name in ("mounts", "capabilities", "devices")}
+    allowlist.write_text(
+        json.dumps(empty | {"runtimes": listed, "host_network": False, "root": False})
+    )
+    monkeypatch.setenv("RPM_NODE_ALLOWLIST", str(allowlist))
+
+    answer = tried(node, runtime=runtime, allow_process=True)
+
+    assert answer.state == "failed"
+    assert str(allowlist) in answer.detail

@@ -23,6 +23,7 @@ def test_a_node_of_this_machine_is_kept_with_its_devices_and_served_by_nobody_ye
         simulated=SimulatedGpus(count=2),
         transport=Transport.LOCAL,
         runtime=Runtime.PROCESS,
+        allows_process=True,
         state_dir=str(tmp_path / "node"),
     )
 

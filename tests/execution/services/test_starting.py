@@ -130,7 +130,7 @@ def test_a_launch_that_is_not_wanted_any_more_is_never_sent(
 def test_a_container_that_cannot_start_fails_the_task_with_the_nodes_words(
     process: Attempt, node: ScriptedNode
 ) -> None:
-    node.answers = [refusal("start_failed", "no such file: train")]
+    node.answers = [refusal("start_failed", "no such file: train"), done(state="passed")]
 
     launch(process, node)
 
@@ -154,7 +154,10 @@ def test_a_refusal_that_passes_is_tried_again_later(
 
 
 def test_a_refusal_that_does_not_pass_fails_the_task(process: Attempt, node: ScriptedNode) -> None:
-    node.answers = [refusal("not_allowed", "plain processes are not allowed")]
+    node.answers = [
+        refusal("not_allowed", "plain processes are not allowed"),
+        done(state="passed"),
+    ]
 
     launch(process, node)
 
@@ -193,13 +196,14 @@ def test_who_does_not_serve_the_node_any_more_writes_nothing(
         Node.objects.update(served_by="another")
         return refusal("start_failed", "no such file")
 
-    node.answers = [taken]
+    node.answers = [taken, done(state="failed", detail="no such file")]
 
     launch(process, node)
 
     assert seen(process) == ("starting", "starting", "allocated")
+    assert Node.objects.get().preflight_failures == 0
     launch(process, node)
-    assert node.verbs() == ["launch"]
+    assert node.verbs() == ["launch", "preflight"]
 
 
 @pytest.mark.parametrize(("policy", "want"), [("wait", False), ("requeue", True), ("fail", True)])

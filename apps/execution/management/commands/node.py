@@ -178,7 +178,7 @@ class Command(BaseCommand):
                 if is_so
             ]
             state = ", ".join([*asked, node.state])
-            self._say(node.name, pool, where, state, node.state_detail)
+            self._say(node.name, pool, where, state, node.state_detail or node.preflight_problem)
 
 
 def _add_arguments(add: ArgumentParser) -> None:
