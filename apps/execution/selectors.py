@@ -182,6 +182,11 @@ def members_switched_off(node_ids: Iterable[int]) -> list[tuple[int, int, str]]:
     ]
 
 
+def members_launched(node_id: int) -> list[int]:
+    """Members on the node that were launched and are not known to have ended."""
+    return list(_maybe_alive().filter(node=node_id).order_by("pk").values_list("pk", flat=True))
+
+
 def members_leased(node_id: int, *, boot_id: str) -> list[tuple[int, float]]:
     """Members on the node that end by themselves, and when on that boot's clock."""
     rows = _maybe_alive().filter(node=node_id, boot_id=boot_id, lease_until_s__isnull=False)

@@ -4,14 +4,18 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
+from django.db import transaction
+
 from apps.accounts.models import User
 from apps.core.errors import BadInput, Conflict
 from apps.execution.connections import pinned_key
+from apps.execution.selectors import members_launched
 from apps.execution.services.adding import node_check, node_clean, refuse_known_devices
 from apps.execution.services.node_removal import tasks_named, tasks_on
 from apps.execution.transport.host_keys import HostKey
 from apps.nodes.models import Node, Runtime, Transport
 from apps.nodes.services import REACHED_BY, node_change
+from apps.tasks.services.attempts import Ended, member_exited
 
 # With these the helper would not find what it has started.
 ONLY_WHEN_EMPTY = frozenset({"user", "runtime", "state_dir"})
@@ -91,7 +95,13 @@ def node_rekey(
         "is_replaced": is_replaced,
         "reason": reason,
     }
-    return _tried(actor, node, trial, kept, kind="node.rekeyed", notes=notes)
+    lost = f"node_loss: {node.name} was replaced: {reason or 'nothing ran there'}."
+    return _tried(
+        *(actor, node, trial, kept),
+        lost=lost if is_replaced else "",
+        kind="node.rekeyed",
+        notes=notes,
+    )
 
 
 def _trial(node: Node, values: Mapping[str, Any]) -> Node:
@@ -103,9 +113,25 @@ def _trial(node: Node, values: Mapping[str, Any]) -> Node:
 
 
 def _tried(
-    actor: User | None, node: Node, trial: Node, values: Mapping[str, Any], **told: Any
+    actor: User | None,
+    node: Node,
+    trial: Node,
+    values: Mapping[str, Any],
+    *,
+    lost: str = "",
+    **told: Any,
 ) -> Node:
+    """Keep the changes once the machine has answered with them.
+
+    Args:
+        lost: why what was launched on the node is lost by now; empty: it is not.
+    """
     probed, _clocks = node_check(trial, is_kept=False, starts_container=True)
     refuse_known_devices(trial, probed)
     found = {"helper_home": trial.helper_home, "identity": trial.identity}
-    return node_change(actor=actor, node=node, values=values, found=found, **told)
+    with transaction.atomic():
+        changed = node_change(actor=actor, node=node, values=values, found=found, **told)
+        if lost:
+            for holding_id in members_launched(node.pk):
+                member_exited(holding_id=holding_id, ended=Ended(None, lost, is_lost=True))
+    return changed

@@ -22,7 +22,9 @@ from apps.execution.services.adding import (
 from apps.execution.services.examining import machine_examine
 from apps.execution.services.node_changes import node_edit, node_rekey
 from apps.nodes.models import Device, DeviceState, Node, Runtime
-from tests.allocation.state import enqueue
+from apps.policies.models import Queue
+from apps.tasks.models import Holding
+from tests.allocation.state import begin, enqueue, latest, states
 from tests.cast import Example
 from tests.services.sshd import SshdNode, StartSshNode
 
@@ -175,11 +177,33 @@ def test_a_machine_that_was_set_up_anew_is_a_deliberate_act(
 
     with pytest.raises(Conflict, match="set up anew"):
         node_rekey(actor=root, node=node, host_key=key)
-    enqueue(alice, example.dev_queue)
+    (task,) = enqueue(alice, example.dev_queue)
     run_pass()
+    begin(latest(task))
     with pytest.raises(BadInput, match="nothing of its work runs"):
         node_rekey(actor=root, node=node, host_key=key, is_replaced=True)
     node_rekey(actor=root, node=node, host_key=key, is_replaced=True, reason="a new disk")
 
     node.refresh_from_db()
     assert node.identity not in {"", before}
+    attempt = latest(task)
+    assert (attempt.state, attempt.detail) == ("lost", "node_loss: far was replaced: a new disk.")
+    assert states([task]) == ["queued"]
+    assert not Holding.objects.filter(released_at__isnull=True).exists()
+
+
+def test_work_of_a_replaced_machine_fails_where_its_queue_says_so(
+    add: Add, ssh_node: SshdNode, example: Example, alice: User, root: User
+) -> None:
+    node = add(ssh_node)
+    Queue.objects.update(on_node_loss="fail")
+    running, waiting = enqueue(alice, example.dev_queue, 2)
+    run_pass()
+    begin(latest(running))
+
+    node_rekey(
+        actor=root, node=node, host_key=host_key_of(node), is_replaced=True, reason="a new disk"
+    )
+
+    # What was not launched yet is launched on the new machine.
+    assert states([running, waiting]) == ["failed", "allocated"]
