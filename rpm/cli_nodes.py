@@ -16,7 +16,10 @@ Pairs = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE")]
 Pool = Annotated[str | None, typer.Option(help="The pool's name.")]
 Key = Annotated[str | None, typer.Option(help="A private key's file in RPM_HOME on the server.")]
 Text = Annotated[str | None, typer.Option()]
-Number = Annotated[int | None, typer.Option()]
+AllowProcess = Annotated[
+    bool | None,
+    typer.Option("--allow-process/--no-allow-process", help="Tasks without a container."),
+]
 
 
 @app.command("list")
@@ -36,18 +39,31 @@ def add(
     address: Annotated[str, typer.Option()],
     user: Annotated[str, typer.Option()],
     key: Annotated[str, typer.Option(help="A private key's file in RPM_HOME on the server.")],
-    port: Annotated[int, typer.Option()] = 22,
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 22,
     pool: Pool = None,
     runtime: Text = None,
+    allow_process: AllowProcess = None,
     state_dir: Text = None,
     label: Pairs = None,
     cap: Pairs = None,
+    same_machine: Annotated[
+        bool, typer.Option("--same-machine", help="Though the machine is a node already.")
+    ] = False,
     fingerprint: Annotated[str, typer.Option(help="SHA256:...; asks otherwise.")] = "",
 ) -> None:
     """Reach a machine, confirm its host key, show what is wrong with it, and add it."""
     client = client_of(context)
     facts = {"name": name, "address": address, "user": user, "key": key, "port": port}
-    facts |= _facts(client, pool=pool, runtime=runtime, state_dir=state_dir, label=label, cap=cap)
+    facts |= _facts(
+        client,
+        pool=pool,
+        label=label,
+        cap=cap,
+        runtime=runtime,
+        state_dir=state_dir,
+        allows_process=allow_process,
+        is_shared_machine=same_machine or None,
+    )
     if not fingerprint:
         shown = client.node_check(facts)
         fingerprint = shown["fingerprint"]
@@ -68,11 +84,12 @@ def change(
     *,
     rename: Text = None,
     address: Text = None,
-    port: Number = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535)] = None,
     user: Text = None,
     key: Key = None,
     pool: Pool = None,
     runtime: Text = None,
+    allow_process: AllowProcess = None,
     state_dir: Text = None,
     label: Pairs = None,
     cap: Annotated[
@@ -82,11 +99,22 @@ def change(
         ),
     ] = None,
 ) -> None:
-    """Change a node; another address, account or key is tried before it is kept."""
+    """Change a node; another address, account or key is tried before it is kept.
+
+    All labels that are given replace those that were there; so do caps.
+    """
     client = client_of(context)
     given = {"name": rename, "address": address, "port": port, "user": user, "key": key}
     facts = {field: value for field, value in given.items() if value is not None}
-    facts |= _facts(client, pool=pool, runtime=runtime, state_dir=state_dir, label=label, cap=cap)
+    facts |= _facts(
+        client,
+        pool=pool,
+        label=label,
+        cap=cap,
+        runtime=runtime,
+        state_dir=state_dir,
+        allows_process=allow_process,
+    )
     _say(_state(client.node_change(name, facts)))
 
 
@@ -110,7 +138,8 @@ def rekey(
         _say(f"shown:  {fingerprint} ({keys['kind']})")
         typer.confirm("Is this the machine's own key?", abort=True)
     values = {"fingerprint": fingerprint, "is_replaced": replace, "reason": reason}
-    _say(_state(client.node_do(name, "rekey", **values)))
+    client.node_do(name, "rekey", **values)
+    _say(f"{name}: {fingerprint} is pinned, and the machine has answered.")
 
 
 @app.command()
@@ -124,7 +153,10 @@ def remove(
     ] = "",
 ) -> None:
     """Remove a node on which nothing runs; its name is free then."""
-    _say(_state(client_of(context).node_do(name, "remove", force=force, reason=reason)))
+    removed = client_of(context).node_do(name, "remove", force=force, reason=reason)
+    if removed["stops"]:
+        _say(f"stopped for that: {', '.join(removed['stops'])}")
+    _say(_state(removed))
 
 
 @app.command()
@@ -163,9 +195,11 @@ def _facts(
     pool: str | None,
     label: list[str] | None,
     cap: list[str] | None,
-    **texts: str | None,
+    **plain_facts: str | bool | None,
 ) -> dict[str, Any]:
-    facts: dict[str, Any] = {name: value for name, value in texts.items() if value is not None}
+    facts: dict[str, Any] = {
+        name: value for name, value in plain_facts.items() if value is not None
+    }
     if pool is not None:
         facts["pool"] = client.pool_id(pool)
     if label is not None:

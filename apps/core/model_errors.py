@@ -2,12 +2,12 @@
 
 from django.core.exceptions import ValidationError as ModelError
 
-from apps.core.errors import BadInput
+from apps.core.errors import BadInput, Conflict
 from apps.core.models import NAME_TAKEN
 
 
-def from_model_error(error: ModelError) -> BadInput:
-    """The messages of `full_clean()` per field."""
+def from_model_error(error: ModelError) -> BadInput | Conflict:
+    """The messages of `full_clean()` per field; a conflict where only the name is taken."""
     if hasattr(error, "error_dict"):
         fields = {
             _field(name, messages): " ".join(messages)
@@ -16,6 +16,8 @@ def from_model_error(error: ModelError) -> BadInput:
     else:
         fields = {"detail": " ".join(error.messages)}
     sentence = " ".join(f"{k}: {v}" if k != "detail" else v for k, v in fields.items())
+    if fields == {"name": str(NAME_TAKEN)}:
+        return Conflict(sentence, fields=fields)
     return BadInput(sentence, fields=fields)
 
 

@@ -1,5 +1,6 @@
 """What administrators do to node records and volumes. Nothing here speaks to a node."""
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -23,12 +24,18 @@ log = structlog.get_logger(__name__)
 
 NODE_FIELDS = frozenset({"name", "pool", "labels", "allows_process", "capacity_cap"})
 # How a node is reached. Only who has tried it writes these (apps/execution).
-REACHED_BY = frozenset({"address", "port", "user", "key_path", "runtime", "state_dir", "host_key"})
+REACHED_BY = frozenset(
+    {
+        *("address", "port", "user", "key_path", "host_key"),
+        *("runtime", "environment", "state_dir"),
+    }
+)
 PAUSE_FIELDS = ("pause_reason", "is_draining")
 VOLUME_FIELDS = frozenset({"name", "description", "path", "is_read_only", "scope", "pool"})
 # The column's length.
 LONGEST_REASON = 500
 LONGEST_MAINTENANCE_H = 7 * 24
+_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 @transaction.atomic
@@ -110,6 +117,16 @@ def node_dismiss_serial(*, actor: User | None, node: Node) -> Node:
     return row
 
 
+def node_name_check(name: str) -> None:
+    """Raises BadInput for what is no name of a node. Earlier names stay until they are changed."""
+    if not _NODE_NAME.fullmatch(name):
+        problem = (
+            "must have 1 to 63 characters: letters, digits, dots, dashes and underscores, "
+            "with a letter or digit first"
+        )
+        raise BadInput(f"name {problem}.", fields={"name": problem})
+
+
 @transaction.atomic
 def node_change(
     *,
@@ -135,6 +152,8 @@ def node_change(
     if unknown:
         raise BadInput(f"{min(unknown)} is no field of nodes.", fields={min(unknown): "unknown"})
     row = _locked(node)
+    if values.get("name", row.name) != row.name:
+        node_name_check(values["name"])
     before = _facts(row, values)
     for field, value in {**values, **(found or {})}.items():
         setattr(row, field, value)

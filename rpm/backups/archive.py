@@ -111,14 +111,32 @@ def _entry(name: str, size: int) -> tarfile.TarInfo:
 
 
 def _read(stream: BinaryIO, folder: Path) -> Manifest:
-    with tarfile.open(mode="r|", fileobj=stream) as archive:
+    counted = _Counted(stream)
+    with tarfile.open(mode="r|", fileobj=cast(BinaryIO, counted)) as archive:
         manifest = read_manifest(_content(archive, MANIFEST).read(MANIFEST_BYTES))
         for part in manifest.parts:
             _unpack(archive, part, folder)
+        # Where the last part ends, with the end of an archive behind it, in whole records.
+        wanted = -(-(archive.offset + 2 * tarfile.BLOCKSIZE) // tarfile.RECORDSIZE)
     # To the end: behind the last part a cut or changed stream would go unseen.
-    while stream.read(BLOCK_BYTES):
+    while counted.read(BLOCK_BYTES):
         pass
+    if counted.bytes_read != wanted * tarfile.RECORDSIZE:
+        raise BackupFailed("The backup is cut, or something stands behind its end.")
     return manifest
+
+
+class _Counted:
+    """Counts what is read of a stream."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.bytes_read = 0
+
+    def read(self, size: int) -> bytes:
+        content = self._stream.read(size)
+        self.bytes_read += len(content)
+        return content
 
 
 def _unpack(archive: tarfile.TarFile, part: Part, folder: Path) -> None:

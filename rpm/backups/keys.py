@@ -58,6 +58,10 @@ class StagedKeys:
             if not target.is_file() or target.read_bytes() != content:
                 self._stage(target, content)
 
+    def replaced(self) -> list[Path]:
+        """Those in whose place another file is now."""
+        return [target for _, target in self._staged if target.exists()]
+
     def put(self) -> list[Path]:
         """Put them in place; those that were there before stay beside them."""
         for temporary, target in self._staged:

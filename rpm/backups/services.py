@@ -32,6 +32,8 @@ class Restored:
 
     manifest: Manifest
     keys: tuple[Path, ...]
+    # Those of them that replace another file, which is kept.
+    replaced: frozenset[Path]
     warnings: tuple[str, ...]
 
 
@@ -107,6 +109,7 @@ def backup_restore(source: Path, *, passphrase: str = "", is_replacing: bool = F
             )
         _database().check_alone()
         keys = StagedKeys(folder, manifest)
+        replaced = frozenset(keys.replaced())
         try:
             _database().restore(folder, afterwards=_afterwards(manifest))
             placed = keys.put()
@@ -114,7 +117,7 @@ def backup_restore(source: Path, *, passphrase: str = "", is_replacing: bool = F
             bound_note(is_done=manifest.are_seals_bound)
         finally:
             keys.discard()
-    return Restored(manifest, tuple(placed), tuple(_warnings(manifest)))
+    return Restored(manifest, tuple(placed), replaced, tuple(_warnings(manifest)))
 
 
 def _private_folder(beside: Path) -> "tempfile.TemporaryDirectory[str]":

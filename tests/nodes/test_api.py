@@ -8,6 +8,7 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.nodes.models import Device, Node, Volume
 from apps.policies.models import LiveState
+from tests.allocation.state import make_node
 from tests.cast import Example
 
 pytestmark = pytest.mark.django_db
@@ -98,16 +99,42 @@ def test_a_volume_comes_changes_and_goes(admin: APIClient, example: Example) -> 
         pytest.param({"name": "data", "path": "/d", "scop": "pool"}, "scop", id="unknown field"),
         pytest.param({"name": "data", "path": "/d", "scope": "all"}, "scope", id="unknown scope"),
         pytest.param({"name": "data", "path": "/d", "pool": 2**40}, "pool", id="unknown pool"),
-        pytest.param({"name": "TAKEN", "path": "/d"}, "name", id="a name that is taken"),
     ],
 )
 def test_a_bad_volume_is_refused_by_field(
     admin: APIClient, example: Example, body: dict[str, object], field: str
 ) -> None:
-    Volume.objects.create(name="taken", path="/taken")
-
     answer = admin.post(f"{V1}/volumes/", body, format="json")
 
     assert answer.status_code == 400
     assert field in answer.json()["fields"]
-    assert Volume.objects.count() == 1
+    assert not Volume.objects.exists()
+
+
+def test_a_name_that_is_taken_is_a_conflict(admin: APIClient, example: Example) -> None:
+    Volume.objects.create(name="taken", path="/taken")
+    make_node(example.h100, name="one")
+    node = make_node(example.h100, name="two")
+    policy = {"name": example.dev_queue.policy.name.upper(), "group": "dev"}
+
+    answers = [
+        admin.post(f"{V1}/volumes/", {"name": "TAKEN", "path": "/d"}, format="json"),
+        admin.patch(f"{V1}/nodes/{node.pk}/", {"name": "ONE"}, format="json"),
+        admin.post(f"{V1}/policies/", policy, format="json"),
+    ]
+
+    assert [answer.status_code for answer in answers] == [409, 409, 409], answers[2].content
+    assert all("name" in answer.json()["fields"] for answer in answers)
+
+
+@pytest.mark.parametrize("name", ["n 0/;", "-n", "n" * 64, "n\u00e4", ".."])
+def test_a_name_that_a_terminal_or_a_path_could_misread_is_refused(
+    admin: APIClient, example: Example, name: str
+) -> None:
+    node = make_node(example.h100, name="n 1")
+
+    answer = admin.patch(f"{V1}/nodes/{node.pk}/", {"name": name}, format="json")
+
+    assert (answer.status_code, list(answer.json()["fields"])) == (400, ["name"])
+    # One that was given before this rule is no reason to refuse other changes.
+    assert admin.patch(f"{V1}/nodes/{node.pk}/", {"labels": {}}, format="json").status_code == 200

@@ -210,7 +210,7 @@ def _capacity(reason: Reason, names: Names) -> Sentence:
         part = f"{pool} has {free} free of the {needed} needed"
         if detail.largest is not None and (detail.free or 0) >= (detail.needed or 0):
             most = amount_text(detail.key, detail.largest)
-            part = f"{pool} has {free} free, but at most {most} on one node; {needed} are needed"
+            part = f"{pool} has {free} free, but at most {most} on one node, of the {needed} needed"
         parts.append(part)
         is_too_large = is_too_large and (detail.limit or 0) < (detail.needed or 0)
     text = f"There is not enough room: {'; '.join(_first(parts, 'pool'))}."

@@ -14,7 +14,9 @@ FINGERPRINT = r"^SHA256:[A-Za-z0-9+/]{43}$"
 class NodeChangeSerializer(StrictSerializer):
     """`pool` is an id; `key` names a file in RPM_HOME on the server.
 
-    `capacity_cap` keeps the rest of the node for its system.
+    `capacity_cap` keeps the rest of the node for its system. Labels and caps that are sent replace
+    those that were there. Variables of its runtime can decide which program the node runs: they
+    are set on the server only.
     """
 
     name = serializers.CharField(max_length=120)
@@ -31,15 +33,20 @@ class NodeChangeSerializer(StrictSerializer):
 
 
 class NodeAddSerializer(NodeChangeSerializer):
-    """`fingerprint` is that of the machine's host key, compared by who adds it."""
+    """`fingerprint` is that of the machine's host key, compared by who adds it.
+
+    `is_shared_machine`: the machine may be another node's, too; both give out what it has.
+    """
 
     fingerprint = serializers.RegexField(FINGERPRINT)
+    is_shared_machine = serializers.BooleanField(required=False)
 
 
 class NodeCheckSerializer(NodeChangeSerializer):
     """Without `fingerprint` nothing is sent to the machine: it shows its host key."""
 
     fingerprint = serializers.RegexField(FINGERPRINT, required=False)
+    is_shared_machine = serializers.BooleanField(required=False)
 
 
 class RekeySerializer(StrictSerializer):

@@ -29,7 +29,7 @@ from apps.execution.services.adding import (
 from apps.execution.services.examining import machine_examine
 from apps.execution.services.node_changes import node_edit, node_rekey
 from apps.execution.services.node_keys import node_key_path
-from apps.execution.services.node_removal import node_remove
+from apps.execution.services.node_removal import node_remove, tasks_on
 from apps.nodes.api import views
 from apps.nodes.api.serializers import NodeSerializer
 from apps.policies.selectors import pools_visible_to
@@ -103,12 +103,15 @@ class NodeViewSet(views.NodeViewSet):
         """Remove a node on which nothing runs; forced: stop what runs there, then remove it."""
         body = RemoveSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        removed = node_remove(
+        node = self.get_object()
+        stops = tasks_on(node)
+        removed: Any = node_remove(
             actor=person(request),
-            node=self.get_object(),
+            node=node,
             is_forced=body.validated_data["force"],
             reason=body.validated_data["reason"],
         )
+        removed.stops = [task.name for task in stops]
         return self._answer(removed)
 
 

@@ -127,6 +127,8 @@ class Probed(Struct, frozen=True):
     runtimes: Annotated[dict[Name, ShortText], Meta(max_length=16)]
     crashes: LongText
     enforcement: Enforcement | None = None
+    # Of its system, hashed; empty where it has none.
+    machine_id: ShortText = ""
     # The NVIDIA toolkit's version line, and sshd's limits by their names; empty where not known.
     toolkit: ShortText = ""
     sshd: Annotated[dict[Name, ShortText], Meta(max_length=64)] = {}

@@ -30,6 +30,7 @@ from apps.execution.services.preflight import node_preflight
 from apps.execution.transport.base import HostKeyRefused, MachineRefused, TransportError
 from apps.execution.transport.host_keys import HostKey, ssh_host_key
 from apps.nodes.models import Device, Node, Runtime, Transport
+from apps.nodes.services import node_name_check
 from apps.policies.models import Pool
 
 # A machine that is tried and does not answer gives its name free after so long at the latest.
@@ -104,11 +105,14 @@ def node_add(
     actor: User | None,
     host_key: HostKey | None = None,
     simulated: SimulatedGpus | None = None,
+    is_shared_machine: bool = False,
     **facts: Any,
 ) -> Node:
     """Reach the machine, install the helper, read its inventory, and keep it; else nothing.
 
     Args:
+        is_shared_machine: it may be a node already: what it has is given out by each of them. So
+            may one whose devices are made up.
         host_key: the confirmed key; needed for SSH.
         facts: further columns of `Node`.
 
@@ -132,6 +136,8 @@ def node_add(
         probed, clocks = node_check(node, starts_container=True)
         refuse_known_devices(node, probed)
         _refuse_own_account(node, probed, clocks)
+        if not is_shared_machine and simulated is None:
+            refuse_known_machine(node, probed, clocks)
     except BaseException:
         # Nothing refers to it yet, so it can go without a trace, whatever went wrong.
         node.delete()
@@ -205,7 +211,9 @@ def _start_container(node: Node, client: NodeClient, probed: Probed) -> None:
 
 
 def node_clean(node: Node) -> None:
-    """Raises BadInput, naming the column that will not do."""
+    """Raises BadInput, naming the column that will not do; Conflict where the name is taken."""
+    if node._state.adding:
+        node_name_check(node.name)
     try:
         node.full_clean()
     except ValidationError as error:
@@ -234,6 +242,27 @@ def _refuse_own_account(node: Node, probed: Probed, clocks: Clocks) -> None:
     problem = own_account_problem(node, probed.account)
     if problem:
         raise NodeFailed(problem, fields={"runtime": problem})
+
+
+def refuse_known_machine(node: Node, probed: Probed, clocks: Clocks) -> None:
+    """CPU and memory of one machine must not be given out by two nodes.
+
+    Copies of a machine keep its number and its host key, but each has booted by itself; containers
+    of one machine share its boot, and differ in the others.
+
+    Raises:
+        Conflict: it is another node's machine.
+    """
+    same_boot = Node.objects.filter(removed_at__isnull=True, boot_id=clocks.boot_id)
+    for other in same_boot.exclude(pk=node.pk):
+        is_same_way = other.transport == node.transport and other.host_key == node.host_key
+        is_same_number = probed.machine_id and other.report.get("machine_id") == probed.machine_id
+        if is_same_way or is_same_number:
+            words = (
+                f"This machine is node {other.name} already, with another folder. Let both give "
+                "out its CPU and memory with --same-machine (REST: is_shared_machine)."
+            )
+            raise Conflict(words, fields={"address": words})
 
 
 def _check_pattern(simulated: SimulatedGpus | None) -> None:

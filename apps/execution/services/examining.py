@@ -10,7 +10,12 @@ from apps.execution.connections import client_for, installation_key
 from apps.execution.fitness import SESSIONS, Conversation, Finding, examine
 from apps.execution.protocol.answers import Clocks, Probed
 from apps.execution.protocol.requests import GivenDevice
-from apps.execution.services.adding import node_check, node_clean, refuse_known_devices
+from apps.execution.services.adding import (
+    node_check,
+    node_clean,
+    refuse_known_devices,
+    refuse_known_machine,
+)
 from apps.execution.services.preflight import node_preflight
 from apps.execution.transport.base import TransportError
 from apps.execution.transport.host_keys import HostKey
@@ -31,8 +36,13 @@ def node_examine(node: Node) -> tuple[Probed, list[Finding]]:
     return _examined(node, *node_check(node))
 
 
-def machine_examine(*, host_key: HostKey, **facts: Any) -> tuple[Probed, list[Finding]]:
+def machine_examine(
+    *, host_key: HostKey, is_shared_machine: bool = False, **facts: Any
+) -> tuple[Probed, list[Finding]]:
     """The same of a machine that is no node yet; nothing of it is kept.
+
+    Args:
+        is_shared_machine: it may be another node's, too, as for `node_add`.
 
     Raises:
         BadInput: naming the field.
@@ -43,6 +53,8 @@ def machine_examine(*, host_key: HostKey, **facts: Any) -> tuple[Probed, list[Fi
     node_clean(node)
     probed, clocks = node_check(node, is_kept=False)
     refuse_known_devices(node, probed)
+    if not is_shared_machine:
+        refuse_known_machine(node, probed, clocks)
     return _examined(node, probed, clocks)
 
 

@@ -10,7 +10,12 @@ from apps.accounts.models import User
 from apps.core.errors import BadInput, Conflict
 from apps.execution.connections import pinned_key
 from apps.execution.selectors import members_launched
-from apps.execution.services.adding import node_check, node_clean, refuse_known_devices
+from apps.execution.services.adding import (
+    node_check,
+    node_clean,
+    refuse_known_devices,
+    refuse_known_machine,
+)
 from apps.execution.services.node_removal import tasks_named, tasks_on
 from apps.execution.transport.host_keys import HostKey
 from apps.nodes.models import Node, Runtime, Transport
@@ -18,7 +23,7 @@ from apps.nodes.services import REACHED_BY, node_change
 from apps.tasks.services.attempts import Ended, member_exited
 
 # With these the helper would not find what it has started.
-ONLY_WHEN_EMPTY = frozenset({"user", "runtime", "state_dir"})
+ONLY_WHEN_EMPTY = frozenset({"user", "runtime", "environment", "state_dir"})
 # With these the helper has another folder.
 ANOTHER_FOLDER = frozenset({"user", "state_dir"})
 
@@ -126,8 +131,11 @@ def _tried(
     Args:
         lost: why what was launched on the node is lost by now; empty: it is not.
     """
-    probed, _clocks = node_check(trial, is_kept=False, starts_container=True)
+    probed, clocks = node_check(trial, is_kept=False, starts_container=True)
     refuse_known_devices(trial, probed)
+    is_moved = (clocks.boot_id, probed.machine_id) != (node.boot_id, node.report.get("machine_id"))
+    if is_moved and trial.identity != node.identity and not node.is_simulated:
+        refuse_known_machine(trial, probed, clocks)
     found = {"helper_home": trial.helper_home, "identity": trial.identity}
     with transaction.atomic():
         changed = node_change(actor=actor, node=node, values=values, found=found, **told)

@@ -64,7 +64,8 @@ def node_remove(
         return _drop(actor, node, notes)
     if not is_forced:
         words = (
-            f"{len(tasks)} tasks hold something of node {node.name}: {tasks_named(tasks)}. "
+            f"{len(tasks)} {'task holds' if len(tasks) == 1 else 'tasks hold'} something of node "
+            f"{node.name}: {tasks_named(tasks)}. "
             "Drain the node and wait, or force the removal, which stops them."
         )
         raise Conflict(words, fields={"force": words})

@@ -46,6 +46,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
     is_paused = serializers.BooleanField(read_only=True)
     enforcement = serializers.SerializerMethodField()
     preflight_detail = serializers.CharField(source="preflight_problem", read_only=True)
+    stops = serializers.SerializerMethodField()
 
     class Meta:
         model = Node
@@ -80,8 +81,13 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "pause_reason",
             "devices",
             "enforcement",
+            "stops",
         ]
         read_only_fields = fields
+
+    def get_stops(self, node: Node) -> list[str]:
+        """Names of the tasks that a removal stops, in its answer; else empty."""
+        return getattr(node, "stops", [])
 
     @extend_schema_field(EnforcementSerializer(allow_null=True))
     def get_enforcement(self, node: Node) -> dict[str, Any] | None:

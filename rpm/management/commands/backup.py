@@ -19,7 +19,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "file", type=Path, help="a new file, or a folder, in which it is named by the time"
+            "file", help="a new file, or a folder, in which it is named by the time"
         )
         parser.add_argument(
             "--keep",
@@ -33,7 +33,9 @@ class Command(BaseCommand):
         add_passphrase(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        target: Path = options["file"].absolute()
+        target = Path(options["file"]).absolute()
+        if str(options["file"]).endswith("/") and not target.is_dir():
+            raise CommandError(f"There is no folder {target}.")
         keep: int | None = options["keep"]
         if keep is not None and (keep < 1 or options["verify"]):
             raise CommandError("--keep: 1 or more, and not together with --verify.")

@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.core.errors import RpmError
 from rpm.backups.asking import add_passphrase, passphrase_of
+from rpm.backups.keys import BEFORE
 from rpm.backups.noting import NOT_NOTED, restored_note
 from rpm.backups.services import backup_restore
 from rpm.static_files import static_collect
@@ -45,7 +46,9 @@ class Command(BaseCommand):
             f"under RPM {made.version}."
         )
         for path in restored.keys:
-            self.stdout.write(f"  {path} is the backup's; what was there has .before-restore.")
+            self.stdout.write(f"  {path} is the backup's.")
+            if path in restored.replaced:
+                self.stdout.write(f"    What was there is {path.name}{BEFORE} now.")
         for warning in (*restored.warnings, *(() if is_noted else (NOT_NOTED,))):
             self.stdout.write(f"  {warning}")
         if where := static_collect():

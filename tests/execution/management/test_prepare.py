@@ -165,6 +165,10 @@ def test_the_command_prints_or_writes_the_script(tmp_path: Path) -> None:
     assert Installation.objects.get().key in script
     assert "alice@home" not in script
     assert (tmp_path / "out").read_text() == script
+    with pytest.raises(CommandError, match="exists"):
+        call_command(
+            "node", "prepare", f"--public-key={tmp_path / 'key.pub'}", f"--out={tmp_path / 'out'}"
+        )
     with pytest.raises(CommandError, match="cannot be read"):
         call_command("node", "prepare", f"--public-key={tmp_path / 'none'}")
 

@@ -11,6 +11,7 @@ from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.core.errors import BadInput, Conflict
 from apps.events.models import Event
+from apps.execution.protocol.answers import Clocks
 from apps.execution.services.adding import (
     NodeFailed,
     SimulatedGpus,
@@ -18,14 +19,16 @@ from apps.execution.services.adding import (
     node_add,
     node_check,
     refuse_known_devices,
+    refuse_known_machine,
 )
 from apps.execution.services.examining import machine_examine
 from apps.execution.services.node_changes import node_edit, node_rekey
 from apps.nodes.models import Device, DeviceState, Node, Runtime
 from apps.policies.models import Queue
 from apps.tasks.models import Holding
-from tests.allocation.state import begin, enqueue, latest, states
+from tests.allocation.state import begin, enqueue, latest, make_node, states
 from tests.cast import Example
+from tests.execution.test_fitness import FIT
 from tests.services.sshd import SshdNode, StartSshNode
 
 pytestmark = pytest.mark.django_db
@@ -91,6 +94,54 @@ def test_a_gpu_that_another_node_gives_out_is_known_whatever_the_folder(
     # It was moved from there.
     Device.objects.filter(pk=device.pk).update(state=DeviceState.MISSING)
     refuse_known_devices(node, probed)
+
+
+def test_a_machine_gives_out_its_cpu_once_whatever_the_folder(
+    ssh_node: SshdNode, example: Example
+) -> None:
+    facts = reached_by(ssh_node) | {"pool": example.bare_metal, "actor": None}
+    facts["host_key"] = ssh_node.host_key
+    node_add(name="far", **facts)
+    facts["state_dir"] = f"{ssh_node.home}-2"
+
+    with pytest.raises(Conflict, match="is node far already"):
+        node_add(name="second", **facts)
+    assert Node.objects.count() == 1
+    second = node_add(name="second", is_shared_machine=True, **facts)
+
+    assert second.state == "healthy"
+    node_edit(actor=None, node=second, values={"state_dir": f"{ssh_node.home}-3"})
+
+
+@pytest.mark.parametrize(
+    ("boot", "number", "is_known"),
+    [
+        pytest.param("boot", "number", True, id="the same machine"),
+        pytest.param("another", "number", False, id="a copy of it"),
+        pytest.param("boot", "another", False, id="a container on it"),
+        pytest.param("boot", "", False, id="one without a number"),
+    ],
+)
+def test_boot_and_number_together_tell_machines_apart(
+    example: Example, boot: str, number: str, *, is_known: bool
+) -> None:
+    make_node(
+        example.bare_metal,
+        name="one",
+        transport="ssh",
+        host_key="a b",
+        boot_id="boot",
+        report={"machine_id": "number"},
+    )
+    node = Node(name="two", transport="ssh", host_key="c d")
+    probed = msgspec.structs.replace(FIT, machine_id=number)
+    clocks = Clocks(helper="1", boot_id=boot, uptime_s=1.0, wall_s=1.0)
+
+    if not is_known:
+        refuse_known_machine(node, probed, clocks)
+        return
+    with pytest.raises(Conflict, match="is node one already"):
+        refuse_known_machine(node, probed, clocks)
 
 
 def test_another_address_is_tried_before_it_is_kept(

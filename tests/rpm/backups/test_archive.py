@@ -175,6 +175,16 @@ def test_a_cut_file_is_refused(filled: Path, empty: Path, kept: int) -> None:
         read_archive(target, empty, passphrase="")
 
 
+@pytest.mark.parametrize("cut", [1, 512, 1_024, 10_240, 20_480])
+def test_a_file_cut_by_its_last_bytes_is_refused(filled: Path, empty: Path, cut: int) -> None:
+    target = filled.parent / "file"
+    write_archive(target, filled, manifest_of(filled), passphrase="")
+    target.write_bytes(target.read_bytes()[:-cut])
+
+    with pytest.raises(BackupFailed):
+        read_archive(target, empty, passphrase="")
+
+
 def test_a_changed_part_is_refused(filled: Path, empty: Path) -> None:
     target = filled.parent / "file"
     write_archive(target, filled, manifest_of(filled), passphrase="")

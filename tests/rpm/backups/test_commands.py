@@ -48,8 +48,18 @@ def test_what_was_backed_up_comes_back_with_its_keys(site: Site, file: str) -> N
     assert (site.home / "credential-key").read_text() == key
     assert (site.home / "credential-key").stat().st_mode & 0o777 == 0o600
     assert (site.home / "credential-key.before-restore").read_text() == MADE_LATER
+    kept = {path.name for path in site.home.glob("*.before-restore")}
+    assert {line.split()[4] for line in restored[1].splitlines() if "What was" in line} == kept
     assert "not sealed" in told
     assert Path(file).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_that_is_not_there_is_no_file(site: Site, file: str) -> None:
+    (refused,) = site.run(["backup", f"{file}/"])
+
+    assert not refused[0]
+    assert "There is no folder" in refused[1]
+    assert not Path(file).exists()
 
 
 def test_the_database_says_that_it_was_restored_and_can_be_gone_on_with(

@@ -1,4 +1,4 @@
-"""`manage.py node prepare | add | check | list | set | rekey | drain | pause | resume | remove`."""
+"""`manage.py node`: preparing, adding, checking and listing machines, and changes to nodes."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -9,7 +9,7 @@ from apps.core.errors import RpmError
 from apps.core.terminal import plain
 from apps.core.units import quantities_text
 from apps.execution.connections import pinned_key
-from apps.execution.management.changing import CHANGES, add_change_parsers
+from apps.execution.management.changing import CHANGES, add_change_parsers, port
 from apps.execution.management.preparing import add_prepare_arguments, prepared_script
 from apps.execution.protocol.answers import Probed
 from apps.execution.services.adding import (
@@ -20,6 +20,7 @@ from apps.execution.services.adding import (
     node_host_key,
 )
 from apps.execution.services.examining import node_examine
+from apps.execution.services.node_removal import tasks_named, tasks_on
 from apps.execution.transport.host_keys import HostKey
 from apps.nodes.models import Node, Runtime, Transport
 from apps.policies.models import Pool
@@ -73,6 +74,7 @@ class Command(BaseCommand):
             actor=None,
             host_key=host_key,
             simulated=simulated,
+            is_shared_machine=options["same_machine"],
             transport=Transport.LOCAL if options["local"] else Transport.SSH,
             address=options["address"],
             port=options["port"],
@@ -140,9 +142,13 @@ class Command(BaseCommand):
         node = _node(options["name"])
         if options["verb"] == "rekey":
             CHANGES["rekey"](node, {**options, "host_key": self._new_key(node, options)})
-        else:
-            CHANGES[options["verb"]](node, {**options, "pool": _pool(options.get("pool"))})
+            self._say(f"{node.name}: the shown key is pinned, and the machine has answered.")
+            return
+        stops = tasks_on(node) if options.get("force") else []
+        CHANGES[options["verb"]](node, {**options, "pool": _pool(options.get("pool"))})
         node.refresh_from_db()
+        if stops:
+            self._say(f"stopped for that: {tasks_named(stops)}")
         is_going = " and goes once nothing is left there" if node.removal_asked_at else ""
         self._say(f"{node.name}: {'removed' if node.is_removed else node.state}{is_going}")
 
@@ -159,7 +165,11 @@ class Command(BaseCommand):
         if out is None:
             self.stdout.write(script, ending="")
             return
-        out.write_text(script, encoding="utf-8")
+        try:
+            with out.open("x", encoding="utf-8") as target:
+                target.write(script)
+        except OSError as error:
+            raise CommandError(f"{out} cannot be written: {error.strerror}.") from error
         self._say(f"{out}: read it, then run it on the machine as root.")
 
     def _list(self, _options: dict[str, Any]) -> None:
@@ -186,13 +196,18 @@ def _add_arguments(add: ArgumentParser) -> None:
     add.add_argument("--pool", help="name of the pool that it serves")
     add.add_argument("--local", action="store_true", help="this machine, without SSH")
     add.add_argument("--address", default="")
-    add.add_argument("--port", type=int, default=22)
+    add.add_argument("--port", type=port, default=22)
     add.add_argument("--user", default="")
     add.add_argument("--key", default="", help="private key for this node, a file on this machine")
     add.add_argument("--fingerprint", default="", help="SHA256:... that you expect; asks otherwise")
     add.add_argument("--runtime", choices=Runtime.values, default=Runtime.PODMAN)
     add.add_argument("--allow-process", action="store_true", help="tasks without isolation")
     add.add_argument("--state-dir", default="", help="folder of the helper on the node")
+    add.add_argument(
+        "--same-machine",
+        action="store_true",
+        help="though the machine is a node already: both give out its CPU and memory",
+    )
     add.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
     add.add_argument("--cap", action="append", default=[], metavar="KEY=AMOUNT")
     add.add_argument("--simulated-gpus", type=int, default=0)
@@ -221,7 +236,12 @@ def _line(text: str) -> str:
 
 
 def _confirm() -> None:
-    if input("Is this the machine's own key? Type yes: ").strip().lower() != "yes":
+    try:
+        answer = input("Is this the machine's own key? Type yes: ")
+    except EOFError:
+        words = "Nobody is there to confirm the key: name it with --fingerprint SHA256:..."
+        raise CommandError(words) from None
+    if answer.strip().lower() != "yes":
         raise CommandError("Not confirmed: nothing was sent to it.")
 
 
