@@ -125,7 +125,7 @@ def test_names_are_unique_among_ones_own_and_among_those_of_groups(
     vault_create(actor=root, name="mine", group=dev_group)
 
     for actor, group in ((alice, None), (root, research_group)):
-        with pytest.raises(BadInput) as refused:
+        with pytest.raises(Conflict) as refused:
             vault_create(actor=actor, name="MINE", group=group)
         assert list(refused.value.fields) == ["name"]
 

@@ -309,7 +309,7 @@ def test_a_larger_reservation_takes_back_at_once(
         pytest.param(
             f"{V1}/policies/preview/",
             {"name": "Dev", "group": "dev"},
-            400,
+            409,
             "name",
             id="a name that is taken",
         ),
