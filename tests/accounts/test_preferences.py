@@ -108,7 +108,7 @@ def test_administrators_edit_the_list_of_others(client: Client, root: User, alic
 
 
 def test_the_audit_log_holds_a_bounded_part_of_long_lists(api_as: As, alice: User) -> None:
-    long = [f"V{number}_{'x' * 240}" for number in range(100)]
+    long = [f"V{number}_{'x' * 50}" for number in range(20)]
     api_as(alice).patch(PREFERENCES, {"redacted_variables": ["OLD", "KEPT"]}, format="json")
 
     for _ in range(2):
@@ -117,4 +117,4 @@ def test_the_audit_log_holds_a_bounded_part_of_long_lists(api_as: As, alice: Use
 
     entry, _ = AuditEntry.objects.filter(verb="person.preferences").order_by("-id")
     assert entry.before == {"redacted_variables": ["OLD"]}
-    assert entry.after == {"redacted_variables": [*long[1:11], "and 89 more"]}
+    assert entry.after == {"redacted_variables": [*long[1:11], "and 9 more"]}

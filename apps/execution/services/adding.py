@@ -248,12 +248,15 @@ def refuse_known_machine(node: Node, probed: Probed, clocks: Clocks) -> None:
     """CPU and memory of one machine must not be given out by two nodes.
 
     Copies of a machine keep its number and its host key, but each has booted by itself; containers
-    of one machine share its boot, and differ in the others.
+    of one machine share its boot, and differ in the others. Simulated nodes, such as those of the
+    demonstration, take nothing from a machine that is really given out.
 
     Raises:
         Conflict: it is another node's machine.
     """
-    same_boot = Node.objects.filter(removed_at__isnull=True, boot_id=clocks.boot_id)
+    same_boot = Node.objects.filter(
+        removed_at__isnull=True, boot_id=clocks.boot_id, is_simulated=False
+    )
     for other in same_boot.exclude(pk=node.pk):
         is_same_way = other.transport == node.transport and other.host_key == node.host_key
         is_same_number = probed.machine_id and other.report.get("machine_id") == probed.machine_id
