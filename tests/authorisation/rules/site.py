@@ -46,8 +46,10 @@ SITE = section(
     rule("/admin/*/<object_id>/", QUEUES, ALLOW),
     rule("/admin/policies/draftp*/*", [QUEUE_ADMIN], ALLOW, FORBID, whose=[Whose.NOTHING]),
     rule("/admin/*", [QUEUE_ADMIN], FORBID, HIDE),
-    rule("/admin/*/add/ /admin/*/delete/", ADMINS, FORBID, HIDE, kind="person node draft-state"),
-    rule("/admin/nodes/node/add/ /admin/policies/draftstate/add/", ADMINS, FORBID),
+    rule("/admin/*/add/ /admin/*/delete/", ADMINS, FORBID, HIDE, kind="person draft-state"),
+    # To add and to remove a node it leads on to their pages, which ask who it is.
+    rule("/admin/nodes/node/add/", ADMINS, ALLOW),
+    rule("/admin/policies/draftstate/add/", ADMINS, FORBID),
 )
 SITE += section(
     rule(" ".join(f"{one}add/ {one}delete/" for one in _LOOKED_AT.split()), ADMINS, FORBID, HIDE),
