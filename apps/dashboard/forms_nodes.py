@@ -15,6 +15,7 @@ from apps.nodes.models import Node, Runtime, Transport
 from apps.policies.models import Pool
 from apps.policies.selectors import pools_visible_to
 
+SHARED = "is_shared_machine"
 _PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
 _LONGEST_TEXT = 10_000
 # Only nodes over SSH have these.
@@ -70,6 +71,12 @@ class NodeForm(CarefulForm):
         help_text=_("Tasks may run without a container and without isolation."),
     )
 
+    is_shared_machine = forms.BooleanField(
+        label=_("Share the machine with the other node"),
+        required=False,
+        help_text=_("Both nodes give out its CPU and memory."),
+    )
+
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         pools: Any = self.fields["pool"]
@@ -85,8 +92,13 @@ class NodeForm(CarefulForm):
         except RpmError as error:
             raise forms.ValidationError(error.detail) from error
 
+    def offer_sharing_if_asked(self) -> None:
+        """Show the box only where a machine was refused for it, or where it is ticked."""
+        if SHARED not in self.errors and not self[SHARED].value():
+            del self.fields[SHARED]
+
     def columns(self) -> dict[str, Any]:
-        """Columns of the node.
+        """Columns of the node, and whether another node's machine may be its own, too.
 
         Raises:
             BadInput: the server has no such private key.
@@ -104,6 +116,7 @@ class NodeEditForm(NodeForm):
         initial = {name: getattr(node, name) for name in (*names, "allows_process")}
         initial |= {"labels": _lines(node.labels), "capacity_cap": _lines(node.capacity_cap)}
         super().__init__(*args, initial=initial, **kwargs)
+        del self.fields[SHARED]
         self.fields["key"].required = False
         self.fields["key"].help_text = _("The name of a file in RPM_HOME. Empty: keep the key.")
         if node.transport != Transport.SSH:

@@ -14,7 +14,7 @@ from apps.accounts.models import User
 from apps.core.errors import RpmError
 from apps.dashboard.access import administrator
 from apps.dashboard.forms import add_errors, focus_first_error
-from apps.dashboard.forms_nodes import NodeForm
+from apps.dashboard.forms_nodes import SHARED, NodeForm
 from apps.dashboard.toasts import say
 from apps.execution.fitness import Finding
 from apps.execution.protocol.answers import Probed
@@ -26,7 +26,7 @@ from apps.execution.services.adding import (
 )
 from apps.execution.services.examining import machine_examine
 from apps.execution.services.node_keys import NAME
-from apps.nodes.models import Node
+from apps.nodes.models import Node, Runtime
 
 _CHECKS = "dashboard.node_add.checks"
 # An error there is about the machine: its key is to be confirmed again.
@@ -57,6 +57,7 @@ def node_add_page(request: HttpRequest) -> HttpResponse:
                 add_errors(form, error)
         if form.errors and not (names | set(form.errors)) & _OF_THE_KEY:
             found = _kept(request)
+    form.offer_sharing_if_asked()
     focus_first_error(form)
     status = 400 if form.errors else 200
     context = {
@@ -75,7 +76,7 @@ def _next_step(columns: dict[str, Any], fingerprint: str) -> dict[str, Any]:
     address, port = columns["address"], columns["port"]
     if not fingerprint:
         # What stands in the form is judged first: a taken name would cost the way to the machine.
-        node_clean(Node(**columns))
+        node_clean(Node(**{name: columns[name] for name in columns if name != SHARED}))
         return {"shown": node_host_key(address=address, port=port)}
     key = host_key_confirmed(address, port, fingerprint)
     probed, findings = machine_examine(host_key=key, **columns)
@@ -150,6 +151,8 @@ def _lines(form: NodeForm) -> list[str]:
         # The script makes an account of its own, and refuses this one.
         return [make_key, f"ssh-copy-id {at_port}-i {path}.pub {root}"]
     options = f"--public-key {path}.pub --account {shlex.quote(account)} --runtime {runtime}"
+    if form["runtime"].value() == Runtime.PROCESS or form["allows_process"].value():
+        options += " --allow process"
     return [
         make_key,
         f"manage.py node prepare {options} --out {script}",

@@ -265,7 +265,8 @@ def refuse_known_machine(node: Node, probed: Probed, clocks: Clocks) -> None:
                 f"This machine is node {other.name} already, with another folder. Let both give "
                 "out its CPU and memory with --same-machine (REST: is_shared_machine)."
             )
-            raise Conflict(words, fields={"address": words})
+            needed = "is needed where both nodes are to give out its CPU and memory"
+            raise Conflict(words, fields={"address": words, "is_shared_machine": needed})
 
 
 def _check_pattern(simulated: SimulatedGpus | None) -> None:
