@@ -1,16 +1,21 @@
 """Figures of pages lead to what they count, and count it once."""
 
 import re
+from datetime import timedelta
+from html import unescape
 
 import pytest
 from django.contrib.auth.models import Group
+from django.utils import timezone
+from guardian.shortcuts import assign_perm
 
 from apps.accounts.models import User
 from apps.configuration.services.policies import policy_change, policy_create
 from apps.dashboard.cards.mine import PolicyMine, load_policy_mine
+from apps.dashboard.cards.tasks import TaskList, load_task_list
 from apps.dashboard.render import card_render
 from tests.cast import Example
-from tests.dashboard.conftest import ClientFor, Submit
+from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.reading import text
 
 pytestmark = pytest.mark.django_db
@@ -74,3 +79,105 @@ def test_own_tasks_of_a_department_are_those_of_its_teams(
     assert isinstance(mine, PolicyMine)
     assert (mine.waiting_count, mine.waiting[0].task.name) == (1, "below")
     assert f"policy.{example.research.pk}" in mine.topics
+
+
+@pytest.fixture
+def busy(
+    example: Example,
+    root: User,
+    alice: User,
+    bob: User,
+    charlie: User,
+    submit: Submit,
+    run_in: RunIn,
+) -> None:
+    """Dev has 8 GPUs reserved and holds 12, in two pools; Research holds 4; three tasks wait."""
+    at = timezone.now()
+    for minutes, (name, pool) in enumerate(
+        [("a", example.h100), ("b", example.bare_metal), ("c", example.bare_metal)]
+    ):
+        run_in(submit(alice, name), pool, since=at + timedelta(minutes=minutes))
+    run_in(submit(charlie, "r", queue=example.research_queue.name), example.h100, since=at)
+    for name in ("x", "y", "z"):
+        submit(bob, name)
+
+
+def links_of(html: str) -> list[tuple[str, str, str]]:
+    """Name, text and query of every figure that links to the list of tasks."""
+    found = re.findall(
+        r'<a[^>]*?href="/tasks/\?([^"]*)"[^>]*>(?:(?!</a>).)*?data-num="([^"]*)">([^<]*)<|'
+        r'<a[^>]*?data-num="([^"]*)"[^>]*?href="/tasks/\?([^"]*)"[^>]*>([^<]*)<',
+        html,
+        re.DOTALL,
+    )
+    return [(b or d, c or f, unescape(a or e)) for a, b, c, d, e, f in found]
+
+
+def wrong_figures(user: User, html: str) -> list[str]:
+    """Figures that differ from the list behind them: in tasks, or in GPUs that these hold."""
+    wrong = []
+    for name, said, query in links_of(html):
+        listed = load_task_list(user, query)
+        assert isinstance(listed, TaskList)
+        tasks = len(listed.rows)
+        is_count = name.startswith(("running", "waiting", "own-", "r-", "w-", "tasks"))
+        if int(said.split()[-2] if name == "tasks" else said) != (tasks if is_count else 4 * tasks):
+            wrong.append(f"{name}: {said}, but {tasks} tasks at {query}")
+    return wrong
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize(
+    ("card", "want_links"), [("overview", 16), ("policy_rows", 11), ("resource_board", 22)]
+)
+def test_every_figure_leads_to_exactly_the_tasks_that_it_counts(
+    card: str, want_links: int, root: User
+) -> None:
+    found = card_render(card, "", root)
+
+    assert found is not None
+    assert wrong_figures(root, found.html) == []
+    assert len(links_of(found.html)) == want_links
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_member_s_figures_count_their_own_reservation(example: Example, alice: User) -> None:
+    overview = card_render("overview", "", alice)
+    policy = card_render("policy_card", str(example.dev.pk), alice)
+
+    assert overview is not None
+    assert policy is not None
+    assert wrong_figures(alice, overview.html + policy.html) == []
+    assert {("over", "4", "view=running&quota=over")} <= set(links_of(overview.html))
+
+
+@pytest.mark.usefixtures("busy")
+def test_pools_have_links_only_for_those_who_see_every_task_in_them(
+    example: Example, bob: User, root: User
+) -> None:
+    assign_perm("policies.view_pool", bob, example.h100)
+
+    overview, board = (card_render(name, "", bob) for name in ("overview", "resource_board"))
+
+    assert overview is not None
+    assert board is not None
+    assert "H100" in overview.html
+    assert "quota=" not in overview.html + board.html
+    assert wrong_figures(bob, overview.html + board.html) == []
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_pool_that_a_member_does_not_see_finds_them_no_task(
+    example: Example, alice: User, root: User, client_for: ClientFor
+) -> None:
+    query = f"view=running&pool={example.h100.pk}"
+
+    names = [
+        [row.task.name for row in listed.rows]
+        for reader in (alice, root)
+        if isinstance(listed := load_task_list(reader, query), TaskList)
+    ]
+
+    assert names == [[], ["r", "a"]]
+    assert "H100" not in text(client_for(alice).get(f"/tasks/?{query}"))
+    assert "H100 Half a Superpod Show all again" in text(client_for(root).get(f"/tasks/?{query}"))

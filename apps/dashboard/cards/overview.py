@@ -10,11 +10,11 @@ from apps.dashboard.cards.bars import Gauge, Segment, UseBar, parts
 from apps.dashboard.cards.policies import PolicyRow, policy_rows
 from apps.dashboard.cards.restored import Restored, restored_banner
 from apps.dashboard.live import Sharing, card, topics_of
-from apps.dashboard.selectors.pools import PoolFacts, pool_facts
+from apps.dashboard.selectors.pools import PoolFacts, first_pools, pool_facts
 from apps.dashboard.selectors.use import Use
 from apps.dashboard.selectors.waiting import Waiting, summed
 from apps.dashboard.selectors.work import work_seen_by
-from apps.policies.models import PoolLink, Queue
+from apps.policies.models import Queue
 from apps.policies.selectors import policies_visible_to, pools_visible_to
 from apps.tasks.models import Task
 from apps.tasks.states import HOLDING_STATES, TaskState
@@ -115,10 +115,7 @@ def _pool_cards(facts: list[PoolFacts], waiting_in: Mapping[int, Waiting]) -> tu
 
 def _waiting_by_pool(waiting: Mapping[int, Waiting]) -> defaultdict[int, int]:
     """Waiting tasks in the first pool of their routing order, so that each counts once."""
-    links = PoolLink.objects.filter(pool__removed_at__isnull=True)
-    # Of several pools of a profile the last one stays, which is the first choice.
-    worst_first = links.order_by("-routing_rank", "-pk")
-    first = dict(worst_first.values_list("profile_id", "pool_id"))
+    first = first_pools()
     found: defaultdict[int, int] = defaultdict(int)
     queues = Queue.objects.filter(pk__in=list(waiting)).values_list("pk", "profile_id")
     for queue, profile in queues:

@@ -8,7 +8,7 @@ from apps.dashboard.selectors.work import Work
 from apps.nodes.capacity import Served
 from apps.nodes.models import Node
 from apps.nodes.selectors import Shares, served_by_pool, shares_by_pool
-from apps.policies.models import Pool
+from apps.policies.models import Pool, PoolLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,14 @@ def simulated_pools() -> frozenset[int]:
     """Pools whose GPUs are made up: they are marked wherever they are named."""
     nodes = Node.objects.filter(is_simulated=True, removed_at__isnull=True, pool__isnull=False)
     return frozenset(pk or 0 for pk in nodes.values_list("pool_id", flat=True))
+
+
+def first_pools() -> dict[int, int]:
+    """The first pool of the routing order per profile: a waiting task counts in that one only."""
+    links = PoolLink.objects.filter(pool__removed_at__isnull=True)
+    # Of several pools of a profile the last one stays, which is the first choice.
+    worst_first = links.order_by("-routing_rank", "-pk")
+    return dict(worst_first.values_list("profile_id", "pool_id"))
 
 
 def pool_facts(pools: Iterable[Pool], work: Work) -> list[PoolFacts]:

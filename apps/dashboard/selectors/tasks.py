@@ -9,10 +9,12 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from apps.accounts.models import User
-from apps.policies.selectors import policy_family
-from apps.tasks.models import Task
+from apps.dashboard.selectors.pools import first_pools
+from apps.dashboard.selectors.work import running_by_quota
+from apps.policies.selectors import policy_family, pools_visible_to
+from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors.seen import tasks_visible_to
-from apps.tasks.states import ENDED_STATES, HOLDING_STATES, TaskState
+from apps.tasks.states import ENDED_STATES, HOLDING_STATES, LIVE_ATTEMPT_STATES, TaskState
 
 # What the list's tabs mean.
 VIEWS: dict[str, tuple[str, ...]] = {
@@ -23,6 +25,8 @@ VIEWS: dict[str, tuple[str, ...]] = {
     "ended": tuple(ENDED_STATES),
     "all": tuple(TaskState.values),
 }
+# How running tasks count: within reservations, or over quota.
+QUOTAS = ("reserved", "over")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,9 @@ class TaskFilter:
     mine: bool = False
     queue: int | None = None
     policy: int | None = None
+    profile: int | None = None
+    pool: int | None = None
+    quota: str = ""
     name: str = ""
     before: UUID | None = None
     # With `before`, where ended tasks are listed: when that one ended.
@@ -42,12 +49,15 @@ class TaskFilter:
     def parse(cls, query: str) -> Self:
         """From a query string such as `view=running&queue=3`."""
         given = {key: values[-1] for key, values in parse_qs(query).items()}
-        view = given.get("view", "active")
+        view, quota = given.get("view", "active"), given.get("quota", "")
         return cls(
             view=view if view in VIEWS else "active",
             mine=given.get("mine") == "1",
             queue=_number(given.get("queue")),
             policy=_number(given.get("policy")),
+            profile=_number(given.get("profile")),
+            pool=_number(given.get("pool")),
+            quota=quota if quota in QUOTAS else "",
             name=given.get("name", "").strip()[:200],
             before=_uuid(given.get("before")),
             before_at=_moment(given.get("before_at")),
@@ -60,6 +70,9 @@ class TaskFilter:
             "mine": "1" if self.mine else "",
             "queue": str(self.queue or ""),
             "policy": str(self.policy or ""),
+            "profile": str(self.profile or ""),
+            "pool": str(self.pool or ""),
+            "quota": self.quota,
             "name": self.name,
             "before": str(self.before or ""),
             "before_at": self.before_at.isoformat() if self.before_at else "",
@@ -83,10 +96,31 @@ def tasks_matching(user: User, wanted: TaskFilter) -> QuerySet[Task]:
     if wanted.policy is not None:
         # With everything below it, as in its figures.
         tasks = tasks.filter(queue__policy__in=policy_family(wanted.policy))
+    if wanted.profile is not None:
+        tasks = tasks.filter(queue__profile=wanted.profile)
+    if wanted.pool is not None:
+        tasks = tasks.filter(_in_pool(user, wanted.pool))
+    if wanted.quota:
+        running = running_by_quota(user, wanted.policy)
+        tasks = tasks.filter(pk__in=running.over if wanted.quota == "over" else running.reserved)
     if wanted.name:
         tasks = tasks.filter(name__icontains=wanted.name)
     tasks = tasks.select_related("owner", "queue__policy", "queue__profile", "run")
     return _ended(tasks, wanted) if wanted.view == "ended" else _created(tasks, wanted)
+
+
+def _in_pool(user: User, pool: int) -> Q:
+    """Where a task runs or ran; a waiting one counts in the first pool of its routing order."""
+    if not pools_visible_to(user).filter(pk=pool).exists():
+        return Q(pk__in=())
+    attempts = Attempt.objects.filter(pool=pool)
+    live = attempts.filter(state__in=LIVE_ATTEMPT_STATES)
+    profiles = [profile for profile, first in first_pools().items() if first == pool]
+    return (
+        Q(state=TaskState.QUEUED, queue__profile__in=profiles)
+        | Q(state__in=HOLDING_STATES, pk__in=live.values("task"))
+        | Q(state__in=ENDED_STATES, pk__in=attempts.values("task"))
+    )
 
 
 def _created(tasks: QuerySet[Task], wanted: TaskFilter) -> QuerySet[Task]:

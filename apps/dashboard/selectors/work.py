@@ -8,9 +8,10 @@ from uuid import UUID
 from django.db.models import Q
 
 from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
 from apps.dashboard.selectors.use import Held, amounts_of, held_now, over_quota_tasks
 from apps.dashboard.selectors.waiting import Waiting, waiting_by_queue
-from apps.policies.models import Queue
+from apps.policies.models import Policy, Queue
 from apps.policies.selectors import policies_visible_to, queues_visible_to
 from apps.policies.tenancy import strange_policies
 
@@ -33,6 +34,37 @@ def work_of_all() -> Work:
     """Of the whole installation, in four queries."""
     held = held_now()
     return Work(tuple(held), over_quota_tasks(held, amounts_of()), waiting_by_queue())
+
+
+@dataclass(frozen=True, slots=True)
+class RunningByQuota:
+    """Ids of running tasks, by how their policies' figures count them."""
+
+    reserved: frozenset[UUID]
+    over: frozenset[UUID]
+
+
+def running_by_quota(user: User, policy: int | None) -> RunningByQuota:
+    """As the figures of `policy` count, or those of all policies that the person sees."""
+    if policy is None and is_admin(user):
+        work = work_of_all()
+    else:
+        seen = set(policies_visible_to(user).values_list("pk", flat=True))
+        if policy is not None:
+            seen &= {policy}
+        work = work_of(policy_ids=_with_those_below(seen), queue_ids=())
+    return RunningByQuota(frozenset(one.task_id for one in work.held) - work.over, work.over)
+
+
+def _with_those_below(policies: set[int]) -> list[int]:
+    parents = dict(Policy.objects.filter(removed_at__isnull=True).values_list("pk", "parent_id"))
+
+    def is_below(policy: int | None) -> bool:
+        while policy is not None and policy not in policies:
+            policy = parents.get(policy)
+        return policy is not None
+
+    return [policy for policy in parents if is_below(policy)]
 
 
 def work_seen_by(user: User) -> Work:

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from django import template
 from django.contrib.messages.storage.base import Message
@@ -93,12 +94,55 @@ def reason_chip(code: str) -> dict[str, Any]:
     return {"word": words.REASONS.get(code, words.UNKNOWN_REASON)}
 
 
+@register.inclusion_tag("components/figure.html")
+def figure(name: str, text: object, query: str = "") -> dict[str, Any]:
+    """A figure; with `query` a link to the tasks that it counts, of which the reader sees all."""
+    return {"name": name, "text": text, "query": query}
+
+
+@register.inclusion_tag("components/pool_use.html")
+def pool_use(facts: PoolFacts, is_admin: bool) -> dict[str, Any]:  # noqa: FBT001  # as tags are
+    """What is used of a pool; administrators, who see every task, get links to the tasks."""
+    pk = facts.pool.pk
+
+    def query(quota: str) -> str:
+        return task_query("running", pool=pk, quota=quota) if is_admin else ""
+
+    return {
+        "facts": facts,
+        "res_name": f"p-res-{pk}",
+        "res_query": query("reserved"),
+        "over_name": f"p-over-{pk}",
+        "over_query": query("over"),
+    }
+
+
+@register.simple_tag
+def task_query(view: str, **values: object) -> str:
+    """The query string of the list of tasks, as `TaskFilter` reads it."""
+    return urlencode({"view": view, **values})
+
+
 @register.inclusion_tag("components/counts.html")
 def run_wait(
-    running: int, waiting: int, *, is_small: bool = False, query: str = ""
+    running: int,
+    waiting: int,
+    *,
+    is_small: bool = False,
+    query: str = "",
+    waiting_query: str = "",
 ) -> dict[str, Any]:
-    """How many run and how many wait; with `query`, such as `policy=3`, links to these tasks."""
-    return {"running": running, "waiting": waiting, "is_small": is_small, "query": query}
+    """How many run and how many wait; with `query`, such as `policy=3`, links to these tasks.
+
+    `waiting_query` is for figures that count the waiting ones by something else.
+    """
+    return {
+        "running": running,
+        "waiting": waiting,
+        "is_small": is_small,
+        "query": query,
+        "waiting_query": waiting_query or query,
+    }
 
 
 @register.inclusion_tag("components/queue_name.html")

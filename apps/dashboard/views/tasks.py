@@ -17,6 +17,7 @@ from apps.allocation.whatif.checking import Checked, task_check
 from apps.core.errors import NotAllowed, RpmError
 from apps.dashboard.access import person
 from apps.dashboard.cards.logs import log_pieces
+from apps.dashboard.cards.task_filter import narrowed_by
 from apps.dashboard.cards.tasks import tabs
 from apps.dashboard.forms import TaskForm, add_errors, focus_first_error
 from apps.dashboard.live import key_id
@@ -41,6 +42,7 @@ def task_list(request: HttpRequest) -> HttpResponse:
         "wanted": wanted,
         "key": wanted.query(),
         "tabs": tabs(wanted),
+        "narrowed": narrowed_by(user, wanted),
         "queues": queues_visible_to(user).order_by("name"),
         "policies": policies_visible_to(user),
     }
