@@ -1,5 +1,7 @@
 """The order of a queue, its pause and settings, and where its tasks go, through HTTP."""
 
+import re
+
 import pytest
 from django.urls import reverse
 from guardian.shortcuts import assign_perm
@@ -276,3 +278,38 @@ def test_who_was_moved_to_the_top_has_not_waited_longer_for_that(
 
     assert names(example.dev_queue) == ["third", "second"]
     assert waiting.oldest == tasks["second"].submitted_at
+
+
+def test_the_list_is_filtered_by_name_or_policy_on_the_page_and_in_its_live_card(
+    example: Example, root: User, alice: User, client_for: ClientFor
+) -> None:
+    client, dev, research = client_for(root), example.dev_queue.name, example.research_queue.name
+
+    pages = {q: text(client.get("/queues/", {"q": q})) for q in ("", "DEV-", "research", "none\0")}
+    live = card_render("queue_rows", "dev-", root)
+
+    assert [(dev in page, research in page) for page in pages.values()] == [
+        (True, True),
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
+    assert "No queue matches “none”" in pages["none\0"]
+    assert live is not None
+    assert (dev in live.html, research in live.html) == (True, False)
+    assert research not in text(client_for(alice).get("/queues/", {"q": "research"}))
+
+
+def test_names_of_queues_that_differ_at_their_end_only_are_shown_whole(
+    example: Example, root: User, alice: User, submit: Submit, client_for: ClientFor
+) -> None:
+    submit(alice, "one")
+    client = client_for(root)
+
+    pages = ("/queues/", "/tasks/", f"/policies/{example.dev.pk}/edit/")
+    links = [
+        re.search(rf"<a([^>]*)>{example.dev_queue.name}</a>", client.get(page).content.decode())
+        for page in pages
+    ]
+
+    assert [link is not None and "truncate" not in link[1] for link in links] == [True] * 3

@@ -23,6 +23,7 @@ from apps.tasks.models import Task
 from apps.tasks.selectors.waiting import in_line
 
 MOST_WAITING = 100
+MOST_CHARS = 200
 # What a button does, its sign, and its words.
 _MOVES = (
     ("top", "chevrons-up", _("First")),
@@ -42,7 +43,10 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueList:
+    """`rows` are the queues whose name, or that of their policy, contains `word`."""
+
     rows: tuple[QueueRow, ...]
+    word: str
     topics: tuple[str, ...]
     announce: str = ""
 
@@ -78,10 +82,18 @@ class QueueWaiting:
     announce: str
 
 
+def queue_word(text: str) -> str:
+    """What the list is filtered by, as an address may give it."""
+    return text.replace("\0", "").strip()[:MOST_CHARS]
+
+
 @card("queue_rows", Sharing.ADMINS)
-def load_queue_list(user: User, _key: str) -> QueueList:
-    """Every queue that the person sees."""
-    queues = list(queues_visible_to(user).select_related("policy", "profile"))
+def load_queue_list(user: User, key: str) -> QueueList:
+    """The queues that the person sees, as far as their names contain `key`."""
+    visible = queues_visible_to(user).select_related("policy", "profile")
+    word = queue_word(key)
+    named = Q(name__icontains=word) | Q(policy__name__icontains=word)
+    queues = list(visible.filter(named) if word else visible)
     ids = [queue.pk for queue in queues]
     open_ids = set(queues_open_to(user).values_list("pk", flat=True))
     running = use_by(held_now(Q(queue__in=ids)), frozenset(), of="queue_id")
@@ -90,6 +102,7 @@ def load_queue_list(user: User, _key: str) -> QueueList:
         rows=tuple(
             QueueRow(q, running[q.pk].tasks, waiting[q.pk], q.pk in open_ids) for q in queues
         ),
+        word=word,
         topics=("overview", *topics_of("queue", ids)),
     )
 

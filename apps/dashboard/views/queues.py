@@ -15,6 +15,7 @@ from apps.configuration.services.queues import queue_change, queue_pause, queue_
 from apps.configuration.services.tenancy import queue_settings_of
 from apps.core.errors import BadInput, NotAllowed, RpmError
 from apps.dashboard.access import person
+from apps.dashboard.cards.queues import queue_word
 from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_places import QueueChoiceForm, QueueForm
@@ -39,8 +40,9 @@ from apps.tasks.services.reordering import MOVES, task_change_queue, task_reorde
 @require_GET
 @login_required
 def queue_list(request: HttpRequest) -> HttpResponse:
-    """All queues that the person sees."""
-    return render(request, "pages/queue_list.html")
+    """The queues that the person sees, filtered by what their names contain."""
+    word = queue_word(request.GET.get("q", ""))
+    return render(request, "pages/queue_list.html", {"word": word})
 
 
 # permission: view of the queue
