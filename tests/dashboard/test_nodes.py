@@ -2,6 +2,7 @@
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.dashboard.render import card_render
@@ -107,3 +108,18 @@ def test_a_removed_or_unknown_node_is_not_there(
         path = reverse("node_detail", args=[number])
         assert client_for(root).get(path).status_code == 404
     assert card_render("node_detail", "9" * 5000, root) is None
+
+
+def test_the_list_says_drained_once_nothing_runs_there_any_more(node: Node, root: User) -> None:
+    Node.objects.filter(pk=node.pk).update(is_draining=True)
+    HeldDevice.objects.all().delete()
+
+    # A task without devices is work, too.
+    draining = card_render("node_rows", "", root)
+    Holding.objects.update(released_at=timezone.now())
+    drained = card_render("node_rows", "", root)
+
+    assert draining is not None
+    assert drained is not None
+    assert ("Draining" in draining.html, "Drained" in draining.html) == (True, False)
+    assert ("Draining" in drained.html, "Drained" in drained.html) == (False, True)

@@ -9,11 +9,13 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.configuration.services.policies import policy_change, policy_create
 from apps.dashboard.cards.sparks import Spark
 from apps.policies.models import Policy
+from apps.tasks.models import Attempt
 from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.reading import text
@@ -91,10 +93,10 @@ def test_a_curve_shows_the_last_day_of_a_policy_and_of_those_below_it(
     submit: Submit,
     run_in: RunIn,
 ) -> None:
-    task = submit(charlie, "runs", queue=example.research_queue.name)
-    attempt = run_in(task, example.h100)
-    attempt.allocated_at -= timedelta(hours=12)
-    attempt.save()
+    queue, now = example.research_queue.name, timezone.now()
+    earlier = run_in(submit(charlie, "a", queue=queue), example.h100, since=now - timedelta(days=2))
+    Attempt.objects.filter(pk=earlier.pk).update(state="finished", ended_at=now - timedelta(days=1))
+    run_in(submit(charlie, "b", queue=queue), example.h100, since=now - timedelta(hours=12))
 
     found = curves(client_for(root))
 

@@ -21,7 +21,7 @@ from apps.tasks.selectors.waiting import in_line
 from apps.tasks.services.ending import task_dequeue
 from apps.tasks.services.reordering import task_reorder
 from tests.cast import Example
-from tests.dashboard.conftest import ClientFor, Submit
+from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.reading import errors_at, shown, text
 
 pytestmark = pytest.mark.django_db
@@ -313,3 +313,20 @@ def test_names_of_queues_that_differ_at_their_end_only_are_shown_whole(
     ]
 
     assert [link is not None and "truncate" not in link[1] for link in links] == [True] * 3
+
+
+def test_a_task_that_started_meanwhile_says_so_where_it_is_to_be_moved(
+    example: Example, root: User, alice: User, submit: Submit, run_in: RunIn, client_for: ClientFor
+) -> None:
+    other = profile_connect(
+        actor=root, policy=example.dev, profile=Profile.objects.get(name="2xGPU")
+    )
+    task = submit(alice, "quick")
+    run_in(task, example.h100)
+
+    answer = client_for(alice).post(
+        reverse("task_change_queue", args=[task.pk]), {"queue": other.pk}
+    )
+
+    assert answer.status_code == 400
+    assert "The task has started meanwhile" in errors_at("queue", answer)

@@ -67,6 +67,7 @@ def test_no_card_of_it_is_rendered(
 ) -> None:
     cards = [
         ("policy_card", str(example.dev.pk)),
+        ("policy_pause", str(example.dev.pk)),
         ("policy_holding", str(example.dev.pk)),
         ("policy_mine", str(example.dev.pk)),
         ("queue_waiting", str(example.dev_queue.pk)),

@@ -81,12 +81,14 @@ def load_node_detail(user: User, key: str) -> NodeDetail | None:
     for one in rows.select_related("holding__attempt__task__owner").order_by("pk"):
         given[one.device_id].append((one.holding.attempt.task, one.milli))
     plain = defaultdict(list, {pk: [(m, t.pk) for t, m in some] for pk, some in given.items()})
-    row = node_row(node, devices, plain, over)
+    work = _work(node, over)
+    tasks = len({one.task.pk for one in work})
+    row = node_row(node, devices, plain, over, tasks=tasks)
     pinned = pinned_key(node)
     return NodeDetail(
         row=row,
         devices=_devices(node, devices, row, given),
-        work=_work(node, over),
+        work=work,
         shares=_shares(node, has_devices=bool(devices)),
         key_kind=pinned.kind if pinned is not None else "",
         fingerprint=pinned.fingerprint if pinned is not None else "",

@@ -4,6 +4,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.db.models import Count
+
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.core.units import MILLI
@@ -12,7 +14,7 @@ from apps.dashboard.cards.words import plural
 from apps.dashboard.live import Sharing, card, topics_of
 from apps.dashboard.selectors.use import amounts_of, held_now, over_quota_tasks
 from apps.nodes.models import Device, DeviceState, Node
-from apps.tasks.models import HeldDevice
+from apps.tasks.models import HeldDevice, Holding
 
 # State of a cell: `u` reserved, `o` over quota, `h` shared, empty free, `x` not ours, `d` missing.
 _BAD = {DeviceState.MISSING: "d", DeviceState.OCCUPIED: "x"}
@@ -45,7 +47,7 @@ class NodeList:
 
 @card("node_rows", Sharing.ROLE)
 def load_node_list(user: User, _key: str) -> NodeList | None:
-    """Every node that was not removed, in six queries."""
+    """Every node that was not removed, in seven queries."""
     if not is_admin(user):
         return None
     nodes = list(Node.objects.filter(removed_at__isnull=True).select_related("pool"))
@@ -54,6 +56,8 @@ def load_node_list(user: User, _key: str) -> NodeList | None:
         devices[device.node_id].append(device)
     held = held_now()
     over = over_quota_tasks(held, amounts_of())
+    here = Holding.objects.filter(released_at__isnull=True, node__in=nodes)
+    tasks = dict(here.order_by().values_list("node").annotate(Count("attempt", distinct=True)))
     given: defaultdict[int, list[tuple[int, UUID]]] = defaultdict(list)
     rows = HeldDevice.objects.filter(released_at__isnull=True)
     for device_id, milli, task in rows.values_list(
@@ -61,7 +65,10 @@ def load_node_list(user: User, _key: str) -> NodeList | None:
     ):
         given[device_id].append((milli, task))
     return NodeList(
-        rows=tuple(node_row(node, devices[node.pk], given, over) for node in nodes),
+        rows=tuple(
+            node_row(node, devices[node.pk], given, over, tasks=tasks.get(node.pk, 0))
+            for node in nodes
+        ),
         restored=restored_banner(),
         topics=("nodes", *topics_of("node", [node.pk for node in nodes]), "overview"),
     )
@@ -72,12 +79,15 @@ def node_row(
     devices: list[Device],
     given: defaultdict[int, list[tuple[int, UUID]]],
     over: frozenset[UUID],
+    *,
+    tasks: int,
 ) -> NodeRow:
     """A node with its strip.
 
     Args:
         given: per device what of it is held, in thousandths, and by which task.
         over: the running tasks that count as over quota.
+        tasks: how many run there, with devices or without.
     """
     cells = tuple(_cell(device, given[device.pk], over) for device in devices)
     counts = [f"{cells.count(cell)} {word}" for cell, word in _WORDS.items() if cell in cells]
@@ -91,7 +101,7 @@ def node_row(
         cells=cells,
         label=f"{plural(len(cells), 'GPU')}: {', '.join(counts)}" if cells else "No GPUs",
         free=free,
-        tasks=len({task for device in devices for _, task in given[device.pk]}),
+        tasks=tasks,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Self
 from urllib.parse import parse_qs, urlencode
 
+from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
@@ -13,9 +14,11 @@ from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.dashboard.cards.bars import Segment, parts
 from apps.dashboard.cards.policies import PolicyRow, policy_rows
+from apps.dashboard.cards.sparks import span_words
 from apps.dashboard.cards.words import REASONS, UNKNOWN_REASON, Word
 from apps.dashboard.live import Sharing, card, topics_of
 from apps.dashboard.selectors.use import Use
+from apps.dashboard.selectors.use_history import HOURS, history_began
 from apps.dashboard.selectors.waiting import Waiting, summed
 from apps.policies.selectors import policies_visible_to
 
@@ -105,6 +108,7 @@ class PolicyList:
     waiting: Waiting
     reasons: tuple[ReasonPart, ...]
     reason_bar: tuple[Segment, ...]
+    span: str
     is_admin: bool
     topics: tuple[str, ...]
     announce: str = ""
@@ -125,7 +129,7 @@ def load_policy_list(user: User, key: str) -> PolicyList:
     for row in top:
         use = use.plus(row.use)
     waiting = summed(row.waiting for row in top)
-    reasons = _reasons(waiting)
+    reasons, now = _reasons(waiting), timezone.now()
     return PolicyList(
         rows=tuple(_shown(rows, wanted)),
         wanted=wanted,
@@ -140,6 +144,7 @@ def load_policy_list(user: User, key: str) -> PolicyList:
         waiting=waiting,
         reasons=reasons,
         reason_bar=parts([(one.word.kind, one.count) for one in reasons]),
+        span=span_words((now - history_began(until=now, hours=HOURS)).total_seconds()),
         is_admin=is_admin(user),
         topics=("policies", "overview", *topics_of("policy", [row.policy.pk for row in rows])),
     )

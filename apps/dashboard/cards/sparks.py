@@ -4,10 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from apps.dashboard.cards.words import duration_text
+from apps.dashboard.selectors.use_history import HOURS
+
 # The curve's own units, as in its template; a little is left free above and below.
 WIDTH = 96
 HEIGHT = 24
 MARGIN = 2
+
+
+def span_words(seconds: float) -> str:
+    """How much time a curve covers: `24 hours`, or less where there is no more: `40 min`."""
+    return f"{HOURS} hours" if seconds >= HOURS * 3600 else duration_text(seconds)
 
 
 @dataclass(frozen=True, slots=True)

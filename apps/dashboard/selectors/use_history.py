@@ -11,7 +11,10 @@ from apps.dashboard.selectors.use import GPU
 from apps.policies.models import Policy
 from apps.tasks.models import Attempt
 
+HOURS = 24
 STEPS = 96
+# A line is at least this long, however young the installation is.
+LEAST = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,7 @@ class UseHistory:
     Thousandths of GPU. `mean` is that of the whole time, `highest` the largest of `values`.
     """
 
+    began: datetime
     at: tuple[datetime, ...]
     values: tuple[int, ...]
 
@@ -36,10 +40,12 @@ class UseHistory:
 def use_history(
     policy_ids: Iterable[int], *, until: datetime, hours: int, steps: int = STEPS
 ) -> UseHistory:
-    """What these policies held together in the last `hours`, in one query."""
-    own = _own_use(policy_ids, until=until, hours=hours, steps=steps)
-    began, step_s = until - timedelta(hours=hours), hours * 3600 / steps
+    """What these policies held together in the last `hours`, in two queries."""
+    began = history_began(until=until, hours=hours)
+    own = _own_use(policy_ids, began=began, until=until, steps=steps)
+    step_s = (until - began).total_seconds() / steps
     return UseHistory(
+        began=began,
         at=tuple(began + timedelta(seconds=step_s * (step + 1)) for step in range(steps)),
         values=tuple(
             round(sum(values)) for values in zip([0.0] * steps, *own.values(), strict=True)
@@ -47,17 +53,26 @@ def use_history(
     )
 
 
+def history_began(*, until: datetime, hours: int) -> datetime:
+    """`hours` ago, or when the first attempt of all began: of the time before, nothing is known."""
+    # Their ids are in the order in which attempts were made.
+    first = Attempt.objects.order_by("pk").values_list("allocated_at", flat=True).first()
+    longest = until - timedelta(hours=hours)
+    return longest if first is None else max(longest, min(first, until - LEAST))
+
+
 def use_of_each(
     policy_ids: Iterable[int], *, until: datetime, hours: int, steps: int
 ) -> dict[int, list[int]]:
-    """What each of these policies held together with those below it, in two queries.
+    """What each of these policies held together with those below it, in three queries.
 
     Returns:
         Thousandths of GPU as means of equal stretches of time, oldest first.
     """
     parents = dict(Policy.objects.filter(removed_at__isnull=True).values_list("pk", "parent_id"))
     sums = {pk: [0.0] * steps for pk in policy_ids}
-    for pk, values in _own_use(parents, until=until, hours=hours, steps=steps).items():
+    began = history_began(until=until, hours=hours)
+    for pk, values in _own_use(parents, began=began, until=until, steps=steps).items():
         at: int | None = pk
         while at is not None:
             if at in sums:
@@ -67,15 +82,14 @@ def use_of_each(
 
 
 def _own_use(
-    policy_ids: Iterable[int], *, until: datetime, hours: int, steps: int
+    policy_ids: Iterable[int], *, began: datetime, until: datetime, steps: int
 ) -> dict[int, list[float]]:
-    began = until - timedelta(hours=hours)
     rows = Attempt.objects.filter(
         Q(ended_at__isnull=True) | Q(ended_at__gt=began),
         policy__in=list(policy_ids),
         allocated_at__lt=until,
     ).values_list("policy", "request", "replicas", "allocated_at", "ended_at")
-    step_s = hours * 3600 / steps
+    step_s = (until - began).total_seconds() / steps
     sums: dict[int, list[float]] = defaultdict(lambda: [0.0] * steps)
     for policy, request, replicas, allocated, ended in rows.iterator():
         gpu = request.get(GPU, 0) * replicas

@@ -13,10 +13,11 @@ from apps.allocation.whatif.starting import startable
 from apps.core.units import milli_text
 from apps.dashboard.access import makes_policies, person
 from apps.dashboard.cards.policy_list import PolicyFilter
-from apps.dashboard.cards.sparks import Spark
+from apps.dashboard.cards.sparks import Spark, span_words
 from apps.dashboard.cards.startable import start_rows
+from apps.dashboard.cards.words import duration_text
 from apps.dashboard.selectors.people import people_of
-from apps.dashboard.selectors.use_history import as_gpu, use_history, use_of_each
+from apps.dashboard.selectors.use_history import HOURS, as_gpu, use_history, use_of_each
 from apps.policies.models import Policy, Queue
 from apps.policies.rights import is_of_policy
 from apps.policies.selectors import (
@@ -27,7 +28,6 @@ from apps.policies.selectors import (
 )
 from apps.policies.tenancy import policies_changeable_by
 
-HOURS = 24
 SPARK_STEPS = 48
 # As many queues as are asked what can be started.
 MOST_QUEUES = 12
@@ -81,9 +81,13 @@ def policy_can_start(request: HttpRequest, pk: int) -> HttpResponse:
 def policy_use(request: HttpRequest, pk: int) -> HttpResponse:
     """Use of the last day, for the plot."""
     policy = seen(person(request), pk)
-    history = use_history(policy_family(policy.pk), until=timezone.now(), hours=HOURS)
+    now = timezone.now()
+    history = use_history(policy_family(policy.pk), until=now, hours=HOURS)
+    span_s = (now - history.began).total_seconds()
     return JsonResponse(
         {
+            "span": span_words(span_s),
+            "step": duration_text(span_s / len(history.at)),
             "at": [int(at.timestamp()) for at in history.at],
             "gpu": as_gpu(history.values),
             "mean": milli_text(round(history.mean, -2)),

@@ -21,7 +21,13 @@ from apps.tasks.services.enqueueing import description_values, task_return
 from apps.tasks.services.queues import check_may
 from apps.tasks.services.runs import run_ensure
 from apps.tasks.services.transitions import DECIDE, tasks_move
-from apps.tasks.states import ENDED_STATES, LIVE_ATTEMPT_STATES, AttemptState, TaskState
+from apps.tasks.states import (
+    ENDED_STATES,
+    HOLDING_STATES,
+    LIVE_ATTEMPT_STATES,
+    AttemptState,
+    TaskState,
+)
 from apps.tasks.topics import task_topics
 
 NOT_STARTED = (TaskState.DRAFT, TaskState.QUEUED, TaskState.PAUSED, TaskState.REJECTED)
@@ -48,9 +54,18 @@ def task_dequeue(*, actor: User, task: Task) -> Task:
         actor_id=actor.pk,
         changes={**OUT_OF_LINE, "state_detail": ""},
     ):
-        raise Conflict("Only waiting tasks can be taken out of their queue.")
+        task.refresh_from_db()
+        raise Conflict(_why_not_out(task))
     task.refresh_from_db()
     return task
+
+
+def _why_not_out(task: Task) -> str:
+    if task.state in HOLDING_STATES:
+        return "The task has started meanwhile: only waiting tasks can leave their queue."
+    if task.state in ENDED_STATES:
+        return "The task has ended meanwhile: only waiting tasks can leave their queue."
+    return "Only waiting tasks can leave their queue."
 
 
 def task_abort(*, actor: User, task: Task, detail: str = "") -> Task:

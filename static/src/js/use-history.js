@@ -19,7 +19,8 @@ export default function useHistory(panel) {
     const reply = await fetch(panel.dataset.source).catch(() => null);
     if (!reply?.ok || reply.redirected) return;
     known = await reply.json();
-    summary.textContent = `Mean ${known.mean} GPU, in the busiest 15 min ${known.highest} GPU`;
+    panel.querySelector("h2").textContent = `Use of the last ${known.span}`;
+    summary.textContent = `Mean ${known.mean} GPU, in the busiest ${known.step} ${known.highest} GPU`;
     place.setAttribute("aria-label", `${panel.querySelector("h2").textContent}: ${summary.textContent}`);
     place.removeAttribute("aria-labelledby");
     if (plot) plot.setData([known.at, known.gpu]);

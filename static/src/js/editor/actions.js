@@ -71,8 +71,12 @@ async function conflict(app, detail) {
     // Nothing is to be put together: what they saved is what was read here, or what is here.
     takeFacts(app, answer.data);
     app.set({ saved: theirs, version: answer.data.version });
-    say(app, `${answer.data.saved_by ?? "Somebody"} saved meanwhile, and nothing of it differs. Try again.`);
-    return false;
+    const who = answer.data.saved_by ?? "Another person";
+    // Then Save is off, as after one's own.
+    const isSaved = app.busy === "save" && !app.isDirty;
+    if (isSaved) say(app, `${who} has saved the same changes. Nothing is left to save.`);
+    else say(app, `${who} saved meanwhile, and nothing of it differs. Try again.`);
+    return isSaved;
   }
   openDialog(app, "conflict", { detail, state: answer.data, theirs, changes });
   return false;
