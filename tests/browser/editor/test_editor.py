@@ -145,6 +145,35 @@ def test_all_three_orders_move_by_hand_and_by_keys(example: Client, open_editor:
     assert example.get(DRAFT)["profiles"][1]["pools"][0]["pool"] == "H100"
 
 
+def test_every_way_to_reorder_is_undone_by_the_button_that_offers_it(
+    example: Client, open_editor: Open
+) -> None:
+    page = open_editor()
+    execution = rows(page, "Execution")
+    tiles = card(page, "Pool H100").locator(".tile")
+    undo = page.get_by_role("button", name="Undo", exact=True)
+    want = [re.compile("2xGPU"), re.compile("4xGPU"), re.compile("8xGPU")]
+
+    def by_key() -> None:
+        execution.nth(2).focus()
+        page.keyboard.press("Alt+ArrowUp")
+
+    moves = {
+        "button": lambda: page.get_by_role("button", name="Move 8xGPU up").click(),
+        "key": by_key,
+        "grip": lambda: execution.nth(0).locator(".grip").drag_to(execution.nth(2)),
+        "tile": lambda: tiles.nth(0).drag_to(tiles.nth(2)),
+    }
+    for move in moves.values():
+        move()
+        expect(page.get_by_role("button", name="0 changes")).to_have_count(0)
+        undo.click()
+        expect(execution).to_have_text(want)
+        expect(tiles).to_have_text(want)
+        expect(page.get_by_role("button", name="0 changes")).to_be_visible()
+        expect(undo).to_have_count(0)
+
+
 def test_findings_stand_at_the_card_that_they_concern(example: Client, open_editor: Open) -> None:
     page = open_editor()
     page.get_by_role("button", name="Disconnect 8xGPU from H100").click()
@@ -155,6 +184,17 @@ def test_findings_stand_at_the_card_that_they_concern(example: Client, open_edit
     page.get_by_role("button", name="Preview").click()
     expect(dialog(page)).to_contain_text("This cannot be provisioned.")
     expect(dialog(page).get_by_role("button", name="Provision revision")).to_be_disabled()
+
+
+def test_a_pool_card_says_once_that_nobody_serves_it(example: Client, open_editor: Open) -> None:
+    page = open_editor()
+    said = card(page, "Pool H100").get_by_text("Nobody serves")
+    expect(said).to_have_count(1)
+
+    page.get_by_role("button", name="Validate").click()
+
+    expect(said).to_have_text(re.compile("it has no node and admits nothing"))
+    expect(said).to_have_count(1)
 
 
 def test_provision_is_offered_only_when_nothing_is_unsaved(

@@ -81,6 +81,23 @@ def test_what_one_removed_and_the_other_changed_is_told(
     assert linked(ben, "8xGPU") == [("H100", "H100")]
 
 
+def test_the_same_changes_that_another_person_saved_need_no_second_save(
+    example: Client, ben: Client, open_editor: Open
+) -> None:
+    page = open_editor()
+    page.get_by_role("button", name="Delete 2xGPU").click()
+    theirs = ben.get(DRAFT)
+    theirs["profiles"] = [one for one in theirs["profiles"] if one["name"] != "2xGPU"]
+    theirs["pools"][0]["profiles"].remove("2xGPU")
+    put(ben, theirs)
+
+    button = page.get_by_role("button", name="Save", exact=True)
+    button.click()
+
+    expect(page.get_by_text("has saved the same changes. Nothing is left")).to_be_visible()
+    expect(button).to_be_disabled()
+
+
 def test_who_signed_in_again_in_another_tab_can_still_save(
     example: Client, open_editor: Open
 ) -> None:

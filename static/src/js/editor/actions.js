@@ -121,7 +121,7 @@ export const validate = (app) =>
     const doc = app.doc;
     const answer = await send(app, app.urls.validate, { body: toData(doc) });
     if (!answer.isOk) return refuse(app, doc, answer);
-    const side = (list, isError) => list.map((one) => placed(doc, one.path, one.detail, isError));
+    const side = (list, isError) => list.map((one) => placed(doc, one.path, one.detail, isError, one.code));
     const findings = [...side(answer.data.errors, true), ...side(answer.data.warnings, false)];
     const errors = answer.data.errors.length;
     if (app.doc === doc) app.set({ findings });

@@ -32,8 +32,8 @@ function nobody(detail) {
 }
 
 /** Findings and refused fields of a document, each with the entry that it concerns. */
-export function placed(doc, path, detail, isError) {
+export function placed(doc, path, detail, isError, code = "") {
   const [, kind, index, rest = ""] = /^(pools|profiles)\[(\d+)\]\.?(.*)$/.exec(path) ?? [];
   const key = kind ? (doc[kind][Number(index)]?.key ?? "") : "";
-  return { kind: kind ?? "", key, field: kind ? rest : path, detail, isError };
+  return { kind: kind ?? "", key, field: kind ? rest : path, detail, isError, code };
 }
