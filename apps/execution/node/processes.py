@@ -18,6 +18,8 @@ ARGUMENT_BYTES = 128 * 1024
 VARIABLE_BYTES = 2 * 1024 * 1024
 # A launch brings 1024 at most.
 MOST_VARIABLES = 10_000
+# Any living one of them shows the variables.
+MOST_THREADS = 16
 # Enough of the kernel's own words to hold the user ids.
 STATUS_BYTES = 4096
 
@@ -25,7 +27,7 @@ STATUS_BYTES = 4096
 def start_ticks(pid: int) -> int | None:
     """When the process started, in clock ticks since boot; None when there is none."""
     fields = _status(pid)
-    if fields is None or fields[0] == b"Z":
+    if fields is None or _is_over(fields):
         return None
     return int(fields[19])
 
@@ -37,7 +39,7 @@ def in_session(leader: int) -> set[int]:
     found = set()
     for pid in _all():
         fields = _status(pid)
-        if fields is not None and fields[0] != b"Z" and int(fields[3]) == leader:
+        if fields is not None and not _is_over(fields) and int(fields[3]) == leader:
             found.add(pid)
     return found
 
@@ -56,7 +58,22 @@ def is_marked(pid: int, name: str, *, owner: int | None, mark: str = MARK) -> bo
     if owner is not None and _users(pid)[:1] != [owner]:
         return False
     want = b"\0%s=%s\0" % (mark.encode(), name.encode())
-    return want in b"\0" + _read(pid, "environ", VARIABLE_BYTES) + b"\0"
+    return want in b"\0" + _variables(pid) + b"\0"
+
+
+def _variables(pid: int) -> bytes:
+    """The environment; by another thread where the first one has ended and shows none."""
+    content = _read(pid, "environ", VARIABLE_BYTES)
+    fields = None if content else _status(pid)
+    if fields is None or fields[0] != b"Z":
+        return content
+    try:
+        threads = os.listdir("/proc/%d/task" % pid)
+    except OSError:
+        return b""
+    others = (thread for thread in threads[:MOST_THREADS] if int(thread) != pid)
+    found = (_read(pid, "task/%s/environ" % thread, VARIABLE_BYTES) for thread in others)
+    return next((content for content in found if content), b"")
 
 
 def environment_of(pid: int, *, owner: int) -> dict[bytes, bytes]:
@@ -125,6 +142,11 @@ def _users(pid: int) -> list[int]:
     """Real, effective, saved and file system's user by the kernel's word; empty when it is gone."""
     line = _read(pid, "status", STATUS_BYTES).partition(b"\nUid:")[2].partition(b"\n")[0]
     return [int(word) for word in line.split()]
+
+
+def _is_over(fields: list[bytes]) -> bool:
+    """Whether nothing of it works: where only the first thread has ended, the state says so too."""
+    return fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
 
 
 def _status(pid: int) -> list[bytes] | None:

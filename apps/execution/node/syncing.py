@@ -147,7 +147,7 @@ def _report(
         "is_stop_asked": attempt.has("stop.json"),
     }
     if started is not None:
-        report["started_wall_s"] = started["wall_s"]
+        report["started_wall_s"] = started.get("wall_s")
         report["started_uptime_s"] = started["uptime_s"]
     if started is not None and ended is None:
         report["checkpointed_wall_s"] = privates.checkpointed_wall_s(attempt, config)
@@ -155,7 +155,7 @@ def _report(
         report["checkpointed_wall_s"] = ended.get("checkpointed_wall_s")
         report["exit_code"] = ended["exit_code"]
         report["error"] = ended["error"]
-        report["ended_wall_s"] = ended["wall_s"]
+        report["ended_wall_s"] = ended.get("wall_s")
         report["ended_uptime_s"] = ended["uptime_s"]
         report["log_bytes"] = _log_end(attempt)
         report["is_lease_over"] = ended.get("is_lease_over", False)

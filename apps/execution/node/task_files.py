@@ -153,12 +153,14 @@ def _is_closed(folder: int) -> bool:
 def _give_new(folder: int, name: str, ids: tuple[int, int]) -> None:
     """Give away a folder that we have just made, and no other that has its name meanwhile."""
     with opened_below(folder, name) as made:
-        if os.fstat(made).st_uid != os.geteuid() or not _is_empty(made):
-            raise PermissionError(errno.EPERM, "another folder is in its place", name)
         try:
+            if os.fstat(made).st_uid != os.geteuid() or not _is_empty(made):
+                raise PermissionError(errno.EPERM, "another folder is in its place", name)
             give(made, 0o700, ids)
         except OSError:
-            os.rmdir(name, dir_fd=folder)
+            # Only what is empty goes.
+            with contextlib.suppress(OSError):
+                os.rmdir(name, dir_fd=folder)
             raise
 
 

@@ -25,7 +25,6 @@ from apps.core.errors import RpmError, Unavailable
 from apps.core.headers import headers_of_every_answer, proxys_word
 from apps.core.origin import client_address_of
 from apps.tasks.answers import stored_detail
-from apps.tasks.api.parsers import BODY_BYTES
 from apps.tasks.descriptions import read_description
 from apps.tasks.services.express import task_submit_at_once
 
@@ -110,7 +109,7 @@ def _is_usual(environ: Environ) -> bool:
     length = environ.get("CONTENT_LENGTH", "")
     return (
         length.isdigit()
-        and 0 < int(length) <= BODY_BYTES
+        and 0 < int(length) <= settings.RPM_USUAL_BODY
         and environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() == "application/json"
         and "HTTP_IDEMPOTENCY_KEY" not in environ
         and "HTTP_X_RPM_ACT_FOR" not in environ

@@ -3,20 +3,19 @@
 from collections.abc import Mapping
 from typing import IO, Any
 
+from django.conf import settings
 from rest_framework.parsers import BaseParser
 
 from apps.core.errors import BodyTooLarge
-
-# Above the largest command and environment together, so that the error can name the field.
-BODY_BYTES = 4 * 1024 * 1024
-BULK_BYTES = 16 * 1024 * 1024
 
 
 class RawJsonParser(BaseParser):
     """`request.data` is the body in bytes."""
 
     media_type = "application/json"
-    most = BODY_BYTES
+    # The setting with the most bytes that are read: above the largest command and environment
+    # together, so that the error can name the field.
+    bound = "RPM_USUAL_BODY"
 
     def parse(
         self,
@@ -24,11 +23,12 @@ class RawJsonParser(BaseParser):
         media_type: str | None = None,  # noqa: ARG002  # DRF passes it by position
         parser_context: Mapping[str, Any] | None = None,  # noqa: ARG002  # DRF passes it by position
     ) -> Any:
-        body: bytes = stream.read(self.most + 1)
-        if len(body) > self.most:
-            raise BodyTooLarge(self.most)
+        most: int = getattr(settings, self.bound)
+        body: bytes = stream.read(most + 1)
+        if len(body) > most:
+            raise BodyTooLarge(most)
         return body
 
 
 class RawBulkParser(RawJsonParser):
-    most = BULK_BYTES
+    bound = "RPM_LARGEST_BODY"

@@ -37,6 +37,8 @@ LOOKED_AT = 1000
 PIECES_AT_ONCE = 200
 TASKS_AT_ONCE = 100
 KEYS_DAYS = 7
+# However much somebody's tasks take, what has just ended can still be looked at.
+STAYS_FOR = timedelta(days=1)
 OF_TASKS = ("task", "attempt")
 
 
@@ -93,7 +95,7 @@ def old_remove(kept: Kept, *, now: datetime | None = None, run_s: float = RUN_S)
     if kept.tasks is not None:
         tasks, are_tasks_over = _each(_old_tasks(now - kept.tasks), _tasks_delete, until)
     if kept.tasks is not None and kept.bytes_per_person and are_tasks_over:
-        excess = _excess_tasks(most=kept.bytes_per_person // 2)
+        excess = _excess_tasks(most=kept.bytes_per_person // 2, now=now)
         more, are_tasks_over = _each(excess, _tasks_delete, until)
         tasks += more
     events, are_events_over = 0, True
@@ -165,28 +167,27 @@ def _old_tasks(before: datetime) -> Iterator[Sequence[uuid.UUID]]:
         last = rows[-1][0]
 
 
-def _excess_tasks(*, most: int) -> Iterator[Sequence[uuid.UUID]]:
-    """Of people whose ended tasks take more bytes than this, the oldest, until the rest do not."""
+def _excess_tasks(*, most: int, now: datetime) -> Iterator[Sequence[uuid.UUID]]:
+    """Of people whose ended tasks take more bytes than this, those that ended first, until the
+    rest do not; what ended within the last day stays.
+    """
     sums = Task.objects.order_by().values_list("owner").annotate(sum=Sum("size_bytes"))
     for owner in [owner for owner, _ in sums.filter(sum__gt=most)]:
         # Those from before sizes were written free nothing that is counted.
         ended = Task.objects.filter(owner=owner, state__in=ENDED_STATES, size_bytes__gt=0)
         excess = (ended.aggregate(sum=Sum("size_bytes"))["sum"] or 0) - most
-        last = uuid.UUID(int=0)
-        while excess > 0 and (
-            rows := list(
-                ended.filter(pk__gt=last)
-                .order_by("pk")
-                .values_list("pk", "size_bytes")[:TASKS_AT_ONCE]
-            )
-        ):
+        old = ended.filter(ended_at__lt=now - STAYS_FOR).order_by("ended_at", "pk")
+        old = old.values_list("pk", "size_bytes", "ended_at")
+        after = Q()
+        while excess > 0 and (rows := list(old.filter(after)[:TASKS_AT_ONCE])):
             batch = []
-            for pk, size in rows:
+            for pk, size, _ in rows:
                 if excess > 0:
                     batch.append(pk)
                     excess -= size
             yield batch
-            last = rows[-1][0]
+            last, _, at = rows[-1]
+            after = Q(ended_at__gt=at) | Q(ended_at=at, pk__gt=last)
 
 
 def _old_events(before: datetime) -> Iterator[Sequence[int]]:

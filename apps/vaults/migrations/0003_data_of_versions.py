@@ -12,11 +12,11 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="vault",
             name="data_size",
-            field=models.PositiveIntegerField(default=0, editable=False),
+            field=models.PositiveIntegerField(db_default=0, default=0, editable=False),
         ),
         migrations.AddField(
             model_name="vaultversion",
             name="sealed_data",
-            field=models.TextField(blank=True, default="", editable=False),
+            field=models.TextField(blank=True, db_default="", default="", editable=False),
         ),
     ]

@@ -48,7 +48,7 @@ class Vault(models.Model):
     enforced = models.JSONField(default=list, blank=True)
     summary = models.JSONField(default=list, blank=True)
     size = models.PositiveIntegerField(default=0)
-    data_size = models.PositiveIntegerField(default=0, editable=False)
+    data_size = models.PositiveIntegerField(db_default=0, default=0, editable=False)
     version = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField()
@@ -101,7 +101,7 @@ class VaultVersion(models.Model):
     format = models.CharField(max_length=5, choices=VaultFormat.choices)
     enforced = models.JSONField(default=list, blank=True)
     sealed_text = models.TextField(editable=False)
-    sealed_data = models.TextField(editable=False, default="", blank=True)
+    sealed_data = models.TextField(editable=False, default="", db_default="", blank=True)
     at = models.DateTimeField()
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"

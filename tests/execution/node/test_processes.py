@@ -197,6 +197,36 @@ def test_a_session_is_not_a_members_once_its_number_is_another_process(tmp_path:
     assert is_living
 
 
+FIRST_THREAD_ENDS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+print(1, flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_a_process_lives_as_long_as_one_of_its_threads() -> None:
+    marked = os.environ | {processes.MARK: NAME}
+    command = [sys.executable, "-c", FIRST_THREAD_ENDS]
+    with subprocess.Popen(
+        command, env=marked, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            state = Path(f"/proc/{process.pid}/stat")
+            wait_until(lambda: ") Z " in state.read_text(), what="the end of the first thread")
+            is_alive = processes.start_ticks(process.pid) is not None
+            in_session = processes.in_session(process.pid)
+            is_marked = processes.is_marked(process.pid, NAME, owner=MINE)
+        finally:
+            process.kill()
+        process.wait()
+
+    assert (is_alive, in_session, is_marked) == (True, {process.pid}, True)
+    assert processes.start_ticks(process.pid) is None
+
+
 def has_begun(pid: int, word: bytes) -> bool:
     with open(f"/proc/{pid}/cmdline", "rb") as source:
         return source.read(1000).split(b"\0")[0] == word

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.utils import timezone
 from rest_framework.test import APIClient
 
 from apps.accounts.models import User
-from apps.tasks.api.parsers import BODY_BYTES
 from apps.tasks.descriptions import description_of
 from apps.tasks.models import Attempt, AttemptLog, Task
 from apps.tasks.selectors.attempts import MOST_LOG_BYTES
@@ -81,8 +81,18 @@ def test_a_bulk_request_takes_no_idempotency_key(api_as: As, alice: User, exampl
     assert not Task.objects.exists()
 
 
+def test_a_bulk_just_below_its_bound_is_read(api_as: As, alice: User) -> None:
+    body = json.dumps([{"name": "n" * (settings.RPM_LARGEST_BODY - 100)}])
+
+    answer = api_as(alice).generic("POST", f"{TASKS}bulk/", body, content_type="application/json")
+
+    assert settings.RPM_LARGEST_BODY - 100 < len(body) <= settings.RPM_LARGEST_BODY
+    assert answer.status_code == 200
+    assert not Task.objects.exists()
+
+
 def test_a_body_beyond_every_bound_is_named(api_as: As, alice: User, example: Example) -> None:
-    body = json.dumps({"name": "n" * BODY_BYTES})
+    body = json.dumps({"name": "n" * settings.RPM_USUAL_BODY})
 
     answer = api_as(alice).generic("POST", TASKS, body, content_type="application/json")
 

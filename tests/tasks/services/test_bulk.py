@@ -138,4 +138,5 @@ def test_tasks_that_all_differ_ask_no_more_often_than_equal_ones(
 
     assert {type(one) for one in answers} == {Task}
     assert len({one.run_id for one in answers}) == 50
-    assert len(many) == len(few)
+    # The first of the two also sums up what the person stores.
+    assert len(many) <= len(few)

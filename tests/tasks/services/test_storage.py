@@ -1,6 +1,7 @@
 """What the tasks of one person take is bounded, and ended ones go first."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -43,16 +44,16 @@ def described(size: int, **values: object) -> dict[str, Any]:
     return {"name": "t", "command": ["true", "x" * (size - TASK_BYTES)], **values}
 
 
-def task_of(owner: User, *, size: int, state: str) -> Task:
-    now = timezone.now()
+def task_of(owner: User, *, size: int, state: str, days_ago: float = 2) -> Task:
+    at = timezone.now() - timedelta(days=days_ago)
     return Task.objects.create(
         owner=owner,
         name="t",
         size_bytes=size,
         state=state,
-        created_at=now,
-        changed_at=now,
-        ended_at=now,
+        created_at=at,
+        changed_at=at,
+        ended_at=at,
     )
 
 
@@ -139,6 +140,17 @@ def test_the_oldest_ended_tasks_of_who_has_much_go_first(alice: User, bob: User)
     left = {*ended[2:], waiting, older, other}
     assert set(Task.objects.all()) == left
     assert old_remove(kept).tasks == 0
+
+
+def test_what_ended_a_moment_ago_stays_however_long_it_ran(alice: User) -> None:
+    long = task_of(alice, size=30 * KB, state="completed", days_ago=0.1)
+    short = [task_of(alice, size=30 * KB, state="completed", days_ago=3) for _ in range(3)]
+
+    removed = old_remove(kept_of(logs_days=0, tasks_days=730, task_bytes=MOST))
+
+    assert removed.tasks == 3
+    assert list(Task.objects.all()) == [long]
+    assert short
 
 
 def test_what_is_not_ended_stays_above_the_bound(alice: User) -> None:
