@@ -14,6 +14,7 @@ from rpm.backups.manifest import (
     KEY_RING,
     Manifest,
     key_fingerprints,
+    may_be_key,
     place_below,
 )
 
@@ -28,18 +29,33 @@ def collect(folder: Path) -> tuple[list[str], list[str]]:
     """
     home: Path = settings.HOME.path
     names = [name for name in KEY_FILES if (home / name).is_file()]
-    elsewhere = []
+    nodes_keys, elsewhere = set(), []
     used = Node.objects.filter(removed_at__isnull=True).exclude(key_path="")
     for path in sorted(set(used.values_list("key_path", flat=True))):
-        if Path(path).is_relative_to(home) and Path(path).is_file():
-            names.append(str(Path(path).relative_to(home)))
+        if _can_be_restored(Path(path)):
+            # Two paths can be the same file: an archive names it once.
+            nodes_keys.add(str(Path(path).relative_to(home)))
         else:
             elsewhere.append(path)
+    names += sorted(nodes_keys)
     for name in names:
         copy = folder / HOME / name
         copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.copyfile(home / name, copy)
     return [HOME + name for name in names], elsewhere
+
+
+def _can_be_restored(path: Path) -> bool:
+    """Whether a restore would put a node's key back there: else no backup takes it."""
+    home: Path = settings.HOME.path
+    if not path.is_relative_to(home) or not path.is_file():
+        return False
+    below = str(path.relative_to(home))
+    try:
+        place_below(home, below)
+    except BackupFailed:
+        return False
+    return may_be_key(below) and _is_private_key(path.read_bytes())
 
 
 class StagedKeys:
@@ -92,9 +108,13 @@ def _target(name: str) -> Path:
 
 def _content(folder: Path, name: str) -> bytes:
     content = (folder / name).read_bytes()
-    if name.removeprefix(HOME) not in KEY_FILES and b"PRIVATE KEY" not in content:
+    if name.removeprefix(HOME) not in KEY_FILES and not _is_private_key(content):
         raise BackupFailed(f"The backup names a file that is no key: {name!r}.")
     return content
+
+
+def _is_private_key(content: bytes) -> bool:
+    return b"PRIVATE KEY" in content
 
 
 def changed_variables(manifest: Manifest) -> list[str]:

@@ -27,11 +27,22 @@ KEY_RING = "key-ring"
 HOME = "home/"
 DATABASE_FILES = frozenset({"database.sqlite3", "database.dump"})
 KEY_FILES = ("secret-key", "credential-key", KEY_RING)
-# What else RPM keeps in the installation's folder, by the beginning of its name; no key lies there.
+# What else RPM keeps in the installation's folder: no key goes there.
 _OTHER_FILES = re.compile(
-    r"static(/|$)|node-[^/]+/|backups/|beat-schedule|redis\.|up\.lock|demonstration-logins|[^/]*\.sqlite3"
+    r"static(/.*)?"
+    r"|node-(h100|bare-metal)(/.*)?"  # the demonstration's nodes
+    # What the helper of any other node keeps: its program and settings, and what it works on.
+    r"|(.*/)?(helper(-[0-9a-f]{16})?(/.*)?|config\.json)"
+    r"|node-[^/]+/(identity|serial\.json|(attempts|images|preflight|pulls|tasks|waiters)/.*)"
+    r"|backups/[^/]*\.(rpm|backup)"
+    r"|(.*/)?[^/]*\.sqlite3[^/]*"
+    r"|beat-schedule[^/]*|redis\.(sock|log)|up\.lock|seals-bound|demonstration-logins\.json"
+    # What SSH reads, and runs, in the folder of an account.
+    r"|(.*/)?\.ssh/(authorized_keys[^/]*|config|environment|known_hosts[^/]*|rc)(/.*)?",
+    re.DOTALL,
 )
-_HIDDEN_KEY = re.compile(r"\.ssh/id_[A-Za-z0-9_-]+")
+# Other hidden folders hold programs and settings of an account.
+_HIDDEN_FOLDER_OF_KEYS = re.compile(r"\.[\w-]*(ssh|key|secret|private)[\w-]*")
 
 
 class Part(Struct, frozen=True):
@@ -47,7 +58,8 @@ class Manifest(Struct, frozen=True):
 
     `migrations` are those that had been applied, by app. `fingerprints` name keys without telling
     them, also those that came from variables and are not in the archive. `elsewhere` are the
-    private keys of nodes that lie outside the installation's folder: they are not in it either.
+    private keys of nodes that lie outside the installation's folder, or where no restore would put
+    a key: they are not in it either.
     """
 
     format: int
@@ -95,20 +107,28 @@ def read_manifest(content: bytes) -> Manifest:
     if manifest.format != FORMAT:
         raise BackupFailed(f"The backup has format {manifest.format}; this RPM reads {FORMAT}.")
     for part in manifest.parts:
-        if part.name not in DATABASE_FILES and not _may_be_key(part.name):
+        if part.name not in DATABASE_FILES and not _is_of_home(part.name):
             raise BackupFailed(f"The backup names a file that is none of RPM: {part.name!r}.")
     return manifest
 
 
-def _may_be_key(name: str) -> bool:
+def _is_of_home(name: str) -> bool:
     """Whether a part can be one of RPM's own keys, or the private key of a node."""
-    if not name.startswith(HOME):
-        return False
     below = name.removeprefix(HOME)
-    if below in KEY_FILES or _HIDDEN_KEY.fullmatch(below):
-        return True
-    is_hidden = any(part.startswith(".") for part in below.split("/"))
-    return not is_hidden and not _OTHER_FILES.match(below)
+    return name.startswith(HOME) and (below in KEY_FILES or may_be_key(below))
+
+
+def may_be_key(below: str) -> bool:
+    """Whether a node's key may lie there, below the installation's folder.
+
+    A backup takes no other, and a restore accepts no other.
+    """
+    *folders, file = below.split("/")
+    is_hidden = file.startswith(".") or any(
+        folder.startswith(".") and not _HIDDEN_FOLDER_OF_KEYS.fullmatch(folder)
+        for folder in folders
+    )
+    return not is_hidden and below not in KEY_FILES and not _OTHER_FILES.fullmatch(below)
 
 
 def place_below(folder: Path, name: str) -> Path:

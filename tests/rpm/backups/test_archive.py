@@ -103,6 +103,15 @@ def test_a_sealed_file_says_that_it_needs_a_passphrase(filled: Path, empty: Path
         "home/beat-schedule.db",
         "home/redis.sock",
         "home/up.lock",
+        "home/seals-bound",
+        "home/demonstration-logins.json",
+        "home/backups/before-1-20260501T030000Z.rpm",
+        "home/elsewhere/helper/__main__.py",
+        "home/elsewhere/config.json",
+        "home/node-h200/tasks/1/1-0/spec.json",
+        "home/elsewhere/helper-0123456789abcdef/__main__.py",
+        "home/.ssh/rc",
+        "home/.config/x",
     ],
 )
 def test_a_name_that_leads_elsewhere_is_refused_before_anything_is_written(
