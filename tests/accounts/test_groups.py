@@ -49,7 +49,15 @@ def test_built_in_groups_keep_their_names_and_stay(root: User) -> None:
      "Adrnins", "Queue adrnins", "Aclmins", "\u13aadmins", "\ua4eedmins", "\u1d00dmins",
      "\u0245DMINS", "\u15c5dmins", "\u2200dmins", "\u0531\u0564mins", "A\u146fmins",
      "Adm\u2c93ns", "Adm\U00011700ns", "\uabafueue admins", "Q\u1d1ceue admins",
-     "\u202esnimdA", "Te\nam", "Team\u2066x", "\u0422eam"],
+     "\u202esnimdA", "Te\nam", "Team\u2066x", "\u0422eam", "Admins\u3164", "\u115fAdmins",
+     "Ad\u1160mins", "Admins\uffa0", "Us\u034fers", "Team\ufe0f", "Team\ufe00", "Team\u180b",
+     "Team\U000e0100", "Team\u17b4", "Te\u200dam", "Te\u200cam", "Team\u200d", "\u200cTeam",
+     "\u06af\u200c", "\u06af\u200c\u200c\u0647", "\u06af\u200cx", "\u0422\u0301eam",
+     "\u0422\u200aeam", "\u04223am", "Adm\u01c0ns", "Admins\u02bc", "Admins\ua4f8",
+     "\ua4ee\ua4d3\ua4df\ua4f2\ua4e0\ua4e2", "\ua4f4\ua4e2\ua4f0\ua4e3\ua4e2",
+     "Queue \ua4ee\ua4d3\ua4df\ua4f2\ua4e0\ua4e2", "\u13aa\u13a0\u13b7\u13c6\u13c1\u13da",
+     "\uab7a\uab70\uab87\u13a5\u13c1\uabaa", "\u13cc\u13da\u13ac\u13a1\u13da",
+     "\u15e9\u15ea\u15f0\u14f0\u144e\u1515", "Команда Ελλάς"],
 )  # fmt: skip
 def test_no_group_looks_like_a_built_in_one(name: str) -> None:
     with pytest.raises(BadInput) as refused:
@@ -60,10 +68,24 @@ def test_no_group_looks_like_a_built_in_one(name: str) -> None:
 
 @pytest.mark.parametrize("name",
     ["Admins of Dev", "Superusers", "Администраторы", "Chiefs", "Équipe Zürich 2", "C++ & GPU",
-     "研究チーム ML", "연구팀"],
+     "研究チーム ML", "연구팀", "佐々木チーム", "人々", "〆切", "Цех №5", "Команда ML",
+     "ML-команда", "Ком\u02bcюніті", "Hawai\u02bbi", "β testers", "گروه\u200cها", "क्\u200dष",
+     "അഡ്മിന്\u200d", "ＡＩ研究", "Team \u2600\ufe0f", "Team \U0001f469\U0001f3fd\u200d\U0001f52c",
+     "Team 1\ufe0f\u20e3", "\U0001f3f3\ufe0f\u200d\U0001f308"],
 )  # fmt: skip
 def test_other_names_of_groups_are_taken(name: str) -> None:
     assert group_save(actor=None, group=Group(name=name), description="").pk
+
+
+def test_a_group_keeps_a_name_that_is_refused_today() -> None:
+    group = Group.objects.create(name="\u0422eam")
+
+    group_save(actor=None, group=group, description="From before.")
+    group.name = "\u0410dmins"
+    with pytest.raises(BadInput):
+        group_save(actor=None, group=group, description="")
+
+    assert Group.objects.get(pk=group.pk).info.description == "From before."
 
 
 def test_somebody_must_stay_in_admins(root: User) -> None:

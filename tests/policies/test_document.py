@@ -74,6 +74,9 @@ PROFILE = {"name": "p", "request": 4, "pools": [{"pool": "a"}]}
             {"pools": [{"name": "a\x00b"}]}, "pools[0].name", "control", id="a NUL in a name"
         ),
         pytest.param(
+            {"pools": [{"name": "a\u3164"}]}, "pools[0].name", "be seen", id="a filler in a name"
+        ),
+        pytest.param(
             {"pools": [{"name": "a\ud800"}]}, "pools[0].name", "half", id="half of a character"
         ),
         pytest.param(
@@ -138,6 +141,23 @@ def test_bad_input_is_named_by_its_path(raw: Any, path: str, words: str) -> None
 
     assert list(refused.value.fields) == [path]
     assert words in refused.value.fields[path]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "\u2600\ufe0f fast",
+        "\U0001f469\U0001f3fd\u200d\U0001f52c",
+        "1\ufe0f\u20e3",
+        "\u06af\u200c\u0647",
+    ],
+)
+def test_characters_that_shape_those_beside_them_are_taken(name: str) -> None:
+    document = parse(
+        {"pools": [POOL | {"name": name}], "profiles": [PROFILE | {"name": name, "pools": []}]}
+    )
+
+    assert (document.pools[0].name, document.profiles[0].name) == (name, name)
 
 
 def test_a_name_that_two_have_is_told_of_both() -> None:

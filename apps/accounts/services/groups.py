@@ -47,7 +47,8 @@ def group_save(
     before = {} if is_new else _told(Group.objects.select_related("info").get(pk=group.pk))
     if not is_new:
         _check_built_in(group)
-    _check_name(group)
+    if before.get("name") != group.name:
+        _check_name(group)
     try:
         group.full_clean()
     except ValidationError as error:

@@ -227,7 +227,8 @@ def _check_names(
         elif "\n" in name or "\t" in name or "\r" in name:
             problems[path] = "must be one line"
         elif has_unseen(name):
-            problems[path] = "holds a character that cannot be seen: type it again"
+            # What is wrong with any text says more: it is there already.
+            problems.setdefault(path, "holds a character that cannot be seen: type it again")
         elif name in seen:
             # At both: somebody has changed one of them, and only one of them is in sight.
             problems[path] = f"{entry.name!r} is the name of two {kind}: choose another"
