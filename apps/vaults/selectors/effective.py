@@ -91,7 +91,7 @@ def version_text(row: VaultVersion) -> str:
         CannotUnseal: it was sealed with a key that is gone, or for another vault.
     """
     text = unseal(row.sealed_text, context=row.text_context)
-    return with_hidden(text, read(text, format=row.format))
+    return with_hidden(text, read(text, format=row.format, is_stored=True))
 
 
 def version_data(row: VaultVersion) -> Mapping[str, Any]:
@@ -102,7 +102,7 @@ def version_data(row: VaultVersion) -> Mapping[str, Any]:
     """
     if not row.sealed_data:
         text = unseal(row.sealed_text, context=row.text_context)
-        return read(text, format=row.format).data
+        return read(text, format=row.format, is_stored=True).data
     data: dict[str, Any] = json.loads(unseal(row.sealed_data, context=row.data_context))
     return data
 

@@ -1,5 +1,6 @@
 """Keeping what vaults hold sealed, and no longer than needed."""
 
+import time
 from collections.abc import Collection
 from uuid import UUID
 
@@ -14,8 +15,9 @@ from apps.vaults.text.reading import data_text, read
 
 KEPT_VERSIONS = 20
 _BATCH = 100
-# Each may take half a second.
+# Each may take half a second, also one that fails.
 _READ_AT_ONCE = 20
+_READ_S = 10
 
 
 def vaults_reseal(resealing: Resealing) -> int:
@@ -66,14 +68,20 @@ def vaults_read() -> int:
     Returns:
         How many were read; others follow with the next call.
     """
-    count = 0
-    rows = VaultVersion.objects.filter(sealed_data="").select_related("vault").order_by("-pk")
-    for row in rows[:_READ_AT_ONCE]:
+    count, end = 0, time.monotonic() + _READ_S
+    rows = VaultVersion.objects.filter(sealed_data="")
+    # In any order: those that fail each time keep none of the others waiting for ever.
+    for pk in rows.order_by("?").values_list("pk", flat=True):
+        if count == _READ_AT_ONCE or time.monotonic() > end:
+            break
+        row = rows.select_related("vault").filter(pk=pk).first()
+        if row is None:
+            continue
         try:
             text = unseal(row.sealed_text, context=row.text_context)
-            data = data_text(read(text, format=row.format).data)
+            data = data_text(read(text, format=row.format, is_stored=True).data)
         except RpmError:
-            # Its key is not here, or such a text is not taken any more.
+            # Its key is not here, or such a text is not read any more.
             continue
         VaultVersion.objects.filter(pk=row.pk).update(
             sealed_data=seal(data, context=row.data_context)

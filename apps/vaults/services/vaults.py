@@ -13,10 +13,10 @@ from apps.accounts.models import TenantGroup, User
 from apps.accounts.selectors import groups_visible_to, is_admin
 from apps.accounts.strangers import strangers_of
 from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
-from apps.core.keyring import seal, unseal
+from apps.core.keyring import HIDDEN, seal, unseal
 from apps.core.model_errors import from_model_error
 from apps.events.services import event_record
-from apps.vaults.contents import read_checked
+from apps.vaults.contents import hidden_names, read_checked
 from apps.vaults.merging import EVERYTHING, selected
 from apps.vaults.models import (
     Vault,
@@ -25,7 +25,7 @@ from apps.vaults.models import (
     VaultUserPermission,
     VaultVersion,
 )
-from apps.vaults.selectors.effective import version_data, version_of
+from apps.vaults.selectors.effective import version_data, version_of, version_text
 from apps.vaults.selectors.seen import vault_rights, vault_seen, vaults_ordered_by
 from apps.vaults.text.reading import data_text, stored_secrets, with_stored
 
@@ -237,11 +237,12 @@ def _write(vault: Vault, *, actor: User, changes: Mapping[str, Any]) -> bool:
     """Store the next version of the vault; False where nothing is another."""
     stored = version_of(vault, vault.version)
     text = "" if stored is None else unseal(stored.sealed_text, context=stored.text_context)
-    data = version_data(stored) if stored is not None else {}
     before = (vault.name, vault.format, vault.enforced, text)
-    if "text" in changes or "format" in changes:
-        vault.format = _format(changes.get("format", vault.format))
-        text, data = _text(changes.get("text", text), vault.format, stored_secrets(data))
+    vault.format, given = _format(changes.get("format", vault.format)), changes.get("text", text)
+    if stored is not None and vault.format == stored.format and _is_same(given, text, stored):
+        data = version_data(stored)
+    else:
+        text, data = _text(given, vault.format, stored)
     vault.name = str(changes.get("name", vault.name)).strip()
     vault.enforced = _enforced(changes.get("enforced", vault.enforced), vault, data)
     if stored is not None and before == (vault.name, vault.format, vault.enforced, text):
@@ -273,9 +274,23 @@ def _write(vault: Vault, *, actor: User, changes: Mapping[str, Any]) -> bool:
     return True
 
 
-def _text(given: str, format_: str, secrets: Mapping[str, str]) -> tuple[str, Mapping[str, Any]]:
-    """What is stored for a text that somebody sends, with its data."""
+def _is_same(given: str, text: str, stored: VaultVersion) -> bool:
+    """Whether somebody sends what is stored, as it is or as they read it.
+
+    Such a text need not keep to bounds that are newer than it.
+    """
+    return given == text or (HIDDEN in given and given == version_text(stored))
+
+
+def _text(given: str, format_: str, stored: VaultVersion | None) -> tuple[str, Mapping[str, Any]]:
+    """What is stored for a text that somebody sends, with its data.
+
+    What was stored before is read for the secrets alone: one that cannot be read can be replaced.
+    """
     seen = read_checked(given, format=format_)
+    secrets: Mapping[str, str] = {}
+    if stored is not None and hidden_names(seen.data):
+        secrets = stored_secrets(version_data(stored))
     text = with_stored(given, seen, secrets)
     return text, seen.data if text == given else read_checked(text, format=format_).data
 

@@ -21,8 +21,11 @@ from apps.vaults.text.shapes import (
 )
 
 
-def read_hocon(text: str) -> ReadText:
+def read_hocon(text: str, *, is_stored: bool = False) -> ReadText:
     """The data of a text in HOCON.
+
+    Args:
+        is_stored: it was taken before, perhaps when a text could have more substitutions.
 
     Raises:
         BadText: naming line and column.
@@ -30,7 +33,7 @@ def read_hocon(text: str) -> ReadText:
     check_size(text)
     parser = _Parser(text)
     root = parser.document()
-    data = resolved(root, parser.parts)
+    data = resolved(root, parser.parts, is_stored=is_stored)
     check_bounds(data)
     return ReadText(data, tuple(parser.spans), parser.places)
 

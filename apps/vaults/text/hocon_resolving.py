@@ -26,20 +26,24 @@ class _Missing:
 MISSING: Final = _Missing()
 
 
-def resolved(root: Node, parts: Parts) -> dict[str, Any]:
+def resolved(root: Node, parts: Parts, *, is_stored: bool = False) -> dict[str, Any]:
     """The data of the whole text; equal parts may be one object, and none is to be changed.
+
+    Args:
+        is_stored: earlier versions took texts with more substitutions, which repeat more: what
+            they stored is still read.
 
     Raises:
         BadText: a substitution leads nowhere, in a circle or to too much.
     """
-    found = _Resolver(root, parts).node(root)
+    found = _Resolver(root, parts, is_stored=is_stored).node(root)
     assert isinstance(found, dict)  # noqa: S101  # a document begins as a mapping
     return found
 
 
 class _Resolver:
-    def __init__(self, root: Node, parts: Parts) -> None:
-        self.root, self.parts = root, parts
+    def __init__(self, root: Node, parts: Parts, *, is_stored: bool) -> None:
+        self.root, self.parts, self.is_stored = root, parts, is_stored
         self._done: dict[int, Any] = {}
         # Of nodes that are being put together: what stands before the layer at work.
         self._earlier: dict[int, Any] = {}
@@ -69,7 +73,7 @@ class _Resolver:
     def _merged(self, below: Any, above: Any) -> Any:
         if not isinstance(below, dict) or not isinstance(above, dict):
             return above
-        self._step(len(below) + len(above) + 1)
+        self._step((0 if self.is_stored else len(below)) + len(above) + 1)
         whole = dict(below)
         for key, value in above.items():
             whole[key] = self._merged(below[key], value) if key in below else value
@@ -127,7 +131,8 @@ class _Resolver:
         if all(isinstance(part, Text) for part in value.parts):
             # As it stands there: 1.10 does not become 1.1.
             words = [part.text for part in value.parts if isinstance(part, Text)]
-        self._written_signs += sum(map(len, words))
+        before = 0 if self.is_stored else self._written_signs
+        self._written_signs = before + sum(map(len, words))
         if self._written_signs > 2 * TEXT_BYTES:
             raise self.parts.bad("substitutions make this text too long", value.at)
         return "".join(words)
@@ -136,7 +141,7 @@ class _Resolver:
         if reference.path[0] == SECRETS:
             raise self.parts.bad("a substitution cannot show a secret elsewhere", reference.at)
         self._references += 1
-        if self._references > SUBSTITUTIONS:
+        if self._references > SUBSTITUTIONS and not self.is_stored:
             words = f"this is beyond the first {SUBSTITUTIONS} substitutions of a text"
             raise self.parts.bad(words, reference.at)
         self._chain += 1

@@ -13,12 +13,22 @@ from apps.vaults.text.yaml_text import read_yaml
 READERS: Final = {"hocon": read_hocon, "json": read_json, "yaml": read_yaml}
 
 
-def read(text: str, *, format: str) -> ReadText:  # noqa: A002  # the field's own name
+def read(
+    text: str,
+    *,
+    format: str,  # noqa: A002  # the field's own name
+    is_stored: bool = False,
+) -> ReadText:
     """The data of a text.
+
+    Args:
+        is_stored: it was taken before, perhaps when a text could have more substitutions.
 
     Raises:
         BadText: naming line and column.
     """
+    if is_stored and format == "hocon":
+        return read_hocon(text, is_stored=True)
     return READERS[format](text)
 
 
