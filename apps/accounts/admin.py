@@ -63,7 +63,8 @@ class PersonForm(_AddressForm):
 
     def clean_redacted_variables(self) -> list[str]:
         with _told_at("redacted_variables"):
-            return patterns_checked(self.cleaned_data["redacted_variables"])
+            given = self.cleaned_data["redacted_variables"]
+            return patterns_checked(given, stored=self.instance.redacted_variables)
 
 
 @contextmanager

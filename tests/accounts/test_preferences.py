@@ -118,3 +118,43 @@ def test_the_audit_log_holds_a_bounded_part_of_long_lists(api_as: As, alice: Use
     entry, _ = AuditEntry.objects.filter(verb="person.preferences").order_by("-id")
     assert entry.before == {"redacted_variables": ["OLD"]}
     assert entry.after == {"redacted_variables": [*long[1:11], "and 9 more"]}
+
+
+def test_patterns_from_before_the_bounds_are_kept_and_can_be_removed(
+    api_as: As, alice: User
+) -> None:
+    old = ["A" * (PATTERN_LENGTH + 1), "*B*C*D", *(f"E{number}" for number in range(PATTERNS))]
+    User.objects.filter(pk=alice.pk).update(redacted_variables=old)
+
+    for wanted_list in (old, old[:-1], [*old[:-2], "NEW_*"], old[:1]):
+        body = {"redacted_variables": wanted_list}
+        answer = api_as(alice).patch(PREFERENCES, body, format="json")
+        assert answer.status_code == 200, answer.content
+        assert answer.json()["redacted_variables"] == wanted_list
+    for more in ("F" * (PATTERN_LENGTH + 1), "*B*C*D"):
+        body = {"redacted_variables": [*old[:1], more]}
+        assert api_as(alice).patch(PREFERENCES, body, format="json").status_code == 400
+
+
+def test_a_list_from_before_the_bound_does_not_grow(api_as: As, alice: User) -> None:
+    old = [f"E{number}" for number in range(PATTERNS + 1)]
+    User.objects.filter(pk=alice.pk).update(redacted_variables=old)
+
+    answer = api_as(alice).patch(PREFERENCES, {"redacted_variables": [*old, "F"]}, format="json")
+
+    assert answer.status_code == 400
+
+
+def test_administrators_keep_patterns_of_others_from_before_the_bounds(
+    client: Client, root: User, alice: User
+) -> None:
+    old = ["A" * (PATTERN_LENGTH + 1), "B"]
+    User.objects.filter(pk=alice.pk).update(redacted_variables=old)
+    client.force_login(root)
+    page = reverse("admin:accounts_user_change", args=[alice.pk])
+
+    answer = client.post(page, {**form_of(client, page), "first_name": "Alicia"})
+
+    assert answer.status_code == 302
+    alice.refresh_from_db()
+    assert (alice.first_name, alice.redacted_variables) == ("Alicia", old)

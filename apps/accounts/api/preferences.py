@@ -17,10 +17,11 @@ from apps.core.serializers import StrictSerializer
 
 class PreferencesChangeSerializer(StrictSerializer):
     redacted_variables = serializers.ListField(
-        child=serializers.CharField(max_length=PATTERN_LENGTH),
-        max_length=PATTERNS,
+        # Bounded by the service, which takes what is stored already.
+        child=serializers.CharField(),
         help_text="Patterns such as WANDB_*: values of such variables of one's tasks are shown to "
-        "nobody.",
+        f"nobody. Up to {PATTERNS} of up to {PATTERN_LENGTH} characters; what is stored "
+        "already may stay.",
     )
 
 

@@ -43,7 +43,7 @@ def person_set(*, actor: User | None, user: User, changes: Mapping[str, Any]) ->
 
 def _settings_change(actor: User | None, row: User, settings: Mapping[str, Any]) -> None:
     if "redacted_variables" in settings:
-        patterns_checked(settings["redacted_variables"])
+        patterns_checked(settings["redacted_variables"], stored=row.redacted_variables)
     time_zone_check(settings.get("time_zone", ""))
     before = {name: getattr(row, name) for name in settings if getattr(row, name) != settings[name]}
     if before:

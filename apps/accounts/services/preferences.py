@@ -1,6 +1,7 @@
 """What people set for themselves."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import transaction
@@ -25,8 +26,8 @@ def preferences_change(*, user: User, redacted_variables: list[str]) -> User:
     Raises:
         BadInput: naming the field.
     """
-    patterns = patterns_checked(redacted_variables)
     before = user.redacted_variables
+    patterns = patterns_checked(redacted_variables, stored=before)
     if patterns == before:
         return user
     with transaction.atomic():
@@ -54,8 +55,11 @@ def _told(patterns: list[str], *, without: list[str]) -> list[str]:
     return [*found[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
 
 
-def patterns_checked(given: Any) -> list[str]:
+def patterns_checked(given: Any, *, stored: Sequence[str] = ()) -> list[str]:
     """The patterns, each once.
+
+    Args:
+        stored: those of before. They may be older than the bounds, and are kept as they are.
 
     Raises:
         BadInput: it is no list of patterns, or of too many.
@@ -64,8 +68,8 @@ def patterns_checked(given: Any) -> list[str]:
         f"up to {PATTERNS} names of variables of up to {PATTERN_LENGTH} characters; "
         f"* (at most {PATTERN_STARS} in each) and ? stand for others"
     )
-    is_list = isinstance(given, list) and len(given) <= PATTERNS
-    if not is_list or not all(map(_is_pattern, given)):
+    is_list = isinstance(given, list) and len(given) <= max(PATTERNS, len(stored))
+    if not is_list or not all(one in stored or _is_pattern(one) for one in given):
         raise BadInput(f"redacted_variables: {words}.", fields={"redacted_variables": words})
     return list(dict.fromkeys(given))
 
