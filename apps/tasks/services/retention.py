@@ -177,9 +177,9 @@ def _excess_tasks(*, most: int, now: datetime) -> Iterator[Sequence[uuid.UUID]]:
         ended = Task.objects.filter(owner=owner, state__in=ENDED_STATES, size_bytes__gt=0)
         excess = (ended.aggregate(sum=Sum("size_bytes"))["sum"] or 0) - most
         old = ended.filter(ended_at__lt=now - STAYS_FOR).order_by("ended_at", "pk")
-        old = old.values_list("pk", "size_bytes", "ended_at")
+        sizes = old.values_list("pk", "size_bytes", "ended_at")
         after = Q()
-        while excess > 0 and (rows := list(old.filter(after)[:TASKS_AT_ONCE])):
+        while excess > 0 and (rows := list(sizes.filter(after)[:TASKS_AT_ONCE])):
             batch = []
             for pk, size, _ in rows:
                 if excess > 0:
