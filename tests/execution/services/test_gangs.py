@@ -93,7 +93,9 @@ def test_an_image_that_one_node_cannot_get_lets_nobody_start(duo: Attempt) -> No
     first, second = duo.holdings.order_by("rank")
     member(first, present())
 
-    member(second, done(state="failed", progress="no space left on the registry"))
+    words = "no space left on the registry"
+    # It is not the node's fault: containers start there.
+    member(second, done(state="failed", progress=words), done(state="passed"))
 
     duo.refresh_from_db()
     first.refresh_from_db()

@@ -167,6 +167,7 @@ def test_a_node_without_simulated_devices_is_not_added_under_the_own_account(
                 actor=None,
                 transport=Transport.LOCAL,
                 runtime=Runtime.PROCESS,
+                allows_process=True,
                 state_dir=str(tmp_path / "node"),
             )
     finally:
