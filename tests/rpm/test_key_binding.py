@@ -58,7 +58,7 @@ def test_everything_that_an_earlier_version_sealed_is_bound(
 ) -> None:
     task = task_of(alice, A=earlier("a"), B=earlier("b"))
     vault = vault_create(actor=alice, name="v")
-    VaultVersion.objects.update(sealed_text=earlier("x = 1"))
+    VaultVersion.objects.update(sealed_text=earlier("x = 1"), sealed_data="")
     registry = RegistryCredential.objects.create(
         group=dev_group, registry="r.example.org", username="u", sealed_password=earlier("p")
     )
