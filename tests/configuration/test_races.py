@@ -11,7 +11,7 @@ from apps.accounts.models import User
 from apps.configuration.models import Revision
 from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.policies import policy_create
-from apps.core.errors import BadInput, RpmError, Stale
+from apps.core.errors import Conflict, RpmError, Stale
 from apps.policies.document import parse
 from apps.policies.models import DraftState, LiveState
 from tests.cast import EXAMPLE
@@ -78,6 +78,6 @@ def test_policies_made_at_once_have_their_own_revisions(
 def test_a_name_is_taken_once(one_database: None, root: User, dev_group: Group) -> None:
     results = all_at_once(lambda _: policy_create(actor=root, name="same", group=dev_group))
 
-    refused = [result for result in results if isinstance(result, BadInput)]
+    refused = [result for result in results if isinstance(result, Conflict)]
     assert len(refused) == AT_ONCE - 1
     assert all("name" in error.fields for error in refused)
