@@ -97,9 +97,10 @@ def replace_host_key(page: Page, machine: SshdNode) -> None:
     machine.start()
 
     page.get_by_role("link", name="Host key").click()
-    expect(page.get_by_text(old)).to_be_visible()
-    expect(page.get_by_text(machine.host_key.fingerprint)).to_be_visible()
-    page.get_by_role("button", name="Pin the new key").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text(old)).to_be_visible()
+    expect(dialog.get_by_text(machine.host_key.fingerprint)).to_be_visible()
+    dialog.get_by_role("button", name="Pin the new key").click()
 
     expect(page.get_by_text(f"{NAME} has a new host key.")).to_be_visible()
     assert machine.host_key.fingerprint != old
