@@ -24,7 +24,7 @@ async def scope_person(scope: Any) -> str | None:
     header = header_of(scope["headers"], "authorization")
     if not carries_login(cookie=cookie, authorization=header):
         return None
-    # In a thread of its own: the one that all share would let strangers wait for each other.
+    # In a thread of its own: the one that all share would let requests of others wait.
     look_up = database_sync_to_async(_look_up, thread_sensitive=False)
     return await look_up(header, cookie, address_of(scope))
 

@@ -29,7 +29,7 @@ CDI_MEND = (
 )
 _CONTAINER, _PROCESS = "container", "process"
 # By what the runtime or the node's list says of a container or process that does not start.
-START_MENDS = {
+START_FIXES = {
     "cdi": CDI_MEND,
     "docker.sock": "usermod --append --groups docker ACCOUNT",
     "cgroup": "loginctl enable-linger ACCOUNT, and delegate cpu, memory and pids to its user slice",
@@ -165,19 +165,23 @@ def _container(runtime: str, problem: str) -> Iterator[Finding]:
         words = "a container starts, with limits and network as tasks get them"
         yield Finding(_CONTAINER, is_fine=True, words=words)
         return
-    lowered = problem.lower()
-    mend = next((mend for word, mend in START_MENDS.items() if word in lowered), "")
-    mend = mend or f"as the account of the node: {runtime} run --rm docker.io/library/hello-world"
+    mend = _start_fix(problem) or (
+        f"as the account of the node: {runtime} run --rm docker.io/library/hello-world"
+    )
     yield Finding(_CONTAINER, is_fine=False, words=f"no container starts: {problem}", mend=mend)
 
 
 def _process(problem: str) -> Finding:
     if not problem:
         return Finding(_PROCESS, is_fine=True, words="a process starts, as those of tasks do")
-    lowered = problem.lower()
-    mend = next((mend for word, mend in START_MENDS.items() if word in lowered), "")
-    mend = mend or "as the account of the node: /bin/sh -c :"
+    mend = _start_fix(problem) or "as the account of the node: /bin/sh -c :"
     return Finding(_PROCESS, is_fine=False, words=f"no process starts: {problem}", mend=mend)
+
+
+def _start_fix(problem: str) -> str:
+    """What fixes a start that fails with these words; empty where nothing is known of them."""
+    lowered = problem.lower()
+    return next((fix for word, fix in START_FIXES.items() if word in lowered), "")
 
 
 def _disk(probed: Probed) -> Finding:

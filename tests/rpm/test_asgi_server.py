@@ -85,10 +85,10 @@ def test_a_declared_body_above_the_bound_is_answered_at_once(
     with connect(port) as client:
         client.sendall(head("/api/v1/tasks/bulk/", 2_000_001, *claim) + b"a")
 
-        status, told = answer(client)
+        status, payload = answer(client)
 
-    assert (status, told["code"]) == (413, "too_large")
-    assert told["request_id"]
+    assert (status, payload["code"]) == (413, "too_large")
+    assert payload["request_id"]
     assert not [one for one in caplog.records if one.name.startswith("uvicorn")]
 
 
@@ -100,9 +100,9 @@ def test_a_body_of_no_declared_length_is_answered_at_the_bound(
     with connect(port) as client:
         client.sendall(head("/sign-in/", None, "Cookie: sessionid=x") + b"7d0\r\n" + b"a" * 2000)
 
-        status, told = answer(client)
+        status, payload = answer(client)
 
-    assert (status, told["code"]) == (413, "too_large")
+    assert (status, payload["code"]) == (413, "too_large")
     assert not [one for one in caplog.records if one.name.startswith("uvicorn")]
 
 
@@ -113,9 +113,9 @@ def test_a_body_that_stops_is_answered(
     with connect(port) as client:
         client.sendall(head("/sign-in/", 1000) + b"a")
 
-        status, told = answer(client)
+        status, payload = answer(client)
 
-    assert (status, told["code"]) == (408, "too_slow")
+    assert (status, payload["code"]) == (408, "too_slow")
     assert not [one for one in caplog.records if one.name.startswith("uvicorn")]
 
 
@@ -129,12 +129,12 @@ def test_unfinished_bodies_of_one_address_are_bounded(
 
     ports.wait_until(lambda: any(map(is_readable, clients)), what="an answer")
     refused = [client for client in clients if is_readable(client)]
-    status, told = answer(refused[0])
+    status, payload = answer(refused[0])
     with connect(port) as small:
         small.sendall(head("/sign-in/", 3) + b"a=b")
         small_answer = small.recv(65536)
 
-    assert (status, told["code"]) == (429, "throttled")
+    assert (status, payload["code"]) == (429, "throttled")
     assert len(refused) < len(clients)
     assert small_answer.startswith(b"HTTP/1.1 403")
     for client in clients:

@@ -14,7 +14,7 @@ PATTERNS = 20
 PATTERN_LENGTH = 64
 PATTERN_STARS = 2
 # Of what was removed and of what was added; an entry of the audit log is never removed.
-MOST_TOLD = 10
+MOST_LISTED = 10
 _PATTERN = re.compile(r"[A-Za-z0-9_*?]+")
 
 
@@ -39,20 +39,20 @@ def preferences_change(*, user: User, redacted_variables: list[str]) -> User:
             object_id=user.pk,
             data={
                 "name": user.username,
-                "before": {"redacted_variables": _told(before, without=patterns)},
-                "after": {"redacted_variables": _told(patterns, without=before)},
+                "before": {"redacted_variables": _only_in(before, without=patterns)},
+                "after": {"redacted_variables": _only_in(patterns, without=before)},
             },
         )
     user.redacted_variables = patterns
     return user
 
 
-def _told(patterns: list[str], *, without: list[str]) -> list[str]:
+def _only_in(patterns: list[str], *, without: list[str]) -> list[str]:
     """The first of those that the other list does not have, and how many more there are."""
     others = set(without)
     found = [one for one in patterns if one not in others]
-    more = len(found) - MOST_TOLD
-    return [*found[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
+    more = len(found) - MOST_LISTED
+    return [*found[:MOST_LISTED], *([f"and {more} more"] if more > 0 else [])]
 
 
 def patterns_checked(given: Any, *, stored: Sequence[str] = ()) -> list[str]:

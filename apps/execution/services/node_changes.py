@@ -124,7 +124,7 @@ def _tried(
     values: Mapping[str, Any],
     *,
     lost: str = "",
-    **told: Any,
+    **audit: Any,
 ) -> Node:
     """Keep the changes once the machine has answered with them.
 
@@ -138,7 +138,7 @@ def _tried(
         refuse_known_machine(trial, probed, clocks)
     found = {"helper_home": trial.helper_home, "identity": trial.identity}
     with transaction.atomic():
-        changed = node_change(actor=actor, node=node, values=values, found=found, **told)
+        changed = node_change(actor=actor, node=node, values=values, found=found, **audit)
         if lost:
             for holding_id in members_launched(node.pk):
                 member_exited(holding_id=holding_id, ended=Ended(None, lost, is_lost=True))

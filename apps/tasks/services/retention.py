@@ -235,8 +235,8 @@ def _tasks_delete(batch: Sequence[Any]) -> int:
         Attempt.objects.filter(pk__in=attempts).delete()
         ReasonChange.objects.filter(task__in=tasks).delete()
         IdempotencyKey.objects.filter(task_id__in=tasks).delete()
-        told = [str(pk) for pk in (*tasks, *attempts)]
-        _delete(Event.objects.filter(object_type__in=OF_TASKS, object_id__in=told))
+        ids = [str(pk) for pk in (*tasks, *attempts)]
+        _delete(Event.objects.filter(object_type__in=OF_TASKS, object_id__in=ids))
         Task.objects.filter(pk__in=tasks).delete()
         return len(tasks)
 

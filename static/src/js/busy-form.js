@@ -1,5 +1,5 @@
 // A form whose answer takes a while: the pressed button shows that it works, its `data-busy` is
-// said, and the form is sent once only. Where the answer is this page again, all begins anew.
+// said, and the form is sent once only. Where the answer is this page again, the form begins again.
 export default function busyForm(form) {
   form.addEventListener("submit", (event) => {
     if (form.hasAttribute("aria-busy")) {
