@@ -77,6 +77,7 @@ ABOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("card:policy_card", ("policy",)),
     ("card:policy_holding", ("policy",)),
     ("card:policy_mine", ("policy",)),
+    ("card:policy_pause", ("policy",)),
     ("card:queue_waiting", ("queue",)),
     ("card:node_detail", ("node",)),
     ("card:task_rows", ()),

@@ -103,8 +103,8 @@ SEEDED: Final = (
         (
             Patch(
                 f"{NODE}/members.py",
-                'if not attempt.has("starting") and not attempt.has("exit.json"):',
-                "if not attempt.is_supervised():",
+                'is_begun = attempt.has("starting") or attempt.has("exit.json")',
+                "is_begun = attempt.is_supervised()",
             ),
         ),
         REPEATED,

@@ -68,7 +68,7 @@ PARTS = {
     "levels_set": "its callers record",
     "check_may": "only asks",
     **dict.fromkeys(("queue_open_to", "queue_found", "queue_locked"), "only asks"),
-    **dict.fromkeys(("queues_found", "queues_locked"), "only asks"),
+    **dict.fromkeys(("policies_bound_check", "queues_found", "queues_locked"), "only asks"),
     "may_manage": "only asks",
     "draft_preview": "only asks",
     "document_preview": "only asks",

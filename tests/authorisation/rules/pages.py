@@ -55,6 +55,8 @@ CARDS = section(
     rule("card:*", ADMINS, ALLOW),
     rule("card:node_* card:resource_state", SIGNED, HIDE),
     rule("card:overview card:*_rows card:resource_board", SIGNED, ALLOW),
+    rule("card:policy_pause", TENANT, ALLOW, whose=[BELOW]),
+    rule("card:policy_pause", SIGNED, HIDE),
     rule("card:policy_* card:queue_waiting", SIGNED, ALLOW, whose=[TEAM]),
     rule("card:queue_waiting", [QUEUE_ADMIN], ALLOW),
     rule("card:task_*", SIGNED, ALLOW, whose=[OWN]),

@@ -164,8 +164,10 @@ def test_a_folder_that_takes_the_place_of_the_new_one_is_not_given_to_the_task(
     with suppress(FileNotFoundError):
         launched(volume)
 
-    assert (volume / "t1").stat().st_uid == owner
-    assert {one.name for one in (volume / "t1").iterdir()} == set(files)
+    # An empty one may be gone.
+    if files or (volume / "t1").exists():
+        assert (volume / "t1").stat().st_uid == owner
+        assert {one.name for one in (volume / "t1").iterdir()} == set(files)
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o775])

@@ -26,7 +26,7 @@ ALL = None
 # of these places: the helper's own home is closed, the rest is the kernel's or the administrator's.
 ALLOWED: dict[str, set[str] | None] = {
     # The node's own list, and whether a path is on it: nothing is opened that it names.
-    "allowlist": {"_is_below_one", "_is_device", "_is_disk", "_is_mount", "read"},
+    "allowlist": {"_entry", "_is_disk", "_is_given", "_resolved", "read"},
     "callbacks": {"keep", "run"},
     "cleaning": {"clean_up", "ensure_clean"},
     "clocks": {"boot_id"},
@@ -48,13 +48,13 @@ ALLOWED: dict[str, set[str] | None] = {
     # Its own folders, and /proc.
     "mps": {"_end", "_name_of", "_start", "daemons", "prepare", "tend"},
     # A folder of the home that nothing of the container of a preflight reaches; an archive in
-    # memory.
-    "preflight": {MODULE, "_tried", "preflight"},
+    # memory; and the node's own shell.
+    "preflight": {MODULE, "_container_tried", "_process_tried", "_tried"},
     # Which file systems there are; and the time of an open file.
     "privates": {"_base", "_in_memory", "_touched_at"},
     "probing": ALL,
     # The kernel's files. What a task says in them is read with a bound.
-    "processes": {"_all", "_read", "_status"},
+    "processes": {"_all", "_read", "_status", "_variables"},
     "pruning": {
         "_is_known", "_older_than", "_remove_leftovers", "_unused_images", "ensure_pruned",
         "note_image",
