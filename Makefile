@@ -42,15 +42,15 @@ test: install-dev ## Run every test against real services that it starts and sto
 	@$(VENV)/python tools/assets.py --dev
 	@exec $(VENV)/python -m tools.test $(ARGS)
 
-check: install-dev ## Check style, types, imports, migrations, the API schema and this repository.
+check: install-dev ## Check style, types, imports, migrations, schemas, words and this repository.
 	@exec $(VENV)/python -m tools.check
 
 bench: install-dev ## Measure this machine: pass, enqueueing, launch.
 	@exec $(VENV)/python -m tests.bench
 
-properties: install-dev ## Try laws on 100,000 generated cases, launches on 10,000 (up to two hours).
+properties: install-dev ## Check properties on 100,000 generated cases, launches on 10,000 (up to two hours).
 	@exec $(VENV)/python -m pytest tests/allocation/engine/test_properties.py \
-		tests/allocation/engine/test_taking_properties.py \
+		tests/allocation/engine/test_preemption_properties.py \
 		tests/execution/machine/test_machine.py \
 		-n auto --hypothesis-profile=properties -o faulthandler_timeout=7200
 	@exec $(VENV)/python -m pytest tests/execution/specifications -n 0 \
@@ -78,7 +78,7 @@ schema: install ## Write the schemas of REST and of the configuration into docs/
 	@$(VENV)/python manage.py spectacular --file docs/openapi.yaml --validate --fail-on-warn
 	@$(VENV)/python -m apps.policies.document.json_schema > docs/configuration.schema.json
 
-lock: install-dev ## Resolve the dependencies of pyproject.toml and package.json anew.
+lock: install-dev ## Resolve the dependencies of pyproject.toml and package.json again.
 	@$(VENV)/python -m tools.lock
 
 clean: ## Remove everything that these commands made in this folder; data stays.

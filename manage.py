@@ -7,7 +7,7 @@ import sys
 
 from django.core.management import execute_from_command_line
 
-from apps.core.doorbell import hang_up
+from apps.core.notifications import notifier_close
 from apps.core.origin import origin_of_command
 
 # What these do, they do because of others who ask, or of the clock.
@@ -31,4 +31,4 @@ if __name__ == "__main__":
     try:
         execute_from_command_line(sys.argv)
     finally:
-        hang_up()
+        notifier_close()

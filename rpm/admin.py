@@ -9,7 +9,7 @@ from django.shortcuts import redirect
 from unfold.sites import UnfoldAdminSite
 
 from apps.accounts.selectors import is_admin, may_enter_admin
-from apps.dashboard.cards.restored import restored_banner
+from apps.dashboard.cards.restore_banner import restore_banner
 
 
 class RpmAdminSite(UnfoldAdminSite):
@@ -19,7 +19,7 @@ class RpmAdminSite(UnfoldAdminSite):
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """The first page; after a backup was restored it says what to do."""
-        restored = restored_banner() if is_admin(request.user) else None
+        restored = restore_banner() if is_admin(request.user) else None
         if restored is not None:
             words = f"The database was restored from a backup. {restored.sentence}"
             then = f" Then: {restored.command}" if restored.command else ""
@@ -41,7 +41,7 @@ class RpmAdminSite(UnfoldAdminSite):
         request: HttpRequest,  # noqa: ARG002  # Django's
         extra_context: dict[str, Any] | None = None,  # noqa: ARG002
     ) -> Any:
-        """There is one page for one's own password, which asks for the old one and notes it."""
+        """Passwords change on the account page, which asks for the old one and records it."""
         return redirect("account")
 
     password_change_done = password_change
@@ -51,7 +51,7 @@ class RpmAdminSite(UnfoldAdminSite):
 
 
 def may_enter(request: HttpRequest) -> bool:
-    """For lines of the side bar that everybody sees who may enter."""
+    """For lines of the side bar that every user of the site sees."""
     return may_enter_admin(request.user)
 
 

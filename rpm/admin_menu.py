@@ -6,7 +6,7 @@ from django.urls import reverse_lazy
 
 
 def admin_link(title: str, icon: str, model: str, *, is_for_all: bool = False) -> dict[str, Any]:
-    """One line of the admin site's side bar; queue administrators see only queues."""
+    """One line of the admin site's side bar; queue administrators see queues only."""
     return {
         "title": title,
         "icon": icon,

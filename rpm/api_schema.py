@@ -18,7 +18,7 @@ _building = Lock()
 
 
 class SchemaView(SpectacularAPIView):
-    """The schema, built once in a process: that takes seconds, and it is the same for everybody."""
+    """The schema, built once per process: that takes seconds, and all users get the same."""
 
     @extend_schema(exclude=True)
     def get(self, request: Request, *_args: Any, **_kwargs: Any) -> HttpResponse:

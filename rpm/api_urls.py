@@ -12,7 +12,7 @@ from rpm.api_schema import SchemaView
 
 
 class NoSuchAddress(APIView):
-    """Whatever else is asked for here is answered in the one shape of errors, not by a page."""
+    """Answer unknown addresses below this one with a REST error, not a page."""
 
     schema = None
     authentication_classes = []

@@ -1,4 +1,4 @@
-"""HTTP and websockets in one ASGI server; with WSGI workers beside it, only `/ws/` comes here."""
+"""HTTP and websockets in one ASGI server; where WSGI workers run too, only `/ws/` comes here."""
 
 import os
 from typing import Any, cast
@@ -15,7 +15,7 @@ http = get_asgi_application()
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 
 from apps.accounts.scope_person import scope_person  # noqa: E402
-from apps.core.bodies import bounded  # noqa: E402
+from apps.core.bodies import bound_bodies  # noqa: E402
 from apps.dashboard.consumers import LiveConsumer  # noqa: E402
 from apps.dashboard.origins import own_origin  # noqa: E402
 from apps.dashboard.socket_access import with_credentials  # noqa: E402
@@ -27,7 +27,7 @@ live = URLRouter(sockets)
 browsers = own_origin(AuthMiddlewareStack(live))
 application = ProtocolTypeRouter(
     {
-        "http": bounded(cast(Any, http), identify=scope_person),
+        "http": bound_bodies(cast(Any, http), identify=scope_person),
         "websocket": with_credentials(live, browsers=browsers),
     }
 )

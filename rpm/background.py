@@ -8,4 +8,4 @@ from rpm import demonstration
 @shared_task(name="rpm.keep_demonstration", ignore_result=True)
 def keep_demonstration() -> None:
     """Keep the demonstration at work; does nothing where it is not loaded."""
-    demonstration.keep_working()
+    demonstration.tasks_replenish()

@@ -1,4 +1,4 @@
-"""Beat by the steady clock: a wall clock that jumps neither stops nor hurries it."""
+"""Beat by the monotonic clock: jumps of the wall clock do not change its schedule."""
 
 import heapq
 import time

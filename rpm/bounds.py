@@ -1,6 +1,6 @@
-"""Every bound that somebody who uses RPM can meet: where it stands, and the test that reaches it.
+"""Every bound that a user of RPM can reach: where it is defined, and the test that reaches it.
 
-docs/bounds.md shows this table; `tests/rpm/test_bounds.py` holds both against the code.
+docs/bounds.md shows this table; `tests/rpm/test_bounds.py` compares both with the code.
 """
 
 from dataclasses import dataclass
@@ -14,23 +14,23 @@ class Bound:
     """One bound.
 
     Args:
-        place: `module:NAME`, or the name of a setting.
+        setting: `module:NAME`, or the name of a setting.
         test: `file::function`, below `tests`.
     """
 
     scope: str
     what: str
-    place: str
+    setting: str
     test: str
 
     @property
     def value(self) -> int | float:
-        module, _, name = self.place.rpartition(":")
+        module, _, name = self.setting.rpartition(":")
         found: int | float = getattr(import_module(module) if module else settings, name)
         return found
 
 
-_ENQUEUE = "tasks/services/test_enqueueing.py"
+_ENQUEUE = "tasks/services/test_submission.py"
 _DEFENCES = "rpm/test_defences.py"
 _BODIES = "core/test_bodies.py"
 _SERVER = "rpm/test_asgi_server.py"
@@ -79,7 +79,7 @@ BOUNDS = (
     Bound(
         "tenant",
         "policies that its administrators make",
-        "apps.configuration.services.tenancy:MOST_POLICIES",
+        "apps.configuration.services.tenant_checks:MOST_POLICIES",
         "configuration/test_tenant_bounds.py::test_policies_of_a_tenant_are_bounded",
     ),
     Bound(
@@ -90,7 +90,7 @@ BOUNDS = (
     ),
     Bound(
         "tenant",
-        "people whom its administrators invite",
+        "users that its administrators invite",
         "apps.accounts.services.tenancy:MOST_PEOPLE",
         "configuration/test_tenant_bounds.py::test_people_whom_a_tenant_invites_are_bounded",
     ),
@@ -104,17 +104,18 @@ BOUNDS = (
         "person",
         "revisions that are kept",
         "KEEP_REVISIONS",
-        "configuration/test_revision_retention.py::test_who_makes_many_revisions_removes_none_of_the_others",
+        "configuration/test_revision_retention.py::"
+        "test_who_makes_many_revisions_removes_none_of_the_others",
     ),
     Bound(
         "vault",
         "versions that are kept",
-        "apps.vaults.services.keeping:KEPT_VERSIONS",
+        "apps.vaults.services.maintenance:KEPT_VERSIONS",
         "vaults/test_services.py::test_old_versions_and_removed_vaults_go_when_no_task_needs_them",
     ),
     Bound(
         "person",
-        "patterns of variables that are shown to nobody",
+        "patterns of variables whose values are hidden",
         "apps.accounts.services.preferences:PATTERNS",
         "accounts/test_preferences.py::test_a_list_that_will_not_do_is_refused",
     ),
@@ -161,7 +162,7 @@ BOUNDS = (
         "server",
         "connections of a process",
         "rpm.http_protocol:MOST_CONNECTIONS",
-        f"{_SERVER}::test_at_the_bound_of_connections_the_oldest_without_a_request_makes_room",
+        f"{_SERVER}::test_at_the_bound_of_connections_the_oldest_without_a_request_is_closed",
     ),
     Bound(
         "request",
@@ -195,7 +196,7 @@ BOUNDS = (
     Bound(
         "request",
         "bytes of a vault",
-        "apps.vaults.text.shapes:TEXT_BYTES",
+        "apps.vaults.text.bounds:TEXT_BYTES",
         "vaults/test_hocon.py::test_texts_that_want_to_be_huge_are_refused_soon",
     ),
     Bound(
@@ -206,16 +207,16 @@ BOUNDS = (
     ),
     Bound(
         "log",
-        "bytes of a secret that are looked for as one",
-        "apps.tasks.masking:MOST_BYTES",
-        "tasks/test_masking.py::"
+        "bytes of a secret that are searched for as one",
+        "apps.tasks.log_masks:MOST_BYTES",
+        "tasks/test_log_masks.py::"
         "test_what_is_looked_for_is_bounded_and_the_work_at_each_byte_with_it",
     ),
     Bound(
         "log",
         "members of one node whose logs an exchange asks for",
-        "apps.execution.services.reporting:MOST_LOGS",
-        "execution/services/test_reporting.py::"
+        "apps.execution.services.reports:MOST_LOGS",
+        "execution/services/test_reported_logs.py::"
         "test_one_exchange_asks_for_as_many_logs_as_the_node_reads_ended_ones_first",
     ),
     Bound(
@@ -240,8 +241,8 @@ BOUNDS = (
     Bound(
         "answer",
         "bytes that an identity provider may answer",
-        "apps.core.outgoing:MOST_BYTES",
-        "core/test_outgoing.py::test_an_answer_without_an_end_is_given_up",
+        "apps.core.outgoing_requests:MOST_BYTES",
+        "core/test_outgoing_requests.py::test_an_answer_without_an_end_is_given_up",
     ),
     Bound(
         "person",
@@ -261,7 +262,7 @@ BOUNDS = (
         "request",
         "characters of an Idempotency-Key",
         "apps.tasks.services.idempotency:KEY_LENGTH",
-        "tasks/api/test_asked.py::test_an_idempotency_key_is_as_long_as_the_bound",
+        "tasks/api/test_query_parameters.py::test_an_idempotency_key_is_as_long_as_the_bound",
     ),
     Bound(
         "person",
@@ -299,13 +300,13 @@ BOUNDS = (
     Bound(
         "request",
         "values of a vault",
-        "apps.vaults.text.shapes:VALUES",
+        "apps.vaults.text.bounds:VALUES",
         "vaults/test_hocon.py::test_a_text_holds_values_up_to_the_bound",
     ),
     Bound(
         "request",
         "substitutions of a vault in HOCON",
-        "apps.vaults.text.hocon_resolving:SUBSTITUTIONS",
+        "apps.vaults.text.hocon_resolver:SUBSTITUTIONS",
         "vaults/test_hocon.py::test_a_text_takes_substitutions_up_to_the_bound",
     ),
     Bound(
@@ -318,19 +319,19 @@ BOUNDS = (
         "log",
         "bytes that one answer brings",
         "apps.tasks.selectors.attempts:MOST_LOG_BYTES",
-        "tasks/api/test_asked.py::test_a_log_is_answered_up_to_the_bound",
+        "tasks/api/test_query_parameters.py::test_a_log_is_answered_up_to_the_bound",
     ),
     Bound(
         "log",
         "seconds that storing logs takes of one exchange with a node",
-        "apps.execution.services.reporting:LOGS_S",
+        "apps.execution.services.reports:LOGS_S",
         "execution/services/test_reported_logs.py::"
         "test_what_storing_logs_takes_of_one_exchange_is_bounded",
     ),
     Bound(
         "log",
         "parts of secrets that are tried behind stars",
-        "apps.tasks.masking:MOST_NEEDLES",
-        "tasks/test_masking.py::test_behind_stars_no_more_secrets_are_tried_than_the_bound",
+        "apps.tasks.log_masks:MOST_NEEDLES",
+        "tasks/test_log_masks.py::test_behind_stars_no_more_secrets_are_tried_than_the_bound",
     ),
 )

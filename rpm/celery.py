@@ -1,4 +1,4 @@
-"""Background work: a doorbell. Every job says "look in the database now"."""
+"""Background work: every message only notifies a worker to read the database now."""
 
 import logging.config
 import os
@@ -8,7 +8,7 @@ from celery import Celery
 from celery.signals import beat_embedded_init, setup_logging
 from django.conf import settings
 
-from rpm.lifeline import end_with_parent
+from rpm.parent_death import end_with_parent
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "rpm.settings")
 

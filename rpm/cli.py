@@ -10,14 +10,14 @@ from rich.text import Text
 
 from apps.core.terminal import plain
 from rpm import cli_nodes
-from rpm.cli_access import Access, client_of
+from rpm.cli_access import ServerAccess, client_of
 from rpm.client import RefusedError, UnreachableError
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Enqueue tasks and look after them. Needs RPM_URL, RPM_KEY and RPM_SECRET "
+    help="Enqueue and manage tasks. Needs RPM_URL, RPM_KEY and RPM_SECRET "
     "(make a credential on the page of your account).",
 )
 app.add_typer(cli_nodes.app, name="node")
@@ -29,8 +29,8 @@ _PREVIEWED = {
     "starts": "tasks would start",
     "preempted": "would be preempted",
     "moved": "would be moved inside their pool",
-    "delayed": "would wait that start without the change",
-    "spared": "would run on that are preempted without the change",
+    "delayed": "would wait, but start without the change",
+    "no_longer_preempted": "would keep running, but are preempted without the change",
     "rejected": "could never run any more",
     "closed": "would become drafts, because they may wait in their queue no longer",
     "waiting": "would still wait",
@@ -50,7 +50,7 @@ def connect(
         str, typer.Option(envvar="RPM_TOKEN", help="In place of both: what `token` printed.")
     ] = "",
 ) -> None:
-    context.obj = Access(url, key, secret, token)
+    context.obj = ServerAccess(url, key, secret, token)
 
 
 @app.command("token")
@@ -58,7 +58,7 @@ def make_token(
     context: typer.Context,
     scope: Annotated[str, typer.Option(help="read or enqueue; default: all of it.")] = "",
 ) -> None:
-    """Print a token that stands for the credential for some minutes."""
+    """Print a short-lived token for the credential."""
     print(client_of(context).token(scope)["token"])
 
 
@@ -137,7 +137,7 @@ def explain(context: typer.Context, task_id: TaskId) -> None:
     """Why a task waits, what would help, and what it waited for before."""
     found = client_of(context).explain(task_id)
     if not found["reasons"]:
-        say(f"It is {found['state']}." if found["place"] is None else "No pass looked at it yet.")
+        say(f"It is {found['state']}." if found["place"] is None else "No pass has seen it yet.")
     for number, reason in enumerate(found["reasons"]):
         say(reason["sentence"] if number == 0 else f"Also: {reason['sentence']}")
         say(f"  {reason['help']}")
@@ -155,7 +155,7 @@ def preview(context: typer.Context) -> None:
     for field, words in _PREVIEWED.items():
         say(f"{found[field]['count']:>6}  {words}")
     for row in found["starts"]["rows"]:
-        say(f"start    {row['name']} of {row['policy']} in {row['pool']}, {row['standing']}")
+        say(f"start    {row['name']} of {row['policy']} in {row['pool']}, {row['tier']}")
     for row in found["preempted"]["rows"]:
         taker = row["beneficiary"]
         say(f"preempt  {row['name']} of {row['policy']} for {taker['name']} of {taker['policy']}")
@@ -197,7 +197,7 @@ def maintenance(
     hours: Annotated[float, typer.Option(help="How long the control plane will be away.")] = 0,
     end: Annotated[bool, typer.Option("--end", help="It is over.")] = False,
 ) -> None:
-    """Before planned work: let leases outlast it, so that nothing ends on its node meanwhile."""
+    """Extend leases over planned work, so that no task ends on its node during it."""
     if end == bool(hours):
         raise typer.BadParameter("give --hours or --end", param_hint="--hours")
     until = client_of(context).maintenance(0 if end else hours)["maintenance_until"]
@@ -206,7 +206,7 @@ def maintenance(
 
 @app.command("confirm-restored")
 def confirm_restored(context: typer.Context) -> None:
-    """After a backup was restored: this database is right, end what nodes run beyond it."""
+    """After a restore: this database is right, end what nodes run beyond it."""
     found = client_of(context).restore_confirm()
     waits = ", ".join(found["unsettled"])
     say(f"Passes go on once these nodes have answered: {waits}" if waits else "Passes go on.")
@@ -240,7 +240,7 @@ def queues(context: typer.Context) -> None:
 
 
 def main() -> None:
-    """Run the command; what the server refuses ends it with a sentence and status 1."""
+    """Run the command; a refusal of the server ends it with its message and status 1."""
     try:
         app()
     except RefusedError as error:
@@ -253,18 +253,18 @@ def main() -> None:
 
 
 def say(text: str) -> None:
-    """A line of what the server told: names and sentences are others', and steer no terminal."""
+    """Print a line of the response without control sequences: users choose names."""
     print(plain(text))
 
 
 def _expected(found: dict[str, Any]) -> str:
-    """An estimate, and what it goes by."""
+    """The estimated start, and its basis."""
     expected = found["expected_start"]
     if expected is None:
         return str(found["no_estimate"])
     if expected["basis"] == "now":
         return "with the next pass, within seconds (an estimate)."
-    when = f"after {_minute(expected['earliest'])}, nobody can say how long after"
+    when = f"after {_minute(expected['earliest'])}, it is unknown how long after"
     if expected["latest"]:
         when = f"between {_minute(expected['earliest'])} and {_minute(expected['latest'])}"
     return f"probably {when} (an estimate). {expected['sentence']}"
@@ -285,7 +285,7 @@ def _amounts(amounts: dict[str, str]) -> str:
 
 
 def _shares(shares: dict[str, Any] | None) -> str:
-    """Whether nodes hold tasks to their share of a GPU."""
+    """Whether nodes enforce the tasks' shares of a GPU."""
     if shares is None:
         return "-"
     if shares["memory"] == shares["compute"]:
@@ -315,7 +315,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
-    """A table for people; plain tabs where somebody reads it with a program."""
+    """A table on a terminal; plain tabs for programs."""
     if not out.is_terminal:
         for row in rows:
             say("\t".join(_cell(row.get(column)) for column in columns))
@@ -329,7 +329,7 @@ def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
         value = value.get("name", value)
-    # One line, whatever somebody called their task.
+    # One line, whatever the name of the task holds.
     return "" if value is None else " ".join(plain(str(value)).split())
 
 

@@ -1,4 +1,4 @@
-"""Which server a command of `rpmctl` speaks with, and as whom."""
+"""The server that a command of `rpmctl` connects to, and its credential."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ from rpm.client import Client
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """Which server, and as whom."""
+class ServerAccess:
+    """The address of the server and the credential."""
 
     url: str
     key: str
@@ -19,7 +19,7 @@ class Access:
 
 def client_of(context: typer.Context) -> Client:
     """The connection, made when a command needs it: `COMMAND --help` needs none."""
-    access: Access = context.obj
+    access: ServerAccess = context.obj
     is_keyed = bool(access.key and access.secret)
     if not access.url:
         raise typer.BadParameter("Set RPM_URL, such as https://rpm.example.org.")

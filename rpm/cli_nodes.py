@@ -1,4 +1,4 @@
-"""`rpmctl node`: what an administrator does with nodes."""
+"""`rpmctl node`: actions of administrators on nodes."""
 
 from typing import Annotated, Any
 
@@ -47,7 +47,7 @@ def add(
     label: Pairs = None,
     cap: Pairs = None,
     same_machine: Annotated[
-        bool, typer.Option("--same-machine", help="Though the machine is a node already.")
+        bool, typer.Option("--same-machine", help="Add it although the machine is a node already.")
     ] = False,
     fingerprint: Annotated[str, typer.Option(help="SHA256:...; asks otherwise.")] = "",
 ) -> None:
@@ -72,8 +72,8 @@ def add(
     facts["fingerprint"] = fingerprint
     for finding in client.node_check(facts)["findings"]:
         _say(f"{'ok ' if finding['is_fine'] else 'BAD'} {finding['name']:<8} {finding['words']}")
-        if finding["mend"]:
-            _say(f"    {'':<8} {finding['mend']}")
+        if finding["fix"]:
+            _say(f"    {'':<8} {finding['fix']}")
     _say(f"{name} is added: {_state(client.node_add(facts))}")
 
 
@@ -95,13 +95,13 @@ def change(
     cap: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=AMOUNT", help="Give out at most so much; the system has the rest."
+            metavar="KEY=AMOUNT", help="The most that the node gives out; the system has the rest."
         ),
     ] = None,
 ) -> None:
-    """Change a node; another address, account or key is tried before it is kept.
+    """Change a node; RPM tests another address, account or key before it keeps it.
 
-    All labels that are given replace those that were there; so do caps.
+    The given labels together replace the previous ones; so do caps.
     """
     client = client_of(context)
     given = {"name": rename, "address": address, "port": port, "user": user, "key": key}
@@ -124,7 +124,7 @@ def rekey(
     name: Name,
     *,
     replace: Annotated[
-        bool, typer.Option("--replace", help="It was set up anew, or is another machine.")
+        bool, typer.Option("--replace", help="It was set up again, or is another machine.")
     ] = False,
     reason: Reason = "",
     fingerprint: Annotated[str, typer.Option(help="SHA256:...; asks otherwise.")] = "",
@@ -161,31 +161,31 @@ def remove(
 
 @app.command()
 def pause(context: typer.Context, name: Name, *, reason: Reason = "") -> None:
-    """Let it take nothing new; what runs there goes on."""
+    """Pause a node: it starts no new tasks, and running tasks continue."""
     _say(_state(client_of(context).node_do(name, "pause", reason=reason)))
 
 
 @app.command()
 def resume(context: typer.Context, name: Name) -> None:
-    """Lift the pause, stop draining, and keep it where its removal was asked for."""
+    """End the pause and the draining of a node, and cancel its removal."""
     _say(_state(client_of(context).node_do(name, "resume")))
 
 
 @app.command()
 def drain(context: typer.Context, name: Name) -> None:
-    """Let it finish what it runs and take nothing new."""
+    """Drain a node: it finishes its tasks and starts no new ones."""
     _say(_state(client_of(context).node_do(name, "drain")))
 
 
 @app.command()
 def off(context: typer.Context, name: Name, *, reason: Reason = "") -> None:
-    """Declare that a silent machine is switched off: what ran there is lost."""
+    """Declare that a silent machine is switched off: its tasks are lost."""
     _say(_state(client_of(context).node_do(name, "declare-off", reason=reason)))
 
 
 @app.command("dismiss-serial")
 def dismiss_serial(context: typer.Context, name: Name) -> None:
-    """Show no longer that it reported a serial that the installation did not sign."""
+    """Dismiss the warning that a node reported a serial that this installation did not sign."""
     _say(_state(client_of(context).node_do(name, "dismiss-serial")))
 
 
@@ -210,7 +210,7 @@ def _facts(
 
 
 def _state(node: dict[str, Any]) -> str:
-    """What became of it, in a word or two: what was asked for comes before how it is reached."""
+    """The state of a node in a word or two: the requested state before the connection's."""
     words = [
         word
         for word, is_so in (

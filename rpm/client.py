@@ -14,9 +14,9 @@ import httpx
 
 ENDED = frozenset({"completed", "failed", "aborted"})
 TIMEOUT_S = 30.0
-# Where the server itself has to reach a machine.
+# For requests for which the server connects to a machine.
 REACH_S = 180.0
-# An answer that never came is asked for again so often; each waits twice as long.
+# Retries of a request without an answer; each waits twice as long.
 TRIES = 4
 
 
@@ -36,7 +36,7 @@ class UnreachableError(Exception):
 
 
 class Client:
-    """One server, spoken to with the key and secret of a credential, or a token of it."""
+    """A connection to one server, with the key and secret of a credential, or a token."""
 
     def __init__(self, url: str, *, key: str = "", secret: str = "", token: str = "") -> None:
         self._http = httpx.Client(
@@ -69,7 +69,7 @@ class Client:
         return self._object("GET", _path(task_id))
 
     def task_do(self, task_id: str, verb: str, **values: Any) -> dict[str, Any]:
-        """`abort`, `dequeue`, `enqueue`, `resume` or `run-again`; with the task as it is then."""
+        """Do `abort`, `dequeue`, `enqueue`, `resume` or `run-again`; return the task after it."""
         return self._object("POST", f"{_path(task_id)}{verb}/", json=values)
 
     def task_check(self, description: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,11 +101,11 @@ class Client:
         return self._object("GET", "installation/")
 
     def maintenance(self, hours: float) -> dict[str, Any]:
-        """Leases outlast so many hours from now; 0 ends it. For administrators."""
+        """Extend leases by this many hours from now; 0 ends it. For administrators."""
         return self._object("POST", "installation/maintenance/", json={"hours": hours})
 
     def restore_confirm(self) -> dict[str, Any]:
-        """The restored database is right; for administrators."""
+        """Confirm that the restored database is right; for administrators."""
         return self._object("POST", "installation/confirm-restored/")
 
     def nodes(self) -> Iterator[dict[str, Any]]:
@@ -113,7 +113,7 @@ class Client:
         return self._pages("nodes/", {})
 
     def node_check(self, description: Mapping[str, Any]) -> dict[str, Any]:
-        """Try a machine before it is added; without `fingerprint` it only shows its host key."""
+        """Check a machine before it is added; without `fingerprint`, only get its host key."""
         return self._object("POST", "nodes/check/", json=dict(description), timeout=REACH_S)
 
     def node_add(self, description: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class Client:
             yield from page["results"]
             if not page["next"]:
                 return
-            # Only the key is taken: the secret goes to no other address than ours.
+            # Only the key is used: the secret goes to no other server.
             params["cursor"] = httpx.URL(page["next"]).params["cursor"]
 
     def _object(self, method: str, path: str, **options: Any) -> dict[str, Any]:
@@ -190,8 +190,10 @@ class Client:
             found: dict[str, Any] = answer.json()
             return found
         try:
-            told = answer.json()
-            raise RefusedError(answer.status_code, told["code"], told["detail"], told["fields"])
+            payload = answer.json()
+            raise RefusedError(
+                answer.status_code, payload["code"], payload["detail"], payload["fields"]
+            )
         except (ValueError, KeyError, TypeError):
             raise UnreachableError(f"{answer.url} answered {answer.status_code}.") from None
 

@@ -1,4 +1,4 @@
-"""The worked example as something to look at: simulated GPUs, and processes.
+"""The worked example as a demonstration: simulated GPUs, and processes.
 
 Two pools of 8 GPUs, four profiles, two teams with 8 GPUs reserved each and a limit of 16, four
 tasks each. Four run, four wait and say why; as tasks end, the next ones start.
@@ -27,16 +27,16 @@ from apps.configuration.services.policies import policy_create, policy_remove
 from apps.configuration.services.provision import document_provision
 from apps.configuration.services.queues import profile_connect
 from apps.core.errors import Conflict, RpmError
+from apps.execution.node_server.server import NodeServer
 from apps.execution.own_account import SECONDS as SIMULATED_SECONDS
-from apps.execution.services.adding import SimulatedGpus, node_add
-from apps.execution.serving.server import NodeServer
+from apps.execution.services.node_registration import SimulatedGpus, node_add
 from apps.nodes.models import Node, NodeState, Runtime, Transport
 from apps.policies.document import Document, Link, PoolEntry, ProfileEntry
 from apps.policies.models import Policy, Pool, Profile
 from apps.tasks.descriptions import Description
-from apps.tasks.models import Holding, Task
-from apps.tasks.services.ending import task_abort
-from apps.tasks.services.enqueueing import task_submit
+from apps.tasks.models import Member, Task
+from apps.tasks.services.lifecycle import task_abort
+from apps.tasks.services.submission import task_submit
 from apps.tasks.states import ENDED_STATES
 
 log = structlog.get_logger(__name__)
@@ -73,13 +73,13 @@ PROFILES = (
     ),
 )
 TEAMS = ("Dev", "Research")
-WORK = {
+TASK_NAMES = {
     "Dev": ("tokenizer-sweep", "nightly-regression", "quantize-13b", "eval-checkpoint-41000"),
     "Research": ("reward-model-7b", "sft-instruct-v9", "longcontext-yarn", "dpo-helpfulness"),
 }
-# Fewer tasks than this leave GPUs idle: then the next ones come, so that there is always work.
+# Fewer tasks than this leave GPUs idle: then the next ones are enqueued.
 LEAST_ALIVE = 3
-# What comes later lasts longer, so that a demonstration which is left alone fills no disk.
+# Later tasks run longer, so that an unattended demonstration fills no disk.
 LATER_FACTOR = 4
 # Longer than the grace period of its queues.
 ENDS_WITHIN_S = 60.0
@@ -96,7 +96,7 @@ echo "done, loss 0.0$((RANDOM_SEED % 10))"
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class DemonstrationLogin:
     """A person of the demonstration; the password was made at random here."""
 
     username: str
@@ -109,7 +109,7 @@ def logins_path() -> Path:
 
 
 def is_loaded() -> bool:
-    """Whether the demonstration is in, or was taken out on purpose."""
+    """Whether the demonstration is loaded, or was removed on purpose."""
     return Node.objects.filter(labels=MARK).exists()
 
 
@@ -117,16 +117,16 @@ def is_present() -> bool:
     return Node.objects.filter(labels=MARK, removed_at__isnull=True).exists()
 
 
-def kept_logins() -> list[Login]:
-    """The log-ins made at the first load; they are kept in a 0600 file beside the database."""
+def stored_logins() -> list[DemonstrationLogin]:
+    """The log-ins made at the first load, in a 0600 file next to the database."""
     try:
         content = logins_path().read_text(encoding="utf-8")
     except FileNotFoundError:
         return []
-    return [Login(**one) for one in json.loads(content)]
+    return [DemonstrationLogin(**one) for one in json.loads(content)]
 
 
-def load() -> list[Login]:
+def load() -> list[DemonstrationLogin]:
     """Make pools, profiles, teams and people, add two nodes on this machine, enqueue the work."""
     with transaction.atomic():
         logins = _people()
@@ -148,11 +148,11 @@ def load() -> list[Login]:
             state_dir=str(settings.HOME.file(f"node-{prefix}")),
             labels=MARK,
         )
-    enqueue_work()
+    enqueue_tasks()
     return logins
 
 
-def enqueue_work(*, factor: int = 1) -> int:
+def enqueue_tasks(*, factor: int = 1) -> int:
     """Four tasks for each team, unless enough work of the demonstration waits or runs.
 
     Args:
@@ -163,7 +163,7 @@ def enqueue_work(*, factor: int = 1) -> int:
     if alive.count() >= LEAST_ALIVE:
         return 0
     for team in TEAMS:
-        for name, seconds in zip(WORK[team], RUN_S[team], strict=True):
+        for name, seconds in zip(TASK_NAMES[team], RUN_S[team], strict=True):
             task_submit(
                 actor=people[team],
                 description=Description(
@@ -181,28 +181,28 @@ def enqueue_work(*, factor: int = 1) -> int:
     return len(TEAMS) * 4
 
 
-def keep_working() -> int:
+def tasks_replenish() -> int:
     """Enqueue the next tasks where the demonstration is loaded and its work has nearly ended."""
     if not logins_path().exists() or not is_present():
         return 0
     try:
-        return enqueue_work(factor=LATER_FACTOR)
+        return enqueue_tasks(factor=LATER_FACTOR)
     except (RpmError, User.DoesNotExist) as error:
-        # Somebody changed its teams or queues, or nothing may be enqueued now.
+        # An administrator changed its teams or queues, or nothing may be enqueued now.
         log.info("demonstration.no_work", error=str(error))
         return 0
 
 
 def remove() -> list[str]:
-    """Take the demonstration out: its work is aborted, its people can no longer log in.
+    """Remove the demonstration: abort its tasks, deactivate its users.
 
     Returns:
-        Who stays, because nobody else administers.
+        Users that stay, because there is no other administrator.
 
     Raises:
         Conflict: some of its work does not end.
     """
-    # From now on nothing new is enqueued (`keep_working`).
+    # From now on nothing new is enqueued (`tasks_replenish`).
     logins_path().unlink(missing_ok=True)
     for task in Task.objects.filter(owner__username__startswith="demo-").exclude(
         state__in=ENDED_STATES
@@ -221,16 +221,16 @@ def remove() -> list[str]:
         Node.objects.filter(labels=MARK, removed_at__isnull=True).update(
             removed_at=timezone.now(), state=NodeState.NEW
         )
-        return [person.username for person in _people_there() if not _left(person)]
+        return [person.username for person in _present_people() if not _deactivate(person)]
 
 
-def _people_there() -> list[User]:
+def _present_people() -> list[User]:
     people = User.objects.filter(username__startswith="demo-", is_active=True, is_service=False)
     return list(people.order_by("username"))
 
 
-def _left(person: User) -> bool:
-    """Whether the person is deactivated now; the last administrator stays, by every way."""
+def _deactivate(person: User) -> bool:
+    """Whether the user is deactivated now; the last administrator always stays."""
     try:
         person_deactivate(actor=None, user=person)
     except Conflict:
@@ -240,12 +240,12 @@ def _left(person: User) -> bool:
 
 def _await_ends() -> None:
     """Let the work end on its nodes, served by a worker that runs, or from here if none does."""
-    held = Holding.objects.filter(node__labels=MARK, released_at__isnull=True)
+    members = Member.objects.filter(node__labels=MARK, released_at__isnull=True)
     deadline = time.monotonic() + ENDS_WITHIN_S
     server = NodeServer()
     server.start()
     try:
-        while held.exists():
+        while members.exists():
             if time.monotonic() > deadline:
                 raise Conflict("Some work of the demonstration does not end; try again later.")
             time.sleep(0.2)
@@ -259,7 +259,7 @@ def _with(
     return msgspec.structs.replace(document, pools=pools, profiles=profiles)
 
 
-def _people() -> list[Login]:
+def _people() -> list[DemonstrationLogin]:
     logins = [_person("demo-admin", ADMINS, "administrator")]
     for team in TEAMS:
         name = f"demo-{team.lower()}"
@@ -271,9 +271,9 @@ def _people() -> list[Login]:
     return logins
 
 
-def _person(name: str, group: str, role: str) -> Login:
-    """Somebody new, or somebody of an earlier demonstration with a new password."""
-    login = Login(name, secrets.token_urlsafe(9), role)
+def _person(name: str, group: str, role: str) -> DemonstrationLogin:
+    """A new user, or one of an earlier demonstration with a new password."""
+    login = DemonstrationLogin(name, secrets.token_urlsafe(9), role)
     known = User.objects.filter(username=name).first()
     if known is None:
         user_create(username=name, password=login.password, groups=[group])
@@ -302,7 +302,7 @@ def _teams() -> None:
             )
 
 
-def _keep(logins: list[Login]) -> None:
+def _keep(logins: list[DemonstrationLogin]) -> None:
     descriptor = os.open(logins_path(), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
         json.dump([asdict(login) for login in logins], handle)

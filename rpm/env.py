@@ -1,7 +1,7 @@
-"""Reads every difference between places from the environment, strictly.
+"""Reads the configuration of an installation from the environment, strictly.
 
-A value that cannot be understood stops the start with a sentence that names the variable.
-`NAME_FILE` is read where `NAME` is absent, so that secrets can come as mounted files.
+An invalid value stops the start with an error that names the variable. `NAME_FILE` is read if
+`NAME` is not set, so that secrets can be mounted files.
 """
 
 import ipaddress
@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from apps.core.weakness import secret_weakness
-from rpm.variables import misspelt
+from rpm.variables import misspelt_names
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 # Of the systemd units.
@@ -28,7 +28,7 @@ OWN_FILES = frozenset({"secret-key", "credential-key", "key-ring", "rpm.sqlite3"
 
 
 class BadEnvironment(SystemExit):
-    """A variable holds what this program cannot use; the message says which and why."""
+    """A variable holds an invalid value; the message says which and why."""
 
 
 def text(name: str, default: str = "") -> str:
@@ -55,8 +55,8 @@ def log_level() -> str:
     return value
 
 
-# A worker asks anew where the answer to its question, which takes a second at most, is overdue by
-# `health_check_interval`; nobody waits longer than `socket_timeout` for a hint to be taken.
+# A worker's blocking read takes a second at most; it reads again once that is overdue by
+# `health_check_interval`. Sending a notification takes at most `socket_timeout`.
 BROKER_OPTIONS = {
     "visibility_timeout": 120,
     "socket_timeout": 10,
@@ -64,7 +64,7 @@ BROKER_OPTIONS = {
     "socket_keepalive": True,
     "health_check_interval": 5,
 }
-# Servers that write by handlers of their own: theirs are taken away, and ours write.
+# Servers with log handlers of their own: RPM's handlers replace them.
 SERVER_LOGGERS: dict[str, Any] = {
     name: {"handlers": [], "propagate": True}
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "gunicorn.error", "gunicorn.access")
@@ -82,13 +82,13 @@ def channel_host(url: str) -> dict[str, Any]:
 
 
 def check_names() -> None:
-    """Refuse to start with a variable that is almost one of ours: its value would not count."""
-    for name, meant in misspelt(os.environ).items():
+    """Refuse to start with a misspelt variable: its value would have no effect."""
+    for name, meant in misspelt_names(os.environ).items():
         raise BadEnvironment(f"{name} is not known; {meant} is. Rename or remove it.")
 
 
 def flag(name: str, *, default: bool) -> bool:
-    """True or false; anything but the customary words is refused."""
+    """True or false; any word but the usual ones is refused."""
     value = text(name).lower()
     if not value:
         return default
@@ -154,21 +154,21 @@ class Home:
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            return self._kept_secret(path, variable)
+            return self._stored_secret(path, variable)
         made = secrets.token_urlsafe(48)
         with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
             handle.write(made)
         return made
 
     @staticmethod
-    def _kept_secret(path: Path, variable: str) -> str:
-        kept = path.read_text(encoding="utf-8").strip()
-        weakness = secret_weakness(kept)
+    def _stored_secret(path: Path, variable: str) -> str:
+        stored = path.read_text(encoding="utf-8").strip()
+        weakness = secret_weakness(stored)
         if weakness:
             raise BadEnvironment(
                 f"{path} holds no usable secret: it {weakness}. Delete it or set {variable}."
             )
-        return kept
+        return stored
 
 
 def home() -> Home:
@@ -184,7 +184,7 @@ def home() -> Home:
 
 
 def _close(path: Path) -> None:
-    """Let no other account look into the folder: whoever reads the keys in it can be anyone."""
+    """Close the folder to other accounts: the keys in it allow acting as any user."""
     found = path.stat()
     if not found.st_mode & 0o077:
         return
@@ -269,9 +269,9 @@ PATIENCE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-# The server ends a transaction that does nothing for so long: others wait for its locks.
+# The server ends a transaction that is idle for this long: others wait for its locks.
 IDLE_MOST_S = 300
-# An answer may be so much later than the end of its statement.
+# Seconds that an answer may arrive after the end of its statement.
 ANSWER_S = 15
 
 

@@ -1,4 +1,4 @@
-"""Whether this installation works, for probes and for people."""
+"""Health checks, for probes and administrators."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,26 +15,27 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 
 from apps.accounts.selectors import is_admin
-from apps.allocation.explaining import SUSPENDED
+from apps.allocation.explanation import SUSPENDED
 from apps.allocation.models import PassState
 from apps.nodes.models import Installation, Node, NodeState
-from apps.nodes.selectors import nodes_unsettled, served_by_pool
+from apps.nodes.selectors import capacity_by_pool, nodes_unsettled
 from apps.policies.models import LiveState, Pool
+from rpm.apps import unknown_migration
 from rpm.env import is_open
 from rpm.static_files import STYLES, static_problem
 
-# Beat rings every few seconds; so many rings missed in a row mean that nobody listens.
-RINGS_MISSED = 6
+# Beat notifies every few seconds; so many missed passes in a row mean that no worker runs.
+PASSES_MISSED = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at; `advice` says what mends it."""
+class HealthFinding:
+    """The result of one check; `fix` says what to do."""
 
     name: str
     is_fine: bool
     words: str
-    advice: str = ""
+    fix: str = ""
 
 
 def healthz(_request: HttpRequest) -> HttpResponse:
@@ -47,7 +48,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
 
     Only a signed-in administrator reads which; `manage.py doctor` says it on the server.
     """
-    findings = [_asked(name, check) for name, check in READY.items()]
+    findings = [_run_check(name, check) for name, check in READY.items()]
     is_ready = all(finding.is_fine for finding in findings)
     body: dict[str, Any] = {"ready": is_ready}
     if _is_from_administrator(request):
@@ -65,125 +66,134 @@ def _is_from_administrator(request: HttpRequest) -> bool:
         return False
 
 
-def examine() -> list[Finding]:
-    """Everything that `manage.py doctor` looks at; without a database only that."""
+def examine() -> list[HealthFinding]:
+    """Everything that `manage.py doctor` checks; without a database only that."""
     database = check_database()
     if not database.is_fine:
         return [database]
-    return [_asked(name, check) for name, check in {**READY, **OTHERS}.items()]
+    return [_run_check(name, check) for name, check in {**READY, **OTHERS}.items()]
 
 
-def _asked(name: str, check: Callable[[], Finding]) -> Finding:
-    """What a check found; that the database does not tell it is a finding too."""
+def _run_check(name: str, check: Callable[[], HealthFinding]) -> HealthFinding:
+    """The result of a check; a database that does not answer is a finding too."""
     try:
         return check()
     except DatabaseError as error:
-        advice = f"{_one_line(error)} Run manage.py migrate."
-        return Finding(name, is_fine=False, words="the database does not tell", advice=advice)
+        fix = f"{_one_line(error)} Run manage.py migrate."
+        return HealthFinding(name, is_fine=False, words="the database reports an error", fix=fix)
 
 
-def check_database() -> Finding:
+def check_database() -> HealthFinding:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError as error:
         # Names of servers and accounts stay out of the words, which /readyz shows.
-        mends = "Check DATABASE_URL, and that the server runs and lets this account in."
-        advice = f"{_one_line(error)} {mends}"
-        return Finding("database", is_fine=False, words="no answer", advice=advice)
-    return Finding("database", is_fine=True, words=f"{connection.vendor} answers")
+        how = "Check DATABASE_URL, and that the server runs and lets this account in."
+        fix = f"{_one_line(error)} {how}"
+        return HealthFinding("database", is_fine=False, words="no answer", fix=fix)
+    return HealthFinding("database", is_fine=True, words=f"{connection.vendor} answers")
 
 
-def check_broker() -> Finding:
+def check_broker() -> HealthFinding:
     client = redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=2)
     try:
         client.ping()
     except redis.RedisError as error:
-        return Finding(
+        return HealthFinding(
             "broker",
             is_fine=False,
             words="Redis does not answer",
-            advice=f"{_one_line(error)} Work goes on more slowly. Start Redis or check REDIS_URL.",
+            fix=f"{_one_line(error)} RPM works more slowly. Start Redis or check REDIS_URL.",
         )
     finally:
         client.close()
-    return Finding("broker", is_fine=True, words="Redis answers")
+    return HealthFinding("broker", is_fine=True, words="Redis answers")
 
 
-def check_pass() -> Finding:
+def check_pass() -> HealthFinding:
     installation = Installation.objects.get(id=1)
     if installation.restored_at is not None:
         return _suspended(installation)
     last = PassState.objects.values_list("last_at", flat=True).filter(id=1).first()
-    advice = "Start a worker with beat (`manage.py up`), or `manage.py serve_passes`."
+    fix = "Start a worker with beat (`manage.py up`), or `manage.py serve_passes`."
     if last is None:
-        return Finding("pass", is_fine=False, words="no pass was ever made", advice=advice)
+        return HealthFinding("pass", is_fine=False, words="no pass was ever made", fix=fix)
     age = timezone.now() - last
     words = f"the last pass was {age.total_seconds():.0f} s ago"
-    is_fine = age < timedelta(seconds=RINGS_MISSED * settings.PASS_EVERY_S)
-    return Finding("pass", is_fine=is_fine, words=words, advice="" if is_fine else advice)
+    is_fine = age < timedelta(seconds=PASSES_MISSED * settings.PASS_EVERY_S)
+    return HealthFinding("pass", is_fine=is_fine, words=words, fix="" if is_fine else fix)
 
 
-def _suspended(installation: Installation) -> Finding:
-    """No worker is to blame for passes that wait until a restored database is confirmed."""
+def _suspended(installation: Installation) -> HealthFinding:
+    """The finding while scheduling is suspended after a restore: workers are not the cause."""
     nodes = ", ".join(nodes_unsettled().values_list("name", flat=True)[:10])
     words = f"{SUSPENDED.sentence} Nodes with work that it does not know: {nodes or 'none seen'}."
-    advice = SUSPENDED.help
+    fix = SUSPENDED.help
     if installation.restore_confirmed_at is not None:
         words = f"Confirmed after a restore. Passes go on once these have answered: {nodes}."
-        advice = "Start the workers, look at these nodes; one that is gone is declared powered off."
-    return Finding("pass", is_fine=False, words=words, advice=advice)
+        fix = "Start the workers and check these nodes; declare one that is gone powered off."
+    return HealthFinding("pass", is_fine=False, words=words, fix=fix)
 
 
-def check_migrations() -> Finding:
+def check_migrations() -> HealthFinding:
+    if found := unknown_migration():
+        return HealthFinding(
+            "migrations",
+            is_fine=False,
+            words=f"the database has {found}, which this version does not know",
+            fix="Install the version that made it, or restore a backup of this one.",
+        )
     executor = MigrationExecutor(connection)
     missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if missing:
         words = f"{len(missing)} migrations are missing"
-        return Finding("migrations", is_fine=False, words=words, advice="Run manage.py migrate.")
-    return Finding("migrations", is_fine=True, words="the database is up to date")
+        return HealthFinding("migrations", is_fine=False, words=words, fix="Run manage.py migrate.")
+    return HealthFinding("migrations", is_fine=True, words="the database is up to date")
 
 
-def check_assets() -> Finding:
+def check_assets() -> HealthFinding:
     words = static_problem()
     if not words:
-        return Finding("assets", is_fine=True, words="the pages' styles and scripts are served")
+        return HealthFinding(
+            "assets", is_fine=True, words="the pages' styles and scripts are served"
+        )
     is_built = finders.find(STYLES) is not None
-    advice = "Run manage.py upgrade, then restart web." if is_built else "Run make assets."
-    return Finding("assets", is_fine=False, words=words, advice=advice)
+    fix = "Run manage.py upgrade, then restart web." if is_built else "Run make assets."
+    return HealthFinding("assets", is_fine=False, words=words, fix=fix)
 
 
-def check_home() -> Finding:
+def check_home() -> HealthFinding:
     files = [settings.HOME.path]
     if connection.vendor == "sqlite":
         files.append(Path(str(connection.settings_dict["NAME"])))
     readable = " ".join(str(one) for one in files if is_open(one))
     if readable:
         words = f"other accounts of this machine may read {readable}"
-        advice = f"Run chmod go= {readable} as the owner."
-        return Finding("home", is_fine=False, words=words, advice=advice)
-    return Finding("home", is_fine=True, words=f"{files[0]} is closed to other accounts")
+        fix = f"Run chmod go= {readable} as the owner."
+        return HealthFinding("home", is_fine=False, words=words, fix=fix)
+    return HealthFinding("home", is_fine=True, words=f"{files[0]} is closed to other accounts")
 
 
-def check_switch() -> Finding:
+def check_switch() -> HealthFinding:
     is_on = LiveState.objects.values_list("is_enabled", flat=True).get(id=1)
     words = f"resource management is {'on' if is_on else 'off: nothing is admitted'}"
-    return Finding("switch", is_fine=is_on, words=words, advice="" if is_on else "Switch it on.")
+    return HealthFinding("switch", is_fine=is_on, words=words, fix="" if is_on else "Switch it on.")
 
 
-def check_nodes() -> Finding:
+def check_nodes() -> HealthFinding:
     nodes = Node.objects.filter(removed_at__isnull=True)
-    # What an administrator has declared switched off is no news.
+    # A node that an administrator declared switched off needs no attention.
     silent = nodes.filter(off_at=None).exclude(state=NodeState.HEALTHY)
     if silent:
         words = "; ".join(
             f"{name} is {state}: {detail}"
             for name, state, detail in silent.values_list("name", "state", "state_detail")[:10]
         )
-        advice = "Run manage.py node check NAME."
+        fix = "Run manage.py node check NAME."
         if silent.filter(state=NodeState.REFUSED).exists():
-            advice += " Where a node shows another key than it did: manage.py node rekey NAME."
-        return Finding("nodes", is_fine=False, words=words, advice=advice)
+            fix += " Where a node shows another key than it did: manage.py node rekey NAME."
+        return HealthFinding("nodes", is_fine=False, words=words, fix=fix)
     unfit = nodes.filter(off_at=None, preflight_failures__gt=0)
     if unfit:
         words = "; ".join(
@@ -192,38 +202,42 @@ def check_nodes() -> Finding:
             f"{node.preflight_detail}"
             for node in unfit[:10]
         )
-        advice = "Run manage.py node check NAME, which names the command that helps."
-        return Finding("nodes", is_fine=False, words=words, advice=advice)
+        fix = "Run manage.py node check NAME, which names the command that helps."
+        return HealthFinding("nodes", is_fine=False, words=words, fix=fix)
     forged = list(nodes.filter(serial_refused_at__isnull=False).values_list("name", flat=True)[:10])
     if forged:
         words = f"{', '.join(forged)} reported a serial that this installation did not sign"
-        advice = "Look for changes on the node, then run rpmctl node dismiss-serial NAME."
-        return Finding("nodes", is_fine=False, words=words, advice=advice)
+        fix = "Look for changes on the node, then run rpmctl node dismiss-serial NAME."
+        return HealthFinding("nodes", is_fine=False, words=words, fix=fix)
     off, going = nodes.exclude(off_at=None).count(), nodes.filter(is_draining=True).count()
     words = f"{nodes.count() - off} nodes, all healthy"
     words += f"; {off} declared switched off" if off else ""
     words += f"; {going} draining" if going else ""
-    return Finding("nodes", is_fine=True, words=words)
+    return HealthFinding("nodes", is_fine=True, words=words)
 
 
-def check_pools() -> Finding:
-    served = Node.objects.filter(removed_at__isnull=True, pool__isnull=False).values("pool_id")
-    idle = Pool.objects.filter(removed_at__isnull=True).exclude(pk__in=served)
+def check_pools() -> HealthFinding:
+    pools_with_nodes = Node.objects.filter(removed_at__isnull=True, pool__isnull=False).values(
+        "pool_id"
+    )
+    idle = Pool.objects.filter(removed_at__isnull=True).exclude(pk__in=pools_with_nodes)
     names = list(idle.values_list("name", flat=True)[:10])
     if names:
-        words = f"nobody serves {', '.join(names)}"
-        return Finding("pools", is_fine=False, words=words, advice="Run manage.py node add.")
+        words = f"no node serves {', '.join(names)}"
+        return HealthFinding("pools", is_fine=False, words=words, fix="Run manage.py node add.")
     live = list(Pool.objects.filter(removed_at__isnull=True))
-    has = served_by_pool(live)
+    has = capacity_by_pool(live)
     drift = [
         f"{pool.name}: {' '.join(one.sentence for one in has[pool.pk].differences)}"
         for pool in live
         if has[pool.pk].differences
     ]
     if drift:
-        advice = "Mend the nodes, or provision what there is."
-        return Finding("pools", is_fine=False, words=" ".join(drift[:10]), advice=advice)
-    return Finding("pools", is_fine=True, words="every pool has the nodes that are configured")
+        fix = "Fix the nodes, or provision what there is."
+        return HealthFinding("pools", is_fine=False, words=" ".join(drift[:10]), fix=fix)
+    return HealthFinding(
+        "pools", is_fine=True, words="every pool has the nodes that are configured"
+    )
 
 
 def _one_line(error: Exception) -> str:
@@ -231,12 +245,12 @@ def _one_line(error: Exception) -> str:
     return f"{' '.join(str(error).split()).rstrip('.')}."
 
 
-READY: dict[str, Callable[[], Finding]] = {
+READY: dict[str, Callable[[], HealthFinding]] = {
     "database": check_database,
     "broker": check_broker,
     "pass": check_pass,
 }
-OTHERS: dict[str, Callable[[], Finding]] = {
+OTHERS: dict[str, Callable[[], HealthFinding]] = {
     "migrations": check_migrations,
     "assets": check_assets,
     "home": check_home,

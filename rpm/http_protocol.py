@@ -28,8 +28,8 @@ def connection_bound() -> int:
 class BoundedProtocol(H11Protocol):
     """Closes a connection whose headers are not there in time.
 
-    At the bound on connections, one that has sent no request yet makes room for a new one, the
-    oldest first; where there is none, the new one is closed.
+    At the bound on connections, the oldest that has sent no request yet is closed for a new one;
+    where there is none, the new one is closed.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -64,7 +64,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def close_now(self) -> None:
-        """Close without a word: who sends no request waits for no answer."""
+        """Close without a response: a client that sent no request waits for none."""
         self._stop_waiting()
         self.connections.discard(self)
         self.transport.abort()

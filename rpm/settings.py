@@ -1,4 +1,4 @@
-"""Settings. Every difference between places is a variable read by `rpm.env`."""
+"""Django settings. What differs between installations is a variable that `rpm.env` reads."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +22,7 @@ RPM_CREDENTIAL_KEY = HOME.secret("credential-key", "RPM_CREDENTIAL_KEY")
 # What seals secrets at rest (`apps.core.keyring`), the one in use first; else the file of keys.
 RPM_SECRET_KEYS = env.text("RPM_SECRET_KEYS").replace(",", " ").split()
 RPM_KEY_RING_FILE = HOME.file("key-ring")
-# Variables whose values are shown to nobody, and masked in logs; patterns as of a shell.
+# Variables whose values are hidden, and masked in logs; patterns as of a shell.
 RPM_REDACTED_VARIABLES = env.words(
     "RPM_REDACTED_VARIABLES",
     ["*SECRET*", "*TOKEN*", "*PASSWORD*", "AWS_SECRET_ACCESS_KEY", "AZURE_STORAGE_KEY"],
@@ -39,7 +39,7 @@ if env.flag("RPM_BEHIND_TLS_PROXY", default=False):
 # The proxy redirects to TLS; whether other hosts of the domain speak it, their owner knows.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W008", "security.W021"]
 
-# Whose word on where a request came from is believed (X-Forwarded-For), e.g. 127.0.0.1,10.0.0.0/8.
+# Proxies whose X-Forwarded-For is trusted, e.g. 127.0.0.1,10.0.0.0/8.
 RPM_TRUSTED_PROXIES = env.networks("RPM_TRUSTED_PROXIES")
 
 INSTALLED_APPS = [
@@ -79,7 +79,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "apps.core.middleware.request_id",
-    "apps.core.headers.harmless_answers",
+    "apps.core.headers.response_defences",
     "apps.core.middleware.rest_slash",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -145,9 +145,9 @@ CHANNEL_LAYERS = {
     },
 }
 # What django-allauth counts, such as wrong codes.
-CACHES = {"default": {"BACKEND": "apps.core.caching.SharedCache"}}
+CACHES = {"default": {"BACKEND": "apps.core.shared_cache.SharedCache"}}
 
-# --- background work: a doorbell -------------------------------------------------------------
+# --- background work: notifications ----------------------------------------------------------
 
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 CELERY_TASK_IGNORE_RESULT = True
@@ -163,16 +163,16 @@ CELERY_BROKER_TRANSPORT_OPTIONS = env.BROKER_OPTIONS
 CELERY_TIMEZONE = "UTC"
 PASS_EVERY_S = env.number("RPM_PASS_EVERY_S", 5, low=1, high=300)
 SYNC_TICK_S = env.number("RPM_SYNC_TICK_S", 10, low=1, high=60)
-# When leased work ends by itself on a silent node, and when a node is shown as silent.
+# When leased tasks end on a silent node, and when a node is shown as silent.
 LEASE_S = env.number("RPM_LEASE_S", 900, low=5, high=86_400)
 NODE_SILENT_S = env.number("RPM_NODE_SILENT_S", 30, low=1, high=3600)
 ALLOW_OWN_ACCOUNT = env.flag("RPM_ALLOW_OWN_ACCOUNT", default=False)
-# A gang of which a member has run so long while another did not start goes back to its queue.
+# A gang returns to its queue when a member has run this long and another has not started.
 GANG_START_S = env.number("RPM_GANG_START_S", 600, low=5, high=86_400)
 CELERY_BEAT_SCHEDULER = "rpm.beat:SteadyScheduler"
 CELERY_BEAT_SCHEDULE = {
     "pass": {"task": "allocation.run_pass", "schedule": timedelta(seconds=PASS_EVERY_S)},
-    "serve": {"task": "execution.look", "schedule": timedelta(seconds=PASS_EVERY_S)},
+    "serve": {"task": "execution.poll", "schedule": timedelta(seconds=PASS_EVERY_S)},
     "seal": {"task": "events.seal_audit", "schedule": timedelta(seconds=5)},
     "retention": {"task": "tasks.remove_old", "schedule": timedelta(minutes=5)},
     "revisions": {"task": "configuration.remove_old", "schedule": timedelta(minutes=5)},
@@ -196,7 +196,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
-# A token that stands for a credential ends after so long.
+# Lifetime of a token of a credential.
 RPM_TOKEN_S = env.number("RPM_TOKEN_S", 900, low=60, high=86_400)
 # Per minute; 0 is no limit. Generous: they stop programs that went wild, not work.
 RPM_REQUESTS_PER_CREDENTIAL = env.number(
@@ -236,7 +236,7 @@ RPM_IDENTITY_HOSTS = env.words("RPM_IDENTITY_HOSTS", [])
 # Certificates that are trusted in place of the public ones; httpx and curl read the same variable.
 RPM_CA_FILE = env.text("SSL_CERT_FILE")
 RPM_IDENTITY_ALLOW_LOOPBACK = env.flag("RPM_IDENTITY_ALLOW_LOOPBACK", default=False)
-# No stand-in for people who are not signed in: they see nothing.
+# django-guardian makes no anonymous user: visitors who are not signed in see nothing.
 ANONYMOUS_USER_NAME = None
 LOGIN_URL = reverse_lazy("sign_in")
 LOGIN_REDIRECT_URL = reverse_lazy("overview")
@@ -254,11 +254,11 @@ DEFAULT_FROM_EMAIL = SERVER_EMAIL = _SMTP.sender
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "apps.tasks.api.acting.ActingAuthentication",
+        "apps.tasks.api.delegation.DelegatedAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    # Every view passes one that is a `Scoped` (`tests/rpm/test_scopes.py`).
-    "DEFAULT_PERMISSION_CLASSES": ["apps.accounts.api.permissions.Scoped"],
+    # Every view passes one that is a `HasScope` (`tests/rpm/test_scopes.py`).
+    "DEFAULT_PERMISSION_CLASSES": ["apps.accounts.api.permissions.HasScope"],
     "DEFAULT_THROTTLE_CLASSES": ["apps.accounts.api.throttling.CredentialThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["apps.core.parsers.BoundedJSONParser"],
@@ -274,7 +274,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Pools, profiles, policies, queues and tasks. Errors have one shape: "
     "`code`, `detail`, `fields`.",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["apps.accounts.api.permissions.Scoped"],
+    "SERVE_PERMISSIONS": ["apps.accounts.api.permissions.HasScope"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
@@ -284,20 +284,21 @@ SPECTACULAR_SETTINGS = {
         "drf_spectacular.hooks.postprocess_schema_enums",
         "apps.core.schema.errors_everywhere",
         "apps.core.schema.blank_texts",
+        "apps.core.schema.without_ranges_of_columns",
     ],
     "ENUM_NAME_OVERRIDES": {
         "TaskState": "apps.tasks.states.TaskState",
         "AttemptState": "apps.tasks.states.AttemptState",
         "CredentialScope": "apps.accounts.models.Scope",
         "ScopeEnum": "apps.nodes.models.VolumeScope",
-        "AccessRuleKind": "apps.configuration.rules.levels.Kind",
+        "AccessRuleKind": "apps.configuration.rules.levels.RuleKind",
         "AccessRuleLevel": "apps.configuration.rules.levels.Level",
-        "AccessObjectKind": "apps.configuration.rules.explaining.Thing",
-        "AccessRight": "apps.configuration.rules.explaining.Right",
+        "AccessObjectKind": "apps.configuration.rules.access_explanation.ObjectKind",
+        "AccessRight": "apps.configuration.rules.access_explanation.Right",
     },
 }
-# A bulk of tasks is the largest; what else a request may send, and one that names nobody; and
-# within which time all of it has to come.
+# The largest body of a bulk of tasks, of other requests, and of anonymous ones; and the time
+# within which a body must arrive.
 RPM_LARGEST_BODY = 20_000_000
 RPM_USUAL_BODY = 5_000_000
 RPM_UNKNOWN_BODY = 2_000_000
@@ -316,7 +317,7 @@ CONTENT_SECURITY_POLICY: dict[str, Any] = {
         "object-src": [NONE],
     },
 }
-# Pages of libraries that need more; none of them gets a script that stands in the page.
+# Pages of libraries that need more; none of them gets a script inside the page.
 RPM_POLICIES: dict[str, dict[str, list[str]]] = {
     # Alpine.js, of unfold, makes functions of the attributes in its own templates.
     "/admin/": {

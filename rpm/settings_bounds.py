@@ -1,4 +1,4 @@
-"""Settings that say how much people may have, and what is kept for how long."""
+"""Bounds per user, and retention times."""
 
 from rpm import env
 
@@ -9,7 +9,7 @@ KEEP_EVENTS_DAYS = env.number("RPM_KEEP_EVENTS_DAYS", 730, low=0, high=36_500)
 # Of the revisions that one person made, the newest; 0 keeps all.
 KEEP_REVISIONS = env.number("RPM_KEEP_REVISIONS", 1000, low=0, high=1_000_000)
 
-# Of one person; drafts stand in no queue, which would bound them.
+# Of one user; drafts are in no queue, which would bound them.
 RPM_DRAFTS_PER_PERSON = env.number("RPM_DRAFTS_PER_PERSON", 10_000, low=1, high=1_000_000)
 # Of all tasks that one person has in the database; 0: no bound.
 RPM_TASK_BYTES_PER_PERSON = env.number(

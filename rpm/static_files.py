@@ -14,7 +14,7 @@ STYLES = "dist/app.css"
 
 
 def static_collect() -> str:
-    """Copy the static files to where they are served from; a sentence on where they are.
+    """Copy the static files to where they are served from, and say where they are.
 
     Empty where they are served from the repository. In an image the folder is read-only and its
     content was collected when the image was built.

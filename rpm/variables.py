@@ -1,4 +1,4 @@
-"""The names of all variables, so that a misspelt one is not taken for none."""
+"""The names of all variables, so that a misspelt one is refused."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -78,8 +78,8 @@ OTHERS = frozenset(
 ALIKE = 0.85
 
 
-def misspelt(given: Iterable[str]) -> dict[str, str]:
-    """Names that nobody reads and that are almost one of ours, with the one that is meant."""
+def misspelt_names(given: Iterable[str]) -> dict[str, str]:
+    """Unknown names that are almost one of these, with the one that is meant."""
     bare = {name: name.removesuffix("_FILE") for name in given if name.startswith("RPM_")}
     strange = {name: one for name, one in bare.items() if one not in NAMES | OTHERS}
     near = {name: get_close_matches(one, sorted(NAMES), 1, ALIKE) for name, one in strange.items()}

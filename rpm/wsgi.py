@@ -9,4 +9,4 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "rpm.settings")
 
 _django = get_wsgi_application()
 # Only now, as it needs the models, which are there once Django is set up.
-application = import_string("apps.tasks.api.express.with_express")(_django)
+application = import_string("apps.tasks.api.fast_path.with_fast_path")(_django)

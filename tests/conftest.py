@@ -1,11 +1,14 @@
-"""What every test can ask for; services live in tests/services/."""
+"""Fixtures of every test; services are in tests/services/."""
 
 import os
 
 import pytest
 from django.conf import settings
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
-from tests.cast import (
+from tests.nvml.driver import stub_driver, stub_library
+from tests.people import (
     alice,
     api_as,
     bob,
@@ -16,17 +19,23 @@ from tests.cast import (
     research_group,
     root,
 )
-from tests.nvml.driver import stub_driver, stub_library
 from tests.services.browser import chromium, new_page, page
 from tests.services.cdi import cdi_devices
-from tests.services.counting import fresh_counts
+from tests.services.database_flush import flush_guarded_tables
 from tests.services.databases import database_url
-from tests.services.flushing import flush_guarded_tables
 from tests.services.mps import mps_control
 from tests.services.podman import podman
 from tests.services.smtp import inbox
 from tests.services.sshd import ssh_node, start_ssh_node
+from tests.services.throttle_counts import fresh_counts
 from tests.tenants import organisations
+
+# On a busy machine everything is slow, and that says nothing about the code.
+hypothesis_settings.register_profile(
+    "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+if hypothesis_settings.get_current_profile_name() in ("default", "ci"):
+    hypothesis_settings.load_profile("suite")
 
 __all__ = [
     "alice",
@@ -57,14 +66,14 @@ __all__ = [
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the marker that this file understands."""
+    """Register the marker that this file reads."""
     config.addinivalue_line("markers", "postgres_only: SQLite has no such thing; left out there")
-    # Processes of tests run as whoever runs the tests, who need not be root.
+    # Processes of tests run as the user who runs the tests, who need not be root.
     settings.ALLOW_OWN_ACCOUNT = True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what SQLite cannot do."""
+    """Skip tests that SQLite cannot run."""
     if os.environ.get("RPM_TEST_DATABASE") != "postgres":
         left_out = [item for item in items if item.get_closest_marker("postgres_only")]
         items[:] = [item for item in items if item not in left_out]

@@ -12,9 +12,9 @@ from apps.accounts.models import Tenant, User
 from apps.accounts.services.people import user_create
 from apps.configuration.services.policies import policy_create
 from apps.configuration.services.queues import profile_connect
-from apps.configuration.services.tenants import tenant_make
+from apps.configuration.services.tenants import tenant_create
 from apps.policies.models import Policy, Profile, Queue
-from tests.cast import Example
+from tests.people import Example
 
 RIVAL = "rival-only"
 
@@ -52,7 +52,7 @@ def organisation(
     team = policy_create(
         actor=root, name=f"{name}-team", group=group, parent=top, reserved={"gpu": 2}
     )
-    tenant = tenant_make(actor=root, top=top, admin_group=admins, groups=[group])
+    tenant = tenant_create(actor=root, top=top, admin_group=admins, groups=[group])
     queue = profile_connect(actor=root, policy=team, profile=profile, queue_name=f"{name}-queue")
     return Organisation(
         tenant=tenant,

@@ -1,10 +1,18 @@
 """Rules of the code's shape that no import contract can state."""
 
 import ast
+import builtins
+import re
 import sys
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
+import requests
+from django import db
+from django.core import exceptions as django_exceptions
+from rest_framework import exceptions as rest_exceptions
 
 ROOT = Path(__file__).resolve().parent.parent
 ENGINE = ROOT / "apps" / "allocation" / "engine"
@@ -33,6 +41,7 @@ NODE_EXTRAS = frozenset({"pynvml"})
 IMPURE_CALLS = frozenset({"open", "print", "input", "exec", "eval", "__import__", "hash", "id"})
 # Apps outside the dashboard draw no pages (STYLE: templates live with the pages).
 APPS = sorted(path for path in (ROOT / "apps").iterdir() if (path / "__init__.py").exists())
+Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def engine_modules() -> list[Path]:
@@ -113,3 +122,66 @@ def test_migrations_import_nothing_of_the_apps_but_the_fields_of_core(app: Path)
         ours = [name for name in sorted(found) if name.startswith(("apps", "rpm"))]
         # Django writes the classes of custom fields, and their defaults, into migrations.
         assert [name for name in ours if name not in {"apps.core.fields", "apps.core.ids"}] == []
+
+
+def test_the_exceptions_of_docstrings_exist() -> None:
+    folders = [ROOT / "apps", ROOT / "rpm"]
+    trees = {
+        path: ast.parse(path.read_text())
+        for path in sorted(chain.from_iterable(folder.rglob("*.py") for folder in folders))
+        if "migrations" not in path.parts
+    }
+    known = exceptions_of(trees.values())
+
+    assert [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, tree in trees.items()
+        for name in names_under_raises(tree)
+        if name not in known | imported_names(tree)
+    ] == []
+
+
+def exceptions_of(trees: Iterable[ast.Module]) -> set[str]:
+    """Exceptions of Python, Django, its REST framework and requests, and what is based on them."""
+    known = {
+        name
+        for module in (builtins, db, django_exceptions, requests, rest_exceptions)
+        for name, one in vars(module).items()
+        if isinstance(one, type) and issubclass(one, BaseException)
+    }
+    bases = {
+        node.name: {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+        for node in chain.from_iterable(map(definitions, trees))
+        if isinstance(node, ast.ClassDef)
+    }
+    while more := {name for name, found in bases.items() if found & known} - known:
+        known |= more
+    return known
+
+
+def imported_names(tree: ast.Module) -> set[str]:
+    """What a module has from other packages."""
+    return {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("apps")
+        for alias in node.names
+    }
+
+
+def definitions(tree: ast.Module | ast.ClassDef) -> Iterator[Definition]:
+    """A module or class with the classes and functions in it, without those inside functions."""
+    yield tree
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield from definitions(node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def names_under_raises(tree: ast.Module) -> Iterator[str]:
+    for node in definitions(tree):
+        section = (ast.get_docstring(node) or "").partition("\nRaises:\n")[2]
+        for line in section.partition("\n\n")[0].splitlines():
+            if found := re.match(r"    ([A-Z][\w.]*(, [A-Z][\w.]*)*):", line):
+                yield from found[1].split(", ")

@@ -112,7 +112,7 @@ def install_packages(node: Path, npm: list[str], *, with_dev: bool) -> None:
     """`npm ci`, unless the folder already holds what the lock file asks for."""
     lock = ROOT / "package-lock.json"
     wanted = f"{digest([lock])} dev={with_dev}"
-    # What the tests need does not harm a build, so it is not taken out for one.
+    # Packages that only the tests need stay installed for a build.
     enough = {wanted, f"{digest([lock])} dev=True"}
     stamp = MODULES / ".installed-from"
     if stamp.exists() and stamp.read_text(encoding="utf-8") in enough:

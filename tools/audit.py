@@ -62,7 +62,7 @@ def licences() -> int:
         wrong += bool(problem) and not is_accepted
         mark = f"  <- {accepted[one.name] if is_accepted else problem}" if problem else ""
         print(f"{one.origin:<7} {one.name:<34} {one.version:<16} {one.licence or 'unknown'}{mark}")
-    print(f"\n{len(packages)} packages, {wrong} to look at.")
+    print(f"\n{len(packages)} packages, {wrong} to check.")
     return wrong
 
 
@@ -108,20 +108,22 @@ def npm_packages() -> Iterator[Package]:
         if not installed.exists() and facts.get("optional"):
             # For machines of another kind.
             continue
-        told = json.loads(installed.read_text(encoding="utf-8")) if installed.exists() else facts
-        licence = told.get("license") or ""
+        manifest = (
+            json.loads(installed.read_text(encoding="utf-8")) if installed.exists() else facts
+        )
+        licence = manifest.get("license") or ""
         named = licence.get("type", "") if isinstance(licence, dict) else str(licence)
         name = path.rpartition("node_modules/")[2]
-        yield Package("npm", name, str(told.get("version", "")), named)
+        yield Package("npm", name, str(manifest.get("version", "")), named)
 
 
 def python_vulnerabilities() -> int:
-    """By pip-audit, run beside the project; it asks the registry's own list."""
+    """By pip-audit, run outside the project; it asks the registry's own list."""
     print("\nPython, known vulnerabilities:", flush=True)
     runner = find_program("uvx") or str(Path(sys.executable).parent / "uvx")
     command = [runner, "pip-audit", "--progress-spinner=off", "--disable-pip", "--no-deps"]
     locks = ["-r", "requirements/dev.txt"]
-    return _asked([*command, *locks], is_bad=re.compile(r"Found \d+ known vulnerabilit"))
+    return _run_audit([*command, *locks], is_bad=re.compile(r"Found \d+ known vulnerabilit"))
 
 
 def npm_vulnerabilities() -> int:
@@ -130,11 +132,11 @@ def npm_vulnerabilities() -> int:
     if npm is None:
         print("There is no npm on the PATH.")
         return NO_ANSWER
-    return _asked([npm, "audit"], is_bad=re.compile(r"\d+ .*vulnerabilit(y|ies)"))
+    return _run_audit([npm, "audit"], is_bad=re.compile(r"\d+ .*vulnerabilit(y|ies)"))
 
 
-def _asked(command: list[str], *, is_bad: re.Pattern[str]) -> int:
-    """What the program says; where it says nothing of vulnerabilities, nobody answered it."""
+def _run_audit(command: list[str], *, is_bad: re.Pattern[str]) -> int:
+    """The output of the program; without a word of vulnerabilities the registry was silent."""
     try:
         done = subprocess.run(
             command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300

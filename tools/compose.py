@@ -1,7 +1,7 @@
 """Checks docker/compose.yaml where there is no Docker: its form, and what its parts point at.
 
 Not a copy of Docker's own schema: it knows the keys that this repository uses, and refuses others,
-so that a slip of the pen is found before somebody deploys.
+so that a typing error is found before the file is deployed.
 """
 
 import re

@@ -1,6 +1,6 @@
 """What must never be committed: download addresses, paths of one machine, huge or endless files.
 
-Looks at every file that git tracks or would add.
+Checks every file that git tracks or would add.
 """
 
 import re
@@ -48,10 +48,10 @@ def problems_of(path: Path, *, root: Path = ROOT, home: Path | None = None) -> I
     text = content.decode(errors="replace")
     if LOCKS.search(name) and (found := ADDRESS.search(text)):
         yield f"{name}:{_line(text, found.start())}: a download address."
-    for place in (f"{root}/", f"{home or Path.home()}/"):
-        # The short ones, / and /root/, are everybody's.
-        if place.count("/") > SHORT and place in text:
-            yield f"{name}:{_line(text, text.index(place))}: a path of this machine."
+    for prefix in (f"{root}/", f"{home or Path.home()}/"):
+        # The short ones, / and /root/, are on every machine.
+        if prefix.count("/") > SHORT and prefix in text:
+            yield f"{name}:{_line(text, text.index(prefix))}: a path of this machine."
     lines = text.count("\n")
     if name.endswith(".py") and lines > MOST_LINES and not WRITTEN_BY_TOOLS.search(name):
         yield f"{name}: {lines} lines; a module holds at most {MOST_LINES}."

@@ -1,6 +1,6 @@
-"""Resolves the dependencies anew: pyproject.toml to requirements/*.txt, package.json to its lock.
+"""Resolves the dependencies again: pyproject.toml to requirements/*.txt, package.json to its lock.
 
-Every package is locked with hashes and without the address it came from, so that nobody's mirror
+Every package is locked with hashes and without the address it came from, so that no private mirror
 ends up in the repository.
 """
 

@@ -37,7 +37,7 @@ LOCK = Path("/run/lock/rpm-test-packages.lock")
 
 
 def find_program(name: str) -> str | None:
-    """Path of a program, looked for where an ordinary user's PATH does not reach, too."""
+    """Path of a program, also from folders outside an ordinary user's PATH."""
     if name in {"initdb", "pg_ctl", "postgres", "psql"}:
         return find_postgres_program(name)
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), *SYSTEM_PATHS))

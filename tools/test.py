@@ -28,13 +28,13 @@ NOTHING_SELECTED = 5
 MOST_WORKERS = 8
 ENDING = (signal.SIGINT, signal.SIGTERM)
 LINE = 80
-# Beside other tests it would measure them, not the installation that it breaks.
+# In parallel it would measure the other tests, not the installation that it breaks.
 SLICE = "tests/chaos/test_slice.py"
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What the runs so far came to."""
+class SuiteTotals:
+    """The sum of the runs so far."""
 
     counts: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
@@ -46,26 +46,26 @@ def main(arguments: list[str]) -> int:
     missing = install_missing()
     if missing:
         say_what_is_missing(missing)
-    outcome = Outcome()
+    totals = SuiteTotals()
     if find_program("initdb"):
-        run("PostgreSQL", "postgres", arguments, outcome)
-        run("SQLite", "sqlite", ["-m", "sqlite", *arguments], outcome)
+        run("PostgreSQL", "postgres", arguments, totals)
+        run("SQLite", "sqlite", ["-m", "sqlite", *arguments], totals)
     else:
-        run("SQLite", "sqlite", arguments, outcome)
-        outcome.skipped["needs postgres: every suite ran against SQLite only"] += 1
-        outcome.is_good &= not (is_strict() and can_install())
+        run("SQLite", "sqlite", arguments, totals)
+        totals.skipped["needs postgres: every suite ran against SQLite only"] += 1
+        totals.is_good &= not (is_strict() and can_install())
     if not arguments:
         run(
             "A minute of faults",
             "postgres",
             ["-m", "chaos", "-n", "0", "-o", "faulthandler_timeout=1800", SLICE],
-            outcome,
+            totals,
         )
-    close(outcome, seconds=time.monotonic() - started)
-    return 0 if outcome.is_good else 1
+    close(totals, seconds=time.monotonic() - started)
+    return 0 if totals.is_good else 1
 
 
-def run(title: str, database: str, arguments: list[str], outcome: Outcome) -> None:
+def run(title: str, database: str, arguments: list[str], totals: SuiteTotals) -> None:
     """Run pytest once and add its counts to the outcome."""
     print(f"\n{title}", flush=True)
     with tempfile.TemporaryDirectory(prefix="rpm-test-report-") as folder:
@@ -78,21 +78,21 @@ def run(title: str, database: str, arguments: list[str], outcome: Outcome) -> No
         found = json.loads(report.read_text()) if report.exists() else {}
     counts = Counter(found.get("counts", {}))
     if status not in {0, NOTHING_SELECTED}:
-        outcome.is_good = False
+        totals.is_good = False
         if not counts["failed"] + counts["error"]:
             print(f"pytest ended with status {status} and no failed test to name.")
             counts["error"] += 1
-    outcome.counts.update(counts)
-    outcome.skipped.update(found.get("skipped", {}))
+    totals.counts.update(counts)
+    totals.skipped.update(found.get("skipped", {}))
 
 
 def follow(command: list[str], variables: dict[str, str]) -> int:
     """Run pytest; a signal that ends this program ends pytest, which stops its services first."""
-    asked: list[int] = []
+    signals: list[int] = []
     with subprocess.Popen(command, cwd=ROOT, env=os.environ | variables) as process:
 
         def end(number: int, _frame: FrameType | None) -> None:
-            asked.append(number)
+            signals.append(number)
             # Ctrl-C in a terminal reaches pytest, too, which takes both for one.
             process.send_signal(signal.SIGTERM)
 
@@ -100,8 +100,8 @@ def follow(command: list[str], variables: dict[str, str]) -> int:
         status = process.wait()
         for number, handler in zip(ENDING, previous, strict=True):
             signal.signal(number, handler)
-    if asked:
-        raise SystemExit(128 + asked[0])
+    if signals:
+        raise SystemExit(128 + signals[0])
     return status
 
 
@@ -124,17 +124,17 @@ def is_strict() -> bool:
     return os.environ.get("RPM_TEST_STRICT") == "1"
 
 
-def close(outcome: Outcome, *, seconds: float) -> None:
+def close(totals: SuiteTotals, *, seconds: float) -> None:
     """Say what was skipped and why, then the line of counts in pytest's own form."""
-    if outcome.skipped:
+    if totals.skipped:
         print("\nSkipped:")
-        for reason, count in sorted(outcome.skipped.items()):
+        for reason, count in sorted(totals.skipped.items()):
             print(f"  {count:4d}  {reason}")
     print(flush=True)
-    print(closing_line(outcome.counts, seconds=seconds), flush=True)
+    print(summary_line(totals.counts, seconds=seconds), flush=True)
 
 
-def closing_line(counts: Counter[str], *, seconds: float) -> str:
+def summary_line(counts: Counter[str], *, seconds: float) -> str:
     """Counts as pytest closes a run: `== 2 failed, 7 passed in 3.21s ==`."""
     order = ("failed", "passed", "skipped", "xfailed", "xpassed")
     parts = [f"{counts[name]} {name}" for name in order if counts[name]]

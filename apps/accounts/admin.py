@@ -25,7 +25,7 @@ from apps.accounts.services.groups import group_remove, group_save
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import email_check, person_record
 from apps.accounts.services.people_settings import person_set
-from apps.accounts.services.preferences import patterns_checked
+from apps.accounts.services.preferences import patterns_clean
 from apps.accounts.services.profile import time_zone_check
 from apps.core.admin_base import ReadOnlyAdmin, ServiceAdmin
 from apps.core.errors import BadInput
@@ -38,12 +38,12 @@ for hidden in (EmailAddress, Authenticator, SocialAccount, SocialApp, SocialToke
 
 
 class _AddressForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
-    """Nobody gets the address of somebody else."""
+    """Refuses an address that another person has."""
 
     def clean_email(self) -> str:
         email: str = self.cleaned_data["email"]
         if email:
-            with _told_at("email"):
+            with _errors_at("email"):
                 email_check(email, user=self.instance)
         return email
 
@@ -57,19 +57,19 @@ class PersonForm(_AddressForm):
 
     def clean_time_zone(self) -> str:
         zone: str = self.cleaned_data["time_zone"]
-        with _told_at("time_zone"):
+        with _errors_at("time_zone"):
             time_zone_check(zone)
         return zone
 
     def clean_redacted_variables(self) -> list[str]:
-        with _told_at("redacted_variables"):
+        with _errors_at("redacted_variables"):
             given = self.cleaned_data["redacted_variables"]
-            return patterns_checked(given, stored=self.instance.redacted_variables)
+            return patterns_clean(given, stored=self.instance.redacted_variables)
 
 
 @contextmanager
-def _told_at(field: str) -> Iterator[None]:
-    """What a service refuses stands at the field of the form."""
+def _errors_at(field: str) -> Iterator[None]:
+    """Show a service's refusal at the field of the form."""
     try:
         yield
     except BadInput as error:
@@ -80,8 +80,8 @@ def _told_at(field: str) -> Iterator[None]:
 class UserAdmin(ServiceAdmin):
     """People. Service accounts are shown, and changed on a page of their own.
 
-    Accounts are ended by taking `is_active` away: their tasks and events keep their owner. Another
-    password is set by a link, which the page of the person makes.
+    Accounts are deactivated by clearing `is_active`: their tasks and events keep their owner.
+    Another password is set by a link, which the page of the person makes.
     """
 
     page = "person_detail"
@@ -153,7 +153,7 @@ class UserAdmin(ServiceAdmin):
 
 
 class GroupForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
-    """A group with what it is for and who is in it."""
+    """A group with its description and members."""
 
     description = forms.CharField(required=False, max_length=1000)
     members = forms.ModelMultipleChoiceField(

@@ -12,12 +12,12 @@ def _ensure_groups(**_: Any) -> None:
     import_string("apps.accounts.services.people.built_in_groups_ensure")()
 
 
-def _note_coming(**given: Any) -> None:
-    import_string("apps.accounts.services.presence.person_came")(**given)
+def _note_sign_in(**given: Any) -> None:
+    import_string("apps.accounts.services.presence.person_sign_in_note")(**given)
 
 
 def _note_session(**given: Any) -> None:
-    import_string("apps.accounts.middleware.session_began")(**given)
+    import_string("apps.accounts.middleware.session_start_note")(**given)
 
 
 def _bind_factor(**given: Any) -> None:
@@ -33,5 +33,5 @@ class AccountsConfig(AppConfig):
         post_migrate.connect(_ensure_groups, sender=self)
         factor = apps.get_model("mfa", "Authenticator")
         post_init.connect(_bind_factor, sender=factor, dispatch_uid="accounts.factor")
-        user_logged_in.connect(_note_coming, dispatch_uid="accounts.came")
+        user_logged_in.connect(_note_sign_in, dispatch_uid="accounts.came")
         user_logged_in.connect(_note_session, dispatch_uid="accounts.session")

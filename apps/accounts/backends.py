@@ -1,4 +1,4 @@
-"""Who may log in, and the rights that follow from the built-in groups."""
+"""Authentication by password, and the rights that follow from the built-in groups."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ from apps.accounts.selectors import (
     may_enter_admin,
     may_use_password,
 )
-from apps.accounts.services.throttling import log_in_admitted, log_in_worked
+from apps.accounts.services.throttling import log_in_admit, log_in_succeeded
 from apps.core.origin import client_address
 
 
 class PersonBackend(ModelBackend):
     """Names and passwords of people; service accounts have credentials and no log-in.
 
-    Whatever asks here on behalf of a request is held back after too many wrong ones. Names that
-    there are not are counted and answered as those that there are, and take as long.
+    Requests are throttled after too many wrong passwords. Unknown names are counted and answered
+    like known ones, and take as long.
     """
 
     def authenticate(
@@ -34,16 +34,16 @@ class PersonBackend(ModelBackend):
         """The person.
 
         Raises:
-            TooMany: no password is looked at for now.
+            TooMany: no password is checked for now.
         """
         name = username if username is not None else kwargs.get(User.USERNAME_FIELD)
         if request is None or name is None or password is None:
             return self._person(request, username, password, **kwargs)
         address = client_address(request)
-        tried = log_in_admitted(username=name, address=address)
+        attempt = log_in_admit(username=name, address=address)
         user = self._person(request, username, password, **kwargs)
         if user is not None:
-            log_in_worked(tried)
+            log_in_succeeded(attempt)
         return user
 
     def get_all_permissions(
@@ -62,13 +62,13 @@ class PersonBackend(ModelBackend):
     def _person(
         self, request: HttpRequest | None, name: str | None, password: str | None, **kwargs: Any
     ) -> User | None:
-        """Whose name and password these are; where passwords are off, only of the one kept."""
+        """The person with this name and password; with passwords off, only the break-glass one."""
         user = super().authenticate(request, name, password, **kwargs)
         return user if isinstance(user, User) and may_use_password(user) else None
 
 
 class ExternalBackend(PersonBackend):
-    """Keeps the sessions of people whom an identity provider let in; it lets in nobody itself."""
+    """Keeps the sessions of identity-provider log-ins; it authenticates nobody itself."""
 
     def authenticate(  # type: ignore[override]  # Django passes them by name
         self,

@@ -7,5 +7,5 @@ from django.urls import reverse
 
 
 def join_address(request: HttpRequest) -> Callable[[str], str]:
-    """From a token to the whole address of the page that takes it, on the site that was asked."""
+    """Build the full address of the page for a token, on the site of the request."""
     return lambda token: request.build_absolute_uri(reverse("join", args=[token]))

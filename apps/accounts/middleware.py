@@ -1,4 +1,4 @@
-"""Notes who was here, and with which browser."""
+"""Notes the activity of users, and their browsers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.functional import SimpleLazyObject
 
 from apps.accounts.models import User
-from apps.accounts.services.presence import person_seen
+from apps.accounts.services.presence import person_activity_note
 from apps.accounts.services.sessions import session_note
 from apps.core.origin import client_address
 
@@ -16,9 +16,9 @@ Handler = Callable[[HttpRequest], HttpResponse]
 
 
 def last_active(get_response: Handler) -> Handler:
-    """After each request of somebody who is known by then; nobody is looked up for it.
+    """Note the user's activity after each authenticated request, without a look-up of its own.
 
-    Not for whom a service account acts: they are not here.
+    Not for a user for whom a service account acts: they are not here.
     """
 
     def handle(request: HttpRequest) -> HttpResponse:
@@ -27,7 +27,7 @@ def last_active(get_response: Handler) -> Handler:
         if type(known) is SimpleLazyObject:
             known = request.__dict__.get("_cached_user")
         if isinstance(known, User) and getattr(known, "acted_by_id", None) is None:
-            person_seen(user=known)
+            person_activity_note(user=known)
             if _is_of_session(request, known):
                 _note(request, known)
         return response
@@ -35,14 +35,14 @@ def last_active(get_response: Handler) -> Handler:
     return handle
 
 
-def session_began(*, request: HttpRequest | None, user: User, **_: Any) -> None:
-    """Somebody signed in, by whatever way."""
+def session_start_note(*, request: HttpRequest | None, user: User, **_: Any) -> None:
+    """Note a sign-in, whatever its method."""
     if request is not None and hasattr(request, "session"):
         _note(request, user)
 
 
 def _is_of_session(request: HttpRequest, user: User) -> bool:
-    """Whether a browser's session says who it is; programs have none, and none is read for them."""
+    """Whether a browser's session authenticates the request; for programs none is read."""
     session = request.session
     return session.accessed and session.get(SESSION_KEY) == str(user.pk)
 

@@ -1,4 +1,4 @@
-"""The providers that django-allauth knows: ours, over its own. It looks for them in this module."""
+"""Registers the providers of this project in place of django-allauth's, which loads this module."""
 
 from apps.accounts.identity.providers import OidcProvider, SamlProvider
 

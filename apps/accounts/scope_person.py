@@ -1,4 +1,4 @@
-"""Who is signed in by the headers of a request that Django has not seen yet."""
+"""Authenticates the headers of a request that Django has not seen yet."""
 
 from typing import Any
 
@@ -10,21 +10,21 @@ from django.http import HttpRequest, parse_cookie
 
 from apps.accounts.services.access import WrongSecret, access_by_header
 from apps.accounts.session_store import SessionStore
-from apps.core.bodies import address_of, carries_login, header_of
+from apps.core.bodies import address_of, has_login_headers, header_of
 from apps.core.errors import TooMany, Unavailable
 
 
 async def scope_person(scope: Any) -> str | None:
-    """Names the person whose credential, token or session the headers carry.
+    """The person whose credential, token or session the headers carry.
 
     Raises:
         Unavailable: the database is away.
     """
     cookie = header_of(scope["headers"], "cookie")
     header = header_of(scope["headers"], "authorization")
-    if not carries_login(cookie=cookie, authorization=header):
+    if not has_login_headers(cookie=cookie, authorization=header):
         return None
-    # In a thread of its own: the one that all share would let requests of others wait.
+    # In a thread of its own: the shared one would let requests of others wait.
     look_up = database_sync_to_async(_look_up, thread_sensitive=False)
     return await look_up(header, cookie, address_of(scope))
 

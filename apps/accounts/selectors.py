@@ -1,4 +1,4 @@
-"""Who somebody is, in terms of groups; and the people and groups that somebody may look at."""
+"""What a user is, in terms of groups; and the people and groups that a user may see."""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,7 +15,6 @@ from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
-from apps.accounts.devices import device_words
 from apps.accounts.models import (
     ADMINS,
     QUEUE_ADMINS,
@@ -29,8 +28,9 @@ from apps.accounts.models import (
     User,
 )
 from apps.accounts.session_store import stored_key
+from apps.accounts.user_agents import browser_name
 
-# Before everybody: what a list sorts by has a value for those, too, who never came.
+# Before all others: lists sort by it, so people who never signed in need a value, too.
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 STATUSES = {
     PersonStatus.ACTIVE: Q(is_active=True, is_pending=False),
@@ -40,10 +40,10 @@ STATUSES = {
 
 Person = User | AbstractBaseUser | AnonymousUser
 MOST_SESSIONS = 50
-# What nobody holds while a service account acts for them.
+# Groups whose rights drop away while a service account acts.
 ADMINISTERING = (ADMINS, QUEUE_ADMINS)
-# Rows of the apps above this one by which a rule names a person: the name of the way to them, and
-# from there the way to the tenant of what the rule is about. Somebody's own vault, lent by a rule,
+# Rows of the apps above this one by which a rule names a person: the name of the relation to them,
+# and from there the path to the tenant of the rule's target. A personal vault that a rule shares
 # and a pool are of no tenant.
 RULES_ON_PEOPLE: Mapping[str, str] = {
     "policyuserpermission": "content_object__tenant",
@@ -55,20 +55,20 @@ RULES_ON_PEOPLE: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A group somebody is in, the tenant that it belongs to, and the one that it administers."""
+    """A group of a user, the tenant that it belongs to, and the one that it administers."""
 
     group: str
     tenant: int | None
     administers: int | None
 
     @property
-    def gives_way(self) -> bool:
+    def is_dropped_when_acting(self) -> bool:
         """Whether its rights fall away while a service account acts."""
         return self.group in ADMINISTERING or self.administers is not None
 
 
 def groups_of(user: User) -> QuerySet[Group]:
-    """The groups whose rights somebody has now: none that administers, where another acts."""
+    """The groups whose rights the user has now: none that administers, where an account acts."""
     groups = Group.objects.filter(user=user)
     if user.acted_by_id is None:
         return groups
@@ -92,23 +92,25 @@ def memberships(user: Person) -> tuple[Membership, ...]:
 def group_names(user: Person) -> frozenset[str]:
     """Names of the groups whose rights an active user has now."""
     acted = isinstance(user, User) and user.acted_by_id is not None
-    return frozenset(one.group for one in memberships(user) if not (acted and one.gives_way))
+    return frozenset(
+        one.group for one in memberships(user) if not (acted and one.is_dropped_when_acting)
+    )
 
 
 def tenants_of(user: Person) -> frozenset[int]:
-    """Ids of the tenants whose groups somebody is in: one at most, but for administrators."""
+    """Ids of the tenants whose groups the user is in: one at most, except for administrators."""
     return frozenset(one.tenant for one in memberships(user) if one.tenant is not None)
 
 
 def tenants_administered_by(user: Person) -> frozenset[int]:
-    """Ids of the tenants that somebody administers: none while a service account acts."""
+    """Ids of the tenants that the user administers: none while a service account acts."""
     if not isinstance(user, User) or user.acted_by_id is not None:
         return frozenset()
     return frozenset(one.administers for one in memberships(user) if one.administers is not None)
 
 
 def manages_people(user: Person) -> bool:
-    """Whether there are people and groups for them to look after: all, or those of a tenant."""
+    """Whether the user manages people and groups: all, or those of a tenant."""
     return is_admin(user) or bool(tenants_administered_by(user))
 
 
@@ -135,25 +137,25 @@ def may_enter_admin(user: Person) -> bool:
 
 
 def log_in_rules() -> LogInRules:
-    """How people may log in; as after installation where nobody changed it."""
+    """How people may log in; the defaults if nobody has changed it."""
     found = LogInRules.objects.select_related("break_glass").filter(pk=1).first()
     return found or LogInRules(pk=1)
 
 
 def may_use_password(user: User) -> bool:
-    """Whether this person's password lets them in; switched off, only that of one administrator."""
+    """Whether this person may log in with a password; with passwords off, only one may."""
     rules = log_in_rules()
     return rules.allows_passwords or rules.break_glass_id == user.pk
 
 
 def is_break_glass(user: User) -> bool:
-    """Whether this person's password is the only one that lets anybody in."""
+    """Whether this person's password is the only one that works."""
     rules = log_in_rules()
     return not rules.allows_passwords and rules.break_glass_id == user.pk
 
 
 def needs_second_factor(user: User) -> bool:
-    """Whether somebody who logs in with a password must have a second factor."""
+    """Whether the user, when logging in with a password, must have a second factor."""
     rules = log_in_rules()
     if rules.requires_second_factor:
         return True
@@ -162,8 +164,8 @@ def needs_second_factor(user: User) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LogInUse:
-    """What signing in asks of a group: a second factor of its members, and by which providers
-    people come into it.
+    """How log-ins use a group: whether its members need a second factor, and which providers
+    add people to it.
     """
 
     asks_second_factor: bool
@@ -174,7 +176,7 @@ class LogInUse:
 
 
 def log_in_use(group: Group) -> LogInUse:
-    """What would be lifted if the group went."""
+    """The uses by log-ins that end if the group is deleted."""
     providers = IdentityProvider.objects.filter(mapping__group=group).order_by("name")
     return LogInUse(
         LogInRules.objects.filter(second_factor_groups=group).exists(),
@@ -188,18 +190,18 @@ def identity_providers() -> QuerySet[IdentityProvider]:
 
 
 def sign_in_providers() -> QuerySet[IdentityProvider]:
-    """Those that the sign-in page offers to everybody."""
+    """The providers on the sign-in page."""
     return identity_providers().filter(is_active=True)
 
 
 def links_of(provider: IdentityProvider) -> QuerySet[Any]:
-    """Which people are known by this provider: django-allauth's rows, a person and an id each."""
+    """The people whom this provider has identified: rows of django-allauth, with their ids."""
     rows: QuerySet[Any] = SocialAccount.objects.filter(provider=provider.slug)
     return rows
 
 
 def credentials_of(user: Person) -> QuerySet[Credential]:
-    """One's own credentials; revoked ones stay in the list."""
+    """The user's own credentials; revoked ones stay in the list."""
     if not isinstance(user, User):
         return Credential.objects.none()
     return Credential.objects.filter(user=user)
@@ -208,17 +210,17 @@ def credentials_of(user: Person) -> QuerySet[Credential]:
 def people_visible_to(user: Person) -> QuerySet[User]:
     """People, not service accounts, with `last_active` (or `NEVER`).
 
-    Everybody, for administrators; for those of a tenant, who is in one of its groups.
+    Everybody, for administrators; for those of a tenant, the people in its groups.
     """
     people = User.objects.filter(is_service=False)
-    return with_last_active(people.filter(_looked_after(user, people)))
+    return with_last_active(people.filter(_managed_by(user, people)))
 
 
 def people_managed_by(user: Person) -> QuerySet[User]:
-    """Those of them whose account one changes, deactivates and makes links for.
+    """Those of them whose account the user may change, deactivate and make links for.
 
-    For administrators of a tenant only who has all they may do from it, by groups and by rules, and
-    enqueued nowhere else: else a link that sets a password would open what is not the tenant's.
+    For administrators of a tenant only people with no rights or tasks outside of it, by groups or
+    rules: else a link that sets a password would give access to what is not the tenant's.
     """
     people = people_visible_to(user)
     if is_admin(user):
@@ -226,25 +228,25 @@ def people_managed_by(user: Person) -> QuerySet[User]:
     tenants = tenants_administered_by(user)
     own = Q(name=USERS) | Q(belongs__tenant__in=tenants)
     foreign = Group.objects.exclude(pk__in=Group.objects.filter(own).values("pk"))
-    people = people.exclude(groups__in=foreign).exclude(_holds_outside(tenants))
-    return people.exclude(_worked_outside(tenants))
+    people = people.exclude(groups__in=foreign).exclude(_has_outside_rules(tenants))
+    return people.exclude(_has_outside_tasks(tenants))
 
 
-def _holds_outside(tenants: frozenset[int]) -> Q:
-    """Whom a rule names, by their own name, on anything that is of none of these tenants."""
+def _has_outside_rules(tenants: frozenset[int]) -> Q:
+    """People whom a rule names directly on an object of none of these tenants."""
     found = Q(pk__in=User.objects.filter(user_permissions__isnull=False).values("pk"))
     for name, path in RULES_ON_PEOPLE.items():
-        way: Any = User._meta.get_field(name)
-        rows: QuerySet[Any] = way.related_model._default_manager.all()
+        relation: Any = User._meta.get_field(name)
+        rows: QuerySet[Any] = relation.related_model._default_manager.all()
         inside = rows.filter(**{f"{path}__in": tenants}) if path else rows.none()
         found |= Q(pk__in=rows.exclude(pk__in=inside.values("pk")).values("user"))
     return found
 
 
-def _worked_outside(tenants: frozenset[int]) -> Exists:
-    """Who owns a task in a queue that is of none of these tenants."""
-    way: Any = User._meta.get_field("tasks")
-    tasks: QuerySet[Any] = way.related_model._default_manager.filter(
+def _has_outside_tasks(tenants: frozenset[int]) -> Exists:
+    """Owners of tasks in queues of none of these tenants."""
+    relation: Any = User._meta.get_field("tasks")
+    tasks: QuerySet[Any] = relation.related_model._default_manager.filter(
         owner=OuterRef("pk"), queue__isnull=False
     )
     inside = Q(queue__policy__tenant__in=tenants)
@@ -252,12 +254,12 @@ def _worked_outside(tenants: frozenset[int]) -> Exists:
 
 
 def accounts_visible_to(user: Person) -> QuerySet[User]:
-    """Whom one may put into groups: people and service accounts, removed ones not."""
+    """Accounts that the user may add to groups: people and service accounts, not removed ones."""
     accounts = User.objects.filter(removed_at__isnull=True)
-    return accounts.filter(_looked_after(user, accounts))
+    return accounts.filter(_managed_by(user, accounts))
 
 
-def _looked_after(user: Person, rows: QuerySet[User]) -> Q:
+def _managed_by(user: Person, rows: QuerySet[User]) -> Q:
     if is_admin(user):
         return Q()
     own = rows.filter(groups__belongs__tenant__in=tenants_administered_by(user))
@@ -274,7 +276,7 @@ def with_last_active(users: QuerySet[User]) -> QuerySet[User]:
 
 
 def people_named(rows: QuerySet[User], word: str) -> QuerySet[User]:
-    """Those whose names or e-mail address contain every part of `word`."""
+    """People whose names or e-mail address contain every part of `word`."""
     for part in word.split():
         rows = rows.filter(
             Q(username__icontains=part)
@@ -299,7 +301,7 @@ def tenants_visible_to(user: Person) -> QuerySet[Tenant]:
 
 
 def administrators_left(*, without: User | None = None) -> bool:
-    """Whether somebody administers who can sign in."""
+    """Whether an administrator is left who can sign in."""
     rows = User.objects.filter(
         groups__name=ADMINS, is_active=True, is_pending=False, is_service=False
     )
@@ -308,10 +310,10 @@ def administrators_left(*, without: User | None = None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OwnSession:
-    """A browser that somebody is signed in with; `id` tells nothing of its key."""
+    """A browser in which the user is signed in; `id` reveals nothing of its key."""
 
     id: str
-    device: str
+    browser: str
     address: str
     began_at: datetime
     seen_at: datetime
@@ -319,10 +321,10 @@ class OwnSession:
 
 
 def sessions_of(user: User, *, this: str | None) -> list[OwnSession]:
-    """The browsers that somebody is signed in with, the one that asks first.
+    """The browsers in which the user is signed in, the current one first.
 
     Args:
-        this: the key of the session that asks.
+        this: the key of the current session.
     """
     rows = {row.session_key: row for row in PersonSession.objects.filter(user=user)[:MOST_SESSIONS]}
     live = Session.objects.filter(session_key__in=rows, expire_date__gt=timezone.now())
@@ -330,13 +332,13 @@ def sessions_of(user: User, *, this: str | None) -> list[OwnSession]:
     keys = {
         one.session_key
         for one in live
-        # After another password, or a deactivation, Django's row is there and opens nothing.
+        # After another password, or a deactivation, Django's row is there but no longer valid.
         if constant_time_compare(str(one.get_decoded().get(HASH_SESSION_KEY, "")), expected)
     }
     found = [
         OwnSession(
             id=session_digest(key),
-            device=device_words(row.agent),
+            browser=browser_name(row.agent),
             address=row.address,
             began_at=row.began_at,
             seen_at=row.seen_at,
@@ -349,7 +351,7 @@ def sessions_of(user: User, *, this: str | None) -> list[OwnSession]:
 
 
 def session_digest(key: str) -> str:
-    """What stands for a session on pages: whoever reads it cannot sign in with it."""
+    """The id of a session on pages; its readers cannot sign in with it."""
     return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
@@ -372,12 +374,12 @@ def service_accounts_visible_to(user: Person) -> QuerySet[User]:
 
 
 def groups_by_name() -> "Prefetch[str, Any, str]":
-    """The groups of people to be told of, in one order."""
+    """Prefetches the groups of the people that a response shows, in one order."""
     return Prefetch("groups", queryset=Group.objects.order_by("name", "pk"))
 
 
 def service_accounts_listed(user: Person, *, q: str = "", group: str = "") -> QuerySet[User]:
-    """Those of them whose name contains `q`, in the group of this name; what is empty does not
+    """Service accounts whose name contains `q`, in the group of this name; empty values do not
     filter.
     """
     accounts = service_accounts_visible_to(user)

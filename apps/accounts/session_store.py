@@ -1,6 +1,6 @@
 """Sessions as Django stores them, found by the hash of their key.
 
-Whoever reads the database or a backup of it cannot sign in with what stands there.
+A reader of the database or of a backup cannot sign in with what it holds.
 """
 
 import hashlib
@@ -12,12 +12,12 @@ from django.utils import timezone
 
 
 def stored_key(key: str) -> str:
-    """What stands in the database for a session's key, which only its browser knows."""
+    """The stored form of a session's key, which only its browser knows."""
     return hashlib.sha256(key.encode()).hexdigest()[:40]
 
 
 class SessionStore(db.SessionStore):
-    """Django's own, with the hash in the place of the key wherever a row is read or written."""
+    """Django's store, with the hash in place of the key wherever a row is read or written."""
 
     def _get_session_from_db(self) -> Any:
         rows = self.model.objects.filter(expire_date__gt=timezone.now())

@@ -1,4 +1,4 @@
-"""Passes that decided something, to look at."""
+"""Admin pages of the passes that decided something."""
 
 from typing import Any
 

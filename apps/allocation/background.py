@@ -11,7 +11,7 @@ from django.db import DatabaseError, connections
 from apps.allocation.models import PassState
 from apps.allocation.services import run_pass
 
-# So many passes of beat may be missing until a worker makes one by itself.
+# After so many missing passes of beat, a worker runs one by itself.
 MISSED = 3
 
 log = structlog.get_logger(__name__)
@@ -20,28 +20,28 @@ _stopped = threading.Event()
 
 @shared_task(name="allocation.run_pass", ignore_result=True)
 def allocation_run_pass() -> None:
-    """Look at the database now; lost, doubled or late without harm."""
+    """Run a pass on the current database; it may be lost, doubled or late."""
     run_pass(waits=True)
 
 
 @worker_ready.connect
-def start_making_up(**_: object) -> None:
-    """A worker makes up for hints that get lost, whoever lost them: the broker, or beat."""
+def start_catch_up(**_: object) -> None:
+    """A worker makes up for notifications that the broker or beat loses."""
     _stopped.clear()
-    threading.Thread(target=_make_up, name="lost-hints", daemon=True).start()
+    threading.Thread(target=_catch_up, name="pass-catch-up", daemon=True).start()
 
 
 @worker_shutdown.connect
-def stop_making_up(**_: object) -> None:
-    """No pass begins any more."""
+def stop_catch_up(**_: object) -> None:
+    """Start no further pass."""
     _stopped.set()
 
 
-def _make_up() -> None:
+def _catch_up() -> None:
     seen, is_lost = -1, False
     while not _stopped.wait(MISSED * settings.PASS_EVERY_S):
         try:
-            was_lost, is_lost = is_lost, pass_make_up(seen)
+            was_lost, is_lost = is_lost, pass_catch_up(seen)
             if is_lost and not was_lost:
                 log.warning("pass.hints_lost", advice="Passes go on; check the broker and beat.")
             elif was_lost and not is_lost:
@@ -53,8 +53,8 @@ def _make_up() -> None:
             connections.close_all()
 
 
-def pass_make_up(seen: int) -> bool:
-    """Run a pass where nobody has run one since `seen` were made, and whether that was so."""
+def pass_catch_up(seen: int) -> bool:
+    """Run a pass where none has run since `seen` were counted. Returns whether that was so."""
     is_lost = _passes() == seen
     if is_lost:
         run_pass()

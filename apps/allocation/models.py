@@ -6,8 +6,8 @@ from django.db import models
 class PassRecord(models.Model):
     """One pass that decided something, kept 30 days; the last 200 keep their snapshot.
 
-    `decisions` is the plan as plain data; `snapshot` what it looked at, as
-    `apps.allocation.scenarios.stored` writes it.
+    `decisions` is the plan as plain data; `snapshot` its input, as
+    `apps.allocation.scenarios.storage` writes it.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -1,10 +1,10 @@
-"""What passes decided, for administrators: it names everybody's work."""
+"""What passes decided, for administrators: it names the work of all users."""
 
 from django.db.models import QuerySet
 
 from apps.accounts.selectors import Person, is_admin
 from apps.allocation.models import PassRecord
-from apps.allocation.scenarios.stored import snapshot_unpack
+from apps.allocation.scenarios.storage import snapshot_unpack
 from apps.core.errors import NotFound
 
 
@@ -16,7 +16,7 @@ def passes_visible_to(user: Person) -> QuerySet[PassRecord]:
 
 
 def pass_snapshot(pass_id: int) -> str:
-    """What a pass looked at, as a scenario file.
+    """The input of a pass, as a scenario file.
 
     Raises:
         NotFound: there is no such pass, or it was too long ago.

@@ -1,4 +1,4 @@
-"""The pass: look at the state of now, decide, write it down."""
+"""One pass: load, decide, apply."""
 
 import gc
 import time
@@ -14,38 +14,38 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models import F
 from django.utils import timezone
 
-from apps.allocation.applier import Applied, apply_plan, apply_reasons
+from apps.allocation.applier import AppliedPlan, apply_plan, apply_reasons
 from apps.allocation.engine import decide
-from apps.allocation.engine.plan import Move, Place, Plan, Preempt
+from apps.allocation.engine.plan import Move, Placement, Plan, Preempt
 from apps.allocation.engine.snapshot import Snapshot
 from apps.allocation.loader import load
 from apps.allocation.loader.texts import microseconds
 from apps.allocation.models import PassRecord, PassState
-from apps.allocation.scenarios.stored import snapshot_pack
-from apps.core.crashing import crash_point
-from apps.core.doorbell import after_commit
+from apps.allocation.scenarios.storage import snapshot_pack
+from apps.core.crash_points import crash_point
+from apps.core.notifications import after_commit
 from apps.nodes.models import Installation
 
 log = structlog.get_logger(__name__)
 
-# Any number will do, as long as nothing else in this database takes it.
+# Any number that nothing else in this database uses.
 PASS_LOCK = 7_170_001
 NEXT_LOCK = 7_170_002
-# The server ends a pass whose process says nothing for so long: it was stopped, or its machine is
-# gone. Nobody else could run a pass until then.
+# The server ends a pass whose process is silent for so long: it was stopped, or its machine is
+# gone. No other process could run a pass until then.
 SILENT_MOST_MS = 30_000
 SNAPSHOTS_KEPT = 200
-# What waits by this database may run by a later state of it.
-RESTORED = "The database was restored from a backup: passes wait for an administrator's word."
+# What waits in this database may run in a later state of it.
+RESTORED = "The database was restored from a backup: scheduling is suspended until confirmed."
 RECORDS_KEPT = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
 class PassOutcome:
-    """What one pass did; `ran` False: another process was at it, or `held` says why nobody may."""
+    """What one pass did; `ran` False: another process ran one, or none may for `suspended`."""
 
     ran: bool
-    held: str = ""
+    suspended: str = ""
     placed: int = 0
     preempted: int = 0
     moved: int = 0
@@ -71,12 +71,12 @@ def run_pass(*, waits: bool = False) -> PassOutcome:
             return PassOutcome(ran=False)
         if Installation.objects.filter(id=1, restored_at__isnull=False).exists():
             log.warning("pass.held", reason=RESTORED)
-            return PassOutcome(ran=False, held=RESTORED)
+            return PassOutcome(ran=False, suspended=RESTORED)
         now = timezone.now()
         loaded = load(now_us=microseconds(now))
         plan = decide(loaded.snapshot)
-        applied = apply_plan(plan, snapshot=loaded.snapshot, runs=loaded.run_ids, now=now)
-        apply_reasons(plan.waiting, runs=loaded.run_ids, now=now)
+        applied = apply_plan(plan, snapshot=loaded.snapshot, group_ids=loaded.group_ids, now=now)
+        apply_reasons(plan.waiting, group_ids=loaded.group_ids, now=now)
         outcome = PassOutcome(
             ran=True,
             placed=len(applied.placed),
@@ -88,10 +88,10 @@ def run_pass(*, waits: bool = False) -> PassOutcome:
         )
         _record(loaded.snapshot, plan, applied, outcome, now)
         if applied.placed:
-            after_commit(tasks=["execution.look"])
+            after_commit(notify=["execution.poll"])
         if applied.placed or applied.skipped:
-            # Look again: heads may stand behind those that went, and what was skipped has changed.
-            after_commit(tasks=["allocation.run_pass"])
+            # Pass again: new heads may have followed, and what was skipped has changed.
+            after_commit(notify=["allocation.run_pass"])
     if outcome.preempted:
         crash_point("preempt.planned")
     if outcome.placed or outcome.skipped:
@@ -107,10 +107,10 @@ def run_pass(*, waits: bool = False) -> PassOutcome:
 
 @contextmanager
 def _collecting_later() -> Iterator[None]:
-    """No search for garbage meanwhile.
+    """Postpone garbage collection.
 
-    A pass makes very many objects, hardly any of them in cycles, and Python would look at all of
-    them again and again: half of the time of a pass over 5,000 nodes. What is no longer referred
+    A pass makes very many objects, hardly any of them in cycles, and Python would go through all
+    of them repeatedly: half of the time of a pass over 5,000 nodes. What is no longer referred
     to goes at once anyway.
     """
     was_on = gc.isenabled()
@@ -136,7 +136,7 @@ def _lock(*, waits: bool) -> bool:
 
 
 def _lock_next(cursor: CursorWrapper) -> bool:
-    """Be the one that waits for the pass under way; False when there is one already.
+    """Be the one that waits for the current pass; False when there is one already.
 
     Its place is free for the next as soon as it has the lock: it has read nothing until then.
     """
@@ -144,7 +144,7 @@ def _lock_next(cursor: CursorWrapper) -> bool:
     if not cursor.fetchone()[0]:
         return False
     try:
-        # A savepoint, so that the place can be given back whatever happens.
+        # A savepoint, so that the place is released whatever happens.
         with transaction.atomic():
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [PASS_LOCK])
     finally:
@@ -153,9 +153,9 @@ def _lock_next(cursor: CursorWrapper) -> bool:
 
 
 def _record(
-    snapshot: Snapshot, plan: Plan, applied: Applied, outcome: PassOutcome, now: datetime
+    snapshot: Snapshot, plan: Plan, applied: AppliedPlan, outcome: PassOutcome, now: datetime
 ) -> None:
-    """A pass that decided nothing is a counter; others keep decisions and snapshot."""
+    """A pass that decided nothing only counts; others keep decisions and snapshot."""
     decided = bool(plan.placed)
     PassState.objects.filter(id=1).update(
         last_at=now,
@@ -181,23 +181,23 @@ def _record(
     PassRecord.objects.filter(at__lt=now - RECORDS_KEPT).delete()
 
 
-def _decisions(applied: Applied) -> dict[str, Any]:
+def _decisions(applied: AppliedPlan) -> dict[str, Any]:
     return {
-        "placed": [_placed(place) for place in applied.placed],
-        "preempted": [_taken(victim) for victim in applied.preempted],
-        "moved": [_taken(moved) for moved in applied.moved],
+        "placed": [_placed(placement) for placement in applied.placed],
+        "preempted": [_stop_data(victim) for victim in applied.preempted],
+        "moved": [_stop_data(moved) for moved in applied.moved],
     }
 
 
-def _placed(place: Place) -> dict[str, Any]:
+def _placed(placement: Placement) -> dict[str, Any]:
     return {
-        "task": str(place.task),
-        "queue": place.queue,
-        "pool": place.pool,
-        "standing": place.standing.value,
-        "waits_for": [str(task) for task in place.waits_for],
+        "task": str(placement.task),
+        "queue": placement.queue,
+        "pool": placement.pool,
+        "tier": placement.tier.value,
+        "waits_for": [str(task) for task in placement.waits_for],
     }
 
 
-def _taken(one: Preempt | Move) -> dict[str, Any]:
+def _stop_data(one: Preempt | Move) -> dict[str, Any]:
     return {"task": str(one.task), "pool": one.pool, "beneficiary": str(one.beneficiary)}

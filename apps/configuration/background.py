@@ -1,12 +1,12 @@
-"""Background work: remove revisions that are kept no longer."""
+"""Background work: remove old revisions."""
 
 from celery import shared_task
 from django.conf import settings
 
-from apps.configuration.services.revision_retention import revisions_sweep
+from apps.configuration.services.revision_retention import revisions_remove_old
 
 
 @shared_task(name="configuration.remove_old", ignore_result=True)
 def configuration_remove_old() -> None:
-    """A bounded number; the next call goes on."""
-    revisions_sweep(most=settings.KEEP_REVISIONS)
+    """Remove a bounded number of revisions; the next call continues."""
+    revisions_remove_old(most=settings.KEEP_REVISIONS)

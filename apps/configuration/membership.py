@@ -1,8 +1,8 @@
-"""What follows when somebody joins or leaves a group.
+"""What follows when a user joins or leaves a group.
 
-They may exceed other limits, so that what they have waiting is sorted anew; and narrowed policies
-apply to those of the chosen who are in their group. Wherever a membership changes, page, REST,
-identity provider, service or shell, so it hangs on Django's signals.
+They may exceed other limits, so that their waiting tasks are grouped again; and restricted policies
+apply only to those of their members who are in the group. Memberships change in pages, REST,
+identity providers, services and the shell, so this listens to Django's signals.
 """
 
 from collections.abc import Collection
@@ -13,34 +13,36 @@ from django.db import transaction
 from django.db.models.signals import m2m_changed, post_delete, pre_delete
 
 from apps.accounts.models import User
-from apps.accounts.services.groups import rights_changed
+from apps.accounts.services.groups import rights_change_notify
 from apps.configuration.rules.levels import RESOURCES
 from apps.configuration.services.grants import policy_grants_sync
 from apps.configuration.services.rows import live_lock, live_wait
-from apps.core.locking import outer_lock_set
-from apps.policies.models import Policy, PolicyChosen, PolicyGroupPermission
+from apps.core.lock_order import outer_lock_set
+from apps.policies.models import Policy, PolicyGroupPermission, PolicyMember
 from apps.policies.selectors import EXCEED_LIMIT
-from apps.tasks.services.reshaping import tasks_reshape
+from apps.tasks.services.task_group_changes import tasks_regroup
 
 
 def connect() -> None:
     """Listen to changes of memberships, once however often it is called."""
     outer_lock_set(live_wait)
     memberships = User.groups.through
-    m2m_changed.connect(_changed, sender=memberships, dispatch_uid="configuration.membership")
+    m2m_changed.connect(
+        _membership_changed, sender=memberships, dispatch_uid="configuration.membership"
+    )
     pre_delete.connect(_before_delete, sender=Group, dispatch_uid="configuration.group.before")
     post_delete.connect(_after_delete, sender=Group, dispatch_uid="configuration.group.after")
 
 
-def _changed(
+def _membership_changed(
     *, instance: User | Group, action: str, reverse: bool, pk_set: set[int] | None, **_: Any
 ) -> None:
     if action not in {"post_add", "post_remove", "post_clear"}:
         return
-    # Without a set, all groups were left: which, nobody says any more.
+    # Without a set, the user left all groups: which ones is no longer known.
     groups = {instance.pk} if reverse else pk_set
     _reshape(_policies_of(groups))
-    _narrow(groups)
+    _grants_sync(groups)
     if isinstance(instance, User) and instance.removed_at is not None:
         _forget(instance)
 
@@ -66,24 +68,24 @@ def _reshape(policy_ids: list[int]) -> None:
         return
     with transaction.atomic():
         live_lock()
-        tasks_reshape(policy_ids=policy_ids)
+        tasks_regroup(policy_ids=policy_ids)
 
 
-def _narrow(group_ids: Collection[int] | None) -> None:
-    """Narrowed policies of these groups (None: of any) apply to the right people."""
-    narrowed = Policy.objects.filter(is_narrowed=True, removed_at__isnull=True)
+def _grants_sync(group_ids: Collection[int] | None) -> None:
+    """Apply restricted policies of these groups (None: of any) to the right people."""
+    restricted = Policy.objects.filter(is_restricted=True, removed_at__isnull=True)
     if group_ids is not None:
-        narrowed = narrowed.filter(group__in=group_ids)
-    if not narrowed.exists():
+        restricted = restricted.filter(group__in=group_ids)
+    if not restricted.exists():
         return
     with transaction.atomic():
         live_lock()
-        rights_changed(sorted(policy_grants_sync(policies=narrowed)))
+        rights_change_notify(sorted(policy_grants_sync(policies=restricted)))
 
 
 def _forget(account: User) -> None:
-    """A service account that was deleted is named by no rule any more."""
-    PolicyChosen.objects.filter(user=account).delete()
+    """Remove a deleted service account from all rules."""
+    PolicyMember.objects.filter(user=account).delete()
     for resource in RESOURCES.values():
         resource.by_user._default_manager.filter(user=account).delete()
     account.user_permissions.clear()

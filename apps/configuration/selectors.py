@@ -43,7 +43,7 @@ from apps.policies.models import (
 
 
 @dataclass(frozen=True, slots=True)
-class Twins:
+class ConfigurationModels:
     """The models of one side: the live rows or their draft twins."""
 
     pools: type[Pool] | type[DraftPool]
@@ -51,15 +51,15 @@ class Twins:
     links: type[PoolLink] | type[DraftPoolLink]
 
 
-LIVE = Twins(Pool, Profile, PoolLink)
-DRAFT = Twins(DraftPool, DraftProfile, DraftPoolLink)
+LIVE = ConfigurationModels(Pool, Profile, PoolLink)
+DRAFT = ConfigurationModels(DraftPool, DraftProfile, DraftPoolLink)
 
 _SETTINGS = Settings.__struct_fields__
 _QUEUE_COPIED = tuple(set(QueueEntry.__struct_fields__) - {"profile"})
 
 
 def live_document() -> Document:
-    """What the engine, queues and nodes know now, policies included."""
+    """The live configuration that the engine, queues and nodes use, policies included."""
     queues = list(
         Queue.objects.filter(removed_at__isnull=True)
         .select_related("profile")
@@ -73,7 +73,7 @@ def live_document() -> Document:
 
 
 def draft_document() -> Document:
-    """What administrators saved last."""
+    """The draft, as administrators saved it last."""
     order = defaultdict(list)
     ranks = DraftQueueRank.objects.filter(queue__removed_at__isnull=True)
     for rank in ranks.select_related("queue").order_by("rank", "id"):
@@ -82,17 +82,17 @@ def draft_document() -> Document:
 
 
 def draft_changes() -> list[Change]:
-    """What provisioning would change."""
+    """The changes that provisioning would make."""
     return compare(live_document(), draft_document())
 
 
 def draft_history(since: int) -> str:
-    """Who saved the draft after version `since`, and what: the last five, as sentences."""
+    """The last five saves of the draft after version `since`, as sentences."""
     saved = Event.objects.filter(object_type="draft", data__version__gt=since)
     lines = []
     for event in reversed(saved.select_related("actor").order_by("-id")[:5]):
         what = ", ".join(event.data.get("changes", [])[:5]) or "the draft"
-        lines.append(f"{event.actor or 'somebody'} changed {what}.")
+        lines.append(f"{event.actor or 'The system'} changed {what}.")
     return " ".join(lines)
 
 
@@ -102,22 +102,24 @@ def revisions_visible_to(user: Person) -> QuerySet[Revision]:
 
 
 def revision_document(revision: Revision) -> Document:
-    """The document as it was stored, read by the same checks as any other."""
+    """The stored document, parsed with the same checks as any other."""
     return parse(revision.document)
 
 
 def last_author() -> User | None:
-    """Who saved the draft last."""
+    """The user who saved the draft last."""
     return DraftState.objects.select_related("saved_by").get(id=1).saved_by
 
 
 # --- rows to entries -------------------------------------------------------------------------
 
 
-def _document(twins: Twins, state: LiveState | DraftState, order: dict[int, list[str]]) -> Document:
-    pools = list(_present(twins.pools).select_related("dedicated_to"))
-    profiles = list(_present(twins.profiles))
-    links: list[Any] = list(twins.links._default_manager.select_related("pool", "profile"))
+def _document(
+    models: ConfigurationModels, state: LiveState | DraftState, order: dict[int, list[str]]
+) -> Document:
+    pools = list(_current_rows(models.pools).select_related("dedicated_to"))
+    profiles = list(_current_rows(models.profiles))
+    links: list[Any] = list(models.links._default_manager.select_related("pool", "profile"))
     kept = {p.pk for p in pools}, {p.pk for p in profiles}
     links = [k for k in links if k.pool_id in kept[0] and k.profile_id in kept[1]]
     serving: dict[int, list[str]] = defaultdict(list)
@@ -127,7 +129,7 @@ def _document(twins: Twins, state: LiveState | DraftState, order: dict[int, list
     for link in sorted(links, key=lambda k: (k.routing_rank, k.pool_id)):
         routing[link.profile_id].append(Link(pool=link.pool.name, name=link.name))
     return Document(
-        settings=Settings(**_copied(state, _SETTINGS)),
+        settings=Settings(**_copied_fields(state, _SETTINGS)),
         pools=tuple(_pool_entry(pool, serving[pool.pk]) for pool in pools),
         profiles=tuple(
             _profile_entry(profile, routing[profile.pk], order.get(profile.pk, []))
@@ -136,12 +138,12 @@ def _document(twins: Twins, state: LiveState | DraftState, order: dict[int, list
     )
 
 
-def _present(model: type[Any]) -> QuerySet[Any]:
+def _current_rows(model: type[Any]) -> QuerySet[Any]:
     rows: QuerySet[Any] = model._default_manager.order_by("position", "id")
     return rows.filter(removed_at__isnull=True) if hasattr(model, "removed_at") else rows
 
 
-def _copied(row: object, names: Iterable[str]) -> dict[str, Any]:
+def _copied_fields(row: object, names: Iterable[str]) -> dict[str, Any]:
     values = {name: getattr(row, name) for name in names}
     return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
@@ -149,7 +151,7 @@ def _copied(row: object, names: Iterable[str]) -> dict[str, Any]:
 def _pool_entry(pool: Pool | DraftPool, profiles: Iterable[str]) -> PoolEntry:
     dedicated = pool.dedicated_to
     return PoolEntry(
-        **_copied(pool, POOL_COLUMNS),
+        **_copied_fields(pool, POOL_COLUMNS),
         key=str(pool.key),
         dedicated_to=dedicated.name if dedicated is not None else None,
         profiles=tuple(profiles),
@@ -160,7 +162,7 @@ def _profile_entry(
     profile: Profile | DraftProfile, links: Iterable[Link], queues: Iterable[str]
 ) -> ProfileEntry:
     return ProfileEntry(
-        **_copied(profile, PROFILE_COLUMNS),
+        **_copied_fields(profile, PROFILE_COLUMNS),
         key=str(profile.key),
         pools=tuple(links),
         queues=tuple(queues),
@@ -173,7 +175,7 @@ def _policy_entries(queues: Iterable[Queue]) -> tuple[PolicyEntry, ...]:
         amounts[amount.policy_id].append(amount)
     connected = defaultdict(list)
     for queue in sorted(queues, key=lambda q: q.pk):
-        entry = QueueEntry(profile=queue.profile.name, **_copied(queue, _QUEUE_COPIED))
+        entry = QueueEntry(profile=queue.profile.name, **_copied_fields(queue, _QUEUE_COPIED))
         connected[queue.policy_id].append(entry)
     policies = Policy.objects.filter(removed_at__isnull=True).select_related("group", "parent")
     return tuple(

@@ -1,4 +1,4 @@
-"""What a list of tenants says of each: its top, who administers it, and how much it holds."""
+"""The facts in a list of tenants: top, administrators, and how much each has."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from apps.policies.models import Policy
 
 @dataclass(frozen=True, slots=True)
 class TenantFacts:
-    """`top` is None only where somebody changed rows by hand; counts are of what is live."""
+    """`top` is None only where rows were changed by hand; counts are of what is live."""
 
     tenant: Tenant
     top: Policy | None
@@ -23,12 +23,12 @@ class TenantFacts:
 
     @property
     def name(self) -> str:
-        """A tenant is called as its top is."""
+        """The name of its top policy."""
         return self.top.name if self.top is not None else str(self.tenant)
 
 
 def tenant_facts(tenants: Iterable[Tenant]) -> list[TenantFacts]:
-    """In four queries, by name."""
+    """The facts of these tenants, by name, in four queries."""
     every = list(tenants)
     live = Policy.objects.filter(tenant__in=every, removed_at__isnull=True)
     tops = {policy.tenant_id: policy for policy in live.filter(parent=None)}

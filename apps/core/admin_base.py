@@ -13,31 +13,31 @@ from django.urls import reverse
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.widgets import UnfoldAdminTextareaWidget
 
-from apps.core.admin_shown import ShownFormSet, shown_digest
+from apps.core.admin_form_digest import UncheckedFormSet, form_digest
 from apps.core.errors import RpmError, Stale
-from apps.core.locking import outer_lock
+from apps.core.lock_order import outer_lock
 
 # What the filters of Django's lists ask of a column.
 _FILTERS = ("exact", "in", "isnull", "id__exact")
 
 
 class JsonBox(forms.JSONField):
-    """A box that is emptied holds what a new row would; no column of ours takes nothing."""
+    """An emptied box takes the default of a new row; no column here is nullable."""
 
     emptied: Callable[[], Any]
 
     def to_python(self, value: Any) -> Any:
-        given = super().to_python(value)
-        return self.emptied() if given is None else given
+        sent = super().to_python(value)
+        return self.emptied() if sent is None else sent
 
 
 class RpmAdmin(ModelAdmin):
-    """Shows the sentences of services, where they refuse, instead of an error page."""
+    """Shows the messages of services that refuse a change, instead of an error page."""
 
     list_per_page = 50
     show_full_result_count = False
     warn_unsaved_form = True
-    # Name of the page of ours that shows a row, and which of its columns stands in the address;
+    # Name of the page that shows a row, and the column whose value is in its address;
     # None where the page shows them all.
     page = ""
     page_argument: str | None = "pk"
@@ -47,7 +47,7 @@ class RpmAdmin(ModelAdmin):
     }
 
     def get_view_on_site_url(self, obj: Model | None = None) -> str | None:
-        """The page of ours that shows the row; none once it is removed."""
+        """The page outside the admin site that shows the row; none once it is removed."""
         if not self.page or obj is None or getattr(obj, "removed_at", None) is not None:
             return None
         if self.page_argument is None:
@@ -65,7 +65,7 @@ class RpmAdmin(ModelAdmin):
     def lookup_allowed(self, lookup: str, value: object, request: Any = None) -> bool:  # noqa: ARG002  # Django's
         """Lists are filtered by what is offered, and by key.
 
-        By other columns one would read, sign by sign, what is shown to nobody.
+        A filter on another column would reveal its hidden value, character by character.
         """
         names = (*self.get_list_filter(request), self.opts.pk.name)
         return any(lookup in (name, *(f"{name}__{word}" for word in _FILTERS)) for name in names)
@@ -78,27 +78,29 @@ class RpmAdmin(ModelAdmin):
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
         with_row = partial(super().changeform_view, request, object_id, form_url, extra_context)
-        return _told(request, with_row)
+        return _with_error_message(request, with_row)
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, str] | None = None
     ) -> Any:
-        return _told(request, partial(self._changelist, request, extra_context))
+        return _with_error_message(request, partial(self._changelist, request, extra_context))
 
     def _changelist(self, request: HttpRequest, extra_context: dict[str, str] | None) -> Any:
         if request.method != "POST":
             return super().changelist_view(request, extra_context)
-        # Of the chosen rows all are done, or none.
+        # All selected rows change, or none.
         with transaction.atomic():
             return super().changelist_view(request, extra_context)
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        return _told(request, partial(super().delete_view, request, object_id, extra_context))
+        return _with_error_message(
+            request, partial(super().delete_view, request, object_id, extra_context)
+        )
 
 
-def _told(request: HttpRequest, view: Callable[[], HttpResponse]) -> HttpResponse:
+def _with_error_message(request: HttpRequest, view: Callable[[], HttpResponse]) -> HttpResponse:
     try:
         return view()
     except RpmError as error:
@@ -113,8 +115,8 @@ class ServiceAdmin(RpmAdmin):
     Django saves the row, then the inlines. Here nothing is saved until both are known: then
     `save_all` calls one service, so that one change makes one revision and one event.
 
-    A form writes back all that it showed. So it says what that was, and is refused once that is
-    not what is stored: else a corrected description would undo what somebody else saved meanwhile.
+    A form writes back all that it showed. So it carries a digest of that, and is refused when the
+    stored row differs: a corrected description would undo another administrator's change.
     """
 
     change_form_before_template = "admin/shown.html"  # type: ignore[assignment]  # unfold says None only
@@ -128,7 +130,7 @@ class ServiceAdmin(RpmAdmin):
         raise NotImplementedError
 
     def hold(self) -> None:
-        """Keep other writers waiting, from the comparison of a form with what is stored on."""
+        """Lock the row against other writers from the comparison with the form on."""
         outer_lock()
 
     def changeform_view(
@@ -153,8 +155,8 @@ class ServiceAdmin(RpmAdmin):
     ) -> HttpResponse:
         inlines = [inline.formset for inline in context["inline_admin_formsets"]]
         # With errors the form stays the one that was opened.
-        given = request.POST.get("shown")
-        context["shown"] = given or shown_digest(context["adminform"].form, inlines)
+        sent = request.POST.get("shown")
+        context["shown"] = sent or form_digest(context["adminform"].form, inlines)
         return super().render_change_form(request, context, *args, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Model, form: Any, change: object) -> None:
@@ -168,8 +170,8 @@ class ServiceAdmin(RpmAdmin):
         change: object,
     ) -> None:
         kept = list(formsets)
-        if change and request.POST.get("shown") != shown_digest(form, kept):
-            raise Stale("Somebody changed this meanwhile. Nothing was saved: look at it again.")
+        if change and request.POST.get("shown") != form_digest(form, kept):
+            raise Stale("This has changed since you opened it. Reload the page and try again.")
         for formset in kept:
             # Django's log of the change reads these, which only formset.save() would set.
             formset.new_objects, formset.changed_objects, formset.deleted_objects = [], [], []
@@ -192,7 +194,7 @@ class ServiceAdmin(RpmAdmin):
 
 
 class ReadOnlyAdmin(RpmAdmin):
-    """Rows that nobody edits by hand."""
+    """Rows that are only shown, never edited."""
 
     warn_unsaved_form = False
 
@@ -217,7 +219,7 @@ class ReadOnlyAdmin(RpmAdmin):
 class ReadOnlyInline(TabularInline):
     """Rows of another table, shown with the row they belong to."""
 
-    formset = ShownFormSet
+    formset = UncheckedFormSet
     extra = 0
     can_delete = False
 

@@ -27,7 +27,7 @@ from apps.core.errors import (
     Unavailable,
 )
 from apps.core.model_errors import from_model_error
-from apps.core.suggestions import NAME_CHARS, shortened
+from apps.core.suggestions import NAME_CHARS, shorten
 
 # Of the sentences in an answer.
 DETAIL_CHARS = 10_000
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class KeysetPagination(CursorPagination):
-    """Pages by the last seen key, so that page 10,000 costs what page 1 costs."""
+    """Pages by the last key of the page before, so that page 10,000 costs as much as page 1."""
 
     page_size = 100
     page_size_query_param = "limit"
@@ -46,11 +46,11 @@ class KeysetPagination(CursorPagination):
     def paginate_queryset(
         self, queryset: Any, request: Request, view: APIView | None = None
     ) -> list[Any] | None:
-        """One page; a cursor that somebody made up is refused like any other wrong value."""
+        """One page; a cursor that this list did not issue is refused like any other bad value."""
         try:
             return super().paginate_queryset(queryset, request, view)
         except (ValueError, OverflowError, DataError, ModelError) as error:
-            wrong = "is not one that this list gave out"
+            wrong = "is not a cursor of this list"
             raise BadInput(f"cursor {wrong}.", fields={"cursor": wrong}) from error
 
 
@@ -81,7 +81,7 @@ def error_body(error: RpmError) -> dict[str, Any]:
         "code": error.code,
         "detail": error.detail[:DETAIL_CHARS],
         "fields": {
-            shortened(name, most=2 * NAME_CHARS): problem[:DETAIL_CHARS] for name, problem in fields
+            shorten(name, most=2 * NAME_CHARS): problem[:DETAIL_CHARS] for name, problem in fields
         },
         "request_id": bound.get("request_id", ""),
     }
@@ -90,7 +90,7 @@ def error_body(error: RpmError) -> dict[str, Any]:
 def if_match(request: Request, *, is_required: bool = False) -> int | None:
     """The version that `If-Match` names; None where it is left out or `*`.
 
-    A version that is none of ours is -1, which no row has.
+    An unknown ETag gives -1, the version of no row.
 
     Raises:
         BadInput: the header is missing and required.

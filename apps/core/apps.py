@@ -13,9 +13,9 @@ class CoreConfig(AppConfig):
     verbose_name = "Core"
 
     def ready(self) -> None:
-        """Make the key ring at the first start; a key that is none stops it."""
+        """Make the key ring at the first start; an invalid key stops it."""
         try:
-            # Where nothing can be written, whoever needs a key says so.
+            # Where nothing can be written, the code that needs a key reports it.
             with suppress(OSError):
                 keyring.keys()
         except ValueError as error:

@@ -23,21 +23,21 @@ BULK_PATH = "/api/v1/tasks/bulk"
 # Bytes of bodies that are kept at a time for one address, and for one person who is signed in.
 MOST_OF_ADDRESS = 40_000_000
 MOST_OF_PERSON = 200_000_000
-# So much of each body is not counted: a form can be sent from an address that is at its bound.
+# Bytes of each body that do not count: an address at its bound can still send a form.
 UNCOUNTED_BYTES = 64 * 1024
 RETRY_AFTER_S = 5
 # Where a scope says how large its body may be, and why the rest of it is not read.
 LARGEST, REFUSAL = "rpm.largest_body", "rpm.refusal"
 
-# Who is signed in by the headers of a scope: something that names the person, or None.
+# Identifies the user who is signed in by the headers of a scope, or None.
 Identify = Callable[[HTTPScope], Awaitable[str | None]]
 _END: ASGIReceiveEvent = {"type": "http.request", "body": b"", "more_body": False}
 # Of this process, by person or address.
-_kept: Counter[str] = Counter()
+_held_bytes: Counter[str] = Counter()
 
 
 def largest_body(path: str, *, is_known: bool) -> int:
-    """How many bytes a request to this path may send, from somebody signed in or not."""
+    """How many bytes a request to this path may send, by a signed-in user or anonymously."""
     if not is_known:
         return min(settings.RPM_UNKNOWN_BODY, settings.RPM_LARGEST_BODY)
     if path.rstrip("/") == BULK_PATH:
@@ -45,12 +45,12 @@ def largest_body(path: str, *, is_known: bool) -> int:
     return min(settings.RPM_USUAL_BODY, settings.RPM_LARGEST_BODY)
 
 
-def bounded(application: ASGI3Application, *, identify: Identify) -> ASGI3Application:
+def bound_bodies(application: ASGI3Application, *, identify: Identify) -> ASGI3Application:
     """Read no more of a body than `largest_body`, within RPM_BODY_S.
 
-    Django writes a whole body to disk before any of our code runs, so what is refused here ends
-    the body, and `apps.core.headers` answers. Headers count for somebody only once `identify` has
-    found them; it is asked only for a body that would else be too large.
+    Django writes a whole body to disk before any of our code runs, so a refusal here ends the
+    body, and `apps.core.headers` answers. Headers count as a user's only once `identify` has found
+    the user; it is called only for a body that is too large otherwise.
     """
 
     async def handle(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
@@ -66,20 +66,20 @@ def bounded(application: ASGI3Application, *, identify: Identify) -> ASGI3Applic
     return handle
 
 
-def carries_login(*, cookie: str, authorization: str) -> bool:
-    """Whether headers claim that somebody is signed in; nothing is looked up."""
+def has_login_headers(*, cookie: str, authorization: str) -> bool:
+    """Whether headers claim a signed-in user; nothing is looked up."""
     return bool(authorization) or f"{settings.SESSION_COOKIE_NAME}=" in cookie
 
 
 class _Body:
-    """What one request sends, up to its bounds."""
+    """Reads the body of one request, up to its bounds."""
 
     def __init__(self, scope: HTTPScope, receive: ASGIReceiveCallable, identify: Identify) -> None:
         self._scope: Any = scope
         self._receive = receive
         self._identify = identify
         self._until = asyncio.get_running_loop().time() + settings.RPM_BODY_S
-        self._taken = self._counted = 0
+        self._received = self._counted = 0
         self._is_begun = self._is_over = self._is_looked_up = False
         self._person: str | None = None
         self._allow()
@@ -91,10 +91,10 @@ class _Body:
             async with asyncio.timeout_at(self._until):
                 if not self._is_begun:
                     self._is_begun = True
-                    await self._check(_declared(self._scope["headers"]))
+                    await self._check(_declared_length(self._scope["headers"]))
                 event = await self._receive()
                 if event["type"] == "http.request":
-                    await self._take(event)
+                    await self._count(event)
         except TimeoutError:
             return self._refuse(BodyTooSlow(settings.RPM_BODY_S))
         except RpmError as error:
@@ -102,16 +102,16 @@ class _Body:
         return event
 
     def release(self) -> None:
-        """The request is answered, and its body gone."""
-        _kept[self._key] -= self._counted
-        if _kept[self._key] <= 0:
-            del _kept[self._key]
+        """Stop counting the body of an answered request."""
+        _held_bytes[self._key] -= self._counted
+        if _held_bytes[self._key] <= 0:
+            del _held_bytes[self._key]
         self._counted = 0
 
-    async def _take(self, event: Any) -> None:
-        self._taken += len(event.get("body", b""))
+    async def _count(self, event: Any) -> None:
+        self._received += len(event.get("body", b""))
         self._is_over = not event.get("more_body", False)
-        await self._check(self._taken)
+        await self._check(self._received)
         if self._is_one_too_many():
             await self._look_up()
         if self._is_one_too_many():
@@ -119,11 +119,11 @@ class _Body:
                 "Too many large requests at once. Try again.", retry_after_s=RETRY_AFTER_S
             )
         more = max(0, self._uncounted)
-        _kept[self._key] += more
+        _held_bytes[self._key] += more
         self._counted += more
 
     async def _check(self, size: int) -> None:
-        """Raises BodyTooLarge where this sender may not send so many bytes."""
+        """Raises BodyTooLarge if this sender may not send that many bytes."""
         if size > self._most:
             await self._look_up()
         if size > self._most:
@@ -142,11 +142,11 @@ class _Body:
 
     def _is_one_too_many(self) -> bool:
         most = MOST_OF_ADDRESS if self._person is None else MOST_OF_PERSON
-        return self._uncounted > 0 and _kept[self._key] + self._uncounted > most
+        return self._uncounted > 0 and _held_bytes[self._key] + self._uncounted > most
 
     @property
     def _uncounted(self) -> int:
-        return max(0, self._taken - UNCOUNTED_BYTES) - self._counted
+        return max(0, self._received - UNCOUNTED_BYTES) - self._counted
 
     @property
     def _key(self) -> str:
@@ -164,7 +164,7 @@ class _Body:
         return _END
 
     async def _end(self) -> ASGIReceiveEvent:
-        """That the client has gone, whenever that is; the rest of a refused body is dropped."""
+        """Wait until the client disconnects, and drop the rest of a refused body."""
         while (event := await self._receive())["type"] == "http.request":
             pass
         return event
@@ -187,7 +187,7 @@ def address_of(scope: Any) -> str:
     )
 
 
-def _declared(headers: Iterable[tuple[bytes, bytes]]) -> int:
+def _declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
     """The length that the headers declare; servers have checked that it is one."""
     declared = header_of(headers, "content-length")
     return int(declared) if declared.isascii() and declared.isdigit() else 0

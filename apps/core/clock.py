@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from django.db import connection
 from django.utils import timezone
 
-# Between two looks at the database's clock this machine's steady one counts.
+# Between two reads of the database's clock this machine's monotonic one counts.
 ASK_EVERY_S = 60.0
 DOUBT_S = 3600.0
 
@@ -30,9 +30,9 @@ def now() -> datetime:
 def is_in_doubt() -> bool:
     """Whether this machine's wall clock jumped since this process began, or is not the database's.
 
-    Work that removes what is old waits then: one of the two is wrong.
+    No old data is removed then, because one of the two clocks is wrong.
     """
     wall_s, boot_s = _began
     jump_s = (time.time() - wall_s) - (time.clock_gettime(time.CLOCK_BOOTTIME) - boot_s)
-    apart_s = (timezone.now() - now()).total_seconds()
-    return max(abs(jump_s), abs(apart_s)) > DOUBT_S
+    difference_s = (timezone.now() - now()).total_seconds()
+    return max(abs(jump_s), abs(difference_s)) > DOUBT_S

@@ -1,7 +1,7 @@
-"""What a container can be told, by the limits of the kernel and of the runtimes; pure.
+"""Limits of the kernel and of the runtimes on what a container is started with; pure.
 
 Each check answers problems per field, empty where there is none. The node checks the same again
-(`apps/execution/node/checks.py`).
+(`apps/execution/node/request_fields.py`).
 """
 
 import re
@@ -12,12 +12,12 @@ ARGUMENTS = 4096
 # The kernel's MAX_ARG_STRLEN is 128 KiB with the final NUL.
 ARGUMENT_BYTES = 128 * 1024 - 1
 COMMAND_BYTES = 1024 * 1024
-# A node takes 1,024 with those that RPM adds (apps/execution/launching.py).
+# A node takes 1,024 with those that RPM adds (apps/execution/launch_requests.py).
 VARIABLES = 1000
 # The runtimes read variables with a scanner that stops at lines of 64 KiB.
 VARIABLE_BYTES = 60 * 1024
 ENVIRONMENT_BYTES = 1024 * 1024
-# Their entries lead out of a container, such as the open files of whoever starts it.
+# Their entries lead out of a container, such as the open files of its starting process.
 KERNEL_FOLDERS = frozenset({"dev", "proc", "sys"})
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
@@ -71,7 +71,7 @@ def working_dir_problems(path: str, *, field: str = "working_dir") -> dict[str, 
     if not path.startswith("/") or not is_plain or not is_safe or len(path) > PATH_LENGTH:
         return {
             field: "must be an absolute path such as /work, without '.', '..', comma, "
-            f"colon, quote or backslash, of at most {PATH_LENGTH} signs"
+            f"colon, quote or backslash, of at most {PATH_LENGTH} characters"
         }
     if parts[1] in KERNEL_FOLDERS:
         return {field: "is in /proc, /sys or /dev, the kernel's own: choose another folder"}
@@ -99,7 +99,7 @@ def text_size(text: str, *, most: int) -> tuple[int, str]:
     except UnicodeEncodeError:
         return 0, "holds half of a surrogate pair"
     if "\0" in text:
-        return 0, "holds a NUL sign"
+        return 0, "holds a NUL character"
     if size > most:
         return size, f"has {size} bytes: at most {most}"
     return size, ""

@@ -30,28 +30,28 @@ class BadInput(RpmError):
 
 
 class NotFound(RpmError):
-    """There is no such thing, or this person may not know of it."""
+    """There is no such object, or this user may not see it."""
 
     code = "not_found"
     status = 404
 
 
 class NotAllowed(RpmError):
-    """The thing is visible, but the right for this is missing."""
+    """The object is visible, but the permission for this is missing."""
 
     code = "forbidden"
     status = 403
 
 
 class Conflict(RpmError):
-    """The thing is not in a state that allows this."""
+    """The object is not in a state that allows this."""
 
     code = "conflict"
     status = 409
 
 
 class Stale(RpmError):
-    """Somebody else changed the thing since it was read."""
+    """The object has changed since it was read."""
 
     code = "stale"
     status = 412
@@ -86,7 +86,7 @@ class BodyTooSlow(RpmError):
 
 
 class Unavailable(RpmError):
-    """The database is away or went away: whether something was stored may be unknown."""
+    """The database does not answer: whether something was stored may be unknown."""
 
     code = "unavailable"
     status = 503
@@ -94,7 +94,7 @@ class Unavailable(RpmError):
 
 
 class TooMany(RpmError):
-    """Asked too often: it is answered again in `retry_after_s` seconds."""
+    """Too many requests; the next is answered in `retry_after_s` seconds."""
 
     code = "throttled"
     status = 429

@@ -1,4 +1,4 @@
-"""What every answer says beside its content."""
+"""Headers that every response carries."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -14,7 +14,7 @@ from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.security import SecurityMiddleware
 
 from apps.core.api import error_body
-from apps.core.bodies import LARGEST, REFUSAL, carries_login, largest_body
+from apps.core.bodies import LARGEST, REFUSAL, has_login_headers, largest_body
 from apps.core.errors import BodyTooLarge, RpmError, TooMany, Unavailable
 
 Handler = Callable[[HttpRequest], HttpResponse]
@@ -38,15 +38,15 @@ _PERMISSIONS = ", ".join(
 )
 
 
-def harmless_answers(get_response: Handler) -> Handler:
-    """Refuse bodies that nothing here reads; nobody keeps an answer who did not ask for it.
+def response_defences(get_response: Handler) -> Handler:
+    """Refuse bodies that no view reads, and keep responses out of caches.
 
-    What an answer says for itself stays: files of the front-end are kept for long.
+    Headers that a response sets itself stay: files of the front-end are cached for long.
     """
 
     def handle(request: HttpRequest) -> HttpResponse:
         refusal = _body_refusal(request)
-        response = get_response(request) if refusal is None else _refused(refusal)
+        response = get_response(request) if refusal is None else _refusal_response(refusal)
         response.headers.setdefault("Permissions-Policy", _PERMISSIONS)
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
         response.headers.setdefault("Cache-Control", "private, no-store")
@@ -56,8 +56,8 @@ def harmless_answers(get_response: Handler) -> Handler:
 
 
 @lru_cache(maxsize=2)
-def headers_of_every_answer(*, is_secure: bool) -> dict[str, str]:
-    """What those who add to answers add to an empty one, for an answer that passes none of them.
+def common_response_headers(*, is_secure: bool) -> dict[str, str]:
+    """The headers that all middleware adds, for a response that passes none of it.
 
     Args:
         is_secure: the request came over TLS.
@@ -68,23 +68,23 @@ def headers_of_every_answer(*, is_secure: bool) -> dict[str, str]:
             "PATH_INFO": "/",
             "wsgi.input": BytesIO(),
             "wsgi.url_scheme": "https" if is_secure else "http",
-            **_told_by_proxy(is_secure=is_secure),
+            **_proxy_ssl_meta(is_secure=is_secure),
         }
     )
     policies = PolicyMiddleware(XFrameOptionsMiddleware(lambda _: HttpResponse()))
     secured: Any = SecurityMiddleware(policies)
-    answer = harmless_answers(secured)(request)
+    answer = response_defences(secured)(request)
     return {name: value for name, value in answer.items() if name != "Content-Type"}
 
 
-def proxys_word() -> tuple[str, str] | None:
-    """What a proxy says of TLS, as a name in META and its value; None: nobody is asked."""
+def proxy_ssl_header() -> tuple[str, str] | None:
+    """What a proxy says of TLS, as a name in META and its value; None without a proxy."""
     return settings.SECURE_PROXY_SSL_HEADER
 
 
-def _told_by_proxy(*, is_secure: bool) -> dict[str, str]:
-    told = proxys_word()
-    return {told[0]: told[1]} if told and is_secure else {}
+def _proxy_ssl_meta(*, is_secure: bool) -> dict[str, str]:
+    header = proxy_ssl_header()
+    return {header[0]: header[1]} if header and is_secure else {}
 
 
 def _body_refusal(request: HttpRequest) -> RpmError | None:
@@ -98,7 +98,7 @@ def _body_refusal(request: HttpRequest) -> RpmError | None:
     if refusal is not None:
         return refusal
     headers = request.headers
-    is_known = carries_login(
+    is_known = has_login_headers(
         cookie=headers.get("Cookie", ""), authorization=headers.get("Authorization", "")
     )
     most: int = scope.get(LARGEST) or largest_body(request.path_info, is_known=is_known)
@@ -107,7 +107,7 @@ def _body_refusal(request: HttpRequest) -> RpmError | None:
     return None if is_length and int(declared) <= most else BodyTooLarge(most)
 
 
-def _refused(error: RpmError) -> JsonResponse:
+def _refusal_response(error: RpmError) -> JsonResponse:
     response = JsonResponse(error_body(error), status=error.status)
     if isinstance(error, TooMany | Unavailable):
         response.headers["Retry-After"] = str(error.retry_after_s)

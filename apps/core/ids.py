@@ -19,5 +19,5 @@ def uuid7() -> uuid.UUID:
 
 
 def installation_key() -> str:
-    """Twelve signs that no other installation has."""
+    """Twelve characters that no other installation has."""
     return secrets.token_hex(6)

@@ -79,7 +79,7 @@ def image_problems(name: str, *, field: str = "image") -> dict[str, str]:
 
 
 def split_registry(name: str) -> tuple[str, str]:
-    """The registry of a name, or of a pattern of names, and what stands behind it."""
+    """The registry of a name or of a pattern of names, and the part after it."""
     registry, slash, rest = name.partition("/")
     is_host = slash and (registry == "localhost" or "." in registry or ":" in registry)
     if not is_host:

@@ -1,11 +1,11 @@
-"""Sealing what the database must not hold in clear: secrets of tasks, passwords of registries.
+"""Seals what the database must not hold in clear: secrets of tasks, passwords of registries.
 
 The key ring is the variable RPM_SECRET_KEYS (several by commas), else the file `key-ring` in the
 installation's folder, made with mode 0600 when it is first needed. The first key seals, all of them
 open, so that a new one can take over while old values are still about (`manage.py keys rotate`).
 
-A value is sealed for one place (`SealContext`) and opens there only: whoever can write the database
-but has no key cannot have a value opened by moving it to a row that they may read.
+A value is sealed for one place (`SealContext`) and opens there only: with write access to the
+database but no key, an attacker gains nothing by moving a value to a row that they may read.
 """
 
 import hmac
@@ -56,7 +56,7 @@ class SealContext:
         return f"{self.purpose} {self.name}".rstrip()
 
     def error(self, kind: "type[CannotUnseal]", words: str) -> "CannotUnseal":
-        """What is raised where the value cannot be opened; it names the field alone."""
+        """The error for a value that cannot be opened; it names the field only."""
         column = self.purpose.rpartition(".")[2]
         field = f"{column}.{self.name}" if self.name else column
         return kind(f"{self} cannot be read: {words}.", fields={field: f"cannot be read: {words}"})
@@ -70,20 +70,20 @@ class CannotUnseal(RpmError):
 
 
 class KeyMissing(CannotUnseal):
-    """No key of the ring opens the value: it was sealed with one that is not here any more."""
+    """The key that sealed the value is not in the key ring."""
 
     code = "key_missing"
 
 
 class SealMismatch(CannotUnseal):
-    """The value was sealed for another place, or was changed, or is none."""
+    """The value was sealed for another place, was changed, or is not a sealed value."""
 
     code = "seal_mismatch"
 
 
 def seal(plain: str, *, context: SealContext) -> str:
-    """The text so that only who has the key ring can read it, and only there; never twice alike."""
-    return _sealed(keys()[0], plain, context)
+    """Seal the text with the key ring for one place; equal texts give different results."""
+    return _seal(keys()[0], plain, context)
 
 
 def unseal(sealed: object, *, context: SealContext) -> str:
@@ -135,7 +135,7 @@ def bind(sealed: str, *, context: SealContext) -> str:
     return seal(plain, context=context)
 
 
-def _sealed(key: str, plain: str, context: SealContext) -> str:
+def _seal(key: str, plain: str, context: SealContext) -> str:
     nonce = os.urandom(_NONCE_BYTES)
     closed = _cipher(key, context.purpose).encrypt(nonce, plain.encode(), _bound_to(context))
     return _FORM + urlsafe_b64encode(_key_id(key) + nonce + closed).decode()
@@ -166,21 +166,21 @@ def _bound_to(context: SealContext) -> bytes:
 # Deriving takes longer than sealing: once per process, key and purpose.
 @lru_cache(maxsize=256)
 def _cipher(key: str, purpose: str) -> AESGCM:
-    return AESGCM(_derived(key, f"rpm seal {purpose}", 32))
+    return AESGCM(_derive(key, f"rpm seal {purpose}", 32))
 
 
 @lru_cache(maxsize=64)
 def _key_id(key: str) -> bytes:
-    """Names a key in what it has sealed, and tells nothing of it."""
-    return _derived(key, "rpm seal key id", _ID_BYTES)
+    """Names a key in what it has sealed, and reveals nothing of it."""
+    return _derive(key, "rpm seal key id", _ID_BYTES)
 
 
-def _derived(key: str, info: str, length: int) -> bytes:
+def _derive(key: str, info: str, length: int) -> bytes:
     return HKDF(SHA256(), length, salt=None, info=info.encode()).derive(key.encode())
 
 
 def sign(purpose: str, text: str) -> str:
-    """A signature that only who has the key ring can make: 64 hexadecimal digits."""
+    """A signature that needs the key ring: 64 hexadecimal digits."""
     return _signature(keys()[0], purpose, text)
 
 
@@ -204,7 +204,7 @@ def keys() -> tuple[str, ...]:
     """The keys of the ring, the one that seals first.
 
     Raises:
-        ValueError: one of them is no key, or one that somebody could guess.
+        ValueError: one of them is no key, or is easy to guess.
     """
     given: tuple[str, ...] = tuple(settings.RPM_SECRET_KEYS)
     found = given or tuple(_file().read_text(encoding="utf-8").split())
@@ -218,20 +218,20 @@ def keys() -> tuple[str, ...]:
 
 
 def new_key() -> str:
-    """A key that nobody has yet."""
+    """A new random key."""
     return Fernet.generate_key().decode()
 
 
 def write_keys(found: tuple[str, ...]) -> None:
-    """Replace the file of the key ring in one step; processes that run read it anew.
+    """Replace the file of the key ring in one step; running processes read it again.
 
     Raises:
-        ValueError: the keys come from a variable, which only whoever sets it can change.
+        ValueError: the keys come from a variable, which this process cannot change.
     """
     if settings.RPM_SECRET_KEYS:
         raise ValueError("the keys come from the variable RPM_SECRET_KEYS")
     path: Path = settings.RPM_KEY_RING_FILE
-    temporary = _written(path, found)
+    temporary = _write(path, found)
     temporary.replace(path)
 
 
@@ -241,18 +241,18 @@ def _weakness(key: str) -> str:
 
 
 def _file() -> Path:
-    """The file, made now where there is none; of two processes that make it one wins."""
+    """The file, created if missing; of two processes that create it, one wins."""
     path: Path = settings.RPM_KEY_RING_FILE
     if not path.exists():
-        temporary = _written(path, (new_key(),))
+        temporary = _write(path, (new_key(),))
         with suppress(FileExistsError):
             os.link(temporary, path)
         temporary.unlink()
     return path
 
 
-def _written(path: Path, found: tuple[str, ...]) -> Path:
-    """A file beside `path`, readable for its owner alone, that survives a power cut."""
+def _write(path: Path, found: tuple[str, ...]) -> Path:
+    """A file next to `path`, readable for its owner alone, that survives a power cut."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     with os.fdopen(descriptor, "w", encoding="utf-8") as target:
         target.write("".join(f"{key}\n" for key in found))

@@ -19,7 +19,7 @@ _GIVEN = re.compile(r"[A-Za-z0-9._-]{8,64}")
 def request_id(get_response: Handler) -> Handler:
     """Bind an id to every log line of the request, and send it back as `X-Request-ID`.
 
-    An id that a proxy set is kept when it is harmless.
+    An id that a proxy set is kept when it holds safe characters only.
     """
 
     def handle(request: HttpRequest) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""What `full_clean()` says, as our errors; without DRF, which loads the views' defaults."""
+"""Errors of `full_clean()` as RPM's errors; without DRF, which loads the views' defaults."""
 
 from django.core.exceptions import ValidationError as ModelError
 
@@ -7,7 +7,7 @@ from apps.core.models import NAME_TAKEN
 
 
 def from_model_error(error: ModelError) -> BadInput | Conflict:
-    """The messages of `full_clean()` per field; a conflict where only the name is taken."""
+    """The messages of `full_clean()` per field; a conflict where only the name is in use."""
     if hasattr(error, "error_dict"):
         fields = {
             _field(name, messages): " ".join(messages)

@@ -1,9 +1,9 @@
-"""Names that are shown to others: what they may be made of, and what they look like."""
+"""Checks of names that are shown to others: their characters, and what they look like."""
 
 import re
 import unicodedata
 
-# Letters, digits and signs that are taken for Latin letters, beyond what their own names say.
+# Letters, digits and symbols that look like Latin letters, beyond what their own names say.
 _TAKEN_FOR = str.maketrans(
     "\u0430\u03b1\u0251\u0501\u043c\u0438\u0456\u03b9\u01311l|\u01c0\u03b7\u0578\u043f\u0455\u057d"
     "\u0435\u03b5\u0451\u0433\u051b5@\u03c5\u028c\u2200\u2203"
@@ -26,11 +26,11 @@ _TOGETHER = (
     {"CJK", "BOPOMOFO", "LATIN"},
     {"CJK", "HANGUL", "LATIN"},
 )
-# Narrower ones are hardly seen: what stands on both sides of them reads as one word.
+# Narrower spaces are hardly visible: the text on both sides of them reads as one word.
 _WORD_ENDS = " \u00a0\u3000"
 # Control characters, format characters such as those that turn the direction of a text, halves of
 # pairs, and what ends a line.
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # Of Unicode's Default_Ignorable_Code_Point what has another category: fillers are letters there.
 _IGNORABLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
@@ -53,10 +53,10 @@ def name_problem(name: str) -> str:
     """What is wrong with a name that others read; empty for nothing.
 
     Characters that cannot be seen change how the rest is read, and letters of several scripts in
-    one word look like those of one. Words in Latin letters may stand beside those of one other
+    one word look like those of one. Words in Latin letters may be mixed with words of one other
     script.
     """
-    if has_unseen(name):
+    if has_invisible(name):
         return "holds a character that cannot be seen: type it again"
     words = _scripts_of_words(name)
     others = set[str]().union(*words) - {"LATIN"}
@@ -65,27 +65,27 @@ def name_problem(name: str) -> str:
     return ""
 
 
-def has_unseen(name: str) -> bool:
-    """Whether a name holds characters that nobody sees, or the end of a line.
+def has_invisible(name: str) -> bool:
+    """Whether a name holds invisible characters, or the end of a line.
 
-    Those that shape the emoji or the letters beside them are seen by what they do.
+    Those that shape the emoji or the letters next to them are visible by their effect.
     """
     plain = _KEYCAP.sub("#", name)
     return any(
-        (unicodedata.category(one) in _UNSEEN or _IGNORABLE.match(one))
+        (unicodedata.category(one) in _INVISIBLE or _IGNORABLE.match(one))
         and not _is_shaping(plain[max(at - 2, 0) : at], one, plain[at + 1 : at + 2])
         for at, one in enumerate(plain)
     )
 
 
 def look_of(name: str) -> str:
-    """What a hurried reader sees: one case, without signs and accents, look-alikes as one."""
+    """What a hurried reader sees: one case, no punctuation or accents, look-alikes as one."""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
     letters = "".join(map(_latin, plain.translate(_TAKEN_FOR)))
-    seen = "".join(filter(_is_read, letters.translate(_TAKEN_FOR)))
+    visible = "".join(filter(_is_read, letters.translate(_TAKEN_FOR)))
     for pair, one in _PAIRS:
-        seen = seen.replace(pair, one)
-    return seen
+        visible = visible.replace(pair, one)
+    return visible
 
 
 def _is_read(letter: str) -> bool:
@@ -94,7 +94,7 @@ def _is_read(letter: str) -> bool:
 
 
 def _is_shaping(before: str, one: str, after: str) -> bool:
-    """Whether a variation selector or a joiner changes how those beside it look."""
+    """Whether a variation selector or a joiner changes how its neighbours look."""
     if one in _EMOJI_STYLES:
         return _is_emoji(before[-1:])
     if one not in (_NON_JOINER, _JOINER) or not before:

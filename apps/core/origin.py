@@ -1,7 +1,7 @@
-"""Where what is being done comes from: which request, which address, which command.
+"""The origin of the current call: which request, which address, which command.
 
-Kept beside the call, not passed through it, so that services need not know of requests. A thread
-that no request started has an empty one: what it does, the installation does by itself.
+A context variable holds it, so that services need not know of requests. A thread that no request
+started has an empty origin: the installation acts by itself.
 """
 
 import ipaddress
@@ -22,10 +22,10 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How somebody asked; `via` is empty where nobody did.
+    """How a user made the call; `via` is empty where no user did.
 
-    `command` is that of `manage.py`, `account` the operating system's of who called it; `acting` is
-    (who is acted for, the service account).
+    `command` is that of `manage.py`, `account` the operating system account that called it;
+    `acting` is (the user acted for, the service account).
     """
 
     via: str = ""
@@ -41,12 +41,12 @@ _origin: ContextVar[Origin] = ContextVar("origin", default=_NOBODY)
 
 
 def origin() -> Origin:
-    """Where the call comes from that runs now."""
+    """The origin of the current call."""
     return _origin.get()
 
 
 def origin_of_request(request: HttpRequest, *, request_id: str) -> None:
-    """From here on, and until the next request, this one is where everything comes from."""
+    """Set the origin for all that follows, until the next request."""
     path = request.path_info
     via = REST if path.startswith("/api/") else ADMIN_SITE if path.startswith("/admin/") else PAGE
     _origin.set(Origin(via=via, request_id=request_id, address=client_address(request)))
@@ -58,12 +58,12 @@ def origin_of_command(command: str) -> None:
 
 
 def acts_for(person_id: int, *, service_id: int) -> None:
-    """What the person does in this request, the service account does for them."""
+    """Record that a service account acts for the user in this request."""
     _origin.set(replace(_origin.get(), acting=(person_id, service_id)))
 
 
 def acted_by(person_id: int | None) -> int | None:
-    """Which service account acts for this person in this request."""
+    """The service account that acts for this user in this request."""
     acting = _origin.get().acting
     return acting[1] if acting is not None and acting[0] == person_id else None
 
@@ -81,25 +81,25 @@ def client_address_of(facts: Mapping[str, Any]) -> str:
     """
     trusted = _networks(tuple(settings.RPM_TRUSTED_PROXIES))
     address = str(facts.get("REMOTE_ADDR") or "")
-    told = str(facts.get("HTTP_X_FORWARDED_FOR") or "").split(",")
-    while told and _is_in(address, trusted):
-        before = told.pop().strip()
-        if _parsed(before) is None:
+    forwarded = str(facts.get("HTTP_X_FORWARDED_FOR") or "").split(",")
+    while forwarded and _is_in(address, trusted):
+        before = forwarded.pop().strip()
+        if _parse(before) is None:
             break
         address = before
-    return address if _parsed(address) is not None else ""
+    return address if _parse(address) is not None else ""
 
 
 def one_host(address: str) -> str:
     """What counts as one client: an address of IPv4, a /64 of IPv6."""
-    known = _parsed(address)
+    known = _parse(address)
     if known is None:
         return "local"
     if isinstance(known, ipaddress.IPv4Address):
         return address
     if known.ipv4_mapped is not None:
         return str(known.ipv4_mapped)
-    # Whoever has one address of IPv6 has the others of its network, too.
+    # A client with one IPv6 address has the others of its network, too.
     return str(ipaddress.ip_network((known, 64), strict=False))
 
 
@@ -108,7 +108,7 @@ def _networks(names: tuple[str, ...]) -> tuple[_Network, ...]:
     return tuple(ipaddress.ip_network(name) for name in names)
 
 
-def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(address)
     except ValueError:
@@ -116,7 +116,7 @@ def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 def _is_in(address: str, networks: tuple[_Network, ...]) -> bool:
-    found = _parsed(address)
+    found = _parse(address)
     return found is not None and any(found in network for network in networks)
 
 

@@ -44,7 +44,7 @@ def not_json(problem: str, *, body: bytes = b"") -> BadInput:
 
 
 def _odd_number(body: bytes) -> str | None:
-    """Where the first NaN or infinity stands, as `pools[0].capacity.gpu`."""
+    """The place of the first NaN or infinity, as `pools[0].capacity.gpu`."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):

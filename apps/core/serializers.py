@@ -7,10 +7,10 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.core.errors import MOST_PROBLEMS, BadInput
-from apps.core.suggestions import nearest, shortened
+from apps.core.suggestions import nearest, shorten
 from apps.core.units import quantities_text
 
-# Whoever names more unknown fields than this did not mistype one.
+# A client that sends more unknown fields than this did not mistype one.
 MOST_SUGGESTIONS = 5
 
 _AMOUNT = {"oneOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}
@@ -71,6 +71,6 @@ def _unknown_problems(names: list[str], known: list[str]) -> dict[str, list[str]
     problems = {}
     for index, name in enumerate(names):
         near = nearest(name, known) if index < MOST_SUGGESTIONS else ""
-        hint = f" Did you mean {near!r}?" if near else ""
-        problems[shortened(name)] = [f"This field is not known.{hint}"]
+        suggestion = f" Did you mean {near!r}?" if near else ""
+        problems[shorten(name)] = [f"This field is not known.{suggestion}"]
     return problems

@@ -1,4 +1,4 @@
-"""CSV that a spreadsheet shows as text: nothing in it is taken for a formula."""
+"""CSV that a spreadsheet shows as text, never as a formula."""
 
 import csv
 import io
@@ -11,11 +11,11 @@ _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d",
 def cell(value: object) -> str:
     """The text of one cell; an apostrophe in front makes a formula plain text.
 
-    Signs that cannot be seen may stand before a formula: programs leave them out when they read.
+    A formula may follow invisible characters, which spreadsheets skip when they read.
     """
     text = "" if value is None else str(value).replace("\0", "")
-    seen = text.lstrip(" \u00a0\ufeff\u200b")
-    return f"'{text}" if seen.startswith(_FORMULAS) or text.startswith(_FORMULAS) else text
+    visible = text.lstrip(" \u00a0\ufeff\u200b")
+    return f"'{text}" if visible.startswith(_FORMULAS) or text.startswith(_FORMULAS) else text
 
 
 def csv_line(cells: Iterable[object] | Sequence[object]) -> str:

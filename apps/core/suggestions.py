@@ -1,9 +1,9 @@
-"""What somebody may have meant, for names that are not known."""
+"""Suggestions for unknown names."""
 
 import difflib
 from collections.abc import Iterable
 
-# Comparing grows with the name, and nobody needs to read a whole one back.
+# The cost of comparing grows with the name, and an error need not repeat a long one whole.
 NAME_CHARS = 100
 
 
@@ -13,6 +13,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return near[0] if near else ""
 
 
-def shortened(name: str, *, most: int = NAME_CHARS) -> str:
-    """A name that somebody sent, as an error repeats it."""
+def shorten(name: str, *, most: int = NAME_CHARS) -> str:
+    """A name from a request, as an error repeats it."""
     return name if len(name) <= most else f"{name[: most - 3]}..."

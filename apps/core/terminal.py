@@ -1,6 +1,6 @@
 """What programs write for terminals: colours as words, every other control sequence left out.
 
-The grammar is that of ECMA-48: an escape sequence is ESC and a final sign, a control sequence
+The grammar is that of ECMA-48: an escape sequence is ESC and a final character, a control sequence
 (CSI) has parameters before it, and a string (OSC, DCS, SOS, PM, APC) goes on to its terminator.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 _STRING = r"(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
 _CONTROL = r"(?:\x1b\[|\x9b)(?P<parameters>[0-?]*)[ -/]*(?P<final>[@-~])?"
 _ESCAPE = r"\x1b[ -/]*[0-~]?"
-# All other control signs but tabulator, line feed and carriage return.
+# All other control characters but tabulator, line feed and carriage return.
 _SIGN = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 _SEQUENCE = re.compile(f"{_STRING}|{_CONTROL}|{_ESCAPE}|{_SIGN}")
 # The beginning of a sequence at the end of a piece: its rest may be in the next one.
@@ -53,14 +53,14 @@ class Style:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class StyledSpan:
     """A stretch of one line in one style."""
 
     text: str
     classes: str = ""
 
 
-Line = tuple[Span, ...]
+Line = tuple[StyledSpan, ...]
 PLAIN = Style()
 _FLAGS: dict[int, dict[str, bool]] = {
     1: {"is_bold": True},
@@ -77,7 +77,7 @@ _FLAGS: dict[int, dict[str, bool]] = {
 
 
 def plain(text: str) -> str:
-    """The text without control sequences and signs; tabulators and ends of lines stay."""
+    """The text without control sequences and characters; tabulators and line ends stay."""
     return _SEQUENCE.sub("", text)
 
 
@@ -99,7 +99,7 @@ def styled_lines(text: str) -> tuple[Line, ...]:
     style = PLAIN
     lines = []
     for written in text.replace("\r\n", "\n").split("\n"):
-        spans: list[Span] = []
+        spans: list[StyledSpan] = []
         for piece in written.rstrip("\r").split("\r"):
             spans = []
             for content, used in _pieces(piece, style):
@@ -111,12 +111,12 @@ def styled_lines(text: str) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _add(spans: list[Span], content: str, style: Style) -> None:
+def _add(spans: list[StyledSpan], content: str, style: Style) -> None:
     if not content:
         return
     if spans and spans[-1].classes == style.classes:
         content = spans.pop().text + content
-    spans.append(Span(content, style.classes))
+    spans.append(StyledSpan(content, style.classes))
 
 
 def _pieces(line: str, style: Style) -> Iterator[tuple[str, Style]]:

@@ -1,6 +1,6 @@
-"""Triggers that keep rules in the database itself, whoever writes to it.
+"""Triggers that enforce rules in the database itself, for every client.
 
-They are made anew after every `migrate`: SQLite drops a table's triggers whenever a migration
+They are created again after every `migrate`: SQLite drops a table's triggers whenever a migration
 rebuilds the table, and rules that live in code stay the only source.
 """
 
@@ -50,7 +50,7 @@ def edges_condition(edges: Mapping[str, frozenset[str]]) -> str:
     return f"OLD.state <> NEW.state AND (OLD.state || '>' || NEW.state) NOT IN ({pairs})"
 
 
-def keep_rows(
+def refuse_row_changes(
     connection: BaseDatabaseWrapper,
     *,
     table: str,
@@ -80,7 +80,9 @@ def keep_rows(
     _refuse(connection, table=table, events=events, message=message)
 
 
-def only_grows(connection: BaseDatabaseWrapper, *, table: str, column: str, message: str) -> None:
+def refuse_decreases(
+    connection: BaseDatabaseWrapper, *, table: str, column: str, message: str
+) -> None:
     """Refuse to lower a number or to remove its row."""
     events = {
         f"UPDATE ON {table}": f"NEW.{column} < OLD.{column}",

@@ -1,4 +1,4 @@
-"""Telling keys that somebody could guess from random ones; pure, for it runs before settings."""
+"""Finds keys that are easy to guess; pure, because it runs before settings."""
 
 import base64
 import binascii
@@ -7,7 +7,7 @@ import math
 from collections import Counter
 
 SECRET_SIGNS = 32
-# Of a random text: 32 hexadecimal signs have about 110, 48 of base64 about 220.
+# Of a random text: 32 hexadecimal characters have about 110, 48 of base64 about 220.
 BITS = 85
 # What examples, templates and documents put in the place of a key.
 KNOWN = (
@@ -19,9 +19,9 @@ KNOWN = (
 
 
 def secret_weakness(secret: str) -> str:
-    """What is wrong with a text that signs; empty where nothing is."""
+    """What is wrong with a secret that signs; empty where nothing is."""
     if len(secret) < SECRET_SIGNS:
-        return f"is too short for a secret: use {SECRET_SIGNS} signs or more"
+        return f"is too short for a secret: use {SECRET_SIGNS} characters or more"
     plain = secret.lower()
     known = next((word for word in KNOWN if word in plain), "")
     if known:
@@ -46,13 +46,13 @@ def key_weakness(key: str) -> str:
 
 
 def _bits(text: str) -> float:
-    """Shannon's measure of the signs that occur, for the whole text."""
+    """Shannon entropy of the characters, for the whole text."""
     counts = Counter(text).values()
     return -sum(count * math.log2(count / len(text)) for count in counts)
 
 
 def _period(text: str) -> int:
-    """After how many signs it repeats itself; its length where it does not."""
+    """After how many characters it repeats itself; its length where it does not."""
     return (text + text).find(text, 1)
 
 

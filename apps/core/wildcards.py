@@ -15,20 +15,20 @@ class Wildcards:
         # Bit n of a mask: the part of a pattern before place n matches.
         self._start = self._ends = self._stays = self._any = 0
         chars: dict[str, int] = {}
-        place = 0
+        bit = 0
         for pattern in patterns:
-            self._start |= 1 << place
+            self._start |= 1 << bit
             for char in pattern:
                 if char == "*":
-                    self._stays |= 1 << place
+                    self._stays |= 1 << bit
                     continue
-                place += 1
+                bit += 1
                 if char == "?":
-                    self._any |= 1 << place
+                    self._any |= 1 << bit
                 else:
-                    chars[char] = chars.get(char, 0) | 1 << place
-            self._ends |= 1 << place
-            place += 1
+                    chars[char] = chars.get(char, 0) | 1 << bit
+            self._ends |= 1 << bit
+            bit += 1
         self._next = {char: mask | self._any for char, mask in chars.items()}
 
     def match(self, name: str) -> bool:

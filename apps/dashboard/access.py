@@ -1,4 +1,4 @@
-"""Who asks."""
+"""The signed-in user of a view, and what the view demands of them."""
 
 from collections.abc import Callable
 
@@ -24,36 +24,36 @@ def administrator(request: HttpRequest) -> User:
     """The signed-in administrator; for others the page does not exist.
 
     Raises:
-        Http404: somebody else asks.
+        Http404: the user is not one.
     """
     return _only(request, is_admin)
 
 
 def people_administrator(request: HttpRequest) -> User:
-    """Who looks after people and groups: of the installation, or of a tenant.
+    """The signed-in administrator of people and groups, in the installation or a tenant.
 
     Raises:
-        Http404: somebody else asks.
+        Http404: the user is not one.
     """
     return _only(request, manages_people)
 
 
 def policy_administrator(request: HttpRequest) -> User:
-    """Who makes and changes policies: anywhere, or below the top of a tenant.
+    """The signed-in administrator of policies, anywhere or below the top of a tenant.
 
     Raises:
-        Http404: somebody else asks.
+        Http404: the user is not one.
     """
-    return _only(request, makes_policies)
+    return _only(request, may_make_policies)
 
 
-def makes_policies(user: User) -> bool:
-    """Whether somebody is one of these."""
+def may_make_policies(user: User) -> bool:
+    """Whether the user administers policies anywhere or in a tenant."""
     return is_admin(user) or bool(tenants_administered_by(user))
 
 
-def _only(request: HttpRequest, is_welcome: Callable[[User], bool]) -> User:
+def _only(request: HttpRequest, is_allowed: Callable[[User], bool]) -> User:
     user = person(request)
-    if not is_welcome(user):
+    if not is_allowed(user):
         raise Http404
     return user

@@ -17,15 +17,15 @@ from redis.exceptions import RedisError
 
 from apps.accounts.models import User
 from apps.accounts.services.access import Access, access_holds
-from apps.core.doorbell import group_name
+from apps.core.notifications import group_name
 from apps.dashboard.live import card_from_name
 from apps.dashboard.middleware import MUST_ENROL
-from apps.dashboard.render import Rendered, card_audience, card_render
+from apps.dashboard.render import RenderedCard, card_audience, card_render
 
 # One push per card and this time, however much happens.
 COALESCE_S = 0.25
 # What changes after a quiet time is pushed almost at once, with what comes in the same moment: a
-# task and the pass that it rings for.
+# task and the pass that it requests.
 FIRST_S = 0.05
 # How often the broker is tried, and how long it may take.
 BROKER_CHECK_S = 5.0
@@ -34,14 +34,14 @@ MOST_BYTES = 64 * 1024
 MOST_SHARED = 512
 # Of one person in one process; their other pages ask by themselves.
 MOST_SOCKETS = 20
-# How often a credential that opened a socket is looked at: hints of its end may be lost.
+# How often the credential of a socket is checked: notifications of its end may be lost.
 ACCESS_CHECK_S = 2.0
 # Close codes: 4401 not signed in, 4403 rights have changed, 4400 not our protocol, 4429 too many
 # wrong credentials or sockets, 1013 later.
 NOT_SIGNED_IN = 4401
 TOO_MANY = 4429
 RIGHTS_CHANGED = 4403
-NOT_UNDERSTOOD = 4400
+BAD_MESSAGE = 4400
 BROKER_GONE = 1013
 
 log = structlog.get_logger(__name__)
@@ -49,21 +49,21 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 
-class Watched(msgspec.Struct, forbid_unknown_fields=True):
+class WatchedCard(msgspec.Struct, forbid_unknown_fields=True):
     """A card on the page, and the version that the page has."""
 
     card: str
     version: str = ""
 
 
-class Watch(msgspec.Struct, tag="watch", tag_field="type", forbid_unknown_fields=True):
+class WatchMessage(msgspec.Struct, tag="watch", tag_field="type", forbid_unknown_fields=True):
     """The cards of the page; replaces what was said before."""
 
-    cards: list[Watched]
+    cards: list[WatchedCard]
 
 
 @dataclass(slots=True)
-class _Shared(Generic[T]):
+class _ResultCache(Generic[T]):
     """What is worked out once for all sockets of this process.
 
     An entry serves everybody whose notice came before the work on it began.
@@ -72,14 +72,14 @@ class _Shared(Generic[T]):
     entries: dict[Hashable, tuple[float, T]] = field(default_factory=dict)
     locks: dict[Hashable, asyncio.Lock] = field(default_factory=dict)
 
-    async def get(self, key: Hashable, noticed: float, work: Callable[[], T]) -> T:
+    async def get(self, key: Hashable, noticed: float, compute: Callable[[], T]) -> T:
         lock = self.locks.setdefault(key, asyncio.Lock())
         async with lock:
             known = self.entries.get(key)
             if known is not None and known[0] >= noticed:
                 return known[1]
             began = monotonic()
-            found = await database_sync_to_async(work)()
+            found = await database_sync_to_async(compute)()
             self.entries[key] = (began, found)
             self._forget()
             return found
@@ -93,31 +93,31 @@ class _Shared(Generic[T]):
         self.locks = {key: lock for key, lock in self.locks.items() if key in self.entries}
 
 
-# Many pages of one person ask the same at the same moment, and all hops to the database of a
-# process stand in one line: each of these is one for all of them.
-_people: _Shared[User | None] = _Shared()
+# Many pages of one user ask the same at the same moment, and a process queries the database in
+# one thread: each of these results is shared by all of them.
+_people: _ResultCache[User | None] = _ResultCache()
 _open_sockets: Counter[int] = Counter()
-_audiences: _Shared[str] = _Shared()
-_renderings: _Shared[Rendered | None] = _Shared()
+_audiences: _ResultCache[str] = _ResultCache()
+_renderings: _ResultCache[RenderedCard | None] = _ResultCache()
 
 
 def _person(person_id: int) -> User | None:
     return User.objects.filter(pk=person_id, is_active=True).first()
 
 
-async def _rendered(card: str, user: User, noticed: float) -> Rendered | None:
+async def _render(card: str, user: User, noticed: float) -> RenderedCard | None:
     """The card for this person; one rendering for everybody who sees the same."""
     name, argument = card_from_name(card)
     audience = await _audiences.get((name, user.pk), noticed, partial(card_audience, name, user))
-    work = partial(card_render, name, argument, user)
-    return await _renderings.get((card, audience), noticed, work)
+    compute = partial(card_render, name, argument, user)
+    return await _renderings.get((card, audience), noticed, compute)
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
-    """Joins the topics of the cards that its person may see, and pushes what changed.
+    """Joins the topics of the cards that its user may see, and pushes what changed.
 
-    Every rendering checks the rights anew, so a card that may no longer be seen is only told to
-    be gone; when the rights of the person change, the socket closes and the page begins again.
+    Every rendering checks permissions again: for a card that may no longer be seen, the socket
+    sends only `gone`. When the permissions of the user change, it closes and the page reloads.
     """
 
     async def connect(self) -> None:
@@ -150,7 +150,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self.checker = asyncio.create_task(self._check_broker())
 
     def _must_enrol(self) -> bool:
-        """Whether the session is held until its person has a second factor."""
+        """Whether the session is restricted until its user has a second factor."""
         session = self.scope.get("session")
         return bool(session is not None and session.get(MUST_ENROL))
 
@@ -168,12 +168,12 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if text_data is None or bytes_data is not None or len(text_data) > MOST_BYTES:
-            await self.close(code=NOT_UNDERSTOOD)
+            await self.close(code=BAD_MESSAGE)
             return
         try:
-            watch = msgspec.json.decode(text_data, type=Watch)
+            watch = msgspec.json.decode(text_data, type=WatchMessage)
         except msgspec.MsgspecError:
-            await self.close(code=NOT_UNDERSTOOD)
+            await self.close(code=BAD_MESSAGE)
             return
         wanted = {one.card: one.version for one in watch.cards[:MOST_CARDS]}
         self.versions = wanted
@@ -222,7 +222,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             self.flusher = asyncio.create_task(self._flush(0.0 if soon else FIRST_S))
 
     async def _flush(self, wait_s: float) -> None:
-        """Push the stale cards until none is left; one round per coalescing time."""
+        """Push the stale cards until none is left, once per coalescing time."""
         await asyncio.sleep(wait_s)
         while self.stale:
             stale, self.stale = self.stale, {}
@@ -238,7 +238,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     async def _push(self, card: str, user: User, noticed: float) -> None:
         try:
-            rendered = await _rendered(card, user, noticed)
+            rendered = await _render(card, user, noticed)
         except Exception:
             # The page keeps what it has; the next change, or a reload, tries again.
             log.exception("live.card_failed", card=card)
@@ -257,7 +257,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         await self._send({"type": "card", "card": card, "html": rendered.html})
 
     async def _follow(self, card: str, topics: tuple[str, ...]) -> None:
-        """Join what the card now depends on; what changed before the join is looked at again."""
+        """Join the topics that the card now depends on; render it again if it joined a new one."""
         new = [topic for topic in topics if topic not in self.joined]
         self.topics_of[card] = topics
         for topic in new:

@@ -12,11 +12,11 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin, manages_people, may_enter_admin
-from apps.configuration.rules.reading import sees_rules
+from apps.configuration.rules.selectors import sees_rules
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NavigationEntry:
     """One entry of the navigation; `is_here` marks the part of the site one is in."""
 
     label: str | Promise
@@ -26,9 +26,9 @@ class Place:
 
 
 # Name of the page, label, icon, only for administrators.
-Entry = tuple[str, str | Promise, str, bool]
+PageEntry = tuple[str, str | Promise, str, bool]
 
-_PLACES: tuple[Entry, ...] = (
+_PAGES: tuple[PageEntry, ...] = (
     ("overview", _("Overview"), "gauge", False),
     ("task_list", _("Tasks"), "list-todo", False),
     ("queue_list", _("Queues"), "list-ordered", False),
@@ -36,11 +36,11 @@ _PLACES: tuple[Entry, ...] = (
     ("resources", _("Resources"), "workflow", False),
     ("node_list", _("Nodes"), "server", True),
 )
-# A phone has room for four places and "More".
+# A phone shows four entries and "More".
 _ON_PHONE = 4
-# Pages about people, rights and secrets, in the order of their tabs; the first that somebody may
-# see is where "Settings" leads.
-_SETTINGS: tuple[Entry, ...] = (
+# Pages about people, permissions and secrets, in the order of their tabs; "Settings" leads to the
+# first one that the user may see.
+_SETTINGS: tuple[PageEntry, ...] = (
     ("account", _("Account"), "user", False),
     ("mfa_index", _("Second factor"), "smartphone", False),
     ("credential_list", _("Credentials"), "key-round", False),
@@ -52,10 +52,10 @@ _SETTINGS: tuple[Entry, ...] = (
     ("identity_list", _("Identity"), "fingerprint", True),
     ("audit_list", _("Audit"), "scroll-text", True),
 )
-# Of what is for administrators, what those of a tenant see too, for what is the tenant's.
+# Pages for administrators that administrators of a tenant see too, for their tenant.
 _OF_TENANTS = frozenset({"person_list"})
-# Of what is for administrators, what those see too who manage something.
-_OF_KEEPERS = frozenset({"access_list"})
+# Pages for administrators that users with a manage permission see too.
+_OF_MANAGERS = frozenset({"access_list"})
 _SETTINGS_AT = "/settings/"
 
 
@@ -64,39 +64,47 @@ def site(request: HttpRequest) -> dict[str, Any]:
     user = getattr(request, "user", None)
     sees_all = user is not None and is_admin(user)
     may_administrate = user is not None and may_enter_admin(user)
-    places = _places(_PLACES, request.path, is_admin=sees_all)
+    entries = _entries(_PAGES, request.path, is_admin=sees_all)
     looks_after = user is not None and manages_people(user)
-    opened = _OF_TENANTS if looks_after else frozenset()
-    # Only there it is worth a look whether they manage something.
+    open_pages = _OF_TENANTS if looks_after else frozenset()
+    # Only these pages need to know whether the user manages something.
     if isinstance(user, User) and request.path.startswith(_SETTINGS_AT) and sees_rules(user):
-        opened |= _OF_KEEPERS
-    settings_places = _places(_SETTINGS, request.path, is_admin=sees_all, opened=opened)
+        open_pages |= _OF_MANAGERS
+    settings_entries = _entries(_SETTINGS, request.path, is_admin=sees_all, open_pages=open_pages)
     if looks_after:
         # The others come to theirs by the menu of their account.
-        is_here = any(place.is_here for place in settings_places)
-        places.append(Place(_("Settings"), "sliders-horizontal", reverse("person_list"), is_here))
-    more = places[_ON_PHONE:]
+        is_here = any(entry.is_here for entry in settings_entries)
+        entries.append(
+            NavigationEntry(_("Settings"), "sliders-horizontal", reverse("person_list"), is_here)
+        )
+    more = entries[_ON_PHONE:]
     if may_administrate:
-        more.append(Place(_("Administration"), "settings", reverse("admin:index"), is_here=False))
+        more.append(
+            NavigationEntry(_("Administration"), "settings", reverse("admin:index"), is_here=False)
+        )
     return {
         "installation_name": settings.RPM_INSTALLATION_NAME,
         "viewer_is_admin": sees_all,
         "viewer_may_enter_admin": may_administrate,
-        "navigation": places,
-        "navigation_phone": places[:_ON_PHONE],
+        "navigation": entries,
+        "navigation_phone": entries[:_ON_PHONE],
         "navigation_more": more,
-        "settings_places": settings_places,
+        "settings_entries": settings_entries,
     }
 
 
-def _places(
-    known: Iterable[Entry], path: str, *, is_admin: bool, opened: frozenset[str] = frozenset()
-) -> list[Place]:
-    places = []
+def _entries(
+    known: Iterable[PageEntry],
+    path: str,
+    *,
+    is_admin: bool,
+    open_pages: frozenset[str] = frozenset(),
+) -> list[NavigationEntry]:
+    entries = []
     for name, label, icon, needs_admin in known:
-        if needs_admin and not is_admin and name not in opened:
+        if needs_admin and not is_admin and name not in open_pages:
             continue
         href = reverse(name)
         is_here = path == href if href == "/" else path.startswith(href)
-        places.append(Place(label, icon, href, is_here))
-    return places
+        entries.append(NavigationEntry(label, icon, href, is_here))
+    return entries

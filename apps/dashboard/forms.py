@@ -1,4 +1,4 @@
-"""What people fill in; services judge it, and their sentences stand at the fields."""
+"""Forms; services validate them, and each error is shown at its field."""
 
 import shlex
 from typing import Any
@@ -47,7 +47,7 @@ class SetUpForm(forms.Form):
     password = forms.CharField(
         label=_("Password"),
         strip=False,
-        help_text=_("At least 8 signs, and no common word."),
+        help_text=_("At least 8 characters, and no common word."),
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
 
@@ -140,7 +140,7 @@ def focus_first_error(form: forms.Form) -> None:
 
 
 def add_errors(form: forms.Form, error: RpmError) -> None:
-    """Each sentence at the field that it names; what names none of the form stands above it."""
+    """Show each error at the field that it names; others above the form."""
     near = {"request": "gpu", "time_limit_s": "time_limit_min", "metadata": "metadata_file"}
     is_placed = False
     for name, problem in error.fields.items():

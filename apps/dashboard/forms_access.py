@@ -1,4 +1,4 @@
-"""What is filled in about access rules; services judge it."""
+"""Forms for access rules; services validate them."""
 
 import hashlib
 import re
@@ -9,21 +9,21 @@ from django.contrib.auth.models import Group
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
-from apps.configuration.rules.explaining import Thing
-from apps.configuration.rules.granting import (
+from apps.configuration.rules.access_explanation import ObjectKind
+from apps.configuration.rules.delegation import (
     groups_nameable_by,
     levels_grantable_by,
     people_nameable_by,
 )
-from apps.configuration.rules.levels import Kind, Level
-from apps.configuration.rules.narrowed import (
-    narrowing_version,
-    people_choosable_by,
-    people_chosen,
+from apps.configuration.rules.levels import Level, RuleKind
+from apps.configuration.rules.restrictions import (
+    restrictable_members,
+    restricted_members,
+    restriction_version,
 )
-from apps.configuration.rules.reading import targets_open_to
 from apps.configuration.rules.rule import Rule, Target
-from apps.configuration.services.rules import Named, named_by
+from apps.configuration.rules.selectors import targets_open_to
+from apps.configuration.services.rules import RuleSubjects, subjects_named_by
 from apps.policies.models import Policy
 
 DIALOG_ID = "dialog_%s"
@@ -32,10 +32,10 @@ _PLAIN = {"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"
 
 
 class RuleForm(forms.Form):
-    """Whom a rule names, on which level; with `rule` one that is there."""
+    """The subjects and level of a rule; with `rule` an existing one."""
 
     target = forms.ChoiceField(
-        label=_("On"), help_text=_("A right on a policy reaches its queues and their tasks.")
+        label=_("On"), help_text=_("A permission on a policy covers its queues and their tasks.")
     )
     level = forms.ChoiceField(
         label=_("May"), help_text=_("Each level includes the one before it; exceeding does not.")
@@ -51,7 +51,7 @@ class RuleForm(forms.Form):
         Group.objects.none(),
         label=_("Groups"),
         required=False,
-        help_text=_("Everybody in them, also who joins later."),
+        help_text=_("All members, including later ones."),
         widget=forms.CheckboxSelectMultiple,
     )
     version = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
@@ -59,7 +59,7 @@ class RuleForm(forms.Form):
     def __init__(
         self, *args: Any, actor: User, rule: Rule | None = None, target: str = "", **given: Any
     ) -> None:
-        known = named_by(rule)
+        known = subjects_named_by(rule)
         initial: dict[str, Any] = {"target": target}
         if rule is not None:
             initial = {
@@ -91,49 +91,49 @@ class RuleForm(forms.Form):
             raise forms.ValidationError(_("There is no %s.") % missing[0])
         return list(found.values())
 
-    def named(self) -> Named:
+    def subjects(self) -> RuleSubjects:
         """The rows of those who were chosen."""
-        return Named(tuple(self.cleaned_data["users"]), tuple(self.cleaned_data["groups"]))
+        return RuleSubjects(tuple(self.cleaned_data["users"]), tuple(self.cleaned_data["groups"]))
 
-    def chosen_target(self) -> tuple[Kind, str]:
+    def chosen_target(self) -> tuple[RuleKind, str]:
         """Kind and id of what was chosen."""
         kind, _dot, object_id = self.cleaned_data["target"].partition(".")
-        return Kind(kind), object_id
+        return RuleKind(kind), object_id
 
     def chosen_level(self) -> Level:
         return Level(self.cleaned_data["level"])
 
 
 def _targets(actor: User) -> list[Any]:
-    """What one may make rules on, by kind."""
-    by_kind: dict[Kind, list[Target]] = {}
+    """The objects that the user may make rules on, by kind."""
+    by_kind: dict[RuleKind, list[Target]] = {}
     for target in targets_open_to(actor):
         by_kind.setdefault(target.kind, []).append(target)
     return [
-        (kind.label, [(one.key, _called(one)) for one in targets])
+        (kind.label, [(one.key, _target_label(one)) for one in targets])
         for kind, targets in by_kind.items()
     ]
 
 
-def _called(target: Target) -> str:
+def _target_label(target: Target) -> str:
     """With its kind, for the list shows the chosen one alone."""
     if target.name:
         return f"{target.kind.label} {target.name}"
     every = {
-        Kind.POLICY: _("Every policy"),
-        Kind.QUEUE: _("Every queue"),
-        Kind.POOL: _("Every pool"),
+        RuleKind.POLICY: _("Every policy"),
+        RuleKind.QUEUE: _("Every queue"),
+        RuleKind.POOL: _("Every pool"),
     }
     return str(every[target.kind])
 
 
-class NarrowingForm(forms.Form):
-    """To whom a policy applies."""
+class RestrictionForm(forms.Form):
+    """The people that a policy applies to."""
 
-    WHOLE, CHOSEN = "whole", "chosen"
+    WHOLE, RESTRICTED = "whole", "restricted"
     reach = forms.ChoiceField(
         label=_("Applies to"),
-        choices=[(WHOLE, _("Its whole group")), (CHOSEN, _("Those chosen below"))],
+        choices=[(WHOLE, _("Its whole group")), (RESTRICTED, _("Only the members chosen below"))],
         widget=forms.RadioSelect,
     )
     people = forms.ModelMultipleChoiceField(
@@ -143,14 +143,14 @@ class NarrowingForm(forms.Form):
     version = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, actor: User, policy: Policy, **given: Any) -> None:
-        chosen = people_chosen(policy)
+        chosen = restricted_members(policy)
         initial = {
-            "reach": self.CHOSEN if policy.is_narrowed else self.WHOLE,
+            "reach": self.RESTRICTED if policy.is_restricted else self.WHOLE,
             "people": list(chosen.values_list("pk", flat=True)),
-            "version": narrowing_version(policy),
+            "version": restriction_version(policy),
         }
         super().__init__(*args, **{"auto_id": DIALOG_ID, "initial": initial, **given})
-        offered = people_choosable_by(actor, policy)
+        offered = restrictable_members(actor, policy)
         self.unseen = chosen.exclude(pk__in=offered.values("pk"))
         self.fields["people"].queryset = offered.order_by("username")  # type: ignore[attr-defined]  # as its type says
 
@@ -160,7 +160,7 @@ class NarrowingForm(forms.Form):
 
     @property
     def selection(self) -> str:
-        """Stands for what is chosen now, so that nobody confirms what they did not see."""
+        """Identifies the current choice, so that a user confirms only what they saw."""
         chosen = sorted(one.pk for one in self.wanted())
         text = f"{self.cleaned_data['version']} {self.cleaned_data['reach']} {chosen}"
         return hashlib.sha256(text.encode()).hexdigest()
@@ -170,12 +170,12 @@ class NarrowingForm(forms.Form):
         return bool(self.cleaned_data["confirmed"] == self.selection)
 
     @property
-    def narrows(self) -> bool:
-        return bool(self.cleaned_data["reach"] == self.CHOSEN)
+    def is_restricting(self) -> bool:
+        return bool(self.cleaned_data["reach"] == self.RESTRICTED)
 
 
 class ExplainForm(forms.Form):
-    """Who, and which object."""
+    """A person and an object."""
 
     user = forms.CharField(
         label=_("Person or service account"),
@@ -183,7 +183,7 @@ class ExplainForm(forms.Form):
         max_length=150,
         widget=forms.TextInput(attrs=_PLAIN),
     )
-    kind = forms.ChoiceField(label=_("Kind"), choices=Thing.choices)
+    kind = forms.ChoiceField(label=_("Kind"), choices=ObjectKind.choices)
     object = forms.CharField(
         label=_("Name or id"), max_length=150, widget=forms.TextInput(attrs=_PLAIN)
     )

@@ -1,4 +1,4 @@
-"""What is filled in about credentials and service accounts; services judge it."""
+"""Forms for credentials and service accounts; services validate them."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,7 +30,7 @@ class GrantForm(forms.Form):
         label=_("What it may do"),
         choices=_SCOPES,
         initial=Scope.ENQUEUE,
-        help_text=_("As little as will do: it cannot be changed later."),
+        help_text=_("The least that is enough: it cannot be changed later."),
     )
     lasts = forms.ChoiceField(
         label=_("How long it works"),
@@ -91,7 +91,7 @@ class ServiceAccountForm(forms.Form):
         required=False,
         help_text=_(
             "It may act for the owner of a task that it sees, with the owner's rights on tasks and "
-            "never as an administrator. Both names stand in the audit log."
+            "never as an administrator. The audit log records both names."
         ),
     )
 

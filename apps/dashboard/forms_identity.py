@@ -17,7 +17,7 @@ _PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"
 _MONO = {"class": "font-mono", **_PLAIN}
 Pairs = list[tuple[str, Group]]
 
-# How the fields stand together on the page; the rest follows under "Claims".
+# How the page groups the fields; the rest follows under "Claims".
 _PARTS: dict[str, tuple[tuple[Any, tuple[str, ...]], ...]] = {
     Protocol.OIDC: (
         (_("Client"), ("name", "client_id", "client_secret")),
@@ -32,23 +32,23 @@ _PARTS: dict[str, tuple[tuple[Any, tuple[str, ...]], ...]] = {
         (_("Signatures"), ("requires_signed_assertions", "signs_requests")),
     ),
 }
-_WHO = ("is_active", "creates_people", "requires_verified_email", "trusts_email")
+_SIGN_IN_FIELDS = ("is_active", "creates_people", "requires_verified_email", "trusts_email")
 _CLAIMS = (
     *("claim_id", "claim_email", "claim_name", "claim_given_name", "claim_family_name"),
     "claim_picture",
 )
-# What forms say beside the help of the column.
+# What forms add to the help text of the column.
 _MORE = {
     "claim_email": _(
-        "That it is verified is known of email alone; of any other see “its addresses count as "
-        "verified”."
+        "Providers report verification of email only; for another claim see “its addresses "
+        "count as verified”."
     ),
 }
 _GROUPS = ("syncs_groups", "claim_groups", "mapping")
 
 
 class ProviderForm(forms.Form):
-    """A provider's settings; services judge them, and their sentences stand at the fields."""
+    """A provider's settings; services validate them, and the form shows their errors."""
 
     def __init__(self, *args: Any, row: IdentityProvider, pairs: Iterable[str], **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -78,7 +78,7 @@ class ProviderForm(forms.Form):
                 )
             if group is None:
                 raise forms.ValidationError(
-                    _("“%(name)s” is no group here that could be joined."), params={"name": ours}
+                    _("“%(name)s” is not a group here that people can join."), params={"name": ours}
                 )
             pairs.append((theirs, group))
         return pairs
@@ -93,11 +93,11 @@ class ProviderForm(forms.Form):
         try:
             text: str = given.read().decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise forms.ValidationError(_("This is no XML file in UTF-8.")) from error
+            raise forms.ValidationError(_("This is not an XML file in UTF-8.")) from error
         return text
 
     def values(self) -> dict[str, Any]:
-        """What the services take; the mapping goes apart."""
+        """What the services take, without the mapping."""
         given = {k: v for k, v in self.cleaned_data.items() if k != "mapping"}
         metadata = given.pop("metadata_file", None)
         if metadata is not None:
@@ -108,7 +108,7 @@ class ProviderForm(forms.Form):
         """Headings and the fields below them."""
         parts = (
             *_PARTS[self.row.protocol],
-            (_("Who comes in"), _WHO),
+            (_("Who can sign in"), _SIGN_IN_FIELDS),
             (_("Claims"), _CLAIMS),
             (_("Groups"), _GROUPS),
         )
@@ -122,8 +122,8 @@ class LogInRulesForm(forms.Form):
         label=_("People may log in with a password"),
         required=False,
         help_text=_(
-            "Off: only with an identity provider, and the one administrator below. Who is signed "
-            "in stays so."
+            "Off: only with an identity provider, and the one administrator below. Open "
+            "sessions stay."
         ),
     )
     break_glass = forms.ModelChoiceField(
@@ -139,7 +139,7 @@ class LogInRulesForm(forms.Form):
     requires_second_factor = forms.BooleanField(
         label=_("Everybody with a password needs a second factor"),
         required=False,
-        help_text=_("Who has none sets one up at the next log-in, before anything else."),
+        help_text=_("People without one set it up at the next sign-in, before anything else."),
     )
     second_factor_groups = forms.ModelMultipleChoiceField(
         label=_("Groups that need one anyway"),
@@ -214,7 +214,7 @@ def _mapping() -> forms.CharField:
         max_length=20_000,
         widget=forms.Textarea(attrs={"rows": 4, "placeholder": "ml-platform = dev", **_MONO}),
         help_text=_(
-            "One pair a line: their group = our group. Groups that stand here are joined and left "
-            "by log-in only; the last administrator and the break-glass one stay."
+            "One pair a line: their group = our group. Membership of these groups changes by "
+            "sign-in only; the last administrator and the break-glass one stay."
         ),
     )

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.accounts.models import User
 from apps.core.errors import RpmError
 from apps.core.units import quantities_text
-from apps.dashboard.forms_shared import CarefulForm
+from apps.dashboard.forms_base import ConflictCheckForm
 from apps.execution.services.node_keys import node_key_path
 from apps.nodes.models import Node, Runtime, Transport
 from apps.policies.models import Pool
@@ -22,7 +22,7 @@ _LONGEST_TEXT = 10_000
 _CONNECTION = ("address", "port", "user", "key", "runtime", "state_dir")
 
 
-class NodeForm(CarefulForm):
+class NodeForm(ConflictCheckForm):
     """A node as an administrator describes it. The key is a file in the server's folder."""
 
     name = forms.CharField(label=_("Name"), max_length=120, widget=forms.TextInput(attrs=_PLAIN))
@@ -92,7 +92,7 @@ class NodeForm(CarefulForm):
         except RpmError as error:
             raise forms.ValidationError(error.detail) from error
 
-    def offer_sharing_if_asked(self) -> None:
+    def hide_sharing_unless_needed(self) -> None:
         """Show the box only where a machine was refused for it, or where it is ticked."""
         if SHARED not in self.errors and not self[SHARED].value():
             del self.fields[SHARED]
@@ -132,7 +132,7 @@ class RekeyForm(forms.Form):
     fingerprint = forms.RegexField(
         r"^SHA256:[A-Za-z0-9+/]{43}$",
         widget=forms.HiddenInput,
-        error_messages={"invalid": _("This is no fingerprint of a host key.")},
+        error_messages={"invalid": _("This is not a fingerprint of a host key.")},
     )
     is_replaced = forms.BooleanField(
         label=_("The machine was set up again, or is another one"),
@@ -164,10 +164,10 @@ class NodeRemoveForm(forms.Form):
         try:
             return {UUID(one) for one in self.cleaned_data["shown"].split()}
         except ValueError as error:
-            raise forms.ValidationError(_("These are no ids of tasks.")) from error
+            raise forms.ValidationError(_("These are not ids of tasks.")) from error
 
-    def ask_again(self) -> None:
-        """The list changed: whoever ticked the box agreed to another one."""
+    def clear_confirmation(self) -> None:
+        """The list changed: the administrator agreed to another one."""
         data = {name: self.data[name] for name in self.data}
         data.pop("force", None)
         self.data = data

@@ -1,4 +1,4 @@
-"""What is filled in about people, groups and oneself; services judge it."""
+"""Forms for people, groups and your own account; services validate them."""
 
 from typing import Any
 from zoneinfo import available_timezones
@@ -11,7 +11,7 @@ from apps.accounts.models import USERS, User
 from apps.accounts.selectors import accounts_visible_to, groups_visible_to, is_admin
 from apps.accounts.services.invitations import DAYS, MOST_DAYS
 
-# Forms in dialogs may stand on a page that has a form with the same fields.
+# A form in a dialog may share the page with a form that has the same fields.
 DIALOG_ID = "dialog_%s"
 _PLAIN = {"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}
 
@@ -28,12 +28,12 @@ class GroupsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]  # 
         )
 
     def offer_to(self, actor: User) -> None:
-        """The groups that somebody looks after."""
+        """The groups that the user administers."""
         self.queryset = groups_visible_to(actor).exclude(name=USERS).order_by("name")
 
 
 class InviteForm(forms.Form):
-    """Who is invited."""
+    """The person to invite."""
 
     email = forms.CharField(
         label=_("E-mail address"),
@@ -64,7 +64,7 @@ class InviteForm(forms.Form):
         super().__init__(*args, **{"auto_id": DIALOG_ID, **given})
         groups: GroupsField = self.fields["groups"]  # type: ignore[assignment]  # it is declared so
         groups.offer_to(actor)
-        # Else whom an administrator of a tenant invites would be nobody's.
+        # Without it, people invited by a tenant administrator would belong to no tenant.
         groups.required = not is_admin(actor)
 
 
@@ -127,7 +127,7 @@ class JoinForm(forms.Form):
         label=_("Password"),
         strip=False,
         max_length=4096,
-        help_text=_("At least 8 signs, and no common word."),
+        help_text=_("At least 8 characters, and no common word."),
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
 
@@ -147,7 +147,7 @@ class GroupForm(forms.Form):
         label=_("Description"),
         required=False,
         max_length=1000,
-        help_text=_("Who belongs to it, and what for."),
+        help_text=_("Who belongs to it, and why."),
         widget=forms.Textarea(attrs={"rows": 3}),
     )
 
@@ -159,7 +159,7 @@ class GroupForm(forms.Form):
 
 
 class ProfileForm(forms.Form):
-    """Oneself."""
+    """Name and preferences of your own account."""
 
     first_name = forms.CharField(
         label=_("First name"),
@@ -206,7 +206,7 @@ class ProfileForm(forms.Form):
 
 
 class AddressForm(forms.Form):
-    """Another e-mail address for oneself."""
+    """A new e-mail address for your own account."""
 
     email = forms.EmailField(
         label=_("E-mail address"),
@@ -218,7 +218,7 @@ class AddressForm(forms.Form):
         label=_("Your password"),
         strip=False,
         max_length=4096,
-        help_text=_("So that nobody changes it who only found your screen unlocked."),
+        help_text=_("This protects your account while your screen is unlocked."),
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
     )
 
@@ -227,10 +227,10 @@ class AddressForm(forms.Form):
 
 
 class PasswordForm(forms.Form):
-    """Another password for oneself."""
+    """A new password for your own account."""
 
     current_password = forms.CharField(
-        label=_("Password of now"),
+        label=_("Current password"),
         strip=False,
         max_length=4096,
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
@@ -239,7 +239,7 @@ class PasswordForm(forms.Form):
         label=_("New password"),
         strip=False,
         max_length=4096,
-        help_text=_("At least 8 signs, and no common word."),
+        help_text=_("At least 8 characters, and no common word."),
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
 
@@ -253,6 +253,6 @@ def patterns_of(text: str) -> list[str]:
 
 
 def chosen_people(actor: User, given: list[str]) -> list[User]:
-    """Those whom `actor` sees and whose boxes were ticked; empty where nobody's was."""
+    """The people whose boxes were ticked, among those that `actor` sees."""
     ids = [int(one) for one in given if one.isascii() and one.isdigit() and len(one) < 19]
     return list(accounts_visible_to(actor).filter(pk__in=ids).order_by("username"))

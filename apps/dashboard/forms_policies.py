@@ -1,4 +1,4 @@
-"""What administrators fill in about policies; services judge it."""
+"""Forms for policies; services validate them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from apps.configuration.services.limits import ConnectableProfile
 from apps.configuration.services.policies import amounts_of
 from apps.core.units import BUILT_IN_KEYS
 from apps.dashboard.cards.words import UNITS
-from apps.dashboard.forms_shared import CarefulForm
+from apps.dashboard.forms_base import ConflictCheckForm
 from apps.policies.models import Policy, Queue
-from apps.policies.models.shapes import NAME_LENGTH
+from apps.policies.models.bases import NAME_LENGTH
 from apps.policies.selectors import known_keys, policy_family
 from apps.policies.tenancy import policies_administered_by
 
-KINDS = {"reserved": _("Reservation"), "limit": _("Limit"), "user_limit": _("Limit per person")}
+KINDS = {"reserved": _("Reservation"), "limit": _("Limit"), "user_limit": _("Limit per user")}
 # Rarely touched, with what they usually are.
 SPECIAL = {"weight": 1, "is_strict": False, "logs_open_to_group": False}
 PLAIN = ("name", "description", "group", "parent", *SPECIAL)
-# A dialog stands on a page that has a form with a name, too.
+# The page of a dialog has a form with a name, too.
 DIALOG_ID = "dialog_%s"
 _AMOUNT = {"inputmode": "decimal", "autocomplete": "off", "spellcheck": "false"}
 
@@ -38,7 +38,7 @@ class AmountRow:
     user_limit: forms.BoundField
 
 
-class PolicyForm(CarefulForm):
+class PolicyForm(ConflictCheckForm):
     """A policy's values; without `policy` those of a new one."""
 
     name = forms.CharField(
@@ -47,14 +47,14 @@ class PolicyForm(CarefulForm):
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
     group = forms.ModelChoiceField(
-        Group.objects.none(), label=_("Group"), help_text=_("Its people may use the queues.")
+        Group.objects.none(), label=_("Group"), help_text=_("Its members may use the queues.")
     )
     parent = forms.ModelChoiceField(
         Policy.objects.none(),
         label=_("Parent"),
         required=False,
         empty_label=_("None: at the top"),
-        help_text=_("What is above it shares its reservation and limits it."),
+        help_text=_("The policy above shares its reservation and limits it."),
     )
     description = forms.CharField(
         label=_("Description"),
@@ -68,7 +68,7 @@ class PolicyForm(CarefulForm):
         min_value=0,
         max_value=1_000_000,
         initial=1,
-        help_text=_("Its part in what is shared fairly beyond reservations; 0: none."),
+        help_text=_("Its share of capacity beyond reservations; 0: none."),
     )
     is_strict = forms.BooleanField(
         label=_("Strict order"),
@@ -90,10 +90,10 @@ class PolicyForm(CarefulForm):
             kwargs.setdefault("initial", _initial(self.known))
         super().__init__(*args, **kwargs)
         groups, parents = self.fields["group"], self.fields["parent"]
-        # Read anew with every form, so that a group made a second ago is among them.
+        # Read again with every form, so that a group made a second ago is among them.
         groups.queryset = groups_visible_to(actor).order_by("name")  # type: ignore[attr-defined]  # a ModelChoiceField
         parents.queryset = _parents(actor, policy)  # type: ignore[attr-defined]  # a ModelChoiceField
-        # In a tenant everything stands below its top.
+        # In a tenant everything is below its top.
         parents.required = not is_admin(actor)
         self.keys = _keys(self.known)
         for key in self.keys:
@@ -124,7 +124,7 @@ class PolicyForm(CarefulForm):
         if any(name in self.errors for name in special):
             return True
         return any(
-            self.initial.get(name, usual) != usual for name, usual in SPECIAL.items()
+            self.initial.get(name, default) != default for name, default in SPECIAL.items()
         ) or bool(self.known.get("user_limit"))
 
     def values(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class PolicyForm(CarefulForm):
         return values
 
     def changes(self) -> dict[str, Any]:
-        """Of `values`, what was typed anew and differs from the policy."""
+        """Of `values`, what was typed and differs from the policy."""
         typed = {name.partition(".")[0] for name in self.changed_data}
         values = self.values()
         for name in self.fields.keys() - set(self.changed_data):
@@ -170,7 +170,7 @@ class ConnectForm(forms.Form):
 
 
 class DeleteForm(forms.Form):
-    """The name again, so that nobody deletes by a slip."""
+    """The name again, to prevent deletion by mistake."""
 
     name = forms.CharField(widget=forms.TextInput(attrs={"autocomplete": "off"}))
 
@@ -230,7 +230,7 @@ def _keys(known: dict[str, Any]) -> list[str]:
 
 
 def _parents(actor: User, policy: Policy | None) -> Any:
-    """Policies without queues; not the policy itself, nor what stands below it."""
+    """Policies without queues, except the policy itself and those below it."""
     live = policies_administered_by(actor)
     queues = Queue.objects.filter(removed_at__isnull=True)
     parents = live.exclude(pk__in=queues.values("policy")).order_by("position", "pk")

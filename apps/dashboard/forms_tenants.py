@@ -1,4 +1,4 @@
-"""What is filled in about tenants; services judge it."""
+"""Forms for tenants; services validate them."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class TenantForm(forms.Form):
     admin_group = forms.ModelChoiceField(
         Group.objects.none(),
         label=_("Administrators"),
-        help_text=_("Its people look after what stands below the top, and after the people."),
+        help_text=_("Its members administer the policies below the top, and the people."),
     )
     groups = GroupsField(
         label=_("Groups"),

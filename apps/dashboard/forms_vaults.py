@@ -1,4 +1,4 @@
-"""What is filled in about vaults; the service judges it."""
+"""Forms for vaults; the service validates them."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from django.utils.translation import gettext_lazy as _
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_visible_to, manages_people
 from apps.vaults.models import NAME_LENGTH, Vault, VaultFormat
-from apps.vaults.selectors.seen import vault_rights
-from apps.vaults.text.shapes import TEXT_BYTES
+from apps.vaults.selectors.visibility import vault_rights
+from apps.vaults.text.bounds import TEXT_BYTES
 
 
 class VaultForm(forms.Form):
@@ -76,11 +76,11 @@ class VaultForm(forms.Form):
 
     def __init__(self, *args: Any, user: User, vault: Vault | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        is_keeper = manages_people(user)
-        may_enforce = is_keeper if vault is None else vault_rights(user, vault).enforce
+        is_people_manager = manages_people(user)
+        may_enforce = is_people_manager if vault is None else vault_rights(user, vault).enforce
         if not may_enforce:
             del self.fields["enforced"]
-        if vault is not None or not is_keeper:
+        if vault is not None or not is_people_manager:
             del self.fields["group"]
         else:
             groups: Any = self.fields["group"]
@@ -91,7 +91,7 @@ class VaultForm(forms.Form):
         given: dict[str, Any] = super().clean() or {}
         upload = given.pop("file", None)
         if upload is not None and upload.size > TEXT_BYTES:
-            self.add_error("file", _("The file is larger than any vault."))
+            self.add_error("file", _("The file is too large for a vault."))
         elif upload is not None:
             try:
                 given["text"] = upload.read().decode("utf-8-sig")

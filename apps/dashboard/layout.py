@@ -12,7 +12,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from apps.core.errors import RpmError
 from apps.core.models import Pausable
 from apps.dashboard.forms import add_errors
-from apps.dashboard.forms_places import PauseForm
+from apps.dashboard.forms_configuration import PauseForm
 from apps.dashboard.toasts import Undo, say
 
 # Sent by `load-dialog.js`; a form of the dialog is answered as a page again.
@@ -22,7 +22,7 @@ DIALOG = "dialog"
 def page_or_dialog(
     request: HttpRequest, template: str, context: Mapping[str, Any], *, status: int = 200
 ) -> HttpResponse:
-    """The whole page, or only what stands in the dialog where a page asks for that.
+    """The whole page, or only the content of the dialog where a page asks for that.
 
     The template extends `layout` and titles itself with an element `heading`.
     """
@@ -36,7 +36,7 @@ def page_or_dialog(
     return response
 
 
-def gone_to(request: HttpRequest, address: str) -> HttpResponse:
+def redirect_to(request: HttpRequest, address: str) -> HttpResponse:
     """To another page, also from a dialog."""
     if request.headers.get("HX-Request"):
         return HttpResponseClientRedirect(address)
@@ -66,7 +66,7 @@ def pause_page(
     """
     form = PauseForm(request.POST or None)
     status = 400
-    if _is_unseen(request, thing):
+    if _is_stale(request, thing):
         status = 409
         words = _("It was paused meanwhile: “%s”. Pausing it again replaces this reason.")
         form.add_error(None, words % (thing.pause_reason or _("no reason given")))
@@ -77,19 +77,19 @@ def pause_page(
             add_errors(form, error)
         else:
             say(request, f"{what} is paused.", undo=Undo(resume))
-            return gone_to(request, back)
+            return redirect_to(request, back)
     context: dict[str, Any] = {"form": form, "what": what, "sentence": sentence, "back": back}
-    context["seen"] = _pause_of(thing)
+    context["pause_version"] = _pause_version(thing)
     status = status if request.method == "POST" else 200
     return page_or_dialog(request, "pages/pause.html", context, status=status)
 
 
-def _is_unseen(request: HttpRequest, thing: Pausable) -> bool:
+def _is_stale(request: HttpRequest, thing: Pausable) -> bool:
     if request.method != "POST" or not thing.is_paused:
         return False
-    return request.POST.get("seen") != _pause_of(thing)
+    return request.POST.get("pause_version") != _pause_version(thing)
 
 
-def _pause_of(thing: Pausable) -> str:
+def _pause_version(thing: Pausable) -> str:
     """Tells one pause from another; empty where there is none."""
     return f"{thing.paused_at}" if thing.is_paused else ""

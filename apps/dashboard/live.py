@@ -1,6 +1,6 @@
 """Cards: the parts of a page that change by themselves.
 
-One registry for the three ways in which a card reaches the browser: the page includes it, the
+One registry for three transports of a card to the browser: the page includes it, the
 fall-back poll fetches it, the socket pushes it. All three render the same template with the same
 context, after the same permission check.
 """
@@ -35,7 +35,7 @@ Load = Callable[[User, str], CardContext | None]
 
 
 class Sharing(StrEnum):
-    """Who sees the same card: everybody of a role, only administrators, or each their own."""
+    """Users who see the same card: all with a role, administrators only, or each their own."""
 
     ROLE = "role"
     ADMINS = "admins"

@@ -1,4 +1,4 @@
-"""Who must have a second factor gets one before anything else."""
+"""Users who need a second factor set it up before anything else."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from django.urls import reverse
 
 Handler = Callable[[HttpRequest], HttpResponse]
 
-# In the session of somebody who logged in with a password alone and must not stay so.
+# In the session of a user who signed in with a password alone and needs a second factor.
 MUST_ENROL = "second_factor.missing"
 
 
@@ -18,7 +18,7 @@ def second_factor_first(get_response: Handler) -> Handler:
     """Leads such a session to the page of second factors, whatever it asks for."""
 
     def handle(request: HttpRequest) -> HttpResponse:
-        if not _is_held(request):
+        if not _must_enrol(request):
             return get_response(request)
         if request.path.startswith("/api/"):
             sentence = "Set up a second factor in the browser first."
@@ -29,7 +29,7 @@ def second_factor_first(get_response: Handler) -> Handler:
     return handle
 
 
-def _is_held(request: HttpRequest) -> bool:
+def _must_enrol(request: HttpRequest) -> bool:
     # Programs with credentials have no session: nothing is read for them.
     if not request.COOKIES or not request.session.get(MUST_ENROL):
         return False

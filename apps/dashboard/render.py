@@ -7,16 +7,16 @@ from django.template.loader import render_to_string
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
-from apps.dashboard.cards import every
+from apps.dashboard.cards import all_cards
 from apps.dashboard.live import CARDS, Sharing, card_name, card_url
 
 VERSION_BYTES = 8
 # The registry is filled by importing the cards: the name keeps the import in use.
-REGISTERED = every.MODULES
+ALL_CARD_MODULES = all_cards.MODULES
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class RenderedCard:
     """A card as the browser gets it; `version` changes exactly when the content does."""
 
     html: str
@@ -24,7 +24,7 @@ class Rendered:
     topics: tuple[str, ...]
 
 
-def card_render(name: str, key: str, user: User) -> Rendered | None:
+def card_render(name: str, key: str, user: User) -> RenderedCard | None:
     """The card for this person; None where there is no such card or it may not be seen."""
     known = CARDS.get(name)
     context = known.load(user, key) if known is not None else None
@@ -42,7 +42,7 @@ def card_render(name: str, key: str, user: User) -> Rendered | None:
             "announce": context.announce,
         },
     )
-    return Rendered(html, version, context.topics)
+    return RenderedCard(html, version, context.topics)
 
 
 def card_audience(name: str, user: User) -> str:

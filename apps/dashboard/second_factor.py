@@ -21,7 +21,7 @@ _IN = "settings/second-factor/"
 
 urlpatterns: list[URLPattern] = [
     path("sign-in/second-factor/", authenticate, name="mfa_authenticate"),
-    # Where allauth leads whoever has to begin again.
+    # Where allauth sends a user who has to start again.
     path("sign-in/again/", RedirectView.as_view(pattern_name="sign_in"), name="account_login"),
     path(_IN, index, name="mfa_index"),
     path(f"{_IN}password/", reauthenticate, name="account_reauthenticate"),

@@ -7,7 +7,7 @@ from channels.db import database_sync_to_async
 from django.contrib.auth.models import AnonymousUser
 
 from apps.accounts.services.access import ACT_FOR, Access, WrongSecret, access_by_header
-from apps.accounts.services.throttling import address_admitted
+from apps.accounts.services.throttling import address_admit
 from apps.core.bodies import address_of, header_of
 from apps.core.errors import TooMany
 from apps.dashboard.origins import own_origin
@@ -20,7 +20,7 @@ Application = Callable[[Any, Any, Any], Awaitable[Any]]
 def with_credentials(sockets: Application, *, browsers: Application) -> Application:
     """What carries `Authorization` goes to `sockets` as its person, all else to `browsers`.
 
-    The consumer finds `user` and `access` in the scope, and closes where nobody is recognized.
+    The consumer finds `user` and `access` in the scope, and closes where no user is recognized.
     Programs send no origin; one that is sent must be ours, as for browsers.
     """
     from_pages = own_origin(sockets)
@@ -44,16 +44,16 @@ def with_credentials(sockets: Application, *, browsers: Application) -> Applicat
 
 
 def _access(scope: Scope, header: str) -> tuple[Access | None, bool]:
-    """What the header opens, and whether it was not even looked at."""
+    """What the header gives access to, and whether it was throttled unread."""
     address = address_of(scope)
     try:
-        address_admitted(address)
+        address_admit(address)
         access = access_by_header(header, address=address)
     except TooMany:
         return None, True
     except WrongSecret:
         return None, False
-    # A socket shows what its own person sees; nobody acts for others on it.
+    # A socket shows what its own user sees; there is no impersonation on it.
     return (None if _header(scope, ACT_FOR) else access), False
 
 

@@ -25,8 +25,8 @@ class Undo:
 def say(request: HttpRequest, sentence: str, *, undo: Undo | None = None) -> None:
     """Say on the next page of this person that something was done."""
     # Messages carry texts only, and these are made here alone.
-    way_back = json.dumps(asdict(undo), default=str) if undo is not None else ""
-    messages.success(request, sentence, extra_tags=way_back)
+    undo_json = json.dumps(asdict(undo), default=str) if undo is not None else ""
+    messages.success(request, sentence, extra_tags=undo_json)
 
 
 def undo_of(message: Message) -> Undo | None:

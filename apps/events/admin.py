@@ -1,4 +1,4 @@
-"""The log, to look at."""
+"""The log in the administration site, read-only."""
 
 from django.contrib import admin
 

@@ -7,10 +7,10 @@ from django.db import connections
 from django.db.models.signals import post_migrate
 from django.utils.module_loading import import_string
 
-from apps.core.recording import recorder_set
-from apps.core.triggers import keep_rows, only_grows, refuse_updates
+from apps.core.recorders import recorder_register
+from apps.core.triggers import refuse_decreases, refuse_row_changes, refuse_updates
 
-# What sealing fills, and nobody else.
+# Columns that only sealing fills.
 SEALED = frozenset({"position", "previous_hash", "hash"})
 
 
@@ -22,8 +22,8 @@ class EventsConfig(AppConfig):
     def ready(self) -> None:
         post_migrate.connect(_guard_log, sender=self)
         post_migrate.connect(_guard_audit, sender=self)
-        recorder_set(import_string("apps.events.services.event_record"))
-        import_string("apps.events.signing_in.connect")()
+        recorder_register(import_string("apps.events.services.event_record"))
+        import_string("apps.events.sign_in_audit.connect")()
 
 
 def _guard_log(using: str, **_: Any) -> None:
@@ -41,14 +41,14 @@ def _guard_log(using: str, **_: Any) -> None:
 def _guard_audit(sender: AppConfig, using: str, **_: Any) -> None:
     entry = sender.get_model("AuditEntry")
     columns = [str(one.column) for one in entry._meta.local_fields]
-    keep_rows(
+    refuse_row_changes(
         connections[using],
         table=entry._meta.db_table,
         columns=[one for one in columns if one not in SEALED],
         sealed="position",
         message="audit entries are never changed or removed",
     )
-    only_grows(
+    refuse_decreases(
         connections[using],
         table=sender.get_model("AuditChain")._meta.db_table,
         column="length",

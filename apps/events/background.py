@@ -2,11 +2,11 @@
 
 from celery import shared_task
 
-from apps.events.services.auditing import SEAL
-from apps.events.services.sealing import audit_seal
+from apps.events.services.audit import SEAL
+from apps.events.services.seals import audit_seal
 
 
 @shared_task(name=SEAL, ignore_result=True)
 def events_seal_audit() -> None:
-    """Seal what has committed; doubled or late without harm."""
+    """Seal committed entries; running twice or late changes nothing."""
     audit_seal()

@@ -1,8 +1,8 @@
-"""How an entry of the audit log is hashed. Pure: whoever holds an export can do the same.
+"""How an entry of the audit log is hashed. Pure: readers of an export can do the same.
 
-The hash of an entry is SHA-256, in hexadecimal signs, over the UTF-8 text of one JSON object: all
+The hash of an entry is SHA-256, in hexadecimal, over the UTF-8 text of one JSON object: all
 fields of the entry but `hash`, with `position` and `previous_hash`, sorted by name, without spaces,
-signs beyond ASCII written as they are.
+characters beyond ASCII written as they are.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ FIELDS = (
 
 
 def entry_facts(entry: Any) -> dict[str, Any]:
-    """What of an entry is hashed, and exported: plain values."""
+    """The plain values of an entry that are hashed and exported."""
     facts = {name: getattr(entry, name) for name in FIELDS}
     at: datetime = facts["at"]
     facts["at"] = at.astimezone(UTC).isoformat(timespec="microseconds")

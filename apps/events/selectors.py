@@ -8,13 +8,13 @@ from django.db.models import Max, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from apps.accounts.selectors import Person, is_admin
+from apps.events.chain_check import ChainReport, added_finding, chain_verify
 from apps.events.models import AuditChain, AuditEntry
-from apps.events.verifying import Report, added, chain_verify
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """What somebody looks for; empty means everything.
+    """Which entries are wanted; empty means all.
 
     `verb` may end in a point for all that begin with it; `target` is a kind of object, or a kind
     and an id or name (`policy 7`, `policy Dev`).
@@ -34,7 +34,7 @@ def audit_visible_to(user: Person) -> QuerySet[AuditEntry]:
 
 
 def audit_filtered(entries: QuerySet[AuditEntry], wanted: AuditFilter) -> QuerySet[AuditEntry]:
-    """Those that fit all that is asked for."""
+    """The entries that match the whole filter."""
     if wanted.since is not None:
         entries = entries.filter(at__gte=wanted.since)
     if wanted.until is not None:
@@ -52,7 +52,7 @@ def audit_filtered(entries: QuerySet[AuditEntry], wanted: AuditFilter) -> QueryS
 
 
 def audit_chain() -> AuditChain:
-    """How long the chain is and how it ends."""
+    """The length and the last hash of the chain."""
     return AuditChain.objects.filter(id=1).first() or AuditChain()
 
 
@@ -61,21 +61,21 @@ def audit_unsealed() -> int:
     return AuditEntry.objects.filter(position__isnull=True).count()
 
 
-def audit_verified(*, expect: str = "") -> Report:
-    """Go through the whole chain; what is sealed meanwhile is left out.
+def audit_verified(*, expect: str = "") -> ChainReport:
+    """Verify the whole chain; entries that are sealed meanwhile are left out.
 
     Args:
-        expect: a head that somebody kept elsewhere; empty where nobody did.
+        expect: a head that was kept elsewhere; empty for none.
     """
     chain = audit_chain()
     sealed = AuditEntry.objects.filter(position__isnull=False).order_by("position")
     entries = sealed.filter(position__lte=chain.length).iterator(chunk_size=2000)
     report = chain_verify(entries, length=chain.length, head=chain.head, expect=expect)
     last: int = sealed.aggregate(last=Max("position"))["last"] or 0
-    # Read again, and after: whoever seals counts up with the entries.
+    # Read again, and after: sealing increases the length together with the entries.
     now = audit_chain().length
     if last > now:
-        report.findings.append(added(now + 1, last))
+        report.findings.append(added_finding(now + 1, last))
     return report
 
 
@@ -95,7 +95,7 @@ def _with_text(entries: QuerySet[AuditEntry], text: str) -> QuerySet[AuditEntry]
         wanted |= Q(**{f"{column}__icontains": text})
     for column in ("before", "after", "details"):
         entries = entries.alias(**{f"{column}_text": Cast(column, TextField())})
-        # SQLite keeps JSON with signs beyond ASCII written as \\u00f6.
+        # SQLite keeps JSON with characters beyond ASCII written as \\u00f6.
         for form in {text, json.dumps(text)[1:-1]}:
             wanted |= Q(**{f"{column}_text__icontains": form})
     return entries.filter(wanted)

@@ -1,4 +1,4 @@
-"""Nodes. What needs several steps, such as adding one, has a page that the site leads to."""
+"""Nodes on the admin site. What needs several steps, such as adding a node, has its own page."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from unfold.forms import ActionForm
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from apps.core.admin_base import ReadOnlyInline, ServiceAdmin
-from apps.core.admin_shown import shown_digest
+from apps.core.admin_form_digest import form_digest
 from apps.core.errors import RpmError, Stale
 from apps.execution.services.node_changes import node_edit
 from apps.execution.services.node_keys import node_key_path
@@ -39,7 +39,7 @@ class DevicesOfNode(ReadOnlyInline):
 
 
 class ReasonForm(ActionForm):
-    """Beside the choice of an action: why."""
+    """The reason, next to the choice of an action."""
 
     reason = forms.CharField(
         required=False,
@@ -178,7 +178,7 @@ class NodeAdmin(ServiceAdmin):
         if node is None or not self.has_change_permission(request, node):
             return None
         form = self.get_form(request, node, change=True)(request.POST, instance=node)
-        if not form.is_valid() or request.POST.get("shown") != shown_digest(form, []):
+        if not form.is_valid() or request.POST.get("shown") != form_digest(form, []):
             return None
         actor: Any = request.user
         try:
@@ -260,7 +260,7 @@ class NodeAdmin(ServiceAdmin):
         for node in queryset:
             node_resume(actor=request.user, node=node)  # type: ignore[arg-type]  # only people enter the admin site
 
-    @admin.action(description=_("Declare the chosen silent nodes switched off (say why)"))
+    @admin.action(description=_("Declare the chosen silent nodes switched off (give a reason)"))
     def declare_off(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         reason = request.POST.get("reason", "")
         for node in queryset:

@@ -3,7 +3,7 @@
 from celery import shared_task
 from celery.signals import worker_ready, worker_shutdown
 
-from apps.execution.serving.server import NodeServer
+from apps.execution.node_server.server import NodeServer
 
 _server: list[NodeServer] = []
 
@@ -23,8 +23,8 @@ def stop_serving(**_: object) -> None:
         _server.pop().stop()
 
 
-@shared_task(name="execution.look", ignore_result=True)
-def execution_look() -> None:
+@shared_task(name="execution.wake", ignore_result=True)
+def execution_poll() -> None:
     """Look at the database now; lost, doubled or late without harm."""
     for server in _server:
-        server.look()
+        server.wake()

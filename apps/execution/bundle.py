@@ -39,7 +39,7 @@ def install_program(
     """What `python3 -` reads on a node to install the helper there.
 
     Args:
-        installation: the control plane's own id; stands in names and labels.
+        installation: the control plane's own id; part of names and labels.
         home: folder for program and state; empty for the one that the machine's gate tells, else
             `/var/lib/rpm/<id>` or `~/.rpm/<id>`.
         environment: variables for podman and docker on this node, such as CONTAINERS_CONF.

@@ -1,4 +1,4 @@
-"""Asks nodes, and turns everything that can come of it into an outcome."""
+"""Sends requests to nodes, and turns every possible end of an exchange into an outcome."""
 
 from typing import TypeAlias, TypeVar
 
@@ -7,11 +7,11 @@ from apps.execution.protocol import answers, requests
 from apps.execution.protocol.outcomes import (
     Answered,
     ImageMissing,
+    NodeRefusal,
     NodeUnreachable,
-    Refused,
     StartFailed,
 )
-from apps.execution.transport.base import Transport, TransportError
+from apps.execution.transport.base import NodeTransport, TransportError
 
 # On top of what the request itself may wait on the node.
 EXCHANGE_TIMEOUT_S = 30.0
@@ -23,8 +23,8 @@ PREFLIGHT_TIMEOUT_S = 180.0
 
 T = TypeVar("T")
 
-Outcome: TypeAlias = Answered[T] | Refused | NodeUnreachable
-LaunchOutcome: TypeAlias = Outcome[answers.LaunchedState] | ImageMissing | StartFailed
+Outcome: TypeAlias = Answered[T] | NodeRefusal | NodeUnreachable
+LaunchOutcome: TypeAlias = Outcome[answers.LaunchAnswer] | ImageMissing | StartFailed
 
 
 class NodeClient:
@@ -34,7 +34,7 @@ class NodeClient:
         installation: the control plane's own id; the helper refuses every other.
     """
 
-    def __init__(self, transport: Transport, installation: str) -> None:
+    def __init__(self, transport: NodeTransport, installation: str) -> None:
         self.transport = transport
         self.installation = installation
 
@@ -44,12 +44,12 @@ class NodeClient:
         home: str = "",
         environment: dict[str, str] | None = None,
         known: dict[str, str] | None = None,
-    ) -> answers.Installed:
+    ) -> answers.InstallAnswer:
         """Put this version of the helper on the node; safe to repeat, also under way.
 
         Raises:
             TransportError: the node was not reached.
-            AnswerMalformed: it was, and said why it cannot.
+            MalformedAnswer: it was, and said why it cannot.
         """
         program = install_program(
             self.installation, home=home, environment=environment, known=known
@@ -57,44 +57,46 @@ class NodeClient:
         content = self.transport.install(program, timeout_s=INSTALL_TIMEOUT_S)
         return answers.decode_installed(content)
 
-    def probe(self, request: requests.Probe) -> Outcome[answers.Probed]:
+    def probe(self, request: requests.ProbeRequest) -> Outcome[answers.NodeInventory]:
         """Ask for the inventory."""
-        return self._ask(request, answers.Probed)
+        return self._ask(request, answers.NodeInventory)
 
-    def preflight(self, request: requests.Preflight) -> Outcome[answers.Preflighted]:
+    def preflight(self, request: requests.PreflightRequest) -> Outcome[answers.PreflightAnswer]:
         """Have the node start a container of its own."""
-        return self._ask(request, answers.Preflighted, wait_s=PREFLIGHT_TIMEOUT_S)
+        return self._ask(request, answers.PreflightAnswer, wait_s=PREFLIGHT_TIMEOUT_S)
 
-    def pull(self, request: requests.Pull) -> Outcome[answers.Pulled]:
+    def pull(self, request: requests.PullRequest) -> Outcome[answers.PullAnswer]:
         """Make an image present, or hear how far it is."""
-        return self._ask(request, answers.Pulled, wait_s=request.wait_s)
+        return self._ask(request, answers.PullAnswer, wait_s=request.wait_s)
 
-    def launch(self, request: requests.Launch) -> LaunchOutcome:
+    def launch(self, request: requests.LaunchRequest) -> LaunchOutcome:
         """Start a member. Repeating the same request is safe and gives the same member's state."""
-        outcome = self._ask(request, answers.LaunchedState, wait_s=request.start_wait_s)
-        if isinstance(outcome, Refused) and outcome.code == "image_missing":
+        outcome = self._ask(request, answers.LaunchAnswer, wait_s=request.start_wait_s)
+        if isinstance(outcome, NodeRefusal) and outcome.code == "image_missing":
             return ImageMissing(outcome.detail, outcome.clocks)
-        if isinstance(outcome, Refused) and outcome.code == "start_failed":
+        if isinstance(outcome, NodeRefusal) and outcome.code == "start_failed":
             return StartFailed(outcome.detail, outcome.clocks)
         return outcome
 
-    def sync(self, request: requests.Sync) -> Outcome[answers.Report]:
-        """Hear of everything of ours, waiting for news up to the request's `wait_s`."""
-        return self._ask(request, answers.Report, wait_s=request.wait_s)
+    def sync(self, request: requests.SyncRequest) -> Outcome[answers.SyncReport]:
+        """Get the node's report, waiting for news up to the request's `wait_s`."""
+        return self._ask(request, answers.SyncReport, wait_s=request.wait_s)
 
-    def stop(self, request: requests.Stop) -> Outcome[answers.StopState]:
+    def stop(self, request: requests.StopRequest) -> Outcome[answers.StopAnswer]:
         """Ask a member to end; its end arrives through `sync`."""
-        return self._ask(request, answers.StopState)
+        return self._ask(request, answers.StopAnswer)
 
-    def forget(self, request: requests.Forget) -> Outcome[answers.Forgotten]:
+    def forget(self, request: requests.ForgetRequest) -> Outcome[answers.ForgetAnswer]:
         """Remove the last traces of tasks that are over."""
-        return self._ask(request, answers.Forgotten)
+        return self._ask(request, answers.ForgetAnswer)
 
-    def prune(self, request: requests.Prune) -> Outcome[answers.Pruned]:
-        """Remove what nobody needs any more; never what is in use."""
-        return self._ask(request, answers.Pruned, wait_s=PRUNE_TIMEOUT_S)
+    def prune(self, request: requests.PruneRequest) -> Outcome[answers.PruneAnswer]:
+        """Remove what is no longer needed; never what is in use."""
+        return self._ask(request, answers.PruneAnswer, wait_s=PRUNE_TIMEOUT_S)
 
-    def _ask(self, request: requests.Request, kind: type[T], *, wait_s: float = 0) -> Outcome[T]:
+    def _ask(
+        self, request: requests.NodeRequest, kind: type[T], *, wait_s: float = 0
+    ) -> Outcome[T]:
         try:
             content = self.transport.exchange(
                 requests.encode(request), timeout_s=EXCHANGE_TIMEOUT_S + wait_s
@@ -102,10 +104,10 @@ class NodeClient:
             clocks, answer = answers.decode(content, kind)
         except TransportError as error:
             return NodeUnreachable(str(error), error.may_have_arrived)
-        except answers.AnswerMalformed as error:
+        except answers.MalformedAnswer as error:
             return NodeUnreachable(
                 f"the node's answer makes no sense: {error}", may_have_arrived=True
             )
         if isinstance(answer, answers.Refusal):
-            return Refused(answer.code, answer.detail, clocks)
+            return NodeRefusal(answer.code, answer.detail, clocks)
         return Answered(answer, clocks)

@@ -1,10 +1,10 @@
-"""From a node's row to a client that speaks with it."""
+"""Clients for the rows of nodes."""
 
 from dataclasses import replace
 from pathlib import Path
 
 from apps.execution.client import NodeClient
-from apps.execution.transport.base import MachineRefused, Transport, Unreachable
+from apps.execution.transport.base import MachineRefused, NodeTransport, Unreachable
 from apps.execution.transport.host_keys import HostKey
 from apps.execution.transport.local import LocalTransport
 from apps.execution.transport.ssh import SshNode, SshTransport
@@ -33,7 +33,7 @@ def installation_key() -> str:
 
 
 def connection_facts(node: Node) -> tuple[object, ...]:
-    """What a connection was made with; when it differs, the node is reached anew."""
+    """What a connection was made with; when it differs, a new connection is opened."""
     return tuple(str(getattr(node, name)) for name in CONNECTION_FIELDS)
 
 
@@ -45,7 +45,7 @@ def install_helper(client: NodeClient, node: Node, *, is_kept: bool = True) -> N
 
     Raises:
         TransportError: the node was not reached, or it is another machine.
-        AnswerMalformed: it was, and said why it cannot.
+        MalformedAnswer: it was, and said why it cannot.
     """
     others = Node.objects.filter(removed_at__isnull=True).exclude(identity="").exclude(pk=node.pk)
     installed = client.install(
@@ -59,7 +59,7 @@ def install_helper(client: NodeClient, node: Node, *, is_kept: bool = True) -> N
         )
     if node.identity and installed.identity != node.identity:
         raise MachineRefused(
-            f"This is not the machine that node {node.name} was: it was set up anew, or has lost "
+            f"This is not the machine that node {node.name} was: it was set up again, or lost "
             f"{node.helper_home}. Replace the node's key to say that it is to be this one."
         )
     found = {"helper_home": installed.home, "identity": installed.identity}
@@ -78,7 +78,7 @@ def pinned_key(node: Node) -> HostKey | None:
     return HostKey(kind, content)
 
 
-def _transport(node: Node) -> Transport:
+def _transport(node: Node) -> NodeTransport:
     if node.transport == TransportKind.LOCAL:
         return LocalTransport(node.helper_home)
     return SshTransport(
@@ -104,7 +104,7 @@ def _private_key(node: Node) -> str:
         raise Unreachable(f"{node.key_path!r} is not a private key in text form") from error
 
 
-def _set_home(transport: Transport, home: str) -> None:
+def _set_home(transport: NodeTransport, home: str) -> None:
     if isinstance(transport, LocalTransport):
         transport.home = home
     elif isinstance(transport, SshTransport):

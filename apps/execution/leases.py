@@ -1,7 +1,7 @@
 """Leases: until when a member may run without hearing from the control plane. Pure arithmetic.
 
-A node ends a leased member by itself, so that it can be started elsewhere although nobody can
-reach that node. All moments are on the node's boot clock, and wall clocks are never asked: what
+A node ends a leased member by itself, so that it can be started elsewhere while that node cannot
+be reached. All moments are on the node's boot clock, and wall clocks are never asked: what
 is known is what that clock showed when the node last answered, and how much later it is here.
 """
 
@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from apps.execution.launching import Moment
+from apps.execution.launch_requests import Moment
 
 # Clocks of two machines drift apart by less than this, and reading them takes less than that.
 DRIFT: Final = 1.01
@@ -31,7 +31,7 @@ class NodeClock:
     read_at: float
 
     def now(self) -> Moment:
-        """What it shows now, as far as one can know."""
+        """What it shows now, or less."""
         return Moment(self.boot_id, self.uptime_s + time.monotonic() - self.read_at)
 
 

@@ -1,8 +1,8 @@
 """Plain processes that would run under the account of the control plane itself.
 
-Whoever's command runs there reads its keys, its database and its processes. So no command of a
-person does, unless `RPM_ALLOW_OWN_ACCOUNT` says so: a node with simulated devices runs a script of
-ours in its place, any other one nothing.
+A command that runs there can read its keys, its database and its processes. So no user's command
+runs there unless `RPM_ALLOW_OWN_ACCOUNT` allows it: a node with simulated devices runs a built-in
+script in its place, any other node nothing.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Final
 from django.conf import settings
 
 from apps.core.errors import BadInput
-from apps.execution.launching import MemberFacts, member_ids
+from apps.execution.launch_requests import MemberFacts, user_and_group_ids
 from apps.execution.node.clocks import boot_id
 from apps.nodes.models import Node, Runtime, Transport
 
@@ -27,7 +27,7 @@ PROBLEM: Final = (
     "RPM's keys. Give the node an account of its own, or containers; RPM_ALLOW_OWN_ACCOUNT=1 "
     "allows it where everybody who may enqueue may also administer."
 )
-# Nothing that a person wrote is more than text to it.
+# Nothing that a user wrote is more than text to it.
 SCRIPT: Final = """echo "[rpm] Simulated. RPM's own account does not run: $2"
 echo "I have $RPM_DEVICES"
 i=0
@@ -47,7 +47,7 @@ def is_own_account(node: Node, uid: int) -> bool:
 
 
 def own_account_problem(node: Node, account: int) -> str:
-    """Why the node gets no commands of people; empty: it does, or simulates them.
+    """Why the node gets no commands of users; empty: it does, or simulates them.
 
     Args:
         account: the user under which its helper runs; root gives processes to others.
@@ -63,7 +63,7 @@ def facts_allowed(facts: MemberFacts, node: Node) -> MemberFacts:
     Raises:
         BadInput: nor can it be simulated there.
     """
-    uid = facts.account or member_ids(facts)[0]
+    uid = facts.account or user_and_group_ids(facts)[0]
     if settings.ALLOW_OWN_ACCOUNT or uid is None or not is_own_account(node, uid):
         return facts
     if not node.is_simulated:

@@ -1,4 +1,4 @@
-"""What there is to do on nodes, and the facts for doing it."""
+"""What is due on nodes, and the facts for a launch."""
 
 import socket
 from collections.abc import Iterable
@@ -10,24 +10,29 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from apps.core import clock
 from apps.core.images import ImageName
 from apps.core.units import MILLI
-from apps.execution.launching import MemberFacts
-from apps.execution.protocol.requests import AbortCallback, GivenDevice, GivenVolume, RuntimeName
+from apps.execution.launch_requests import MemberFacts
+from apps.execution.protocol.requests import (
+    AbortCallbackSpec,
+    AllocatedDevice,
+    RuntimeName,
+    VolumeMount,
+)
 from apps.nodes.models import Device, Installation, Node, NodeState, Runtime, Volume
-from apps.policies.extras import extras_of
+from apps.policies.extra_permissions import extra_permissions_of
 from apps.policies.models import Profile
-from apps.tasks.models import Attempt, Holding, Task
+from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.selectors.attempts import resumption_of
-from apps.tasks.selectors.vaults import given_to, used_of
+from apps.tasks.selectors.vaults import launch_inputs, vault_refs_of
 from apps.tasks.services.attempts.gangs import PORTS, members_not_ready
-from apps.tasks.services.attempts.images import Image
-from apps.tasks.services.attempts.starting import MOST_BACK_OFF_S
+from apps.tasks.services.attempts.images import ImageIdentity
+from apps.tasks.services.attempts.starts import MOST_BACK_OFF_S
 from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState, MemberState
 
 UNREACHED_STATES = (NodeState.SUSPECT, NodeState.REFUSED)
 
 
-def members_to_launch(node_ids: Iterable[int], *, token: str) -> QuerySet[Holding]:
-    """Members on these nodes whose room is free and whose time has come, with their owners.
+def members_to_launch(node_ids: Iterable[int], *, token: str) -> QuerySet[Member]:
+    """Members on these nodes whose capacity is free and which are due, with their owners.
 
     Args:
         token: the process that asks, which serves these nodes. What another one had begun to
@@ -40,7 +45,7 @@ def members_to_launch(node_ids: Iterable[int], *, token: str) -> QuerySet[Holdin
     # A time that lies further ahead than any back-off comes from a clock that has jumped.
     latest = now + timedelta(seconds=MOST_BACK_OFF_S)
     return (
-        Holding.objects.filter(
+        Member.objects.filter(
             Q(attempt__not_before__isnull=True)
             | Q(attempt__not_before__lte=now)
             | Q(attempt__not_before__gt=latest),
@@ -62,10 +67,10 @@ def members_to_launch(node_ids: Iterable[int], *, token: str) -> QuerySet[Holdin
     )
 
 
-def members_to_stop(node_ids: Iterable[int]) -> QuerySet[Holding]:
+def members_to_stop(node_ids: Iterable[int]) -> QuerySet[Member]:
     """Members on these nodes that have not ended although their attempt is to stop."""
     return (
-        Holding.objects.filter(
+        Member.objects.filter(
             node__in=list(node_ids),
             released_at__isnull=True,
             attempt__state=AttemptState.STOPPING,
@@ -95,11 +100,11 @@ def attempts_over_time() -> list[tuple[UUID, int]]:
 def gangs_torn(bound_s: float) -> list[tuple[UUID, str]]:
     """Starting gangs of which a member has run for `bound_s` without all others, and why."""
     since = clock.now() - timedelta(seconds=bound_s)
-    late = Holding.objects.filter(
+    late = Member.objects.filter(
         attempt__state=AttemptState.STARTING,
         attempt__replicas__gt=1,
         state__in=[MemberState.ALLOCATED, MemberState.STARTING],
-        attempt__in=Holding.objects.filter(
+        attempt__in=Member.objects.filter(
             state=MemberState.RUNNING, released_at__isnull=True, started_at__lt=since
         ).values("attempt_id"),
     ).order_by("attempt_id", "rank")
@@ -112,13 +117,13 @@ def gangs_torn(bound_s: float) -> list[tuple[UUID, str]]:
 
 
 def attempts_stranded() -> list[UUID]:
-    """Attempts that nobody has begun to launch, and whose node cannot be reached.
+    """Attempts whose launch has not begun, and whose node cannot be reached.
 
-    Many wait for those who have to leave their room first; their node may never tell of it.
+    Many wait for victims to end first, and their node may never report that.
     """
     return list(
         Attempt.objects.filter(
-            state=AttemptState.ALLOCATED, holdings__node__state__in=UNREACHED_STATES
+            state=AttemptState.ALLOCATED, members__node__state__in=UNREACHED_STATES
         )
         .order_by("pk")
         .distinct()
@@ -126,9 +131,9 @@ def attempts_stranded() -> list[UUID]:
     )
 
 
-def attempts_in_silence() -> list[tuple[UUID, str]]:
+def attempts_to_suspect() -> list[tuple[UUID, str]]:
     """Attempts with a member that may be running on a node that is silent; with its name."""
-    members = Holding.objects.filter(
+    members = Member.objects.filter(
         Q(state=MemberState.RUNNING) | Q(state=MemberState.STARTING, launched_at__isnull=False),
         released_at__isnull=True,
         attempt__state__in=[AttemptState.STARTING, AttemptState.RUNNING],
@@ -138,9 +143,9 @@ def attempts_in_silence() -> list[tuple[UUID, str]]:
     return list(dict(found).items())
 
 
-def attempts_answering() -> list[UUID]:
+def attempts_to_unsuspect() -> list[UUID]:
     """Suspect attempts all of whose nodes answer again."""
-    silent = Holding.objects.filter(
+    silent = Member.objects.filter(
         released_at__isnull=True, node__state__in=UNREACHED_STATES
     ).exclude(state=MemberState.EXITED)
     return list(
@@ -153,7 +158,7 @@ def attempts_answering() -> list[UUID]:
 def members_unsent() -> list[int]:
     """Members that were never launched, of attempts that are to stop."""
     return list(
-        Holding.objects.filter(
+        Member.objects.filter(
             attempt__state=AttemptState.STOPPING,
             state=MemberState.ALLOCATED,
             launched_at__isnull=True,
@@ -162,9 +167,9 @@ def members_unsent() -> list[int]:
     )
 
 
-def members_left_behind(node_ids: Iterable[int], *, token: str) -> list[tuple[int, str]]:
+def members_to_release(node_ids: Iterable[int], *, token: str) -> list[tuple[int, str]]:
     """Members on silent nodes of which a process that is gone never sent the launch."""
-    rows = Holding.objects.filter(
+    rows = Member.objects.filter(
         node__in=list(node_ids),
         node__state__in=UNREACHED_STATES,
         released_at__isnull=True,
@@ -194,9 +199,9 @@ def members_leased(node_id: int, *, boot_id: str) -> list[tuple[int, float]]:
     return [(pk, until) for pk, until in found if until is not None]
 
 
-def _maybe_alive() -> QuerySet[Holding]:
+def _maybe_alive() -> QuerySet[Member]:
     """Members that were launched and are not known to have ended."""
-    return Holding.objects.filter(
+    return Member.objects.filter(
         released_at__isnull=True,
         state__in=[MemberState.STARTING, MemberState.RUNNING],
         attempt__state__in=LIVE_ATTEMPT_STATES,
@@ -209,8 +214,8 @@ def maintenance_left_s() -> float:
     return max(0.0, (until - clock.now()).total_seconds()) if until else 0.0
 
 
-def member_facts(holding: Holding, *, installation: str) -> MemberFacts:
-    """Everything that a launch needs. `holding` with attempt, task, owner, queue and node.
+def member_facts(member: Member, *, installation: str) -> MemberFacts:
+    """Everything that a launch needs. `member` with attempt, task, owner, queue and node.
 
     Raises:
         BadInput: the vaults of its owner bring more than a container can be given, or its image
@@ -218,29 +223,29 @@ def member_facts(holding: Holding, *, installation: str) -> MemberFacts:
         CannotUnseal: a secret was sealed with a key that is gone, or for another place.
         VaultGone: a vault that it began with was removed.
     """
-    attempt, task, node = holding.attempt, holding.attempt.task, holding.node
+    attempt, task, node = member.attempt, member.attempt.task, member.node
     if node is None:
-        raise ValueError(f"member {holding.pk} has no node")
+        raise ValueError(f"member {member.pk} has no node")
     profile: Profile = attempt.queue.profile
-    given = given_to(task, used_of(attempt.vaults))
+    given = launch_inputs(task, vault_refs_of(attempt.vaults))
     runtime: RuntimeName = node.runtime  # type: ignore[assignment]  # the column's choices
     return MemberFacts(
         installation=installation,
         task_id=str(task.pk),
         generation=attempt.generation,
-        rank=holding.rank,
+        rank=member.rank,
         world_size=attempt.replicas,
         runtime=runtime,
         allows_process=node.allows_process,
         account=int(node.report.get("account", 0)),
-        # Rows of earlier versions hold names as people wrote them.
+        # Rows of earlier versions hold names as users wrote them.
         image=ImageName.parse(given.image) if given.image else None,
         command=given.command,
         environment=given.environment,
         secrets=given.all_secrets,
         working_dir=given.working_dir,
-        amounts=dict(holding.amounts),
-        devices=_given_devices(holding),
+        amounts=dict(member.amounts),
+        devices=_given_devices(member),
         volumes=_given_volumes(task),
         shm_mb=profile.shm_mb,
         owner_id=task.owner_id,
@@ -248,21 +253,21 @@ def member_facts(holding: Holding, *, installation: str) -> MemberFacts:
         gid=task.owner.unix_gid,
         host_network=profile.host_network,
         read_only_root=profile.read_only_root,
-        extras=extras_of(profile.extra_permissions),
+        extras=extra_permissions_of(profile.extra_permissions),
         master_address=_master_address(attempt),
         master_port=attempt.master_port or PORTS[0],
         resumption=resumption_of(attempt),
         checkpoint_dir=_checkpoint_dir(task, runtime),
         abort_callback=_abort_callback(task),
-        noted=Image(attempt.image_digest, attempt.image_id),
+        noted=ImageIdentity(attempt.image_digest, attempt.image_id),
     )
 
 
-def _abort_callback(task: Task) -> AbortCallback | None:
+def _abort_callback(task: Task) -> AbortCallbackSpec | None:
     given = task.abort_callback
     if not given:
         return None
-    return AbortCallback(given["language"], given["script"], float(given["timeout_s"]))
+    return AbortCallbackSpec(given["language"], given["script"], float(given["timeout_s"]))
 
 
 def _checkpoint_dir(task: Task, runtime: RuntimeName) -> str:
@@ -277,20 +282,20 @@ def _checkpoint_dir(task: Task, runtime: RuntimeName) -> str:
     return f"{folder}/{task.pk}"
 
 
-def _given_devices(holding: Holding) -> tuple[GivenDevice, ...]:
-    shares = dict(holding.devices)
-    rows = Device.objects.filter(node=holding.node, index__in=shares).order_by("index")
-    return tuple(_given_device(device, shares[device.index], holding.node) for device in rows)
+def _given_devices(member: Member) -> tuple[AllocatedDevice, ...]:
+    shares = dict(member.devices)
+    rows = Device.objects.filter(node=member.node, index__in=shares).order_by("index")
+    return tuple(_given_device(device, shares[device.index], member.node) for device in rows)
 
 
-def _given_device(device: Device, milli: int, node: Node | None) -> GivenDevice:
+def _given_device(device: Device, milli: int, node: Node | None) -> AllocatedDevice:
     """The device or a share of it, and what the node is to hold the task to its share with.
 
     A slice (MIG) holds by itself; a share of a slice is accounted.
     """
     enforcement = (node.report.get("enforcement") or {}) if node else {}
     is_whole = milli >= MILLI or device.is_simulated or device.parent_uuid
-    return GivenDevice(
+    return AllocatedDevice(
         uuid=device.uuid,
         cdi=device.cdi,
         milli=milli,
@@ -299,11 +304,11 @@ def _given_device(device: Device, milli: int, node: Node | None) -> GivenDevice:
     )
 
 
-def _given_volumes(task: Task) -> tuple[GivenVolume, ...]:
+def _given_volumes(task: Task) -> tuple[VolumeMount, ...]:
     names = [*task.volumes, task.checkpoint_volume]
     rows = Volume.objects.filter(name__in=names, removed_at__isnull=True).order_by("name")
     return tuple(
-        GivenVolume(
+        VolumeMount(
             source=row.path,
             target=f"/volumes/{row.name}",
             read_only=row.is_read_only,
@@ -317,12 +322,12 @@ def _master_address(attempt: Attempt) -> str:
     """Where the members of a gang find the first one: its node, as members see it."""
     if attempt.replicas == 1:
         return ""
-    nodes = [one.node for one in attempt.holdings.select_related("node").order_by("rank")]
+    nodes = [one.node for one in attempt.members.select_related("node").order_by("rank")]
     first = nodes[0]
     if first is None:
         return ""
     is_one = len({node.pk for node in nodes if node is not None}) == 1
     if is_one and (first.runtime == Runtime.PROCESS or attempt.queue.profile.host_network):
-        # On one machine the way out and back in may not exist.
+        # On one machine the route out and back in may not exist.
         return "127.0.0.1"
     return first.address or socket.getfqdn()

@@ -1,4 +1,4 @@
-"""What is configured for a pool beside what its nodes have. Pure."""
+"""What is configured for a pool compared with what its nodes have. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ class NodeCapacity:
 
     Args:
         amounts: what it may give out, in thousandths per key, as it reported last.
-        devices: how many of its GPUs are healthy; None where the books list none.
+        devices: how many of its GPUs are healthy; None where none are recorded.
         models: of the GPUs that are there, how many of each.
     """
 
@@ -29,8 +29,8 @@ class NodeCapacity:
     def gpu(self) -> int:
         """GPUs that are there, in thousandths: occupied ones count, missing ones do not."""
         given = self.amounts.get(GPU, 0)
-        there = given if self.devices is None else (self.devices + self.occupied) * MILLI
-        return min(given, there)
+        found_amount = given if self.devices is None else (self.devices + self.occupied) * MILLI
+        return min(given, found_amount)
 
     @property
     def usable_gpu(self) -> int:
@@ -39,7 +39,7 @@ class NodeCapacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class CapacityDifference:
     """Of one key, in thousandths: `less` or `more` is there; or `models` that are not one."""
 
     code: str
@@ -50,7 +50,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class PoolCapacity:
     """What nodes make of a pool.
 
     Args:
@@ -69,14 +69,14 @@ class Served:
     missing: int
     occupied: int
     models: tuple[tuple[str, int], ...]
-    differences: tuple[Difference, ...]
+    differences: tuple[CapacityDifference, ...]
 
 
-def served(configured: Mapping[str, int], nodes: Iterable[NodeCapacity]) -> Served:
-    """Compare; a pool without nodes differs in nothing, since nobody serves it at all."""
-    every = list(nodes)
-    healthy = [node for node in every if node.is_healthy]
-    keys = {GPU, *(key for node in every for key in node.amounts if key in configured)}
+def pool_capacity(configured: Mapping[str, int], nodes: Iterable[NodeCapacity]) -> PoolCapacity:
+    """Compare; a pool without nodes differs in nothing, since no node serves it at all."""
+    all_nodes = list(nodes)
+    healthy = [node for node in all_nodes if node.is_healthy]
+    keys = {GPU, *(key for node in all_nodes for key in node.amounts if key in configured)}
     found = {
         key: sum(node.gpu if key == GPU else node.amounts.get(key, 0) for node in healthy)
         for key in sorted(keys)
@@ -87,12 +87,12 @@ def served(configured: Mapping[str, int], nodes: Iterable[NodeCapacity]) -> Serv
             models[model] = models.get(model, 0) + count
     ranked = tuple(sorted(models.items(), key=lambda one: (-one[1], one[0])))
     counts = _Counts(
-        silent=len(every) - len(healthy),
+        silent=len(all_nodes) - len(healthy),
         missing=sum(node.missing for node in healthy),
         occupied=sum(node.occupied for node in healthy),
     )
-    return Served(
-        nodes=len(every),
+    return PoolCapacity(
+        nodes=len(all_nodes),
         healthy=len(healthy),
         configured=configured,
         found=found,
@@ -100,7 +100,7 @@ def served(configured: Mapping[str, int], nodes: Iterable[NodeCapacity]) -> Serv
         missing=counts.missing,
         occupied=counts.occupied,
         models=ranked,
-        differences=_differences(configured, found, ranked, counts) if every else (),
+        differences=_differences(configured, found, ranked, counts) if all_nodes else (),
     )
 
 
@@ -116,31 +116,36 @@ def _differences(
     found: Mapping[str, int],
     models: tuple[tuple[str, int], ...],
     counts: _Counts,
-) -> tuple[Difference, ...]:
+) -> tuple[CapacityDifference, ...]:
     differences = []
-    for key, there in found.items():
-        wanted = configured.get(key, 0)
-        # Of processors and memory nobody configures all: some is left to the machine itself.
-        if there < wanted or (there > wanted and key == GPU):
-            code = "less" if there < wanted else "more"
-            sentence = _sentence(code, key, wanted, there) + _why(code, key, counts)
-            differences.append(Difference(code, key, wanted, there, sentence))
+    for key, found_amount in found.items():
+        configured_amount = configured.get(key, 0)
+        # Of processors and memory some is left to the machine itself.
+        if found_amount < configured_amount or (found_amount > configured_amount and key == GPU):
+            code = "less" if found_amount < configured_amount else "more"
+            sentence = _sentence(code, key, configured_amount, found_amount) + _explain(
+                code, key, counts
+            )
+            differences.append(
+                CapacityDifference(code, key, configured_amount, found_amount, sentence)
+            )
     if len(models) > 1:
         words = ", ".join(f"{count} {model}" for model, count in models)
         sentence = f"Its GPUs are of {len(models)} models: {words}."
-        differences.append(Difference("models", GPU, 1, len(models), sentence))
+        differences.append(CapacityDifference("models", GPU, 1, len(models), sentence))
     return tuple(differences)
 
 
-def _sentence(code: str, key: str, wanted: int, there: int) -> str:
+def _sentence(code: str, key: str, configured_amount: int, found_amount: int) -> str:
     unit = "GPU" if key == GPU else key
-    sentence = f"Configured {milli_text(wanted)} {unit}, healthy nodes have {milli_text(there)}."
+    configured, found = milli_text(configured_amount), milli_text(found_amount)
+    sentence = f"Configured {configured} {unit}, healthy nodes have {found}."
     if code == "more":
-        sentence += f" {milli_text(there - wanted)} are not given out."
+        sentence += f" {milli_text(found_amount - configured_amount)} are not given out."
     return sentence
 
 
-def _why(code: str, key: str, counts: _Counts) -> str:
+def _explain(code: str, key: str, counts: _Counts) -> str:
     if code != "less":
         return ""
     parts = []

@@ -21,7 +21,7 @@ class Installation(models.Model):
     # Since when an administrator says that this database is the right one: what it does not know is
     # ended, and once no node shows any of that, passes go on.
     restore_confirmed_at = models.DateTimeField(null=True, blank=True, editable=False)
-    # The highest serial that a node told of beyond those of this database.
+    # The highest serial that a node reported beyond those of this database.
     highest_serial = models.BigIntegerField(default=0, db_default=0, editable=False)
     # Until then every lease is granted: the control plane will be away for planned work.
     maintenance_until = models.DateTimeField(null=True, blank=True, editable=False)
@@ -47,9 +47,9 @@ class Runtime(models.TextChoices):
 
 
 class NodeState(models.TextChoices):
-    NEW = "new", _("not reached yet")
+    NEW = "new", _("new")
     HEALTHY = "healthy", _("healthy")
-    SUSPECT = "suspect", _("silent")
+    SUSPECT = "suspect", _("suspect")
     REFUSED = "refused", _("refused")
 
 
@@ -80,7 +80,7 @@ class Node(Removable, Pausable):
         max_length=500, blank=True, help_text=_("Where the helper keeps its files; empty: default.")
     )
     helper_home = models.CharField(max_length=500, blank=True, editable=False)
-    # Made by the helper in its folder: another one there is another machine, or one set up anew.
+    # Made by the helper in its folder: another one there is another machine, or one set up again.
     identity = models.CharField(
         max_length=64, blank=True, default="", db_default="", editable=False
     )
@@ -116,7 +116,7 @@ class Node(Removable, Pausable):
     off_at = models.DateTimeField(null=True, blank=True, editable=False)
     # An administrator wants it removed: its work is stopped, and it goes when nothing is left.
     removal_asked_at = models.DateTimeField(null=True, blank=True, editable=False)
-    # Members under our name that the node last told of and the database has never heard of.
+    # Members under our name that the node last reported and the database has never heard of.
     unknown_work = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     # Since when it has reported a serial that this installation did not sign; until dismissed.
     serial_refused_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -153,7 +153,7 @@ class Node(Removable, Pausable):
 
 
 # Indices from here on are of devices whose place another one has taken.
-OUT_OF_THE_WAY = 1_000_000
+RETIRED_INDEX = 1_000_000
 
 
 class DeviceState(models.TextChoices):
@@ -190,9 +190,9 @@ class Device(models.Model):
 
 
 class PoolDrift(models.Model):
-    """Since when the nodes of a pool have not had what is configured; without a row they have it.
+    """When the nodes of a pool stopped having what is configured; without a row they have it.
 
-    Kept so that it is told once when it begins and once when it ends.
+    Kept so that it is recorded once when it begins and once when it ends.
     """
 
     pool = models.OneToOneField(

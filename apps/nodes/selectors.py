@@ -1,4 +1,4 @@
-"""What a person may see of nodes and volumes, and what nodes make of their pools."""
+"""What a user may see of nodes and volumes, and what the nodes of a pool have."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -10,9 +10,9 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from apps.accounts.selectors import Person, is_admin
 from apps.core.units import milli
-from apps.nodes.capacity import NodeCapacity, Served, served
+from apps.nodes.capacity import NodeCapacity, PoolCapacity, pool_capacity
 from apps.nodes.models import (
-    OUT_OF_THE_WAY,
+    RETIRED_INDEX,
     Device,
     DeviceState,
     Installation,
@@ -25,13 +25,13 @@ from apps.policies.models import Pool
 
 
 def nodes_visible_to(user: Person) -> QuerySet[Node]:
-    """Nodes are for administrators: they tell of pools, addresses and other people's work."""
+    """Nodes are for administrators: they show pools, addresses and other users' tasks."""
     live = Node.objects.filter(removed_at__isnull=True)
     return live if is_admin(user) else live.none()
 
 
 def devices_visible_to(user: Person) -> QuerySet[Device]:
-    """Devices of the nodes one sees."""
+    """Devices of the nodes that the user sees."""
     return Device.objects.filter(node__in=nodes_visible_to(user))
 
 
@@ -41,12 +41,12 @@ def volumes_visible_to(user: Person) -> QuerySet[Volume]:
     return live if is_admin(user) else live.none()
 
 
-def served_by_pool(pools: Iterable[Pool]) -> dict[int, Served]:
-    """What the healthy nodes of each pool have beside what is configured. Two queries."""
+def capacity_by_pool(pools: Iterable[Pool]) -> dict[int, PoolCapacity]:
+    """What the healthy nodes of each pool have, and what is configured. Two queries."""
     configured = {pool.pk: {k: milli(v) for k, v in pool.capacity.items()} for pool in pools}
     devices: dict[int, list[tuple[str, str, int]]] = defaultdict(list)
-    # Of devices that were replaced the books keep the history, and nobody misses them.
-    counted = Device.objects.filter(node__pool__in=configured, index__lt=OUT_OF_THE_WAY)
+    # Devices that were replaced stay in the database for their history, and are not missing.
+    counted = Device.objects.filter(node__pool__in=configured, index__lt=RETIRED_INDEX)
     rows = counted.order_by().values_list("node_id", "state", "model").annotate(n=Count("pk"))
     for node_id, state, model, count in rows:
         devices[node_id].append((state, model, count))
@@ -54,11 +54,11 @@ def served_by_pool(pools: Iterable[Pool]) -> dict[int, Served]:
     live = Node.objects.filter(pool__in=configured, removed_at__isnull=True)
     for pk, pool, state, capacity in live.values_list("pk", "pool_id", "state", "capacity"):
         nodes[pool or 0].append(_node_capacity(state, capacity, devices.get(pk)))
-    return {pool: served(amounts, nodes[pool]) for pool, amounts in configured.items()}
+    return {pool: pool_capacity(amounts, nodes[pool]) for pool, amounts in configured.items()}
 
 
 def drifting_since() -> dict[int, datetime]:
-    """Per pool whose nodes do not have what is configured, since when somebody has seen it."""
+    """Per pool whose nodes do not have what is configured, when that was first seen."""
     return dict(PoolDrift.objects.values_list("pool_id", "since"))
 
 
@@ -82,51 +82,51 @@ def _node_capacity(
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class ShareEnforcement:
     """Whether tasks are held to their share of a device in a pool.
 
     `memory` and `compute` are "enforced" when every node of the pool with devices does it, else
-    "accounted": the books know the share, and nothing stops a task that takes more. `ways` says by
-    what ("mig", "mps", "accounted"), `detail` why it is no more than accounted.
+    "accounted": the ledger knows the share, and nothing stops a task that takes more. `methods`
+    says by what ("mig", "mps", "accounted"), `detail` why it is no more than accounted.
     """
 
     memory: str
     compute: str
-    ways: tuple[str, ...]
+    methods: tuple[str, ...]
     detail: str
 
 
-def shares_by_pool() -> dict[int, Shares]:
+def enforcement_by_pool() -> dict[int, ShareEnforcement]:
     """Per pool that has devices, what its nodes last said; one query."""
     there = Device.objects.filter(node=OuterRef("pk")).exclude(state=DeviceState.MISSING)
     nodes = Node.objects.filter(Exists(there), removed_at__isnull=True, pool__isnull=False)
-    told: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for pool, said, is_simulated in nodes.values_list(
+    reports: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for pool, enforcement, is_simulated in nodes.values_list(
         "pool_id", "report__enforcement", "is_simulated"
     ):
-        told[pool or 0].append(said or _nothing_said(is_simulated=is_simulated))
-    return {pool: _shares(answers) for pool, answers in told.items()}
+        reports[pool or 0].append(enforcement or _not_reported(is_simulated=is_simulated))
+    return {pool: _shares(answers) for pool, answers in reports.items()}
 
 
-def _nothing_said(*, is_simulated: bool) -> dict[str, Any]:
-    detail = "the devices are simulated" if is_simulated else "the node has not told yet"
+def _not_reported(*, is_simulated: bool) -> dict[str, Any]:
+    detail = "the devices are simulated" if is_simulated else "the node has not reported yet"
     return {"memory": "accounted", "compute": "accounted", "detail": detail}
 
 
-def _shares(answers: list[dict[str, Any]]) -> Shares:
-    whys = Counter(answer["detail"] for answer in answers if answer["detail"])
-    return Shares(
-        memory=_word(answer["memory"] for answer in answers),
-        compute=_word(answer["compute"] for answer in answers),
-        ways=tuple(sorted({answer["memory"] for answer in answers})),
+def _shares(answers: list[dict[str, Any]]) -> ShareEnforcement:
+    reasons = Counter(answer["detail"] for answer in answers if answer["detail"])
+    return ShareEnforcement(
+        memory=_level(answer["memory"] for answer in answers),
+        compute=_level(answer["compute"] for answer in answers),
+        methods=tuple(sorted({answer["memory"] for answer in answers})),
         detail="; ".join(
-            f"{count} of {len(answers)} nodes: {why}" for why, count in sorted(whys.items())
+            f"{count} of {len(answers)} nodes: {why}" for why, count in sorted(reasons.items())
         ),
     )
 
 
-def _word(ways: Iterable[str]) -> str:
-    return "accounted" if "accounted" in ways else "enforced"
+def _level(methods: Iterable[str]) -> str:
+    return "accounted" if "accounted" in methods else "enforced"
 
 
 def closed_nodes() -> dict[int, str]:
@@ -145,14 +145,14 @@ def closed_nodes() -> dict[int, str]:
         elif state != NodeState.HEALTHY:
             found[pool][str(NodeState(state).label)] += 1
     return {
-        pool: f"{whys.total()} of {sizes[pool]} nodes take nothing new: "
-        + ", ".join(f"{count} {why}" for why, count in sorted(whys.items()))
-        for pool, whys in found.items()
+        pool: f"{reasons.total()} of {sizes[pool]} nodes take nothing new: "
+        + ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
+        for pool, reasons in found.items()
     }
 
 
 def nodes_unsettled() -> QuerySet[Node]:
-    """Nodes that run what a restored database does not know, or are yet to tell."""
+    """Nodes that run what a restored database does not know, or have not reported yet."""
     row = Installation.objects.get(id=1)
     live = Node.objects.filter(removed_at__isnull=True, off_at__isnull=True).order_by("name")
     if row.restore_confirmed_at is None:

@@ -1,4 +1,4 @@
-"""What administrators do to node records and volumes. Nothing here speaks to a node."""
+"""Changes of node records and volumes by administrators. Nothing here connects to a node."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,18 +12,18 @@ from django.db.models import F, Model
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.core.doorbell import after_commit
 from apps.core.errors import BadInput, Conflict
 from apps.core.model_errors import from_model_error
+from apps.core.notifications import after_commit
 from apps.events.services import event_record
 from apps.nodes.models import Installation, Node, NodeState, PoolDrift, Volume
-from apps.nodes.selectors import served_by_pool
+from apps.nodes.selectors import capacity_by_pool
 from apps.policies.models import LiveState, Pool
 
 log = structlog.get_logger(__name__)
 
 NODE_FIELDS = frozenset({"name", "pool", "labels", "allows_process", "capacity_cap"})
-# How a node is reached. Only who has tried it writes these (apps/execution).
+# How a node is reached. Only apps/execution writes these, after it has tried them.
 REACHED_BY = frozenset(
     {
         *("address", "port", "user", "key_path", "host_key"),
@@ -47,7 +47,7 @@ def node_pause(*, actor: User | None, node: Node, reason: str) -> Node:
         Conflict: the node was removed.
     """
     if len(reason) > LONGEST_REASON:
-        problem = f"has {len(reason)} signs; at most {LONGEST_REASON} are kept"
+        problem = f"has {len(reason)} characters; at most {LONGEST_REASON} are kept"
         raise BadInput(f"reason {problem}.", fields={"reason": problem})
     row = _locked(node)
     before = _pause_facts(row)
@@ -84,14 +84,14 @@ def node_drain(*, actor: User | None, node: Node, reason: str = "") -> Node:
 def node_declare_off(*, actor: User | None, node: Node, reason: str) -> Node:
     """Say that a silent machine is switched off: what ran there is lost, and may run elsewhere.
 
-    Whoever says so wrongly lets the same work run twice. It ends when the machine answers.
+    If that is wrong the same task runs twice. It ends when the machine answers.
 
     Raises:
         BadInput: no reason, or one too long.
         Conflict: the node answers, or was removed.
     """
     if not reason.strip() or len(reason) > LONGEST_REASON:
-        problem = f"must say why you are sure, in 1 to {LONGEST_REASON} signs"
+        problem = f"must say why you are sure, in 1 to {LONGEST_REASON} characters"
         raise BadInput(f"reason {problem}.", fields={"reason": problem})
     row = _locked(node)
     if row.state == NodeState.HEALTHY:
@@ -99,9 +99,9 @@ def node_declare_off(*, actor: User | None, node: Node, reason: str) -> Node:
     before = {"is_off": row.off_at is not None}
     row.off_at = row.off_at or timezone.now()
     row.save(update_fields=["off_at"])
-    told = {"reason": reason, "before": before, "after": {"is_off": True}}
-    _record("node.declared_off", "node", row, actor, told)
-    after_commit(tasks=["execution.look"])
+    details = {"reason": reason, "before": before, "after": {"is_off": True}}
+    _record("node.declared_off", "node", row, actor, details)
+    after_commit(notify=["execution.poll"])
     return row
 
 
@@ -140,7 +140,7 @@ def node_change(
     """Change a node; what runs there goes on.
 
     Args:
-        values: of `NODE_FIELDS`; also of `REACHED_BY`, by who has tried them.
+        values: of `NODE_FIELDS`; also of `REACHED_BY`, where the caller has tried them.
         found: what trying them has shown, columns of the helper.
         notes: further facts for the audit log.
 
@@ -162,8 +162,8 @@ def node_change(
     except ValidationError as error:
         raise from_model_error(error) from error
     row.save(update_fields=[*values, *(found or ())])
-    told = {"fields": sorted(values), "before": before, "after": _facts(row, values)}
-    _record(kind, "node", row, actor, {**told, **(notes or {})})
+    details = {"fields": sorted(values), "before": before, "after": _facts(row, values)}
+    _record(kind, "node", row, actor, {**details, **(notes or {})})
     return row
 
 
@@ -175,7 +175,7 @@ def node_ask_removal(*, actor: User | None, node: Node, notes: Mapping[str, Any]
     row.is_draining = True
     row.save(update_fields=["removal_asked_at", "is_draining"])
     _record("node.removal_asked", "node", row, actor, notes)
-    after_commit(tasks=["execution.look"])
+    after_commit(notify=["execution.poll"])
     return row
 
 
@@ -183,7 +183,7 @@ def node_ask_removal(*, actor: User | None, node: Node, notes: Mapping[str, Any]
 def node_drop(*, actor: User | None, node: Node, notes: Mapping[str, Any]) -> Node:
     """Remove a node on which nothing is held: its name is free, its history stays.
 
-    What a pass has given it at this moment finds it refused, and goes elsewhere.
+    A launch on a node that is removed meanwhile is refused, and its task is placed elsewhere.
     """
     row = _locked(node)
     row.removed_at = timezone.now()
@@ -196,7 +196,7 @@ def node_drop(*, actor: User | None, node: Node, notes: Mapping[str, Any]) -> No
         ]
     )
     _record("node.removed", "node", row, actor, notes)
-    after_commit(tasks=["execution.look"])
+    after_commit(notify=["execution.poll"])
     return row
 
 
@@ -231,8 +231,8 @@ def volume_change(*, actor: User | None, volume: Volume, values: Mapping[str, An
 def volume_remove(*, actor: User | None, volume: Volume) -> None:
     """New work cannot mount it any more; the path on the nodes is not touched."""
     Volume.objects.filter(pk=volume.pk, removed_at__isnull=True).update(removed_at=timezone.now())
-    told = {"before": _facts(volume, VOLUME_FIELDS)}
-    _record("volume.removed", "volume", volume, actor, told)
+    details = {"before": _facts(volume, VOLUME_FIELDS)}
+    _record("volume.removed", "volume", volume, actor, details)
 
 
 @transaction.atomic
@@ -251,8 +251,8 @@ def maintenance_plan(*, actor: User | None, hours: float) -> Installation:
     before = _facts(row, ["maintenance_until"])
     row.maintenance_until = timezone.now() + timedelta(hours=hours) if hours else None
     row.save(update_fields=["maintenance_until"])
-    told = {"hours": hours, "before": before, "after": _facts(row, ["maintenance_until"])}
-    _record_installation("installation.maintenance", actor, told)
+    details = {"hours": hours, "before": before, "after": _facts(row, ["maintenance_until"])}
+    _record_installation("installation.maintenance", actor, details)
     return row
 
 
@@ -269,17 +269,17 @@ def restore_confirm(*, actor: User | None) -> Installation:
     row.restore_confirmed_at = row.restore_confirmed_at or timezone.now()
     row.save(update_fields=["restore_confirmed_at"])
     _record_installation("installation.restore_confirmed", actor, {})
-    after_commit(tasks=["execution.look"])
+    after_commit(notify=["execution.poll"])
     return row
 
 
 def drift_note() -> None:
-    """Tell once when what a pool's nodes have begins to differ from what is configured, and ends.
+    """Record when what a pool's nodes have begins to differ from what is configured, and ends.
 
-    For every process that serves nodes, as often as it likes: each change is told by one of them.
+    Every process that serves nodes may call it at any time: one of them records each change.
     """
     pools = list(Pool.objects.filter(removed_at__isnull=True))
-    found = served_by_pool(pools)
+    found = capacity_by_pool(pools)
     drifting = {pool.pk: pool for pool in pools if found[pool.pk].differences}
     known = set(PoolDrift.objects.values_list("pool_id", flat=True))
     for pk in sorted(drifting.keys() - known):
@@ -352,7 +352,7 @@ def _pause_facts(node: Node) -> dict[str, Any]:
 
 
 def _facts(row: Model, fields: Iterable[str]) -> dict[str, Any]:
-    """Columns as the audit log tells them; other rows by their names."""
+    """Columns for the audit log; other rows by their names."""
     values = ((name, getattr(row, name)) for name in sorted(fields))
     return {name: str(value) if isinstance(value, Model) else value for name, value in values}
 
@@ -371,8 +371,8 @@ def _volume_write(
     except ValidationError as error:
         raise from_model_error(error) from error
     volume.save()
-    told = {"fields": sorted(values), "before": before, "after": _facts(volume, values)}
-    _record(kind, "volume", volume, actor, told)
+    details = {"fields": sorted(values), "before": before, "after": _facts(volume, values)}
+    _record(kind, "volume", volume, actor, details)
     return volume
 
 
@@ -389,4 +389,4 @@ def _record(
         data={"name": row.name, **data},
         topics=["nodes", "overview"],
     )
-    after_commit(tasks=["allocation.run_pass"])
+    after_commit(notify=["allocation.run_pass"])

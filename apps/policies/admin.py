@@ -1,4 +1,4 @@
-"""Passwords of groups at registries: written here, shown nowhere."""
+"""Registry credentials of groups: their passwords are entered here and never shown."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from apps.policies.services import registry_credential_remove, registry_credenti
 
 
 class RegistryCredentialForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
-    """The password comes as stars; sent back like that it stays what it is."""
+    """Shows the password as stars; a password that comes back as stars stays as it is."""
 
     password = forms.CharField(
         strip=False,
@@ -32,7 +32,7 @@ class RegistryCredentialForm(forms.ModelForm):  # type: ignore[type-arg]  # not 
         if self.instance.pk is not None:
             self.fields["password"].initial = HIDDEN
         if self.is_bound and self.data.get("password") not in ("", HIDDEN, None):
-            # What was typed is not sent back with the errors of other fields.
+            # A typed password is not sent back with the errors of other fields.
             self.fields["password"].widget.render_value = False
 
 
@@ -48,7 +48,7 @@ class RegistryCredentialAdmin(ServiceAdmin):
 
     def save_all(self, request: HttpRequest, form: Any, formsets: list[Any]) -> None:  # noqa: ARG002  # one signature for all
         actor: Any = request.user
-        # The form has written into its row what was typed; the service reads the stored one.
+        # The form has written the typed values into its row; the service reads the stored ones.
         credential = form.instance if form.instance.pk is not None else None
         names = ("group", "registry", "username", "password")
         values = {name: form.cleaned_data[name] for name in names}

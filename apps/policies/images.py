@@ -20,7 +20,7 @@ _TAG_OF_DIGEST = re.compile(r":[^/@]*@")
 
 
 def is_pattern(pattern: str) -> bool:
-    """Whether it can stand in a pool's list: a star never in the registry's own name."""
+    """Whether a pool's list may contain it: a star is never in the registry's own name."""
     if pattern == "*":
         return True
     first, slash, _ = pattern.partition("/")
@@ -31,12 +31,12 @@ def is_pattern(pattern: str) -> bool:
 def is_allowed(image: ImageName, patterns: Iterable[str]) -> bool:
     """Whether one of the patterns fits; without a pattern every image is allowed."""
     known = tuple(patterns)
-    return not known or any(_compiled(pattern).fullmatch(str(image)) for pattern in known)
+    return not known or any(_compile(pattern).fullmatch(str(image)) for pattern in known)
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """A name without tag and digest stands for all of them; a star for anything.
+def _compile(pattern: str) -> re.Pattern[str]:
+    """A name without tag and digest matches all of them; a star matches anything.
 
     Qualified as names of images are.
     """

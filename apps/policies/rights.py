@@ -1,4 +1,4 @@
-"""Who holds which right on a pool, a policy or a queue: the one reading of the rows.
+"""Rights on pools, policies and queues. Only this module reads their rows.
 
 A right comes from a rule on the object, from one on its policy where it is a queue, or from one on
 all objects of a kind, which is Django's own permission of the model. Each is given to a user or to
@@ -16,11 +16,11 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from apps.accounts.models import User
 from apps.accounts.selectors import Person, group_ids
-from apps.accounts.strangers import strangers_to
+from apps.accounts.tenant_isolation import users_isolated_from_tenants
 from apps.policies.models import (
     Policy,
-    PolicyChosen,
     PolicyGroupPermission,
+    PolicyMember,
     PolicyUserPermission,
     Pool,
     PoolGroupPermission,
@@ -29,7 +29,7 @@ from apps.policies.models import (
     QueueGroupPermission,
     QueueUserPermission,
 )
-from apps.policies.tenancy import administered, administrators_of, not_apart
+from apps.policies.tenancy import administered_filter, administrators_of, isolation_filter
 
 GRANTS = {
     Policy: (PolicyUserPermission, PolicyGroupPermission),
@@ -38,8 +38,8 @@ GRANTS = {
 }
 
 
-def held(model: type[Policy | Pool | Queue], user: Person, verb: str) -> Q:
-    """Rows of `model` on which the user holds the right, by whatever way.
+def right_filter(model: type[Policy | Pool | Queue], user: Person, verb: str) -> Q:
+    """Rows of `model` on which the user holds the right, from any source.
 
     Args:
         verb: `view`, `enqueue` or `manage`.
@@ -52,8 +52,8 @@ def held(model: type[Policy | Pool | Queue], user: Person, verb: str) -> Q:
     if model is Queue:
         found |= _by_rows("policy", Policy, user, groups, verb)
         kinds.append(f"{verb}_policy")
-    found |= _by_kind(user, groups, kinds) | administered(model, user)
-    return found & not_apart(model, user)
+    found |= _by_kind(user, groups, kinds) | administered_filter(model, user)
+    return found & isolation_filter(model, user)
 
 
 def holders(queue: Queue, verb: str) -> QuerySet[User]:
@@ -72,32 +72,33 @@ def holders(queue: Queue, verb: str) -> QuerySet[User]:
     users.append(administrators_of(tenant).values("pk"))
     found = _any_of("pk", [*users, members.values("user")])
     live = User.objects.filter(found, is_active=True)
-    return live.exclude(pk__in=strangers_to([tenant] if tenant else []).values("pk"))
+    return live.exclude(pk__in=users_isolated_from_tenants([tenant] if tenant else []).values("pk"))
 
 
 def is_of_policy(user: Person, policy: Policy) -> bool:
-    """Whether the policy applies to the user: in its group, and chosen where it is narrowed."""
+    """Whether the policy applies to the user: in its group, and a member where it is restricted."""
     if policy.group_id not in group_ids(user):
         return False
     return (
-        not policy.is_narrowed or PolicyChosen.objects.filter(policy=policy, user=user.pk).exists()
+        not policy.is_restricted
+        or PolicyMember.objects.filter(policy=policy, user=user.pk).exists()
     )
 
 
 def people_of_policy(policy: Policy) -> QuerySet[User]:
-    """To whom the policy applies: its group, or those of it who were chosen."""
+    """To whom the policy applies: its group, or the members to whom it is restricted."""
     people = User.objects.filter(groups=policy.group_id)
-    if not policy.is_narrowed:
+    if not policy.is_restricted:
         return people
-    return people.filter(pk__in=PolicyChosen.objects.filter(policy=policy).values("user"))
+    return people.filter(pk__in=PolicyMember.objects.filter(policy=policy).values("user"))
 
 
-def chosen_members(policy_ids: Iterable[int]) -> QuerySet[PolicyChosen]:
-    """Whom these policies chose, as far as they are in the group of the policy."""
+def restricted_members_in_group(policy_ids: Iterable[int]) -> QuerySet[PolicyMember]:
+    """The members of these restricted policies, as far as they are in the policy's group."""
     members = User.groups.through._default_manager.filter(
         user=OuterRef("user"), group=OuterRef("policy__group")
     )
-    return PolicyChosen.objects.filter(Exists(members), policy__in=list(policy_ids))
+    return PolicyMember.objects.filter(Exists(members), policy__in=list(policy_ids))
 
 
 def _by_rows(

@@ -29,48 +29,48 @@ from apps.policies.models import (
     Queue,
     RegistryCredential,
 )
-from apps.policies.rights import held
+from apps.policies.rights import right_filter
 from apps.policies.tenancy import policies_changeable_by
 
 EXCEED_LIMIT = "exceed_limit_policy"
 
 
 def policies_visible_to(user: Person) -> QuerySet[Policy]:
-    """Policies on which one holds `view`, as their members do; removed ones never."""
+    """Policies on which the user holds `view`, as their group does; never removed ones."""
     live = Policy.objects.filter(removed_at__isnull=True)
     if is_admin(user):
         return live
-    return live.filter(held(Policy, user, "view"))
+    return live.filter(right_filter(Policy, user, "view"))
 
 
 def queues_visible_to(user: Person) -> QuerySet[Queue]:
-    """Queues on which one holds `view`; queue administrators see all."""
+    """Queues on which the user holds `view`; queue administrators see all."""
     live = Queue.objects.filter(removed_at__isnull=True)
     if is_queue_admin(user):
         return live
-    return live.filter(held(Queue, user, "view"))
+    return live.filter(right_filter(Queue, user, "view"))
 
 
 def queues_open_to(user: Person) -> QuerySet[Queue]:
-    """Queues on which one may enqueue."""
+    """Queues in which the user may enqueue."""
     live = Queue.objects.filter(removed_at__isnull=True)
-    return live if is_admin(user) else live.filter(held(Queue, user, "enqueue"))
+    return live if is_admin(user) else live.filter(right_filter(Queue, user, "enqueue"))
 
 
 def queues_managed_by(user: Person) -> QuerySet[Queue]:
-    """Queues on which one may reorder, abort others' tasks and pause."""
+    """Queues in which the user may reorder, abort others' tasks and pause."""
     live = Queue.objects.filter(removed_at__isnull=True)
-    return live if is_admin(user) else live.filter(held(Queue, user, "manage"))
+    return live if is_admin(user) else live.filter(right_filter(Queue, user, "manage"))
 
 
 def policies_managed_by(user: Person) -> QuerySet[Policy]:
-    """Policies of whose queues one manages all, and whose rules one sees."""
+    """Policies of which the user manages all queues and sees the rules."""
     live = Policy.objects.filter(removed_at__isnull=True)
-    return live if is_admin(user) else live.filter(held(Policy, user, "manage"))
+    return live if is_admin(user) else live.filter(right_filter(Policy, user, "manage"))
 
 
-def policies_narrowable_by(user: Person) -> QuerySet[Policy]:
-    """Those of them that one may narrow: a tenant's top is the installation's to change."""
+def policies_restrictable_by(user: Person) -> QuerySet[Policy]:
+    """Those that the user may restrict: a tenant's top is for the installation's administrators."""
     managed = policies_managed_by(user)
     if is_admin(user):
         return managed
@@ -79,11 +79,11 @@ def policies_narrowable_by(user: Person) -> QuerySet[Policy]:
 
 def pools_visible_to(user: Person) -> QuerySet[Pool]:
     live = Pool.objects.filter(removed_at__isnull=True)
-    return live if is_admin(user) else live.filter(held(Pool, user, "view"))
+    return live if is_admin(user) else live.filter(right_filter(Pool, user, "view"))
 
 
 def profiles_visible_to(user: Person) -> QuerySet[Profile]:
-    """Profiles of the queues one sees; administrators of tenants also those they may connect."""
+    """Profiles of visible queues; administrators of tenants also see those they may connect."""
     used = profiles_used_by(user)
     if is_admin(user) or not tenants_administered_by(user):
         return used
@@ -93,7 +93,7 @@ def profiles_visible_to(user: Person) -> QuerySet[Profile]:
 
 
 def profiles_used_by(user: Person) -> QuerySet[Profile]:
-    """Profiles of the queues one sees: of these one knows everything that their users do."""
+    """Profiles of visible queues, which the user sees with all their fields."""
     live = Profile.objects.filter(removed_at__isnull=True)
     if is_admin(user):
         return live
@@ -103,8 +103,8 @@ def profiles_used_by(user: Person) -> QuerySet[Profile]:
 def may_exceed_limit(policy_id: int) -> set[int]:
     """Ids of the people whose preemptible tasks skip the limit of this policy.
 
-    Only whom somebody gave the right, by name or by a group; administrators not by themselves,
-    since such work always stands as over quota.
+    Only those to whom a rule gives the right, by name or by a group. Administrators do not have it
+    by themselves, since such tasks always count as over quota.
     """
     users, groups = limit_exceeders(policy_id)
     members = User.objects.filter(groups__in=groups)
@@ -126,7 +126,7 @@ def limit_exceeders(policy: Policy | int) -> tuple[QuerySet[User], QuerySet[Grou
 
 
 def known_keys() -> set[str]:
-    """Resource keys that some live pool lists, beside the built-in ones."""
+    """Resource keys that some live pool lists; the built-in ones are known anyway."""
     capacities = Pool.objects.filter(removed_at__isnull=True).values_list("capacity", flat=True)
     return {key for capacity in capacities for key in capacity}
 
@@ -135,7 +135,7 @@ Row = TypeVar("Row", bound=Model)
 
 
 def by_name_or_id(rows: QuerySet[Row], given: str | int) -> Row | None:
-    """The row that somebody names. A name comes first: it may consist of digits."""
+    """The row with this name or id. A name comes first: it may consist of digits."""
     if isinstance(given, str):
         row = rows.filter(name=given).first()
         if row is not None or not given.isascii() or not given.isdigit():
@@ -146,13 +146,13 @@ def by_name_or_id(rows: QuerySet[Row], given: str | int) -> Row | None:
 
 
 def policies_connectable_by(user: Person) -> QuerySet[Policy]:
-    """Policies to which one may connect profiles; queue administrators make queues anywhere."""
+    """Policies to which the user may connect profiles: all for queue administrators."""
     live = Policy.objects.filter(removed_at__isnull=True)
     return live if is_queue_admin(user) else policies_changeable_by(user)
 
 
 def queues_settable_by(user: Person) -> QuerySet[Queue]:
-    """Queues whose settings one changes, and which one closes."""
+    """Queues that the user may change and close."""
     live = Queue.objects.filter(removed_at__isnull=True)
     if is_queue_admin(user):
         return live
@@ -160,7 +160,7 @@ def queues_settable_by(user: Person) -> QuerySet[Queue]:
 
 
 def profiles_connectable_by(user: Person) -> QuerySet[Profile]:
-    """Profiles that one may connect to a policy.
+    """Profiles that the user may connect to a policy.
 
     For administrators of a tenant those that give nothing but resources, and those that the tenant
     has by a queue: volumes, the node's network and permissions are the installation's to give.
@@ -178,7 +178,7 @@ def profiles_connectable_by(user: Person) -> QuerySet[Profile]:
 
 @dataclass(frozen=True, slots=True)
 class RegistryAccess:
-    """With what a group fetches an image; without a credential as anybody may.
+    """How a group pulls an image: with a credential, or anonymously.
 
     With `is_guarded` some group has a credential for that registry, so that what it holds may not
     be for everybody.
@@ -189,7 +189,7 @@ class RegistryAccess:
 
     @property
     def revision(self) -> str:
-        """Names this state of the credential, and tells nothing of it."""
+        """An id of this state of the credential that reveals nothing of it."""
         row = self.credential
         return f"{row.pk}.{row.version}" if row else ""
 

@@ -1,4 +1,4 @@
-"""Writes that belong to no revision of the configuration: passwords of groups at registries."""
+"""Writes that belong to no revision of the configuration: registry credentials of groups."""
 
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
@@ -8,7 +8,7 @@ from apps.accounts.models import User
 from apps.core.errors import BadInput
 from apps.core.keyring import HIDDEN, reseal, seal
 from apps.core.model_errors import from_model_error
-from apps.core.resealing import Resealing
+from apps.core.resealer import Resealer
 from apps.events.services import event_record
 from apps.policies.models import RegistryCredential
 
@@ -25,7 +25,7 @@ def registry_credential_save(
     password: str = HIDDEN,
     credential: RegistryCredential | None = None,
 ) -> RegistryCredential:
-    """Make or change what a group fetches images of a registry with.
+    """Create or change the credential with which a group pulls images of a registry.
 
     Args:
         password: stored sealed; HIDDEN keeps the one that is there.
@@ -46,7 +46,7 @@ def registry_credential_save(
         row.sealed_password = seal(password, context=row.password_context)
     elif not row.sealed_password or is_elsewhere:
         # What was meant for one registry is never sent to another one.
-        _refuse_password("must be given anew")
+        _refuse_password("must be given again")
     elif row.password_context != sealed_for:
         row.sealed_password = reseal(
             row.sealed_password, context=sealed_for, to=row.password_context
@@ -64,12 +64,12 @@ def registry_credential_save(
 
 @transaction.atomic
 def registry_credential_remove(*, actor: User | None, credential: RegistryCredential) -> None:
-    """Forget it; what is being fetched at this moment goes on."""
+    """Delete the credential; a pull that is under way goes on."""
     _record("registry_credential.removed", credential, actor=actor, before=_facts(credential))
     credential.delete()
 
 
-def registry_passwords_reseal(resealing: Resealing) -> int:
+def registry_passwords_reseal(resealer: Resealer) -> int:
     """Seal all passwords again.
 
     Returns:
@@ -77,9 +77,9 @@ def registry_passwords_reseal(resealing: Resealing) -> int:
     """
     rows = list(RegistryCredential.objects.order_by("pk"))
     for row in rows:
-        found = resealing.value(row.sealed_password, row.password_context)
+        found = resealer.value(row.sealed_password, row.password_context)
         if found != row.sealed_password:
-            # One that somebody changes meanwhile is sealed with the first key anyway.
+            # One that changes meanwhile is sealed with the first key anyway.
             RegistryCredential.objects.filter(
                 pk=row.pk, sealed_password=row.sealed_password
             ).update(sealed_password=found)
@@ -90,8 +90,8 @@ def _check_username(username: str) -> None:
     # Both go to the registry as user:password.
     if ":" in username or not username.isprintable():
         raise BadInput(
-            "username: a colon or a sign that cannot be printed is not possible.",
-            fields={"username": "a colon or a sign that cannot be printed is not possible"},
+            "username: use printable characters without a colon.",
+            fields={"username": "use printable characters without a colon"},
         )
 
 
@@ -99,7 +99,7 @@ def _check_password(password: str) -> None:
     if not password:
         _refuse_password("must be given")
     if len(password) > PASSWORD_LENGTH or not password.isprintable():
-        _refuse_password(f"at most {PASSWORD_LENGTH} signs that can be printed")
+        _refuse_password(f"use at most {PASSWORD_LENGTH} printable characters")
 
 
 def _refuse_password(words: str) -> None:

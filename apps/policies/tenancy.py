@@ -1,6 +1,6 @@
-"""What tenants change about who sees what: administrators of one see its tree, nobody another's.
+"""How tenants change visibility: a tenant's administrators see its tree, nobody sees another's.
 
-`apps.policies.rights` puts both into the one reading of rights. A policy names its tenant, so that
+`apps.policies.rights` applies both wherever it reads rights. A policy names its tenant, so that
 no query has to climb the tree.
 """
 
@@ -13,16 +13,16 @@ from apps.policies.models import Policy, Pool, Queue
 _PATHS = {Policy: "tenant", Queue: "policy__tenant"}
 
 
-def administered(model: type[Policy | Pool | Queue], user: Person) -> Q:
-    """Rows of the trees that somebody administers: they hold every right there."""
+def administered_filter(model: type[Policy | Pool | Queue], user: Person) -> Q:
+    """Rows of the trees that the user administers, with every right there."""
     path, tenants = _PATHS.get(model), tenants_administered_by(user)
     return Q(**{f"{path}__in": tenants}) if path and tenants else Q(pk__in=[])
 
 
-def not_apart(model: type[Policy | Pool | Queue], user: Person) -> Q:
-    """Rows that do not stand in the tree of another tenant than that of the user.
+def isolation_filter(model: type[Policy | Pool | Queue], user: Person) -> Q:
+    """Rows that are in no other tenant's tree than the user's.
 
-    Whoever belongs to no tenant sees what somebody let them see, as everywhere.
+    A user of no tenant sees what rules give them, as everywhere.
     """
     path, tenants = _PATHS.get(model), tenants_of(user)
     if path is None or not tenants:
@@ -31,12 +31,12 @@ def not_apart(model: type[Policy | Pool | Queue], user: Person) -> Q:
 
 
 def administrators_of(tenant_id: int | None) -> QuerySet[User]:
-    """Who administers the tenant; of no tenant, nobody."""
+    """The administrators of the tenant; none for no tenant."""
     return User.objects.filter(groups__administers=tenant_id or 0)
 
 
 def policies_changeable_by(user: Person) -> QuerySet[Policy]:
-    """Policies that one changes, pauses and removes: in a tenant those below its top."""
+    """Policies that the user changes, pauses and removes: in a tenant those below its top."""
     live = Policy.objects.filter(removed_at__isnull=True)
     if is_admin(user):
         return live
@@ -44,16 +44,16 @@ def policies_changeable_by(user: Person) -> QuerySet[Policy]:
 
 
 def policies_administered_by(user: Person) -> QuerySet[Policy]:
-    """Those, and the top, below which one makes policies."""
+    """Those, and the top, below which the user creates policies."""
     live = Policy.objects.filter(removed_at__isnull=True)
     if is_admin(user):
         return live
     return live.filter(tenant__in=tenants_administered_by(user))
 
 
-def strange_policies(user: Person) -> frozenset[int]:
-    """Ids of policies whose work is none of the reader's: that of another tenant, or, for those
-    who belong to one, of none. Empty for administrators, and where there are no tenants.
+def other_tenants_policy_ids(user: Person) -> frozenset[int]:
+    """Ids of policies whose tasks the reader must not see: those of other tenants and, for a
+    reader who belongs to one, of none. Empty for administrators, and where there are no tenants.
     """
     if is_admin(user):
         return frozenset()

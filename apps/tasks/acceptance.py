@@ -1,7 +1,7 @@
 """Whether a queue takes a task, judged on plain data; pure.
 
-Both ways in (the service and the one-statement way of `services/express.py`) ask here, so that
-they cannot answer differently.
+The standard path and the fast path (`services/fast_path.py`) both call `accept`, so that they
+cannot answer differently.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from apps.core.images import ImageName
 from apps.core.units import quantities_milli
 from apps.policies.images import is_allowed
 from apps.tasks.descriptions import Description, check_can_start, refuse, request_texts
-from apps.tasks.fitting import Ceiling, Room, never_fits
-from apps.tasks.shapes import Shape
+from apps.tasks.feasibility import EmptyPool, PolicyBounds, feasibility_problems
+from apps.tasks.shapes import TaskShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,8 @@ class QueueFacts:
 
     `request`, `request_min` and `request_max` are texts per key, of the profile; `volumes` are the
     live ones that the profile allows; `images` the patterns of each pool that has some; with
-    `needs_image` a node that it may come to runs containers; `version` is that of the live
-    configuration; `exceeding` are ids of people whose preemptible tasks skip the limit of the
-    queue's own policy.
+    `needs_image` a node of the queue runs containers; `version` is that of the live configuration;
+    `exceeding` are ids of users whose preemptible tasks skip the limit of the queue's own policy.
     """
 
     queue_id: int
@@ -40,18 +39,18 @@ class QueueFacts:
     request_max: Mapping[str, str]
     keys: frozenset[str]
     volumes: frozenset[str]
-    ceilings: tuple[Ceiling, ...]
-    rooms: tuple[Room, ...]
+    policy_bounds: tuple[PolicyBounds, ...]
+    empty_pools: tuple[EmptyPool, ...]
     images: tuple[tuple[str, ...], ...] = ()
     needs_image: bool = False
     exceeding: frozenset[int] = frozenset()
 
     @property
     def has_user_limit(self) -> bool:
-        return any(ceiling.user_limit for ceiling in self.ceilings)
+        return any(bounds.user_limit for bounds in self.policy_bounds)
 
 
-def accept(description: Description, facts: QueueFacts, *, owner_id: int) -> Shape:
+def accept(description: Description, facts: QueueFacts, *, owner_id: int) -> TaskShape:
     """The shape with which the task waits in the queue.
 
     Raises:
@@ -65,17 +64,19 @@ def accept(description: Description, facts: QueueFacts, *, owner_id: int) -> Sha
         own_request = _own_request(description, facts)
     request = quantities_milli(facts.request if own_request is None else own_request)
     exceeds_limit = description.is_preemptible and owner_id in facts.exceeding
-    problems = never_fits(
+    problems = feasibility_problems(
         request=request,
         replicas=description.replicas or facts.replicas,
         is_preemptible=description.is_preemptible,
-        ceilings=_without_own_limit(facts.ceilings) if exceeds_limit else facts.ceilings,
-        rooms=facts.rooms,
+        policy_bounds=_without_own_limit(facts.policy_bounds)
+        if exceeds_limit
+        else facts.policy_bounds,
+        empty_pools=facts.empty_pools,
     )
     if problems:
         numbers = "; ".join(f"{field} {problem}" for field, problem in problems.items())
         raise NeverFits(f"This task could never run: {numbers}.", fields=problems)
-    return Shape(
+    return TaskShape(
         request=own_request,
         replicas=description.replicas,
         priority=description.priority,
@@ -85,8 +86,8 @@ def accept(description: Description, facts: QueueFacts, *, owner_id: int) -> Sha
     )
 
 
-def _without_own_limit(ceilings: tuple[Ceiling, ...]) -> tuple[Ceiling, ...]:
-    return (*(replace(one, limit={}) for one in ceilings[:1]), *ceilings[1:])
+def _without_own_limit(policy_bounds: tuple[PolicyBounds, ...]) -> tuple[PolicyBounds, ...]:
+    return (*(replace(one, limit={}) for one in policy_bounds[:1]), *policy_bounds[1:])
 
 
 def _against_queue(description: Description, facts: QueueFacts) -> dict[str, str]:
@@ -107,7 +108,7 @@ def _against_queue(description: Description, facts: QueueFacts) -> dict[str, str
 
 
 def _image(description: Description, facts: QueueFacts) -> dict[str, str]:
-    """A pass may place the task on any node of the queue: all of them have to run its image."""
+    """A pass may place the task on any node of the queue, so every node must run its image."""
     if not description.image:
         words = "is missing: nodes of this queue run containers"
         return {"image": words} if facts.needs_image else {}

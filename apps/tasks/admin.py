@@ -1,4 +1,4 @@
-"""Tasks and attempts in the admin site: to look at. What moves them is services alone."""
+"""Tasks and attempts in the admin site, read-only: only services change them."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from apps.core.admin_base import ReadOnlyAdmin, ReadOnlyInline
-from apps.tasks.models import Attempt, Holding, Task
-from apps.tasks.redaction import redacted
+from apps.tasks.models import Attempt, Member, Task
+from apps.tasks.redaction import redact
 
 
 class AttemptInline(ReadOnlyInline):
@@ -20,8 +20,8 @@ class AttemptInline(ReadOnlyInline):
     show_change_link = True
 
 
-class HoldingInline(ReadOnlyInline):
-    model = Holding
+class MemberInline(ReadOnlyInline):
+    model = Member
     fields = ("rank", "node", "amounts", "devices", "state", "exit_code", "released_at")
     readonly_fields = fields
 
@@ -36,14 +36,14 @@ class TaskAdmin(ReadOnlyAdmin):
     inlines = (AttemptInline,)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:  # noqa: ARG002  # Django's
-        """All columns; values of variables only as far as nobody needs to keep them secret."""
+        """All columns; values of redacted variables are hidden."""
         hidden = {"environment", "secrets"}
         names = [field.name for field in Task._meta.fields if field.name not in hidden]
         return [*names, "variables", "secret_names"]
 
     @admin.display(description="Environment")
     def variables(self, task: Task) -> str:
-        shown = redacted(task.environment, task.owner.redacted_variables)
+        shown = redact(task.environment, task.owner.redacted_variables)
         return ", ".join(f"{name}={value}" for name, value in shown.items())
 
     @admin.display(description="Secrets")
@@ -59,4 +59,4 @@ class AttemptAdmin(ReadOnlyAdmin):
     list_select_related = ("task", "pool", "queue")
     list_filter = ("state",)
     search_fields = ("id", "task__id", "task__name")
-    inlines = (HoldingInline,)
+    inlines = (MemberInline,)

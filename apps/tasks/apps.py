@@ -9,8 +9,8 @@ from django.db.models.signals import post_migrate
 from apps.core.triggers import edges_condition, refuse_updates
 from apps.tasks.states import ATTEMPT_EDGES, TASK_EDGES
 
-# A node was told of a lease, or may have been: other nodes count on its end. Of another boot it
-# is another lease.
+# The node may have received the lease, and other nodes rely on its end. Another boot has another
+# lease.
 _NEVER_TAKEN_BACK = (
     "(OLD.released_at IS NOT NULL AND NEW.released_at IS NULL) OR "
     "(OLD.boot_id = NEW.boot_id AND OLD.lease_until_s IS NOT NULL AND "
@@ -29,7 +29,7 @@ def _guard_edges(using: str, **_: Any) -> None:
         )
     refuse_updates(
         connections[using],
-        table="tasks_holding",
+        table="tasks_member",
         columns=["lease_until_s", "released_at"],
         when=_NEVER_TAKEN_BACK,
         message="leases never get shorter, and what was released stays so",

@@ -1,23 +1,23 @@
-"""Background work: remove what is kept no longer."""
+"""Background work: remove expired rows."""
 
 from celery import shared_task
 from django.conf import settings
 
 from apps.tasks.selectors.vaults import vaults_in_use
-from apps.tasks.services.retention import kept_of, old_remove
-from apps.vaults.services.keeping import vaults_read, vaults_sweep
+from apps.tasks.services.retention import expired_remove, retention_of
+from apps.vaults.services.maintenance import vaults_remove_unused, vaults_store_data
 
 
 @shared_task(name="tasks.remove_old", ignore_result=True)
 def tasks_remove_old() -> None:
-    """A bounded part of it; the next ring goes on."""
-    old_remove(
-        kept_of(
+    """Remove for a bounded time; the next notification continues."""
+    expired_remove(
+        retention_of(
             logs_days=settings.KEEP_LOGS_DAYS,
             tasks_days=settings.KEEP_TASKS_DAYS,
             events_days=settings.KEEP_EVENTS_DAYS,
             task_bytes=settings.RPM_TASK_BYTES_PER_PERSON,
         )
     )
-    vaults_sweep(vaults_in_use())
-    vaults_read()
+    vaults_remove_unused(vaults_in_use())
+    vaults_store_data()

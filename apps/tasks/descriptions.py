@@ -1,4 +1,4 @@
-"""What a task may bring, read from JSON and checked field by field; pure.
+"""Task descriptions, read from JSON and checked field by field; pure.
 
 The limits on commands and variables are those of the kernel and of the container runtimes: the
 node checks the same again.
@@ -119,7 +119,7 @@ def read_description(body: bytes | msgspec.Raw) -> Description:
 
 
 def description_of(values: Mapping[str, Any]) -> Description:
-    """A description from plain values, as forms and changes give them, checked.
+    """A checked description from plain values, such as those of forms and changes.
 
     Raises:
         BadInput: as `read_description`.
@@ -133,7 +133,7 @@ def description_of(values: Mapping[str, Any]) -> Description:
 
 
 def type_error(message: str, fields: tuple[str, ...]) -> BadInput:
-    """What msgspec found wrong, with the field in our notation and in words."""
+    """The error of msgspec, with the field in our notation and in words."""
     at = _AT.search(message)
     path = re.sub(r"\[(\d+)\]", r".\1", at["path"]).strip(".") if at else ""
     text = _AT.sub("", message)
@@ -153,7 +153,7 @@ def type_error(message: str, fields: tuple[str, ...]) -> BadInput:
 
 
 def check(description: Description) -> None:
-    """Everything that can be judged without knowing a queue.
+    """Check everything that does not depend on a queue.
 
     Raises:
         BadInput: one entry of `fields` per bad field.
@@ -182,7 +182,7 @@ def refuse(problems: Mapping[str, str]) -> None:
 
 
 def check_can_start(description: Description) -> None:
-    """A task in a queue needs something to run; a draft may still lack it.
+    """Check that a task has something to run; only a draft may lack it.
 
     Raises:
         BadInput: naming `command`.
@@ -216,9 +216,9 @@ def _name(description: Description) -> dict[str, str]:
     if not name.strip():
         return {"name": "is empty: give the task a name"}
     if len(name) > NAME_LENGTH:
-        return {"name": f"has {len(name)} signs: at most {NAME_LENGTH}"}
+        return {"name": f"has {len(name)} characters: at most {NAME_LENGTH}"}
     if not name.isprintable():
-        return {"name": "holds a sign that cannot be printed"}
+        return {"name": "holds a character that cannot be printed"}
     return {}
 
 
@@ -233,7 +233,7 @@ def _secrets(description: Description) -> dict[str, str]:
             return no_variable("secrets", name)
         size, problem = text_size(value, most=VARIABLE_BYTES)
         if value == HIDDEN:
-            problem = "is the sign for a hidden value: give the value itself"
+            problem = "marks a hidden value: give the value itself"
         elif {name, f"{name}_FILE"} & description.environment.keys():
             problem = "is in environment as well, itself or with _FILE behind: choose one name"
         if problem:
@@ -273,7 +273,7 @@ def _callback(callback: AbortCallback | None) -> dict[str, str]:
 
 def _checkpoint_volume(name: str) -> dict[str, str]:
     if len(name) > 63 or not name.isprintable():
-        return {"checkpoint_volume": "must have at most 63 printable signs"}
+        return {"checkpoint_volume": "must have at most 63 printable characters"}
     return {}
 
 
@@ -282,7 +282,7 @@ def _words(field: str, words: list[str], *, most: int, length: int) -> dict[str,
         return {field: f"has {len(words)} entries: at most {most}"}
     for index, word in enumerate(words):
         if not word or len(word) > length or not word.isprintable():
-            return {f"{field}.{index}": f"must have 1 to {length} printable signs"}
+            return {f"{field}.{index}": f"must have 1 to {length} printable characters"}
         if word in words[:index]:
             return {f"{field}.{index}": f"names {word!r} twice"}
     return {}

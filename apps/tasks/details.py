@@ -1,14 +1,14 @@
-"""Words about tasks and attempts, as long as their columns hold."""
+"""Details of tasks and attempts, shortened to their columns."""
 
 DETAIL_CHARS = 2000
 CUT = " [...] "
 
 
-def shortened(words: str) -> str:
+def shorten(words: str) -> str:
     """At most DETAIL_CHARS characters of it.
 
-    Cut in the middle: what it is about stands at the beginning, and the cause, where a program
-    wrote it, at the end.
+    Cut in the middle: the subject is at the beginning, and the cause, where a program wrote it, at
+    the end.
     """
     if len(words) <= DETAIL_CHARS:
         return words

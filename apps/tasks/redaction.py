@@ -1,4 +1,4 @@
-"""Values that nobody needs to read again."""
+"""Redaction of secret values of variables."""
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -11,32 +11,32 @@ from apps.core.wildcards import Wildcards
 
 
 def is_secret(name: str, own: Iterable[str]) -> bool:
-    """Whether the value of a variable is shown to nobody.
+    """Whether the value of a variable is hidden from every reader.
 
     Args:
-        own: patterns of the task's owner, beside those of the installation.
+        own: patterns of the task's owner, in addition to those of the installation.
     """
     return bool(secret_names([name], own))
 
 
 def secret_names(names: Iterable[str], own: Iterable[str]) -> frozenset[str]:
-    """Those of these variables whose values are shown to nobody; `own` as of `is_secret`."""
+    """The variables whose values are hidden; `own` as in `is_secret`."""
     return _secret_names(tuple(names), _patterns(own))
 
 
-def redacted(environment: Mapping[str, str], own: Iterable[str]) -> dict[str, str]:
-    """Variables as pages, API and logs show them, whoever looks; `own` as of `is_secret`."""
+def redact(environment: Mapping[str, str], own: Iterable[str]) -> dict[str, str]:
+    """Variables as pages, REST and logs show them to every reader; `own` as in `is_secret`."""
     secret = secret_names(environment, own)
     return {name: HIDDEN if name in secret else value for name, value in environment.items()}
 
 
-def hidden(secrets: Mapping[str, str]) -> dict[str, str]:
-    """The names of secrets; their values are shown to nobody."""
+def hide_values(secrets: Mapping[str, str]) -> dict[str, str]:
+    """The names of secrets, with hidden values."""
     return dict.fromkeys(secrets, HIDDEN)
 
 
-def unhidden(given: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
-    """What somebody sends who read hidden values: those stay as they are stored."""
+def keep_hidden_values(given: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
+    """The given values, with the stored one wherever a hidden value is sent back."""
     return {
         name: stored[name] if value == HIDDEN and name in stored else value
         for name, value in given.items()
@@ -53,11 +53,11 @@ def _compiled(patterns: tuple[str, ...]) -> Wildcards:
     return Wildcards(patterns)
 
 
-# The log of a task that runs is masked piece by piece, with the same variables each time. Names
-# only: values are not kept.
+# The log of a running task is masked piece by piece, with the same variables each time. Only names
+# are cached, never values.
 @lru_cache(maxsize=64)
 def _secret_names(names: tuple[str, ...], patterns: tuple[str, ...]) -> frozenset[str]:
-    # Only those of the installation may hold sets such as [AB].
+    # Only patterns of the installation may hold sets such as [AB].
     sets = [pattern for pattern in patterns if "[" in pattern]
     plain = _compiled(tuple(pattern for pattern in patterns if "[" not in pattern))
     return frozenset(

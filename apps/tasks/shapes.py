@@ -1,4 +1,4 @@
-"""What makes tasks of a queue equal for the engine."""
+"""The shape that makes tasks of a queue equal for the engine."""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ import msgspec
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """`request` and `replicas` None mean the live ones of the profile."""
+class TaskShape:
+    """The shape of a task; `request` and `replicas` None mean the live ones of the profile."""
 
     request: Mapping[str, str] | None = None
     replicas: int | None = None

@@ -1,13 +1,13 @@
-"""How many bytes of the database a task counts for; pure."""
+"""The bytes that a task counts for; pure."""
 
 import msgspec
 
 from apps.tasks.descriptions import Description
 
-# The columns that are no description, index entries, events: what the smallest task takes.
+# The smallest task: columns outside the description, index entries and events.
 TASK_BYTES = 1000
 
 
 def description_bytes(description: Description) -> int:
-    """What a task with this description counts for."""
+    """The bytes that a task with this description counts for."""
     return TASK_BYTES + len(msgspec.json.encode(description))

@@ -1,7 +1,7 @@
 """The states of tasks and attempts and every legal edge between them.
 
-The one table in code; a trigger in the database holds the same (`tests/tasks/test_states.py`
-compares the two), so that no admin page can break it.
+A trigger in the database holds the same table (`tests/tasks/test_states.py` compares the two), so
+that no admin page can break it.
 """
 
 from django.db import models
@@ -10,8 +10,8 @@ from django.utils.translation import gettext_lazy as _
 
 class TaskState(models.TextChoices):
     DRAFT = "draft", _("draft")
-    QUEUED = "queued", _("waiting")
-    ALLOCATED = "allocated", _("starting")
+    QUEUED = "queued", _("queued")
+    ALLOCATED = "allocated", _("allocated")
     RUNNING = "running", _("running")
     STOPPING = "stopping", _("stopping")
     PAUSED = "paused", _("paused")
@@ -26,25 +26,25 @@ class AttemptState(models.TextChoices):
     STARTING = "starting", _("starting")
     RUNNING = "running", _("running")
     STOPPING = "stopping", _("stopping")
-    SUSPECT = "suspect", _("node silent")
+    SUSPECT = "suspect", _("suspect")
     LOST = "lost", _("lost")
     FINISHED = "finished", _("finished")
 
 
 class MemberState(models.TextChoices):
-    """Where one member of an attempt is, as its node last told."""
+    """The state of one member of an attempt, as its node last reported it."""
 
     ALLOCATED = "allocated", _("allocated")
     STARTING = "starting", _("starting")
     RUNNING = "running", _("running")
-    EXITED = "exited", _("ended")
+    EXITED = "exited", _("exited")
 
 
 TASK_EDGES: dict[str, frozenset[str]] = {
     "draft": frozenset({"queued", "aborted"}),
     "queued": frozenset({"allocated", "draft", "rejected", "aborted"}),
-    # An attempt that could not start goes back, and one that ends before anybody saw it run
-    # completes or fails from here.
+    # A task that could not start goes back to its queue. One that ends before its node reported it
+    # as running completes or fails from here.
     "allocated": frozenset({"running", "stopping", "queued", "completed", "failed", "aborted"}),
     "running": frozenset({"stopping", "completed", "failed", "queued"}),
     "stopping": frozenset({"queued", "paused", "aborted", "failed", "completed"}),
@@ -66,7 +66,7 @@ ATTEMPT_EDGES: dict[str, frozenset[str]] = {
 }
 
 # Tasks that hold hardware.
-HOLDING_STATES = (TaskState.ALLOCATED, TaskState.RUNNING, TaskState.STOPPING)
+ADMITTED_STATES = (TaskState.ALLOCATED, TaskState.RUNNING, TaskState.STOPPING)
 ENDED_STATES = (TaskState.COMPLETED, TaskState.FAILED, TaskState.ABORTED)
 LIVE_ATTEMPT_STATES = (
     AttemptState.ALLOCATED,

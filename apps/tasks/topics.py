@@ -1,4 +1,4 @@
-"""Which live topics a change of a task touches."""
+"""The live topics of a task."""
 
 
 def task_topics(

@@ -1,4 +1,4 @@
-"""What the keys of a vault mean: `environment`, `container` and `secrets`, and all others; pure."""
+"""The keys of a vault: `environment`, `container`, `secrets`, and all others; pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -15,21 +15,21 @@ from apps.core.containers import (
 from apps.core.images import image_problems
 from apps.core.keyring import HIDDEN
 from apps.core.suggestions import nearest
-from apps.vaults.text.reading import read
-from apps.vaults.text.shapes import SECRETS, BadText, ReadText, bad_text
+from apps.vaults.text.bounds import SECRETS, BadText, ParsedText, bad_text
+from apps.vaults.text.reader import read
 
 ENVIRONMENT: Final = "environment"
 CONTAINER: Final = "container"
-# What a task may say itself; a vault says it for tasks that do not.
+# Fields that a task may set itself; a vault sets them for tasks that do not.
 CONTAINER_FIELDS: Final = ("image", "command", "working_dir")
 OWN_KEYS: Final = (ENVIRONMENT, CONTAINER, SECRETS)
 MOST_SECRETS: Final = 64
-# The file of all other keys comes to the task as a secret of this name, so RPM_VAULT_FILE names it.
+# The file of all other keys reaches the task as a secret of this name; RPM_VAULT_FILE names it.
 FILE_NAME: Final = "RPM_VAULT"
 
 
-def read_checked(text: str, *, format: str) -> ReadText:  # noqa: A002  # the field's own name
-    """The data of a text that a task could be given.
+def read_valid(text: str, *, format: str) -> ParsedText:  # noqa: A002  # the field's own name
+    """The data of a valid text of a vault.
 
     Raises:
         BadText: naming line and column, and the key where it is one of ours.
@@ -60,7 +60,7 @@ def variable_text(value: object) -> str | None:
 
 
 def rest_of(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What comes to the task as a file."""
+    """The data that reaches the task as a file."""
     return {key: value for key, value in data.items() if key not in OWN_KEYS}
 
 
@@ -121,7 +121,7 @@ def _secrets(given: Mapping[str, Any], environment: Mapping[str, Any]) -> Iterat
 
 
 def hidden_names(data: Mapping[str, Any]) -> list[str]:
-    """Secrets for which the text only holds stars."""
+    """Secrets for which the text holds only stars."""
     return [name for name, value in data.get(SECRETS, {}).items() if value == HIDDEN]
 
 

@@ -1,6 +1,6 @@
 """The file of a backup: a tar archive with the manifest first, sealed where a passphrase is given.
 
-It is written beside its place and renamed, so that a file with its name is always whole.
+It is written under a temporary name and renamed, so that a file with its name is always whole.
 """
 
 import io
@@ -18,22 +18,22 @@ from rpm.backups.errors import BackupFailed
 from rpm.backups.manifest import (
     MANIFEST,
     MANIFEST_BYTES,
+    BackupPart,
     Manifest,
-    Part,
-    place_below,
+    path_below,
     read_manifest,
 )
-from rpm.backups.sealing import SealingWriter, UnsealingReader, is_sealed
+from rpm.backups.sealed_streams import SealingWriter, UnsealingReader, is_sealed
 
 BLOCK_BYTES = 1024 * 1024
 
 
-def part_of(folder: Path, name: str) -> Part:
+def part_of(folder: Path, name: str) -> BackupPart:
     """What the manifest says of the file `name` below `folder`."""
     path = folder / name
     with path.open("rb") as content:
         digest = file_digest(content, "sha256").hexdigest()
-    return Part(name, path.stat().st_size, digest)
+    return BackupPart(name, path.stat().st_size, digest)
 
 
 def write_archive(target: Path, folder: Path, manifest: Manifest, *, passphrase: str) -> None:
@@ -46,7 +46,7 @@ def write_archive(target: Path, folder: Path, manifest: Manifest, *, passphrase:
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as plain:
-            with _sealed(plain, passphrase) as stream:
+            with _seal_stream(plain, passphrase) as stream:
                 _write(stream, folder, manifest)
             plain.flush()
             os.fsync(plain.fileno())
@@ -65,7 +65,7 @@ def read_archive(source: Path, folder: Path, *, passphrase: str) -> Manifest:
         BackupFailed: it is no backup, not a whole one, or not unlocked by the passphrase.
     """
     try:
-        with source.open("rb") as plain, _opened(plain, passphrase) as stream:
+        with source.open("rb") as plain, _open_source(plain, passphrase) as stream:
             return _read(stream, folder)
     except OSError as error:
         raise BackupFailed(f"{source} cannot be read: {error.strerror or error}.") from error
@@ -74,7 +74,7 @@ def read_archive(source: Path, folder: Path, *, passphrase: str) -> Manifest:
 
 
 @contextmanager
-def _sealed(plain: BinaryIO, passphrase: str) -> Iterator[BinaryIO]:
+def _seal_stream(plain: BinaryIO, passphrase: str) -> Iterator[BinaryIO]:
     if not passphrase:
         yield plain
         return
@@ -85,7 +85,7 @@ def _sealed(plain: BinaryIO, passphrase: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _opened(plain: BinaryIO, passphrase: str) -> Iterator[BinaryIO]:
+def _open_source(plain: BinaryIO, passphrase: str) -> Iterator[BinaryIO]:
     if not is_sealed(plain):
         yield plain
         return
@@ -122,7 +122,7 @@ def _read(stream: BinaryIO, folder: Path) -> Manifest:
     while counted.read(BLOCK_BYTES):
         pass
     if counted.bytes_read != wanted * tarfile.RECORDSIZE:
-        raise BackupFailed("The backup is cut, or something stands behind its end.")
+        raise BackupFailed("The backup is cut, or data follows its end.")
     return manifest
 
 
@@ -139,8 +139,8 @@ class _Counted:
         return content
 
 
-def _unpack(archive: tarfile.TarFile, part: Part, folder: Path) -> None:
-    target = place_below(folder, part.name)
+def _unpack(archive: tarfile.TarFile, part: BackupPart, folder: Path) -> None:
+    target = path_below(folder, part.name)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     content = _content(archive, part.name)
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -4,7 +4,7 @@ from apps.core.errors import RpmError
 
 
 class BackupFailed(RpmError):
-    """Nothing was changed; the detail says what would have to be different."""
+    """Nothing was changed; the detail names the cause."""
 
     code = "backup_failed"
     status = 409

@@ -15,7 +15,7 @@ from rpm.backups.manifest import (
     Manifest,
     key_fingerprints,
     may_be_key,
-    place_below,
+    path_below,
 )
 
 BEFORE = ".before-restore"
@@ -52,14 +52,14 @@ def _can_be_restored(path: Path) -> bool:
         return False
     below = str(path.relative_to(home))
     try:
-        place_below(home, below)
+        path_below(home, below)
     except BackupFailed:
         return False
     return may_be_key(below) and _is_private_key(path.read_bytes())
 
 
 class StagedKeys:
-    """Key files of a backup, written beside their places: putting them there is one rename each.
+    """Key files of a backup, written next to their places: putting each there is one rename.
 
     Raises:
         BackupFailed: one of them holds no key, or lies outside of the installation's folder.
@@ -75,11 +75,11 @@ class StagedKeys:
                 self._stage(target, content)
 
     def replaced(self) -> list[Path]:
-        """Those in whose place another file is now."""
+        """Paths that hold another file now."""
         return [target for _, target in self._staged if target.exists()]
 
     def put(self) -> list[Path]:
-        """Put them in place; those that were there before stay beside them."""
+        """Put them in place; earlier files stay next to them."""
         for temporary, target in self._staged:
             if target.exists():
                 target.rename(target.with_name(target.name + BEFORE))
@@ -87,7 +87,7 @@ class StagedKeys:
         return [target for _, target in self._staged]
 
     def discard(self) -> None:
-        """Remove what was not put in place."""
+        """Remove the files that were not put in place."""
         for temporary, _ in self._staged:
             temporary.unlink(missing_ok=True)
 
@@ -103,7 +103,7 @@ class StagedKeys:
 
 
 def _target(name: str) -> Path:
-    return place_below(settings.HOME.path, name.removeprefix(HOME))
+    return path_below(settings.HOME.path, name.removeprefix(HOME))
 
 
 def _content(folder: Path, name: str) -> bytes:
@@ -118,30 +118,30 @@ def _is_private_key(content: bytes) -> bool:
 
 
 def changed_variables(manifest: Manifest) -> list[str]:
-    """Keys that come from variables and are others than those of the backup."""
+    """Keys from variables that differ from those of the backup."""
     variables = {"secret-key": "RPM_SECRET_KEY", "credential-key": "RPM_CREDENTIAL_KEY"}
     own = key_fingerprints()
     changed = [
         variable
         for name, variable in variables.items()
-        if _is_given(variable) and own[name] != manifest.fingerprints.get(name)
+        if _is_set(variable) and own[name] != manifest.fingerprints.get(name)
     ]
     # Of the ring every key of the backup has to be there, in whatever order; backups of earlier
     # versions name none.
     sealing = set(manifest.fingerprints.get(KEY_RING, "").split())
-    if _is_given("RPM_SECRET_KEYS") and not sealing <= set(own[KEY_RING].split()):
+    if _is_set("RPM_SECRET_KEYS") and not sealing <= set(own[KEY_RING].split()):
         changed.append("RPM_SECRET_KEYS")
     return changed
 
 
 def keys_by_variable() -> list[str]:
-    """Variables that hold keys: the archive does not, so somebody has to keep them."""
+    """Variables that hold keys: the archive does not, so the administrator must keep them."""
     return [
         variable
         for variable in ("RPM_SECRET_KEY", "RPM_CREDENTIAL_KEY", "RPM_SECRET_KEYS")
-        if _is_given(variable)
+        if _is_set(variable)
     ]
 
 
-def _is_given(variable: str) -> bool:
+def _is_set(variable: str) -> bool:
     return bool(os.environ.get(variable) or os.environ.get(f"{variable}_FILE"))

@@ -12,7 +12,7 @@ from django.db.migrations.loader import MigrationLoader
 from msgspec import MsgspecError, Struct, json
 
 from apps.core import keyring
-from apps.core.resealing import is_bound
+from apps.core.resealer import is_bound
 from apps.nodes.models import Installation
 from rpm.backups.errors import BackupFailed
 
@@ -45,7 +45,7 @@ _OTHER_FILES = re.compile(
 _HIDDEN_FOLDER_OF_KEYS = re.compile(r"\.[\w-]*(ssh|key|secret|private)[\w-]*")
 
 
-class Part(Struct, frozen=True):
+class BackupPart(Struct, frozen=True):
     """One file of the archive."""
 
     name: str
@@ -56,7 +56,7 @@ class Part(Struct, frozen=True):
 class Manifest(Struct, frozen=True):
     """First in every archive.
 
-    `migrations` are those that had been applied, by app. `fingerprints` name keys without telling
+    `migrations` are those that had been applied, by app. `fingerprints` name keys without revealing
     them, also those that came from variables and are not in the archive. `elsewhere` are the
     private keys of nodes that lie outside the installation's folder, or where no restore would put
     a key: they are not in it either.
@@ -72,12 +72,12 @@ class Manifest(Struct, frozen=True):
     migrations: dict[str, list[str]]
     fingerprints: dict[str, str]
     elsewhere: list[str]
-    parts: list[Part]
+    parts: list[BackupPart]
     # Backups of earlier versions hold sealed values that are bound to no place.
     are_seals_bound: bool = False
 
 
-def describe(parts: list[Part], *, elsewhere: list[str]) -> Manifest:
+def describe(parts: list[BackupPart], *, elsewhere: list[str]) -> Manifest:
     """The manifest of a backup that is being made now."""
     applied: dict[str, list[str]] = {}
     for app, name in sorted(MigrationLoader(connection).applied_migrations):
@@ -131,7 +131,7 @@ def may_be_key(below: str) -> bool:
     return not is_hidden and below not in KEY_FILES and not _OTHER_FILES.fullmatch(below)
 
 
-def place_below(folder: Path, name: str) -> Path:
+def path_below(folder: Path, name: str) -> Path:
     """Where a name of the backup lies below the folder, links on the way followed.
 
     Raises:
@@ -150,28 +150,28 @@ def check_fits(manifest: Manifest) -> None:
     """Whether this installation can go on with what the backup holds.
 
     Raises:
-        BackupFailed: it is of the other kind of database, or of a newer RPM.
+        BackupFailed: it is of the other kind of database, or of another version.
     """
     if manifest.database != connection.vendor:
         raise BackupFailed(
             f"The backup is of {manifest.database}, and DATABASE_URL names {connection.vendor}."
         )
     known = MigrationLoader(None).disk_migrations
-    newer = [
+    unknown = [
         f"{app}.{name}"
         for app, names in manifest.migrations.items()
         for name in names
         if (app, name) not in known
     ]
-    if newer:
+    if unknown:
         raise BackupFailed(
-            f"The backup was made by RPM {manifest.version}, which is newer than this one "
-            f"({version()}): it knows {newer[-1]}. Install that version first."
+            f"The backup was made by RPM {manifest.version}; this version ({version()}) does not "
+            f"have the migration {unknown[-1]}. Install the version that made it first."
         )
 
 
 def key_fingerprints() -> dict[str, str]:
-    """Which keys this process works with, told so that nobody can use them."""
+    """Fingerprints of the keys that this process uses; the keys cannot be derived from them."""
     keys = {"secret-key": settings.SECRET_KEY, "credential-key": settings.RPM_CREDENTIAL_KEY}
     own = {name: fingerprint(key) for name, key in keys.items()}
     ring = keyring.keys()
@@ -179,7 +179,7 @@ def key_fingerprints() -> dict[str, str]:
 
 
 def fingerprint(key: str) -> str:
-    """The beginning of a hash: the keys have 32 signs or more, so nobody guesses them by it."""
+    """The beginning of a hash: keys of 32 characters or more cannot be guessed from it."""
     return sha256(b"rpm backup " + key.encode()).hexdigest()[:16]
 
 

@@ -117,7 +117,7 @@ def restore(folder: Path, *, afterwards: list[str]) -> None:
         if read.wait() == 0 and is_whole:
             end = [f"SET search_path = {schema}", *afterwards, "COMMIT"]
             is_whole = _send(taker, [f"{statement};\n".encode() for statement in end])
-        # Without its COMMIT the server takes everything back when the session ends.
+        # Without its COMMIT the server rolls everything back when the session ends.
         _close(taker)
         write.wait()
         words.seek(0)
@@ -166,21 +166,21 @@ def _program(name: str) -> str:
 
 
 def _candidates(name: str) -> list[str]:
-    chosen = env.text("RPM_POSTGRES_PROGRAMS")
-    if chosen:
-        return [f"{chosen}/{name}"]
-    beside = [str(path) for pattern in FOLDERS for path in Path("/").glob(f"{pattern[1:]}/{name}")]
+    folder = env.text("RPM_POSTGRES_PROGRAMS")
+    if folder:
+        return [f"{folder}/{name}"]
+    found = [str(path) for pattern in FOLDERS for path in Path("/").glob(f"{pattern[1:]}/{name}")]
     on_path = shutil.which(name)
-    return [*beside, on_path] if on_path else beside
+    return [*found, on_path] if on_path else found
 
 
 def _major(path: str) -> int:
-    """The major version that the program tells; 0 where it does not run."""
+    """The major version that the program prints; 0 where it does not run."""
     try:
-        told = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+        output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     except OSError:
         return 0
-    found = re.search(r"\) (\d+)", told.stdout)
+    found = re.search(r"\) (\d+)", output.stdout)
     return int(found[1]) if found else 0
 
 

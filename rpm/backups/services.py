@@ -1,4 +1,4 @@
-"""Making a backup, and putting one back."""
+"""Makes, verifies, removes and restores backups."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from types import ModuleType
 from django.conf import settings
 from django.db import connection
 
-from apps.core.resealing import bound_note
+from apps.core.resealer import bound_note
 from rpm.backups import postgres, sqlite
 from rpm.backups.archive import part_of, read_archive, write_archive
 from rpm.backups.errors import BackupFailed
@@ -18,8 +18,8 @@ from rpm.backups.keys import StagedKeys, changed_variables, collect
 from rpm.backups.manifest import Manifest, check_fits, describe
 
 DATABASES: dict[str, ModuleType] = {"postgresql": postgres, "sqlite": sqlite}
-# A database with rows in one of these is somebody's.
-TELLING_TABLES = ("accounts_user", "nodes_node", "policies_pool", "tasks_task")
+# A database with rows in one of these is in use.
+DATA_TABLES = ("accounts_user", "nodes_node", "policies_pool", "tasks_task")
 _EVENT = (
     "INSERT INTO events_event (at, kind, object_type, object_id, data) "
     "SELECT CURRENT_TIMESTAMP, 'installation.restored', 'installation', '1',"
@@ -27,12 +27,12 @@ _EVENT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
-    """What was put back; `warnings` are sentences for the administrator."""
+class RestoreResult:
+    """What was restored; `warnings` are sentences for the administrator."""
 
     manifest: Manifest
     keys: tuple[Path, ...]
-    # Those of them that replace another file, which is kept.
+    # Those of them that replaced another file, which is kept.
     replaced: frozenset[Path]
     warnings: tuple[str, ...]
 
@@ -70,7 +70,7 @@ def backup_verify(source: Path, *, passphrase: str = "") -> Manifest:
 
 
 def backups_prune(newest: Path, *, keep: int) -> list[Path]:
-    """Remove the older files beside `newest` that have its name but for the digits.
+    """Remove older files next to `newest` whose names differ from its in digits only.
 
     Args:
         keep: how many stay, the newest included.
@@ -90,11 +90,13 @@ def backups_prune(newest: Path, *, keep: int) -> list[Path]:
     return found[keep:]
 
 
-def backup_restore(source: Path, *, passphrase: str = "", is_replacing: bool = False) -> Restored:
+def backup_restore(
+    source: Path, *, passphrase: str = "", is_replacing: bool = False
+) -> RestoreResult:
     """Put the content of a backup in place of this installation's, wholly or not at all.
 
-    Nodes may have gone on since the backup was made: the database is marked as restored, so that
-    nothing on them which it does not know is killed before an administrator has looked.
+    Nodes may have run tasks since the backup: the database is marked as restored, so that
+    nothing on them that it does not know is killed before an administrator confirms it.
 
     Raises:
         BackupFailed: nothing was changed.
@@ -113,19 +115,19 @@ def backup_restore(source: Path, *, passphrase: str = "", is_replacing: bool = F
         try:
             _database().restore(folder, afterwards=_afterwards(manifest))
             placed = keys.put()
-            # What the backup holds of an earlier version is taken over by the next upgrade.
+            # The next upgrade takes over sealed values of an earlier version in the backup.
             bound_note(is_done=manifest.are_seals_bound)
         finally:
             keys.discard()
-    return Restored(manifest, tuple(placed), replaced, tuple(_warnings(manifest)))
+    return RestoreResult(manifest, tuple(placed), replaced, tuple(_warnings(manifest)))
 
 
-def _private_folder(beside: Path) -> "tempfile.TemporaryDirectory[str]":
-    """Mode 0700, where there is room for the whole: /tmp is often small."""
+def _private_folder(parent: Path) -> "tempfile.TemporaryDirectory[str]":
+    """Mode 0700, where there is space for the whole: /tmp is often small."""
     try:
-        return tempfile.TemporaryDirectory(prefix=".rpm-backup-", dir=beside)
+        return tempfile.TemporaryDirectory(prefix=".rpm-backup-", dir=parent)
     except OSError as error:
-        raise BackupFailed(f"{beside} cannot be written to: {error.strerror}.") from error
+        raise BackupFailed(f"{parent} cannot be written to: {error.strerror}.") from error
 
 
 def _database() -> ModuleType:
@@ -135,7 +137,7 @@ def _database() -> ModuleType:
 def _is_empty() -> bool:
     with connection.cursor() as cursor:
         there = set(connection.introspection.table_names(cursor))
-        for table in TELLING_TABLES:
+        for table in DATA_TABLES:
             if table in there:
                 cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {table})")  # noqa: S608  # constants
                 if cursor.fetchone()[0]:
@@ -148,12 +150,12 @@ def _afterwards(manifest: Manifest) -> list[str]:
     made_at = manifest.made_at.isoformat()
     event = f'{{"made_at": "{made_at}", "version": "{manifest.version}"}}'
     return [
-        # Whatever somebody confirmed before the backup was made, nobody has looked since.
+        # A confirmation in the backup is older than this restore, so it does not count.
         (
             "UPDATE nodes_installation SET restored_at = CURRENT_TIMESTAMP, "
             "restore_confirmed_at = NULL"
         ),
-        # Whoever served the nodes when the backup was made does not any more.
+        # The workers that served the nodes when the backup was made are gone.
         "UPDATE nodes_node SET served_by = '', served_until = NULL",
         f"{_EVENT} '{event}' FROM nodes_installation",
     ]
@@ -169,6 +171,6 @@ def _warnings(manifest: Manifest) -> list[str]:
         warnings.append(f"These keys of nodes are not in the backup: {paths}.")
     if manifest.home != str(settings.HOME.path):
         warnings.append(
-            f"The backup was made in {manifest.home}: keys of nodes are looked for there still."
+            f"The backup was made in {manifest.home}: RPM still looks for keys of nodes there."
         )
     return warnings

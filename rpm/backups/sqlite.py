@@ -48,14 +48,14 @@ def restore(folder: Path, *, afterwards: list[str]) -> None:
             for statement in afterwards:
                 source.execute(statement)
             source.commit()
-            # All pages in one transaction of the target: whoever kills it finds the old content.
+            # All pages in one transaction of the target: if it is killed, the old content stays.
             source.backup(target)
         except sqlite3.Error as error:
             raise BackupFailed(f"The database is as it was before: {error}.") from error
 
 
 def _lock(database: sqlite3.Connection) -> None:
-    """Held by nobody else: in WAL mode that needs the exclusive mode and one look."""
+    """Whether no other process has it open: in WAL mode that needs exclusive mode and a read."""
     database.execute("PRAGMA locking_mode=EXCLUSIVE")
     database.execute("BEGIN EXCLUSIVE")
     database.execute("ROLLBACK")

@@ -1,6 +1,6 @@
-"""The only place where colours stand: one token set, two themes, and the contrast they must keep.
+"""The only place that defines colours: one token set, two themes, and the contrast they must keep.
 
-Run as a script it writes `tokens.css` beside this file and fails when a pair of colours is too
+Run as a script it writes `tokens.css` next to this file and fails when a pair of colours is too
 close to be read (WCAG 2.2: text 4.5 : 1, lines and controls 3 : 1). A test keeps both true.
 """
 
@@ -126,11 +126,11 @@ def pairs_to_check() -> Iterator[tuple[str, str, float]]:
 def failures() -> list[str]:
     """One sentence for each pair below its ratio, in either theme."""
     found = []
-    for front, ground, least in pairs_to_check():
+    for pool_offer, ground, least in pairs_to_check():
         for at, theme in enumerate(("light", "dark")):
-            ratio = contrast(TOKENS[front][at], TOKENS[ground][at])
+            ratio = contrast(TOKENS[pool_offer][at], TOKENS[ground][at])
             if ratio < least:
-                found.append(f"{front} on {ground}, {theme}: {ratio:.2f}, needs {least}")
+                found.append(f"{pool_offer} on {ground}, {theme}: {ratio:.2f}, needs {least}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a credential, or a token that was made of it, opens."""
+"""Access with a credential, or with its token."""
 
 from datetime import timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from apps.accounts.models import Credential, Scope, User
 from apps.accounts.services.credentials import credential_create, credential_revoke
 from apps.events.models import AuditEntry, Event
 from tests.accounts.test_throttling import basic
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -133,7 +133,7 @@ def test_no_token_is_made_with_a_token_or_by_a_session(alice: User, api_as: Any)
     assert api_as(alice).post(TOKEN, {}).status_code == 401
 
 
-def test_a_credential_is_named_anew_and_nothing_else_of_it_changes(
+def test_a_credential_is_renamed_and_nothing_else_of_it_changes(
     alice: User, charlie: User, api_as: Any
 ) -> None:
     client = api_as(alice)
@@ -153,7 +153,7 @@ def test_a_credential_is_named_anew_and_nothing_else_of_it_changes(
     assert (entry.before, entry.after) == ({"label": "old"}, {"label": "new"})
 
 
-def test_nothing_that_is_kept_or_told_later_holds_the_secret(alice: User, api_as: Any) -> None:
+def test_nothing_that_is_kept_or_answered_later_holds_the_secret(alice: User, api_as: Any) -> None:
     made = api_as(alice).post(CREDENTIALS, {"label": "x"})
     secret = made.json()["secret"]
 

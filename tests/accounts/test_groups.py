@@ -8,9 +8,9 @@ from apps.accounts.selectors import is_admin
 from apps.accounts.services.groups import group_remove, group_save, user_groups_set
 from apps.core.errors import BadInput, Conflict
 from apps.policies.selectors import queues_visible_to
-from apps.vaults.services.keeping import vaults_sweep
+from apps.vaults.services.maintenance import vaults_remove_unused
 from apps.vaults.services.vaults import vault_create, vault_remove
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -107,7 +107,7 @@ def test_a_group_of_a_vault_is_not_removed_and_says_why(root: User, dev_group: G
     vault_remove(actor=root, vault=vault)
     with pytest.raises(Conflict):
         group_remove(actor=root, group=dev_group)
-    vaults_sweep(())
+    vaults_remove_unused(())
     group_remove(actor=root, group=dev_group)
 
     assert "is the group of vaults" in refused.value.detail

@@ -1,4 +1,4 @@
-"""People come in by a link that works once."""
+"""People sign in first by a link that works once."""
 
 from datetime import timedelta
 
@@ -10,14 +10,14 @@ from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
 
 from apps.accounts.models import Invitation, MailState, User
 from apps.accounts.services.invitations import (
-    Invited,
+    NewInvitation,
     invitation_accept,
-    invitation_found,
+    invitation_by_token,
     invitation_renew,
     invitation_revoke,
     person_invite,
 )
-from apps.accounts.services.mail import NotSent, Sent, invitations_mail, mail_try
+from apps.accounts.services.mail import NotSent, Sent, invitations_mail, mail_send_test
 from apps.core.errors import BadInput, NotAllowed
 from tests.services.smtp import REFUSED, Inbox
 
@@ -31,11 +31,11 @@ def link(token: str) -> str:
     return f"{SITE}{token}/"
 
 
-def token_of(invited: Invited) -> str:
+def token_of(invited: NewInvitation) -> str:
     return invited.link.removeprefix(SITE).strip("/")
 
 
-def invite(root: User, **given: object) -> Invited:
+def invite(root: User, **given: object) -> NewInvitation:
     return person_invite(actor=root, address=link, **given)  # type: ignore[arg-type]  # of the test
 
 
@@ -69,15 +69,15 @@ def test_the_token_is_kept_nowhere(root: User) -> None:
 def test_a_link_ends_with_its_time_its_successor_and_its_revocation(root: User) -> None:
     old = invite(root, username="ada")
     new = invitation_renew(actor=root, user=old.user, address=link)
-    assert invitation_found(token_of(old)) is None
-    assert invitation_found(token_of(new)) is not None
+    assert invitation_by_token(token_of(old)) is None
+    assert invitation_by_token(token_of(new)) is not None
 
     Invitation.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
-    assert invitation_found(token_of(new)) is None
+    assert invitation_by_token(token_of(new)) is None
     last = invitation_renew(actor=root, user=old.user, address=link)
     invitation_revoke(actor=root, user=old.user)
 
-    assert invitation_found(token_of(last)) is None
+    assert invitation_by_token(token_of(last)) is None
     assert not User.objects.filter(username="ada").exists()
 
 
@@ -130,7 +130,7 @@ def test_a_weak_password_or_a_taken_name_leaves_the_link_as_it_is(root: User) ->
 
     assert set(weak.value.fields) == {"password"}
     assert set(taken.value.fields) == {"username"}
-    assert invitation_found(token_of(invited)) is not None
+    assert invitation_by_token(token_of(invited)) is not None
 
 
 def test_who_was_invited_and_signs_in_otherwise_has_come(root: User, client: Client) -> None:
@@ -139,7 +139,7 @@ def test_who_was_invited_and_signs_in_otherwise_has_come(root: User, client: Cli
     client.force_login(invited.user)
 
     assert User.objects.get(username="ada").status == "active"
-    assert invitation_found(token_of(invited)) is None
+    assert invitation_by_token(token_of(invited)) is None
 
 
 def test_an_invitation_goes_by_mail_with_its_link_and_leaves_nothing_behind(
@@ -176,14 +176,14 @@ def test_a_mail_that_could_not_be_sent_says_what_the_server_said(root: User, inb
 
 
 def test_a_test_mail_tells_what_happened(inbox: Inbox, settings: Settings) -> None:
-    assert mail_try(to="ada@example.org") == Sent()
+    assert mail_send_test(to="ada@example.org") == Sent()
 
     settings.EMAIL_HOST_PASSWORD = "wrong"
-    refused = mail_try(to="ada@example.org")
+    refused = mail_send_test(to="ada@example.org")
     settings.EMAIL_HOST_PASSWORD, settings.EMAIL_PORT = "right", 1
-    away = mail_try(to="ada@example.org")
+    away = mail_send_test(to="ada@example.org")
     settings.EMAIL_HOST = ""
-    none = mail_try(to="ada@example.org")
+    none = mail_send_test(to="ada@example.org")
 
     assert len(inbox.messages) == 1
     assert isinstance(refused, NotSent)

@@ -1,4 +1,4 @@
-"""What people set for themselves, and what it does to their tasks."""
+"""Preferences of people, and their effect on tasks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,8 +18,8 @@ from apps.accounts.services.preferences import (
 )
 from apps.core.keyring import HIDDEN
 from apps.events.models import AuditEntry
-from tests.cast import Example
 from tests.configuration.site import form_of
+from tests.people import Example
 from tests.tasks.api.test_tasks import TASKS, post, wanted
 
 pytestmark = pytest.mark.django_db
@@ -42,8 +42,8 @@ def test_variables_that_somebody_hides_are_shown_to_nobody(
         "always_redacted_variables": settings.RPM_REDACTED_VARIABLES,
     }
     for reader in (alice, root):
-        told = api_as(reader).get(f"{TASKS}{task_id}/").json()["environment"]
-        assert told == {"WANDB_RUN": HIDDEN, "SEED": "7"}
+        environment = api_as(reader).get(f"{TASKS}{task_id}/").json()["environment"]
+        assert environment == {"WANDB_RUN": HIDDEN, "SEED": "7"}
     # It is alice's own list: nobody else's tasks, and nobody else changes it.
     assert api_as(charlie).get(PREFERENCES).json()["redacted_variables"] == []
 

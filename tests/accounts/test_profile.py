@@ -1,4 +1,4 @@
-"""What people set about themselves, and when they were last here."""
+"""Changes to the user's own account, and when users were last active."""
 
 from datetime import timedelta
 

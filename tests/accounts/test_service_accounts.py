@@ -14,7 +14,7 @@ from apps.accounts.services.service_accounts import service_account_create
 from apps.events.models import AuditEntry
 from apps.tasks.models import Task
 from tests.accounts.test_throttling import basic
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 

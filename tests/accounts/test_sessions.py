@@ -1,4 +1,4 @@
-"""Where somebody is signed in, and ending that from elsewhere."""
+"""The sessions of a user, and ending them from elsewhere."""
 
 import re
 from datetime import timedelta
@@ -12,17 +12,17 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from apps.accounts.devices import device_words
 from apps.accounts.models import PersonSession, User
 from apps.accounts.selectors import sessions_of
 from apps.accounts.services import sessions
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_deactivate
-from apps.accounts.services.sessions import sessions_sweep
+from apps.accounts.services.sessions import sessions_prune
 from apps.accounts.session_store import SessionStore, stored_key
+from apps.accounts.user_agents import browser_name
 from apps.events.models import AuditEntry
 from tests.configuration.api.common import V1
-from tests.dashboard.reading import text
+from tests.dashboard.page_reader import text
 
 pytestmark = pytest.mark.django_db
 
@@ -127,13 +127,13 @@ def test_those_that_were_never_noted_end_with_the_others(ada: User) -> None:
     assert AuditEntry.objects.filter(verb="session.ended").count() == 1
 
 
-def test_nobody_ends_the_session_of_somebody_else(ada: User, alice: User) -> None:
+def test_nobody_ends_the_session_of_another_user(ada: User, alice: User) -> None:
     browser()
     (hers,) = sessions_of(ada, this=None)
-    stranger = Client()
-    stranger.force_login(alice)
+    other = Client()
+    other.force_login(alice)
 
-    refused = stranger.post(reverse("account"), {"form": "session", "session": hers.id})
+    refused = other.post(reverse("account"), {"form": "session", "session": hers.id})
 
     assert refused.status_code == 404
     assert sessions_of(ada, this=None) == [hers]
@@ -180,7 +180,7 @@ def test_what_is_over_is_removed(ada: User) -> None:
     old = PersonSession.objects.order_by("pk")[0]
     Session.objects.filter(pk=old.session_key).update(expire_date=timezone.now())
 
-    assert sessions_sweep() == 1
+    assert sessions_prune() == 1
 
     assert PersonSession.objects.get().agent == SAFARI
     assert Session.objects.count() == 1
@@ -200,8 +200,8 @@ def test_what_is_over_is_removed(ada: User) -> None:
         ("", ""),
     ],
 )
-def test_browsers_are_told_in_words(agent: str, want: str) -> None:
-    assert device_words(agent) == want
+def test_browsers_are_named_in_words(agent: str, want: str) -> None:
+    assert browser_name(agent) == want
 
 
 def text_of(client: Client) -> str:

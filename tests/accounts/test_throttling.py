@@ -1,4 +1,4 @@
-"""Who guesses, or asks too often, waits; nobody else does."""
+"""Clients that guess, or send too many requests, wait; no others do."""
 
 import base64
 import threading
@@ -13,9 +13,9 @@ from apps.accounts.models import User
 from apps.accounts.services import throttling
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.people import user_create
-from apps.core import counting
-from apps.core.counting import Counters, Meter
+from apps.core import rate_counters
 from apps.core.errors import TooMany
+from apps.core.rate_counters import Counters, RateMeter
 
 pytestmark = pytest.mark.django_db
 
@@ -32,7 +32,7 @@ def basic(key: str, secret: str) -> dict[str, str]:
 def one_long_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the requests take, none is in another minute than the others."""
     monkeypatch.setattr(throttling, "WINDOW_S", 10**9)
-    monkeypatch.setattr(counting, "WINDOW_S", 10**9)
+    monkeypatch.setattr(rate_counters, "WINDOW_S", 10**9)
 
 
 @pytest.fixture
@@ -48,26 +48,26 @@ def visitor(settings: Any) -> Client:
     return Client(REMOTE_ADDR=HERE)
 
 
-def asked(headers: dict[str, str], *, address: str = HERE) -> Any:
+def request_queues(headers: dict[str, str], *, address: str = HERE) -> Any:
     return APIClient(REMOTE_ADDR=address).get("/api/v1/queues/", headers=headers)
 
 
 def test_a_thousand_wrong_secrets_end_in_429_and_right_ones_work_elsewhere(
     right: dict[str, str],
 ) -> None:
-    answers = [asked(basic(f"KEY{turn}", "guess")) for turn in range(1000)]
+    answers = [request_queues(basic(f"KEY{turn}", "guess")) for turn in range(1000)]
 
     assert {one.status_code for one in answers[:60]} == {401}
     assert {one.status_code for one in answers[61:]} == {429}
     last = answers[-1]
     assert last.json()["code"] == "throttled"
     assert int(last["Retry-After"]) > 0
-    assert asked(right).status_code == 429
-    assert asked(right, address=ELSEWHERE).status_code == 200
+    assert request_queues(right).status_code == 429
+    assert request_queues(right, address=ELSEWHERE).status_code == 200
 
 
 def test_tokens_that_somebody_made_up_are_guesses_too() -> None:
-    answers = [asked({"Authorization": f"Bearer {turn}"}) for turn in range(70)]
+    answers = [request_queues({"Authorization": f"Bearer {turn}"}) for turn in range(70)]
 
     assert [answers[0].status_code, answers[-1].status_code] == [401, 429]
 
@@ -75,16 +75,16 @@ def test_tokens_that_somebody_made_up_are_guesses_too() -> None:
 def test_whoever_is_guessed_at_from_everywhere_is_not_kept_out(right: dict[str, str]) -> None:
     key = base64.b64decode(right["Authorization"].removeprefix("Basic ")).decode().split(":")[0]
 
-    answers = [asked(basic(key, "guess"), address=f"192.0.2.{turn}") for turn in range(30)]
+    answers = [request_queues(basic(key, "guess"), address=f"192.0.2.{turn}") for turn in range(30)]
 
     assert [answers[0].status_code, answers[-1].status_code] == [401, 429]
-    assert asked(right, address="192.0.2.200").status_code == 200
+    assert request_queues(right, address="192.0.2.200").status_code == 200
 
 
 def test_a_credential_that_asks_too_often_waits(settings: Any, right: dict[str, str]) -> None:
     settings.RPM_REQUESTS_PER_CREDENTIAL = 3
 
-    answers = [asked(right, address=f"192.0.2.{turn}") for turn in range(5)]
+    answers = [request_queues(right, address=f"192.0.2.{turn}") for turn in range(5)]
 
     assert [one.status_code for one in answers[:3]] == [200, 200, 200]
     assert answers[-1].status_code == 429
@@ -96,11 +96,11 @@ def test_an_address_that_asks_too_often_waits_whoever_asks(
 ) -> None:
     settings.RPM_REQUESTS_PER_ADDRESS = 3
 
-    answers = [asked({} if turn % 2 else right) for turn in range(5)]
+    answers = [request_queues({} if turn % 2 else right) for turn in range(5)]
 
     assert [one.status_code for one in answers[:3]] == [200, 401, 200]
     assert answers[-1].status_code == 429
-    assert asked(right, address=ELSEWHERE).status_code == 200
+    assert request_queues(right, address=ELSEWHERE).status_code == 200
 
 
 def test_rest_answers_while_redis_is_away(
@@ -109,10 +109,10 @@ def test_rest_answers_while_redis_is_away(
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     alone = Counters()
     monkeypatch.setattr(throttling, "counters", alone)
-    monkeypatch.setattr(throttling, "meter", Meter(alone))
+    monkeypatch.setattr(throttling, "meter", RateMeter(alone))
 
-    assert asked(right).status_code == 200
-    answers = [asked(basic("KEY", "guess")) for _ in range(70)]
+    assert request_queues(right).status_code == 200
+    answers = [request_queues(basic("KEY", "guess")) for _ in range(70)]
 
     assert answers[-1].status_code == 429
 
@@ -133,7 +133,7 @@ def test_wrong_passwords_make_one_wait_longer_and_longer(visitor: Client, userna
 def test_the_wait_doubles_up_to_its_most() -> None:
     waits = []
     for _ in range(16):
-        throttling.log_in_admitted(username="vera", address=HERE)
+        throttling.log_in_admit(username="vera", address=HERE)
         held = [f"{name}:held" for name, _ in throttling._log_in_keys("vera", HERE)]
         waits.append(round(throttling.counters.held_s(held[:1])))
         throttling.counters.forget(held)
@@ -147,7 +147,7 @@ def test_of_many_passwords_at_once_no_more_are_checked() -> None:
     def is_checked(_: int) -> bool:
         admitted.wait()
         try:
-            throttling.log_in_admitted(username="vera", address=HERE)
+            throttling.log_in_admit(username="vera", address=HERE)
         except TooMany:
             return False
         return True
@@ -157,17 +157,17 @@ def test_of_many_passwords_at_once_no_more_are_checked() -> None:
 
     assert checked == 5
     with pytest.raises(TooMany):
-        throttling.log_in_admitted(username="vera", address=HERE)
+        throttling.log_in_admit(username="vera", address=HERE)
 
 
 def test_a_right_password_gives_its_try_back() -> None:
     for _ in range(30):
-        throttling.log_in_worked(throttling.log_in_admitted(username="vera", address=HERE))
+        throttling.log_in_succeeded(throttling.log_in_admit(username="vera", address=HERE))
 
     for turn in range(20):
-        throttling.log_in_admitted(username=f"name-{turn}", address=HERE)
+        throttling.log_in_admit(username=f"name-{turn}", address=HERE)
     with pytest.raises(TooMany):
-        throttling.log_in_admitted(username="vera", address=HERE)
+        throttling.log_in_admit(username="vera", address=HERE)
 
 
 def test_not_even_the_right_password_is_looked_at_while_one_waits(visitor: Client) -> None:

@@ -1,4 +1,4 @@
-"""A node full of work, part of which can be taken back."""
+"""A node full of work, part of which can be preempted."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from apps.nodes.models import Node
 from apps.policies.models import PolicyAmount
 from apps.tasks.models import Task
 from tests.allocation.state import begin, enqueue, latest, make_node
-from tests.cast import Example
+from tests.people import Example
 
 
 @pytest.fixture

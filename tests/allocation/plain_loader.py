@@ -1,6 +1,6 @@
 """The loader once more, without anything that makes it fast: model instances, one by one.
 
-What `tests/allocation/test_loader_unchanged.py` compares the real one with. Only pools and running
+What `tests/allocation/test_loader_row_cache.py` compares the real one with. Only pools and running
 work, which the real one keeps between passes.
 """
 
@@ -9,7 +9,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from apps.allocation.engine.quantities import GPU, UNCOUNTED_UNLESS_LISTED, Quantities
-from apps.allocation.engine.snapshot import Held, Member, Node, Pool, Preemption, Running, Share
+from apps.allocation.engine.snapshot import (
+    DeviceShare,
+    MemberPlacement,
+    NodeSnapshot,
+    PoolSnapshot,
+    PreemptionMode,
+    RunningGroup,
+    RunningTask,
+)
 from apps.core.units import quantities_milli
 from apps.nodes import models as nodes
 from apps.policies import models as policies
@@ -19,12 +27,12 @@ from apps.tasks.states import LIVE_ATTEMPT_STATES
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def plain_pools() -> tuple[Pool, ...]:
+def plain_pools() -> tuple[PoolSnapshot, ...]:
     """Every live pool with its nodes."""
     return tuple(_pool(row) for row in policies.Pool.objects.filter(removed_at=None).order_by("id"))
 
 
-def _pool(row: policies.Pool) -> Pool:
+def _pool(row: policies.Pool) -> PoolSnapshot:
     configured = quantities_milli(row.capacity)
     there = row.nodes.filter(removed_at=None).exclude(state="new").order_by("id")
     own = [_node(node) for node in there]
@@ -33,7 +41,7 @@ def _pool(row: policies.Pool) -> Pool:
         key: min(amount, sum(node.capacity.get(key) for node in own)) if key in reported else amount
         for key, amount in configured.items()
     }
-    return Pool(
+    return PoolSnapshot(
         id=row.pk,
         name=row.name,
         capacity=Quantities.of(served),
@@ -44,16 +52,16 @@ def _pool(row: policies.Pool) -> Pool:
         has_backfill=row.backfill,
         is_paused=row.is_paused,
         has_server=bool(own),
-        preemption=Preemption(row.preemption) if row.preemption else None,
+        preemption=PreemptionMode(row.preemption) if row.preemption else None,
     )
 
 
-def _node(row: nodes.Node) -> Node:
+def _node(row: nodes.Node) -> NodeSnapshot:
     devices = list(row.devices.order_by("index"))
     capacity = quantities_milli(row.capacity)
     if devices:
         capacity[GPU] = min(capacity.get(GPU, len(devices) * 1000), len(devices) * 1000)
-    return Node(
+    return NodeSnapshot(
         id=row.pk,
         name=row.name,
         capacity=Quantities.of(capacity),
@@ -64,12 +72,12 @@ def _node(row: nodes.Node) -> Node:
     )
 
 
-def _with_pool_keys(node: Node, configured: dict[str, int]) -> Node:
+def _with_pool_keys(node: NodeSnapshot, configured: dict[str, int]) -> NodeSnapshot:
     capacity = node.capacity.as_dict()
     for key, amount in configured.items():
         if key not in capacity and key != GPU and key not in UNCOUNTED_UNLESS_LISTED:
             capacity[key] = amount
-    return Node(
+    return NodeSnapshot(
         node.id,
         node.name,
         Quantities.of(capacity),
@@ -80,9 +88,9 @@ def _with_pool_keys(node: Node, configured: dict[str, int]) -> Node:
     )
 
 
-def plain_running() -> dict[tuple[Any, ...], frozenset[Held]]:
+def plain_running() -> dict[tuple[Any, ...], frozenset[RunningTask]]:
     """Every live attempt, in groups: what `grouped` makes of the real ones."""
-    found: dict[tuple[Any, ...], set[Held]] = defaultdict(set)
+    found: dict[tuple[Any, ...], set[RunningTask]] = defaultdict(set)
     for row in Attempt.objects.filter(state__in=LIVE_ATTEMPT_STATES):
         task = row.task
         key = (
@@ -95,14 +103,14 @@ def plain_running() -> dict[tuple[Any, ...], frozenset[Held]]:
             task.priority,
             task.is_preemptible,
             task.owner_id if _is_limited(row.policy) else None,
-            bool(task.run and task.run.exceeds_limit),
+            bool(task.task_group and task.task_group.exceeds_limit),
             row.state == "stopping",
         )
         found[key].add(_held(row))
     return {key: frozenset(held) for key, held in found.items()}
 
 
-def grouped(running: tuple[Running, ...]) -> dict[tuple[Any, ...], frozenset[Held]]:
+def grouped(running: tuple[RunningGroup, ...]) -> dict[tuple[Any, ...], frozenset[RunningTask]]:
     """Groups by what their work has in common, in no order."""
     found = {
         (
@@ -132,14 +140,16 @@ def _is_limited(policy: policies.Policy | None) -> bool:
     return False
 
 
-def _held(row: Attempt) -> Held:
+def _held(row: Attempt) -> RunningTask:
     taker = row.stops_for if not row.moves_to else None
     is_taken = taker is not None and taker.state in LIVE_ATTEMPT_STATES
-    return Held(
+    return RunningTask(
         task=str(row.task_id),
         submitted_us=_us(row.task.submitted_at),
         started_us=_us(row.started_at or row.allocated_at),
-        members=tuple(_member(node, devices) for node, devices in row.moves_to or _seats(row)),
+        members=tuple(
+            _member(node, devices) for node, devices in row.moves_to or _open_members(row)
+        ),
         checkpointed_us=_us(row.checkpointed_at) if row.checkpointed_at else None,
         preemptions=row.task.preemptions,
         stops_for=str(taker.task_id) if taker is not None and is_taken else None,
@@ -148,13 +158,15 @@ def _held(row: Attempt) -> Held:
     )
 
 
-def _seats(row: Attempt) -> list[tuple[int | None, list[Any]]]:
-    open_ones = row.holdings.filter(released_at=None, node__isnull=False).order_by("rank")
+def _open_members(row: Attempt) -> list[tuple[int | None, list[Any]]]:
+    open_ones = row.members.filter(released_at=None, node__isnull=False).order_by("rank")
     return [(one.node_id, one.devices) for one in open_ones]
 
 
-def _member(node: Any, devices: list[Any]) -> Member:
-    return Member(node=node, devices=tuple(Share(index, milli) for index, milli in devices))
+def _member(node: Any, devices: list[Any]) -> MemberPlacement:
+    return MemberPlacement(
+        node=node, devices=tuple(DeviceShare(index, milli) for index, milli in devices)
+    )
 
 
 def _us(moment: datetime | None) -> int:

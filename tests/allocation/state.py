@@ -6,27 +6,27 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.allocation.applier import Applied, apply_plan
+from apps.allocation.applier import AppliedPlan, apply_plan
 from apps.allocation.engine import decide
 from apps.allocation.engine.plan import Plan
-from apps.allocation.loader import Loaded, load
+from apps.allocation.loader import LoadedSnapshot, load
 from apps.allocation.loader.texts import microseconds
 from apps.nodes.models import Device, Node, NodeState, Runtime, Transport
 from apps.policies.models import Pool, Queue
 from apps.tasks.descriptions import Description
-from apps.tasks.models import Attempt, HeldDevice, Holding, Task
+from apps.tasks.models import Attempt, HeldDevice, Member, Task
 from apps.tasks.services.attempts import (
-    Ended,
+    MemberResult,
     member_claim_start,
-    member_exited,
-    member_started,
+    member_note_exit,
+    member_note_start,
 )
-from apps.tasks.services.enqueueing import task_submit
+from apps.tasks.services.submission import task_submit
 from apps.tasks.states import MemberState
 
 
 def make_node(pool: Pool, *, name: str, gpus: int = 8, **changes: object) -> Node:
-    """A healthy node with its devices; nobody will be asked to launch anything there."""
+    """A healthy node with its devices; nothing is launched there."""
     facts: dict[str, object] = {
         "transport": Transport.LOCAL,
         "state": NodeState.HEALTHY,
@@ -67,16 +67,16 @@ def states(tasks: list[Task]) -> list[str]:
 def begin(*attempts: Attempt) -> None:
     """Their members are launched and run."""
     for attempt in attempts:
-        for holding in attempt.holdings.all():
-            assert member_claim_start(holding_id=holding.pk, token="t")
-            assert member_started(holding_id=holding.pk, at=timezone.now())
+        for member in attempt.members.all():
+            assert member_claim_start(member_id=member.pk, token="t")
+            assert member_note_start(member_id=member.pk, at=timezone.now())
 
 
 def end(attempt: Attempt, *, code: int | None = 143, is_stop_asked: bool = True) -> None:
     """Their nodes say that they are gone."""
-    for holding in attempt.holdings.all():
-        ended = Ended(code, is_stop_asked=is_stop_asked)
-        assert member_exited(holding_id=holding.pk, ended=ended)
+    for member in attempt.members.all():
+        ended = MemberResult(code, is_stop_asked=is_stop_asked)
+        assert member_note_exit(member_id=member.pk, ended=ended)
 
 
 def latest(task: Task) -> Attempt:
@@ -95,9 +95,9 @@ def overbooked() -> list[str]:
         if _all_of(held.device_id) > 1000
     ]
     there: Counter[tuple[int | None, int]] = Counter()
-    for holding in Holding.objects.filter(state__in=[MemberState.STARTING, MemberState.RUNNING]):
-        for index, milli in holding.devices:
-            there[holding.node_id, index] += milli
+    for member in Member.objects.filter(state__in=[MemberState.STARTING, MemberState.RUNNING]):
+        for index, milli in member.devices:
+            there[member.node_id, index] += milli
     return found + [
         f"{index} of node {node}" for (node, index), all_ in there.items() if all_ > 1000
     ]
@@ -108,16 +108,18 @@ def _all_of(device: int) -> int:
     return sum(held.values_list("milli", flat=True))
 
 
-def decided() -> tuple[Loaded, Plan]:
+def decided() -> tuple[LoadedSnapshot, Plan]:
     loaded = load(now_us=microseconds(timezone.now()))
     return loaded, decide(loaded.snapshot)
 
 
-def apply(loaded: Loaded, plan: Plan) -> Applied:
+def apply(loaded: LoadedSnapshot, plan: Plan) -> AppliedPlan:
     with transaction.atomic():
-        return apply_plan(plan, snapshot=loaded.snapshot, runs=loaded.run_ids, now=timezone.now())
+        return apply_plan(
+            plan, snapshot=loaded.snapshot, group_ids=loaded.group_ids, now=timezone.now()
+        )
 
 
 def devices_of(attempt: Attempt) -> list[int]:
-    held = HeldDevice.objects.filter(holding__attempt=attempt, released_at__isnull=True)
+    held = HeldDevice.objects.filter(member__attempt=attempt, released_at__isnull=True)
     return sorted(held.values_list("device__index", flat=True))

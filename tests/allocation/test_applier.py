@@ -8,18 +8,18 @@ from django.db import IntegrityError, connections, transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.allocation.applier import Applied, apply_plan
+from apps.allocation.applier import AppliedPlan, apply_plan
 from apps.allocation.engine import decide
 from apps.allocation.engine.plan import Plan
-from apps.allocation.loader import Loaded, load
+from apps.allocation.loader import LoadedSnapshot, load
 from apps.allocation.services import run_pass
 from apps.configuration.services.queues import profile_disconnect
 from apps.nodes.models import Device, DeviceState
-from apps.tasks.models import Attempt, HeldDevice, Holding, Run, Task
-from apps.tasks.services.ending import task_abort, task_dequeue, task_set_priority
+from apps.tasks.models import Attempt, HeldDevice, Member, Task, TaskGroup
+from apps.tasks.services.lifecycle import task_abort, task_dequeue, task_set_priority
 from tests.allocation.state import enqueue, make_node, states
-from tests.cast import Example
-from tests.services.patience import patient
+from tests.people import Example
+from tests.services.timeouts import scale_timeout
 
 
 @pytest.fixture
@@ -28,18 +28,20 @@ def served(example: Example) -> Example:
     return example
 
 
-def decided() -> tuple[Loaded, Plan]:
+def decided() -> tuple[LoadedSnapshot, Plan]:
     loaded = load(now_us=0)
     return loaded, decide(loaded.snapshot)
 
 
-def apply(loaded: Loaded, plan: Plan) -> Applied:
+def apply(loaded: LoadedSnapshot, plan: Plan) -> AppliedPlan:
     with transaction.atomic():
-        return apply_plan(plan, snapshot=loaded.snapshot, runs=loaded.run_ids, now=timezone.now())
+        return apply_plan(
+            plan, snapshot=loaded.snapshot, group_ids=loaded.group_ids, now=timezone.now()
+        )
 
 
 def test_nothing_to_place_costs_nothing(served: Example) -> None:
-    assert apply(*decided()) == Applied()
+    assert apply(*decided()) == AppliedPlan()
 
 
 @pytest.mark.parametrize(
@@ -133,12 +135,12 @@ def test_the_database_refuses_to_give_a_device_twice(served: Example, alice: Use
     run_pass()
     held = HeldDevice.objects.first()
     assert held is not None
-    other = Holding.objects.create(
+    other = Member.objects.create(
         attempt=Attempt.objects.get(), rank=1, pool=served.bare_metal, node=held.device.node
     )
 
     with pytest.raises(IntegrityError), transaction.atomic():
-        HeldDevice.objects.create(holding=other, device=held.device)
+        HeldDevice.objects.create(member=other, device=held.device)
 
 
 def test_the_database_refuses_two_live_attempts_of_one_task(served: Example, alice: User) -> None:
@@ -159,7 +161,7 @@ def test_a_second_admission_has_the_next_generation(served: Example, alice: User
 
     assert Attempt.objects.get().generation == 5
     assert Task.objects.get().generation == 5
-    assert Run.objects.get().head_id is None
+    assert TaskGroup.objects.get().head_id is None
 
 
 @pytest.mark.postgres_only
@@ -176,18 +178,18 @@ def test_a_task_that_somebody_is_changing_right_now_is_left_alone(
             with transaction.atomic():
                 task_abort(actor=alice, task=first)
                 is_held.set()
-                may_go.wait(patient(30))
+                may_go.wait(scale_timeout(30))
         finally:
             connections.close_all()
 
     aborting = threading.Thread(target=abort)
     aborting.start()
-    assert is_held.wait(patient(30))
+    assert is_held.wait(scale_timeout(30))
 
-    # It waits for nobody: a pass must not hang on somebody's transaction.
+    # It does not wait: a pass must not hang on another transaction.
     applied = apply(loaded, plan)
     may_go.set()
-    aborting.join(patient(30))
+    aborting.join(scale_timeout(30))
 
     assert (len(applied.placed), applied.skipped) == (1, 1)
     assert states([first, second]) == ["aborted", "allocated"]

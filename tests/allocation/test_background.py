@@ -14,12 +14,12 @@ from celery import Celery, current_app
 from django.conf import settings
 from django.db import connection
 
-from apps.allocation.background import pass_make_up
+from apps.allocation.background import pass_catch_up
 from apps.allocation.models import PassState
 from apps.allocation.services import run_pass
-from tests.cast import Example
+from tests.people import Example
 from tests.services.ports import stop, wait_until
-from tests.services.silent import SilentProxy, silent_proxy
+from tests.services.silent_proxy import SilentProxy, silent_proxy
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,9 +33,9 @@ def test_a_worker_makes_a_pass_only_where_nobody_made_one(example: Example) -> N
     run_pass()
     seen = passes()
 
-    assert pass_make_up(seen - 1) is False
+    assert pass_catch_up(seen - 1) is False
     assert passes() == seen
-    assert pass_make_up(seen) is True
+    assert pass_catch_up(seen) is True
     assert passes() == seen + 1
 
 

@@ -75,7 +75,7 @@ def test_the_figures_are_the_same_every_time(traces: Path, tmp_path: Path) -> No
         (("--seeds", "x"), "is not one seed"),
     ],
 )
-def test_wrong_options_are_told(traces: Path, arguments: tuple[str, ...], want: str) -> None:
+def test_wrong_options_are_reported(traces: Path, arguments: tuple[str, ...], want: str) -> None:
     with pytest.raises(CommandError, match=want):
         bench(traces, *arguments)
 

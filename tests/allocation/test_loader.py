@@ -12,12 +12,12 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.allocation.engine.quantities import Quantities
 from apps.allocation.engine.snapshot import (
-    Member,
-    OverQuota,
-    Preemption,
-    Queueing,
-    Settings,
-    Share,
+    DeviceShare,
+    MemberPlacement,
+    OverQuotaMode,
+    PreemptionMode,
+    QueueingMode,
+    SettingsSnapshot,
     Snapshot,
 )
 from apps.allocation.loader import load
@@ -30,10 +30,10 @@ from apps.configuration.services.provision import document_provision
 from apps.nodes.models import Device, DeviceState, Node, NodeState
 from apps.policies.document import as_data, parse
 from apps.policies.models import LiveState, Policy, PolicyAmount, Pool, Profile, Queue
-from apps.tasks.models import Attempt, Holding, Run, Task
-from apps.tasks.services.ending import task_abort
+from apps.tasks.models import Attempt, Member, Task, TaskGroup
+from apps.tasks.services.lifecycle import task_abort
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
+from tests.people import Example
 
 
 def snapshot() -> Snapshot:
@@ -56,11 +56,11 @@ def test_the_settings_of_the_live_configuration_arrive(example: Example) -> None
     loaded = load(now_us=77).snapshot
 
     assert loaded.now_us == 77
-    assert loaded.settings == Settings(
+    assert loaded.settings == SettingsSnapshot(
         is_enabled=False,
-        queueing=Queueing.STRICT,
-        preemption=Preemption.NONE,
-        over_quota=OverQuota.FAIR_SHARE,
+        queueing=QueueingMode.STRICT,
+        preemption=PreemptionMode.NONE,
+        over_quota=OverQuotaMode.FAIR_SHARE,
         has_consolidation=True,
     )
 
@@ -75,8 +75,8 @@ def test_a_level_of_its_own_is_provisioned_with_its_pool(example: Example, root:
     document_provision(actor=root, note="")
 
     loaded = snapshot()
-    assert [pool.preemption for pool in loaded.pools] == [None, Preemption.NONE]
-    assert loaded.settings.queueing is Queueing.STRICT
+    assert [pool.preemption for pool in loaded.pools] == [None, PreemptionMode.NONE]
+    assert loaded.settings.queueing is QueueingMode.STRICT
 
 
 def test_a_pool_with_its_orders_arrives(example: Example) -> None:
@@ -118,7 +118,7 @@ def test_a_policy_with_all_its_columns_arrives(example: Example, dev_group: Grou
     dev = policies[example.dev.pk]
     assert (dev.name, dev.parent, dev.weight_milli) == ("Dev", parent.pk, 3000)
     assert (dev.reserved, dev.limit) == (amounts(gpu=8000), amounts(cpu=5000, gpu=16000))
-    assert (dev.user_limit, dev.queueing) == (amounts(gpu=2000), Queueing.STRICT)
+    assert (dev.user_limit, dev.queueing) == (amounts(gpu=2000), QueueingMode.STRICT)
     assert (dev.is_paused, dev.is_removed) == (True, False)
     research = policies[example.research.pk]
     assert research.is_removed
@@ -146,7 +146,7 @@ def test_a_queue_whose_profile_went_between_two_queries_is_left_out(
 
     loaded = load(now_us=0)
 
-    assert (loaded.snapshot.queues, loaded.snapshot.runs, loaded.run_ids) == ((), (), ())
+    assert (loaded.snapshot.queues, loaded.snapshot.queued_groups, loaded.group_ids) == ((), (), ())
     assert run_pass().placed == 0
 
 
@@ -162,7 +162,7 @@ def test_a_node_with_its_devices_arrives(example: Example) -> None:
     assert loaded.capacity == amounts(gpu=4000, cpu=64_000, memory_mb=65_536_000)
     assert (loaded.gpu_indices, loaded.unavailable_gpus) == ((0, 1, 2, 3), (1, 3))
     assert loaded.is_schedulable
-    # The pool is worth what its nodes have, not what somebody wrote down.
+    # The pool is worth what its nodes have, not what is configured.
     assert (pool.capacity, pool.has_server) == (amounts(gpu=4000), True)
 
 
@@ -218,14 +218,14 @@ def test_a_moved_task_is_charged_where_it_goes_to(example: Example, alice: User)
     node = make_node(example.bare_metal, name="b1")
     enqueue(alice, example.dev_queue, 1)
     run_pass()
-    seats = [[node.pk, [[4, 1000], [5, 1000], [6, 1000], [7, 1000]]]]
-    Attempt.objects.update(state="stopping", is_preempted=True, moves_to=seats)
+    members = [[node.pk, [[4, 1000], [5, 1000], [6, 1000], [7, 1000]]]]
+    Attempt.objects.update(state="stopping", is_preempted=True, moves_to=members)
 
     (group,) = snapshot().running
 
     assert (group.is_stopping, group.tasks[0].stops_for) == (True, None)
-    shares = tuple(Share(index, 1000) for index in range(4, 8))
-    assert group.tasks[0].members == (Member(node.pk, shares),)
+    shares = tuple(DeviceShare(index, 1000) for index in range(4, 8))
+    assert group.tasks[0].members == (MemberPlacement(node.pk, shares),)
 
 
 def test_running_work_arrives_in_groups_with_its_devices(example: Example, alice: User) -> None:
@@ -248,14 +248,14 @@ def test_running_work_arrives_in_groups_with_its_devices(example: Example, alice
     mine = held[str(first.task_id)]
     assert (mine.started_us, mine.preemptions) == (microseconds(began), 2)
     assert mine.checkpointed_us == microseconds(saved)
-    devices = Holding.objects.get(attempt=first).devices
+    devices = Member.objects.get(attempt=first).devices
     assert mine.members == (
-        Member(node.pk, tuple(Share(index, milli) for index, milli in devices)),
+        MemberPlacement(node.pk, tuple(DeviceShare(index, milli) for index, milli in devices)),
     )
     assert held[str(second.task_id)].started_us == microseconds(second.allocated_at)
 
 
-def test_stopping_work_still_holds_its_room_and_says_for_whom(
+def test_stopping_work_still_holds_its_capacity_and_says_for_whom(
     example: Example, alice: User
 ) -> None:
     make_node(example.bare_metal, name="b1")
@@ -301,7 +301,7 @@ def test_loading_makes_as_many_queries_for_1000_tasks_as_for_10(
             Task(
                 name="more",
                 queue_id=task.queue_id,
-                run_id=task.run_id,
+                task_group_id=task.task_group_id,
                 owner=alice,
                 state="queued",
                 created_at=now,
@@ -315,5 +315,5 @@ def test_loading_makes_as_many_queries_for_1000_tasks_as_for_10(
         counts.append(len(captured))
 
     assert counts == [14, 14]
-    assert Run.objects.count() == 1
+    assert TaskGroup.objects.count() == 1
     assert Node.objects.count() == 1

@@ -25,14 +25,14 @@ from apps.allocation.selectors import pass_snapshot
 from apps.allocation.services import NEXT_LOCK, PASS_LOCK, SNAPSHOTS_KEPT, run_pass
 from apps.events.models import Event
 from apps.policies.models import LiveState
-from apps.tasks.models import Attempt, HeldDevice, Holding, ReasonChange, Run, Task
-from apps.tasks.selectors.waiting import task_explained
+from apps.tasks.models import Attempt, HeldDevice, Member, ReasonChange, Task, TaskGroup
+from apps.tasks.selectors.queue_order import queue_explanation
 from apps.tasks.services.attempts import attempt_end_unstarted
-from apps.tasks.services.ending import task_abort, task_run_again
+from apps.tasks.services.lifecycle import task_abort, task_run_again
 from tests.allocation.state import enqueue, make_node, states
-from tests.cast import Example
-from tests.services.patience import patient
+from tests.people import Example
 from tests.services.ports import wait_until
+from tests.services.timeouts import scale_timeout
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def test_the_worked_example_comes_out_as_the_contract_says(
     pools = dict(Attempt.objects.values_list("task_id", "pool_id"))
     assert [pools[task.pk] for task in dev[:2]] == [served.bare_metal.pk] * 2
     assert [pools[task.pk] for task in research[:2]] == [served.h100.pk] * 2
-    assert set(Run.objects.values_list("reason_code", flat=True)) == {"capacity"}
-    assert set(Run.objects.values_list("head_id", flat=True)) == {dev[2].pk, research[2].pk}
+    assert set(TaskGroup.objects.values_list("reason_code", flat=True)) == {"capacity"}
+    assert set(TaskGroup.objects.values_list("head_id", flat=True)) == {dev[2].pk, research[2].pk}
 
 
 def test_an_admission_is_written_down_in_attempt_ledger_and_log(
@@ -70,15 +70,15 @@ def test_an_admission_is_written_down_in_attempt_ledger_and_log(
     attempt = Attempt.objects.get(task=task)
     assert (attempt.generation, attempt.state, attempt.replicas) == (1, "allocated", 1)
     assert attempt.request == {"gpu": 4000}
-    holding = Holding.objects.get(attempt=attempt)
-    assert (holding.pool_id, holding.amounts) == (served.bare_metal.pk, {"gpu": 4000})
-    assert holding.released_at is None
-    held = HeldDevice.objects.filter(holding=holding).order_by("device__index")
-    assert [[one.device.index, one.milli] for one in held] == holding.devices
-    assert len(holding.devices) == 4
+    member = Member.objects.get(attempt=attempt)
+    assert (member.pool_id, member.amounts) == (served.bare_metal.pk, {"gpu": 4000})
+    assert member.released_at is None
+    held = HeldDevice.objects.filter(member=member).order_by("device__index")
+    assert [[one.device.index, one.milli] for one in held] == member.devices
+    assert len(member.devices) == 4
     event = Event.objects.get(kind="task.allocated")
     assert (event.object_id, event.queue_id) == (str(task.pk), served.dev_queue.pk)
-    assert event.data["standing"] == "reserved"
+    assert event.data["tier"] == "reserved"
 
 
 def test_a_second_pass_on_the_outcome_decides_nothing(
@@ -102,13 +102,13 @@ def test_freed_devices_are_given_to_the_next_in_line(served: Example, alice: Use
     tasks = enqueue(alice, served.dev_queue, 5)
     run_pass()
     first = Attempt.objects.get(task=tasks[0])
-    freed = list(HeldDevice.objects.filter(holding__attempt=first).values_list("device", flat=True))
+    freed = list(HeldDevice.objects.filter(member__attempt=first).values_list("device", flat=True))
     task_abort(actor=alice, task=tasks[0])
     assert attempt_end_unstarted(attempt_id=first.pk)
 
     run_pass()
 
-    taken = HeldDevice.objects.filter(holding__attempt__task=tasks[4], released_at__isnull=True)
+    taken = HeldDevice.objects.filter(member__attempt__task=tasks[4], released_at__isnull=True)
     assert sorted(taken.values_list("device", flat=True)) == sorted(freed)
     assert states(tasks) == ["aborted", "allocated", "allocated", "allocated", "allocated"]
 
@@ -120,7 +120,7 @@ def test_nothing_is_admitted_while_resource_management_is_off(served: Example, a
     run_pass()
 
     assert states(tasks) == ["queued", "queued"]
-    assert Run.objects.get().reason_code == "disabled"
+    assert TaskGroup.objects.get().reason_code == "disabled"
 
 
 def test_a_reason_gets_a_line_when_its_code_changes_and_not_for_new_numbers(
@@ -137,7 +137,7 @@ def test_a_reason_gets_a_line_when_its_code_changes_and_not_for_new_numbers(
     lines = ReasonChange.objects.filter(task=task).order_by("id").values_list("code", flat=True)
 
     assert list(lines) == ["no_server", "capacity"]
-    details = Run.objects.get().reason["reasons"][0]["details"]
+    details = TaskGroup.objects.get().reason["reasons"][0]["details"]
     assert 1000 in {detail.get("free") for detail in details}
 
 
@@ -147,20 +147,20 @@ def test_new_numbers_leave_the_time_since_which_a_reason_holds(
     (task,) = enqueue(alice, example.dev_queue)
     node = make_node(example.bare_metal, name="b1", gpus=2)
     run_pass()
-    since = Run.objects.get().reason_at
-    before = Run.objects.get().reason
+    since = TaskGroup.objects.get().reason_at
+    before = TaskGroup.objects.get().reason
     node.devices.filter(index=1).delete()
     run_pass()
 
-    run = Run.objects.get()
+    task_group = TaskGroup.objects.get()
 
-    assert run.reason != before
-    assert run.reason_at == since
+    assert task_group.reason != before
+    assert task_group.reason_at == since
     # Aborted and enqueued again, it waits for the same as before, but only since then.
     task_abort(actor=alice, task=task)
     task = task_run_again(actor=alice, task=Task.objects.get())
     run_pass()
-    found = task_explained(Task.objects.get())
+    found = queue_explanation(Task.objects.get())
     assert found is not None
     assert found.at is not None
     assert task.submitted_at is not None
@@ -249,8 +249,9 @@ def test_a_pass_makes_as_many_queries_however_much_waits(served: Example, alice:
 
 
 def copies(task: Task, count: int) -> None:
-    """Waiting tasks of the same run."""
-    fields = {name: getattr(task, name) for name in ("queue_id", "run_id", "owner_id", "name")}
+    """Waiting tasks of the same group."""
+    names = ("queue_id", "task_group_id", "owner_id", "name")
+    fields = {name: getattr(task, name) for name in names}
     Task.objects.bulk_create(
         Task(
             **fields,
@@ -290,7 +291,7 @@ def test_what_changed_during_a_pass_is_decided_right_after_it(served: Example) -
         # Somebody waits already and has read nothing yet: a third has nothing to add.
         assert run_pass(waits=True).ran is False
         assert outcomes == []
-    waiting.join(timeout=patient(30))
+    waiting.join(timeout=scale_timeout(30))
 
     assert outcomes == [True]
     assert not is_locked(NEXT_LOCK)
@@ -326,7 +327,7 @@ def test_a_stopped_pass_loses_its_lock_and_can_write_nothing_when_it_goes_on(
         assert process.stdin is not None
         process.stdin.close()
 
-        assert process.wait(patient(30)) != 0
+        assert process.wait(scale_timeout(30)) != 0
     assert Attempt.objects.count() == 2
     assert states(tasks) == ["allocated", "allocated"]
 
@@ -378,7 +379,7 @@ services.run_pass()
 
 @contextmanager
 def held_lock(number: int) -> Iterator[None]:
-    """Another session that holds an advisory lock, as a pass under way does."""
+    """Another session that holds an advisory lock, as a running pass does."""
     other = connection.copy()
     with other.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", [number])

@@ -63,6 +63,6 @@ def test_an_unknown_field_is_refused_by_name(tmp_path: Path) -> None:
         simulate(str(path))
 
 
-def test_a_missing_file_is_told() -> None:
+def test_a_missing_file_is_reported() -> None:
     with pytest.raises(CommandError, match="nowhere"):
         simulate("nowhere.json")

@@ -1,10 +1,10 @@
-"""What can come of asking."""
+"""The kinds of answers to a request."""
 
 from enum import StrEnum
 
 
 class Answer(StrEnum):
-    """What came of asking."""
+    """The kind of an answer."""
 
     ALLOW = "allowed"  # done, or refused for what was sent, not for who sent it
     SIGN_IN = "sign in first"

@@ -1,18 +1,18 @@
-"""What is sent where something is changed: as little as it takes to be done."""
+"""The bodies of requests that change something: the least that is accepted."""
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
 from tests.authorisation.cells import Cell
-from tests.authorisation.world import HOUSE, MATE, World
+from tests.authorisation.world import INSTALLATION, MATE, World
 
 Body = dict[str, Any]
 Make = Callable[[World, Cell], Body]
 
 
 def _queue(world: World, cell: Cell) -> Body:
-    """A queue of who asks, where they have one."""
+    """A queue of the requester, if they have one."""
     queue = world.objects.get(("queue", cell.role.place, ""))
     if queue is None and cell.kind:
         queue = world.one("queue", cell.place or "a")
@@ -33,8 +33,11 @@ BODIES: tuple[tuple[str, Make], ...] = (
         "POST /api/v1/policies/<pk>/profiles/",
         lambda w, _c: {"profile": w.one("profile", "t" if _c.place != "t" else "a").name},
     ),
-    ("* /api/v1/policies/<pk>/exceeding/", lambda _w, _c: {"users": [], "groups": []}),
-    ("PUT /api/v1/policies/<pk>/narrowing/", lambda _w, _c: {"is_narrowed": False, "people": []}),
+    ("* /api/v1/policies/<pk>/exceeders/", lambda _w, _c: {"users": [], "groups": []}),
+    (
+        "PUT /api/v1/policies/<pk>/restriction/",
+        lambda _w, _c: {"is_restricted": False, "people": []},
+    ),
     (
         "POST /api/v1/access-rules/",
         lambda w, _c: {
@@ -96,7 +99,7 @@ BODIES: tuple[tuple[str, Make], ...] = (
 
 
 def body_of(world: World, cell: Cell) -> Body:
-    """The body for a cell; empty where nothing is needed, or nothing can be told beforehand."""
+    """The body for a cell; empty where nothing is needed, or nothing can be known beforehand."""
     wanted = str(cell.surface)
     make = next((make for pattern, make in BODIES if fnmatchcase(wanted, pattern)), None)
     return make(world, cell) if make else {}
@@ -104,7 +107,7 @@ def body_of(world: World, cell: Cell) -> Body:
 
 def _order(world: World) -> Body:
     queues = [world.one("queue", place).name for place in ("b", "a", "t")]
-    return {"profile": world.one("profile", HOUSE).name, "order": queues}
+    return {"profile": world.one("profile", INSTALLATION).name, "order": queues}
 
 
 def _waiting(world: World, cell: Cell) -> Any:

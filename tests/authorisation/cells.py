@@ -1,11 +1,11 @@
-"""The cells of the matrix: every surface, asked by every role, about a thing of everybody."""
+"""The cells of the matrix: every surface, requested by every role, about objects of everybody."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tests.authorisation.roles import Role, Whose
+from tests.authorisation.roles import Relation, Role
 from tests.authorisation.surfaces import Surface
 from tests.authorisation.world import TENANTS, World
 
@@ -13,7 +13,7 @@ TASKS = ("draft", "waiting", "running", "ended")
 NO_NUMBER, NO_NAME = 79_999_999, "mk-n-nothing-zq"
 NO_UUID = "01a00000-0000-7000-8000-000000000000"
 
-# What kinds of things an address is asked about; the first pattern that fits counts.
+# The kinds of objects that an address is about; the first matching pattern counts.
 ABOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/policies/<pk>/*", ("policy",)),
     ("/queues/<pk>/*", ("queue",)),
@@ -67,7 +67,7 @@ ABOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/admin/policies/profile/<*", ("profile",)),
     ("/admin/policies/policyuserpermission/<*", ("grant",)),
     ("/admin/policies/policygrouppermission/<*", ("group-grant",)),
-    # The world has none of these: who asks finds nothing.
+    # The world has none of these: requests find nothing.
     ("/admin/policies/*permission/<*", ("no-grant",)),
     ("/admin/policies/queue/<*", ("queue",)),
     ("/admin/policies/registrycredential/<*", ("registry",)),
@@ -75,8 +75,8 @@ ABOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/admin/tasks/task/<*", ("waiting",)),
     ("/admin/r/<*", ("policy",)),
     ("card:policy_card", ("policy",)),
-    ("card:policy_holding", ("policy",)),
-    ("card:policy_mine", ("policy",)),
+    ("card:policy_tasks", ("policy",)),
+    ("card:policy_own_usage", ("policy",)),
     ("card:policy_pause", ("policy",)),
     ("card:queue_waiting", ("queue",)),
     ("card:node_detail", ("node",)),
@@ -84,7 +84,7 @@ ABOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("card:task_*", TASKS),
 )
 
-# Holes that stand for no thing of their own.
+# Holes that name no object of their own.
 FILLED = {
     "wanted": "csv",
     "side": "live",
@@ -94,14 +94,14 @@ FILLED = {
     "generation": "1",
     "name": "overview",
 }
-# What some addresses say nothing without.
+# Parameters without which some addresses answer nothing.
 ASKED = {
     "/admin/autocomplete/": ("?app_label=policies&model_name=policy&field_name=parent&term=mk"),
     "/admin/search/": "?s=mk",
     "/api/v1/access/explain/": "?object=policy.<key>",
 }
 # A second hole names what belongs to the first.
-BESIDE = {
+FOLLOWING = {
     "queue_pk": "queue",
     "profile": "profile",
     "key_pk": "credential",
@@ -111,17 +111,17 @@ BESIDE = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A role asks a surface about a thing of this kind, at `place`, of `owner`."""
+    """A request of a role to a surface about an object of this kind, at `place`, of `owner`."""
 
     surface: Surface
     role: Role
-    whose: Whose
+    relation: Relation
     kind: str = ""
     place: str = ""
     owner: str = ""
 
     def __str__(self) -> str:
-        about = f" about {self.kind} ({self.whose})" if self.kind else ""
+        about = f" about {self.kind} ({self.relation})" if self.kind else ""
         return f"{self.surface} by {self.role}{about}"
 
 
@@ -130,25 +130,25 @@ def kinds_of(address: str) -> tuple[str, ...]:
 
 
 def cells_of(world: World, role: Role, surface: Surface) -> Iterator[Cell]:
-    """One cell for each kind of thing and whose it is."""
+    """One cell for each kind of object and each owner."""
     kinds = kinds_of(surface.address)
     is_site = surface.address.startswith("/admin/")
     if not kinds:
-        yield Cell(surface, role, Whose.NOTHING)
+        yield Cell(surface, role, Relation.NOTHING)
         return
     for kind in kinds:
-        seen: set[Whose] = set()
+        seen: set[Relation] = set()
         for place, owner in _places(world, kind):
-            whose = role.whose(place, owner)
-            # Who enters the admin site sees all or nothing of a kind.
-            if whose not in seen and not (is_site and seen):
-                seen.add(whose)
-                yield Cell(surface, role, whose, kind, place, owner)
-        yield Cell(surface, role, Whose.ABSENT, kind)
+            relation = role.relation(place, owner)
+            # Users of the admin site see all or nothing of a kind.
+            if relation not in seen and not (is_site and seen):
+                seen.add(relation)
+                yield Cell(surface, role, relation, kind, place, owner)
+        yield Cell(surface, role, Relation.ABSENT, kind)
 
 
 def _places(world: World, kind: str) -> Iterator[tuple[str, str]]:
-    """Where there are such things: in teams first, which have everything, then in tenants."""
+    """The places of such objects: teams first, which have everything, then tenants."""
     found = [(place, owner) for one, place, owner in world.objects if one == kind]
     return iter(sorted(found, key=lambda one: one[0] in TENANTS))
 
@@ -167,8 +167,8 @@ def address_of(world: World, cell: Cell) -> str:
 
 
 def key_of(world: World, cell: Cell) -> str:
-    """Number, UUID or name of what the cell is about."""
-    if cell.whose is Whose.ABSENT:
+    """Number, UUID or name of the object of the cell."""
+    if cell.relation is Relation.ABSENT:
         return absent(cell.kind)
     return named(cell.kind, world.one(cell.kind, cell.place, cell.owner))
 
@@ -198,10 +198,10 @@ def _filled(world: World, cell: Cell, hole: str, *, is_first: bool) -> str:
         return "1"
     if hole == "content_type_id":
         return str(world.one("policy-type", "x"))
-    if is_first or hole not in BESIDE:
+    if is_first or hole not in FOLLOWING:
         return key_of(world, cell)
-    beside = BESIDE[hole]
+    kind = FOLLOWING[hole]
     for owner in (cell.owner, "", "account"):
-        if cell.whose is not Whose.ABSENT and (beside, cell.place, owner) in world.objects:
-            return named(beside, world.one(beside, cell.place, owner))
-    return absent(beside)
+        if cell.relation is not Relation.ABSENT and (kind, cell.place, owner) in world.objects:
+            return named(kind, world.one(kind, cell.place, owner))
+    return absent(kind)

@@ -1,12 +1,13 @@
-"""Names and numbers that nothing else in an answer can be mistaken for.
+"""Unmistakable names and numbers in answers.
 
-Every text that is put into the world is a marker, `mk-b-owner-draft-zq`, and every row has a number
-of eight digits or a UUID that no other row has, whichever table it is in. What an answer tells is
-then read off it: each marker that stands there must be one that its reader may know.
+Every text in the world is a marker, `mk-b-owner-draft-zq`, and every row has a number of eight
+digits or a UUID that no other row of any table has. So an answer shows what it reveals: its reader
+must be allowed to know each marker in it.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,12 +20,12 @@ UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Not a part of a word, of a fraction or of a UUID.
 NUMBER = re.compile(r"(?<!\w)(?<!\d\.)7\d{7}(?![\w-])")
 _FIRST = 70_000_000
-_ROOM = 100_000
+_BLOCK = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a marker or a number stands for: a kind of thing, its place, and whose it is."""
+    """What a marker or a number means: the kind of object, its place, and its owner."""
 
     kind: str
     place: str
@@ -38,28 +39,48 @@ class Marks:
     known: dict[str, Mark] = field(default_factory=dict)
 
     def name(self, kind: str, place: str, owner: str = "") -> str:
-        """A new text, to be stored where such a thing has one."""
+        """A new text for an object of this kind."""
         text = "-".join(part for part in ("mk", place, owner, kind, "zq") if part)
         self.known[text] = Mark(kind, place, owner)
         return text
 
     def row(self, row: Model, kind: str, place: str, owner: str = "") -> None:
-        """The number of a row tells as much as its name."""
+        """Mark a row: its number reveals as much as its name."""
         self.known[str(row.pk)] = Mark(kind, place, owner)
 
     def found(self, text: str) -> dict[str, Mark]:
-        """What this text names."""
+        """The marks in this text."""
         words = {*MARKER.findall(text), *UUID.findall(text), *NUMBER.findall(text)}
         return {word: self.known[word] for word in words if word in self.known}
 
 
-def number_apart(skip: Iterable[str] = ()) -> None:
-    """Let each table count from a number of its own on, so that numbers name their rows."""
+@contextmanager
+def numbers_kept() -> Iterator[None]:
+    """Restore the numbering of tables afterwards: PostgreSQL does not roll it back."""
+    if connection.vendor != "postgresql":
+        yield
+        return
+    sequences = connection.introspection.sequence_list()
+    names = [pair["name"] for pair in sequences]
+    with connection.cursor() as cursor:
+        before = []
+        for name in names:
+            cursor.execute(f"SELECT last_value, is_called FROM {connection.ops.quote_name(name)}")
+            before.append((name, *cursor.fetchone()))
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.executemany("SELECT setval(%s, %s, %s)", before)
+
+
+def number_distinctly(skip: Iterable[str] = ()) -> None:
+    """Let each table count from its own number, so that numbers identify their rows."""
     models = [one for one in apps.get_models() if isinstance(one._meta.pk, BigAutoField)]
     models += [one for one in apps.get_models() if one._meta.label == "auth.Group"]
     for place, model in enumerate(sorted(models, key=lambda one: one._meta.label)):
         if model._meta.label not in skip:
-            _count_from(model, _FIRST + place * _ROOM)
+            _count_from(model, _FIRST + place * _BLOCK)
 
 
 def _count_from(model: Any, number: int) -> None:

@@ -1,28 +1,28 @@
-"""The eight who ask, and whose a thing is from where each of them stands."""
+"""The eight roles, and how an object is related to each of them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tests.authorisation.world import HOUSE, OWNER, TENANTS
+from tests.authorisation.world import INSTALLATION, OWNER, TENANTS
 
 
-class Whose(StrEnum):
-    """Of a thing, as seen by who asks."""
+class Relation(StrEnum):
+    """The relation of an object to the requester."""
 
     OWN = "own"  # made by them
-    MATE = "mate"  # of somebody else of their team
+    MATE = "mate"  # of another member of their team
     TEAM = "team"  # of their whole team
     BELOW = "below"  # of a team that they administer
     OTHER = "other"  # of another team
     FOREIGN = "foreign"  # of another tenant
-    HOUSE = "house"  # of the installation
+    INSTALLATION = "installation"  # of the installation
     ABSENT = "absent"  # there is no such thing
     NOTHING = ""  # the address names no thing
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Somebody who asks: which person of the world, and where they belong.
+    """A user who sends requests: a person of the world, and where they belong.
 
     With `has_key` they sign in with a credential, as programs do, and have no session.
     """
@@ -34,20 +34,20 @@ class Role:
     below: frozenset[str] = frozenset()
     has_key: bool = False
 
-    def whose(self, place: str, owner: str) -> Whose:
-        if place == HOUSE:
-            return Whose.OWN if owner and owner == self.owner else Whose.HOUSE
+    def relation(self, place: str, owner: str) -> Relation:
+        if place == INSTALLATION:
+            return Relation.OWN if owner and owner == self.owner else Relation.INSTALLATION
         if place == self.place:
             return self._in_team(owner)
         if place in self.below:
-            return Whose.BELOW
+            return Relation.BELOW
         is_near = not self.place or _tenant_of(place) == _tenant_of(self.place)
-        return Whose.OTHER if is_near else Whose.FOREIGN
+        return Relation.OTHER if is_near else Relation.FOREIGN
 
-    def _in_team(self, owner: str) -> Whose:
+    def _in_team(self, owner: str) -> Relation:
         if not owner:
-            return Whose.TEAM
-        return Whose.OWN if owner == self.owner else Whose.MATE
+            return Relation.TEAM
+        return Relation.OWN if owner == self.owner else Relation.MATE
 
     def __str__(self) -> str:
         return self.name

@@ -1,4 +1,4 @@
-"""Everything that somebody can ask of this installation, read from the URL configuration.
+"""Every request that this installation accepts, read from the URL configuration.
 
 A surface is an address with holes and one method, such as `GET /policies/<pk>/`, or a live card.
 """
@@ -13,7 +13,7 @@ from django.contrib.admindocs.views import simplify_regex
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from apps.dashboard.live import CARDS
-from apps.dashboard.render import REGISTERED
+from apps.dashboard.render import ALL_CARD_MODULES
 
 View = Callable[..., Any]
 HOLE = re.compile(r"<(?:\w+:)?(\w+)>")
@@ -21,12 +21,12 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # Views of Django and of libraries that do not say it: forms are read and sent.
 FORM = ("GET", "POST")
 # The registry of cards is filled by importing them: the name keeps the import in use.
-CARD_MODULES = REGISTERED
+CARD_MODULES = ALL_CARD_MODULES
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Surface:
-    """One method of one address; `holes` are the names of what the address leaves open.
+    """One method of one address; `holes` are the names of its parameters.
 
     A live card has an address such as `card:policy_card`, and the method `CARD` where it is fetched
     or `WATCH` where the socket is asked to follow it.
@@ -50,7 +50,7 @@ class Surface:
 
 @cache
 def surfaces() -> tuple[Surface, ...]:
-    """All of them, by address."""
+    """All surfaces, by address."""
     found = {
         Surface(address, method, tuple(HOLE.findall(address)))
         for address, view in _addresses(get_resolver())
@@ -72,14 +72,14 @@ def _addresses(place: Any, prefix: str = "") -> Iterator[tuple[str, View]]:
 
 
 def _plain(address: str) -> str:
-    """Without the signs of patterns: `/api/v1/pools/<pk>/`."""
+    """The address without pattern characters: `/api/v1/pools/<pk>/`."""
     is_pattern = "(?P" in address or "^" in address
     plain = simplify_regex(address) if is_pattern else f"/{address}"
     return HOLE.sub(lambda hole: f"<{hole.group(1)}>", plain.replace("\\Z", ""))
 
 
 def methods_of(view: View) -> tuple[str, ...]:
-    """What a view answers: of REST by its class, of a page by what its decorator allows."""
+    """The methods of a view: of REST by its class, of a page by its decorator."""
     actions: dict[str, str] = getattr(view, "actions", None) or {}
     if actions:
         return tuple(sorted(name.upper() for name in actions if name.upper() in METHODS))

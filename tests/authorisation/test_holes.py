@@ -1,4 +1,4 @@
-"""The matrix finds what it is for: each hole is made for a moment, and must be told."""
+"""Checks the matrix itself: each hole is made for a moment, and must be found."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.admin.views.autocomplete import AutocompleteJsonView
 
-from apps.accounts.api.permissions import Scoped
+from apps.accounts.api.permissions import HasScope
 from apps.accounts.api.users import UserViewSet
 from apps.accounts.models import Credential, User
 from apps.accounts.selectors import credentials_of, people_visible_to
@@ -21,22 +21,27 @@ from apps.policies.models import Queue
 from apps.policies.selectors import queues_visible_to
 from apps.tasks.api.views import TaskViewSet
 from apps.tasks.models import Task
-from apps.tasks.selectors.seen import Rights, task_rights, task_seen, tasks_listed
-from apps.tasks.selectors.seen import tasks_visible_to as tasks_seen
-from apps.tasks.services.queues import check_may
-from apps.vaults.selectors.seen import VaultRights, vault_rights
-from tests.authorisation.asking import Asker
-from tests.authorisation.judging import findings
-from tests.authorisation.listening import socket_findings
-from tests.authorisation.more import changes
+from apps.tasks.selectors.visibility import (
+    TaskRights,
+    task_rights,
+    tasks_matching_filters,
+    visible_task,
+)
+from apps.tasks.selectors.visibility import tasks_visible_to as tasks_seen
+from apps.tasks.services.queues import check_can_manage_task
+from apps.vaults.selectors.visibility import VaultRights, vault_rights
+from tests.authorisation.findings import findings
+from tests.authorisation.interference import changes
+from tests.authorisation.requester import Requester
 from tests.authorisation.roles import QUEUE_ADMIN, TEAM_A, Role
+from tests.authorisation.socket_client import socket_findings
 from tests.authorisation.surfaces import surfaces
 from tests.authorisation.values import value_findings
 
 pytestmark = pytest.mark.django_db
 
 Patch = pytest.MonkeyPatch
-Find = Callable[[Asker], Iterator[str]]
+Find = Callable[[Requester], Iterator[str]]
 
 
 def everywhere(patch: Patch, known: Any, broken: Any) -> None:
@@ -51,50 +56,50 @@ def everywhere(patch: Patch, known: Any, broken: Any) -> None:
 def asked(*patterns: str, role: Role = TEAM_A) -> Find:
     """The part of the matrix that these addresses are."""
 
-    def find(asker: Asker) -> Iterator[str]:
+    def find(requester: Requester) -> Iterator[str]:
         rows = [
             one
             for one in surfaces()
             if one.method != "WATCH" and any(fnmatchcase(str(one), each) for each in patterns)
         ]
-        return findings(asker, role, rows)
+        return findings(requester, role, rows)
 
     return find
 
 
-def watched(asker: Asker) -> Iterator[str]:
-    return socket_findings(asker, TEAM_A)
+def watched(requester: Requester) -> Iterator[str]:
+    return socket_findings(requester, TEAM_A)
 
 
 def given(address: str) -> Find:
     """The part of the matrix that puts strange values where this address takes any."""
 
-    def find(asker: Asker) -> Iterator[str]:
-        return value_findings(asker, TEAM_A, [address])
+    def find(requester: Requester) -> Iterator[str]:
+        return value_findings(requester, TEAM_A, [address])
 
     return find
 
 
-def made(asker: Asker) -> Iterator[str]:
-    return changes(asker, TEAM_A)
+def made(requester: Requester) -> Iterator[str]:
+    return changes(requester, TEAM_A)
 
 
 # --- the holes ---------------------------------------------------------------------------------
 
 
-def a_list_without_visible_to(patch: Patch, _asker: Asker) -> None:
+def a_list_without_visible_to(patch: Patch, _asker: Requester) -> None:
     everywhere(patch, queues_visible_to, lambda _user: Queue.objects.filter(removed_at=None))
 
 
-def tasks_of_everybody(patch: Patch, _asker: Asker) -> None:
+def tasks_of_everybody(patch: Patch, _asker: Requester) -> None:
     everywhere(patch, tasks_seen, lambda _user: Task.objects.all())
 
 
-def credentials_of_everybody(patch: Patch, _asker: Asker) -> None:
+def credentials_of_everybody(patch: Patch, _asker: Requester) -> None:
     everywhere(patch, credentials_of, lambda _user: Credential.objects.all())
 
 
-def a_vault_that_anybody_reads(patch: Patch, _asker: Asker) -> None:
+def a_vault_that_anybody_reads(patch: Patch, _asker: Requester) -> None:
     def broken(user: User, vault: Any) -> VaultRights:
         known = vault_rights(user, vault)
         return VaultRights(True, known.change, known.own, known.switch_off, known.enforce)
@@ -102,23 +107,23 @@ def a_vault_that_anybody_reads(patch: Patch, _asker: Asker) -> None:
     everywhere(patch, vault_rights, broken)
 
 
-def a_log_for_whoever_sees_the_task(patch: Patch, _asker: Asker) -> None:
-    def broken(user: User, task: Task) -> Rights:
-        return Rights(content=True, log=True, manage=task_rights(user, task).manage)
+def a_log_for_whoever_sees_the_task(patch: Patch, _asker: Requester) -> None:
+    def broken(user: User, task: Task) -> TaskRights:
+        return TaskRights(content=True, log=True, manage=task_rights(user, task).manage)
 
     everywhere(patch, task_rights, broken)
 
 
-def a_service_that_does_not_ask(patch: Patch, _asker: Asker) -> None:
-    everywhere(patch, check_may, lambda _user, _task: None)
+def a_service_that_does_not_ask(patch: Patch, _asker: Requester) -> None:
+    everywhere(patch, check_can_manage_task, lambda _user, _task: None)
 
 
-def an_endpoint_without_its_permission(patch: Patch, _asker: Asker) -> None:
-    patch.setattr(UserViewSet, "permission_classes", (Scoped,))
+def an_endpoint_without_its_permission(patch: Patch, _asker: Requester) -> None:
+    patch.setattr(UserViewSet, "permission_classes", (HasScope,))
 
 
-def people_for_everybody(patch: Patch, _asker: Asker) -> None:
-    patch.setattr(UserViewSet, "permission_classes", (Scoped,))
+def people_for_everybody(patch: Patch, _asker: Requester) -> None:
+    patch.setattr(UserViewSet, "permission_classes", (HasScope,))
     everywhere(patch, people_visible_to, lambda _user: _people())
 
 
@@ -126,37 +131,37 @@ def _people() -> Any:
     return User.objects.filter(is_service=False).extra(select={"last_active": "date_joined"})
 
 
-def a_page_that_takes_everybody_for_an_administrator(patch: Patch, _asker: Asker) -> None:
+def a_page_that_takes_everybody_for_an_administrator(patch: Patch, _asker: Requester) -> None:
     everywhere(patch, administrator, person)
 
 
-def an_autocomplete_that_asks_nobody(patch: Patch, _asker: Asker) -> None:
+def an_autocomplete_that_asks_nobody(patch: Patch, _asker: Requester) -> None:
     patch.setattr(AutocompleteJsonView, "has_perm", lambda *_: True)
 
 
-def a_sentence_that_names_the_task(patch: Patch, _asker: Asker) -> None:
+def a_sentence_that_names_the_task(patch: Patch, _asker: Requester) -> None:
     def broken(user: User, key: Any) -> Task:
         try:
-            return task_seen(user, key)
+            return visible_task(user, key)
         except NotFound:
             hidden = Task.objects.filter(pk=key).first()
             words = hidden.name if hidden is not None else "nothing"
             raise NotFound(f"You may not see {words}.") from None
 
-    everywhere(patch, task_seen, broken)
+    everywhere(patch, visible_task, broken)
 
 
-def a_filter_on_all_there_is(patch: Patch, _asker: Asker) -> None:
+def a_filter_on_all_there_is(patch: Patch, _asker: Requester) -> None:
     def broken(user: User, wanted: Any) -> Any:
         owner = wanted.get("owner", "")
         if User.objects.filter(username=owner).exists():
             return Task.objects.filter(owner__username=owner)
-        return tasks_listed(user, wanted)
+        return tasks_matching_filters(user, wanted)
 
-    everywhere(patch, tasks_listed, broken)
+    everywhere(patch, tasks_matching_filters, broken)
 
 
-def a_count_of_all_there_is(patch: Patch, _asker: Asker) -> None:
+def a_count_of_all_there_is(patch: Patch, _asker: Requester) -> None:
     answer = TaskViewSet.get_paginated_response
 
     def broken(view: Any, data: Any) -> Any:
@@ -167,7 +172,7 @@ def a_count_of_all_there_is(patch: Patch, _asker: Asker) -> None:
     patch.setattr(TaskViewSet, "get_paginated_response", broken)
 
 
-def a_socket_that_joins_any_group(patch: Patch, _asker: Asker) -> None:
+def a_socket_that_joins_any_group(patch: Patch, _asker: Requester) -> None:
     push = LiveConsumer._push
 
     async def broken(consumer: Any, card: str, user: User, noticed: float) -> None:
@@ -177,13 +182,13 @@ def a_socket_that_joins_any_group(patch: Patch, _asker: Asker) -> None:
     patch.setattr(LiveConsumer, "_push", broken)
 
 
-def a_socket_that_shows_what_administrators_see(patch: Patch, asker: Asker) -> None:
-    root = asker.world.people["root"]
+def a_socket_that_shows_what_administrators_see(patch: Patch, requester: Requester) -> None:
+    root = requester.world.people["root"]
     patch.setattr(consumers, "card_audience", lambda *_: "admins")
     patch.setattr(consumers, "card_render", lambda name, key, _user: card_render(name, key, root))
 
 
-HOLES: list[tuple[Callable[[Patch, Asker], None], Find]] = [
+HOLES: list[tuple[Callable[[Patch, Requester], None], Find]] = [
     (a_list_without_visible_to, asked("GET /api/v1/queues/*")),
     (tasks_of_everybody, asked("GET /api/v1/tasks/")),
     (credentials_of_everybody, asked("* /api/v1/credentials/*")),
@@ -203,11 +208,13 @@ HOLES: list[tuple[Callable[[Patch, Asker], None], Find]] = [
 
 
 @pytest.mark.parametrize(("hole", "find"), HOLES, ids=[hole.__name__ for hole, _ in HOLES])
-def test_a_hole_is_found(asker: Asker, hole: Callable[[Patch, Asker], None], find: Find) -> None:
-    assert list(find(asker)) == []
+def test_a_hole_is_found(
+    requester: Requester, hole: Callable[[Patch, Requester], None], find: Find
+) -> None:
+    assert list(find(requester)) == []
 
     with pytest.MonkeyPatch.context() as patch:
-        hole(patch, asker)
-        told = list(find(asker))
+        hole(patch, requester)
+        found = list(find(requester))
 
-    assert told != []
+    assert found != []

@@ -1,13 +1,13 @@
-"""What somebody may not see is not told in other ways either.
+"""What a user may not see does not leak in other ways either.
 
-No value that they may try, as a filter, an order, a search or a field of a body, answers otherwise
-than one that there is not; and nothing that others have changes a number, an order or a sentence.
+A hidden value, as a filter, an order, a search or a field of a body, is answered like an unknown
+one; and objects of others change no number, order or sentence.
 """
 
 import pytest
 
-from tests.authorisation.asking import Asker
-from tests.authorisation.more import changes
+from tests.authorisation.interference import changes
+from tests.authorisation.requester import Requester
 from tests.authorisation.roles import OTHER_TENANT, TEAM_A, TENANT_ADMIN, Role
 from tests.authorisation.values import blanks, value_findings
 
@@ -24,10 +24,10 @@ def test_every_filter_and_field_of_rest_is_tried() -> None:
 
 
 @pytest.mark.parametrize("role", [TEAM_A, OTHER_TENANT, TENANT_ADMIN], ids=str)
-def test_what_one_may_not_see_is_no_value(asker: Asker, role: Role) -> None:
-    assert list(value_findings(asker, role)) == []
+def test_what_one_may_not_see_is_no_value(requester: Requester, role: Role) -> None:
+    assert list(value_findings(requester, role)) == []
 
 
 @pytest.mark.parametrize("role", [TEAM_A, OTHER_TENANT], ids=str)
-def test_what_others_have_changes_no_answer(asker: Asker, role: Role) -> None:
-    assert list(changes(asker, role)) == []
+def test_what_others_have_changes_no_answer(requester: Requester, role: Role) -> None:
+    assert list(changes(requester, role)) == []

@@ -1,13 +1,13 @@
-"""Every address, asked by everybody about everybody's things, is answered as the rules say."""
+"""Every request, by every role about everybody's objects, is answered as the rules say."""
 
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.authorisation.asking import Asker
 from tests.authorisation.cells import Cell, cells_of
-from tests.authorisation.judging import findings
+from tests.authorisation.findings import findings
+from tests.authorisation.requester import Requester
 from tests.authorisation.roles import ROLES, Role
 from tests.authorisation.rules import RULES, rule_for
 from tests.authorisation.surfaces import METHODS, Surface, surfaces
@@ -25,8 +25,8 @@ def cells(world: World) -> list[Cell]:
     return [cell for role in ROLES for one in surfaces() for cell in cells_of(world, role, one)]
 
 
-def test_every_cell_has_a_rule_and_every_rule_a_cell(asker: Asker) -> None:
-    found = [(cell, rule_for(cell)) for cell in cells(asker.world)]
+def test_every_cell_has_a_rule_and_every_rule_a_cell(requester: Requester) -> None:
+    found = [(cell, rule_for(cell)) for cell in cells(requester.world)]
 
     bare = sorted({str(cell.surface) for cell, rule in found if rule is None})
     used = {id(rule) for _, rule in found}
@@ -61,8 +61,10 @@ def _shape(address: str) -> str:
 
 @pytest.mark.parametrize("role", ROLES, ids=str)
 @pytest.mark.parametrize("part", ["rest", "admin", "pages"])
-def test_everybody_is_answered_as_the_rules_say(asker: Asker, role: Role, part: str) -> None:
-    wrong = list(findings(asker, role, _part(part)))
+def test_everybody_is_answered_as_the_rules_say(
+    requester: Requester, role: Role, part: str
+) -> None:
+    wrong = list(findings(requester, role, _part(part)))
 
     assert wrong == []
 

@@ -1,8 +1,8 @@
 """One installation in which everything exists once for everybody.
 
-Teams `a` and `b` stand in the tree of one tenant, whose top is `m`; `t` in that of another, below
-`u`. In each team an *owner* and a *mate* have the same things; what belongs to the whole house has
-the place `x`.
+Teams `a` and `b` are in the tree of one tenant, whose top is `m`; `t` is in that of another, below
+`u`. In each team an *owner* and a *mate* have the same objects; objects of the whole installation
+have the place `x`.
 """
 
 from dataclasses import dataclass, field
@@ -30,15 +30,15 @@ from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create
 from apps.allocation.models import PassRecord
 from apps.configuration.models import Revision
-from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import Target
 from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.policies import policy_create
 from apps.configuration.services.pools import policy_pause
 from apps.configuration.services.provision import document_provision
 from apps.configuration.services.queues import profile_connect
-from apps.configuration.services.rules import Named, rule_give
-from apps.configuration.services.tenants import tenant_make
+from apps.configuration.services.rules import RuleSubjects, rule_grant
+from apps.configuration.services.tenants import tenant_create
 from apps.events.models import AuditEntry, Event
 from apps.nodes.models import Device, Node, Runtime, Transport, Volume
 from apps.policies.document import parse
@@ -54,15 +54,15 @@ from apps.policies.models import (
 )
 from apps.policies.services import registry_credential_save
 from apps.tasks.descriptions import Description
-from apps.tasks.models import Attempt, Holding, Task
-from apps.tasks.services.enqueueing import task_create, task_submit
+from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.services.logs import log_append
+from apps.tasks.services.submission import task_create, task_submit
 from apps.tasks.states import AttemptState, TaskState
 from apps.vaults.models import VaultFormat
 from apps.vaults.services.vaults import vault_create
-from tests.authorisation.marks import Marks, number_apart
+from tests.authorisation.marks import Marks, number_distinctly
 
-HOUSE, TEAMS = "x", ("a", "b", "t")
+INSTALLATION, TEAMS = "x", ("a", "b", "t")
 TENANTS = {"m": ("a", "b"), "u": ("t",)}
 OWNER, MATE = "owner", "mate"
 PASSWORD = "correct horse battery staple"
@@ -71,7 +71,7 @@ AT = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 
 @dataclass(slots=True)
 class World:
-    """What there is, by kind, place and owner."""
+    """All objects, by kind, place and owner."""
 
     marks: Marks = field(default_factory=Marks)
     objects: dict[tuple[str, str, str], Any] = field(default_factory=dict)
@@ -88,9 +88,9 @@ class World:
 
 def world_make() -> World:
     """The world, in the database of the test."""
-    number_apart()
+    number_distinctly()
     world = World()
-    _house(world)
+    _installation(world)
     for top, teams in TENANTS.items():
         _tenant(world, top, teams)
     for place in TEAMS:
@@ -99,23 +99,27 @@ def world_make() -> World:
             _belongings(world, place, owner)
         _second_factor(world, place, MATE)
         _works(world, place)
-    _rest_of_house(world)
+    _rest_of_installation(world)
     _passwords(world)
     return world
 
 
-def _house(world: World) -> None:
-    """Hardware, sizes of tasks, and who administers."""
+def _installation(world: World) -> None:
+    """Hardware, profiles, and administrators."""
     name = world.marks.name
-    root = user_create(username=name("person", HOUSE, "root"), password=None, groups=[ADMINS])
+    root = user_create(
+        username=name("person", INSTALLATION, "root"), password=None, groups=[ADMINS]
+    )
     queues = [QUEUE_ADMINS]
-    admin = user_create(username=name("person", HOUSE, "queues"), password=None, groups=queues)
+    admin = user_create(
+        username=name("person", INSTALLATION, "queues"), password=None, groups=queues
+    )
     world.people |= {
-        "root": world.keep(root, "person", HOUSE, "root"),
-        "queues": world.keep(admin, "person", HOUSE, "queues"),
+        "root": world.keep(root, "person", INSTALLATION, "root"),
+        "queues": world.keep(admin, "person", INSTALLATION, "queues"),
     }
-    pools = [name("pool", place) for place in (HOUSE, *TEAMS)]
-    profiles = [name("profile", place) for place in (HOUSE, *TEAMS)]
+    pools = [name("pool", place) for place in (INSTALLATION, *TEAMS)]
+    profiles = [name("profile", place) for place in (INSTALLATION, *TEAMS)]
     document = {
         "pools": [{"name": pool, "capacity": 8, "profiles": [*profiles]} for pool in pools],
         "profiles": [
@@ -124,11 +128,11 @@ def _house(world: World) -> None:
         ],
     }
     draft_write(document=parse(document), actor=root)
-    document_provision(actor=root, note=name("note", HOUSE))
-    for place, pool, profile in zip((HOUSE, *TEAMS), pools, profiles, strict=True):
+    document_provision(actor=root, note=name("note", INSTALLATION))
+    for place, pool, profile in zip((INSTALLATION, *TEAMS), pools, profiles, strict=True):
         world.keep(Pool.objects.get(name=pool), "pool", place)
         world.keep(Profile.objects.get(name=profile), "profile", place)
-    world.keep(Revision.objects.latest("number"), "revision", HOUSE)
+    world.keep(Revision.objects.latest("number"), "revision", INSTALLATION)
 
 
 def _tenant(world: World, place: str, teams: tuple[str, ...]) -> None:
@@ -149,7 +153,7 @@ def _tenant(world: World, place: str, teams: tuple[str, ...]) -> None:
     )
     world.keep(top, "policy", place)
     others = [groups[one] for one in teams]
-    tenant = tenant_make(actor=root, top=top, admin_group=groups[place], groups=others)
+    tenant = tenant_create(actor=root, top=top, admin_group=groups[place], groups=others)
     world.keep(tenant, "tenant", place)
     top.refresh_from_db()
     person = user_create(
@@ -183,11 +187,11 @@ def _team(world: World, place: str) -> None:
         limit={"gpu": 32},
     )
     world.keep(policy, "policy", place)
-    target = Target(Kind.POLICY, str(policy.pk))
-    named = Named(users=(world.people[f"{place}-{MATE}"],))
-    given = rule_give(actor=root, target=target, level=Level.READ, named=named)
+    target = Target(RuleKind.POLICY, str(policy.pk))
+    subjects = RuleSubjects(users=(world.people[f"{place}-{MATE}"],))
+    given = rule_grant(actor=root, target=target, level=Level.READ, subjects=subjects)
     world.objects["rule", place, ""] = given.key
-    for kind, profile in (("queue", HOUSE), ("second-queue", place)):
+    for kind, profile in (("queue", INSTALLATION), ("second-queue", place)):
         queue = profile_connect(
             actor=root,
             policy=policy,
@@ -199,7 +203,7 @@ def _team(world: World, place: str) -> None:
 
 
 def _programs(world: World, place: str, group: Group) -> None:
-    """A service account, somebody who was invited, and what the group fetches images with."""
+    """A service account, an invited person, and the group's registry credential."""
     name, root = world.marks.name, world.people["root"]
     made = service_account_create(
         actor=root, name=name("account", place), groups=[group.name], scope=Scope.ADMINISTER
@@ -246,7 +250,7 @@ def vault_text(world: World, place: str, owner: str) -> str:
 
 
 def _belongings(world: World, place: str, owner: str) -> None:
-    """What one person has: a credential and a vault."""
+    """The credential and the vault of one person."""
     name, person = world.marks.name, world.people[f"{place}-{owner}"]
     key, _ = credential_create(user=person, label=name("credential", place, owner))
     world.keep(key, "credential", place, owner)
@@ -262,7 +266,7 @@ def _belongings(world: World, place: str, owner: str) -> None:
 
 
 def _works(world: World, place: str) -> None:
-    """Of each person one task that is a draft, one that waits, one that runs and one that ended."""
+    """For each person a draft, a waiting, a running and an ended task."""
     for owner in (OWNER, MATE):
         person = world.people[f"{place}-{owner}"]
         draft = _description(world, "draft", place, owner, queue=None)
@@ -299,7 +303,7 @@ def _description(
 
 
 def _run(world: World, task: Task, place: str, owner: str) -> None:
-    """As a pass and a node would have it, with a line in its log."""
+    """Run a task as a pass and a node would, with a line in its log."""
     Task.objects.filter(pk=task.pk).update(state=TaskState.ALLOCATED, generation=1)
     assert task.queue is not None
     is_over = world.marks.known[task.name].kind == "ended"
@@ -316,16 +320,16 @@ def _run(world: World, task: Task, place: str, owner: str) -> None:
         ended_at=AT if is_over else None,
     )
     world.keep(attempt, "attempt", place, owner)
-    holding = Holding.objects.create(
+    member = Member.objects.create(
         attempt=attempt, pool=attempt.pool, amounts={"gpu": 4000},
         released_at=AT if is_over else None,
     )  # fmt: skip
     log = world.marks.name("log", place, owner).encode()
-    log_append(holding_id=holding.pk, offset=0, content=log, at=timezone.now())
+    log_append(member_id=member.pk, offset=0, content=log, at=timezone.now())
 
 
 def _passwords(world: World) -> None:
-    """Everybody has one, which second factors ask for: all the same, since hashing takes long."""
+    """Set a password for everybody, for second factors: the same one, since hashing is slow."""
     known = make_password(PASSWORD)
     for person in world.people.values():
         if not person.is_service:
@@ -334,7 +338,7 @@ def _passwords(world: World) -> None:
 
 
 def _second_factor(world: World, place: str, owner: str) -> None:
-    """A key that somebody put in; nobody can use it, but it can be taken away."""
+    """A key of the owner; nobody can use it, but it can be removed."""
     key = Authenticator.objects.create(
         user=world.people[f"{place}-{owner}"],
         type=Authenticator.Type.WEBAUTHN,
@@ -343,32 +347,37 @@ def _second_factor(world: World, place: str, owner: str) -> None:
     world.keep(key, "second-factor", place, owner)
 
 
-def _rest_of_house(world: World) -> None:
-    """What only administrators have to do with."""
+def _rest_of_installation(world: World) -> None:
+    """Objects for administrators only."""
     name, root = world.marks.name, world.people["root"]
-    pool = world.one("pool", HOUSE)
+    pool = world.one("pool", INSTALLATION)
     node = Node.objects.create(
-        name=name("node", HOUSE), transport=Transport.LOCAL, runtime=Runtime.PROCESS, pool=pool
+        name=name("node", INSTALLATION),
+        transport=Transport.LOCAL,
+        runtime=Runtime.PROCESS,
+        pool=pool,
     )
-    world.keep(node, "node", HOUSE)
-    Device.objects.create(node=node, index=0, uuid=name("device", HOUSE))
-    volume = Volume.objects.create(name=name("volume", HOUSE), path=f"/srv/{name('path', HOUSE)}")
-    world.keep(volume, "volume", HOUSE)
+    world.keep(node, "node", INSTALLATION)
+    Device.objects.create(node=node, index=0, uuid=name("device", INSTALLATION))
+    volume = Volume.objects.create(
+        name=name("volume", INSTALLATION), path=f"/srv/{name('path', INSTALLATION)}"
+    )
+    world.keep(volume, "volume", INSTALLATION)
     record = PassRecord.objects.create(at=AT, duration_ms=1, decisions={})
-    world.keep(record, "pass", HOUSE)
-    key, _ = credential_create(user=root, label=name("credential", HOUSE, "root"))
-    world.keep(key, "credential", HOUSE, "root")
+    world.keep(record, "pass", INSTALLATION)
+    key, _ = credential_create(user=root, label=name("credential", INSTALLATION, "root"))
+    world.keep(key, "credential", INSTALLATION, "root")
     provider = IdentityProvider.objects.create(
-        slug=name("provider", HOUSE),
-        name=name("provider-name", HOUSE),
+        slug=name("provider", INSTALLATION),
+        name=name("provider-name", INSTALLATION),
         protocol=Protocol.OIDC,
         preset="oidc",
-        client_id=name("client", HOUSE),
-        authorization_url=f"https://example.org/{name('provider-address', HOUSE)}",
+        client_id=name("client", INSTALLATION),
+        authorization_url=f"https://example.org/{name('provider-address', INSTALLATION)}",
         token_url="https://example.org/token",
         jwks_url="https://example.org/jwks",
     )
-    world.keep(provider, "provider", HOUSE)
+    world.keep(provider, "provider", INSTALLATION)
     for place in TEAMS:
         policy = world.one("policy", place)
         policy_pause(actor=root, policy=policy, reason=name("reason", place))
@@ -379,8 +388,8 @@ def _rest_of_house(world: World) -> None:
         ("grant", PolicyUserPermission),
         ("group-grant", PolicyGroupPermission),
     ):
-        world.keep(model._base_manager.order_by("pk")[0], kind, HOUSE)
-    world.objects["policy-type", HOUSE, ""] = ContentType.objects.get_for_model(Policy).pk
+        world.keep(model._base_manager.order_by("pk")[0], kind, INSTALLATION)
+    world.objects["policy-type", INSTALLATION, ""] = ContentType.objects.get_for_model(Policy).pk
     entry = AuditEntry.objects.latest("pk")
-    world.keep(entry, "audit", HOUSE)
-    world.keep(Event.objects.latest("pk"), "event", HOUSE)
+    world.keep(entry, "audit", INSTALLATION)
+    world.keep(Event.objects.latest("pk"), "event", INSTALLATION)

@@ -1,4 +1,4 @@
-"""`make bench`: every measurement of this machine in one run, each beside what it is judged by.
+"""`make bench`: every measurement of this machine in one run, each next to what it is judged by.
 
 Names of parts as arguments run only those: engine, passes, enqueue, latency, pages, rights,
 live; and execution and nodes, which run only when they are named.
@@ -69,13 +69,13 @@ def latency_rows() -> Iterator[Row]:
     yield (
         "POST to the container's first line",
         f"{figure.rpm_s:.2f} s",
-        f"{figure.more_s:+.2f} s beside podman run, {figure.podman_s:.2f} s",
+        f"{figure.more_s:+.2f} s compared with podman run, {figure.podman_s:.2f} s",
         f"within {latency.AIM_S} s",
     )
 
 
 def execution_rows() -> Iterator[Row]:
-    """Whole ways of tasks over SSH with podman, beside podman by hand over the same SSH."""
+    """Tasks over SSH with podman, compared with podman by hand over the same SSH."""
     result = execution.measure()
     for figure in result.figures:
         rpm_s, bare_s = statistics.median(figure.rpm), statistics.median(figure.bare)
@@ -128,7 +128,7 @@ def page_rows() -> Iterator[Row]:
 
 
 def right_rows() -> Iterator[Row]:
-    """What it costs that not everybody sees everything."""
+    """The cost of permissions."""
     for figure in rights.measure():
         cells = [
             f"{words} {figure.ms[name]:.0f} ms ({figure.ms[name] / figure.ms['admin']:.2f} times, "
@@ -149,7 +149,7 @@ def right_rows() -> Iterator[Row]:
 def live_rows() -> Iterator[Row]:
     """What the pages show, and when."""
     figure = live.measure()
-    beside = f"the request itself {statistics.median(figure.posts):.3f} s"
+    compared = f"the request itself {statistics.median(figure.posts):.3f} s"
     readers = {
         f"{live.SOCKETS} sockets": figure.sockets,
         f"{live.BROWSERS} browsers": figure.browsers,
@@ -158,7 +158,7 @@ def live_rows() -> Iterator[Row]:
         yield (
             f"request to the new figure, {name}",
             f"95 of 100 within {live.percentile(seconds, 95):.2f} s",
-            f"median {statistics.median(seconds):.2f} s, worst {max(seconds):.2f} s; {beside}",
+            f"median {statistics.median(seconds):.2f} s, worst {max(seconds):.2f} s; {compared}",
             f"below {live.AIM_S:.0f} s",
         )
 
@@ -191,7 +191,7 @@ def main() -> int:
         rows += PARTS[name]()
     _say(f"\n{_machine()}\n")
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in [("what", "figure", "beside", "aim"), *rows]:
+    for row in [("what", "figure", "compared with", "aim"), *rows]:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         _say("  ".join(cells).rstrip())
     _say(f"\n{time.monotonic() - began:.0f} s in all")

@@ -14,20 +14,20 @@ from itertools import count, repeat
 from apps.allocation.engine import decide
 from apps.allocation.engine.quantities import Quantities
 from apps.allocation.engine.snapshot import (
-    Head,
-    Held,
+    DeviceShare,
     Id,
-    Member,
-    Node,
-    Policy,
-    Pool,
-    Preemption,
-    Profile,
-    Queue,
-    Run,
-    Running,
-    Settings,
-    Share,
+    MemberPlacement,
+    NodeSnapshot,
+    PolicySnapshot,
+    PoolSnapshot,
+    PreemptionMode,
+    ProfileSnapshot,
+    QueuedGroup,
+    QueuedTask,
+    QueueSnapshot,
+    RunningGroup,
+    RunningTask,
+    SettingsSnapshot,
     Snapshot,
 )
 
@@ -92,7 +92,7 @@ def measure(passes: int = 20) -> list[Figure]:
 
 def _measured(name: str, snapshots: Iterator[Snapshot], passes: int, aim: str) -> Figure:
     plan = decide(next(snapshots))
-    wall: list[float] = []
+    elapsed: list[float] = []
     cpu: list[float] = []
     calibration: list[float] = []
     for _ in range(passes):
@@ -100,11 +100,11 @@ def _measured(name: str, snapshots: Iterator[Snapshot], passes: int, aim: str) -
         snapshot = next(snapshots)
         started, used = time.perf_counter(), time.process_time()
         plan = decide(snapshot)
-        wall.append((time.perf_counter() - started) * 1000)
+        elapsed.append((time.perf_counter() - started) * 1000)
         cpu.append((time.process_time() - used) * 1000)
     return Figure(
         name=name,
-        median_ms=statistics.median(wall),
+        median_ms=statistics.median(elapsed),
         cpu_ms=statistics.median(cpu),
         calibration_ms=statistics.median(calibration),
         passes=passes,
@@ -139,7 +139,7 @@ def full_snapshot(*, has_nodes: bool) -> Snapshot:
     profiles = tuple(_profile(number) for number in range(POOLS * len(SIZES)))
     policies = tuple(_policy(number) for number in range(POLICIES))
     queues = tuple(
-        Queue(id=number, policy=number % POLICIES, profile=_profile_of(number))
+        QueueSnapshot(id=number, policy=number % POLICIES, profile=_profile_of(number))
         for number in range(QUEUES)
     )
     groups = tuple(_groups(queues, has_nodes=has_nodes))
@@ -147,13 +147,13 @@ def full_snapshot(*, has_nodes: bool) -> Snapshot:
     for group in groups:
         used[int(group.pool)] += len(group.tasks) * group.request.get("gpu")
     return Snapshot(
-        settings=Settings(preemption=Preemption.RECLAIM),
+        settings=SettingsSnapshot(preemption=PreemptionMode.RECLAIM),
         now_us=10**15,
         pools=tuple(_pool(number, used[number], has_nodes=has_nodes) for number in range(POOLS)),
         profiles=profiles,
         policies=policies,
         queues=queues,
-        runs=tuple(_run(queue) for queue in queues),
+        queued_groups=tuple(_run(queue) for queue in queues),
         running=groups,
     )
 
@@ -171,9 +171,9 @@ def _home(profile: int) -> int:
     return profile // len(SIZES)
 
 
-def _profile(number: int) -> Profile:
+def _profile(number: int) -> ProfileSnapshot:
     home = _home(number)
-    return Profile(
+    return ProfileSnapshot(
         id=number,
         name=f"profile {number:03d}",
         request=Quantities.whole(gpu=_size(number)),
@@ -182,8 +182,8 @@ def _profile(number: int) -> Profile:
     )
 
 
-def _policy(number: int) -> Policy:
-    return Policy(
+def _policy(number: int) -> PolicySnapshot:
+    return PolicySnapshot(
         id=number,
         name=f"policy {number:03d}",
         rank=number,
@@ -192,14 +192,14 @@ def _policy(number: int) -> Policy:
     )
 
 
-def _pool(number: int, used_milli: int, *, has_nodes: bool) -> Pool:
+def _pool(number: int, used_milli: int, *, has_nodes: bool) -> PoolSnapshot:
     size = len(SIZES)
     linked = [
         profile
         for home in (number, (number - 1) % POOLS, (number - 7) % POOLS)
         for profile in range(home * size, home * size + size)
     ]
-    return Pool(
+    return PoolSnapshot(
         id=number,
         name=f"pool {number:02d}",
         capacity=Quantities.of({"gpu": used_milli}),
@@ -208,17 +208,17 @@ def _pool(number: int, used_milli: int, *, has_nodes: bool) -> Pool:
     )
 
 
-def _nodes(pool: int, gpus: int) -> Iterator[Node]:
+def _nodes(pool: int, gpus: int) -> Iterator[NodeSnapshot]:
     """As many nodes as the pool's running work fills; the last one may be smaller."""
     for first in range(0, gpus, GPUS_PER_NODE):
-        yield Node(
+        yield NodeSnapshot(
             id=pool * 1000 + first // GPUS_PER_NODE,
             name=f"node {pool:02d}-{first // GPUS_PER_NODE:03d}",
             capacity=Quantities.whole(gpu=min(GPUS_PER_NODE, gpus - first)),
         )
 
 
-def _groups(queues: tuple[Queue, ...], *, has_nodes: bool) -> Iterator[Running]:
+def _groups(queues: tuple[QueueSnapshot, ...], *, has_nodes: bool) -> Iterator[RunningGroup]:
     """Larger tasks first in each pool, so that they fill nodes without gaps."""
     free = [0] * POOLS
     largest_first = sorted(queues, key=lambda queue: (-_size(int(queue.profile)), queue.id))
@@ -231,8 +231,8 @@ def _groups(queues: tuple[Queue, ...], *, has_nodes: bool) -> Iterator[Running]:
             free[pool] += size
             members = _members(pool, first, size) if has_nodes else ()
             task = f"r{queue.id:04d}-{number:02d}"
-            tasks.append(Held(task, submitted_us=1, started_us=2, members=members))
-        yield Running(
+            tasks.append(RunningTask(task, submitted_us=1, started_us=2, members=members))
+        yield RunningGroup(
             pool=pool,
             policy=queue.policy,
             profile=queue.profile,
@@ -242,21 +242,23 @@ def _groups(queues: tuple[Queue, ...], *, has_nodes: bool) -> Iterator[Running]:
         )
 
 
-def _members(pool: int, first: int, size: int) -> tuple[Member, ...]:
+def _members(pool: int, first: int, size: int) -> tuple[MemberPlacement, ...]:
     node, gpu = divmod(first, GPUS_PER_NODE)
-    shares = tuple(Share(gpu + number, 1000) for number in range(size))
-    return (Member(pool * 1000 + node, shares),)
+    shares = tuple(DeviceShare(gpu + number, 1000) for number in range(size))
+    return (MemberPlacement(pool * 1000 + node, shares),)
 
 
-def _run(queue: Queue) -> Run:
-    heads = tuple(Head(10**6 + number, f"w{queue.id:04d}-{number:02d}") for number in range(50))
+def _run(queue: QueueSnapshot) -> QueuedGroup:
+    heads = tuple(
+        QueuedTask(10**6 + number, f"w{queue.id:04d}-{number:02d}") for number in range(50)
+    )
     request = Quantities.whole(gpu=_size(int(queue.profile)))
-    return Run(queue=queue.id, request=request, count=WAITING // QUEUES, heads=heads)
+    return QueuedGroup(queue=queue.id, request=request, count=WAITING // QUEUES, heads=heads)
 
 
 def fragmented(snapshot: Snapshot) -> Snapshot:
-    """One GPU more on every node, and nobody waits for less than two: all nodes have room left,
-    and nothing fits.
+    """One GPU more on every node, and no task waits for less than two: all nodes have capacity
+    left, and nothing fits.
     """
     pools = tuple(
         replace(
@@ -267,11 +269,11 @@ def fragmented(snapshot: Snapshot) -> Snapshot:
         for pool in snapshot.pools
     )
     least = Quantities.whole(gpu=2)
-    runs = tuple(
-        replace(run, request=least) if run.request.get("gpu") < least.get("gpu") else run
-        for run in snapshot.runs
+    queued_groups = tuple(
+        replace(queued, request=least) if queued.request.get("gpu") < least.get("gpu") else queued
+        for queued in snapshot.queued_groups
     )
-    return replace(snapshot, pools=pools, runs=runs)
+    return replace(snapshot, pools=pools, queued_groups=queued_groups)
 
 
 def _one_gpu_more(capacity: Quantities, times: int = 1) -> Quantities:
@@ -287,8 +289,8 @@ def new_versions(snapshot: Snapshot) -> Iterator[Snapshot]:
 
 
 def with_claims(snapshot: Snapshot) -> Snapshot:
-    """400 small tasks have ended, and over-quota work waits for their room. Elsewhere, where there
-    is none, five policies come back for what they reserve: 20 large tasks each.
+    """400 small tasks have ended, and over-quota work waits for their capacity. Elsewhere, where
+    nothing is free, five policies come back for what they reserve: 20 large tasks each.
     """
     policies = tuple(
         replace(one, reserved=Quantities.whole(gpu=_held_by(snapshot, one.id) + CLAIM))
@@ -322,10 +324,12 @@ def with_claims(snapshot: Snapshot) -> Snapshot:
             seen += len(group.tasks)
         left.append(replace(group, tasks=kept))
     owners = {queue.id: queue.policy for queue in snapshot.queues}
-    runs = tuple(
-        run for run in snapshot.runs if owners[run.queue] not in CLAIMANTS or run.request == large
+    queued_groups = tuple(
+        queued
+        for queued in snapshot.queued_groups
+        if owners[queued.queue] not in CLAIMANTS or queued.request == large
     )
-    return replace(snapshot, policies=policies, running=tuple(left), runs=runs)
+    return replace(snapshot, policies=policies, running=tuple(left), queued_groups=queued_groups)
 
 
 def _held_by(snapshot: Snapshot, policy: Id) -> int:
@@ -338,7 +342,7 @@ def _held_by(snapshot: Snapshot, policy: Id) -> int:
 
 
 def rebalanced(snapshot: Snapshot) -> Snapshot:
-    """All that runs belongs to every second policy; the others reserve half and want it now."""
+    """Every second policy uses everything; the others reserve half and claim it now."""
     owners = {queue.id: int(queue.policy) | 1 for queue in snapshot.queues}
     mine = {(queue.policy, queue.profile): queue.id for queue in snapshot.queues}
     running = tuple(

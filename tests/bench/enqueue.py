@@ -1,4 +1,4 @@
-"""Enqueueing over HTTP, beside plain INSERT and COMMIT of the same row.
+"""Enqueueing over HTTP, compared with plain INSERT and COMMIT of the same row.
 
 Eight clients, two web processes, a PostgreSQL that keeps its promises to the disk. The two are
 measured in turns within one run, so that whatever else the machine does meets both.
@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 _INSERT = """
 INSERT INTO tasks_task (
-    id, queue_id, run_id, owner_id, name, image, command, environment, working_dir, volumes,
+    id, queue_id, task_group_id, owner_id, name, image, command, environment, working_dir, volumes,
     priority, is_preemptible, is_restartable, retries, tags, state, state_detail, generation,
     preemptions, failures, created_at, submitted_at, changed_at
 ) VALUES (
@@ -47,7 +47,7 @@ INSERT INTO tasks_task (
 )
 """
 
-# What one client does until it is told to stop; the number of times that it did it.
+# What one client does until it has to stop; the number of times that it did it.
 Client = Callable[[threading.Event], int]
 
 
@@ -85,8 +85,8 @@ def measure(*, turns: int = TURNS, turn_s: float = TURN_S) -> Figure:
         with _web(installation) as port, psycopg.connect(cluster.url()) as connection:
             post = partial(_poster, port, _request(installation.facts))
             _at_once(post, WARM_UP_S)
-            run_id = _scalar(connection, "SELECT max(id) FROM tasks_run")
-            rows = partial(_inserter, installation.facts, run_id, cluster)
+            task_group_id = _scalar(connection, "SELECT max(id) FROM tasks_taskgroup")
+            rows = partial(_inserter, installation.facts, task_group_id, cluster)
             before = _stored(connection)
             posted = inserted = 0
             posting_s = inserting_s = 0.0
@@ -181,13 +181,13 @@ def _read(connection: socket.socket) -> bytes:
                 return answer
 
 
-def _inserter(facts: dict[str, Any], run_id: int, cluster: Cluster) -> Client:
+def _inserter(facts: dict[str, Any], task_group_id: int, cluster: Cluster) -> Client:
     """Inserts the same row again and again over one connection, committing each."""
 
     def insert(stop: threading.Event) -> int:
         count = 0
         with psycopg.connect(cluster.url(), autocommit=True) as connection:
-            place = (facts["queue_id"], run_id, facts["owner_id"])
+            place = (facts["queue_id"], task_group_id, facts["owner_id"])
             while not stop.is_set():
                 connection.execute(_INSERT, (uuid7(), *place), prepare=True)
                 count += 1

@@ -1,11 +1,11 @@
-"""From a task to its first line, and from a stop to nothing: over SSH with podman, beside podman.
+"""From a task to its first line, and from a stop to nothing: over SSH with podman, and by hand.
 
 Every figure is taken twice in each round, once by hand (`execution_bare.py`: `podman run`, `stop`
 and `kill` over one open SSH connection to the node) and once by the installation
 (`execution_installation.py`), so that whatever else the machine does meets both. The clock is the
 machine's own since it booted, which containers read as well.
 
-A first line counts from when somebody can read it: by hand when the SSH client has it, else when
+A first line counts from when a client can read it: by hand when the SSH client has it, else when
 the row with it is committed, from which API and page answer. A container has gone when none of its
 processes is left and podman has removed it.
 """
@@ -27,12 +27,12 @@ GRACE_S = 5
 SUBMIT = "submit to first line"
 WRITTEN = "submit to first line, as the task writes it"
 FREED = "freed to next first line"
-STOPPED = "stop to gone, ends when told"
+STOPPED = "stop to gone, ends when asked"
 KILLED = "stop to gone, no grace"
 AT_ONCE = "preempt to beneficiary's line, no grace"
-TOLD = f"preempt to beneficiary's line, grace {GRACE_S} s, ends when told"
+ASKED = f"preempt to beneficiary's line, grace {GRACE_S} s, ends when asked"
 DEAF = f"preempt to beneficiary's line, grace {GRACE_S} s, ignores it"
-PREEMPTIONS = ((AT_ONCE, 0, "ignores"), (TOLD, GRACE_S, "ends"), (DEAF, GRACE_S, "ignores"))
+PREEMPTIONS = ((AT_ONCE, 0, "ignores"), (ASKED, GRACE_S, "ends"), (DEAF, GRACE_S, "ignores"))
 
 
 @dataclass(slots=True)

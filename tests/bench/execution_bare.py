@@ -51,7 +51,7 @@ class Run:
 
 @dataclass(slots=True)
 class Bare:
-    """Runs containers of the same programs as tasks, with nobody between."""
+    """Runs containers of the same programs as tasks, without the installation."""
 
     stage: Stage
     connection: paramiko.Transport

@@ -23,7 +23,7 @@ from tests.services.sshd import SshdNode, running_sshd
 POOL = "One GPU"
 PASSWORD = "correct-horse-battery"  # of an installation that lives for some minutes
 DEFAULTS = {"RPM_SYNC_TICK_S": "10", "RPM_PASS_EVERY_S": "5", "RPM_LOG_LEVEL": "WARNING"}
-# Who borrows the only GPU, and who has the right to it.
+# The team that borrows the only GPU, and the team that reserves it.
 LENDER, BORROWER = "research", "dev"
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _FIRST_PIECE = """
@@ -31,13 +31,13 @@ SELECT p.data FROM tasks_attemptlog p JOIN tasks_attempt a ON a.id = p.attempt_i
 WHERE a.task_id = %s AND a.generation = 1 AND p."offset" = 0
 """
 _LEFT = """
-SELECT count(*) FROM tasks_holding h
+SELECT count(*) FROM tasks_member h
 WHERE released_at IS NULL OR NOT is_acknowledged
 """
 _STEPS = """
 SELECT extract(epoch FROM t.submitted_at)::float, extract(epoch FROM a.allocated_at)::float,
     extract(epoch FROM h.launched_at)::float, extract(epoch FROM h.started_at)::float
-FROM tasks_task t JOIN tasks_attempt a ON a.task_id = t.id JOIN tasks_holding h
+FROM tasks_task t JOIN tasks_attempt a ON a.task_id = t.id JOIN tasks_member h
     ON h.attempt_id = a.id
 WHERE t.id = %s AND a.generation = 1
 """
@@ -97,7 +97,7 @@ class Managed:
         self.stage.open_gate(task.gate)
 
     def set_grace(self, team: str, grace_s: int) -> None:
-        """How long the tasks of a queue may take to end when they are told to."""
+        """How long the tasks of a queue may take to end when they are asked to."""
         self.root.patch(f"/queues/{team}-1xgpu/", {"grace_s": grace_s})
 
     def await_waiting(self, task: Sent) -> None:

@@ -50,7 +50,7 @@ def wait_until(look: Callable[[], bool], *, what: str, within_s: float = WITHIN_
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A running one, as the kernel and podman's store know it: looking costs nobody anything."""
+    """A running one, as the kernel and podman's store know it: reading them costs nothing."""
 
     processes: tuple[Path, ...]
     layer: Path
@@ -71,7 +71,7 @@ class Stage:
     gates: Path
 
     def make_gate(self, name: str) -> None:
-        """A pipe; whoever reads it waits until somebody has opened it."""
+        """A pipe; its reader waits until it has been opened for writing."""
         path = self.gates / name
         os.mkfifo(path)
         # Nobody in a container is root.

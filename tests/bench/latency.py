@@ -1,4 +1,4 @@
-"""From POST to the container's first line over SSH, beside `podman run` over the same SSH.
+"""From POST to the container's first line over SSH, compared with `podman run` over the same SSH.
 
 A whole installation on PostgreSQL, a real sshd node, real podman. The first line of each container
 is the machine's own uptime, so both are measured to the moment in which the line is written, on one
@@ -41,7 +41,7 @@ class Figure:
 
 
 def measure(*, rounds: int = ROUNDS) -> Figure:
-    """Both ways in turns, after one round of each that does not count."""
+    """Both in turns, after one round of each that does not count."""
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     with (
         TemporaryDirectory() as folder,

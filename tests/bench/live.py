@@ -63,7 +63,7 @@ class Figure:
 
 
 def measure() -> Figure:
-    """Enqueue a task a second while everybody looks."""
+    """Enqueue a task a second while all pages are open."""
     with (
         TemporaryDirectory() as folder,
         running_postgres(durable=True) as cluster,

@@ -2,7 +2,7 @@
 
 The nodes are one real sshd with a folder of the helper for each, because 200 servers on one machine
 would measure the machine: to the worker they are 200 nodes, with a connection, a conversation and
-rows of their own. What the helpers cost stands beside; on real nodes each pays its own part.
+rows of their own. The cost of the helpers is shown apart; on real nodes each pays its own part.
 """
 
 import itertools
@@ -57,7 +57,7 @@ class Figure:
 
 
 def measure(*, nodes: int = NODES, ticks: int = TICKS) -> Figure:
-    """Start everything, let it become quiet, and look at so many ticks."""
+    """Start everything, let it become quiet, and measure so many ticks."""
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     with (
         TemporaryDirectory(prefix="rpm-bench-nodes-") as folder,

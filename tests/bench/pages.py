@@ -1,8 +1,8 @@
-"""The overview with 200 policies and 100,000 tasks, beside a page with nothing on it."""
+"""The overview with 200 policies and 100,000 tasks, compared with a page with nothing on it."""
 
 from dataclasses import dataclass
 
-from tests.bench.installed import answer_of
+from tests.bench.installation import saml_response_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,4 +19,4 @@ class Figure:
 
 def measure() -> Figure:
     """Ask both pages in turns."""
-    return Figure(**answer_of("tests.bench.pages_installation"))
+    return Figure(**saml_response_of("tests.bench.pages_installation"))

@@ -43,7 +43,7 @@ def main() -> None:
     client.force_login(admin)
     configure(pools=POOLS, profiles=PROFILES, policies=FEW)
     found: dict[str, float] = {"few": queries(client, OVERVIEW)}
-    # What is there already is told apart by its name only: the rest is made beside it.
+    # What is there already differs by its name only: the rest is added to it.
     rename_all()
     configure(pools=POOLS, profiles=PROFILES, policies=MANY - FEW)
     insert_waiting(admin.pk, 5_000)

@@ -1,4 +1,4 @@
-"""A full allocation pass beside ever longer queues: it must cost what can run, not what waits.
+"""A full allocation pass with ever longer queues: it must cost what can run, not what waits.
 
 1,000 queues, 50 pools of 100 nodes with 8 GPUs, all full; 10 thousand, 100 thousand and 1 million
 waiting tasks on PostgreSQL, each in a database of its own. Passes alternate between them within

@@ -37,8 +37,8 @@ from apps.policies.models import (  # noqa: E402
     Profile,
     Queue,
 )
-from apps.tasks.models import Attempt, HeldDevice, Holding, Run, Task  # noqa: E402
-from apps.tasks.shapes import Shape  # noqa: E402
+from apps.tasks.models import Attempt, HeldDevice, Member, Task, TaskGroup  # noqa: E402
+from apps.tasks.shapes import TaskShape  # noqa: E402
 from apps.tasks.states import AttemptState, MemberState, TaskState  # noqa: E402
 
 POOLS = 50
@@ -55,15 +55,15 @@ CLAIMED_MILLI = 100_000
 
 _TASKS = """
     INSERT INTO tasks_task (
-        id, queue_id, run_id, owner_id, name, image, command, environment, working_dir, volumes,
-        priority, is_preemptible, is_restartable, retries, tags, state, state_detail, generation,
-        preemptions, failures, created_at, submitted_at, changed_at
+        id, queue_id, task_group_id, owner_id, name, image, command, environment, working_dir,
+        volumes, priority, is_preemptible, is_restartable, retries, tags, state, state_detail,
+        generation, preemptions, failures, created_at, submitted_at, changed_at
     )
     SELECT gen_random_uuid(), run.queue_id, run.id, %s, 'waiting', '', '["true"]', '{}', '', '[]',
         0, true, true, 0, '[]', 'queued', '', 0, 0, 0, moment, moment, moment
     FROM generate_series(1, %s) AS number
-    JOIN (SELECT id, queue_id, row_number() OVER (ORDER BY id) AS place FROM tasks_run) AS run
-        ON run.place = 1 + number %% (SELECT count(*) FROM tasks_run)
+    JOIN (SELECT id, queue_id, row_number() OVER (ORDER BY id) AS place FROM tasks_taskgroup) AS run
+        ON run.place = 1 + number %% (SELECT count(*) FROM tasks_taskgroup)
     CROSS JOIN LATERAL (SELECT now() - number * interval '1 second' AS moment) AS submitted
 """
 
@@ -125,8 +125,8 @@ def _end_some() -> None:
     gone = ids[:: len(ids) // ENDED][:ENDED]
     now = timezone.now()
     with transaction.atomic():
-        HeldDevice.objects.filter(holding__attempt__in=gone).update(released_at=now)
-        Holding.objects.filter(attempt__in=gone).update(
+        HeldDevice.objects.filter(member__attempt__in=gone).update(released_at=now)
+        Member.objects.filter(attempt__in=gone).update(
             state=MemberState.EXITED, released_at=now, ended_at=now, is_acknowledged=True
         )
         Task.objects.filter(attempts__in=gone).update(state=TaskState.ABORTED)
@@ -137,7 +137,7 @@ def _end_some() -> None:
 def _claim_more() -> None:
     """The policy that reserves least, the first of them, reserves 100 GPUs more than it holds."""
     first = PolicyAmount.objects.order_by("reserved_milli", "policy__position")[0]
-    held = Holding.objects.filter(attempt__policy=first.policy, released_at__isnull=True)
+    held = Member.objects.filter(attempt__policy=first.policy, released_at__isnull=True)
     first.reserved_milli = CLAIMED_MILLI + sum(
         milli for devices in held.values_list("devices", flat=True) for _, milli in devices
     )
@@ -211,7 +211,9 @@ def configure(*, pools: int = POOLS, profiles: int = PROFILES, policies: int = P
         for p, profile in enumerate(all_profiles)
         for q, policy in enumerate(all_policies)
     )
-    Run.objects.bulk_create(Run(queue=queue, shape=Shape().digest()) for queue in queues)
+    TaskGroup.objects.bulk_create(
+        TaskGroup(queue=queue, shape=TaskShape().digest()) for queue in queues
+    )
     _make_nodes(all_pools)
 
 

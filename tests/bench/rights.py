@@ -1,8 +1,8 @@
-"""What rights cost a page: the same pages for an administrator and for members."""
+"""The cost of permissions: the same pages for an administrator and for members."""
 
 from dataclasses import dataclass
 
-from tests.bench.installed import answer_of
+from tests.bench.installation import saml_response_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,4 +17,4 @@ class Figure:
 
 def measure() -> list[Figure]:
     """Ask all pages in turns, as each reader."""
-    return [Figure(**one) for one in answer_of("tests.bench.rights_installation")]
+    return [Figure(**one) for one in saml_response_of("tests.bench.rights_installation")]

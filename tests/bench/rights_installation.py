@@ -2,7 +2,7 @@
 
 500 policies with a group and a queue each, and 2,000 people. Prints one JSON line: for each page
 the median milliseconds and the queries of an administrator, who needs no right, of a member of 100
-groups, and of one of four; with those of a page with nothing on it beside it.
+groups, and of one of four; with those of a page with nothing on it to compare.
 """
 
 import json
@@ -22,9 +22,9 @@ from django.test.utils import CaptureQueriesContext  # noqa: E402
 
 from apps.policies.models import Queue  # noqa: E402
 from apps.tasks.descriptions import Description  # noqa: E402
-from apps.tasks.services.enqueueing import task_submit  # noqa: E402
+from apps.tasks.services.submission import task_submit  # noqa: E402
 from tests.bench.passes_installation import settle  # noqa: E402
-from tests.crowd import Crowd, crowd  # noqa: E402
+from tests.bulk_data import BulkData, bulk_data  # noqa: E402
 
 POLICIES, PEOPLE = 500, 2000
 TASKS = 1000
@@ -45,7 +45,7 @@ PAGES = (
 def main() -> None:
     settings.ALLOWED_HOSTS = ["*"]
     call_command("migrate", verbosity=0)
-    there = crowd(policies=POLICIES, people=PEOPLE, tag="p")
+    there = bulk_data(policies=POLICIES, people=PEOPLE, tag="p")
     enqueue(there.queues, there)
     settle()
     # A queue that a member and the plain one both see, and one task in it.
@@ -75,7 +75,7 @@ def main() -> None:
     print(json.dumps(figures), flush=True)  # noqa: T201  # the other process reads it
 
 
-def enqueue(queues: list[Queue], there: Crowd) -> None:
+def enqueue(queues: list[Queue], there: BulkData) -> None:
     """Work in all queues, so that lists have something to show."""
     for number in range(TASKS):
         queue = queues[number % len(queues)]

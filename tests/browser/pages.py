@@ -53,7 +53,7 @@ RULES: dict[Scheme, list[str]] = {
 # Colours that are still on their way to the other scheme are nobody's.
 END_TRANSITIONS = """document.getAnimations()
   .filter(one => one instanceof CSSTransition).forEach(one => one.finish())"""
-# Nothing is told of what passes: that takes as long as the looking.
+# Nothing is reported of checks that pass: that takes as long as the checks.
 RUN = """rules => axe.run(document, {
   runOnly: rules, resultTypes: ["violations"], selectors: false, preload: false})"""
 # What asks for something that this page has no place for does nothing when it is pressed.

@@ -1,4 +1,4 @@
-"""Access rules in a browser: one is made in a dialog, narrowed, explained, and removed."""
+"""Access rules in a browser: one is made in a dialog, restricted, explained, and removed."""
 
 from playwright.sync_api import Page, expect
 
@@ -11,7 +11,7 @@ def test_a_rule_is_made_explained_and_removed(
 ) -> None:
     sign_in(page, "admin")
     page.goto(f"{site.address}/settings/access/")
-    page.get_by_role("link", name="New rule…").click()
+    page.get_by_role("link", name="Create rule…").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("On", exact=True).select_option(label="Policy Research")
     dialog.get_by_label("May", exact=True).select_option(label="Manage")
@@ -23,7 +23,7 @@ def test_a_rule_is_made_explained_and_removed(
     row = page.get_by_role("row", name="Research").filter(has_text="Manage")
     expect(row.get_by_text("demo-dev")).to_be_visible()
 
-    page.get_by_role("link", name="Who may what, and why").click()
+    page.get_by_role("link", name="Explain permissions").click()
     page.get_by_label("Person or service account").fill("demo-dev")
     page.get_by_label("Name or id").fill("Research")
     page.get_by_role("button", name="Explain").click()
@@ -34,8 +34,8 @@ def test_a_rule_is_made_explained_and_removed(
     page.goto(f"{site.address}/settings/access/?subject=demo-dev")
     row.get_by_role("link", name="Remove…").click()
     page.get_by_role("button", name="Remove rule").click()
-    expect(page.get_by_text("The rule is gone.")).to_be_visible()
-    expect(page.get_by_role("link", name="Narrow…").first).to_be_visible()
+    expect(page.get_by_text("Rule removed.")).to_be_visible()
+    expect(page.get_by_role("link", name="Restrict…").first).to_be_visible()
     expect(row).to_have_count(0)
 
 

@@ -13,20 +13,20 @@ print(task.pk if task else "")
 """
 ABORT_OTHERS = """
 from apps.tasks.models import Task
-from apps.tasks.services.ending import task_abort
+from apps.tasks.services.lifecycle import task_abort
 alive = ("queued", "allocated", "running")
 for task in Task.objects.exclude(name__startswith="lasting-").filter(state__in=alive):
     task_abort(actor=task.owner, task=task)
 """
 ABORT = """
 from apps.tasks.models import Task
-from apps.tasks.services.ending import task_abort
+from apps.tasks.services.lifecycle import task_abort
 task = Task.objects.get(pk="{pk}")
 task_abort(actor=task.owner, task=task)
 """
 ENQUEUE_AGAIN = """
 from apps.tasks.models import Task
-from apps.tasks.services.ending import task_run_again
+from apps.tasks.services.lifecycle import task_run_again
 task = Task.objects.get(pk="{pk}")
 task_run_again(actor=task.owner, task=task)
 """
@@ -76,7 +76,7 @@ def test_times_of_a_running_task_go_on_while_nothing_happens(
     page.clock.install()
     sign_in(page, "dev")
     page.goto(f"{site.address}/tasks/{running_task}/")
-    timeline = page.get_by_role("region", name="Time-line")
+    timeline = page.get_by_role("region", name="Timeline")
     running = timeline.locator("b", has=page.locator("time")).first
     ran = page.get_by_role("region", name="Attempts").locator("tbody tr").first.locator("time")
     expect(ran).to_be_visible()

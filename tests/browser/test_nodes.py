@@ -10,8 +10,8 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import SignIn
 from tests.browser.pages import OVERFLOW, violations
 from tests.end_to_end.installation import Installation
-from tests.services.patience import patient_ms
 from tests.services.sshd import SshdNode, kill_helpers
+from tests.services.timeouts import scale_timeout_ms
 
 NAME = "far"
 # A key's file in the server's own folder.
@@ -50,8 +50,8 @@ def described(page: Page, machine: SshdNode, **changes: str) -> None:
 def test_a_machine_becomes_a_node_gets_another_host_key_and_goes(
     site: Installation, machine: SshdNode, page: Page, sign_in: SignIn, axe: str
 ) -> None:
-    page.set_default_timeout(patient_ms(EXAMINED_WITHIN_S))
-    expect.set_options(timeout=patient_ms(EXAMINED_WITHIN_S))
+    page.set_default_timeout(scale_timeout_ms(EXAMINED_WITHIN_S))
+    expect.set_options(timeout=scale_timeout_ms(EXAMINED_WITHIN_S))
     sign_in(page, "admin")
     page.goto(f"{site.address}/nodes/")
     page.get_by_role("link", name="Add node").first.click()

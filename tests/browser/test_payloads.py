@@ -29,7 +29,7 @@ from apps.nodes.models import Node
 from apps.nodes.services import node_pause
 from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.descriptions import Description
-from apps.tasks.services.enqueueing import task_create, task_submit
+from apps.tasks.services.submission import task_create, task_submit
 
 payloads, logs = json.load(sys.stdin)
 text = "\\n".join(payloads)
@@ -100,12 +100,12 @@ from django.contrib.auth.models import Group
 from django.urls import reverse
 from apps.accounts.models import User
 from apps.accounts.services.people import user_create
-from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import Target, rule_key
-from apps.configuration.services.narrowing import policy_narrow
+from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.policies import policy_create
-from apps.configuration.services.rules import Named, rule_give
-from apps.configuration.services.tenants import tenant_make
+from apps.configuration.services.rules import RuleSubjects, rule_grant
+from apps.configuration.services.tenants import tenant_create
 
 payloads = json.load(sys.stdin)
 root = User.objects.get(username="demo-admin")
@@ -116,18 +116,19 @@ for number in range(0, 60, 12):
     policy = policy_create(
         actor=root, name=name[:100], group=group, description="\\n".join(texts)[:900])
     member = user_create(username=f"member-{number}", password=None, groups=[group.name])
-    target = Target(Kind.POLICY, str(policy.pk))
-    rule_give(actor=root, target=target, level=Level.MANAGE, named=Named(groups=(heads,)))
+    target = Target(RuleKind.POLICY, str(policy.pk))
+    subjects = RuleSubjects(groups=(heads,))
+    rule_grant(actor=root, target=target, level=Level.MANAGE, subjects=subjects)
     key = rule_key(target, Level.MANAGE)
-    policy_narrow(actor=root, policy=policy, people=[member])
+    policy_restrict(actor=root, policy=policy, people=[member])
     paths += [reverse("access_edit", args=[key]), reverse("access_remove", args=[key])]
-    paths.append(reverse("access_narrow", args=[policy.pk]))
+    paths.append(reverse("access_restrict", args=[policy.pk]))
     asked = {"user": texts[0], "kind": "policy", "object": texts[1]}
     answered = {"user": member.username, "kind": "policy", "object": policy.name}
     paths += [reverse("access_explain") + "?" + urlencode(one) for one in (asked, answered)]
     paths.append(reverse("access_list") + "?" + urlencode({"subject": texts[2], "name": name}))
     if number % 24 == 0:
-        made = tenant_make(actor=root, top=policy, admin_group=heads, groups=[group])
+        made = tenant_create(actor=root, top=policy, admin_group=heads, groups=[group])
         paths += [reverse("tenant_edit", args=[made.pk]), reverse("tenant_delete", args=[made.pk])]
 print(json.dumps([*paths, reverse("access_list"), reverse("tenant_list")]))
 """
@@ -145,8 +146,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     with demonstration(tmp_path_factory.mktemp("payloads")) as site:
         site.manage("shell", "-c", FILL, content=json.dumps([PAYLOADS, FOR_LOGS]))
         for script in (FILL_RULES, FILL_SETTINGS):
-            told = site.manage("shell", "-c", script, content=json.dumps(PAYLOADS))
-            site.output += json.loads(told.splitlines()[-1])
+            output = site.manage("shell", "-c", script, content=json.dumps(PAYLOADS))
+            site.output += json.loads(output.splitlines()[-1])
         yield site
 
 

@@ -20,7 +20,7 @@ def test_an_invited_person_comes_in_by_the_link_and_leaves_with_the_account(
     page.get_by_role("link", name="Invite…").click()
     page.get_by_label("E-mail address").fill("ada@example.org")
     page.get_by_label("demo-dev").check()
-    page.get_by_role("button", name="Make the link").click()
+    page.get_by_role("button", name="Create link").click()
     link = page.locator("[data-link]").inner_text()
     page.get_by_role("link", name="Done").click()
     expect(page.get_by_text("Pending").first).to_be_visible()
@@ -29,7 +29,7 @@ def test_an_invited_person_comes_in_by_the_link_and_leaves_with_the_account(
     hers.goto(link)
     hers.get_by_label("User name").fill("ada")
     hers.get_by_label("Password").fill(PASSWORD)
-    hers.get_by_role("button", name="Come in").click()
+    hers.get_by_role("button", name="Join").click()
     expect(hers.get_by_role("link", name="Queues").first).to_be_visible()
     expect(hers.get_by_role("link", name="Settings", exact=True)).to_have_count(0)
     expect(hers.locator("html")).to_have_attribute("data-live-state", "live")
@@ -39,5 +39,5 @@ def test_an_invited_person_comes_in_by_the_link_and_leaves_with_the_account(
     page.get_by_role("button", name="Deactivate", exact=True).click()
 
     expect(page.get_by_text("Deactivated").first).to_be_visible()
-    # Her socket closes, the page asks anew, and nobody answers her any more.
+    # Her socket closes, the page reloads, and the server answers her no more.
     expect(hers).to_have_url(re.compile(r"/sign-in/"))

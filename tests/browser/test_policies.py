@@ -9,7 +9,7 @@ from tests.browser.conftest import SignIn
 from tests.browser.pages import violations
 from tests.end_to_end.installation import Installation, until
 from tests.services.browser import DESKTOP, PHONE, NewPage
-from tests.services.patience import patient_ms
+from tests.services.timeouts import scale_timeout_ms
 
 # A group, and nothing else: the dialog has to offer it although the page is older.
 GROUP = """
@@ -64,8 +64,8 @@ def test_an_administrator_makes_connects_changes_and_deletes_a_policy(
 def make(page: Page) -> None:
     """A new policy: a wrong name is said at its field, then the preview, then the policy."""
     dialog = page.get_by_role("dialog")
-    page.get_by_role("link", name="New policy").click()
-    expect(dialog.get_by_role("heading", name="New policy")).to_be_visible()
+    page.get_by_role("link", name="Create policy").click()
+    expect(dialog.get_by_role("heading", name="Create policy")).to_be_visible()
     dialog.get_by_label("Group", exact=True).select_option("robotics")
     dialog.get_by_label("Reservation, GPU").fill("2")
     dialog.get_by_label("Limit, GPU").fill("4")
@@ -142,7 +142,7 @@ def test_edit_and_exit_switch_the_mode_and_a_dialog_can_be_left(
     page.get_by_role("link", name="Exit").click()
 
     expect(page.get_by_text("EDIT", exact=True)).to_be_hidden()
-    expect(page.get_by_role("heading", name="What can I start right now")).to_be_visible()
+    expect(page.get_by_role("heading", name="What can start now")).to_be_visible()
 
 
 def test_a_dialog_that_was_left_stays_closed_when_its_answer_comes(
@@ -155,7 +155,7 @@ def test_a_dialog_that_was_left_stays_closed_when_its_answer_comes(
 
     sign_in(page, "admin")
     page.goto(f"{site.address}/policies/")
-    page.get_by_role("link", name="New policy").click()
+    page.get_by_role("link", name="Create policy").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Name").fill("Seen by nobody")
     page.route("**/policies/new/", hold)
@@ -188,7 +188,7 @@ def test_what_is_gone_meanwhile_is_said_in_the_dialog(
 
     dialog.get_by_role("button", name="Delete policy").click()
 
-    expect(dialog.get_by_role("alert")).to_contain_text("This is not there any more.")
+    expect(dialog.get_by_role("alert")).to_contain_text("This no longer exists. Reload the page.")
     dialog.get_by_role("button", name="Dismiss").click()
     expect(dialog.get_by_role("alert")).to_have_count(0)
 
@@ -228,14 +228,14 @@ def test_a_member_sees_the_policy_and_nothing_to_change_it(
     sign_in(page, "dev")
     policy_page(page, site, "Dev")
 
-    expect(page.get_by_role("heading", name="What can I start right now")).to_be_visible()
+    expect(page.get_by_role("heading", name="What can start now")).to_be_visible()
     expect(page.get_by_role("link", name="Edit", exact=True)).to_be_hidden()
     expect(page.get_by_text("Routing order")).to_be_hidden()
     page.get_by_role("button", name=re.compile("in demo-dev")).click()
     expect(page.get_by_role("heading", name="People of the group")).to_be_visible()
     page.goto(f"{site.address}/policies/")
     expect(page.get_by_role("link", name="Research", exact=True)).to_be_hidden()
-    expect(page.get_by_role("link", name="New policy")).to_be_hidden()
+    expect(page.get_by_role("link", name="Create policy")).to_be_hidden()
 
 
 def test_the_overview_is_filtered_and_sorted_in_the_address(
@@ -268,8 +268,8 @@ def test_plot_and_figures_refresh_by_themselves(
     before = waiting.inner_text()
 
     with (
-        page.expect_response(re.compile(r"/use/$"), timeout=patient_ms(60)),
-        page.expect_response(re.compile(r"/can-start/$"), timeout=patient_ms(60)),
+        page.expect_response(re.compile(r"/usage/$"), timeout=scale_timeout_ms(60)),
+        page.expect_response(re.compile(r"/can-start/$"), timeout=scale_timeout_ms(60)),
     ):
         site.manage("shell", "-c", ENQUEUE)
 
@@ -280,7 +280,7 @@ ENQUEUE = """
 from apps.accounts.models import User
 from apps.policies.models import Queue
 from apps.tasks.descriptions import Description
-from apps.tasks.services.enqueueing import task_submit
+from apps.tasks.services.submission import task_submit
 
 for queue in Queue.objects.filter(name__startswith="dev-", removed_at__isnull=True):
     for number in range(2):
@@ -314,7 +314,7 @@ def test_what_is_fetched_and_every_dialog_break_no_wcag_rule(
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_be_hidden()
     page.goto(f"{site.address}/policies/")
-    page.get_by_role("link", name="New policy").click()
+    page.get_by_role("link", name="Create policy").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Name").fill("Seen by nobody")
     dialog.get_by_label("Group", exact=True).select_option("demo-dev")

@@ -10,7 +10,7 @@ from tests.browser.conftest import SignIn
 from tests.browser.pages import OVERFLOW, violations
 from tests.end_to_end.installation import Installation, until
 from tests.services.browser import DESKTOP, PHONE, NewPage
-from tests.services.patience import patient_ms
+from tests.services.timeouts import scale_timeout_ms
 
 # What makes rows draggable is fetched after the page.
 IS_SORTABLE = "!!window.Sortable?.get(document.querySelector('[data-behaviour=drag-order]'))"
@@ -22,7 +22,7 @@ from apps.accounts.models import User
 from apps.configuration.services.queues import queue_pause
 from apps.policies.models import Queue
 from apps.tasks.descriptions import Description
-from apps.tasks.services.enqueueing import task_submit
+from apps.tasks.services.submission import task_submit
 queue_pause(actor=None, queue=Queue.objects.get(name="{QUIET}"), reason="quiet for a while")
 for number in range(5):
     task_submit(
@@ -35,7 +35,7 @@ from apps.accounts.models import User
 from apps.configuration.services.queues import queue_resume
 from apps.policies.models import Queue
 from apps.tasks.models import Task
-from apps.tasks.services.ending import task_abort
+from apps.tasks.services.lifecycle import task_abort
 queue = Queue.objects.get(name="{QUIET}")
 for task in Task.objects.filter(queue=queue, state="queued"):
     task_abort(actor=task.owner, task=task)
@@ -45,7 +45,7 @@ queue_resume(actor=None, queue=queue)
 LATE = f"""
 from apps.accounts.models import User
 from apps.tasks.descriptions import Description
-from apps.tasks.services.enqueueing import task_submit
+from apps.tasks.services.submission import task_submit
 task_submit(
     actor=User.objects.get(username="demo-dev"),
     description=Description(name="latecomer", queue="{QUIET}", command=["true"], priority=-5),
@@ -137,7 +137,7 @@ def test_a_waiting_task_is_dragged_to_another_place(
     order = line(page)
     moved = order[-1]
 
-    with page.expect_response(ORDER, timeout=patient_ms(60)) as answer:
+    with page.expect_response(ORDER, timeout=scale_timeout_ms(60)) as answer:
         hold(page, moved, over=order[0], upwards_to=order[1])
         page.mouse.up()
 
@@ -164,7 +164,7 @@ def test_a_second_move_may_be_pressed_while_the_first_is_under_way(
 
 @pytest.mark.parametrize(
     ("status", "words"),
-    [(500, "The server could not do this"), (0, "The server did not answer")],
+    [(500, "Request failed"), (0, "The server did not answer")],
 )
 def test_a_move_that_fails_is_said_and_the_row_goes_back(
     site: Installation, sign_in: SignIn, page: Page, quiet: str, status: int, words: str
@@ -215,14 +215,14 @@ def test_a_card_that_comes_during_a_drag_leaves_the_drop_as_it_was_meant(
 
     hold(page, order[0], over=order[-1])
     with opened.value.expect_event(
-        "framereceived", lambda frame: "latecomer" in str(frame), timeout=patient_ms(60)
+        "framereceived", lambda frame: "latecomer" in str(frame), timeout=scale_timeout_ms(60)
     ):
         site.manage("shell", "-c", LATE)
     page.mouse.up()
 
     expect(page.locator(NAMES)).to_have_text([*order[1:], order[0], "latecomer"])
     # And the last place among its equals, with another kind behind it.
-    with page.expect_response(ORDER, timeout=patient_ms(60)) as answer:
+    with page.expect_response(ORDER, timeout=scale_timeout_ms(60)) as answer:
         hold(page, order[1], over=order[0])
         page.mouse.up()
     assert "HX-Refresh" not in answer.value.all_headers()

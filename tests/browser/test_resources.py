@@ -81,7 +81,7 @@ def test_switching_off_is_guarded_by_what_it_stops(
 
     switch.press(" ")
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("go on and are looked after")
+    expect(dialog).to_contain_text("go on and are supervised")
     dialog.get_by_role("link", name="Keep it on").click()
     expect(dialog).to_be_hidden()
     expect(switch).to_be_checked()
@@ -89,7 +89,7 @@ def test_switching_off_is_guarded_by_what_it_stops(
     dialog.get_by_role("button", name="Switch it off").click()
 
     expect(switch).not_to_be_checked()
-    expect(page.get_by_text("Off: nothing is admitted")).to_be_visible()
+    expect(page.get_by_text("Off: no task is admitted")).to_be_visible()
     switch.click()
     expect(switch).to_be_checked()
 
@@ -125,7 +125,7 @@ def test_what_somebody_saves_appears_by_itself_and_a_revision_is_restored(
     page.goto(f"{site.address}{HISTORY}{newest.split()[-1]}/")
     page.get_by_role("link", name="Restore into the draft…").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("1 saved change of the draft is thrown away")
+    expect(dialog).to_contain_text("1 saved change of the draft is discarded")
     dialog.get_by_role("button", name="Restore").click()
     expect(page.get_by_text("The draft is now as revision")).to_be_visible()
     on_board(page, site)
@@ -179,7 +179,7 @@ def test_members_see_their_profiles_and_nothing_of_the_configuration(
     expect(page.get_by_role("link", name="History")).to_have_count(0)
     expect(page.get_by_role("switch")).to_have_count(0)
     page.goto(site.address + HISTORY)
-    expect(page.get_by_role("heading", level=1)).to_have_text("There is nothing here")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Page not found")
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])

@@ -13,8 +13,8 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from pathlib import Path
 
-from tests.chaos import seeded
-from tests.chaos.classes import BY_NAME
+from tests.chaos import seeded_bugs
+from tests.chaos.fault_classes import BY_NAME
 from tests.chaos.run import Plan, carry_out, say
 from tests.chaos.schedule import Fault, make_flaps, make_repeated, parse_fault
 from tests.chaos.world import target_names, what_is_missing
@@ -30,14 +30,14 @@ def main() -> int:
     if reason:
         say(f"chaos: {reason}")
         return 2
-    # Whoever ends this program ends everything that it started.
+    # The end of this program ends everything that it started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if given.seeded is not None:
-        return all_caught(seeded.run_seeded(given.seeded, seed=given.seed))
+        return all_caught(seeded_bugs.run_seeded(given.seeded, seed=given.seed))
     return broken(plan_of(given))
 
 
-def all_caught(seen: list[seeded.Seen]) -> int:
+def all_caught(seen: list[seeded_bugs.SeededResult]) -> int:
     """Each broken system was reported, and the code as it is was clean."""
     missed = [one.name for one in seen if not one.is_caught]
     sys.stdout.write(f"NOT good: {', '.join(missed)}\n" if missed else "good\n")
@@ -87,8 +87,8 @@ def asked() -> Namespace:
         parser.error(f"no such class: {', '.join(unknown)}; there are {', '.join(BY_NAME)}")
     if given.process_nodes < 1:
         parser.error("at least one node is needed")
-    if set(given.seeded or ()) - set(seeded.BY_NAME):
-        parser.error(f"broken systems are {', '.join(seeded.BY_NAME)}")
+    if set(given.seeded or ()) - set(seeded_bugs.BY_NAME):
+        parser.error(f"broken systems are {', '.join(seeded_bugs.BY_NAME)}")
     return given
 
 
@@ -145,7 +145,7 @@ def general_plan(given: Namespace) -> Plan:
         mean_s=1.5 if given.short else 8,
         lasts_s=given.work,
         is_small=given.small,
-        is_stubborn=given.stubborn,
+        ignores_sigterm=given.stubborn,
         lease_s=given.lease,
         slots=given.slots,
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from tests.chaos.history import AttemptRow, History, Killed, Life, TaskRow
+from tests.chaos.history import AttemptRow, History, KilledAttempt, ProcessLife, TaskRow
 
 ENDED: Final = frozenset({"completed", "failed", "aborted"})
 OVER: Final = frozenset({"finished", "lost"})
@@ -86,12 +86,12 @@ def _doubled(history: History) -> Iterator[Breach]:
     known = {accepted.task for accepted in history.accepted}
     for row in history.tasks:
         if row.task not in known:
-            yield Breach("doubled", f"{row.task} is in the database and nobody was told of it")
+            yield Breach("doubled", f"{row.task} is in the database; no client got an answer")
 
 
 def _overlapping(history: History) -> Iterator[Breach]:
-    for lives in _by_place(history).values():
-        seen: Life | None = None
+    for lives in _by_member(history).values():
+        seen: ProcessLife | None = None
         for life in lives:
             if not life.is_alone:
                 yield Breach("overlapping", f"{_name(life)} found another living copy at its start")
@@ -101,7 +101,7 @@ def _overlapping(history: History) -> Iterator[Breach]:
                 seen = life
 
 
-def _is_own(life: Life, other: Life) -> bool:
+def _is_own(life: ProcessLife, other: ProcessLife) -> bool:
     """A process and the child that it left behind are one copy."""
     return life.member == other.member and life.node == other.node and life.is_child
 
@@ -116,7 +116,7 @@ def _reruns(history: History) -> Iterator[tuple[str, str]]:
     """Each start after the first of a member's place, with its reason; "none" is a breach."""
     attempts = {(row.task, row.generation): row for row in history.attempts}
     tasks = {row.task: row for row in history.tasks}
-    for (task, _), lives in _by_place(history).items():
+    for (task, _), lives in _by_member(history).items():
         starts = [life for life in lives if not life.is_child]
         for earlier, later in pairwise(starts):
             words = f"{_name(later)} after {_name(earlier)}"
@@ -128,7 +128,11 @@ def _reruns(history: History) -> Iterator[tuple[str, str]]:
 
 
 def _reason(
-    history: History, earlier: Life, later: Life, row: AttemptRow | None, task: TaskRow | None
+    history: History,
+    earlier: ProcessLife,
+    later: ProcessLife,
+    row: AttemptRow | None,
+    task: TaskRow | None,
 ) -> str:
     if row is not None and row.stop_target == "queued":
         return "preempted"
@@ -146,7 +150,9 @@ def _reason(
     return "none"
 
 
-def _ran_out(history: History, life: Life, row: AttemptRow | None, task: TaskRow | None) -> bool:
+def _ran_out(
+    history: History, life: ProcessLife, row: AttemptRow | None, task: TaskRow | None
+) -> bool:
     """Whether its lease may have ended: its queue gives leases, and its node was out of reach."""
     if row is None or task is None or row.state != "lost" or task.on_node_loss == "wait":
         return False
@@ -191,7 +197,7 @@ def _wrong_results(history: History) -> Iterator[Breach]:
             yield Breach("wrong result", f"{words} ({row.state}: {row.detail})")
 
 
-def _excused(history: History, life: Life, row: AttemptRow) -> bool:
+def _excused(history: History, life: ProcessLife, row: AttemptRow) -> bool:
     """Whether the end may differ: killed by the run, or its node went down before it was noted."""
     ended_s = life.ended_s or 0.0
     is_lost = row.exit_code is None and _went_down(
@@ -220,7 +226,7 @@ def _ledger(history: History) -> Iterator[Breach]:
 
 def _devices_given_twice(history: History) -> Iterator[Breach]:
     """Whole devices: who finds another one's work on its own was given what was not free."""
-    users: dict[tuple[str, str], list[Life]] = defaultdict(list)
+    users: dict[tuple[str, str], list[ProcessLife]] = defaultdict(list)
     for life in sorted(history.lives, key=lambda life: (life.started_s, life.pid)):
         for device in life.devices:
             users[life.node, device].append(life)
@@ -244,25 +250,25 @@ def _bad_answers(history: History) -> Iterator[Breach]:
             yield Breach("HTTP 5xx", words)
 
 
-def _by_place(history: History) -> dict[tuple[str, int], list[Life]]:
+def _by_member(history: History) -> dict[tuple[str, int], list[ProcessLife]]:
     """The lives of each member's place, in the order of their starts."""
-    places: dict[tuple[str, int], list[Life]] = defaultdict(list)
+    queue_targets: dict[tuple[str, int], list[ProcessLife]] = defaultdict(list)
     for life in sorted(history.lives, key=lambda life: (life.started_s, life.pid)):
-        places[life.task, life.rank].append(life)
-    return dict(sorted(places.items()))
+        queue_targets[life.task, life.rank].append(life)
+    return dict(sorted(queue_targets.items()))
 
 
-def _went_down(history: History, life: Life, *, until_s: float) -> bool:
+def _went_down(history: History, life: ProcessLife, *, until_s: float) -> bool:
     return any(
         down.node == life.node and life.started_s <= down.at_s <= until_s for down in history.downs
     )
 
 
-def _was_killed(history: History, life: Life) -> bool:
+def _was_killed(history: History, life: ProcessLife) -> bool:
     return _is_in(history.killed, life)
 
 
-def _is_in(kills: Iterable[Killed], life: Life) -> bool:
+def _is_in(kills: Iterable[KilledAttempt], life: ProcessLife) -> bool:
     return any(
         (kill.task, kill.generation) == life.member[:2] and kill.at_s >= life.started_s
         for kill in kills
@@ -280,7 +286,7 @@ def _unknown_results(history: History) -> int:
     return count
 
 
-def _name(life: Life) -> str:
+def _name(life: ProcessLife) -> str:
     return f"{life.task} {life.generation} on {life.node} (process {life.pid})"
 
 

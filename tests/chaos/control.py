@@ -35,7 +35,7 @@ class ControlPlane:
         """Start it; nothing while it runs.
 
         Args:
-            crash_at: the step at which it ends; whoever asks for one waits for it with `has_ended`.
+            crash_at: the step at which it ends; the caller waits for it with `has_ended`.
         """
         process = self.running.get(name)
         if process is not None and process.poll() is None:

@@ -10,22 +10,22 @@ from typing import Final
 
 import psycopg
 
-from apps.core import crashing
-from apps.execution.node import crashing as node_crashing
+from apps.core import crash_points
+from apps.execution.node import crash_points as node_crash_points
 from tests.chaos.machine import boot_clock, set_clock
 from tests.chaos.schedule import Fault
 from tests.chaos.stage import PATIENCE, PATIENCE_STEP_S, STANDBY, NothingToHit, Stage
-from tests.services.patience import patient
+from tests.services.timeouts import scale_timeout
 
 # The longest that a node may take to be rid of its work, or to be installed.
 STEP_WITHIN_S: Final = 120.0
 CLOCK_JUMPS_S: Final = (-7200.0, -65.0, 65.0, 7200.0)
 # A wish to stop is carried out by web processes.
-SERVED_POINTS: Final = tuple(point for point in crashing.POINTS if point != "stop.asked")
-# At the others whoever waits for the work ends, and its result is known to nobody.
-HARMLESS_POINTS: Final = tuple(
+SERVED_POINTS: Final = tuple(point for point in crash_points.POINTS if point != "stop.asked")
+# At the others the process that waits for the work ends, and the result is lost.
+SAFE_POINTS: Final = tuple(
     point
-    for point in node_crashing.POINTS
+    for point in node_crash_points.POINTS
     if point
     not in {
         *("node.launch.starting", "node.launch.created", "node.launch.started"),
@@ -114,7 +114,7 @@ def node_crash_point(stage: Stage, fault: Fault, rng: random.Random) -> Iterator
     path = stage.nodes[fault.target].home / "crash-at"
     try:
         for point, seconds in (
-            (rng.choice(HARMLESS_POINTS), fault.lasts_s),
+            (rng.choice(SAFE_POINTS), fault.lasts_s),
             ("node.finish.acknowledged", PATIENCE * PATIENCE_STEP_S),
         ):
             with suppress(OSError):
@@ -137,7 +137,7 @@ def control_clock(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[fl
 
 
 def node_removed(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[float]:
-    """Removed with all that it runs, and added again under the same name, as somebody would."""
+    """Removed with all that it runs, and added again under its name, as administrators do."""
     node = stage.nodes[fault.target]
     # Without a reason it is refused while the node does not answer: nobody says that it is off.
     forced = ["node", "remove", node.name, "--force"]
@@ -147,7 +147,7 @@ def node_removed(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[fl
     def remove_and_add() -> None:
         # Other faults go on meanwhile: each step is tried until it is seen.
         for words, is_there in ((forced, False), (added, True)):
-            ends_s = boot_clock() + patient(STEP_WITHIN_S)
+            ends_s = boot_clock() + scale_timeout(STEP_WITHIN_S)
             while _is_a_node(stage, node.name) != is_there:
                 if boot_clock() > ends_s:
                     failures.append(" ".join(words[:3]))

@@ -193,7 +193,7 @@ def _postgres_disk_full(stage: Stage, fault: Fault, _rng: random.Random) -> Iter
         yield fault.lasts_s
     finally:
         stage.postgres.fill_disk(is_full=False)
-        # Without room for its log it may have given up; an administrator starts it again.
+        # Without space for its log it may have given up; an administrator starts it again.
         stage.postgres.start()
 
 
@@ -213,18 +213,18 @@ def _answers_lost(stage: Stage, fault: Fault, _rng: random.Random) -> Iterator[f
 
 
 def _messages_held(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
-    """Taken away as they come, given back together: late, and in another order if asked."""
+    """Removed as they come, given back together: late, and in another order if asked."""
     given: list[int] = []
 
     def take_and_give() -> None:
         held: list[bytes] = []
         while not over.is_set():
-            held.extend(stage.thief.take(seconds=0.2))
+            held.extend(stage.interceptor.take(seconds=0.2))
         # The workers may have been faster with all of them: then old ones are the late ones.
-        held = held or stage.thief.kept[-10:]
+        held = held or stage.interceptor.kept[-10:]
         if fault.name == "messages-shuffled":
             rng.shuffle(held)
-        given.append(stage.thief.give(held))
+        given.append(stage.interceptor.give(held))
 
     over = threading.Event()
     # Redis may be paused meanwhile: waiting for it must not hold the other faults up.
@@ -242,9 +242,9 @@ def _messages_held(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[f
 
 def _messages_doubled(stage: Stage, _fault: Fault, rng: random.Random) -> Iterator[float]:
     for _ in range(PATIENCE // 3):
-        if not stage.thief.kept:
-            stage.thief.take(seconds=0.2)
-        if stage.thief.kept and stage.thief.double(rng):
+        if not stage.interceptor.kept:
+            stage.interceptor.take(seconds=0.2)
+        if stage.interceptor.kept and stage.interceptor.double(rng):
             return
         yield PATIENCE_STEP_S
     raise NothingToHit

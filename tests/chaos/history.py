@@ -7,7 +7,7 @@ Member = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class ProcessLife:
     """One process that did the work of a member, by its own words. Times on the boot clock, s.
 
     Args:
@@ -37,7 +37,7 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True)
-class Down:
+class NodeDown:
     """A node that lost all its processes at this moment."""
 
     node: str
@@ -54,7 +54,7 @@ class Silence:
 
 
 @dataclass(frozen=True, slots=True)
-class Killed:
+class KilledAttempt:
     """An attempt whose work, or whose monitor, the run itself killed at this moment."""
 
     task: str
@@ -89,7 +89,7 @@ class AttemptRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedTask:
     """A task that the server said it has taken, with the client's own key."""
 
     key: str
@@ -126,26 +126,26 @@ class History:
     `killed` are attempts whose work the run killed, `unwatched` those whose monitor it killed.
     """
 
-    lives: list[Life] = field(default_factory=list)
-    downs: list[Down] = field(default_factory=list)
-    killed: list[Killed] = field(default_factory=list)
-    unwatched: list[Killed] = field(default_factory=list)
+    lives: list[ProcessLife] = field(default_factory=list)
+    downs: list[NodeDown] = field(default_factory=list)
+    killed: list[KilledAttempt] = field(default_factory=list)
+    unwatched: list[KilledAttempt] = field(default_factory=list)
     silences: list[Silence] = field(default_factory=list)
     tasks: list[TaskRow] = field(default_factory=list)
     attempts: list[AttemptRow] = field(default_factory=list)
-    accepted: list[Accepted] = field(default_factory=list)
+    accepted: list[AcceptedTask] = field(default_factory=list)
     responses: list[Response] = field(default_factory=list)
     leftovers: list[Leftover] = field(default_factory=list)
 
 
-def read_journal(node: str, text: str) -> list[Life]:
+def read_journal(node: str, text: str) -> list[ProcessLife]:
     """The lives of one node, in the order of their starts.
 
     Args:
-        text: lines of `event ns task generation rank pid word`, as job.c writes them.
+        text: lines of `event ns task generation rank pid word`, as workload.c writes them.
     """
-    lives: dict[tuple[str, int, int, int], Life] = {}
-    done: list[Life] = []
+    lives: dict[tuple[str, int, int, int], ProcessLife] = {}
+    done: list[ProcessLife] = []
     for line in text.splitlines():
         event, ns, task, generation, rank, pid, word = line.split()
         at = int(ns) / 1e9
@@ -155,7 +155,7 @@ def read_journal(node: str, text: str) -> list[Life]:
                 # After a reboot the kernel gives the same numbers again.
                 done.append(lives[key])
             manner, _, devices = word.partition("=")
-            lives[key] = Life(
+            lives[key] = ProcessLife(
                 *(*key[:3], node, key[3], at, at),
                 is_alone=manner == "alone",
                 devices=tuple(filter(None, devices.split(","))),
@@ -166,10 +166,15 @@ def read_journal(node: str, text: str) -> list[Life]:
 
 
 def _lived_on(
-    life: Life | None, key: tuple[str, int, int, int], node: str, at: float, event: str, word: str
-) -> Life:
+    life: ProcessLife | None,
+    key: tuple[str, int, int, int],
+    node: str,
+    at: float,
+    event: str,
+    word: str,
+) -> ProcessLife:
     if life is None:
-        life = Life(*key[:3], node, key[3], at, at, is_child=True)
+        life = ProcessLife(*key[:3], node, key[3], at, at, is_child=True)
     if event == "end":
         return replace(life, last_s=at, ended_s=at, code=int(word))
     return replace(life, last_s=at)

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from tests.chaos.history import Accepted, Response
+from tests.chaos.history import AcceptedTask, Response
 from tests.chaos.machine import boot_clock
 
 TIMEOUT_S = 4.0
@@ -17,7 +17,7 @@ LAST_AT = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PlannedTask:
     """One task that the client will ask for, `at_s` after the run began."""
 
     at_s: float
@@ -27,7 +27,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueueTarget:
     """What a queue's work is started with."""
 
     queue: str
@@ -35,17 +35,17 @@ class Place:
     program: str
 
 
-def wishes(
+def planned_tasks(
     *,
     seed: int,
     seconds: float,
     count: int,
     containers: int,
-    places: dict[str, list[Place]],
+    queue_targets: dict[str, list[QueueTarget]],
     mean_s: float = 5,
     lasts_s: float = 0,
-    is_stubborn: bool = False,
-) -> list[Wish]:
+    ignores_sigterm: bool = False,
+) -> list[PlannedTask]:
     """Draw the tasks: nearly all through the run, some of every kind.
 
     Args:
@@ -53,18 +53,18 @@ def wishes(
         places: kind of runtime -> its queues.
         mean_s: how long the work lasts, four times as much at most.
         lasts_s: all of it lasts exactly so long, ends well, begins at once and is never aborted.
-        is_stubborn: all of it ignores SIGTERM, not only some.
+        ignores_sigterm: all of it ignores SIGTERM, not only some.
     """
     rng = random.Random(f"{seed} work")
     kinds = ["podman"] * containers + ["process"] * (count - containers)
     rng.shuffle(kinds)
     found = []
     for number, kind in enumerate(kinds):
-        place = rng.choice(places[kind])
+        place = rng.choice(queue_targets[kind])
         own_s = round(min(rng.expovariate(1 / mean_s) + 0.2, 4 * mean_s), 2)
         code = rng.choices((0, 3), (9, 1))[0]
         manner = rng.choices(("plain", "stubborn", "leaver"), (8, 1, 1))[0]
-        manner = "stubborn" if is_stubborn else manner
+        manner = "stubborn" if ignores_sigterm else manner
         body = {
             **place.body,
             "name": f"chaos-{number}",
@@ -77,8 +77,8 @@ def wishes(
         if lasts_s:
             body["command"] = [place.program, str(lasts_s), "0", "plain"]
             at_s, is_aborted = 0, False
-        found.append(Wish(at_s, f"{seed}-{number}", body, is_aborted))
-    return sorted(found, key=lambda wish: wish.at_s)
+        found.append(PlannedTask(at_s, f"{seed}-{number}", body, is_aborted))
+    return sorted(found, key=lambda planned: planned.at_s)
 
 
 @dataclass(slots=True)
@@ -87,17 +87,19 @@ class Client:
 
     addresses: list[str]
     credential: tuple[str, str]
-    wishes: list[Wish]
+    planned_tasks: list[PlannedTask]
     began_s: float
     seed: int
-    accepted: list[Accepted] = field(default_factory=list)
+    accepted: list[AcceptedTask] = field(default_factory=list)
     responses: list[Response] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     is_over: threading.Event = field(default_factory=threading.Event)
     to_abort: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        self.to_abort = frozenset(wish.key for wish in self.wishes if wish.is_aborted)
+        self.to_abort = frozenset(
+            planned.key for planned in self.planned_tasks if planned.is_aborted
+        )
 
     def start(self) -> threading.Thread:
         """Ask from a thread of its own until `is_over` is set and every wish was answered."""
@@ -108,26 +110,26 @@ class Client:
     @property
     def is_done(self) -> bool:
         """Whether every wish was answered."""
-        return len(self.accepted) + len(self.refused) >= len(self.wishes)
+        return len(self.accepted) + len(self.refused) >= len(self.planned_tasks)
 
     def _run(self) -> None:
         rng = random.Random(f"{self.seed} client")
-        open_wishes = list(self.wishes)
+        open_wishes = list(self.planned_tasks)
         with httpx.Client(auth=self.credential, timeout=TIMEOUT_S) as http:
             while not self.is_over.is_set():
                 now = boot_clock() - self.began_s
                 if open_wishes and open_wishes[0].at_s <= now:
-                    wish = open_wishes.pop(0)
-                    if not self._submit(http, rng, wish):
-                        open_wishes.insert(0, wish)
+                    planned = open_wishes.pop(0)
+                    if not self._submit(http, rng, planned):
+                        open_wishes.insert(0, planned)
                     continue
                 self._look(http, rng)
                 self.is_over.wait(STEP_S)
 
-    def _submit(self, http: httpx.Client, rng: random.Random, wish: Wish) -> bool:
+    def _submit(self, http: httpx.Client, rng: random.Random, planned: PlannedTask) -> bool:
         """Whether the wish was answered for good."""
-        headers = {"Idempotency-Key": wish.key}
-        answer = self._ask(http, rng, "POST", "/tasks/", json=wish.body, headers=headers)
+        headers = {"Idempotency-Key": planned.key}
+        answer = self._ask(http, rng, "POST", "/tasks/", json=planned.body, headers=headers)
         if answer is None or answer.status_code >= 500:
             self.is_over.wait(STEP_S)
             return False
@@ -135,12 +137,12 @@ class Client:
             self.refused.append(f"{answer.status_code} {answer.text[:300]}")
             return True
         task = str(answer.json()["id"])
-        self.accepted.append(Accepted(wish.key, task))
+        self.accepted.append(AcceptedTask(planned.key, task))
         if rng.random() < 0.1:
             # Sent twice although it was answered: the same task, never another.
-            again = self._ask(http, rng, "POST", "/tasks/", json=wish.body, headers=headers)
+            again = self._ask(http, rng, "POST", "/tasks/", json=planned.body, headers=headers)
             if again is not None and again.status_code < 400:
-                self.accepted.append(Accepted(wish.key, str(again.json()["id"])))
+                self.accepted.append(AcceptedTask(planned.key, str(again.json()["id"])))
                 self.accepted[:] = list(dict.fromkeys(self.accepted))
         return True
 

@@ -180,7 +180,7 @@ class ChaosNode:
             self._inside("python3", "-ES", f"{self.home}/helper", stdin=request.fileno())
 
     def remove(self) -> None:
-        """End every process of the node and take it away again; safe to repeat."""
+        """End every process of the node and remove it again; safe to repeat."""
         self.power_off()
         run("ip", "link", "del", f"{self.cable}h", check=False)
         run("ip", "netns", "del", self.network, check=False)

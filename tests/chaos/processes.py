@@ -14,7 +14,7 @@ MEMBER: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[/-]([
 
 
 def supervisors(node: ChaosNode) -> list[int]:
-    """The helper's processes that belong to no exchange: beside the work, until it has ended."""
+    """The helper's processes that belong to no exchange and last until the work has ended."""
     found = []
     for pid in node.pids("python"):
         parent = read(pid, "stat").rpartition(b")")[2].split()[1:2]
@@ -25,15 +25,15 @@ def supervisors(node: ChaosNode) -> list[int]:
 
 def exchanges(node: ChaosNode) -> list[int]:
     """The helper's processes that answer a request right now."""
-    beside = set(supervisors(node))
+    detached = set(supervisors(node))
     return [
         pid
         for pid in node.pids("python")
-        if pid not in beside and f"{node.home}/helper".encode() in read(pid, "cmdline")
+        if pid not in detached and f"{node.home}/helper".encode() in read(pid, "cmdline")
     ]
 
 
-def attempts_beside(pid: int) -> set[tuple[str, int]]:
+def attempts_monitored(pid: int) -> set[tuple[str, int]]:
     """Whose monitor it is: by the files that it holds open, and by its own name for it."""
     folder = Path(f"/proc/{pid}/fd")
     words = [read(pid, "cmdline").decode(errors="replace")]

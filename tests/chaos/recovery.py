@@ -11,7 +11,7 @@ from typing import Final
 import httpx
 import psycopg
 
-from tests.chaos.classes import BY_NAME
+from tests.chaos.fault_classes import BY_NAME
 from tests.chaos.machine import boot_clock
 
 STEP_S = 0.25
@@ -50,7 +50,7 @@ class Sampler:
     """Looks from outside, several times a second, what gives a sign of life.
 
     Args:
-        url: of the database, beside the proxy.
+        url: of the database, not of the proxy.
         webs: name -> address.
     """
 

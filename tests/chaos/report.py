@@ -6,8 +6,8 @@ from itertools import pairwise
 from statistics import median
 
 from tests.chaos.checker import KINDS, Verdict
-from tests.chaos.classes import CLASSES
-from tests.chaos.history import History, Life
+from tests.chaos.fault_classes import CLASSES
+from tests.chaos.history import History, ProcessLife
 from tests.chaos.recovery import Recovery, summary
 
 WORDS = 12
@@ -82,7 +82,7 @@ def _elsewhere(history: History) -> str:
 
 def seconds_elsewhere(history: History) -> Iterator[float]:
     """For each pair of starts on two nodes: from the silence that cut the first one short."""
-    starts: dict[tuple[str, int], list[Life]] = defaultdict(list)
+    starts: dict[tuple[str, int], list[ProcessLife]] = defaultdict(list)
     for life in sorted(history.lives, key=lambda life: life.started_s):
         if not life.is_child:
             starts[life.task, life.rank].append(life)

@@ -15,17 +15,17 @@ import psycopg
 from tests.chaos import faults as injectors
 from tests.chaos import recovery, report
 from tests.chaos.checker import Verdict, check
-from tests.chaos.classes import BY_NAME
+from tests.chaos.fault_classes import BY_NAME
 from tests.chaos.history import History, Silence
-from tests.chaos.load import Client, wishes
+from tests.chaos.load import Client, planned_tasks
 from tests.chaos.machine import boot_clock
-from tests.chaos.observe import leftovers, observe, open_tasks
+from tests.chaos.observation import leftovers, observe, open_tasks
 from tests.chaos.recovery import Recovery, Sampler, Span
 from tests.chaos.schedule import Fault, make_schedule
 from tests.chaos.stage import NothingToHit
 from tests.chaos.world import World, opened, target_names
-from tests.services.patience import patient
 from tests.services.podman import IMAGE
+from tests.services.timeouts import scale_timeout
 
 CLEAR_WITHIN_S = 30.0
 SAY_EVERY_S = 15.0
@@ -52,7 +52,7 @@ class Plan:
     mean_s: float = 5
     lasts_s: float = 0
     is_small: bool = False
-    is_stubborn: bool = False
+    ignores_sigterm: bool = False
     lease_s: int = 20
     slots: int = 8
 
@@ -164,15 +164,15 @@ def _run(plan: Plan, world: World, schedule: Sequence[Fault]) -> Outcome:
     client = Client(
         list(world.webs.values()),
         world.credential,
-        wishes(
+        planned_tasks(
             seed=plan.seed,
             seconds=plan.seconds,
             count=plan.tasks,
             containers=plan.containers,
-            places=world.places(IMAGE),
+            queue_targets=world.queue_targets(IMAGE),
             mean_s=plan.mean_s,
             lasts_s=plan.lasts_s,
-            is_stubborn=plan.is_stubborn,
+            ignores_sigterm=plan.ignores_sigterm,
         ),
         boot_clock(),
         plan.seed,
@@ -257,14 +257,14 @@ def _slowest(found: list[Recovery], began_s: float) -> list[str]:
 def _drain(plan: Plan, world: World, client: Client) -> None:
     """Wait until every wish was answered, every task has ended and every node is clear."""
     began_s = boot_clock()
-    while boot_clock() - began_s < patient(plan.drain_s):
+    while boot_clock() - began_s < scale_timeout(plan.drain_s):
         world.stage.control.revive()
         with suppress(psycopg.Error):
             if client.is_done and not open_tasks(world.database_url):
                 break
         time.sleep(0.5)
     began_s = boot_clock()
-    while boot_clock() - began_s < patient(CLEAR_WITHIN_S):
+    while boot_clock() - began_s < scale_timeout(CLEAR_WITHIN_S):
         if not any(leftovers(node) for node in world.stage.nodes.values()):
             return
         time.sleep(1)

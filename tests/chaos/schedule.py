@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.chaos.classes import BY_NAME, CLASSES, FaultClass
+from tests.chaos.fault_classes import BY_NAME, CLASSES, FaultClass
 
 # Time at the beginning without faults, so that there is work to hit.
 QUIET_S = 3.0
@@ -59,22 +59,22 @@ def make_schedule(
         names: only these classes; all when empty.
 
     Raises:
-        ValueError: there is no room for so many.
+        ValueError: there is no time for so many.
     """
     rng = random.Random(seed)
     chosen = [one for one in CLASSES if (not names or one.name in names) and targets[one.targets]]
-    # What hits everything of its kind needs the most room, so it goes first.
+    # What hits everything of its kind needs the most time, so it goes first.
     once = sorted(chosen[:count], key=lambda one: one.targets != "control")
     more = rng.choices(chosen, [one.weight for one in chosen], k=count - len(once))
     faults: list[Fault] = []
     for number, one in enumerate([*once, *more]):
         fault = _placed(one, rng, seconds, targets, faults)
-        # Where a class has no room any more, another one of those that have it takes its turn.
+        # Where there is no time left for a class, another one that has some takes its turn.
         others = iter(rng.sample(chosen, len(chosen)) if number >= len(once) else [])
         while fault is None:
             other = next(others, None)
             if other is None:
-                raise ValueError(f"no room for another {one.name} in {seconds:.0f} s")
+                raise ValueError(f"no time for another {one.name} in {seconds:.0f} s")
             fault = _placed(other, rng, seconds, targets, faults)
         faults.append(fault)
     return tuple(sorted(faults))

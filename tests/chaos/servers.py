@@ -20,7 +20,7 @@ from tools.packages import find_program
 
 @dataclass(slots=True)
 class PostgresServer:
-    """A cluster that somebody else started; after a restart it is this object's process."""
+    """A cluster that was started elsewhere; after a restart it is this object's process."""
 
     cluster: Cluster
     own: subprocess.Popen[bytes] | None = None
@@ -96,7 +96,7 @@ class PostgresServer:
 
 @dataclass(slots=True)
 class RedisControl:
-    """A Redis that somebody else started; after a kill it is this object's process."""
+    """A Redis that was started elsewhere; after a kill it is this object's process."""
 
     server: RedisServer
     folder: Path

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.chaos.broker_messages import MessageInterceptor
 from tests.chaos.control import ControlPlane
-from tests.chaos.history import Killed, Silence
-from tests.chaos.messages import MessageThief
+from tests.chaos.history import KilledAttempt, Silence
 from tests.chaos.nodes import ChaosNode
 from tests.chaos.proxy import CommitProxy
 from tests.chaos.servers import PostgresServer, RedisControl
@@ -33,13 +33,13 @@ class Stage:
     postgres: PostgresServer
     redis: RedisControl
     proxy: CommitProxy
-    thief: MessageThief
+    interceptor: MessageInterceptor
     control_clock: Path
     installation: Installation
     # GPUs of each node.
     slots: int
-    killed: list[Killed] = field(default_factory=list)
-    unwatched: list[Killed] = field(default_factory=list)
+    killed: list[KilledAttempt] = field(default_factory=list)
+    unwatched: list[KilledAttempt] = field(default_factory=list)
     silences: list[Silence] = field(default_factory=list)
 
     def adding(self, node: ChaosNode) -> list[str]:

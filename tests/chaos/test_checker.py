@@ -13,29 +13,31 @@ import pytest
 
 from tests.chaos.checker import KINDS, Verdict, check
 from tests.chaos.history import (
-    Accepted,
+    AcceptedTask,
     AttemptRow,
-    Down,
     History,
-    Killed,
+    KilledAttempt,
     Leftover,
-    Life,
+    NodeDown,
+    ProcessLife,
     Response,
     Silence,
     TaskRow,
     read_journal,
 )
 from tests.services import ports
-from tests.services.patience import patient
 from tests.services.requirements import need
+from tests.services.timeouts import scale_timeout
 from tools.packages import find_program
 
-SOURCE = Path(__file__).parent / "job.c"
+SOURCE = Path(__file__).parent / "workload.c"
 
 
-def life(generation: int = 1, *, begin: float = 10, end: float = 20, node: str = "n1") -> Life:
+def life(
+    generation: int = 1, *, begin: float = 10, end: float = 20, node: str = "n1"
+) -> ProcessLife:
     """The work of task t, alone, ended with 0."""
-    return Life("t", generation, 0, node, 100 + generation, begin, end, end, 0)
+    return ProcessLife("t", generation, 0, node, 100 + generation, begin, end, end, 0)
 
 
 def attempt(generation: int = 1, *, code: int | None = 0, target: str = "") -> AttemptRow:
@@ -48,12 +50,12 @@ def good() -> History:
         lives=[life()],
         tasks=[TaskRow("t", "completed", 0, 1, 0)],
         attempts=[attempt()],
-        accepted=[Accepted("k", "t")],
+        accepted=[AcceptedTask("k", "t")],
         responses=[Response(1, "/tasks/", 201), Response(2, "/tasks/", 503, has_retry_after=True)],
     )
 
 
-def cut(one: Life, *, at: float) -> Life:
+def cut(one: ProcessLife, *, at: float) -> ProcessLife:
     """The same without its end: whatever ended it gave it no time to say so."""
     return replace(one, last_s=at, ended_s=None, code=None)
 
@@ -72,7 +74,7 @@ def test_every_kind_has_a_seeded_bug_below() -> None:
 
 
 def _no_fence(history: History) -> None:
-    """A late launch of an older attempt is started beside the newer one."""
+    """A late launch of an older attempt is started next to the newer one."""
     history.lives = [life(2), cut(life(1, begin=12), at=15)]
     history.attempts = [attempt(1, target="queued"), attempt(2)]
 
@@ -114,19 +116,19 @@ def _device_given_twice(history: History) -> None:
     history.lives = [first, other]
     history.tasks.append(TaskRow("u", "completed", 0, 1, 0))
     history.attempts.append(replace(attempt(), task="u"))
-    history.accepted.append(Accepted("l", "u"))
+    history.accepted.append(AcceptedTask("l", "u"))
 
 
 def _retry_without_token(history: History) -> None:
     """A request that was answered late is sent again and makes a second task."""
-    history.accepted.append(Accepted("k", "u"))
+    history.accepted.append(AcceptedTask("k", "u"))
     history.tasks.append(TaskRow("u", "completed", 0, 1, 0))
     history.lives.append(replace(life(), task="u"))
     history.attempts.append(replace(attempt(), task="u"))
 
 
 def _unknown_task(history: History) -> None:
-    """The client was told no, and the task is there all the same."""
+    """The client's request was refused, and the task is there all the same."""
     history.tasks.append(TaskRow("u", "aborted", None, 0, 0))
 
 
@@ -226,7 +228,7 @@ def test_a_seeded_bug_is_caught(name: str) -> None:
     [
         pytest.param(
             replace(attempt(1, code=None), state="lost"),
-            {"downs": [Down("n1", 15)]},
+            {"downs": [NodeDown("n1", 15)]},
             0,
             "node loss",
             id="its node went down",
@@ -237,14 +239,14 @@ def test_a_seeded_bug_is_caught(name: str) -> None:
         pytest.param(attempt(1, code=3), {}, 2, "retry", id="it failed and has retries"),
         pytest.param(
             attempt(1, code=None),
-            {"unwatched": [Killed("t", 1, 15)]},
+            {"unwatched": [KilledAttempt("t", 1, 15)]},
             2,
             "retry",
             id="nobody has its result and it has retries",
         ),
         pytest.param(
             attempt(1, code=None),
-            {"killed": [Killed("t", 1, 15)]},
+            {"killed": [KilledAttempt("t", 1, 15)]},
             2,
             "retry",
             id="the run killed it and it has retries",
@@ -307,7 +309,7 @@ def test_a_node_that_went_down_before_or_after_is_no_excuse() -> None:
     history = good()
     history.lives = [cut(life(1), at=15), life(2, begin=30, end=40, node="n2")]
     history.attempts = [replace(attempt(1), state="lost", exit_code=None), attempt(2)]
-    history.downs = [Down("n1", 5), Down("n1", 31), Down("n2", 20)]
+    history.downs = [NodeDown("n1", 5), NodeDown("n1", 31), NodeDown("n2", 20)]
 
     assert kinds(check(history)) == {"killed", "re-run without node loss"}
 
@@ -316,7 +318,7 @@ def test_an_end_that_its_node_took_along_is_excused() -> None:
     history = good()
     history.lives = [life(1), life(2, begin=30, end=40)]
     history.attempts = [replace(attempt(1), state="lost", exit_code=None), attempt(2)]
-    history.downs = [Down("n1", 20.5)]
+    history.downs = [NodeDown("n1", 20.5)]
 
     assert check(history).breaches == ()
 
@@ -324,7 +326,7 @@ def test_an_end_that_its_node_took_along_is_excused() -> None:
 def test_a_result_that_nobody_could_keep_is_counted_and_no_breach() -> None:
     history = good()
     history.attempts = [attempt(code=None)]
-    history.unwatched = [Killed("t", 1, 15)]
+    history.unwatched = [KilledAttempt("t", 1, 15)]
 
     verdict = check(history)
 
@@ -339,9 +341,9 @@ def test_a_journal_is_read_as_the_work_wrote_it() -> None:
     )
 
     assert read_journal("n1", text) == [
-        Life("t", 1, 0, "n1", 5, 1.0, 2.0, 2.0, 3, devices=("a", "b")),
-        Life("t", 1, 0, "n1", 6, 1.6, 1.6, is_child=True),
-        Life("t", 2, 0, "n1", 5, 4.0, 4.0, is_alone=False),
+        ProcessLife("t", 1, 0, "n1", 5, 1.0, 2.0, 2.0, 3, devices=("a", "b")),
+        ProcessLife("t", 1, 0, "n1", 6, 1.6, 1.6, is_child=True),
+        ProcessLife("t", 2, 0, "n1", 5, 4.0, 4.0, is_alone=False),
     ]
 
 
@@ -360,10 +362,10 @@ def test_real_work_tells_of_a_copy_that_is_stopped(tmp_path: Path) -> None:
     first = start(1, "60")
     ports.wait_until(lambda: journal.exists() and b"beat" in journal.read_bytes(), what="it beats")
     os.kill(first.pid, signal.SIGSTOP)
-    assert start(2, "0.1").wait(patient(10)) == 0
+    assert start(2, "0.1").wait(scale_timeout(10)) == 0
     first.kill()
     first.wait()
-    assert start(3, "0.1").wait(patient(10)) == 0
+    assert start(3, "0.1").wait(scale_timeout(10)) == 0
 
     lives = read_journal("n1", journal.read_text())
     assert [(one.generation, one.is_alone) for one in lives] == [(1, True), (2, False), (3, True)]

@@ -1,4 +1,4 @@
-"""Nodes of the harness do what they are told, also when told twice in a moment."""
+"""Nodes of the harness follow each call, also two in a moment."""
 
 import secrets
 from pathlib import Path

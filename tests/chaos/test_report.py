@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.chaos.history import History, Life, Silence
+from tests.chaos.history import History, ProcessLife, Silence
 from tests.chaos.report import seconds_elsewhere
 
 
-def life(generation: int, node: str, began_s: float, last_s: float) -> Life:
-    return Life("t", generation, 0, node, 1, began_s, last_s)
+def life(generation: int, node: str, began_s: float, last_s: float) -> ProcessLife:
+    return ProcessLife("t", generation, 0, node, 1, began_s, last_s)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from tests.chaos.classes import BY_NAME, CLASSES
+from tests.chaos.fault_classes import BY_NAME, CLASSES
 from tests.chaos.faults import INJECTORS
 from tests.chaos.recovery import Span, covered_s, recoveries
 from tests.chaos.schedule import counts, make_flaps, make_schedule, parse_fault
@@ -41,7 +41,7 @@ def test_nothing_is_hit_twice_in_one_way_at_once() -> None:
             assert not is_same or second.at_s > first.until_s
 
 
-def test_a_class_that_has_no_room_gives_its_turn_to_another() -> None:
+def test_a_class_that_has_no_time_left_gives_its_turn_to_another() -> None:
     names = ["control-away", "worker-kill", "flap"]
 
     faults = make_schedule(seed=1, seconds=60, count=60, targets=TARGETS, names=names)
@@ -50,8 +50,8 @@ def test_a_class_that_has_no_room_gives_its_turn_to_another() -> None:
     assert set(counts(faults)) == set(names)
 
 
-def test_a_run_without_room_is_refused() -> None:
-    with pytest.raises(ValueError, match="no room"):
+def test_a_run_without_time_for_its_faults_is_refused() -> None:
+    with pytest.raises(ValueError, match="no time"):
         make_schedule(seed=1, seconds=5, count=300, targets=TARGETS, names=["redis-kill"])
 
 

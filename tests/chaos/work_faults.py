@@ -1,4 +1,4 @@
-"""Faults that hit work, whoever waits for it, and the helper's answers to requests."""
+"""Faults that hit tasks, the processes that wait for them, and the helper's answers."""
 
 import random
 import re
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.history import Killed, read_journal
+from tests.chaos.history import KilledAttempt, read_journal
 from tests.chaos.machine import boot_clock, kill
 from tests.chaos.nodes import ChaosNode
-from tests.chaos.processes import attempts_beside, exchanges, supervisors, variable
+from tests.chaos.processes import attempts_monitored, exchanges, supervisors, variable
 from tests.chaos.schedule import Fault
 from tests.chaos.stage import PATIENCE, PATIENCE_STEP_S, NothingToHit, Stage
 
@@ -34,7 +34,7 @@ def work_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[floa
     pid = rng.choice(work)
     task, generation = variable(pid, "RPM_TASK_ID"), variable(pid, "RPM_ATTEMPT")
     # Noted first: the end of the work may be in the books before this process goes on.
-    stage.killed.append(Killed(task, int(generation or 0), boot_clock()))
+    stage.killed.append(KilledAttempt(task, int(generation or 0), boot_clock()))
     kill(pid)
 
 
@@ -106,14 +106,14 @@ def _worth_repeating(node: ChaosNode) -> list[Path]:
 
 
 def monitor_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
-    """The container's monitor, or one of the helper's own processes beside the work."""
+    """The container's monitor, or one of the helper's own processes next to the work."""
     for turn in range(PATIENCE):
         node = node_with_luck(stage, fault, turn)
         candidates = sorted([*node.pids("conmon"), *supervisors(node)])
-        beside = {pid: members for pid in candidates if (members := attempts_beside(pid))}
-        if beside:
-            pid = rng.choice(list(beside))
-            stage.unwatched += [Killed(*one, boot_clock()) for one in sorted(beside[pid])]
+        found = {pid: members for pid in candidates if (members := attempts_monitored(pid))}
+        if found:
+            pid = rng.choice(list(found))
+            stage.unwatched += [KilledAttempt(*one, boot_clock()) for one in sorted(found[pid])]
             kill(pid)
             return
         yield PATIENCE_STEP_S

@@ -15,11 +15,11 @@ from typing import Any
 import httpx
 
 from tests.chaos import control as control_plane
-from tests.chaos import job
+from tests.chaos import workload
+from tests.chaos.broker_messages import MessageInterceptor
 from tests.chaos.control import ControlPlane
-from tests.chaos.load import Place
+from tests.chaos.load import QueueTarget
 from tests.chaos.machine import run, set_clock
-from tests.chaos.messages import MessageThief
 from tests.chaos.nodes import ChaosNode
 from tests.chaos.proxy import CommitProxy
 from tests.chaos.servers import PostgresServer, RedisControl
@@ -67,7 +67,7 @@ class World:
     slots: int
     credential: tuple[str, str] = ("", "")
 
-    def places(self, image: str) -> dict[str, list[Place]]:
+    def queue_targets(self, image: str) -> dict[str, list[QueueTarget]]:
         """The queues of each runtime, and how their work finds its folders."""
         here = next(iter(self.stage.nodes.values())).here
         inside = {
@@ -80,15 +80,15 @@ class World:
             "environment": {"CHAOS_HERE": str(here), "CHAOS_LOCKS": f"{self.folder}/locks"},
         }
         return {
-            "podman": [Place(f"{team}-box", inside, "/volumes/tools/job") for team in TEAMS],
+            "podman": [QueueTarget(f"{team}-box", inside, "/volumes/tools/job") for team in TEAMS],
             "process": [
-                Place(queue, _told(queue, outside), f"{self.folder}/tools/job")
+                QueueTarget(queue, _task_body(queue, outside), f"{self.folder}/tools/job")
                 for queue in ("alpha-mass", "beta-mass", "alpha-frail")
             ],
         }
 
 
-def _told(queue: str, body: dict[str, Any]) -> dict[str, Any]:
+def _task_body(queue: str, body: dict[str, Any]) -> dict[str, Any]:
     """The work knows what becomes of it, so that a fault finds the work that it is about."""
     then = {"CHAOS_ON_LOSS": ON_NODE_LOSS.get(queue, "wait")}
     return {**body, "environment": body["environment"] | then}
@@ -184,7 +184,7 @@ def opened(
             postgres,
             redis,
             proxy,
-            MessageThief(redis.server.port),
+            MessageInterceptor(redis.server.port),
             clock,
             Installation(folder, environment, port),
             slots,
@@ -219,7 +219,7 @@ def _keep(keep: Path, folder: Path) -> None:
 def _compile(folder: Path) -> Path:
     """The program of the work, without libraries so that it runs in any image, and the clock."""
     clock = folder / "tools" / "clock.so"
-    job.compile_to(folder / "tools" / "job")
+    workload.compile_to(folder / "tools" / "job")
     run("cc", "-O1", "-shared", "-fPIC", "-o", clock, SOURCES / "clock.c")
     return clock
 
@@ -333,7 +333,7 @@ def _configure(root: Client, world: World) -> None:
     root.post("/configuration/draft/provision/", {"note": "Chaos."})
     total = world.slots * counts.total()
     for team, reserved in zip(TEAMS, (total, 0), strict=True):
-        # All that the second team runs is over quota: there is always something to take back.
+        # All that the second team runs is over quota: there is always something to reclaim.
         policy = root.post(
             "/policies/",
             {"name": team, "group": team, "reserved": reserved, "limit": {"gpu": total}},

@@ -31,10 +31,10 @@ from apps.policies.models import (
 )
 from apps.policies.selectors import limit_exceeders
 from apps.policies.services import registry_credential_save
-from apps.tasks.models import Attempt, Holding, Task
+from apps.tasks.models import Attempt, Member, Task
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
 from tests.configuration.site import form_of, url
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -51,7 +51,7 @@ def run_something() -> None:
     attempt = Attempt.objects.create(
         task=task, generation=1, queue=queue, policy=queue.policy, pool=pool, allocated_at=now
     )
-    Holding.objects.create(attempt=attempt, pool=pool, node=node)
+    Member.objects.create(attempt=attempt, pool=pool, node=node)
 
 
 def wanted_rows() -> dict[str, Any]:
@@ -195,7 +195,9 @@ def test_the_queuing_order_is_edited_in_the_draft(site: Client, example: Example
 
 
 @pytest.mark.parametrize("capacity", ['{"gpu": -1}', '{"gpu": "0.1234"}', "NaN", '{"GPU": 1}', "["])
-def test_a_bad_capacity_is_told_at_its_field(site: Client, example: Example, capacity: str) -> None:
+def test_a_bad_capacity_is_reported_at_its_field(
+    site: Client, example: Example, capacity: str
+) -> None:
     version = DraftState.objects.get().version
 
     answer = site.post(url(DraftPool, "add"), pool_form(site, name="new", capacity=capacity))
@@ -243,10 +245,11 @@ def test_provisioning_says_first_what_it_would_do_to_tasks(
     DraftProfile.objects.filter(name="4xGPU").update(request={"gpu": "99"})
     wrong = site.get(reverse("admin:draft_provision")).text
 
+    assert "Effect on current tasks" in page
     assert "<li>0 would start</li> <li>0 would be preempted</li>" in page
     assert f"<li>1 would still wait: 1 of {example.dev_queue.name}, capacity</li>" in page
     # A draft with errors has no outcome.
-    assert "What it would do" not in wrong
+    assert "Effect on current tasks" not in wrong
 
 
 def test_provisioning_and_resetting_ask_first(site: Client, example: Example) -> None:
@@ -304,10 +307,12 @@ def test_who_may_exceed_a_limit_is_set_with_the_policy(
 
     assert (list(users), list(groups)) == ([alice], [example.research.group])
     assert site.post(address, form_of(site, address)).status_code == 302
-    assert Event.objects.filter(kind="policy.exceeding").count() == 2
+    assert Event.objects.filter(kind="policy.exceeders").count() == 2
 
 
-def test_a_reservation_above_the_limit_is_told_at_its_field(site: Client, example: Example) -> None:
+def test_a_reservation_above_the_limit_is_reported_at_its_field(
+    site: Client, example: Example
+) -> None:
     address = url(Policy, "change", example.dev.pk)
     data = form_of(site, address) | {"amounts-0-reserved_text": "17"}
 

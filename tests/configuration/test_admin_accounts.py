@@ -118,7 +118,7 @@ def test_a_person_is_made_with_a_trace(site: Client) -> None:
     assert AuditEntry.objects.get(verb="person.made").object_id == str(dora.pk)
 
 
-def test_all_of_a_person_is_saved_and_told(
+def test_all_of_a_person_is_saved_and_audited(
     site: Client, alice: User, research_group: Group
 ) -> None:
     wanted = {"first_name": "Ada", "time_zone": "Europe/Berlin", "unix_uid": "1234"}
@@ -130,8 +130,8 @@ def test_all_of_a_person_is_saved_and_told(
     assert (alice.first_name, alice.time_zone, alice.unix_uid) == ("Ada", "Europe/Berlin", 1234)
     assert sorted(group.name for group in alice.groups.all()) == ["Users", "research"]
     entries = AuditEntry.objects.filter(verb="person.changed").order_by("pk")
-    told = [entry.after for entry in entries]
-    assert told == [{"first_name": "Ada"}, {"time_zone": "Europe/Berlin", "unix_uid": 1234}]
+    changes = [entry.after for entry in entries]
+    assert changes == [{"first_name": "Ada"}, {"time_zone": "Europe/Berlin", "unix_uid": 1234}]
 
 
 def test_passwords_are_set_on_pages_that_tell_of_it(site: Client, root: User, alice: User) -> None:
@@ -162,7 +162,7 @@ def test_an_address_that_somebody_has_is_refused_at_its_field(
 
     for answer in (changed, made):
         errors = answer.context["adminform"].form.errors
-        assert errors["email"] == ["Somebody else has this address: use another."]
+        assert errors["email"] == ["Another account has this address: use another."]
     assert User.objects.filter(email__iexact="bob@example.org").get() == bob
 
 
@@ -173,9 +173,9 @@ def test_a_time_zone_that_there_is_not_is_refused_at_its_field(site: Client, ali
 
 
 def test_an_address_is_confirmed_by_saving_it(site: Client, alice: User) -> None:
-    User.objects.filter(pk=alice.pk).update(email="a@example.org", is_email_own_word=True)
+    User.objects.filter(pk=alice.pk).update(email="a@example.org", is_email_unverified=True)
 
     save(site, alice)
 
     alice.refresh_from_db()
-    assert not alice.is_email_own_word
+    assert not alice.is_email_unverified

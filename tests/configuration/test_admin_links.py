@@ -11,8 +11,8 @@ from apps.configuration.models import Revision
 from apps.nodes.models import Node
 from apps.policies.models import DraftPool, DraftProfile
 from apps.tasks.models import Task
-from tests.cast import Example
 from tests.configuration.site import url
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 

@@ -13,9 +13,9 @@ from apps.configuration.services.pools import pool_pause
 from apps.core.errors import Conflict
 from apps.policies.models import DraftState, Pool
 from apps.tasks.models import Task
-from tests.cast import Example
 from tests.configuration.site import url
 from tests.configuration.test_admin import wanted_rows
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 

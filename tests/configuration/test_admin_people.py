@@ -7,12 +7,12 @@ from django.contrib.auth.models import Group
 from django.test import Client
 
 from apps.accounts.models import User
-from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import Target
-from apps.configuration.services.rules import Named, rule_give
+from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.policies.models import Policy, PolicyGroupPermission, PolicyUserPermission
-from tests.cast import Example
 from tests.configuration.site import form_of, url
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -22,7 +22,7 @@ def test_somebody_stays_an_administrator(site: Client, root: User) -> None:
 
     answer = site.post(address, form_of(site, address) | {"groups": []}, follow=True)
 
-    assert "Somebody must stay in Admins." in answer.content.decode()
+    assert "Admins needs at least one member who can sign in." in answer.content.decode()
     assert root.groups.filter(name="Admins").exists()
 
 
@@ -62,8 +62,8 @@ def test_a_built_in_group_is_not_removed(site: Client) -> None:
 def test_a_rule_on_a_whole_kind_opens_nothing_of_the_site(
     site: Client, root: User, quinn: User, example: Example
 ) -> None:
-    kind, named = Target(Kind.POLICY), Named(users=(quinn,))
-    rule_give(actor=root, target=kind, level=Level.MANAGE, named=named)
+    kind, subjects = Target(RuleKind.POLICY), RuleSubjects(users=(quinn,))
+    rule_grant(actor=root, target=kind, level=Level.MANAGE, subjects=subjects)
     client = Client()
     client.force_login(quinn)
 
@@ -76,8 +76,8 @@ def test_a_rule_on_a_whole_kind_opens_nothing_of_the_site(
 def test_rows_of_rules_are_there_to_be_looked_at(
     site: Client, root: User, quinn: User, example: Example, model: type[Any]
 ) -> None:
-    target = Target(Kind.POLICY, str(example.dev.pk))
-    rule_give(actor=root, target=target, level=Level.READ, named=Named(users=(quinn,)))
+    target = Target(RuleKind.POLICY, str(example.dev.pk))
+    rule_grant(actor=root, target=target, level=Level.READ, subjects=RuleSubjects(users=(quinn,)))
     row = model.objects.first()
     client = Client()
     client.force_login(quinn)

@@ -15,10 +15,10 @@ from apps.accounts.services.groups import group_members_add
 from apps.configuration.services.draft_rows import draft_rows_save
 from apps.configuration.services.policies import policy_change
 from apps.policies.models import DraftPool
-from tests.cast import Example
 from tests.configuration.site import form_of, url
-from tests.configuration.test_admin_meanwhile import WORDS
-from tests.configuration.test_membership_races import Beside
+from tests.configuration.test_admin_stale_forms import WORDS
+from tests.configuration.test_membership_races import ConcurrentWork
+from tests.people import Example
 
 pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)]
 
@@ -41,7 +41,7 @@ def _group(root: User, _: Example, charlie: User) -> tuple[Model, Callable[[], o
 
 
 @pytest.mark.parametrize("change", [_policy, _draft_pool, _group])
-def test_who_sends_a_form_waits_for_whoever_is_writing_and_is_told(
+def test_a_form_waits_for_another_writer_and_is_refused(
     site: Client, root: User, example: Example, charlie: User, change: Any
 ) -> None:
     row, write = change(root, example, charlie)
@@ -50,7 +50,7 @@ def test_who_sends_a_form_waits_for_whoever_is_writing_and_is_told(
 
     with transaction.atomic():
         write()
-        sent = Beside(lambda: site.post(address, form))
+        sent = ConcurrentWork(lambda: site.post(address, form))
         sent.begin()
     answer: Any = sent.end()
 

@@ -1,4 +1,4 @@
-"""Memberships and what is a tenant's change at the same time: neither passes the other."""
+"""Memberships and tenants change at the same time: neither overtakes the other."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import connection, connections, transaction
 
-from apps.accounts.identity.claims import Identity
+from apps.accounts.identity.claims import ProviderIdentity
 from apps.accounts.models import IdentityGroup, IdentityProvider, Protocol, User
 from apps.accounts.services.groups import (
     group_members_add,
@@ -27,12 +27,12 @@ from apps.accounts.services.service_accounts import (
     service_account_remove,
 )
 from apps.accounts.services.tenancy import one_tenant_check
-from apps.configuration.services.narrowing import policy_narrow
+from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.rows import live_lock
-from apps.configuration.services.tenants import tenant_make
+from apps.configuration.services.tenants import tenant_create
 from apps.core.errors import BadInput
-from tests.cast import Example
-from tests.services.patience import patient
+from tests.people import Example
+from tests.services.timeouts import scale_timeout
 from tests.tenants import Organisations
 
 pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)]
@@ -40,8 +40,8 @@ pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)
 AT_MOST_S = 20
 
 
-class Beside:
-    """A piece of work in a thread of its own, which ends or waits for somebody's lock."""
+class ConcurrentWork:
+    """A piece of work in a thread of its own, which ends or waits for a lock."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self.result: object = None
@@ -54,12 +54,12 @@ class Beside:
         self._thread.start()
         began = time.monotonic()
         while self._thread.is_alive() and not self._waits():
-            assert time.monotonic() - began < patient(AT_MOST_S)
+            assert time.monotonic() - began < scale_timeout(AT_MOST_S)
             self._thread.join(0.01)
 
     def end(self) -> object:
         """What it returned, or raised."""
-        self._thread.join(patient(AT_MOST_S))
+        self._thread.join(scale_timeout(AT_MOST_S))
         assert not self._thread.is_alive()
         return self.result
 
@@ -83,9 +83,9 @@ class Beside:
 
 
 @pytest.fixture
-def narrowed(root: User, example: Example, alice: User) -> Example:
+def restricted(root: User, example: Example, alice: User) -> Example:
     """Changes of who is in its group change who may use the policy."""
-    policy_narrow(actor=root, policy=example.dev, people=[alice])
+    policy_restrict(actor=root, policy=example.dev, people=[alice])
     return example
 
 
@@ -100,7 +100,7 @@ def _provider(group: Group) -> IdentityProvider:
 def _invited(provider: IdentityProvider) -> Callable[[], object]:
     user = user_create(username="ines", password=None, email="ines@example.org")
     User.objects.filter(pk=user.pk).update(is_pending=True)
-    identity = Identity(
+    identity = ProviderIdentity(
         uid="1",
         email="ines@example.org",
         is_email_verified=True,
@@ -147,23 +147,23 @@ CHANGES: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_who_changes_memberships_locks_in_the_order_of_tenants_and_narrowing(
-    narrowed: Example,
+def test_membership_changes_lock_tenants_before_restrictions(
+    restricted: Example,
     root: User,
     bob: User,
     dev_group: Group,
     change: Change,
 ) -> None:
-    beside = Beside(change(root, bob, dev_group))
+    concurrent = ConcurrentWork(change(root, bob, dev_group))
 
     with transaction.atomic():
         live_lock()
-        beside.begin()
-        # As changes of tenants and narrowing do, which hold the live side then.
+        concurrent.begin()
+        # As changes of tenants and restrictions do, which hold the live side then.
         list(Group.objects.select_for_update(no_key=True).order_by("pk"))
         one_tenant_check(User.objects.values_list("pk", flat=True))
 
-    assert not isinstance(beside.end(), Exception), beside.result
+    assert not isinstance(concurrent.end(), Exception), concurrent.result
 
 
 def test_who_is_let_in_while_their_group_goes_to_another_tenant_is_refused(
@@ -171,15 +171,15 @@ def test_who_is_let_in_while_their_group_goes_to_another_tenant_is_refused(
 ) -> None:
     ada = organisations.acme.member
     heads = Group.objects.create(name="heads")
-    beside = Beside(lambda: group_members_add(actor=root, group=dev_group, users=[ada]))
+    concurrent = ConcurrentWork(lambda: group_members_add(actor=root, group=dev_group, users=[ada]))
 
     with transaction.atomic():
-        tenant_make(
+        tenant_create(
             actor=root, top=organisations.example.dev, admin_group=heads, groups=[dev_group]
         )
-        beside.begin()
+        concurrent.begin()
 
-    assert isinstance(beside.end(), BadInput)
+    assert isinstance(concurrent.end(), BadInput)
     assert not ada.groups.filter(pk=dev_group.pk).exists()
 
 
@@ -188,17 +188,17 @@ def test_a_tenant_is_not_made_of_a_group_that_somebody_of_another_is_joining(
 ) -> None:
     ada = organisations.acme.member
     heads = Group.objects.create(name="heads")
-    beside = Beside(
-        lambda: tenant_make(
+    concurrent = ConcurrentWork(
+        lambda: tenant_create(
             actor=root, top=organisations.example.dev, admin_group=heads, groups=[dev_group]
         )
     )
 
     with transaction.atomic():
         user_groups_set(actor=root, user=ada, groups=[organisations.acme.group, dev_group])
-        beside.begin()
+        concurrent.begin()
 
-    assert isinstance(beside.end(), BadInput)
+    assert isinstance(concurrent.end(), BadInput)
     assert ada.groups.filter(pk=dev_group.pk).exists()
 
 
@@ -207,11 +207,13 @@ def test_a_group_that_becomes_a_tenants_is_removed_before_or_after(
 ) -> None:
     heads, guests = (Group.objects.create(name=name) for name in ("heads", "guests"))
     research = organisations.example.research
-    beside = Beside(lambda: group_remove(actor=root, group=Group.objects.get(name="guests")))
+    concurrent = ConcurrentWork(
+        lambda: group_remove(actor=root, group=Group.objects.get(name="guests"))
+    )
 
     with transaction.atomic():
         live_lock()
-        beside.begin()
-        tenant_make(actor=root, top=research, admin_group=heads, groups=[research.group, guests])
+        concurrent.begin()
+        tenant_create(actor=root, top=research, admin_group=heads, groups=[research.group, guests])
 
-    assert not isinstance(beside.end(), Exception), beside.result
+    assert not isinstance(concurrent.end(), Exception), concurrent.result

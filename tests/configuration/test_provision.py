@@ -16,11 +16,11 @@ from apps.configuration.selectors import (
     live_document,
     revision_document,
 )
-from apps.configuration.services import recording
-from apps.configuration.services.closing import queues_close
+from apps.configuration.services import change_records
 from apps.configuration.services.drafts import draft_reset, draft_write
 from apps.configuration.services.policies import policy_change, policy_remove
 from apps.configuration.services.provision import document_provision
+from apps.configuration.services.queue_closure import queues_close
 from apps.configuration.services.queues import queue_change
 from apps.configuration.services.revisions import revision_restore
 from apps.core.errors import BadInput, Conflict, Stale
@@ -34,7 +34,7 @@ from apps.policies.models import (
     Profile,
     Queue,
 )
-from tests.cast import EXAMPLE, Example
+from tests.people import EXAMPLE, Example
 from tests.policies.documents import documents
 
 pytestmark = pytest.mark.django_db
@@ -181,7 +181,7 @@ def test_a_policy_that_is_not_there_cannot_own_a_pool(root: User, example: Examp
     assert list(refused.value.fields) == ["pools[1].dedicated_to"]
 
 
-def test_a_stale_version_is_told_who_changed_what(root: User, example: Example) -> None:
+def test_a_stale_version_learns_who_changed_what(root: User, example: Example) -> None:
     version = DraftState.objects.get().version
     pools = pools_of_live()
     pools[0]["backfill"] = False
@@ -311,12 +311,12 @@ def test_reset_throws_saved_changes_away(
 def test_provisioning_tells_the_pages_of_pools_policies_and_queues(
     root: User, example: Example, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    notified: list[str] = []
 
-    def listen(*, tasks: object = (), topics: Iterable[str] = ()) -> None:  # as the real one
-        told.extend(topics)
+    def listen(*, notify: object = (), topics: Iterable[str] = ()) -> None:  # as the real one
+        notified.extend(topics)
 
-    monkeypatch.setattr(recording, "after_commit", listen)
+    monkeypatch.setattr(change_records, "after_commit", listen)
 
     document_provision(actor=root)
 
@@ -325,4 +325,4 @@ def test_provisioning_tells_the_pages_of_pools_policies_and_queues(
         f"policy.{example.dev.pk}",
         f"queue.{example.dev_queue.pk}",
     }
-    assert want <= set(told)
+    assert want <= set(notified)

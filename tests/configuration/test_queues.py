@@ -10,8 +10,8 @@ from apps.configuration.services.policies import policy_create
 from apps.configuration.services.queues import profile_connect, queue_name_suggest, queue_rename
 from apps.core.errors import BadInput
 from apps.policies.models import DraftState, Policy, Profile
-from apps.policies.models.rights import QUEUE_NAME
-from tests.cast import Example
+from apps.policies.models.policies import QUEUE_NAME
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 

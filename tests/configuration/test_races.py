@@ -1,4 +1,4 @@
-"""Several people at once: nobody overwrites what they did not read."""
+"""Concurrent users: nobody overwrites a version that they did not read."""
 
 import threading
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from apps.configuration.services.policies import policy_create
 from apps.core.errors import Conflict, RpmError, Stale
 from apps.policies.document import parse
 from apps.policies.models import DraftState, LiveState
-from tests.cast import EXAMPLE
+from tests.people import EXAMPLE
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -1,4 +1,4 @@
-"""What administrators of a tenant do below its top, and what is not theirs."""
+"""What administrators of a tenant may do below its top, and what they may not."""
 
 from typing import Any
 
@@ -10,11 +10,10 @@ from apps.accounts.services.groups import group_members_add, user_groups_set
 from apps.accounts.services.invitations import person_invite
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create
-from apps.configuration.rules.granting import groups_nameable_by, people_nameable_by
-from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.delegation import groups_nameable_by, people_nameable_by
+from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import Target
 from apps.configuration.services.limits import profiles_to_connect
-from apps.configuration.services.narrowing import policy_narrow, policy_widen
 from apps.configuration.services.policies import policy_change, policy_create, policy_remove
 from apps.configuration.services.queues import (
     profile_connect,
@@ -22,19 +21,20 @@ from apps.configuration.services.queues import (
     queue_change,
     queue_reorder,
 )
-from apps.configuration.services.rules import Named, rule_give
+from apps.configuration.services.restrictions import policy_restrict, policy_unrestrict
+from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.configuration.services.tenants import (
     tenant_change,
 )
 from apps.core.errors import BadInput, NotAllowed, RpmError
 from apps.policies.models import Policy, Profile, Queue
 from apps.policies.selectors import (
-    policies_narrowable_by,
+    policies_restrictable_by,
     profiles_connectable_by,
     profiles_visible_to,
     queues_managed_by,
 )
-from tests.cast import Example
+from tests.people import Example
 from tests.tenants import Organisations
 
 pytestmark = pytest.mark.django_db
@@ -201,7 +201,7 @@ def test_settings_that_bear_upon_others_are_not_theirs(
             actor=organisations.acme.admin, queue=organisations.acme.queue, changes=changes
         )
 
-    assert "others' work" in refused(error, next(iter(changes)))
+    assert "others' tasks" in refused(error, next(iter(changes)))
 
 
 def test_they_order_their_queues_in_the_places_that_are_theirs(
@@ -223,7 +223,7 @@ def test_they_order_their_queues_in_the_places_that_are_theirs(
 def test_rules_name_who_is_of_the_tenant_and_nobody_else(
     root: User, organisations: Organisations, dev_group: Group
 ) -> None:
-    acme, target = organisations.acme, Target(Kind.QUEUE, str(organisations.acme.queue.pk))
+    acme, target = organisations.acme, Target(RuleKind.QUEUE, str(organisations.acme.queue.pk))
     group_members_add(actor=root, group=dev_group, users=[acme.admin])
     adam = User.objects.get(pk=acme.admin.pk)
     service_account_create(actor=root, name="ci", groups=[acme.group.name])
@@ -231,31 +231,35 @@ def test_rules_name_who_is_of_the_tenant_and_nobody_else(
 
     assert {str(one) for one in people_nameable_by(adam)} == {"ada", "adam", "ci"}
     assert set(groups_nameable_by(adam)) == {acme.group, acme.admins}
-    rule_give(actor=adam, target=target, level=Level.MANAGE, named=Named(users=(acme.member,)))
-    for named in (Named(users=(outsider,)), Named(groups=(dev_group,))):
+    rule_grant(
+        actor=adam, target=target, level=Level.MANAGE, subjects=RuleSubjects(users=(acme.member,))
+    )
+    for subjects in (RuleSubjects(users=(outsider,)), RuleSubjects(groups=(dev_group,))):
         with pytest.raises(BadInput):
-            rule_give(actor=adam, target=target, level=Level.READ, named=named)
+            rule_grant(actor=adam, target=target, level=Level.READ, subjects=subjects)
 
     assert queues_managed_by(User.objects.get(pk=acme.member.pk)).get() == acme.queue
 
 
-def test_the_top_is_narrowed_by_administrators_of_the_installation_alone(
+def test_the_top_is_restricted_by_administrators_of_the_installation_alone(
     root: User, organisations: Organisations
 ) -> None:
     acme = organisations.acme
-    target = Target(Kind.POLICY, str(acme.top.pk))
-    rule_give(actor=acme.admin, target=target, level=Level.MANAGE, named=Named((acme.member,)))
+    target = Target(RuleKind.POLICY, str(acme.top.pk))
+    rule_grant(
+        actor=acme.admin, target=target, level=Level.MANAGE, subjects=RuleSubjects((acme.member,))
+    )
 
     for actor in (acme.admin, User.objects.get(pk=acme.member.pk)):
         with pytest.raises(NotAllowed):
-            policy_narrow(actor=actor, policy=acme.top, people=[])
+            policy_restrict(actor=actor, policy=acme.top, people=[])
         with pytest.raises(NotAllowed):
-            policy_widen(actor=actor, policy=acme.top)
-        assert acme.top not in policies_narrowable_by(actor)
-    policy_narrow(actor=acme.admin, policy=acme.team, people=[acme.member])
-    policy_narrow(actor=root, policy=acme.top, people=[acme.admin])
+            policy_unrestrict(actor=actor, policy=acme.top)
+        assert acme.top not in policies_restrictable_by(actor)
+    policy_restrict(actor=acme.admin, policy=acme.team, people=[acme.member])
+    policy_restrict(actor=root, policy=acme.top, people=[acme.admin])
 
-    assert Policy.objects.filter(is_narrowed=True).count() == 2
+    assert Policy.objects.filter(is_restricted=True).count() == 2
 
 
 def test_nobody_is_put_out_of_the_last_group_of_the_tenant(

@@ -1,4 +1,4 @@
-"""What administrators of a tenant make in it is bounded; those of the installation make more."""
+"""Bounds on what a tenant's administrators create; those of the installation create more."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -7,7 +7,7 @@ from apps.accounts.models import Tenant, User
 from apps.accounts.services import tenancy as people_tenancy
 from apps.accounts.services.groups import group_save
 from apps.accounts.services.invitations import person_invite
-from apps.configuration.services import tenancy
+from apps.configuration.services import tenant_checks
 from apps.configuration.services.policies import policy_create
 from apps.core.errors import Conflict
 from apps.policies.models import Policy
@@ -25,7 +25,7 @@ def test_policies_of_a_tenant_are_bounded(
 ) -> None:
     acme, rival = organisations.acme, organisations.rival
     most = policies_of(acme.tenant) + 1
-    monkeypatch.setattr(tenancy, "MOST_POLICIES", most)
+    monkeypatch.setattr(tenant_checks, "MOST_POLICIES", most)
     policy_create(actor=acme.admin, name="one", group=acme.group, parent=acme.top)
 
     with pytest.raises(Conflict, match=f"has {most} policies already"):

@@ -1,4 +1,4 @@
-"""Whose account an administrator of a tenant manages: who has all they may do from it."""
+"""The accounts that an administrator of a tenant manages: those without rights outside of it."""
 
 from operator import attrgetter
 
@@ -18,19 +18,19 @@ from apps.accounts.services.groups import (
     user_groups_set,
 )
 from apps.accounts.services.invitations import (
-    Invited,
+    NewInvitation,
     invitation_accept,
-    invitation_found,
+    invitation_by_token,
     invitation_renew,
     person_invite,
 )
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_change, person_deactivate
-from apps.configuration.rules.explaining import Thing, explanation
-from apps.configuration.rules.levels import Kind, Level
-from apps.configuration.rules.reading import rules_visible_to
+from apps.configuration.rules.access_explanation import ObjectKind, explanation
+from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import RuleFilter, Target
-from apps.configuration.services.rules import Named, rule_give
+from apps.configuration.rules.selectors import rules_visible_to
+from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.core.errors import BadInput, NotAllowed
 from apps.tasks.descriptions import Description
 from apps.tasks.services import task_create, task_submit
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.django_db
 PASSWORD = "Correct-horse-7-battery"
 
 
-def token_of(invited: Invited) -> str:
+def token_of(invited: NewInvitation) -> str:
     return invited.link.removeprefix("/join/")
 
 
@@ -127,17 +127,17 @@ def test_a_link_works_only_while_its_maker_looks_after_the_person(
 ) -> None:
     acme = organisations.acme
     made = invitation_renew(actor=acme.admin, user=acme.member, address=address)
-    assert invitation_found(token_of(made)) is not None
+    assert invitation_by_token(token_of(made)) is not None
 
     group_members_add(actor=root, group=Group.objects.get(name=ADMINS), users=[acme.member])
 
-    assert invitation_found(token_of(made)) is None
+    assert invitation_by_token(token_of(made)) is None
     with pytest.raises(NotAllowed):
         invitation_accept(token=token_of(made), password=PASSWORD)
     user_groups_set(actor=root, user=acme.member, groups=[acme.group])
-    assert invitation_found(token_of(made)) is not None
+    assert invitation_by_token(token_of(made)) is not None
     person_deactivate(actor=root, user=acme.admin)
-    assert invitation_found(token_of(made)) is None
+    assert invitation_by_token(token_of(made)) is None
 
 
 def test_addresses_that_a_tenant_gives_let_nobody_in_by_a_provider(
@@ -147,18 +147,18 @@ def test_addresses_that_a_tenant_gives_let_nobody_in_by_a_provider(
     theirs = {"email": "boss@example.org"}
 
     person_change(actor=acme.admin, user=acme.member, changes=theirs)
-    assert fresh(acme.member).is_email_own_word
+    assert fresh(acme.member).is_email_unverified
     person_change(actor=acme.admin, user=acme.member, changes=theirs)
-    assert fresh(acme.member).is_email_own_word
+    assert fresh(acme.member).is_email_unverified
     person_change(actor=root, user=acme.member, changes=theirs)
-    assert not fresh(acme.member).is_email_own_word
+    assert not fresh(acme.member).is_email_unverified
 
     invited = person_invite(
         actor=acme.admin, address=address, email="chief@example.org", groups=[acme.group]
     )
-    assert not fresh(invited.user).is_email_own_word
+    assert not fresh(invited.user).is_email_unverified
     invitation_accept(token=token_of(invited), password=PASSWORD, username="chief")
-    assert fresh(invited.user).is_email_own_word
+    assert fresh(invited.user).is_email_unverified
 
 
 def test_whom_one_looks_after_is_asked_once_the_row_is_held(
@@ -199,17 +199,19 @@ def test_who_made_a_rule_and_went_to_another_tenant_is_named_to_administrators_a
 ) -> None:
     acme, rival = organisations.acme, organisations.rival
     maker = user_create(username="maker", password=None, groups=[ADMINS])
-    target = Target(Kind.QUEUE, str(rival.queue.pk))
-    rule_give(actor=maker, target=target, level=Level.READ, named=Named(users=(rival.member,)))
+    target = Target(RuleKind.QUEUE, str(rival.queue.pk))
+    rule_grant(
+        actor=maker, target=target, level=Level.READ, subjects=RuleSubjects(users=(rival.member,))
+    )
 
-    def told(reader: User) -> set[str]:
-        rules = rules_visible_to(reader, RuleFilter(Kind.QUEUE)).rules
+    def visible_makers(reader: User) -> set[str]:
+        rules = rules_visible_to(reader, RuleFilter(RuleKind.QUEUE)).rules
         queue = str(rival.queue.pk)
-        why = explanation(reader, person=rival.member, thing=Thing.QUEUE, object_id=queue)
+        why = explanation(reader, person=rival.member, thing=ObjectKind.QUEUE, object_id=queue)
         by = {reason.by for answer in why.answers for reason in answer.reasons}
         return {name for rule in rules for name in rule.makers} | by - {""}
 
-    assert told(fresh(rival.admin)) == {"maker"}
+    assert visible_makers(fresh(rival.admin)) == {"maker"}
     user_groups_set(actor=root, user=maker, groups=[acme.group])
-    assert told(fresh(rival.admin)) == set()
-    assert told(root) == {"maker"}
+    assert visible_makers(fresh(rival.admin)) == set()
+    assert visible_makers(root) == {"maker"}

@@ -1,4 +1,4 @@
-"""Making tenants, who belongs to them, and the walls between them."""
+"""Making tenants, who belongs to them, and tenant isolation."""
 
 from typing import Any
 
@@ -30,14 +30,14 @@ from apps.accounts.services.groups import (
 from apps.accounts.services.identity_log_in import memberships_sync
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create
-from apps.configuration.rules.levels import Kind, Level
-from apps.configuration.rules.reading import rules_visible_to
+from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import RuleFilter, Target
+from apps.configuration.rules.selectors import rules_visible_to
 from apps.configuration.services.policies import policy_create, policy_remove
-from apps.configuration.services.rules import Named, rule_give
+from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.configuration.services.tenants import (
     tenant_change,
-    tenant_make,
+    tenant_create,
     tenant_name,
     tenant_remove,
 )
@@ -107,7 +107,7 @@ def test_groups_that_will_not_do_are_named(
     head, *others = (Group.objects.get(name=name) for name in groups)
 
     with pytest.raises(BadInput) as error:
-        tenant_make(actor=root, top=organisations.example.dev, admin_group=head, groups=others)
+        tenant_create(actor=root, top=organisations.example.dev, admin_group=head, groups=others)
 
     assert refused(error, field)
     assert Tenant.objects.count() == 2
@@ -115,9 +115,11 @@ def test_groups_that_will_not_do_are_named(
 
 def test_a_policy_below_another_is_no_top(root: User, organisations: Organisations) -> None:
     with pytest.raises(BadInput) as error:
-        tenant_make(actor=root, top=organisations.acme.team, admin_group=organisations.acme.admins)
+        tenant_create(
+            actor=root, top=organisations.acme.team, admin_group=organisations.acme.admins
+        )
 
-    assert "below another" in refused(error, "top")
+    assert "has a parent" in refused(error, "top")
 
 
 def test_people_of_two_tenants_keep_the_second_from_being_made(
@@ -127,7 +129,7 @@ def test_people_of_two_tenants_keep_the_second_from_being_made(
     group_members_add(actor=root, group=dev_group, users=[organisations.acme.member])
 
     with pytest.raises(BadInput) as error:
-        tenant_make(
+        tenant_create(
             actor=root, top=organisations.example.dev, admin_group=heads, groups=[dev_group]
         )
 
@@ -315,7 +317,7 @@ def test_administrators_see_their_tree_people_and_groups(organisations: Organisa
     assert "8xGPU" in names(profiles_visible_to(adam))
 
 
-def test_a_rule_does_not_reach_over_the_wall(root: User, organisations: Organisations) -> None:
+def test_a_rule_does_not_reach_another_tenant(root: User, organisations: Organisations) -> None:
     acme, rival = organisations.acme, organisations.rival
     rights = QueueGroupPermission.objects.filter(content_object=rival.queue)
     for right in {row.permission for row in rights}:
@@ -358,11 +360,11 @@ def test_accounts_with_other_rights_are_seen_and_not_managed(
 
 def test_a_rule_names_nobody_of_another_tenant(root: User, organisations: Organisations) -> None:
     acme, rival = organisations.acme, organisations.rival
-    target = Target(Kind.QUEUE, str(rival.queue.pk))
+    target = Target(RuleKind.QUEUE, str(rival.queue.pk))
 
-    for named in (Named(users=(acme.member,)), Named(groups=(acme.group,))):
+    for subjects in (RuleSubjects(users=(acme.member,)), RuleSubjects(groups=(acme.group,))):
         with pytest.raises(BadInput, match="another tenant"):
-            rule_give(actor=root, target=target, level=Level.READ, named=named)
+            rule_grant(actor=root, target=target, level=Level.READ, subjects=subjects)
 
 
 def test_who_comes_to_another_tenant_later_is_named_to_administrators_alone(
@@ -370,14 +372,14 @@ def test_who_comes_to_another_tenant_later_is_named_to_administrators_alone(
 ) -> None:
     acme, rival = organisations.acme, organisations.rival
     new = user_create(username="new", password=None)
-    target = Target(Kind.QUEUE, str(rival.queue.pk))
-    rule_give(actor=root, target=target, level=Level.READ, named=Named(users=(new,)))
+    target = Target(RuleKind.QUEUE, str(rival.queue.pk))
+    rule_grant(actor=root, target=target, level=Level.READ, subjects=RuleSubjects(users=(new,)))
 
-    def told(reader: User) -> set[str]:
-        rules = rules_visible_to(reader, RuleFilter(Kind.QUEUE)).rules
+    def visible_names(reader: User) -> set[str]:
+        rules = rules_visible_to(reader, RuleFilter(RuleKind.QUEUE)).rules
         return {one.name for rule in rules for one in rule.subjects}
 
-    assert "new" in told(fresh(rival.admin))
+    assert "new" in visible_names(fresh(rival.admin))
     group_members_add(actor=root, group=acme.group, users=[new])
-    assert "new" not in told(fresh(rival.admin))
-    assert "new" in told(root)
+    assert "new" not in visible_names(fresh(rival.admin))
+    assert "new" in visible_names(root)

@@ -13,7 +13,7 @@ from apps.configuration.services.validation import document_check
 from apps.nodes.models import Node, NodeState
 from apps.policies.document import as_data, parse
 from apps.policies.models import Policy
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -32,13 +32,11 @@ def serve(example: Example, gpus: str, *, state: str = NodeState.HEALTHY) -> Non
     Node.objects.create(name=f"n{number}", pool=example.h100, state=state, capacity={"gpu": gpus})
 
 
-def test_a_pool_that_nobody_serves_is_told(example: Example) -> None:
+def test_a_pool_that_nobody_serves_is_reported(example: Example) -> None:
     serve(example, "8")
 
     assert found() == {
-        "no_server": [
-            "Nobody serves pool 'Bare Metal Low END GPUs': it has no node and admits nothing."
-        ]
+        "no_server": ["No node serves pool 'Bare Metal Low END GPUs': the pool admits nothing."]
     }
 
 
@@ -46,7 +44,7 @@ def test_part_of_a_gpu_is_no_capacity(example: Example) -> None:
     pools = as_data(draft_document())["pools"]
     pools[0]["capacity"] = {"gpu": "7.5"}
 
-    assert found(pools=pools)["part_of_a_gpu"] == [
+    assert found(pools=pools)["fractional_gpu"] == [
         "Pool 'H100 Half a Superpod' counts 7.5 gpu: count whole GPUs, profiles share them."
     ]
 
@@ -60,18 +58,18 @@ def test_drift_compares_with_the_healthy_nodes_only(example: Example) -> None:
     ]
 
 
-def test_ranks_beside_fair_shares_are_told(example: Example) -> None:
+def test_ranks_with_fair_shares_are_reported(example: Example) -> None:
     pools = as_data(draft_document())["pools"]
     pools[1]["preemption"] = "rank"
 
     ranks = found(settings={"over_quota": "fair_share", "preemption": "rank"}, pools=pools)
 
-    words = "With fair shares, the level 'rank' takes back no more than 'priority' does."
+    words = "With fair shares, the level 'rank' preempts no more than 'priority' does."
     assert ranks["rank_with_fair_share"] == [words, words]
     assert "rank_with_fair_share" not in found(settings={"preemption": "rank"}, pools=pools)
 
 
-def test_a_queue_whose_tasks_could_never_run_is_told(root: User, example: Example) -> None:
+def test_a_queue_whose_tasks_could_never_run_is_reported(root: User, example: Example) -> None:
     policy_change(actor=root, policy=example.dev, changes={"reserved": 2, "limit": 2})
 
     assert found()["above_limit"] == [
@@ -89,7 +87,7 @@ def test_a_limit_of_an_ancestor_counts_too(root: User, example: Example) -> None
     assert "policy 'Top'" in found()["above_limit"][0]
 
 
-def test_a_volume_that_is_not_there_is_told(example: Example) -> None:
+def test_a_volume_that_is_not_there_is_reported(example: Example) -> None:
     profiles = as_data(draft_document())["profiles"]
     profiles[0]["volumes"] = ["scratch"]
 
@@ -108,7 +106,7 @@ def reserve_below_a_parent(root: User, example: Example) -> None:
     policy_change(actor=root, policy=example.dev, changes={"parent": top, "reserved": 9})
 
 
-def reserve_what_is_apart(root: User, example: Example) -> None:
+def reserve_in_unconnected_pools(root: User, example: Example) -> None:
     """A policy that reaches no pool of the others does not count with them."""
     policy_create(actor=root, name="Elsewhere", group=example.dev.group, reserved=100)
 
@@ -124,7 +122,7 @@ def reserve_what_is_apart(root: User, example: Example) -> None:
             reserve_below_a_parent,
             ["'Research', 'Top' reserve 17 gpu together; the pools that they reach have 16."],
         ),
-        (reserve_what_is_apart, []),
+        (reserve_in_unconnected_pools, []),
     ],
 )
 def test_reservations_are_compared_with_what_can_be_reached(

@@ -12,7 +12,7 @@ from apps.core.errors import MOST_PROBLEMS, BadInput
 from apps.core.serializers import MOST_SUGGESTIONS
 from apps.core.suggestions import NAME_CHARS, nearest
 from apps.tasks.api import views
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -46,7 +46,7 @@ def test_a_name_of_a_megabyte_is_compared_by_its_beginning() -> None:
     assert nearest("passwrd" + "x" * 1_000_000, ["password", "language"]) == "password"
 
 
-def test_a_database_that_is_away_is_told_as_503_with_a_time_to_ask_again(
+def test_a_database_that_is_away_is_reported_as_503_with_a_time_to_ask_again(
     api_as: Callable[[User], APIClient],
     alice: User,
     example: Example,
@@ -57,7 +57,7 @@ def test_a_database_that_is_away_is_told_as_503_with_a_time_to_ask_again(
 
     client = api_as(alice)
     client.raise_request_exception = False
-    monkeypatch.setattr(views, "tasks_listed", fail)
+    monkeypatch.setattr(views, "tasks_matching_filters", fail)
 
     answer = client.get("/api/v1/tasks/")
 

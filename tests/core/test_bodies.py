@@ -12,7 +12,7 @@ from apps.accounts.models import User
 from apps.accounts.scope_person import scope_person
 from apps.accounts.services.credentials import credential_create
 from apps.core import bodies
-from apps.core.bodies import REFUSAL, bounded
+from apps.core.bodies import REFUSAL, bound_bodies
 from apps.core.errors import BodyTooLarge, BodyTooSlow, RpmError, TooMany
 
 
@@ -30,7 +30,7 @@ class Reader:
     def ask(self, path: str, *headers: tuple[bytes, bytes]) -> RpmError | None:
         """Why the body was refused, if it was."""
         self.scope = {"type": "http", "path": path, "headers": headers, "client": ("10.0.0.1", 1)}
-        guarded = bounded(cast(Any, self._application), identify=self._identify)
+        guarded = bound_bodies(cast(Any, self._application), identify=self._identify)
         asyncio.run(cast(Any, guarded(self.scope, self._receive, None)))  # type: ignore[arg-type]  # not used
         refusal: RpmError | None = self.scope.get(REFUSAL)
         return refusal
@@ -106,7 +106,7 @@ def test_bodies_kept_for_one_person_are_bounded(monkeypatch: pytest.MonkeyPatch)
     assert Reader(*parts, known="7").ask("/api/v1/tasks/") is None
     assert isinstance(Reader(*parts, b"x" * 50_000, known="7").ask("/api/v1/tasks/"), TooMany)
     assert isinstance(Reader(*parts).ask("/api/v1/tasks/"), TooMany)
-    assert bodies._kept == {}
+    assert bodies._held_bytes == {}
 
 
 def test_once_a_body_is_whole_an_answer_may_take_longer(settings: Settings) -> None:
@@ -127,7 +127,7 @@ def test_once_a_body_is_whole_an_answer_may_take_longer(settings: Settings) -> N
         return None
 
     scope: Any = {"type": "http", "path": "/", "headers": []}
-    asyncio.run(bounded(application, identify=nobody)(scope, receive, None))  # type: ignore[arg-type]  # what is used of it
+    asyncio.run(bound_bodies(application, identify=nobody)(scope, receive, None))  # type: ignore[arg-type]  # what is used of it
 
     assert seen == ["http.request", "http.disconnect"]
 

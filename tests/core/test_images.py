@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from apps.core.errors import BadInput
 from apps.core.images import ImageName, image_problems
-from apps.execution.node import checks
-from apps.execution.node.errors import Refusal
+from apps.execution.node import request_fields
+from apps.execution.node.errors import RequestRefusal
 from tests.execution.specifications.generator import IMAGES
 
 DIGEST = "@sha256:" + "0a" * 32
@@ -60,11 +60,11 @@ def test_the_node_takes_names_in_full_and_no_others(name: str) -> None:
     except BadInput:
         full = ""
     try:
-        checks.image({"image": name})
+        request_fields.image({"image": name})
         is_taken = True
-    except Refusal:
+    except RequestRefusal:
         is_taken = False
 
     assert is_taken == (name == full != "")
     if full:
-        assert str(ImageName.parse(full)) == checks.image({"image": full}) == full
+        assert str(ImageName.parse(full)) == request_fields.image({"image": full}) == full

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from apps.core import keyring
 from apps.core.keyring import CannotUnseal, SealContext, SealMismatch
-from apps.core.resealing import Resealing
+from apps.core.resealer import Resealer
 
 HERE = SealContext("tasks.task.secrets", ("1", 2), "KEY")
 
@@ -53,7 +53,7 @@ def test_a_new_first_key_seals_and_the_old_one_still_opens(ring: Path) -> None:
     assert stat.S_IMODE(ring.stat().st_mode) == 0o600
 
 
-def test_what_a_lost_key_sealed_is_told_apart(ring: Path) -> None:
+def test_a_value_that_a_lost_key_sealed_has_an_error_of_its_own(ring: Path) -> None:
     before = keyring.seal("x", context=HERE)
     keyring.write_keys((keyring.new_key(),))
 
@@ -128,23 +128,23 @@ def test_binding_takes_over_the_form_of_an_earlier_version_alone(ring: Path) -> 
     earlier = Fernet(keyring.keys()[0]).encrypt(b"geheim").decode()
     unknown = Fernet(Fernet.generate_key()).encrypt(b"geheim").decode()
     bound = keyring.seal("x", context=HERE)
-    resealing = Resealing(binds=True)
+    resealer = Resealer(binds=True)
 
-    assert keyring.unseal(resealing.value(earlier, HERE), context=HERE) == "geheim"
-    assert [resealing.value(one, HERE) for one in (unknown, bound, "")] == [unknown, bound, ""]
-    assert resealing.changed == 1
-    assert ["not in the key ring" in problem for problem in resealing.problems] == [True]
+    assert keyring.unseal(resealer.value(earlier, HERE), context=HERE) == "geheim"
+    assert [resealer.value(one, HERE) for one in (unknown, bound, "")] == [unknown, bound, ""]
+    assert resealer.changed == 1
+    assert ["not in the key ring" in problem for problem in resealer.problems] == [True]
 
 
 def test_what_cannot_be_read_stays_and_is_named(ring: Path) -> None:
     moved = keyring.seal("x", context=SealContext("tasks.task.secrets", ("2", 2), "KEY"))
-    resealing = Resealing()
+    resealer = Resealer()
 
-    assert resealing.value(moved, HERE) == moved
+    assert resealer.value(moved, HERE) == moved
     assert (
-        keyring.unseal(resealing.value(keyring.seal("y", context=HERE), HERE), context=HERE) == "y"
+        keyring.unseal(resealer.value(keyring.seal("y", context=HERE), HERE), context=HERE) == "y"
     )
-    (problem,) = resealing.problems
+    (problem,) = resealer.problems
     assert problem.startswith("1/2: tasks.task.secrets KEY cannot be read")
 
 
@@ -152,13 +152,13 @@ def test_keys_are_derived_once_and_for_each_purpose(
     ring: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     derived: list[str] = []
-    derive = keyring._derived
+    derive = keyring._derive
 
     def noting(key: str, info: str, length: int) -> bytes:
         derived.append(info)
         return derive(key, info, length)
 
-    monkeypatch.setattr(keyring, "_derived", noting)
+    monkeypatch.setattr(keyring, "_derive", noting)
     for name in ("A", "B", "C"):
         context = SealContext("tasks.task.secrets", ("1", 2), name)
         keyring.unseal(keyring.seal("x", context=context), context=context)

@@ -1,4 +1,4 @@
-"""Every answer carries the id under which its lines stand in the logs."""
+"""Every response carries the id of its lines in the logs."""
 
 import pytest
 from django.test import Client
@@ -13,7 +13,7 @@ from django.test import Client
         pytest.param("line\u2028break-0123", False, id="signs that could forge a line"),
     ],
 )
-def test_a_request_id_is_kept_only_if_harmless(
+def test_a_request_id_is_kept_only_if_safe(
     given: str, is_kept: bool
 ) -> None:  # a column of the table
     answer = Client().get("/healthz", headers={"X-Request-ID": given})

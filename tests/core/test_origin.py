@@ -1,4 +1,4 @@
-"""Which address a request came from, and who is believed about it."""
+"""The address that a request came from, and the proxies that are trusted to name it."""
 
 import pytest
 from django.test import RequestFactory
@@ -11,29 +11,29 @@ PROXIES = ["10.0.0.0/8", "::1"]
 
 
 @pytest.mark.parametrize(
-    ("peer", "told", "want"),
+    ("peer", "forwarded", "want"),
     [
         pytest.param("192.0.2.7", None, "192.0.2.7", id="no proxy"),
-        pytest.param("192.0.2.7", "203.0.113.9", "192.0.2.7", id="a stranger claims another"),
+        pytest.param("192.0.2.7", "203.0.113.9", "192.0.2.7", id="a client claims another"),
         pytest.param("10.1.1.1", "203.0.113.9", "203.0.113.9", id="a proxy tells"),
         pytest.param("::1", "2001:db8::5", "2001:db8::5", id="a proxy tells in IPv6"),
         pytest.param(
             "10.1.1.1", "1.1.1.1, 203.0.113.9", "203.0.113.9", id="the client lied before"
         ),
         pytest.param("10.1.1.1", "203.0.113.9, 10.2.2.2", "203.0.113.9", id="two proxies"),
-        pytest.param("10.1.1.1", None, "10.1.1.1", id="a proxy that tells nothing"),
-        pytest.param("10.1.1.1", "unknown", "10.1.1.1", id="a proxy that tells no address"),
+        pytest.param("10.1.1.1", None, "10.1.1.1", id="a proxy without the header"),
+        pytest.param("10.1.1.1", "unknown", "10.1.1.1", id="a proxy with no address in the header"),
         pytest.param("10.1.1.1", "<script>, 203.0.113.9", "203.0.113.9", id="rubbish before"),
         pytest.param("", None, "", id="a socket of the file system"),
     ],
 )
 def test_only_named_proxies_are_believed(
-    settings: Settings, peer: str, told: str | None, want: str
+    settings: Settings, peer: str, forwarded: str | None, want: str
 ) -> None:
     settings.RPM_TRUSTED_PROXIES = PROXIES
     request = RequestFactory().get("/", REMOTE_ADDR=peer)
-    if told is not None:
-        request.META["HTTP_X_FORWARDED_FOR"] = told
+    if forwarded is not None:
+        request.META["HTTP_X_FORWARDED_FOR"] = forwarded
 
     assert client_address(request) == want
 

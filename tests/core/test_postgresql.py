@@ -1,4 +1,4 @@
-"""A database that takes what is sent and never answers stops nobody for ever."""
+"""A database that accepts data and never answers blocks no process for ever."""
 
 import os
 import subprocess
@@ -15,9 +15,9 @@ from django.db import OperationalError, connection
 from apps.allocation.models import PassState
 from apps.core.postgresql.base import DatabaseWrapper
 from rpm import env
-from tests.services.patience import patient
 from tests.services.ports import stop, wait_until
-from tests.services.silent import SilentProxy, silent_proxy
+from tests.services.silent_proxy import SilentProxy, silent_proxy
+from tests.services.timeouts import scale_timeout
 
 pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)]
 
@@ -40,7 +40,7 @@ def url_through(port: int | str) -> str:
 def through(proxy: SilentProxy, **options: Any) -> DatabaseWrapper:
     """Django's connection by way of the proxy, with the settings of this one."""
     own = env.database(url_through(proxy.port), statement_s=5)
-    own["OPTIONS"] |= {"silent_most_s": patient(1), **options}
+    own["OPTIONS"] |= {"silent_most_s": scale_timeout(1), **options}
     return DatabaseWrapper(connection.settings_dict | own, alias="through_proxy")
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.core.terminal import Span, plain, styled_lines, whole_length
+from apps.core.terminal import StyledSpan, plain, styled_lines, whole_length
 
 CONTROL = {chr(number) for number in (*range(32), 127, *range(128, 160))} - {"\t", "\n", "\r"}
 
@@ -56,15 +56,15 @@ def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
 def test_lines_have_the_colours_that_were_asked_for(
     text: str, want: tuple[tuple[str, str], ...]
 ) -> None:
-    assert styled_lines(text) == tuple((Span(*one),) for one in want)
+    assert styled_lines(text) == tuple((StyledSpan(*one),) for one in want)
 
 
-def test_a_style_goes_on_over_the_end_of_a_line_and_is_told_once_per_stretch() -> None:
+def test_a_style_goes_on_over_the_end_of_a_line_and_is_given_once_per_stretch() -> None:
     lines = styled_lines("\x1b[33ma\x1b[33mb\nc\x1b[0md\n\n")
 
     assert lines == (
-        (Span("ab", "term-fg3"),),
-        (Span("c", "term-fg3"), Span("d")),
+        (StyledSpan("ab", "term-fg3"),),
+        (StyledSpan("c", "term-fg3"), StyledSpan("d")),
         (),
     )
 
@@ -87,15 +87,15 @@ def test_a_sequence_at_the_end_waits_for_its_rest(data: bytes, want: int) -> Non
 @given(st.lists(st.sampled_from(["\x1b[31m", "\x1b[0m", "word ", "\n", "é"])), st.integers(1, 7))
 def test_a_stream_read_in_pieces_is_the_stream_read_at_once(parts: list[str], size: int) -> None:
     content = "".join(parts).encode()
-    told, offset, most = b"", 0, size
+    shown, offset, most = b"", 0, size
     while offset < len(content):
         piece = content[offset : offset + most]
         length = whole_length(piece) if offset + most < len(content) else len(piece)
         if not length:
-            # All of it is the beginning of one sequence: the next look brings more.
+            # All of it is the beginning of one sequence: the next piece brings more.
             most += size
             continue
-        told += plain(piece[:length].decode("latin-1")).encode("latin-1")
+        shown += plain(piece[:length].decode("latin-1")).encode("latin-1")
         offset, most = offset + length, size
 
-    assert told == plain(content.decode("latin-1")).encode("latin-1")
+    assert shown == plain(content.decode("latin-1")).encode("latin-1")

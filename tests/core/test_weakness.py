@@ -26,7 +26,7 @@ from rpm.env import BadEnvironment, Home
         pytest.param("".join(chr(33 + number) for number in range(64)), id="in order"),
     ],
 )
-def test_secrets_that_somebody_could_guess_are_told(
+def test_secrets_that_are_easy_to_guess_are_reported(
     secret: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("RPM_TEST_SECRET", secret)
@@ -38,7 +38,7 @@ def test_secrets_that_somebody_could_guess_are_told(
     assert secret == "short" or secret not in str(refused.value)
 
 
-def test_a_weak_secret_in_the_file_is_told_too(tmp_path: Path) -> None:
+def test_a_weak_secret_in_the_file_is_reported_too(tmp_path: Path) -> None:
     (tmp_path / "test-secret").write_text("changeme" * 8)
 
     with pytest.raises(BadEnvironment, match="test-secret holds no usable secret"):

@@ -10,10 +10,10 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.policies.models import Pool
 from apps.tasks.descriptions import Description
-from apps.tasks.models import Attempt, Holding, Task
-from apps.tasks.services.enqueueing import task_submit
+from apps.tasks.models import Attempt, Member, Task
+from apps.tasks.services.submission import task_submit
 from apps.tasks.states import AttemptState, TaskState
-from tests.cast import Example
+from tests.people import Example
 
 ClientFor = Callable[[User], Client]
 Submit = Callable[..., Task]
@@ -63,7 +63,7 @@ def run_in() -> RunIn:
             allocated_at=at,
             started_at=at,
         )
-        Holding.objects.create(attempt=attempt, pool=pool, amounts={"gpu": gpu})
+        Member.objects.create(attempt=attempt, pool=pool, amounts={"gpu": gpu})
         return attempt
 
     return do

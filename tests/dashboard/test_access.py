@@ -10,16 +10,16 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import User
-from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import Target
-from apps.configuration.services.narrowing import policy_narrow
-from apps.configuration.services.rules import Named, rule_give
-from apps.policies.models import Policy, PolicyChosen
+from apps.configuration.services.restrictions import policy_restrict
+from apps.configuration.services.rules import RuleSubjects, rule_grant
+from apps.policies.models import Policy, PolicyMember
 from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.tasks.models import Task
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, Submit
-from tests.dashboard.reading import text
+from tests.dashboard.page_reader import text
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 LIST = "/settings/access/"
@@ -37,7 +37,7 @@ def hidden(client: Client, path: str, name: str) -> str:
 
 
 def on(row: Policy) -> Target:
-    return Target(Kind.POLICY, str(row.pk), row.name)
+    return Target(RuleKind.POLICY, str(row.pk), row.name)
 
 
 def test_the_table_shows_what_policies_give_by_themselves(
@@ -45,7 +45,7 @@ def test_the_table_shows_what_policies_give_by_themselves(
 ) -> None:
     page = text(client_for(root).get(LIST))
 
-    assert "Policy Dev Read and modify dev Policy Dev Narrow… Dev" in page
+    assert "Policy Dev Read and modify dev Policy Dev Restrict… Dev" in page
     assert "Policy Research Read and modify research" in page
 
 
@@ -81,8 +81,10 @@ def test_two_administrators_do_not_overwrite_each_other(
     example: Example, root: User, charlie: User, bob: User, client_for: ClientFor
 ) -> None:
     target = on(example.dev)
-    rule = rule_give(actor=root, target=target, level=Level.READ, named=Named(users=(charlie,)))
-    rule_give(actor=root, target=target, level=Level.READ, named=Named(users=(bob,)))
+    rule = rule_grant(
+        actor=root, target=target, level=Level.READ, subjects=RuleSubjects(users=(charlie,))
+    )
+    rule_grant(actor=root, target=target, level=Level.READ, subjects=RuleSubjects(users=(bob,)))
 
     answer = client_for(root).post(
         f"{LIST}rules/{rule.key}/edit/",
@@ -97,31 +99,38 @@ def test_a_rule_that_became_another_is_not_removed_unseen(
     example: Example, root: User, charlie: User, bob: User, client_for: ClientFor
 ) -> None:
     client, target = client_for(root), on(example.dev)
-    rule = rule_give(actor=root, target=target, level=Level.READ, named=Named(users=(charlie,)))
+    rule = rule_grant(
+        actor=root, target=target, level=Level.READ, subjects=RuleSubjects(users=(charlie,))
+    )
     path = f"{LIST}rules/{rule.key}/remove/"
     version = hidden(client, path, "version")
-    rule_give(actor=root, target=target, level=Level.READ, named=Named(users=(bob,)))
+    rule_grant(actor=root, target=target, level=Level.READ, subjects=RuleSubjects(users=(bob,)))
 
     answer = client.post(path, {"version": version})
 
     assert answer.status_code == 400
-    assert "Somebody changed this rule meanwhile" in text(answer)
+    assert "Another user has changed this rule meanwhile" in text(answer)
     assert "bob" in text(answer)
     assert queues_visible_to(charlie).filter(pk=example.dev_queue.pk).exists()
 
 
-def test_who_narrows_sees_whom_they_may_name_and_who_is_chosen(
+def test_who_restricts_sees_whom_they_may_name_and_the_members(
     example: Example, root: User, alice: User, bob: User, charlie: User, client_for: ClientFor
 ) -> None:
-    rule_give(actor=root, target=on(example.dev), level=Level.MANAGE, named=Named(users=(charlie,)))
-    policy_narrow(actor=root, policy=example.dev, people=[bob])
-    client, path = client_for(charlie), f"/policies/{example.dev.pk}/narrow/"
-    rest = f"/api/v1/policies/{example.dev.pk}/narrowing/"
+    rule_grant(
+        actor=root,
+        target=on(example.dev),
+        level=Level.MANAGE,
+        subjects=RuleSubjects(users=(charlie,)),
+    )
+    policy_restrict(actor=root, policy=example.dev, people=[bob])
+    client, path = client_for(charlie), f"/policies/{example.dev.pk}/restrict/"
+    rest = f"/api/v1/policies/{example.dev.pk}/restriction/"
 
     page = text(client.get(path))
-    given = {"reach": "chosen", "version": hidden(client, path, "version")}
+    given = {"reach": "restricted", "version": hidden(client, path, "version")}
     strange = client.post(path, {**given, "people": [alice.pk, bob.pk]})
-    body = {"is_narrowed": True, "people": ["alice", "bob"]}
+    body = {"is_restricted": True, "people": ["alice", "bob"]}
     over_rest = client.put(rest, body, content_type="application/json", headers={"If-Match": "*"})
     bob.groups.clear()
     gone = text(client.get(path))
@@ -131,7 +140,7 @@ def test_who_narrows_sees_whom_they_may_name_and_who_is_chosen(
     assert "alice" not in page
     assert "bob" not in gone
     assert (strange.status_code, over_rest.status_code, kept.status_code) == (400, 400, 302)
-    assert PolicyChosen.objects.get().user == bob
+    assert PolicyMember.objects.get().user == bob
 
 
 def test_bad_input_stands_at_its_field(example: Example, root: User, client_for: ClientFor) -> None:
@@ -144,7 +153,7 @@ def test_bad_input_stands_at_its_field(example: Example, root: User, client_for:
     level = client.post(f"{LIST}new/", pool)
 
     assert "There is no zoe" in text(nobody)
-    assert "Name somebody" in text(empty)
+    assert "Name a user or a group" in text(empty)
     assert "A pool has read" in text(level)
     assert {one.status_code for one in (nobody, empty, level)} == {400}
 
@@ -153,9 +162,14 @@ def test_filters_by_resource_target_and_subject(
     example: Example, root: User, charlie: User, client_for: ClientFor
 ) -> None:
     client = client_for(root)
-    rule_give(actor=root, target=on(example.dev), level=Level.READ, named=Named(users=(charlie,)))
-    kind = Target(Kind.QUEUE)
-    rule_give(actor=root, target=kind, level=Level.READ, named=Named(users=(charlie,)))
+    rule_grant(
+        actor=root,
+        target=on(example.dev),
+        level=Level.READ,
+        subjects=RuleSubjects(users=(charlie,)),
+    )
+    kind = Target(RuleKind.QUEUE)
+    rule_grant(actor=root, target=kind, level=Level.READ, subjects=RuleSubjects(users=(charlie,)))
 
     by_kind = text(client.get(f"{LIST}?kind=queue"))
     by_name = text(client.get(f"{LIST}?name=search"))
@@ -181,14 +195,19 @@ def test_who_manages_nothing_has_no_such_page(
         client = client_for(user)
         for path in ("", "new/", f"rules/{key}/edit/", f"rules/{key}/remove/"):
             assert client.get(f"{LIST}{path}").status_code == 404
-        assert client.get(f"/policies/{example.dev.pk}/narrow/").status_code == 404
+        assert client.get(f"/policies/{example.dev.pk}/restrict/").status_code == 404
         assert "Access" not in text(client.get("/settings/account/"))
 
 
 def test_who_manages_a_policy_gives_what_they_hold_to_whom_they_may_name(
     example: Example, root: User, alice: User, bob: User, charlie: User, client_for: ClientFor
 ) -> None:
-    rule_give(actor=root, target=on(example.dev), level=Level.MANAGE, named=Named(users=(alice,)))
+    rule_grant(
+        actor=root,
+        target=on(example.dev),
+        level=Level.MANAGE,
+        subjects=RuleSubjects(users=(alice,)),
+    )
     client = client_for(alice)
     target = f"policy.{example.dev.pk}"
 
@@ -210,14 +229,14 @@ def test_who_manages_a_policy_gives_what_they_hold_to_whom_they_may_name(
     assert limit.status_code == research.status_code == 400
 
 
-def test_a_policy_is_narrowed_in_two_steps_where_tasks_would_leave_the_line(
+def test_a_policy_is_restricted_in_two_steps_where_tasks_would_become_drafts(
     example: Example, root: User, alice: User, bob: User, submit: Submit, client_for: ClientFor
 ) -> None:
     waiting = submit(bob, "bobs")
     client = client_for(root)
-    path = f"/policies/{example.dev.pk}/narrow/"
+    path = f"/policies/{example.dev.pk}/restrict/"
     version = hidden(client, path, "version")
-    given = {"reach": "chosen", "people": [alice.pk], "version": version}
+    given = {"reach": "restricted", "people": [alice.pk], "version": version}
 
     asked = client.post(path, given)
     seen = {"confirmed": value(asked, "confirmed")}
@@ -231,10 +250,10 @@ def test_a_policy_is_narrowed_in_two_steps_where_tasks_would_leave_the_line(
     assert not queues_visible_to(bob).exists()
     assert Task.objects.get(pk=waiting.pk).state == "draft"
     shown = text(client.get(f"{LIST}?kind=policy&name=Dev"))
-    assert "Policy Dev Read and modify alice Policy Dev Narrowed" in shown
+    assert "Policy Dev Read and modify alice Policy Dev Restricted" in shown
     page = text(client.get(f"/policies/{example.dev.pk}/"))
     assert "1 person in dev" in page
-    assert "Narrowed" in page
+    assert "Restricted" in page
     late = client.post(path, {"reach": "whole", "version": version})
     assert late.status_code == 400
     assert "meanwhile" in text(late)
@@ -245,36 +264,41 @@ def test_a_policy_is_narrowed_in_two_steps_where_tasks_would_leave_the_line(
 def test_a_page_explains_each_right(
     example: Example, root: User, alice: User, charlie: User, client_for: ClientFor
 ) -> None:
-    rule_give(
+    rule_grant(
         actor=root,
         target=on(example.dev),
         level=Level.MANAGE,
-        named=Named(groups=(Group.objects.get(name="research"),)),
+        subjects=RuleSubjects(groups=(Group.objects.get(name="research"),)),
     )
     path = f"{LIST}explain/"
     about = f"kind=queue&object={example.dev_queue.name}"
 
-    told = text(client_for(root).get(f"{path}?user=charlie&{about}"))
+    shown = text(client_for(root).get(f"{path}?user=charlie&{about}"))
     own = text(client_for(charlie).get(f"{path}?{about}"))
     strange = text(client_for(alice).get(f"{path}?user=charlie&{about}"))
     nobody = text(client_for(root).get(f"{path}?user=nobody&{about}"))
     nothing = text(client_for(root).get(f"{path}?user=charlie&kind=policy&object=No"))
 
     sentence = "Manage it yes A rule on policy Dev for group research, made by root."
-    assert sentence in told
+    assert sentence in shown
     assert sentence in own
-    assert "whom you may ask about" in strange
+    assert "that you may ask about" in strange
     assert "research" not in strange
-    assert "There is nobody of this name whom you may ask about." in nobody
-    assert "There is no policy of this name or id that you may ask about." in nothing
+    assert "There is no person with this name that you may ask about." in nobody
+    assert "There is no policy with this name or id that you may ask about." in nothing
 
 
 def test_the_list_takes_a_fixed_number_of_queries(
     example: Example, root: User, alice: User, charlie: User, client_for: ClientFor
 ) -> None:
-    named = Named(users=(charlie,))
-    rule_give(actor=root, target=on(example.dev), level=Level.READ, named=named)
-    rule_give(actor=root, target=on(example.dev), level=Level.MANAGE, named=Named(users=(alice,)))
+    subjects = RuleSubjects(users=(charlie,))
+    rule_grant(actor=root, target=on(example.dev), level=Level.READ, subjects=subjects)
+    rule_grant(
+        actor=root,
+        target=on(example.dev),
+        level=Level.MANAGE,
+        subjects=RuleSubjects(users=(alice,)),
+    )
     counts = []
     for turn in range(2):
         for user in (root, alice):
@@ -286,7 +310,9 @@ def test_the_list_takes_a_fixed_number_of_queries(
         people = [User(username=f"p{turn}-{n}", password="!") for n in range(30)]
         many = tuple(User.objects.bulk_create(people))
         for level, part in ((Level.READ, many[:10]), (Level.MODIFY, many[10:])):
-            rule_give(actor=root, target=on(example.dev), level=level, named=Named(users=part))
+            rule_grant(
+                actor=root, target=on(example.dev), level=level, subjects=RuleSubjects(users=part)
+            )
 
     assert counts[:2] == counts[2:]
     assert max(counts) <= 30

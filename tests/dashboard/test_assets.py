@@ -4,8 +4,8 @@ import json
 import re
 from pathlib import Path
 
-from apps.dashboard.cards import happenings, words
-from apps.dashboard.context import _PLACES
+from apps.dashboard.cards import timeline, words
+from apps.dashboard.context import _PAGES
 from apps.dashboard.templatetags.components import GLYPHS
 from tools import assets
 
@@ -18,13 +18,13 @@ def listed() -> set[str]:
     return set((ROOT / "static" / "src" / "icons.txt").read_text(encoding="utf-8").split())
 
 
-def asked() -> set[str]:
+def named_icons() -> set[str]:
     """Every icon that a template or a table names."""
-    found: set[str] = set(GLYPHS.values()) | {icon for _, _, icon, _ in _PLACES} | {"settings"}
+    found: set[str] = set(GLYPHS.values()) | {icon for _, _, icon, _ in _PAGES} | {"settings"}
     tables = (words.TASK_STATES, words.ATTEMPT_STATES, words.NODE_STATES, words.REASONS)
     for table in tables:
         found |= {word.icon for word in table.values()}
-    found |= {icon for _, icon, _ in happenings._EVENTS.values()}
+    found |= {icon for _, icon, _ in timeline._EVENTS.values()}
     for template in TEMPLATES:
         text = template.read_text(encoding="utf-8")
         found |= set(re.findall(r'{% icon "([a-z0-9-]+)"', text))
@@ -33,7 +33,7 @@ def asked() -> set[str]:
 
 
 def test_every_icon_that_is_shown_is_in_the_sprite() -> None:
-    assert asked() - listed() == set()
+    assert named_icons() - listed() == set()
 
 
 def test_every_behaviour_that_a_template_names_has_a_module() -> None:

@@ -7,7 +7,7 @@ import pytest
 from apps.accounts.models import User
 from apps.events.models import AuditEntry
 from apps.events.services import event_record
-from apps.events.services.sealing import audit_seal
+from apps.events.services.seals import audit_seal
 from tests.dashboard.conftest import ClientFor
 
 pytestmark = pytest.mark.django_db
@@ -69,7 +69,7 @@ def test_pages_follow_one_another_with_the_filter(
 def test_an_empty_answer_says_how_to_go_on(client_for: ClientFor, root: User) -> None:
     shown = client_for(root).get(f"{PAGE}?who=nobody-of-this-name").content.decode()
 
-    assert "No entry fits" in shown
+    assert "No entry matches" in shown
     assert "Clear filter" in shown
 
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.dashboard.cards.bars import Gauge, Segment, Stretch, Timeline, UseBar, percent
+from apps.dashboard.cards.bars import Gauge, Segment, TaskPhase, TimelineBar, UsageBar, percent
 
 MILLI = st.integers(min_value=0, max_value=10_000_000)
 
 
-def width(bar: UseBar) -> float:
+def width(bar: UsageBar) -> float:
     return sum(float(part.width.rstrip("%")) for part in bar.segments)
 
 
@@ -55,21 +55,21 @@ def test_the_bar_of_a_policy(
     want_segments: list[tuple[str, str, str]],
     want_mark: str | None,
 ) -> None:
-    bar = UseBar.of(used=used, reserved=reserved, limit=limit)
+    bar = UsageBar.of(used=used, reserved=reserved, limit=limit)
 
     assert bar.segments == tuple(Segment(*one) for one in want_segments)
     assert bar.mark == want_mark
 
 
 def test_without_a_limit_the_bar_is_open() -> None:
-    bar = UseBar.of(used=4000, reserved=8000, limit=None)
+    bar = UsageBar.of(used=4000, reserved=8000, limit=None)
 
     assert bar.is_open
     assert bar.mark == "80%"
 
 
 def test_the_sentence_names_every_part() -> None:
-    bar = UseBar.of(used=44000, reserved=32000, limit=64000)
+    bar = UsageBar.of(used=44000, reserved=32000, limit=64000)
 
     assert bar.label == (
         "44 of 64 GPU in use, 32 within the reservation of 32, 12 over quota, 20 free to the limit"
@@ -77,7 +77,7 @@ def test_the_sentence_names_every_part() -> None:
 
 
 def test_a_task_that_does_not_fit_into_the_reservation_counts_as_over_quota_whole() -> None:
-    bar = UseBar.of(used=8000, reserved=6000, limit=16000, over=4000)
+    bar = UsageBar.of(used=8000, reserved=6000, limit=16000, over_quota=4000)
 
     assert [(part.kind, part.width) for part in bar.segments] == [("res", "25%"), ("over", "25%")]
 
@@ -87,7 +87,7 @@ def test_a_bar_never_leaves_its_frame(used: int, reserved: int, limit: int | Non
     if limit is not None and reserved > limit:
         reserved = limit
 
-    assert width(UseBar.of(used=used, reserved=reserved, limit=limit)) <= 100.01
+    assert width(UsageBar.of(used=used, reserved=reserved, limit=limit)) <= 100.01
 
 
 @given(part=st.integers(min_value=-10, max_value=10**9), whole=st.integers(0, 10**9))
@@ -96,7 +96,7 @@ def test_a_percentage_lies_between_nothing_and_everything(part: int, whole: int)
 
 
 def test_the_gauge_shows_what_is_configured_but_missing() -> None:
-    gauge = Gauge.of(reserved_use=40000, over=12000, usable=58000, configured=60000)
+    gauge = Gauge.of(reserved_usage=40000, over_quota=12000, usable=58000, configured=60000)
 
     assert (gauge.used, gauge.capacity) == ("52", "60")
     assert gauge.drift_length == "4.82"
@@ -107,8 +107,8 @@ def test_a_timeline_is_proportional() -> None:
     start = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
     hour = timedelta(hours=1)
 
-    line = Timeline.of(
-        [Stretch("wait", start, start + hour), Stretch("run", start + hour, start + 4 * hour)],
+    line = TimelineBar.of(
+        [TaskPhase("wait", start, start + hour), TaskPhase("run", start + hour, start + 4 * hour)],
         flags=[start + 2 * hour],
     )
 
@@ -123,4 +123,4 @@ def test_a_timeline_is_proportional() -> None:
 
 
 def test_a_task_that_was_never_enqueued_has_no_timeline() -> None:
-    assert Timeline.of([], flags=[]) is None
+    assert TimelineBar.of([], flags=[]) is None

@@ -18,8 +18,8 @@ from apps.configuration.services.provision import document_provision
 from apps.dashboard.selectors import editor
 from apps.policies.document import Document, parse
 from apps.policies.models import DraftState
-from tests.cast import EXAMPLE, Example
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
+from tests.people import EXAMPLE, Example
 
 pytestmark = pytest.mark.django_db
 
@@ -66,7 +66,7 @@ def test_the_page_starts_from_the_draft_and_the_figures_of_now(
     assert state["version"] == DraftState.objects.get().version
     assert (state["base_revision"], state["revision"], state["saved_by"]) == (1, 5, "root")
     pool = state["facts"]["pools"][str(example.h100.key)]
-    assert pool["use"] == {"gpu": 4000}
+    assert pool["usage"] == {"gpu": 4000}
     assert state["facts"]["profiles"][str(example.profile.key)] == {
         "running": 1,
         "waiting": 1,

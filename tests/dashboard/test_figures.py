@@ -11,12 +11,12 @@ from guardian.shortcuts import assign_perm
 
 from apps.accounts.models import User
 from apps.configuration.services.policies import policy_change, policy_create
-from apps.dashboard.cards.mine import PolicyMine, load_policy_mine
+from apps.dashboard.cards.policy_own_usage import PolicyOwnUsage, load_policy_own_usage
 from apps.dashboard.cards.tasks import TaskList, load_task_list
 from apps.dashboard.render import card_render
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
-from tests.dashboard.reading import text
+from tests.dashboard.page_reader import text
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -74,11 +74,11 @@ def test_own_tasks_of_a_department_are_those_of_its_teams(
     policy_change(actor=root, policy=example.research, changes={"parent": top})
     submit(charlie, "below", queue=example.research_queue.name)
 
-    mine = load_policy_mine(charlie, str(top.pk))
+    own = load_policy_own_usage(charlie, str(top.pk))
 
-    assert isinstance(mine, PolicyMine)
-    assert (mine.waiting_count, mine.waiting[0].task.name) == (1, "below")
-    assert f"policy.{example.research.pk}" in mine.topics
+    assert isinstance(own, PolicyOwnUsage)
+    assert (own.waiting_count, own.waiting[0].task.name) == (1, "below")
+    assert f"policy.{example.research.pk}" in own.topics
 
 
 @pytest.fixture

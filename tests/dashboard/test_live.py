@@ -14,15 +14,15 @@ from django.test import Client
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from apps.accounts.models import User
-from apps.core.doorbell import group_name
+from apps.core.notifications import group_name
 from apps.dashboard import consumers
 from apps.dashboard.consumers import LiveConsumer
 from apps.dashboard.middleware import MUST_ENROL
 from apps.dashboard.render import card_render
 from apps.policies.models import Policy
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, Submit
-from tests.services.patience import patient
+from tests.people import Example
+from tests.services.timeouts import scale_timeout
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -44,7 +44,7 @@ class Socket:
 
     async def open(self) -> None:
         await self._end.send_input({"type": "websocket.connect"})
-        assert (await self._end.receive_output(patient(WAIT_S)))["type"] == "websocket.accept"
+        assert (await self._end.receive_output(scale_timeout(WAIT_S)))["type"] == "websocket.accept"
 
     async def say(self, text: str) -> None:
         await self._end.send_input({"type": "websocket.receive", "text": text})
@@ -53,13 +53,13 @@ class Socket:
         await self.say(json.dumps({"type": "watch", "cards": [{"card": card, "version": version}]}))
 
     async def hear(self) -> dict[str, Any]:
-        message = await self._end.receive_output(patient(WAIT_S))
+        message = await self._end.receive_output(scale_timeout(WAIT_S))
         assert message["type"] == "websocket.send", message
         heard: dict[str, Any] = json.loads(message["text"])
         return heard
 
     async def closed(self) -> int:
-        message = await self._end.receive_output(patient(WAIT_S))
+        message = await self._end.receive_output(scale_timeout(WAIT_S))
         assert message["type"] == "websocket.close", message
         return int(message["code"])
 
@@ -68,7 +68,7 @@ class Socket:
 
     async def close(self) -> None:
         await self._end.send_input({"type": "websocket.disconnect", "code": 1000})
-        await self._end.wait(patient(WAIT_S))
+        await self._end.wait(scale_timeout(WAIT_S))
 
 
 async def tell(topic: str) -> None:
@@ -78,7 +78,7 @@ async def tell(topic: str) -> None:
 
 
 def play(user: User | AnonymousUser, scenario: Scenario) -> None:
-    """Run a scenario with a socket of this user, and hang up at its end."""
+    """Run a scenario with a socket of this user, and close it at the end."""
 
     async def whole() -> None:
         socket = Socket(user)
@@ -125,7 +125,7 @@ def test_a_change_reaches_the_page_once(example: Example, alice: User) -> None:
     play(alice, scenario)
 
 
-def test_charlie_is_told_that_a_card_is_gone_and_hears_nothing_of_its_changes(
+def test_charlie_learns_that_a_card_is_gone_and_hears_nothing_of_its_changes(
     example: Example, charlie: User
 ) -> None:
     card = f"policy_card:{example.dev.pk}"
@@ -223,7 +223,7 @@ def test_a_session_that_must_get_a_second_factor_first_is_not_served(root: User)
 def test_what_is_not_our_protocol_closes_the_socket(db: None, root: User, text: str) -> None:
     async def scenario(socket: Socket) -> None:
         await socket.say(text)
-        assert await socket.closed() == consumers.NOT_UNDERSTOOD
+        assert await socket.closed() == consumers.BAD_MESSAGE
 
     play(root, scenario)
 

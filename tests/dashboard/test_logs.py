@@ -8,11 +8,11 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.dashboard.render import card_render
-from apps.tasks.models import Attempt, AttemptLog, Holding, Task
+from apps.tasks.models import Attempt, AttemptLog, Member, Task
 from apps.tasks.services.logs import log_append
 from apps.tasks.states import AttemptState
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -33,8 +33,8 @@ def shown(task: Task, viewer: User) -> str:
 
 def test_colours_are_shown_and_other_control_sequences_are_not(running: Task, alice: User) -> None:
     content = b"\x1b[2J\x1b[1;31m<b>bad</b>\x1b[0m end\n10%\r99%\n"
-    holding = Holding.objects.get()
-    log_append(holding_id=holding.pk, offset=0, content=content, at=timezone.now())
+    member = Member.objects.get()
+    log_append(member_id=member.pk, offset=0, content=content, at=timezone.now())
 
     html = shown(running, alice)
 
@@ -45,11 +45,11 @@ def test_colours_are_shown_and_other_control_sequences_are_not(running: Task, al
 
 
 def test_output_that_is_kept_no_longer_is_said_to_be_gone(running: Task, alice: User) -> None:
-    holding = Holding.objects.get()
-    log_append(holding_id=holding.pk, offset=0, content=b"hello\n", at=timezone.now())
+    member = Member.objects.get()
+    log_append(member_id=member.pk, offset=0, content=b"hello\n", at=timezone.now())
     Attempt.objects.update(
         state=AttemptState.FINISHED, ended_at=timezone.now() - timedelta(days=400)
     )
     AttemptLog.objects.all().delete()
 
-    assert "kept for a set time" in shown(running, alice)
+    assert "The log has expired." in shown(running, alice)

@@ -12,16 +12,16 @@ from pytest_django.fixtures import Settings
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
-from apps.dashboard.views import node_adding
+from apps.dashboard.views import node_add
 from apps.events.models import Event
-from apps.execution.fitness import Finding
+from apps.execution.preflight_findings import PreflightFinding
 from apps.nodes.models import Node, NodeState
 from apps.nodes.services import node_drain
 from rpm.env import Home
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor
 from tests.dashboard.test_pages import text
+from tests.people import Example
 from tests.services.sshd import SshdNode
 
 pytestmark = pytest.mark.django_db
@@ -149,17 +149,23 @@ def test_what_does_not_concern_the_key_keeps_the_confirmation_and_the_checks(
         assert "4. Preflight checks" not in text(lost)
 
 
-def test_what_blocks_is_told_apart_and_the_node_is_not_offered(
+def test_what_blocks_is_listed_apart_and_the_node_is_not_offered(
     admin: Client, ssh_node: SshdNode, described: Form, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    no_container = Finding("container", is_fine=False, words="no container starts: x", mend="fix")
-    key = Finding("key", is_fine=False, words="it may run anything", mend="prepare it")
-    probed = SimpleNamespace(devices=())
+    no_container = PreflightFinding(
+        "container", is_fine=False, words="no container starts: x", fix="fix"
+    )
+    key = PreflightFinding("key", is_fine=False, words="it may run anything", fix="prepare it")
+    inventory = SimpleNamespace(devices=())
 
-    def examined(**_: object) -> tuple[object, list[Finding]]:
-        return probed, [no_container, key, Finding("disk", is_fine=True, words="10 MB are free")]
+    def examined(**_: object) -> tuple[object, list[PreflightFinding]]:
+        return inventory, [
+            no_container,
+            key,
+            PreflightFinding("disk", is_fine=True, words="10 MB are free"),
+        ]
 
-    monkeypatch.setattr(node_adding, "machine_examine", examined)
+    monkeypatch.setattr(node_add, "machine_examine", examined)
 
     page = admin.post(ADD, described | {"fingerprint": ssh_node.host_key.fingerprint})
 
@@ -171,7 +177,7 @@ def test_what_blocks_is_told_apart_and_the_node_is_not_offered(
     assert "disabled" in add
 
 
-def test_root_is_told_no_command_that_refuses_it(admin: Client, described: Form) -> None:
+def test_root_is_shown_no_command_that_refuses_it(admin: Client, described: Form) -> None:
     page = text(admin.post(ADD, described | {"user": "root", "port": 1}))
 
     assert "node prepare --public-key" not in page

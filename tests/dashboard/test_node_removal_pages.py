@@ -9,10 +9,10 @@ from apps.allocation.services import run_pass
 from apps.nodes.models import Node, NodeState
 from apps.tasks.models import Attempt, Task
 from tests.allocation.state import begin, end, enqueue, make_node
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor
 from tests.dashboard.test_node_pages import errors_at, page_of
 from tests.dashboard.test_pages import text
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 

@@ -7,11 +7,11 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.dashboard.render import card_render
 from apps.nodes.models import Device, DeviceState, Node
-from apps.tasks.models import HeldDevice, Holding
+from apps.tasks.models import HeldDevice, Member
 from tests.allocation.state import make_node
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.test_pages import text
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -37,9 +37,9 @@ def node(example: Example, alice: User, submit: Submit, run_in: RunIn) -> Node:
         report={"foreign_processes": [{"uuid": "GPU-2", "pid": 4711, "memory_mb": 900}]},
     )
     run_in(submit(alice, "tokenizer-sweep"), example.h100)
-    holding = Holding.objects.get()
-    Holding.objects.update(node=node)
-    HeldDevice.objects.create(holding=holding, device=devices[0], milli=1000)
+    member = Member.objects.get()
+    Member.objects.update(node=node)
+    HeldDevice.objects.create(member=member, device=devices[0], milli=1000)
     node.refresh_from_db()
     return node
 
@@ -55,7 +55,7 @@ def test_a_node_tells_who_has_its_devices_and_what_is_not_ours(
     assert "1 GPU in use by others" in page
     assert "rpm@h100-1.lan:22" in page
     assert "SHA256:" in page
-    assert "Who runs here 1" in page
+    assert "Running tasks 1" in page
 
 
 def test_a_node_is_the_administrators(
@@ -116,7 +116,7 @@ def test_the_list_says_drained_once_nothing_runs_there_any_more(node: Node, root
 
     # A task without devices is work, too.
     draining = card_render("node_rows", "", root)
-    Holding.objects.update(released_at=timezone.now())
+    Member.objects.update(released_at=timezone.now())
     drained = card_render("node_rows", "", root)
 
     assert draining is not None

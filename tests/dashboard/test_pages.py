@@ -14,10 +14,10 @@ from apps.configuration.services.queues import profile_connect
 from apps.dashboard.render import card_render
 from apps.policies.models import Profile
 from apps.tasks.models import Task
-from apps.tasks.services.ending import task_abort, task_dequeue
+from apps.tasks.services.lifecycle import task_abort, task_dequeue
 from tests.allocation.state import make_node
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -84,7 +84,7 @@ def test_an_administrator_sees_every_pool_and_its_figures(
     assert "Used, reserved 8" in page
     assert "Used over quota 4" in page
     assert "3 running 1 waiting" in page
-    assert "Nobody serves it" in page
+    assert "No node serves it" in page
 
 
 def test_a_member_sees_the_share_of_the_own_policies_and_no_pool(
@@ -164,7 +164,7 @@ def test_the_form_says_whether_a_task_would_run_now_and_keeps_what_was_typed(
 
     assert (waits.status_code, starts.status_code, nowhere.status_code) == (200, 200, 400)
     assert "It would wait. Nothing serves" in text(waits)
-    assert "It would start now in your first pool, within the reservation." in text(starts)
+    assert "It would start now in your first pool (reserved)." in text(starts)
     assert 'value="x"' in starts.content.decode()
     assert 'id="id_queue_error"' in nowhere.content.decode()
     assert not Task.objects.exists()
@@ -184,11 +184,11 @@ def test_a_task_goes_from_the_form_into_its_queue_out_of_it_and_to_its_end(
     assert task.environment == {"SEED": "7", "QUIET": ""}
 
     steps = [
-        ("task_put_in_queue", {"queue": example.dev_queue.name}, "queued"),
+        ("task_enqueue_draft", {"queue": example.dev_queue.name}, "queued"),
         ("task_dequeue", {}, "draft"),
-        ("task_put_in_queue", {"queue": example.dev_queue.name}, "queued"),
+        ("task_enqueue_draft", {"queue": example.dev_queue.name}, "queued"),
         ("task_abort", {}, "aborted"),
-        ("task_again", {}, "queued"),
+        ("task_run_again", {}, "queued"),
     ]
     for name, form, want_state in steps:
         client.post(reverse(name, args=[task.pk]), form)
@@ -196,7 +196,7 @@ def test_a_task_goes_from_the_form_into_its_queue_out_of_it_and_to_its_end(
         assert task.state == want_state
 
     page = text(client.get(made["Location"]))
-    assert "What happened" in page
+    assert "Events" in page
     assert "Aborted" in page
 
 
@@ -260,7 +260,7 @@ def test_a_page_that_does_not_exist_says_so_in_our_frame(
     response = client_for(alice).get("/nowhere/")
 
     assert response.status_code == 404
-    assert "There is nothing here" in text(response)
+    assert "Page not found" in text(response)
 
 
 def test_a_form_that_was_open_too_long_changes_nothing_and_says_so(root: User) -> None:
@@ -374,5 +374,5 @@ def test_the_buttons_of_a_task_change_with_its_state_by_themselves(
     assert "abort-dialog" in running
     assert f"<option>{example.dev_queue.name}</option>" in draft
     assert "task-enqueue" not in of_another
-    assert "task-again" in ended
+    assert "task-run-again" in ended
     assert "abort-dialog" not in ended

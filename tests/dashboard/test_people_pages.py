@@ -14,9 +14,9 @@ from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_deactivate
 from apps.tasks.models import Task
 from apps.vaults.services.vaults import vault_create, vault_remove
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
-from tests.dashboard.reading import errors_at, text
+from tests.dashboard.page_reader import errors_at, text
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -129,7 +129,7 @@ def test_the_page_of_a_person_shows_rights_keys_and_work_and_no_secret(
     assert f"{example.dev_queue.name} Dev see, enqueue" in text(page)
     assert f"nightly {credential.key}" in text(page)
     assert "first Running" in text(page)
-    assert "second Waiting" in text(page)
+    assert "second Queued" in text(page)
     assert secret not in page.content.decode()
 
 
@@ -151,7 +151,7 @@ def test_waiting_tasks_of_who_is_deactivated_are_pointed_out_until_somebody_deci
     assert Task.objects.get(pk=task.pk).state == "draft"
 
 
-def test_the_last_administrator_is_told_why_they_stay(root: User, client_for: ClientFor) -> None:
+def test_the_last_administrator_reads_why_they_stay(root: User, client_for: ClientFor) -> None:
     answer = client_for(root).post(f"{PEOPLE}{root.pk}/deactivate/")
 
     assert answer.status_code == 409
@@ -192,7 +192,7 @@ def test_people_are_found_and_come_into_a_group_many_at_once_and_leave_it(
     example: Example, root: User, bob: User, charlie: User, client_for: ClientFor, submit: Submit
 ) -> None:
     group = example.dev.group
-    submit(bob, "left in line")
+    submit(bob, "left queued")
     client = client_for(root)
     page = f"{GROUPS}{group.pk}/"
     found = client.get(f"{page}?add=r")
@@ -202,14 +202,14 @@ def test_people_are_found_and_come_into_a_group_many_at_once_and_leave_it(
     dialog = client.get(f"{page}leave/?person={bob.pk}&person={charlie.pk}")
     client.post(f"{page}leave/", {"person": [bob.pk, charlie.pk]})
 
-    assert "1 waiting task of theirs stays in line" in text(dialog)
+    assert "1 waiting task of theirs stays queued" in text(dialog)
     assert "the queues of Dev" in text(dialog)
     assert list(User.objects.filter(groups=group).values_list("username", flat=True)) == ["root"]
     nobody = client.post(f"{page}add/", {"person": ["x", "9" * 30]}, follow=True)
-    assert "Tick somebody first." in text(nobody)
+    assert "Select at least one person first." in text(nobody)
 
 
-def test_a_group_says_what_it_holds_up_before_it_is_deleted(
+def test_a_group_says_what_uses_it_before_it_is_deleted(
     example: Example, root: User, client_for: ClientFor
 ) -> None:
     client = client_for(root)
@@ -222,7 +222,7 @@ def test_a_group_says_what_it_holds_up_before_it_is_deleted(
     built_in = client.post(f"{GROUPS}{admins.pk}/delete/")
     gone = client.post(f"{GROUPS}{guests.pk}/delete/")
 
-    assert "It cannot be deleted" in page
+    assert "The group cannot be deleted" in page
     assert "Dev its group" in page
     held_up = text(client.get(f"{GROUPS}{held.pk}/"))
     assert "Dev policy enqueue, view by its policy" in held_up
@@ -241,7 +241,7 @@ def test_a_group_names_its_vaults_before_it_is_deleted(
     vault_remove(actor=root, vault=vault)
     after = text(client.get(path))
 
-    assert "It cannot be deleted" in before
+    assert "The group cannot be deleted" in before
     assert "team settings vault" in before
     assert "team settings removed vault" in after
     assert "Delete group" not in after.split("Keep it")[1]

@@ -10,18 +10,18 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from apps.accounts.models import User
-from apps.allocation.whatif.starting import Startable
+from apps.allocation.whatif.start_counts import StartCount
 from apps.configuration.services.policies import policy_change, policy_create
 from apps.configuration.services.queues import profile_connect, profile_disconnect
 from apps.dashboard.cards.policies import policy_rows
-from apps.dashboard.cards.startable import start_rows
+from apps.dashboard.cards.start_rows import start_rows
 from apps.dashboard.render import card_render
 from apps.policies.models import Policy, Queue
 from apps.tasks.models import Task
 from tests.allocation.state import make_node
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
-from tests.dashboard.reading import text
+from tests.dashboard.page_reader import text
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -116,7 +116,7 @@ def test_the_list_says_for_what_tasks_wait(
     example: Example, root: User, alice: User, client_for: ClientFor, submit: Submit
 ) -> None:
     submit(alice, "one")
-    run = Task.objects.get().run
+    run = Task.objects.get().task_group
     assert run is not None
     run.reason_code = "limit"
     run.save()
@@ -164,10 +164,10 @@ def test_a_member_sees_neither_edit_nor_pool_links(
     assert "/policies/new/" not in listed
 
 
-def test_a_stranger_finds_nothing_of_a_policy(
+def test_others_find_nothing_of_a_policy(
     example: Example, charlie: User, client_for: ClientFor
 ) -> None:
-    for name in ("policy_detail", "policy_can_start", "policy_use"):
+    for name in ("policy_detail", "policy_can_start", "policy_usage"):
         response = client_for(charlie).get(reverse(name, args=[example.dev.pk]))
 
         assert response.status_code == 404
@@ -179,7 +179,7 @@ def test_rights_vanish_with_leaving_the_group(
     client = client_for(bob)
     paths = [
         reverse("policy_detail", args=[example.dev.pk]),
-        reverse("policy_use", args=[example.dev.pk]),
+        reverse("policy_usage", args=[example.dev.pk]),
         reverse("queue_detail", args=[example.dev_queue.pk]),
     ]
     assert [client.get(path).status_code for path in paths] == [200, 200, 200]
@@ -223,7 +223,7 @@ def test_the_largest_task_that_holds_something_comes_first(
     run_in(submit(alice, "small"), example.h100, gpu=1000)
     run_in(submit(alice, "large"), example.h100, gpu=4000)
 
-    card = card_render("policy_holding", str(example.dev.pk), bob)
+    card = card_render("policy_tasks", str(example.dev.pk), bob)
 
     assert card is not None
     assert card.html.index("large") < card.html.index("small")
@@ -237,13 +237,13 @@ def test_what_runs_below_a_policy_stands_on_its_page_too(
     run_in(submit(alice, "below"), example.h100)
 
     card = card_render("policy_card", str(above.pk), root)
-    holding = card_render("policy_holding", str(above.pk), root)
+    tasks_card = card_render("policy_tasks", str(above.pk), root)
 
     assert card is not None
     assert f"policy.{example.dev.pk}" in card.topics
-    assert holding is not None
-    assert f"policy.{example.dev.pk}" in holding.topics
-    assert "below" in holding.html
+    assert tasks_card is not None
+    assert f"policy.{example.dev.pk}" in tasks_card.topics
+    assert "below" in tasks_card.html
 
 
 def test_bar_and_figures_of_a_department_are_held_against_its_own_reservation(
@@ -266,19 +266,19 @@ def test_bar_and_figures_of_a_department_are_held_against_its_own_reservation(
 
     rows = {row.policy.name: row for row in policy_rows(Policy.objects.all())}
     listed = text(client_for(root).get(reverse("policy_list")))
-    holding = card_render("policy_holding", str(top.pk), root)
+    tasks_card = card_render("policy_tasks", str(top.pk), root)
     task = Task.objects.get(name="r2")
-    told = text(client_for(charlie).get(reverse("task_detail", args=[task.pk])))
+    shown = text(client_for(charlie).get(reverse("task_detail", args=[task.pk])))
 
     laboratory, research = rows["Laboratory"], rows["Research"]
-    assert (laboratory.use.reserved, laboratory.use.over) == (12000, 0)
+    assert (laboratory.usage.reserved, laboratory.usage.over_quota) == (12000, 0)
     assert [part.kind for part in laboratory.bar.segments] == ["res", "claim"]
     assert "12 within the reservation of 16" in laboratory.bar.label
-    assert (research.use.reserved, research.use.over) == (0, 12000)
+    assert (research.usage.reserved, research.usage.over_quota) == (0, 12000)
     assert "12 reserved 0 over quota 24 GPU reserved in total, 12 of them not in use" in listed
-    assert holding is not None
-    assert "Over quota" not in holding.html.partition("<tbody>")[2]
-    assert "Counts as reserved" in told
+    assert tasks_card is not None
+    assert "Over quota" not in tasks_card.html.partition("<tbody>")[2]
+    assert "Reserved: no other team" in shown
 
 
 def test_a_department_without_queues_of_its_own_shows_those_of_its_teams(
@@ -352,7 +352,7 @@ def test_what_can_start_says_how_many_why_not_more_and_which_limit_is_next(
     run_in(submit(alice, "runs"), example.h100)
     three = text(client.get(path))
 
-    assert re.search(r"0 4xGPU Would wait: no server\. Nothing serves", nothing)
+    assert re.search(r"0 4xGPU Would wait\. Nothing serves", nothing)
     assert "2 4xGPU 2 tasks start at once. Then: " in one_or_two
     assert "Next comes the limit of 16 GPUs of Dev: it allows 4." in one_or_two
     assert "3 4xGPU 3 tasks start at once. Then: Dev uses 16 GPUs of its limit of 16" in three
@@ -360,7 +360,7 @@ def test_what_can_start_says_how_many_why_not_more_and_which_limit_is_next(
 
 
 def test_what_needs_others_to_stop_does_not_start_at_once(example: Example) -> None:
-    found = [Startable(example.dev_queue, *counts, None, 64, "") for counts in ((0, 64), (10, 54))]
+    found = [StartCount(example.dev_queue, *counts, None, 64, "") for counts in ((0, 64), (10, 54))]
 
     some, none = start_rows(found)
 

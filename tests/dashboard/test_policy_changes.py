@@ -12,9 +12,9 @@ from apps.configuration.services.preview import tasks_returned_by_change
 from apps.policies.models import Policy, Profile, Queue
 from apps.tasks.models import Attempt, Task
 from tests.allocation.state import apply, begin, decided, enqueue, make_node
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
-from tests.dashboard.reading import changed_form, errors_at, shown, text
+from tests.dashboard.page_reader import changed_form, errors_at, shown, text
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -109,8 +109,8 @@ def test_a_save_that_would_preempt_asks_first(
 
     assert asked.status_code == 409
     said = text(asked)
-    assert "Not saved yet: it costs somebody something 1 running task would be preempted." in said
-    assert re.search(r"dev-4xgpu-\d of Dev in .*, for Research: waits again", said)
+    assert "Not saved yet: tasks lose something 1 running task would be preempted." in said
+    assert re.search(r"dev-4xgpu-\d of Dev in .*, for Research: is queued again", said)
     assert "Save, although 1 task loses something" in said
     assert kept == ""
     assert saved.status_code == 302
@@ -212,14 +212,14 @@ def test_a_policy_is_paused_with_a_reason_and_resumed(
     said = text(client.get(reverse("policy_pause", args=[example.dev.pk])))
     client.post(reverse("policy_pause", args=[example.dev.pk]), {"reason": "audit"})
     paused = text(client.get(reverse("policy_edit", args=[example.dev.pk])))
-    stranger = client_for(alice).post(reverse("policy_resume", args=[example.dev.pk]))
+    outsider = client_for(alice).post(reverse("policy_resume", args=[example.dev.pk]))
     example.dev.refresh_from_db()
     still = example.dev.is_paused
     client.post(reverse("policy_resume", args=[example.dev.pk]))
 
     assert "0 running tasks go on" in said
     assert "Paused audit" in paused
-    assert stranger.status_code == 404
+    assert outsider.status_code == 404
     assert still
     example.dev.refresh_from_db()
     assert not example.dev.is_paused

@@ -8,12 +8,12 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.configuration.services.pools import policy_pause
-from apps.dashboard.cards.sparks import Spark
+from apps.dashboard.cards.sparklines import Sparkline
 from apps.dashboard.render import card_render
 from apps.tasks.models import Attempt
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
-from tests.dashboard.reading import text
+from tests.dashboard.page_reader import text
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 def test_the_history_of_use_is_that_of_the_attempts(
     example: Example, alice: User, client_for: ClientFor, submit: Submit, run_in: RunIn
 ) -> None:
-    client, path = client_for(alice), reverse("policy_use", args=[example.dev.pk])
+    client, path = client_for(alice), reverse("policy_usage", args=[example.dev.pk])
     before = client.get(path).json()
     now = timezone.now()
     earlier = run_in(submit(alice, "earlier"), example.h100, since=now - timedelta(hours=40))
@@ -49,14 +49,14 @@ def test_the_history_begins_when_the_installation_has_something_to_tell(
     run_in(submit(alice, "first"), example.h100, since=since)
     client = client_for(root)
 
-    own = client.get(reverse("policy_use", args=[example.dev.pk])).json()
-    other = client.get(reverse("policy_use", args=[example.research.pk])).json()
+    own = client.get(reverse("policy_usage", args=[example.dev.pk])).json()
+    other = client.get(reverse("policy_usage", args=[example.research.pk])).json()
 
     assert (own["span"], own["step"], own["mean"]) == ("40 min", "25 s", "4")
     assert own["gpu"] == [4.0] * 96
     assert (other["span"], other["gpu"]) == ("40 min", [0.0] * 96)
     assert "Last 40 min" in text(client.get("/policies/"))
-    assert Spark.of(0, [4000] * 48).line in client.get("/policies/sparks/").content.decode()
+    assert Sparkline.of(0, [4000] * 48).line in client.get("/policies/sparklines/").content.decode()
 
 
 def test_who_edits_a_policy_sees_at_once_that_another_paused_it(

@@ -1,4 +1,4 @@
-"""Ways to look at the list of policies: narrowed, flat, with its small curves."""
+"""Views of the list of policies: filtered, flat, with its sparklines."""
 
 import re
 from datetime import timedelta
@@ -13,17 +13,17 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.configuration.services.policies import policy_change, policy_create
-from apps.dashboard.cards.sparks import Spark
+from apps.dashboard.cards.sparklines import Sparkline
 from apps.policies.models import Policy
 from apps.tasks.models import Attempt
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
-from tests.dashboard.reading import text
+from tests.dashboard.page_reader import text
 from tests.dashboard.test_policies import names_in_order
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
-SPARKS = "/policies/sparks/"
+SPARKLINES = "/policies/sparklines/"
 
 
 @pytest.fixture
@@ -36,12 +36,12 @@ def laboratory(example: Example, root: User, dev_group: Group) -> Policy:
 
 def curves(client: Client) -> dict[int, str]:
     """The line of each policy."""
-    html = client.get(SPARKS).content.decode()
-    found = re.findall(r'id="spark-(\d+)".*?class="spark-line" d="([^"]+)"', html)
+    html = client.get(SPARKLINES).content.decode()
+    found = re.findall(r'id="sparkline-(\d+)".*?class="sparkline-line" d="([^"]+)"', html)
     return {int(pk): line for pk, line in found}
 
 
-def test_the_list_is_narrowed_and_keeps_what_the_rest_stands_below(
+def test_the_list_is_filtered_and_keeps_the_parents(
     example: Example,
     laboratory: Policy,
     root: User,
@@ -61,7 +61,7 @@ def test_the_list_is_narrowed_and_keeps_what_the_rest_stands_below(
     assert names_in_order(client, "only=waiting") == ["Laboratory", "Research"]
     assert names_in_order(client, "only=over&view=flat") == ["Laboratory", "Research"]
     assert "With waiting 2" in page
-    assert "No policy is like that now" in page
+    assert "No policy matches this filter" in page
     assert names_in_order(client, "only=nonsense") == ["Dev", "Laboratory", "Research"]
 
 
@@ -100,7 +100,7 @@ def test_a_curve_shows_the_last_day_of_a_policy_and_of_those_below_it(
 
     found = curves(client_for(root))
 
-    assert found[example.dev.pk] == Spark.of(0, [0] * 48).line
+    assert found[example.dev.pk] == Sparkline.of(0, [0] * 48).line
     assert found[example.research.pk] == found[laboratory.pk]
     assert found[laboratory.pk].startswith("M0 22L")
     assert found[laboratory.pk].endswith("L96 2")
@@ -111,7 +111,7 @@ def test_curves_are_for_those_who_see_the_policy(
 ) -> None:
     assert set(curves(client_for(alice))) == {example.dev.pk}
     assert set(curves(client_for(charlie))) == {example.research.pk}
-    assert Client().get(SPARKS).status_code == 302
+    assert Client().get(SPARKLINES).status_code == 302
 
 
 def test_curves_take_the_same_queries_however_many_there_are(
@@ -120,9 +120,9 @@ def test_curves_take_the_same_queries_however_many_there_are(
     client = client_for(root)
 
     def asked() -> int:
-        client.get(SPARKS)
+        client.get(SPARKLINES)
         with CaptureQueriesContext(connection) as queries:
-            client.get(SPARKS)
+            client.get(SPARKLINES)
         return len(queries)
 
     few = asked()

@@ -14,15 +14,15 @@ from apps.configuration.services.queues import (
     queue_pause,
 )
 from apps.dashboard.render import card_render
-from apps.dashboard.selectors.waiting import waiting_by_queue
+from apps.dashboard.selectors.waiting_tasks import waiting_by_queue
 from apps.policies.models import Profile, Queue
 from apps.tasks.models import Task
-from apps.tasks.selectors.waiting import in_line
-from apps.tasks.services.ending import task_dequeue
-from apps.tasks.services.reordering import task_reorder
-from tests.cast import Example
+from apps.tasks.selectors.queue_order import tasks_in_order
+from apps.tasks.services.lifecycle import task_dequeue
+from apps.tasks.services.queue_order import task_reorder
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
-from tests.dashboard.reading import errors_at, shown, text
+from tests.dashboard.page_reader import errors_at, shown, text
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -33,7 +33,7 @@ def tasks(alice: User, submit: Submit) -> dict[str, Task]:
 
 
 def names(queue: Queue) -> list[str]:
-    return [task.name for task in in_line(queue.pk)]
+    return [task.name for task in tasks_in_order(queue.pk)]
 
 
 def test_the_order_is_set_by_who_manages_the_queue_and_by_nobody_else(
@@ -84,9 +84,9 @@ def test_a_move_that_no_page_sends_changes_nothing(
     path = reverse("queue_order", args=[example.dev_queue.pk])
 
     assert client.post(path, {"move": move}).status_code == 302
-    told = client.post(path, {"move": move}, headers={"HX-Request": "true"})
+    response = client.post(path, {"move": move}, headers={"HX-Request": "true"})
 
-    assert told.headers["HX-Refresh"] == "true"
+    assert response.headers["HX-Refresh"] == "true"
     assert "move is not one" in text(client.get(reverse("queue_list")))
     assert names(example.dev_queue) == ["first", "second", "third"]
 
@@ -133,15 +133,15 @@ def test_a_pause_by_another_is_not_overwritten_unseen(
 ) -> None:
     client = client_for(root)
     path = reverse("queue_pause", args=[example.dev_queue.pk])
-    seen = client.get(path).context["seen"]
+    seen = client.get(path).context["pause_version"]
     queue_pause(actor=None, queue=example.dev_queue, reason="the audit")
 
-    refused = client.post(path, {"reason": "mine", "seen": seen})
+    refused = client.post(path, {"reason": "mine", "pause_version": seen})
 
     assert refused.status_code == 409
     assert "It was paused meanwhile: “the audit”" in text(refused)
     assert Queue.objects.get(pk=example.dev_queue.pk).pause_reason == "the audit"
-    again = {"reason": "mine", "seen": refused.context["seen"]}
+    again = {"reason": "mine", "pause_version": refused.context["pause_version"]}
     assert client.post(path, again).status_code == 302
     assert Queue.objects.get(pk=example.dev_queue.pk).pause_reason == "mine"
 
@@ -260,7 +260,7 @@ def test_a_removed_queue_answers_with_a_page_and_no_link_leads_to_it(
     gone = client.get(path)
 
     assert gone.status_code == 404
-    assert "There is nothing here" in text(gone)
+    assert "Page not found" in text(gone)
     for page in (reverse("queue_list"), f"{reverse('task_list')}?view=all", reverse("overview")):
         assert path not in client.get(page).content.decode()
     for name in ("queue_order", "queue_resume"):

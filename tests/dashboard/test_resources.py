@@ -14,9 +14,9 @@ from apps.dashboard.render import card_render
 from apps.policies.document import as_yaml, parse
 from apps.policies.models import DraftState, LiveState, Pool
 from apps.tasks.models import Attempt
-from tests.cast import EXAMPLE, Example
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.test_pages import text
+from tests.people import EXAMPLE, Example
 
 pytestmark = pytest.mark.django_db
 
@@ -84,8 +84,8 @@ def test_switching_off_says_what_it_stops_and_on_again_asks_nothing(
     client.post(path, {"is_enabled": "1"})
 
     assert "1 waiting task stays where it is, in 1 queue" in asked
-    assert "1 running task goes on and is looked after" in asked
-    assert "Off: nothing is admitted and nobody preempted" in off
+    assert "1 running task goes on and is supervised" in asked
+    assert "Off: no task is admitted or preempted" in off
     assert LiveState.objects.get(id=1).is_enabled
 
 
@@ -106,7 +106,7 @@ def test_a_pool_is_paused_with_a_reason_and_resumed(
     assert Pool.objects.get(pk=example.h100.pk).paused_at is None
 
 
-def test_what_is_saved_and_not_provisioned_is_told(example: Example, root: User) -> None:
+def test_what_is_saved_and_not_provisioned_is_shown(example: Example, root: User) -> None:
     before = card_render("resource_state", "", root)
     saved(root)
     after = card_render("resource_state", "", root)
@@ -196,7 +196,7 @@ def test_restoring_says_what_it_throws_away_and_refuses_who_read_another_draft(
     stale = client.post(path, {"version": version - 1})
     done = client.post(path, {"version": version})
 
-    assert "1 saved change of the draft is thrown away" in asked
+    assert "1 saved change of the draft is discarded" in asked
     assert stale.status_code == 412
     assert "root changed" in text(stale)
     assert done.status_code == 302

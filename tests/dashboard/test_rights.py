@@ -7,13 +7,13 @@ from django.urls import reverse
 
 from apps.accounts.models import ADMINS, User
 from apps.accounts.services.people import user_create
-from apps.core.doorbell import group_name
-from apps.dashboard.render import Rendered, card_audience, card_render
+from apps.core.notifications import group_name
+from apps.dashboard.render import RenderedCard, card_audience, card_render
 from apps.nodes.models import Node
 from apps.policies.models import Policy
-from apps.tasks.models import Holding, Task
-from tests.cast import Example
+from apps.tasks.models import Member, Task
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -68,19 +68,19 @@ def test_no_card_of_it_is_rendered(
     cards = [
         ("policy_card", str(example.dev.pk)),
         ("policy_pause", str(example.dev.pk)),
-        ("policy_holding", str(example.dev.pk)),
-        ("policy_mine", str(example.dev.pk)),
+        ("policy_tasks", str(example.dev.pk)),
+        ("policy_own_usage", str(example.dev.pk)),
         ("queue_waiting", str(example.dev_queue.pk)),
         ("task_head", str(task.pk)),
-        ("task_story", str(task.pk)),
-        ("task_now", str(task.pk)),
+        ("task_timeline", str(task.pk)),
+        ("task_summary", str(task.pk)),
         ("task_log", str(task.pk)),
         ("node_rows", ""),
         ("nonsense", "1"),
         ("policy_card", "1 or 1=1"),
         ("policy_card", "9" * 5000),
-        ("policy_mine", "9" * 5000),
-        ("policy_holding", "9" * 5000),
+        ("policy_own_usage", "9" * 5000),
+        ("policy_tasks", "9" * 5000),
         ("queue_waiting", "9" * 5000),
         ("task_head", "no-uuid"),
     ]
@@ -91,7 +91,13 @@ def test_no_card_of_it_is_rendered(
 
 
 def test_no_action_touches_it(task: Task, charlie: User, client_for: ClientFor) -> None:
-    for name in ("task_abort", "task_dequeue", "task_again", "task_let_wait", "task_put_in_queue"):
+    for name in (
+        "task_abort",
+        "task_dequeue",
+        "task_run_again",
+        "task_resume",
+        "task_enqueue_draft",
+    ):
         response = client_for(charlie).post(reverse(name, args=[task.pk]), {"queue": "1"})
 
         assert response.status_code == 404
@@ -153,7 +159,7 @@ def test_a_socket_only_follows_topics_of_what_its_person_sees(
     assert group_name("overview") == "live.overview"
 
 
-def test_how_much_others_run_of_a_shared_profile_is_not_told(
+def test_how_much_others_run_of_a_shared_profile_is_not_shown(
     example: Example, task: Task, charlie: User, root: User
 ) -> None:
     theirs = card_render("resource_board", "", charlie)
@@ -179,7 +185,7 @@ def test_made_up_hardware_is_marked_where_it_is_named(
         assert "imulated" in rendered.html, name
 
 
-def timeless(rendered: Rendered | None) -> str:
+def timeless(rendered: RenderedCard | None) -> str:
     """The card without words that a second changes."""
     assert rendered is not None
     return re.sub(r'>[^<]*</time>|data-version="\w+"', "", rendered.html)
@@ -218,9 +224,9 @@ def test_a_node_is_named_only_to_those_who_see_its_pool(
     example: Example, task: Task, alice: User, root: User
 ) -> None:
     node = Node.objects.create(name="h100-node-7", pool=example.h100)
-    Holding.objects.filter(attempt__task=task).update(node=node)
+    Member.objects.filter(attempt__task=task).update(node=node)
 
-    own, of_admin = (card_render("task_now", str(task.pk), user) for user in (alice, root))
+    own, of_admin = (card_render("task_summary", str(task.pk), user) for user in (alice, root))
 
     assert own is not None
     assert "h100-node-7" not in own.html

@@ -19,15 +19,15 @@ from apps.accounts.models import Credential, Scope, User
 from apps.accounts.services.access import access_by_header, token_make
 from apps.accounts.services.credentials import credential_create, credential_revoke
 from apps.accounts.services.groups import group_members_remove, group_remove
-from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import Target
-from apps.configuration.services.narrowing import policy_narrow
 from apps.configuration.services.policies import policy_remove
-from apps.configuration.services.rules import Named, rule_give, rule_remove
+from apps.configuration.services.restrictions import policy_restrict
+from apps.configuration.services.rules import RuleSubjects, rule_grant, rule_remove
 from apps.dashboard import consumers
 from rpm.asgi import application
-from tests.cast import Example
-from tests.services.patience import patient
+from tests.people import Example
+from tests.services.timeouts import scale_timeout
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -36,7 +36,7 @@ Scenario = Callable[[Any], Awaitable[None]]
 
 
 def play(headers: dict[str, str], scenario: Scenario) -> None:
-    """Run a scenario with a socket that was opened with these headers, and hang up."""
+    """Run a scenario with a socket that was opened with these headers, and close it."""
 
     async def whole() -> None:
         scope = {
@@ -54,13 +54,13 @@ def play(headers: dict[str, str], scenario: Scenario) -> None:
         await socket.send_input({"type": "websocket.connect"})
         await scenario(socket)
         await socket.send_input({"type": "websocket.disconnect", "code": 1000})
-        await socket.wait(patient(WITHIN_S))
+        await socket.wait(scale_timeout(WITHIN_S))
 
     async_to_sync(whole)()
 
 
 async def heard(socket: Any) -> dict[str, Any]:
-    message: dict[str, Any] = await socket.receive_output(patient(WITHIN_S))
+    message: dict[str, Any] = await socket.receive_output(scale_timeout(WITHIN_S))
     return message
 
 
@@ -68,8 +68,8 @@ async def card(socket: Any, name: str) -> dict[str, Any]:
     """What the socket answers to a wish for a card."""
     watch = {"type": "watch", "cards": [{"card": name, "version": ""}]}
     await socket.send_input({"type": "websocket.receive", "text": json.dumps(watch)})
-    told: dict[str, Any] = json.loads((await heard(socket))["text"])
-    return told
+    message: dict[str, Any] = json.loads((await heard(socket))["text"])
+    return message
 
 
 def basic(user: User, scope: Scope = Scope.READ) -> dict[str, str]:
@@ -119,10 +119,10 @@ def test_revoking_closes_what_the_credential_opened(example: Example, alice: Use
 
 
 @pytest.mark.parametrize("kind", [basic, bearer])
-def test_it_closes_within_seconds_although_no_hint_came(
+def test_it_closes_within_seconds_although_no_notification_came(
     example: Example, alice: User, kind: Callable[[User], dict[str, str]]
 ) -> None:
-    """As when the credential ends by itself, or the broker lost what it should have told."""
+    """As when the credential ends by itself, or the broker lost the notification."""
     headers = kind(alice)
 
     async def scenario(socket: Any) -> None:
@@ -143,7 +143,7 @@ def test_it_closes_within_seconds_although_no_hint_came(
         pytest.param({"Authorization": "Digest x"}, id="another scheme"),
     ],
 )
-def test_what_opens_nothing_is_told_so(db: None, headers: dict[str, str]) -> None:
+def test_what_opens_nothing_is_answered_so(db: None, headers: dict[str, str]) -> None:
     async def scenario(socket: Any) -> None:
         await heard(socket)
         assert (await heard(socket))["code"] == consumers.NOT_SIGNED_IN
@@ -178,7 +178,7 @@ def test_nobody_acts_for_others_on_a_socket(alice: User) -> None:
     ("origin", "want"),
     [("https://evil.example", "websocket.close"), ("http://localhost", "websocket.accept")],
 )
-def test_a_page_of_strangers_opens_none_with_what_a_browser_remembers(
+def test_a_page_of_another_origin_opens_none_with_what_a_browser_remembers(
     alice: User, origin: str, want: str
 ) -> None:
     async def scenario(socket: Any) -> None:
@@ -187,26 +187,26 @@ def test_a_page_of_strangers_opens_none_with_what_a_browser_remembers(
     play({**basic(alice), "Origin": origin}, scenario)
 
 
-@pytest.mark.parametrize("loss", ["rule", "group", "membership", "narrowing", "policy"])
+@pytest.mark.parametrize("loss", ["rule", "group", "membership", "restriction", "policy"])
 def test_a_right_that_goes_closes_what_it_showed(
     example: Example, root: User, bob: User, charlie: User, loss: str
 ) -> None:
     """A rule that is removed, or a group that it names; somebody who leaves the policy's group; a
-    policy that is narrowed to others, or removed.
+    policy that is restricted to others, or removed.
     """
     who = charlie if loss in {"rule", "group"} else bob
     guests = Group.objects.create(name="guests")
     guests.user_set.add(charlie)
-    target = Target(Kind.POLICY, str(example.dev.pk))
-    named = Named(groups=(guests,)) if loss == "group" else Named(users=(charlie,))
-    rule_give(actor=root, target=target, level=Level.READ, named=named)
+    target = Target(RuleKind.POLICY, str(example.dev.pk))
+    subjects = RuleSubjects(groups=(guests,)) if loss == "group" else RuleSubjects(users=(charlie,))
+    rule_grant(actor=root, target=target, level=Level.READ, subjects=subjects)
     ways: dict[str, Callable[[], Any]] = {
         "rule": lambda: rule_remove(actor=root, target=target, level=Level.READ),
         "group": lambda: group_remove(actor=root, group=guests),
         "membership": lambda: group_members_remove(
             actor=root, group=example.dev.group, users=[bob]
         ),
-        "narrowing": lambda: policy_narrow(actor=root, policy=example.dev, people=[]),
+        "restriction": lambda: policy_restrict(actor=root, policy=example.dev, people=[]),
         "policy": lambda: policy_remove(actor=root, policy=example.dev),
     }
     headers, name = basic(who), f"policy_card:{example.dev.pk}"
@@ -220,9 +220,9 @@ def test_a_right_that_goes_closes_what_it_showed(
         # The very next request, too.
         answer = await sync_to_async(Client().get)(page, headers=headers)
         assert answer.status_code == 404
-        while (told := await heard(socket))["type"] != "websocket.close":
-            assert json.loads(told["text"])["type"] in {"card", "gone"}
-        assert told["code"] == consumers.RIGHTS_CHANGED
+        while (message := await heard(socket))["type"] != "websocket.close":
+            assert json.loads(message["text"])["type"] in {"card", "gone"}
+        assert message["code"] == consumers.RIGHTS_CHANGED
 
     async def afterwards(socket: Any) -> None:
         await heard(socket)

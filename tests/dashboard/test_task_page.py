@@ -8,13 +8,18 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.dashboard.cards.tasks import TaskNow, TaskStory, load_task_now, load_task_story
+from apps.dashboard.cards.tasks import (
+    TaskSummary,
+    TaskTimeline,
+    load_task_summary,
+    load_task_timeline,
+)
 from apps.events.services import event_record
 from apps.policies.models import Queue
 from apps.tasks.models import Attempt, Task
 from apps.tasks.states import AttemptState, TaskState
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
+from tests.people import Example
 
 
 def test_a_running_task_tells_what_it_would_lose_and_until_when_it_is_safe(
@@ -27,8 +32,8 @@ def test_a_running_task_tells_what_it_would_lose_and_until_when_it_is_safe(
 
     risk = shown(client_for(alice), task)
     assert risk["Ends at the latest"] != ""
-    assert risk["Last checkpoint"] == "none told"
-    assert risk["Can be taken back"] == "not by another team"
+    assert risk["Last checkpoint"] == "none reported"
+    assert risk["Can be preempted"] == "not by another team"
     assert risk["Would lose"] == "1 h 00 min of work"
 
     Attempt.objects.filter(pk=attempt.pk).update(checkpointed_at=now - timedelta(minutes=5))
@@ -46,17 +51,17 @@ def test_over_quota_it_is_safe_for_the_time_that_its_queue_gives(
     task = submit(alice, "train")
     attempt = run_in(task, example.h100, since=timezone.now() - timedelta(hours=1))
 
-    assert shown(client_for(alice), task)["Can be taken back"].startswith("from")
+    assert shown(client_for(alice), task)["Can be preempted"].startswith("from")
 
     long_ago = timezone.now() - timedelta(hours=3)
     Attempt.objects.filter(pk=attempt.pk).update(started_at=long_ago)
-    assert shown(client_for(alice), task)["Can be taken back"] == "yes"
+    assert shown(client_for(alice), task)["Can be preempted"] == "yes"
 
 
 def test_the_bar_of_a_running_task_counts_it_as_its_page_says(
     example: Example, alice: User, submit: Submit, run_in: RunIn
 ) -> None:
-    """Admitted over quota, it fits into the reservation by now: nobody may take it back."""
+    """Admitted over quota, it fits into the reservation by now: nobody may reclaim it."""
     task = submit(alice, "train")
     run_in(task, example.h100, since=timezone.now() - timedelta(hours=1))
     event_record(
@@ -64,21 +69,21 @@ def test_the_bar_of_a_running_task_counts_it_as_its_page_says(
         actor=None,
         object_type="task",
         object_id=task.pk,
-        data={"generation": 1, "standing": "over_quota"},
+        data={"generation": 1, "tier": "over_quota"},
     )
 
-    story, now = load_task_story(alice, str(task.pk)), load_task_now(alice, str(task.pk))
+    story, now = load_task_timeline(alice, str(task.pk)), load_task_summary(alice, str(task.pk))
 
-    assert isinstance(story, TaskStory)
-    assert isinstance(now, TaskNow)
-    assert story.timeline is not None
-    assert (now.is_over, story.timeline.segments[-1].kind) == (False, "run")
+    assert isinstance(story, TaskTimeline)
+    assert isinstance(now, TaskSummary)
+    assert story.bar is not None
+    assert (now.is_over_quota, story.bar.segments[-1].kind) == (False, "run")
     # An attempt that is over stays as it counted.
     Attempt.objects.update(state=AttemptState.FINISHED, ended_at=timezone.now())
-    story = load_task_story(alice, str(task.pk))
-    assert isinstance(story, TaskStory)
-    assert story.timeline is not None
-    assert "over" in {one.kind for one in story.timeline.segments}
+    story = load_task_timeline(alice, str(task.pk))
+    assert isinstance(story, TaskTimeline)
+    assert story.bar is not None
+    assert "over" in {one.kind for one in story.bar.segments}
 
 
 def test_a_paused_task_is_resumed_from_its_page(
@@ -96,8 +101,8 @@ def test_a_paused_task_is_resumed_from_its_page(
     client = client_for(alice)
 
     assert "Resume" in client.get(reverse("task_detail", args=[task.pk])).content.decode()
-    assert client_for(charlie).post(reverse("task_let_wait", args=[task.pk])).status_code == 404
-    client.post(reverse("task_let_wait", args=[task.pk]))
+    assert client_for(charlie).post(reverse("task_resume", args=[task.pk])).status_code == 404
+    client.post(reverse("task_resume", args=[task.pk]))
 
     task.refresh_from_db()
     assert task.state == TaskState.QUEUED
@@ -126,11 +131,11 @@ def test_a_task_that_was_moved_ahead_waits_since_it_was_submitted(
         submitted_at=now - timedelta(hours=3), waiting_since=now - timedelta(hours=1)
     )
 
-    story = load_task_story(alice, str(task.pk))
+    story = load_task_timeline(alice, str(task.pk))
 
-    assert isinstance(story, TaskStory)
-    assert story.timeline is not None
-    assert story.timeline.began == now - timedelta(hours=1)
+    assert isinstance(story, TaskTimeline)
+    assert story.bar is not None
+    assert story.bar.began == now - timedelta(hours=1)
     assert story.waiting < timedelta(hours=2)
 
 
@@ -157,12 +162,12 @@ def test_the_sums_of_a_running_task_count_on_in_the_browser(
         started_at=again,
     )
 
-    story = load_task_story(alice, str(task.pk))
+    story = load_task_timeline(alice, str(task.pk))
     page = client_for(alice).get(reverse("task_detail", args=[task.pk])).content.decode()
 
-    assert isinstance(story, TaskStory)
-    assert story.timeline is not None
-    assert story.timeline.is_growing
+    assert isinstance(story, TaskTimeline)
+    assert story.bar is not None
+    assert story.bar.is_growing
     assert story.running_from == again - timedelta(hours=1)
     assert (story.waiting, story.waiting_from) == (timedelta(hours=2, minutes=30), None)
     ran = page[page.index('id="attempts-title"') :]
@@ -170,7 +175,7 @@ def test_the_sums_of_a_running_task_count_on_in_the_browser(
 
 
 def shown(client: Client, task: Task) -> dict[str, str]:
-    """The terms of the panel of a running task with what stands beside them."""
+    """The terms of the panel of a running task with the values next to them."""
     html = client.get(reverse("task_detail", args=[task.pk])).content.decode()
     pairs = re.findall(r"<dt[^>]*>(.*?)</dt><dd[^>]*>(.*?)</dd>", html, re.DOTALL)
     return {plain(term): plain(words) for term, words in pairs}

@@ -9,9 +9,9 @@ from apps.accounts.models import Tenant, User
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.groups import group_members_add
 from apps.policies.models import Policy, Profile, Queue
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor
-from tests.dashboard.reading import errors_at, text
+from tests.dashboard.page_reader import errors_at, text
+from tests.people import Example
 from tests.tenants import RIVAL, Organisations, organisation
 
 pytestmark = pytest.mark.django_db
@@ -237,15 +237,15 @@ def test_who_would_be_in_none_of_the_tenants_groups_is_not_saved(
     assert acme.member.groups.filter(pk=acme.group.pk).exists()
 
 
-def test_the_top_is_not_offered_to_be_narrowed(
+def test_the_top_is_not_offered_to_be_restricted(
     organisations: Organisations, root: User, client_for: ClientFor
 ) -> None:
     acme = organisations.acme
-    top, team = (f"/policies/{one.pk}/narrow/" for one in (acme.top, acme.team))
+    top, team = (f"/policies/{one.pk}/restrict/" for one in (acme.top, acme.team))
 
     shown = [client_for(one).get("/settings/access/") for one in (acme.admin, root)]
-    told = [[path in page.content.decode() for path in (top, team)] for page in shown]
+    named = [[path in page.content.decode() for path in (top, team)] for page in shown]
 
-    assert told == [[False, True], [True, True]]
+    assert named == [[False, True], [True, True]]
     assert client_for(acme.admin).get(top).status_code == 404
     assert client_for(acme.admin).get(team).status_code == 200

@@ -9,8 +9,8 @@ from django.urls import reverse
 from apps.accounts.models import User
 from apps.configuration.services.queues import profile_connect
 from apps.policies.models import LiveState, Profile
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor, Submit
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -27,7 +27,7 @@ def press(client: Client, html: str, label: str) -> None:
     assert client.post(found[1], fields).status_code == 302
 
 
-def test_a_pause_is_taken_back_where_it_is_said(
+def test_a_pause_is_undone_from_its_message(
     example: Example, root: User, client_for: ClientFor
 ) -> None:
     client = client_for(root)
@@ -60,7 +60,7 @@ def test_a_moved_task_is_moved_back(
     assert task.queue_id == example.dev_queue.pk
 
 
-def test_the_switch_is_taken_back_when_off_and_not_when_on(
+def test_the_switch_is_undone_when_off_and_not_when_on(
     example: Example, root: User, client_for: ClientFor
 ) -> None:
     client, address = client_for(root), reverse("resource_switch")

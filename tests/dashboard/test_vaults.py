@@ -20,7 +20,7 @@ TEXT = f"lr = 0.1\nsecrets {{ TOKEN = {CANARY} }}\n"
 
 
 @pytest.fixture
-def mine(alice: User) -> Vault:
+def own_vault(alice: User) -> Vault:
     return vault_create(actor=alice, name="mine", text=TEXT)
 
 
@@ -50,48 +50,50 @@ def test_a_mistake_is_said_at_the_text(alice: User, client_for: ClientFor) -> No
     assert not Vault.objects.exists()
 
 
-def test_pages_never_show_a_secret(alice: User, mine: Vault, client_for: ClientFor) -> None:
+def test_pages_never_show_a_secret(alice: User, own_vault: Vault, client_for: ClientFor) -> None:
     client = client_for(alice)
     for name, arguments in (
         ("vault_list", []),
-        ("vault_detail", [mine.pk]),
-        ("vault_download", [mine.pk]),
-        ("vault_delete", [mine.pk]),
+        ("vault_detail", [own_vault.pk]),
+        ("vault_download", [own_vault.pk]),
+        ("vault_delete", [own_vault.pk]),
     ):
         content = client.get(reverse(name, args=arguments)).content.decode()
         assert CANARY not in content, name
-    assert HIDDEN in client.get(reverse("vault_download", args=[mine.pk])).content.decode()
+    assert HIDDEN in client.get(reverse("vault_download", args=[own_vault.pk])).content.decode()
 
 
-def test_who_saves_second_sees_both_texts(alice: User, mine: Vault, client_for: ClientFor) -> None:
-    vault_change(actor=alice, vault=mine, changes={"text": "theirs = 1"})
-    client, path = client_for(alice), reverse("vault_detail", args=[mine.pk])
+def test_who_saves_second_sees_both_texts(
+    alice: User, own_vault: Vault, client_for: ClientFor
+) -> None:
+    vault_change(actor=alice, vault=own_vault, changes={"text": "theirs = 1"})
+    client, path = client_for(alice), reverse("vault_detail", args=[own_vault.pk])
 
-    answer = client.post(path, fields(mine, text="ours = 1"))
+    answer = client.post(path, fields(own_vault, text="ours = 1"))
 
     page = answer.content.decode()
     assert answer.status_code == 400
     assert "theirs = 1" in page
     assert "ours = 1" in page
     assert 'name="version" value="2"' in page
-    again = client.post(path, fields(mine, text="ours = 1", version=2))
+    again = client.post(path, fields(own_vault, text="ours = 1", version=2))
     assert again.status_code == 302
     assert Vault.objects.get().summary == ["ours"]
 
 
 def test_an_earlier_version_is_looked_at_and_brought_back(
-    alice: User, root: User, mine: Vault, client_for: ClientFor
+    alice: User, root: User, own_vault: Vault, client_for: ClientFor
 ) -> None:
-    vault_change(actor=alice, vault=mine, changes={"text": "later = 1"})
-    client, path = client_for(alice), reverse("vault_version", args=[mine.pk, 1])
+    vault_change(actor=alice, vault=own_vault, changes={"text": "later = 1"})
+    client, path = client_for(alice), reverse("vault_version", args=[own_vault.pk, 1])
 
-    listed = client.get(reverse("vault_detail", args=[mine.pk])).content.decode()
+    listed = client.get(reverse("vault_detail", args=[own_vault.pk])).content.decode()
     page = client.get(path).content.decode()
     stale = client.post(path, {"version": "1"})
     done = client.post(path, {"version": "2"})
 
     assert path in listed
-    assert reverse("vault_version", args=[mine.pk, 2]) not in listed
+    assert reverse("vault_version", args=[own_vault.pk, 2]) not in listed
     assert "lr = 0.1" in page
     assert HIDDEN in page
     assert CANARY not in page
@@ -99,34 +101,34 @@ def test_an_earlier_version_is_looked_at_and_brought_back(
     assert "changed this vault since you read it" in stale.content.decode()
     assert done.status_code == 302
     assert Vault.objects.get().summary == ["lr", "secrets"]
-    assert client.get(reverse("vault_version", args=[mine.pk, 9])).status_code == 404
+    assert client.get(reverse("vault_version", args=[own_vault.pk, 9])).status_code == 404
     assert client_for(root).get(path).status_code == 404
 
 
 def test_a_vault_is_switched_moved_and_removed(
-    alice: User, mine: Vault, client_for: ClientFor
+    alice: User, own_vault: Vault, client_for: ClientFor
 ) -> None:
     other = vault_create(actor=alice, name="other")
     client = client_for(alice)
 
-    client.post(reverse("vault_switch", args=[mine.pk]), {"is_active": "1"})
+    client.post(reverse("vault_switch", args=[own_vault.pk]), {"is_active": "1"})
     client.post(reverse("vault_move", args=[other.pk]), {"place": "0"})
     client.post(reverse("vault_delete", args=[other.pk]))
 
-    assert Vault.objects.get(pk=mine.pk).is_active
-    assert list(Vault.objects.filter(removed_at__isnull=True)) == [mine]
+    assert Vault.objects.get(pk=own_vault.pk).is_active
+    assert list(Vault.objects.filter(removed_at__isnull=True)) == [own_vault]
 
 
 def test_charlie_finds_no_vault_of_others(
-    charlie: User, root: User, dev_group: Group, mine: Vault, client_for: ClientFor
+    charlie: User, root: User, dev_group: Group, own_vault: Vault, client_for: ClientFor
 ) -> None:
     team = vault_create(actor=root, name="team", group=dev_group, text=TEXT)
     client = client_for(charlie)
 
     page = client.get(reverse("vault_list")).content.decode()
-    assert str(mine.pk) not in page
+    assert str(own_vault.pk) not in page
     assert str(team.pk) not in page
-    for vault in (mine, team):
+    for vault in (own_vault, team):
         for name in ("vault_detail", "vault_download", "vault_delete"):
             assert client.get(reverse(name, args=[vault.pk])).status_code == 404
         for name in ("vault_switch", "vault_move", "vault_delete"):
@@ -165,10 +167,10 @@ def test_a_task_shows_its_owner_what_vaults_bring(
 
 
 def test_a_text_that_cannot_be_read_spoils_its_own_page_only(
-    alice: User, mine: Vault, client_for: ClientFor
+    alice: User, own_vault: Vault, client_for: ClientFor
 ) -> None:
     other = vault_create(actor=alice, name="other", text="a = 1")
-    row = VaultVersion.objects.get(vault=mine)
+    row = VaultVersion.objects.get(vault=own_vault)
     VaultVersion.objects.filter(vault=other).update(sealed_text=row.sealed_text)
     client = client_for(alice)
 
@@ -178,5 +180,5 @@ def test_a_text_that_cannot_be_read_spoils_its_own_page_only(
     assert "cannot be read" in broken.content.decode()
     assert CANARY not in broken.content.decode()
     assert client.get(reverse("vault_list")).status_code == 200
-    assert client.get(reverse("vault_detail", args=[mine.pk])).status_code == 200
+    assert client.get(reverse("vault_detail", args=[own_vault.pk])).status_code == 200
     assert client.post(reverse("vault_delete", args=[other.pk])).status_code == 302

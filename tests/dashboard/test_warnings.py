@@ -11,9 +11,9 @@ from apps.accounts.models import User
 from apps.nodes.models import Installation
 from apps.nodes.services import restore_confirm
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
 from tests.dashboard.conftest import ClientFor
 from tests.dashboard.test_pages import text
+from tests.people import Example
 
 As = Callable[[User], APIClient]
 pytestmark = pytest.mark.django_db
@@ -23,10 +23,10 @@ def test_pools_show_what_their_nodes_have_and_whether_shares_are_enforced(
     example: Example, root: User, client_for: ClientFor
 ) -> None:
     detail = "nvidia-cuda-mps-control is not installed"
-    told = {"memory": "accounted", "compute": "accounted", "detail": detail}
-    make_node(example.h100, name="h1", gpus=6, report={"enforcement": told})
-    told = {"memory": "mps", "compute": "mps", "detail": ""}
-    make_node(example.bare_metal, name="b1", report={"enforcement": told})
+    enforcement = {"memory": "accounted", "compute": "accounted", "detail": detail}
+    make_node(example.h100, name="h1", gpus=6, report={"enforcement": enforcement})
+    enforcement = {"memory": "mps", "compute": "mps", "detail": ""}
+    make_node(example.bare_metal, name="b1", report={"enforcement": enforcement})
     client = client_for(root)
 
     pages = [text(client.get(reverse(name))) for name in ("overview", "resources")]
@@ -40,7 +40,7 @@ def test_pools_show_what_their_nodes_have_and_whether_shares_are_enforced(
     assert f'title="1 of 1 nodes: {detail}"' in html
 
 
-def test_a_restored_database_is_told_of_with_what_to_do(
+def test_a_restored_database_is_shown_with_what_to_do(
     example: Example, root: User, alice: User, client_for: ClientFor
 ) -> None:
     make_node(example.h100, name="h1", unknown_work=2)

@@ -5,8 +5,8 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.accounts.models import User
-from apps.allocation.engine.reasons import Code
-from apps.allocation.explaining import SUSPENDED, Names, reasons_now
+from apps.allocation.engine.reasons import ReasonCode
+from apps.allocation.explanation import SUSPENDED, ReaderNames, reasons_now
 from apps.dashboard.cards.reasons import explain
 from apps.dashboard.cards.words import (
     REASONS,
@@ -17,11 +17,11 @@ from apps.dashboard.cards.words import (
     plural,
 )
 from apps.policies.models import LiveState
-from apps.tasks.selectors.waiting import Explanation
-from tests.cast import Example
+from apps.tasks.selectors.queue_order import QueueExplanation
+from tests.people import Example
 
-NAMES = Names({1: "H100", 2: "Bare Metal"}, {7: "Dev"}, {3: "dev-4xgpu"}, routing=(2, 1))
-STRANGER = Names({}, {}, {}, routing=(2, 1))
+NAMES = ReaderNames({1: "H100", 2: "Bare Metal"}, {7: "Dev"}, {3: "dev-4xgpu"}, routing=(2, 1))
+OTHER_TENANT = ReaderNames({}, {}, {}, routing=(2, 1))
 CAPACITY = {
     "code": "capacity",
     "details": [
@@ -78,7 +78,7 @@ def test_a_block_that_is_too_small_is_named_with_what_each_pool_has() -> None:
 
 
 def test_whoever_may_not_see_a_pool_reads_its_place_and_the_same_numbers() -> None:
-    view = explain([CAPACITY], STRANGER)
+    view = explain([CAPACITY], OTHER_TENANT)
 
     assert [fit.name for fit in view.fits] == ["your first pool", "your second pool"]
     assert "H100" not in str(view)
@@ -94,13 +94,13 @@ def test_whoever_may_not_see_a_pool_reads_its_place_and_the_same_numbers() -> No
             id="a member",
         ),
         pytest.param(
-            STRANGER,
+            OTHER_TENANT,
             "Another team",
-            id="a stranger",
+            id="of another tenant",
         ),
     ],
 )
-def test_a_limit_names_the_policy_only_to_those_who_see_it(names: Names, want: str) -> None:
+def test_a_limit_names_the_policy_only_to_those_who_see_it(names: ReaderNames, want: str) -> None:
     detail = {"policy": 7, "key": "gpu", "usage": 8000, "limit": 8000, "needed": 2000}
 
     view = explain([{"code": "limit", "details": [detail]}], names)
@@ -111,7 +111,7 @@ def test_a_limit_names_the_policy_only_to_those_who_see_it(names: Names, want: s
 
 def test_an_equal_task_further_back_waits_for_the_same_and_says_where_it_stands() -> None:
     first = explain([CAPACITY], NAMES)
-    third = explain(reasons_now(3, Explanation("", [CAPACITY], 3, is_first=False)), NAMES)
+    third = explain(reasons_now(3, QueueExplanation("", [CAPACITY], 3, is_first=False)), NAMES)
 
     assert (third.code, third.verdict) == (first.code, first.verdict)
     assert third.numbers == ("It is the 3rd in its queue: 2 tasks come first.",)
@@ -123,7 +123,7 @@ def test_the_rest_of_the_reasons_are_sentences_below_the_dominant_one() -> None:
     view = explain([CAPACITY, {"code": "limit", "details": [detail]}], NAMES)
 
     (other,) = view.others
-    assert str(other.word.text) == "limit"
+    assert str(other.word.text) == "Limit"
     assert other.verdict.startswith("Dev uses 8 GPUs of its limit of 8 GPUs")
     assert other.help
 
@@ -131,23 +131,23 @@ def test_the_rest_of_the_reasons_are_sentences_below_the_dominant_one() -> None:
 def test_the_tasks_that_are_waited_for_are_named_as_far_as_they_may_be() -> None:
     reason = {"code": "draining", "details": [{"pool": 1, "tasks": ["a", "b", "c"]}]}
 
-    named = explain([reason], Names({}, {}, {}, tasks={"a": "train", "c": "sweep"}))
-    hidden = explain([reason], STRANGER)
+    named = explain([reason], ReaderNames({}, {}, {}, tasks={"a": "train", "c": "sweep"}))
+    hidden = explain([reason], OTHER_TENANT)
 
     assert named.numbers == ("Waiting for train, sweep and 1 more.",)
     assert hidden.numbers == ()
 
 
 def test_every_reason_has_a_word_a_colour_and_a_sign() -> None:
-    assert set(REASONS) == {code.value for code in Code} | {SUSPENDED.code}
+    assert set(REASONS) == {code.value for code in ReasonCode} | {SUSPENDED.code}
 
 
 def test_before_the_first_pass_the_reason_says_that_it_comes() -> None:
-    assert explain([], NAMES).verdict == "The next pass looks at it within seconds."
+    assert explain([], NAMES).verdict == "The next pass decides within seconds."
 
 
 @pytest.mark.django_db
-def test_the_board_says_who_may_take_capacity_back(root: User, example: Example) -> None:
+def test_the_board_says_who_may_reclaim_capacity(root: User, example: Example) -> None:
     LiveState.objects.update(preemption="rank")
     client = Client()
     client.force_login(root)

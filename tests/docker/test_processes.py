@@ -106,7 +106,7 @@ def test_every_process_starts_becomes_healthy_and_ends(
     containers: Containers, tmp_path: Path
 ) -> None:
     names = ("web", "sockets", "worker", "beat")
-    # What does not run is not healthy; the worker's check would wait eight seconds for nobody.
+    # What does not run is not healthy; the worker's check would wait eight seconds in vain.
     assert all(containers.health(name).returncode != 0 for name in ("web", "sockets", "beat"))
 
     with ExitStack() as running:

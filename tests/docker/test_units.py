@@ -96,7 +96,7 @@ def test_systemd_understands_the_unit(name: str, tmp_path: Path) -> None:
         [program, "verify", "--man=no", str(unit)], check=False, capture_output=True, text=True
     )
 
-    # It looks at every unit of the machine, too: only words about ours count.
+    # It checks every unit of the machine, too: only messages about those of RPM count.
     words = [line for line in done.stderr.splitlines() if "rpm" in line and "Failed" not in line]
     assert words == []
 

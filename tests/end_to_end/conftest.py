@@ -1,4 +1,4 @@
-"""What installations of several tests have in common."""
+"""Fixtures of installations that several tests share."""
 
 import os
 import tempfile
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder that containers may write to; nobody in them is root."""
+    """A folder that containers may write to; no user in them is root."""
     with tempfile.TemporaryDirectory(prefix="rpm-test-shared-") as name:
         folder = Path(name)
         journal = folder / "journal"

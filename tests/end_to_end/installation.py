@@ -17,16 +17,16 @@ import pytest
 
 from tests.services import ports
 from tests.services.cdi import CdiDevice
-from tests.services.patience import patient
 from tests.services.podman import PodmanStore
 from tests.services.sshd import SshdNode
+from tests.services.timeouts import scale_timeout
 
 ROOT = Path(__file__).resolve().parents[2]
 START_WITHIN_S = 180.0
 STOP_WITHIN_S = 30.0
-# Processes of other tests share the machine: this says how long to look, never how fast it is.
+# Other tests share the machine: this bounds the waiting time and says nothing about speed.
 LOOK_FOR_S = 90.0
-# What `make run` has; without it, what nobody rang for comes sooner, at the price of the processor.
+# As in `make run`; other values run periodic work sooner, and cost processor time.
 AS_SHIPPED = {"RPM_SYNC_TICK_S": "10", "RPM_PASS_EVERY_S": "5"}
 
 T = TypeVar("T")
@@ -55,14 +55,14 @@ class Installation:
             input=content,
             capture_output=True,
             text=True,
-            timeout=patient(600),
+            timeout=scale_timeout(600),
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def person(self, name: str, *groups: str, password: str) -> "Client":
-        """Add a person, and return REST as they use it."""
+        """Add a user, and return a REST client of that user."""
         flags = [flag for group in groups for flag in ("--group", group)]
         words = self.manage(
             *("person", "add", name, "--password-stdin", "--credential", *flags),
@@ -70,13 +70,15 @@ class Installation:
         )
         key, secret = words.split()
         return Client(
-            httpx.Client(base_url=f"{self.address}/api/v1", auth=(key, secret), timeout=patient(60))
+            httpx.Client(
+                base_url=f"{self.address}/api/v1", auth=(key, secret), timeout=scale_timeout(60)
+            )
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """REST with somebody's credential."""
+    """A REST client with a credential."""
 
     http: httpx.Client
 
@@ -120,14 +122,14 @@ def add_node(
 
 
 def until(look: Callable[[], T | None], *, what: str, within_s: float = LOOK_FOR_S) -> T:
-    """Look again until there is something; fails with `what` and the last sight."""
+    """Poll until there is a value; fails with `what` and the last value."""
     began = time.monotonic()
     while True:
         seen = look()
         if seen:
             return seen
         waited_s = time.monotonic() - began
-        assert waited_s < patient(within_s), f"never happened: {what}; last seen: {seen!r}"
+        assert waited_s < scale_timeout(within_s), f"never happened: {what}; last seen: {seen!r}"
         time.sleep(0.1)
 
 
@@ -164,7 +166,7 @@ def installed(folder: Path, database_url: str, **variables: str) -> Iterator[Ins
     finally:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(patient(STOP_WITHIN_S))
+            process.wait(scale_timeout(STOP_WITHIN_S))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             pytest.fail(f"Ctrl-C did not end it:\n{_tail(log)}")

@@ -1,8 +1,8 @@
 """A hundred random secrets go through vaults, tasks and credentials, and stay where they belong.
 
 Real sshd, podman, database and Redis. The tasks prove that they read them; credentials and tokens
-sign in; writes fail in the middle, in web process and worker. Then everything that somebody else
-could look at is searched. Keys are rotated and old ones dropped in between.
+sign in; writes fail in the middle, in web process and worker. Then everything that another user
+could read is searched. Keys are rotated and old ones dropped in between.
 """
 
 import json
@@ -14,9 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.end_to_end.breaking import WORDS, broken
-from tests.end_to_end.installation import Client, Installation, installed, until
-from tests.end_to_end.searching import (
+from tests.end_to_end.exposure import (
     Answers,
     Processes,
     in_files,
@@ -26,9 +24,11 @@ from tests.end_to_end.searching import (
     pages,
     stored,
 )
-from tests.services.patience import patient
+from tests.end_to_end.installation import Client, Installation, installed, until
+from tests.end_to_end.write_failures import WORDS, refused_writes
 from tests.services.podman import PodmanStore
 from tests.services.sshd import SshdNode, StartSshNode
+from tests.services.timeouts import scale_timeout
 
 PASSWORD = "correct-horse-battery"
 # Answers that show a secret, this once.
@@ -55,7 +55,7 @@ class World:
     shared: Path
     of_vaults: dict[str, str]
     of_tasks: dict[str, str]
-    # In vaults that are off, in a draft that is never enqueued, and in what fails.
+    # In inactive vaults, in a draft that is never enqueued, and in failing requests.
     unused: dict[str, str]
     answers: Answers = field(default_factory=Answers)
     # Secrets of credentials, and tokens.
@@ -109,7 +109,7 @@ def world(
 ) -> Iterator[World]:
     shared.chmod(0o777)
     fresh = [secrets.token_hex(16) for _ in range(100)]
-    # podman makes each secret by itself: what a task gets is kept to what starts soon.
+    # podman creates each secret by itself, so a task gets few enough to start soon.
     of_vaults = {f"SV{number}": value for number, value in enumerate(fresh[:20])}
     of_tasks = {f"ST{number}": value for number, value in enumerate(fresh[20:30])}
     unused = {f"SU{number}": value for number, value in enumerate(fresh[30:])}
@@ -159,12 +159,12 @@ def test_secrets_of_vaults_tasks_and_credentials_are_found_nowhere(world: World)
         place
         for place, content in places.items()
         for canary in world.canaries
-        # A bytea reads as hexadecimal signs.
+        # A bytea reads as hexadecimal characters.
         if canary.encode() in content or canary.encode().hex().encode() in content
     }
     assert found == set()
     assert len(world.canaries) >= 120
-    # What would be found, were it there.
+    # These are found, which proves that the search works.
     assert b"from-vault" in places["log of first"]
     assert b"SV0_FILE" in places["processes"]
     assert b"SV0" in places["inspect"]
@@ -174,7 +174,7 @@ def test_secrets_of_vaults_tasks_and_credentials_are_found_nowhere(world: World)
 
 
 def looked_at(world: World, tasks: tuple[str, str], processes: Processes) -> dict[str, bytes]:
-    """Everything that is searched, by where it was found."""
+    """Everything that is searched, by its source."""
     ask(world, tasks)
     texts = {
         f"log of {name}": world.alice.http.get(f"/tasks/{task}/logs/", params={"as": "text"})
@@ -195,10 +195,10 @@ def looked_at(world: World, tasks: tuple[str, str], processes: Processes) -> dic
 
 
 def use_credentials(world: World) -> None:
-    """New ones sign in, with tokens, too; some guess, and some are revoked."""
+    """New credentials sign in, also with tokens; some are wrong, and some are revoked."""
     for number in range(5):
         made = world.alice.post("/credentials/", {"label": f"program {number}"})
-        with httpx.Client(base_url=world.alice.http.base_url, timeout=patient(60)) as program:
+        with httpx.Client(base_url=world.alice.http.base_url, timeout=scale_timeout(60)) as program:
             right = (made["key"], made["secret"])
             token = program.post("/token/", auth=right).json()["token"]
             world.of_programs.update({made["secret"], token})
@@ -206,7 +206,7 @@ def use_credentials(world: World) -> None:
             world.answers.listen(f"program {number}", program, shown_once=SHOWN_ONCE)
             assert program.get("/tasks/", auth=right).status_code == 200
             assert program.get("/tasks/", headers=bearer).status_code == 200
-            # As people get it wrong: the secret as the key, cut off, and in the address.
+            # Usual mistakes: the secret as the key, cut off, and in the address.
             assert program.get("/tasks/", auth=(made["secret"], "x")).status_code == 401
             assert program.get("/tasks/", auth=(made["key"], token)).status_code == 401
             if number < 2:
@@ -222,13 +222,13 @@ def fail_while_asked(world: World) -> None:
     failed = {500} if world.is_postgres else {500, 409}
     spare = {name: world.unused[name] for name in sorted(world.unused)[-10:]}
     text = json.dumps({"secrets": spare})
-    with broken(world.database, "vaults_vaultversion"):
+    with refused_writes(world.database, "vaults_vaultversion"):
         body = {"name": "never", "format": "json", "text": text, "is_active": True}
         assert world.alice.http.post("/vaults/", json=body).status_code in failed
-    with broken(world.database, "tasks_task"):
+    with refused_writes(world.database, "tasks_task"):
         body = world.task("never") | {"secrets": spare}
         assert world.alice.http.post("/tasks/", json=body).status_code in failed
-    with broken(world.database, "accounts_credential"):
+    with refused_writes(world.database, "accounts_credential"):
         body = {"label": "never"}
         assert world.alice.http.post("/credentials/", json=body).status_code in failed
 
@@ -237,7 +237,7 @@ def fail_while_launching(world: World, name: str) -> str:
     """The database refuses in the middle of a launch, when the worker has the secrets open."""
     before = world.log().count(WORDS)
     condition = "NEW.launched_at IS NOT NULL AND OLD.launched_at IS NULL"
-    with broken(world.database, "tasks_holding", event="UPDATE", when=condition):
+    with refused_writes(world.database, "tasks_member", event="UPDATE", when=condition):
         task = world.enqueue(name)
         until(lambda: world.log().count(WORDS) > before, what="a launch that failed")
     assert "_launch" in world.log()
@@ -245,7 +245,7 @@ def fail_while_launching(world: World, name: str) -> str:
 
 
 def ask(world: World, tasks: tuple[str, str]) -> None:
-    """What the owner and an administrator may ask for; all of it is listened to."""
+    """All requests of the owner and an administrator; every response is recorded."""
     vaults = [row["id"] for row in world.root.get("/vaults/")["results"]]
     paths = ["/tasks/", "/vaults/", "/credentials/", "/audit/", "/nodes/", "/queues/", "/users/"]
     paths += ["/audit/export/?as=csv", "/audit/export/?as=jsonl", "/account/"]
@@ -258,7 +258,7 @@ def ask(world: World, tasks: tuple[str, str]) -> None:
 
 
 def make_vaults(world: World) -> None:
-    """Three of alice's own, one in each format, and one of her group that enforces an entry."""
+    """Three vaults of alice, one in each format, and one of her group that enforces an entry."""
     names = sorted(world.of_vaults)
     parts = [names[start::4] for start in range(4)]
     formats = ("json", "yaml", "hocon")
@@ -283,7 +283,7 @@ def make_vaults(world: World) -> None:
     world.alice.post("/vaults/", {"name": "off", "text": f"secrets {{\n{lines}\n}}"})
     draft = {name: world.unused[name] for name in names[40:]}
     world.alice.post("/tasks/", {"name": "draft", "secrets": draft})
-    # Read and sent back as it was read, it keeps what was hidden.
+    # Sent back as it was read, it keeps its hidden values.
     text = made["text"] + "# seen\n"
     world.root.patch(f"/vaults/{made['id']}/", {"text": text}, **{"If-Match": '"1"'})
 

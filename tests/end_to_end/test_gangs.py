@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.asking import Ask, asking
+from tests.end_to_end.database_queries import Ask, asking
 from tests.end_to_end.installation import Client, Installation, installed, until
 from tests.services.podman import PodmanStore, podman_store
 from tests.services.registry import Registry, running_registry
@@ -30,14 +30,16 @@ ALLOWED = {
     "host_network": True,
     "root": False,
 }
-# The first member listens where all meet, the others call it until it answers. Who is told to stop
-# says so, saves for a while, and says that it has saved.
+# The first member listens at the meeting port, the others call it until it answers. A member that
+# is asked to stop notes that, saves for a while, and notes that it has saved.
 SCRIPT = """
 note() { echo "$*" >> /volumes/shared/journal; }
-trap 'note told "$RPM_RANK"; sleep 1; note saved "$RPM_RANK"; exit 143' TERM
+trap 'note stopping "$RPM_RANK"; sleep 1; note saved "$RPM_RANK"; exit 143' TERM
 note began "$RPM_RANK" of "$RPM_WORLD_SIZE"
 if [ "$RPM_RANK" = 0 ]; then
-    note heard "$(nc -l -p "$RPM_MASTER_PORT")"
+    # With an input that ends, it would say so at once, and who calls could leave before speaking.
+    mkfifo /tmp/silence
+    note heard "$(nc -l -p "$RPM_MASTER_PORT" 3<> /tmp/silence <&3)"
 else
     until echo "$RPM_RANK" | nc "$RPM_MASTER_ADDR" "$RPM_MASTER_PORT"; do sleep 0.2; done
 fi
@@ -85,7 +87,7 @@ class World:
 
     def held(self) -> int:
         """Rows of the ledger, of members and of devices, that are not released."""
-        members = "SELECT count(*) FROM tasks_holding WHERE released_at IS NULL"
+        members = "SELECT count(*) FROM tasks_member WHERE released_at IS NULL"
         devices = "SELECT count(*) FROM tasks_helddevice WHERE released_at IS NULL"
         return int(self.ask(members)) + int(self.ask(devices))
 
@@ -130,13 +132,13 @@ def test_a_gang_begins_when_all_have_its_image_meets_and_ends_together(world: Wo
     slow.is_open.clear()
 
     gang = world.enqueue()
-    ready = "SELECT count(*) FROM tasks_holding WHERE ready_at IS NOT NULL"
+    ready = "SELECT count(*) FROM tasks_member WHERE ready_at IS NOT NULL"
     until(lambda: world.ask(ready) == 1, what="one node has the image")
     until(lambda: "Fetching" in members_detail(world), what="the other one fetches it")
 
     assert fast.asked
     assert (world.containers(), world.journal()) == ([], [])
-    assert world.ask("SELECT count(*) FROM tasks_holding WHERE launched_at IS NOT NULL") == 0
+    assert world.ask("SELECT count(*) FROM tasks_member WHERE launched_at IS NOT NULL") == 0
     slow.is_open.set()
 
     until(lambda: len(world.journal()) == 3, what="both began, and have met")
@@ -147,7 +149,7 @@ def test_a_gang_begins_when_all_have_its_image_meets_and_ends_together(world: Wo
     (world.shared / "fail-1").touch()
 
     until(lambda: world.task(gang)["state"] == "failed", what="the gang ends")
-    assert world.journal()[3:] == ["told 0", "saved 0"]
+    assert world.journal()[3:] == ["stopping 0", "saved 0"]
     assert world.task(gang)["exit_code"] == 3
     until(lambda: not world.containers(), what="no container is left")
     assert world.held() == 0
@@ -166,7 +168,7 @@ def test_a_gang_of_which_one_node_cannot_get_the_image_starts_nowhere_and_says_w
     assert f"Image {world.registries[0].host}/team/train:1" in words
     assert "manifest unknown" in words
     assert world.held() == 0
-    # The room is free: as soon as both have it, the next one runs.
+    # The capacity is free: as soon as both nodes have the image, the next one runs.
     world.registries[1].push("team/train", "1", word="gang")
     world.enqueue()
     until(lambda: len(world.journal()) == 3, what="the next gang has met")
@@ -174,7 +176,7 @@ def test_a_gang_of_which_one_node_cannot_get_the_image_starts_nowhere_and_says_w
 
 def members_detail(world: World) -> str:
     # There is one that fetches, and one that waits for it.
-    detail = world.ask("SELECT max(detail) FROM tasks_holding WHERE ready_at IS NULL")
+    detail = world.ask("SELECT max(detail) FROM tasks_member WHERE ready_at IS NULL")
     return str(detail or "")
 
 

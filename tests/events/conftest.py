@@ -1,4 +1,4 @@
-"""Somebody with the database in their hands."""
+"""An owner of the database who tampers with it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ def without_triggers() -> Iterator[None]:
 
 @pytest.fixture
 def tamper() -> Tampering:
-    """Run a statement as somebody who owns the database would."""
+    """Run a statement as an owner of the database could."""
 
     def run(statement: str) -> None:
         with without_triggers(), connection.cursor() as cursor:

@@ -13,7 +13,7 @@ from apps.accounts.models import User
 from apps.events.chain import entry_hash
 from apps.events.models import AuditEntry
 from apps.events.services import event_record
-from apps.events.services.sealing import audit_seal
+from apps.events.services.seals import audit_seal
 
 pytestmark = pytest.mark.django_db
 As = Callable[[User], APIClient]
@@ -126,7 +126,7 @@ def test_who_exported_stands_in_the_log(api_as: As, root: User) -> None:
     assert entry.details["filters"] == {"who": "root"}
 
 
-def test_the_end_of_the_chain_is_told(api_as: As, root: User) -> None:
+def test_the_end_of_the_chain_is_answered(api_as: As, root: User) -> None:
     client = api_as(root)
     record(root)
     audit_seal()

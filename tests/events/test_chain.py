@@ -1,4 +1,4 @@
-"""The chain of the audit log, and somebody who changes it in the database."""
+"""The chain of the audit log, and changes of it in the database."""
 
 from io import StringIO
 
@@ -12,7 +12,7 @@ from apps.events.chain import entry_facts, entry_hash
 from apps.events.models import GENESIS, AuditChain, AuditEntry
 from apps.events.selectors import audit_unsealed, audit_verified
 from apps.events.services import event_record
-from apps.events.services.sealing import audit_seal
+from apps.events.services.seals import audit_seal
 from tests.events.conftest import Tampering
 
 pytestmark = pytest.mark.django_db
@@ -202,7 +202,7 @@ def test_verify_names_what_somebody_did_in_the_database(
     assert "not whole" in said
 
 
-def test_an_entry_that_was_changed_and_hashed_anew_breaks_the_one_behind_it(
+def test_an_entry_that_was_changed_and_hashed_again_breaks_the_one_behind_it(
     chain: None, tamper: Tampering
 ) -> None:
     entry = AuditEntry.objects.get(position=6)
@@ -214,7 +214,7 @@ def test_an_entry_that_was_changed_and_hashed_anew_breaks_the_one_behind_it(
     assert "Entry 6 is not the one that stood before entry 7" in verify()
 
 
-def test_a_chain_that_was_written_anew_from_end_to_end_is_known_by_a_head_kept_elsewhere(
+def test_a_chain_that_was_rewritten_from_end_to_end_is_known_by_a_head_kept_elsewhere(
     chain: None, tamper: Tampering
 ) -> None:
     kept = AuditChain.objects.get().head
@@ -233,7 +233,7 @@ def test_a_head_kept_elsewhere_is_found_after_the_chain_has_grown(chain: None, r
     assert "The expected hash is that of entry 12." in verify(expect=kept)
 
 
-def test_sealing_again_after_a_removal_does_not_mend_the_chain(
+def test_sealing_again_after_a_removal_does_not_repair_the_chain(
     chain: None, root: User, tamper: Tampering
 ) -> None:
     tamper("DELETE FROM events_auditentry WHERE position > 10")
@@ -245,7 +245,7 @@ def test_sealing_again_after_a_removal_does_not_mend_the_chain(
 
 
 def forge_from(position: int, tamper: Tampering) -> None:
-    """All hashes from here on anew, and the row that counts them: who owns the database can."""
+    """Write all hashes from here on again, and the chain's row, as an owner of the database can."""
     head = AuditEntry.objects.get(position=position - 1).hash
     for entry in AuditEntry.objects.filter(position__gte=position).order_by("position"):
         entry.previous_hash = head

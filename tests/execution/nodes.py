@@ -6,43 +6,50 @@ from itertools import count
 from time import monotonic
 
 from apps.execution.client import NodeClient
-from apps.execution.protocol.answers import LaunchedState, Probed, Report, ReportedMember
+from apps.execution.protocol.answers import LaunchAnswer, NodeInventory, ReportedMember, SyncReport
 from apps.execution.protocol.outcomes import (
     Answered,
     ImageMissing,
+    NodeRefusal,
     NodeUnreachable,
-    Refused,
     StartFailed,
 )
-from apps.execution.protocol.requests import Launch, LogPosition, Member, Probe, Stop, Sync
+from apps.execution.protocol.requests import (
+    LaunchRequest,
+    LogPosition,
+    MemberKey,
+    ProbeRequest,
+    StopRequest,
+    SyncRequest,
+)
 from apps.execution.transport.local import LocalTransport
 from apps.execution.transport.ssh import SshTransport
-from tests.services.patience import patient
 from tests.services.sshd import SshdNode
+from tests.services.timeouts import scale_timeout
 
 # Of this process alone: what runs is found by this mark, and tests run in parallel.
 INSTALLATION = f"test{secrets.token_hex(4)}"
 PATIENCE_S = 30.0
-Launching = Answered[LaunchedState] | Refused | NodeUnreachable | ImageMissing | StartFailed
+Launching = Answered[LaunchAnswer] | NodeRefusal | NodeUnreachable | ImageMissing | StartFailed
 
 _numbers = count(1)
 
 
 class TestedNode:
-    """A client of one node, and what its reports told so far."""
+    """A client of one node, and what its reports said so far."""
 
     __test__ = False
 
     def __init__(self, client: NodeClient) -> None:
         self.client = client
-        self.logs: dict[Member, bytes] = {}
+        self.logs: dict[MemberKey, bytes] = {}
         self.seen = ""
 
     def launch(self, *command: str, **changes: object) -> Launching:
         """Launch a process that may start within the next minute, on the node's present boot."""
         return self.client.launch(self.launch_request(*command, **changes))
 
-    def launch_request(self, *command: str, **changes: object) -> Launch:
+    def launch_request(self, *command: str, **changes: object) -> LaunchRequest:
         """What `launch` sends; every field can be replaced."""
         clocks = self.probe().clocks
         fields: dict[str, object] = {
@@ -55,18 +62,18 @@ class TestedNode:
             "command": command,
             "allow_process": True,
         }
-        return Launch(**(fields | changes))  # type: ignore[arg-type]  # the helper checks each field
+        return LaunchRequest(**(fields | changes))  # type: ignore[arg-type]  # the helper checks each field
 
-    def probe(self) -> Answered[Probed]:
+    def probe(self) -> Answered[NodeInventory]:
         """The node's inventory."""
-        outcome = self.client.probe(Probe(installation=INSTALLATION))
+        outcome = self.client.probe(ProbeRequest(installation=INSTALLATION))
         assert isinstance(outcome, Answered), outcome
         return outcome
 
-    def sync(self, *acknowledged: Member, **changes: object) -> Report:
+    def sync(self, *acknowledged: MemberKey, **changes: object) -> SyncReport:
         """One exchange; log bytes are gathered in `logs` for every member in it."""
         fields: dict[str, object] = {"installation": INSTALLATION, "acknowledged": acknowledged}
-        outcome = self.client.sync(Sync(**(fields | changes)))  # type: ignore[arg-type]  # as above
+        outcome = self.client.sync(SyncRequest(**(fields | changes)))  # type: ignore[arg-type]  # as above
         assert isinstance(outcome, Answered), outcome
         self.seen = outcome.answer.version
         for part in outcome.answer.logs:
@@ -75,32 +82,32 @@ class TestedNode:
         return outcome.answer
 
     def wait_for(
-        self, member: Member, condition: Callable[[ReportedMember], bool]
+        self, member: MemberKey, condition: Callable[[ReportedMember], bool]
     ) -> ReportedMember:
         """Follow the node until its report of this member fulfils the condition."""
         began = monotonic()
-        while monotonic() - began < patient(PATIENCE_S):
+        while monotonic() - began < scale_timeout(PATIENCE_S):
             report = self.sync(seen=self.seen, wait_s=5, logs=(self.position(member),))
             for reported in report.members:
                 if reported.member == member and condition(reported):
                     return reported
         raise TimeoutError(f"{member}: {report}, {self.logs.get(member)!r}")
 
-    def wait_for_exit(self, member: Member) -> ReportedMember:
+    def wait_for_exit(self, member: MemberKey) -> ReportedMember:
         """Follow the member to its end and to the end of its log."""
         return self.wait_for(
             member,
             lambda one: one.state == "exited" and len(self.logs.get(member, b"")) >= one.log_bytes,
         )
 
-    def wait_for_log(self, member: Member, words: bytes) -> None:
+    def wait_for_log(self, member: MemberKey, words: bytes) -> None:
         """Follow the member until its log holds these bytes."""
         self.wait_for(member, lambda _: words in self.logs.get(member, b""))
 
-    def stop(self, member: Member, *, grace_s: float = 10, is_kill: bool = False) -> str:
+    def stop(self, member: MemberKey, *, grace_s: float = 10, is_kill: bool = False) -> str:
         """Ask the member to end; the state the node answers."""
         outcome = self.client.stop(
-            Stop(
+            StopRequest(
                 installation=INSTALLATION,
                 task_id=member.task_id,
                 generation=member.generation,
@@ -112,15 +119,15 @@ class TestedNode:
         assert isinstance(outcome, Answered), outcome
         return outcome.answer.state
 
-    def position(self, member: Member) -> LogPosition:
+    def position(self, member: MemberKey) -> LogPosition:
         """Where the gathered log of the member ends."""
         offset = len(self.logs.get(member, b""))
         return LogPosition(member.task_id, member.generation, member.rank, offset)
 
 
-def member_of(request: Launch) -> Member:
+def member_of(request: LaunchRequest) -> MemberKey:
     """Which member a launch request is about."""
-    return Member(request.task_id, request.generation, request.rank)
+    return MemberKey(request.task_id, request.generation, request.rank)
 
 
 def installed_local(home: str, **changes: object) -> TestedNode:

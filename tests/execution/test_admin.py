@@ -14,14 +14,14 @@ from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.events.models import Event
 from apps.execution import admin as execution_admin
-from apps.execution.services.adding import node_add
 from apps.execution.services.node_changes import node_edit
+from apps.execution.services.node_registration import node_add
 from apps.nodes.models import Node, NodeState, Transport
 from rpm.env import Home
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
 from tests.configuration.site import form_of
 from tests.execution.services.test_node_changes import reached_by
+from tests.people import Example
 from tests.services.sshd import SshdNode
 
 pytestmark = pytest.mark.django_db
@@ -46,7 +46,7 @@ def act(client: Client, action: str, *nodes: Node, **values: str) -> Any:
     return client.post(LIST, {"action": action, "_selected_action": chosen, **values})
 
 
-def said(response: Any) -> list[str]:
+def shown_messages(response: Any) -> list[str]:
     return [str(message) for message in get_messages(response.wsgi_request)]
 
 
@@ -92,8 +92,10 @@ def test_only_silent_nodes_are_declared_off_and_only_with_a_reason(
     there.refresh_from_db()
     assert gone.off_at is not None
     assert there.off_at is None
-    assert any(one.startswith("gone: reason must say") for one in said(nameless))
-    assert any(one == "there: Node there answers: it is not switched off." for one in said(done))
+    assert any(one.startswith("gone: reason must say") for one in shown_messages(nameless))
+    assert any(
+        one == "there: Node there answers: it is not switched off." for one in shown_messages(done)
+    )
     event = Event.objects.get(kind="node.declared_off")
     assert (event.actor, event.data["reason"]) == (root, "the rack lost power")
 
@@ -231,7 +233,7 @@ def test_what_somebody_else_changed_meanwhile_is_not_written_over(
 
     answer = client.post(address, form | {"labels": '{"rack": "5"}'})
 
-    assert any("Somebody changed this meanwhile" in one for one in said(answer))
+    assert any("This has changed since" in one for one in shown_messages(answer))
     assert Node.objects.get().labels == {"rack": "4"}
 
 
@@ -256,7 +258,9 @@ def test_the_host_key_is_replaced_on_the_page_that_shows_both_fingerprints(
 
     assert pinned in page
     assert ssh_node.host_key.fingerprint in page
-    assert said(act(client, "replace_host_key", far, other))[-1].startswith("Choose one node")
+    assert shown_messages(act(client, "replace_host_key", far, other))[-1].startswith(
+        "Choose one node"
+    )
 
 
 @pytest.mark.parametrize("is_action", [True, False], ids=["from the list", "from its form"])
@@ -299,7 +303,7 @@ def test_several_nodes_are_removed_once_confirmed_where_none_has_a_task(
     assert not Node.objects.filter(removed_at__isnull=False).exists()
     act(client, "delete_selected", empty, other, post="yes")
 
-    assert any(f"b1 ({task.name})" in one for one in said(refused))
+    assert any(f"b1 ({task.name})" in one for one in shown_messages(refused))
     assert "h1" in asked
     assert "h2" in asked
     left = Node.objects.filter(removed_at__isnull=True)

@@ -10,9 +10,9 @@ import pytest
 
 from apps.execution.bundle import helper_files, helper_version, install_program, remote_command
 from apps.execution.client import NodeClient
-from apps.execution.protocol.answers import AnswerMalformed, decode_installed
+from apps.execution.protocol.answers import MalformedAnswer, decode_installed
 from apps.execution.protocol.outcomes import Answered
-from apps.execution.protocol.requests import Probe
+from apps.execution.protocol.requests import ProbeRequest
 from apps.execution.transport.local import LocalTransport
 from tests.services.requirements import need
 
@@ -47,7 +47,7 @@ def test_the_installed_helper_answers_and_an_installation_can_be_repeated(tmp_pa
     first = client.install(home=str(tmp_path / "home"))
     second = client.install(home=str(tmp_path / "home"))
     transport.home = second.home
-    outcome = client.probe(Probe(installation=INSTALLATION))
+    outcome = client.probe(ProbeRequest(installation=INSTALLATION))
 
     assert first == second
     assert isinstance(outcome, Answered)
@@ -72,7 +72,7 @@ def test_a_python_that_is_too_old_says_so() -> None:
 
     done = subprocess.run([sys.executable, "-"], input=program, capture_output=True, check=True)
 
-    with pytest.raises(AnswerMalformed, match=r"Python 3\.9 or newer is needed"):
+    with pytest.raises(MalformedAnswer, match=r"Python 3\.9 or newer is needed"):
         decode_installed(done.stdout)
 
 

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tests.browser.demonstration import demonstration
-from tests.fuzz.fuzzing import fuzz, said
+from tests.fuzz.fuzzer import fuzz, said
 
 
 def main() -> int:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.browser.demonstration import demonstration
-from tests.fuzz.fuzzing import fuzz, said
+from tests.fuzz.fuzzer import fuzz, said
 
 
 def test_every_answer_is_as_documented_and_none_is_a_server_error(tmp_path: Path) -> None:

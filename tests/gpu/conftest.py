@@ -14,7 +14,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from apps.execution.protocol.answers import Device, Probed
+from apps.execution.protocol.answers import DeviceReport, NodeInventory
 from tests.execution.nodes import TestedNode, installed_local
 from tests.services.requirements import need
 
@@ -44,47 +44,47 @@ def node(driver: None, tmp_path: Path) -> TestedNode:
 
 
 @pytest.fixture
-def probed(node: TestedNode) -> Probed:
+def inventory(node: TestedNode) -> NodeInventory:
     """The node's inventory."""
     return node.probe().answer
 
 
 @pytest.fixture
-def whole_gpu(probed: Probed) -> Device:
+def whole_gpu(inventory: NodeInventory) -> DeviceReport:
     """A GPU that is not split and that nobody uses."""
-    idle = [one for one in probed.devices if not one.parent_uuid and one.used_mb < IDLE_MB]
+    idle = [one for one in inventory.devices if not one.parent_uuid and one.used_mb < IDLE_MB]
     if not idle:
         need("NVIDIA GPU", because="none that is whole and idle")
     return idle[0]
 
 
 @pytest.fixture
-def mps(probed: Probed, whole_gpu: Device) -> None:
+def mps(inventory: NodeInventory, whole_gpu: DeviceReport) -> None:
     """MPS, as the node itself says."""
     if shutil.which("nvidia-cuda-mps-control") is None:
         need("MPS", because="nvidia-cuda-mps-control is not installed")
-    assert probed.enforcement is not None
-    assert probed.enforcement.memory == "mps", probed.enforcement.detail
+    assert inventory.enforcement is not None
+    assert inventory.enforcement.memory == "mps", inventory.enforcement.detail
 
 
 @pytest.fixture
-def gpu_slice(probed: Probed) -> Device:
+def gpu_slice(inventory: NodeInventory) -> DeviceReport:
     """A MIG slice that nobody uses."""
-    idle = [one for one in probed.devices if one.parent_uuid and one.used_mb < IDLE_MB]
+    idle = [one for one in inventory.devices if one.parent_uuid and one.used_mb < IDLE_MB]
     if not idle:
         need("MIG", because="no GPU here is split")
     return idle[0]
 
 
 @pytest.fixture
-def note(probed: Probed, request: pytest.FixtureRequest) -> Callable[..., None]:
+def note(inventory: NodeInventory, request: pytest.FixtureRequest) -> Callable[..., None]:
     """Writes down what a test saw, dated, for docs/gpus.md."""
 
     def write(**facts: Any) -> None:
         path = os.environ.get("GPU_FIGURES")
         if path:
             day = datetime.now(tz=UTC).date().isoformat()
-            seen = {"test": request.node.name, "day": day, "driver": probed.driver, **facts}
+            seen = {"test": request.node.name, "day": day, "driver": inventory.driver, **facts}
             with Path(path).open("a", encoding="utf-8") as target:
                 target.write(json.dumps(seen) + "\n")
 

@@ -1,6 +1,6 @@
-"""A CUDA program on nothing but libcuda, run as a task by the tests beside it.
+"""A CUDA program on nothing but libcuda, run as a task by the tests of this folder.
 
-    program.py MIB    fill MIB of memory with a pattern, then check it until somebody ends it
+    program.py MIB    fill MIB of memory with a pattern, then check it until it is ended
     program.py all    fill memory until there is no more, say how much it was, and end
 
 Says one JSON object a line.

@@ -1,4 +1,4 @@
-"""Shares of a real GPU: the memory limit holds, and whoever meets it harms nobody else."""
+"""Shares of a real GPU: the memory limit holds, and a task that meets it harms no other."""
 
 import json
 import os
@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from apps.execution.node import mps as care
-from apps.execution.protocol.answers import Device
+from apps.execution.protocol.answers import DeviceReport
 from apps.execution.protocol.outcomes import Answered
-from apps.execution.protocol.requests import GivenDevice, Member
+from apps.execution.protocol.requests import AllocatedDevice, MemberKey
 from tests.execution.nodes import TestedNode, member_of
 from tests.services.ports import wait_until
 
@@ -24,8 +24,10 @@ OVERHEAD_MB = 2_048
 Note = Callable[..., None]
 
 
-def share_of(device: Device, milli: int = QUARTER, *, is_enforced: bool = True) -> GivenDevice:
-    return GivenDevice(
+def share_of(
+    device: DeviceReport, milli: int = QUARTER, *, is_enforced: bool = True
+) -> AllocatedDevice:
+    return AllocatedDevice(
         device.uuid,
         device.cdi,
         milli=milli,
@@ -34,8 +36,8 @@ def share_of(device: Device, milli: int = QUARTER, *, is_enforced: bool = True) 
     )
 
 
-def started(node: TestedNode, what: str, device: GivenDevice, **more: Any) -> Member:
-    """The program beside this file as a task, by its text: users may not read this folder."""
+def started(node: TestedNode, what: str, device: AllocatedDevice, **more: Any) -> MemberKey:
+    """The program of this folder as a task, by its text: users may not read this folder."""
     # The machine's own Python where there is one: other users may not reach the one of the tests.
     python = shutil.which("python3", path="/usr/bin:/bin") or os.path.realpath(sys.executable)
     path = os.environ.get("LD_LIBRARY_PATH")
@@ -48,19 +50,19 @@ def started(node: TestedNode, what: str, device: GivenDevice, **more: Any) -> Me
     return member_of(request)
 
 
-def lines(node: TestedNode, member: Member) -> list[dict[str, Any]]:
+def lines(node: TestedNode, member: MemberKey) -> list[dict[str, Any]]:
     """What the program has said in whole lines."""
     said = node.logs.get(member, b"").decode()
     return [json.loads(line) for line in said[: said.rfind("\n") + 1].splitlines()]
 
 
-def all_it_got(node: TestedNode, member: Member) -> dict[str, Any]:
+def all_it_got(node: TestedNode, member: MemberKey) -> dict[str, Any]:
     """The last word of a program that took all it could."""
     assert node.wait_for_exit(member).exit_code == 0, node.logs.get(member)
     return lines(node, member)[-1]
 
 
-def checks(node: TestedNode, member: Member, *, at_least: int = 1) -> list[dict[str, Any]]:
+def checks(node: TestedNode, member: MemberKey, *, at_least: int = 1) -> list[dict[str, Any]]:
     """Everything a holder found out about its memory, once it has looked so often."""
 
     def has_looked() -> bool:
@@ -74,7 +76,7 @@ def checks(node: TestedNode, member: Member, *, at_least: int = 1) -> list[dict[
     return found
 
 
-def stopped(node: TestedNode, *members: Member) -> None:
+def stopped(node: TestedNode, *members: MemberKey) -> None:
     for member in members:
         node.stop(member, grace_s=0)
         node.wait_for_exit(member)
@@ -84,7 +86,7 @@ def stopped(node: TestedNode, *members: Member) -> None:
 
 
 def test_memory_beyond_the_share_is_refused(
-    node: TestedNode, mps: None, whole_gpu: Device, note: Note
+    node: TestedNode, mps: None, whole_gpu: DeviceReport, note: Note
 ) -> None:
     share = share_of(whole_gpu)
 
@@ -99,7 +101,7 @@ def test_memory_beyond_the_share_is_refused(
 
 
 def test_a_share_that_is_only_accounted_is_held_by_nothing(
-    node: TestedNode, whole_gpu: Device, note: Note
+    node: TestedNode, whole_gpu: DeviceReport, note: Note
 ) -> None:
     # The same program without MPS gets more: so it is MPS that holds it above.
     share = share_of(whole_gpu, is_enforced=False)
@@ -120,7 +122,7 @@ def test_a_share_that_is_only_accounted_is_held_by_nothing(
     ],
 )
 def test_a_neighbour_that_meets_its_limit_or_is_killed_harms_nobody(
-    node: TestedNode, mps: None, whole_gpu: Device, note: Note, neighbour: dict[str, int]
+    node: TestedNode, mps: None, whole_gpu: DeviceReport, note: Note, neighbour: dict[str, int]
 ) -> None:
     share = share_of(whole_gpu)
     ours = started(node, str(share.memory_mb // 2), share)
@@ -142,7 +144,7 @@ def test_a_neighbour_that_meets_its_limit_or_is_killed_harms_nobody(
 
 
 def test_the_figures_of_the_driver_are_those_of_the_tasks(
-    node: TestedNode, mps: None, whole_gpu: Device, note: Note
+    node: TestedNode, mps: None, whole_gpu: DeviceReport, note: Note
 ) -> None:
     share = share_of(whole_gpu)
     members = [started(node, str(share.memory_mb // 2), share) for _ in range(2)]
@@ -155,21 +157,21 @@ def test_the_figures_of_the_driver_are_those_of_the_tasks(
     note(
         gpu=whole_gpu.model,
         held_mb=held_mb,
-        told_mb=[one.memory_mb for one in here],
+        reported_mb=[one.memory_mb for one in here],
         used_mb=now.used_mb - whole_gpu.used_mb,
     )
     # No foreign process: neither the tasks nor the server between them and the GPU.
     assert {one.member for one in here} == set(members)
     assert now.used_mb - whole_gpu.used_mb >= sum(held_mb)
     for member, want_mb in zip(members, held_mb, strict=True):
-        (told,) = [one for one in here if one.member == member]
+        (process,) = [one for one in here if one.member == member]
         # 0 where the driver does not tell, as for the clients of some MPS servers.
-        assert told.memory_mb == 0 or want_mb <= told.memory_mb <= want_mb + OVERHEAD_MB
+        assert process.memory_mb == 0 or want_mb <= process.memory_mb <= want_mb + OVERHEAD_MB
     stopped(node, *members)
 
 
-def test_a_whole_gpu_is_all_there(node: TestedNode, whole_gpu: Device, note: Note) -> None:
-    member = started(node, "64", GivenDevice(whole_gpu.uuid, whole_gpu.cdi))
+def test_a_whole_gpu_is_all_there(node: TestedNode, whole_gpu: DeviceReport, note: Note) -> None:
+    member = started(node, "64", AllocatedDevice(whole_gpu.uuid, whole_gpu.cdi))
 
     checks(node, member)
 
@@ -182,9 +184,9 @@ def test_a_whole_gpu_is_all_there(node: TestedNode, whole_gpu: Device, note: Not
 
 
 def test_a_slice_ends_where_the_hardware_ends_it(
-    node: TestedNode, gpu_slice: Device, note: Note
+    node: TestedNode, gpu_slice: DeviceReport, note: Note
 ) -> None:
-    member = started(node, "all", GivenDevice(gpu_slice.uuid, gpu_slice.cdi))
+    member = started(node, "all", AllocatedDevice(gpu_slice.uuid, gpu_slice.cdi))
 
     got = all_it_got(node, member)
 

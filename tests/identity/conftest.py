@@ -11,7 +11,7 @@ from pytest_django import Settings
 from apps.accounts.models import IdentityProvider, User
 from apps.accounts.services.identity import provider_create
 from apps.accounts.services.people import user_create
-from tests.identity.forging import Forge, running_forge
+from tests.identity.forged_provider import Forge, running_forge
 from tests.identity.providers import (
     CLIENT_ID,
     CLIENT_SECRET,

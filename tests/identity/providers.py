@@ -42,7 +42,7 @@ class Server:
         return f"{self.address}/.well-known/openid-configuration"
 
     def person(self, uid: str, **claims: Any) -> None:
-        """Who logs in from now on."""
+        """The person who logs in from now on."""
         body = {"current": uid, "people": {uid: claims}}
         httpx.post(f"{self.address}/people", json=body).raise_for_status()
 

@@ -1,4 +1,4 @@
-"""While passwords are off, the one who may still use theirs stays able to."""
+"""While passwords are off, the break-glass administrator can always use theirs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from apps.accounts.services.identity import log_in_rules_change, mapping_set
 from apps.accounts.services.identity_log_in import memberships_sync
 from apps.accounts.services.people import user_create
 from tests.configuration.site import form_of, url
-from tests.dashboard.reading import text
+from tests.dashboard.page_reader import text
 
 pytestmark = pytest.mark.django_db
 
@@ -50,7 +50,7 @@ def switch(root: User, glass: User, *, allows_passwords: bool) -> None:
 
 
 def is_able(user: User) -> bool:
-    """Whether they can come in and administer."""
+    """Whether they can sign in and administer."""
     now = User.objects.get(pk=user.pk)
     is_right = now.is_active and not now.is_service and now.has_usable_password()
     return is_right and now.groups.filter(name=ADMINS).exists()

@@ -1,4 +1,4 @@
-"""Providers that are away, or answer with what nobody expects: a sentence, never a fault."""
+"""Providers that are unavailable, or answer unexpectedly: a sentence, never a fault."""
 
 import base64
 import json
@@ -20,9 +20,15 @@ from django.urls import reverse
 from apps.accounts.models import IdentityProvider, User
 from apps.accounts.services.identity import provider_change, provider_create
 from apps.core.keyring import reseal
-from tests.dashboard.reading import text
+from tests.dashboard.page_reader import text
 from tests.identity.conftest import oidc_values
-from tests.identity.forging import Forge, asked_of, post_answer, request_id_of, running_forge
+from tests.identity.forged_provider import (
+    Forge,
+    post_answer,
+    request_id_of,
+    running_forge,
+    state_and_nonce_of,
+)
 from tests.identity.providers import Server
 
 pytestmark = pytest.mark.django_db
@@ -38,7 +44,7 @@ SEALED = (
     'xmlns:ds="http://www.w3.org/2000/09/xmldsig#" ID="_r" Version="2.0" InResponseTo="{wanted}">'
     "<saml:EncryptedAssertion>{inner}</saml:EncryptedAssertion></samlp:Response>"
 )
-# To a key of somebody else; nobody gets as far as to look at the rest.
+# For a key of another user; the rest is never checked.
 ENCRYPTED = (
     '<xenc:EncryptedData Type="http://www.w3.org/2001/04/xmlenc#Element"><xenc:EncryptionMethod '
     'Algorithm="http://www.w3.org/2001/04/xmlenc#aes128-cbc"/><ds:KeyInfo><xenc:EncryptedKey>'
@@ -82,8 +88,8 @@ def begun_test(client: Client, row: IdentityProvider, forge: Forge) -> None:
 def come_back(
     client: Client, row: IdentityProvider, forge: Forge, instead: Instead, **claims: Any
 ) -> Any:
-    """From the provider with a token of these claims, where these answers are others."""
-    state, nonce = asked_of(client, row)
+    """Return from the provider with a token of these claims, with these answers replaced."""
+    state, nonce = state_and_nonce_of(client, row)
     forge.id_token = forge.sign(forge.claims(nonce, **claims))
     forge.user_info = {"sub": claims.get("sub", "u-9")}
     forge.instead.update(instead)
@@ -137,11 +143,11 @@ def test_a_provider_that_answers_otherwise_than_it_should_lets_nobody_in(
     assert client.session.get("_auth_user_id") == (str(root.pk) if is_test else None)
 
 
-@pytest.mark.parametrize("told", ["soon", 10**30, None, -1], ids=str)
+@pytest.mark.parametrize("ends", ["soon", 10**30, None, -1], ids=str)
 def test_when_an_access_token_ends_is_of_no_matter(
-    forged: IdentityProvider, forge: Forge, dana: User, client: Client, told: Any
+    forged: IdentityProvider, forge: Forge, dana: User, client: Client, ends: Any
 ) -> None:
-    forge.token = {"expires_in": told}
+    forge.token = {"expires_in": ends}
 
     come_back(client, forged, forge, {})
 
@@ -173,7 +179,7 @@ def test_a_discovery_document_may_hold_more_than_the_standard_has(
 def test_an_id_that_no_database_holds_is_none(
     forged: IdentityProvider, forge: Forge, dana: User, administrator: Client, sub: str
 ) -> None:
-    """Without such signs it could be somebody else's."""
+    """Without such characters it could be the id of another user."""
     client = Client()
     refused = come_back(client, forged, forge, {}, sub=sub)
     begun_test(administrator, forged, forge)

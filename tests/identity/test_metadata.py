@@ -1,4 +1,4 @@
-"""What would make a SAML provider fail later is refused where it is typed."""
+"""Settings that would make a SAML provider fail later are refused in the form."""
 
 from base64 import b64encode
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from apps.accounts.models import IdentityProvider, User
-from tests.dashboard.reading import errors_at, text
+from tests.dashboard.page_reader import errors_at, text
 from tests.identity.providers import Server
 
 pytestmark = pytest.mark.django_db

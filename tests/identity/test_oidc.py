@@ -1,4 +1,4 @@
-"""Log-ins with a real OpenID Connect provider: who comes in, who does not, and why."""
+"""Log-ins with a real OpenID Connect provider: who can sign in, who cannot, and why."""
 
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,9 +13,9 @@ from apps.accounts.services.identity import mapping_set, provider_change
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_change
 from apps.accounts.services.profile import profile_change
-from tests.dashboard.reading import text
+from tests.dashboard.page_reader import text
 from tests.identity.conftest import at_oidc, oidc_values, path_of
-from tests.identity.forging import sent_to_provider
+from tests.identity.forged_provider import provider_redirect_of
 from tests.identity.providers import Server, running_oidc
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +28,7 @@ def dana(db: None) -> User:
 
 def come_in(client: Client, row: IdentityProvider, *, next_url: str = "") -> Any:
     """The whole way there and back."""
-    return client.get(path_of(at_oidc(sent_to_provider(client, row, next_url=next_url))))
+    return client.get(path_of(at_oidc(provider_redirect_of(client, row, next_url=next_url))))
 
 
 def who(client: Client) -> int | None:
@@ -134,7 +134,7 @@ def test_a_provider_may_create_people_with_a_name_that_is_free(
     assert [group.name for group in made.groups.all()] == ["Users"]
 
 
-def test_a_deactivated_person_is_told_so(
+def test_a_deactivated_person_reads_so(
     oidc: IdentityProvider, oidc_server: Server, dana: User, client: Client
 ) -> None:
     User.objects.filter(pk=dana.pk).update(is_active=False)
@@ -201,7 +201,7 @@ def test_an_answer_to_another_browser_lets_nobody_in(
     oidc: IdentityProvider, oidc_server: Server, dana: User, client: Client
 ) -> None:
     oidc_server.person("u-1", email="dana@example.com", email_verified=True)
-    back = path_of(at_oidc(sent_to_provider(Client(), oidc)))
+    back = path_of(at_oidc(provider_redirect_of(Client(), oidc)))
 
     answer = client.get(back)
 
@@ -213,7 +213,7 @@ def test_an_answer_counts_once(
     oidc: IdentityProvider, oidc_server: Server, dana: User, client: Client
 ) -> None:
     oidc_server.person("u-1", email="dana@example.com", email_verified=True)
-    back = path_of(at_oidc(sent_to_provider(client, oidc)))
+    back = path_of(at_oidc(provider_redirect_of(client, oidc)))
     client.get(back)
     client.post(reverse("sign_out"))
 
@@ -267,7 +267,7 @@ def test_a_plain_challenge_is_the_verifier_itself(
 ) -> None:
     provider_change(actor=root, provider=oidc, values={"pkce": "plain"})
 
-    query = parse_qs(urlsplit(sent_to_provider(client, oidc)).query)
+    query = parse_qs(urlsplit(provider_redirect_of(client, oidc)).query)
 
     kept = client.session["socialaccount_states"][query["state"][0]][0]
     assert query["code_challenge_method"] == ["plain"]

@@ -18,7 +18,7 @@ from apps.accounts.services.identity import provider_create
 from apps.accounts.services.people import user_create
 from apps.core.keyring import HIDDEN, new_key, unseal
 from tests.dashboard.conftest import ClientFor
-from tests.dashboard.reading import errors_at, text
+from tests.dashboard.page_reader import errors_at, text
 from tests.identity.conftest import OIDC, at_oidc, oidc_values, path_of
 from tests.identity.providers import CLIENT_SECRET, Server
 
@@ -106,8 +106,8 @@ def test_a_provider_is_made_in_the_form_and_its_secret_is_not_shown_again(
         ("claim_id", "", "This field is required."),
         ("name", "", "This field is required."),
         ("mapping", "nobody", "their group = our group"),
-        ("mapping", "x = no such group", "is no group here"),
-        ("mapping", "x = Users", "is no group here"),
+        ("mapping", "x = no such group", "is not a group here"),
+        ("mapping", "x = Users", "is not a group here"),
     ],
 )
 def test_what_is_wrong_stands_at_the_field(

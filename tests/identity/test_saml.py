@@ -1,4 +1,4 @@
-"""Log-ins with a real SAML provider, and what it may be told about this installation."""
+"""Log-ins with a real SAML provider, and what it may learn about this installation."""
 
 import re
 from typing import Any
@@ -14,7 +14,7 @@ from apps.accounts.models import IdentityProvider, User
 from apps.accounts.services.identity import mapping_set, provider_change
 from apps.accounts.services.people import user_create
 from apps.core.keyring import unseal
-from tests.identity.forging import post_answer, sent_to_provider
+from tests.identity.forged_provider import post_answer, provider_redirect_of
 from tests.identity.providers import Server
 
 pytestmark = pytest.mark.django_db
@@ -27,7 +27,7 @@ def dana(db: None) -> User:
 
 def come_in(client: Client, row: IdentityProvider) -> Any:
     """The whole way there and back, as the form of the provider's page leads."""
-    page = httpx.get(sent_to_provider(client, row)).raise_for_status().text
+    page = httpx.get(provider_redirect_of(client, row)).raise_for_status().text
     found = re.search(r'name="SAMLResponse" value="([^"]+)"', page)
     assert found, page
     return post_answer(client, row, found[1])
@@ -87,7 +87,7 @@ def test_our_requests_are_signed_where_that_was_asked_for(
     provider_change(actor=root, provider=saml, values={"signs_requests": True})
     saml_server.person("u-1", email="dana@example.com")
 
-    address = sent_to_provider(client, saml)
+    address = provider_redirect_of(client, saml)
     answer = come_in(client, saml)
 
     assert "Signature=" in address

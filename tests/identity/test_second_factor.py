@@ -18,16 +18,16 @@ from pytest_django import Settings
 
 from apps.accounts.models import ADMINS, User
 from apps.accounts.services.identity import log_in_rules_change, provider_create
-from apps.accounts.services.identity_sealing import identity_secrets_reseal
+from apps.accounts.services.identity_secrets import identity_secrets_reseal
 from apps.accounts.services.invitations import invitation_renew
 from apps.accounts.services.people import user_create
-from apps.core import caching
+from apps.core import shared_cache
 from apps.core.errors import BadInput
 from apps.core.keyring import SealMismatch, new_key, unseal
-from apps.core.resealing import Resealing
-from apps.core.shared import Shared
+from apps.core.resealer import Resealer
+from apps.core.shared_redis import SharedRedis
 from apps.events.models import AuditEntry
-from tests.dashboard.reading import text
+from tests.dashboard.page_reader import text
 
 pytestmark = pytest.mark.django_db
 
@@ -136,9 +136,9 @@ def test_what_is_done_to_second_factors_stands_in_the_audit_log(
     other.post(sign_in(other, "dana"), {"code": renewed[0]})
     client.post(reverse("mfa_deactivate_totp"))
 
-    told = AuditEntry.objects.filter(verb__startswith="second_factor.").order_by("pk")
+    entries = AuditEntry.objects.filter(verb__startswith="second_factor.").order_by("pk")
     app, recovery = {"kind": "totp"}, {"kind": "recovery_codes"}
-    assert [(one.verb, one.actor, one.before, one.after) for one in told] == [
+    assert [(one.verb, one.actor, one.before, one.after) for one in entries] == [
         ("second_factor.added", "dana", {}, app),
         ("second_factor.added", "dana", {}, recovery),
         ("second_factor.renewed", "dana", {}, recovery),
@@ -147,8 +147,8 @@ def test_what_is_done_to_second_factors_stands_in_the_audit_log(
         ("second_factor.removed", "dana", app, {}),
         ("second_factor.removed", "dana", recovery, {}),
     ]
-    assert {one.object_name for one in told} == {"dana"}
-    kept = str(list(told.values()))
+    assert {one.object_name for one in entries} == {"dana"}
+    kept = str(list(entries.values()))
     assert not [one for one in (secret, *codes, *renewed) if one in kept]
 
 
@@ -172,7 +172,7 @@ def test_wrong_codes_are_counted_while_redis_is_away(
     dana: User, client: Client, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    monkeypatch.setattr(caching, "_shared", Shared())
+    monkeypatch.setattr(shared_cache, "_shared", SharedRedis())
     sign_in(client, "dana")
     _secret, codes = enrolled(client)
     other = Client()
@@ -184,7 +184,7 @@ def test_wrong_codes_are_counted_while_redis_is_away(
     assert "Too many" in text(other.post(where, {"code": codes[0]}))
 
 
-def test_who_types_too_many_wrong_passwords_again_is_told_so_on_a_page(
+def test_too_many_wrong_passwords_again_are_answered_with_a_page(
     dana: User, client: Client
 ) -> None:
     sign_in(client, "dana")
@@ -193,7 +193,7 @@ def test_who_types_too_many_wrong_passwords_again_is_told_so_on_a_page(
     answers = [client.post(path, {"password": "wrong"}) for _ in range(11)]
 
     assert answers[-1].status_code == 429
-    assert "Too many tries" in text(answers[-1])
+    assert "Too many attempts" in text(answers[-1])
 
 
 @pytest.mark.parametrize("by_group", [False, True])
@@ -271,7 +271,7 @@ def test_the_administration_has_no_log_in_of_its_own(boss: User, client: Client)
     assert "_auth_user_id" not in client.session
 
 
-def test_secrets_are_sealed_anew_with_a_new_key(
+def test_secrets_are_sealed_again_with_a_new_key(
     dana: User, boss: User, client: Client, settings: Settings
 ) -> None:
     settings.RPM_SECRET_KEYS = [new_key()]
@@ -281,7 +281,7 @@ def test_secrets_are_sealed_anew_with_a_new_key(
     row = provider_create(actor=boss, preset="oidc", values=values | {"client_secret": "known"})
 
     settings.RPM_SECRET_KEYS = [new_key(), *settings.RPM_SECRET_KEYS]
-    done = identity_secrets_reseal(Resealing())
+    done = identity_secrets_reseal(Resealer())
     settings.RPM_SECRET_KEYS = settings.RPM_SECRET_KEYS[:1]
 
     row.refresh_from_db()

@@ -74,10 +74,10 @@ def _first_to_last(found: list[Block], rpm: Machine, gpu01: Machine) -> None:
             continue
         if block.heading == "Upgrade":
             _source(rpm.path(BUNDLE), is_newer=True)
-        told = _play(block, rpm)
+        output = _play(block, rpm)
         if block.heading == "First task":
-            assert "hello" in told.splitlines(), told
-            assert '"state": "completed"' in told, told
+            assert "hello" in output.splitlines(), output
+            assert '"state": "completed"' in output, output
         if block.heading == "Proxy":
             _answers(rpm)
 
@@ -97,24 +97,24 @@ def _restored(found: list[Block], second: Machine, backup: bytes, *, session: st
     restore, confirm = [one for one in found if one.machine == "second"]
     _play(restore, second)
     _answers(second)
-    told = second.run("rpm-manage doctor || true")
-    assert "Suspended until confirmed" in told, told
+    output = second.run("rpm-manage doctor || true")
+    assert "Suspended until confirmed" in output, output
     _play(confirm, second)
-    told = second.run(
+    output = second.run(
         f"{PATIENT}rpmctl list\nTASK=$(rpmctl enqueue --queue team -- echo again)\n"
         'rpmctl logs --follow "$TASK"'
     )
-    assert "again" in told.splitlines(), told
+    assert "again" in output.splitlines(), output
 
 
 def _answers(rpm: Machine) -> None:
     """A process and the styles of the pages, through the proxy, with TLS."""
     ask = "for i in $(seq 60); do curl -sf $OPTIONS https://rpm.example.org/healthz && break; "
-    told = rpm.run(
+    output = rpm.run(
         f"OPTIONS='--cacert /etc/ssl/rpm/fullchain.pem'\n{ask}sleep 2; done\n"
         "curl -sf $OPTIONS https://rpm.example.org/static/dist/app.css | wc --bytes"
     )
-    assert int(told.split()[-1]) > 1000, told
+    assert int(output.split()[-1]) > 1000, output
 
 
 def _play(block: Block, on: Machine, *, is_online: bool = False) -> str:
@@ -139,8 +139,8 @@ def _fit_out(rpm: Machine) -> None:
 def _serve_ssh(gpu01: Machine) -> str:
     """Start the node's SSH server; the fingerprint that `prepare` printed."""
     gpu01.run("mkdir -p /run/sshd; /usr/sbin/sshd")
-    told = gpu01.run("ssh-keygen -l -f /etc/ssh/ssh_host_ed25519_key.pub")
-    return told.split()[1]
+    output = gpu01.run("ssh-keygen -l -f /etc/ssh/ssh_host_ed25519_key.pub")
+    return output.split()[1]
 
 
 def _source(target: Path, *, is_newer: bool = False) -> None:

@@ -291,7 +291,7 @@ def _first_administrator(compose: Compose, browser: httpx.Client) -> None:
 
 
 def _provider_signs_in(compose: Compose) -> None:
-    """Somebody who is known by a verified address goes to the provider and comes back."""
+    """A user with a verified address signs in at the provider."""
     add = ("exec", "worker", "python", "manage.py", "person", "add")
     key, secret = compose.done(*add, "program", "--group", "Admins", "--credential").split()
     compose.done(*add, "dana", "--email", "dana@example.com")
@@ -317,7 +317,7 @@ def _provider_signs_in(compose: Compose) -> None:
 
 
 def _socket(compose: Compose, browser: httpx.Client) -> None:
-    """The socket of somebody who is signed in stays open through the proxy; others' are closed."""
+    """The socket of a signed-in user stays open through the proxy; others are closed."""
     cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in browser.cookies.jar)
 
     async def closed_with(headers: dict[str, str]) -> int | None:
@@ -335,7 +335,7 @@ def _socket(compose: Compose, browser: httpx.Client) -> None:
 
 
 def _only_where_it_must(compose: Compose, gateway: str, port: int) -> None:
-    """Web and worker reach out; the other services have no way to."""
+    """Web and worker reach other machines; the other services cannot."""
     ask = f"import socket; socket.create_connection(('{gateway}', {port}), timeout=3)"
     reach = {
         name: compose.run("exec", name, "python", "-c", ask).returncode == 0

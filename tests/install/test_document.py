@@ -1,4 +1,4 @@
-"""What docs/installing.md tells people to run is there, with these options."""
+"""The commands in docs/installing.md exist, with their options."""
 
 import re
 import shlex

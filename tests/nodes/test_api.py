@@ -9,7 +9,7 @@ from apps.accounts.models import User
 from apps.nodes.models import Device, Node, Volume
 from apps.policies.models import LiveState
 from tests.allocation.state import make_node
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 

@@ -1,4 +1,4 @@
-"""What is configured for a pool beside what its nodes have."""
+"""What is configured for a pool compared with what its nodes have."""
 
 from collections.abc import Callable
 
@@ -9,12 +9,12 @@ from rest_framework.test import APIClient
 
 from apps.accounts.models import User
 from apps.events.models import Event
-from apps.nodes.capacity import NodeCapacity, served
+from apps.nodes.capacity import NodeCapacity, pool_capacity
 from apps.nodes.models import Device, DeviceState, Node, NodeState, PoolDrift
-from apps.nodes.selectors import served_by_pool
+from apps.nodes.selectors import capacity_by_pool
 from apps.nodes.services import drift_note
 from tests.allocation.state import make_node
-from tests.cast import Example
+from tests.people import Example
 
 SignIn = Callable[[User], APIClient]
 EIGHT = {"gpu": 8000}
@@ -33,7 +33,7 @@ def node(gpus: int = 8, **changes: object) -> NodeCapacity:
     ("configured", "nodes", "want_found", "want_usable", "want_sentences"),
     [
         pytest.param(EIGHT, [node()], 8000, 8000, [], id="as configured"),
-        pytest.param(EIGHT, [], 0, 0, [], id="nobody serves it: that is told elsewhere"),
+        pytest.param(EIGHT, [], 0, 0, [], id="no node serves it: that is shown elsewhere"),
         pytest.param(
             *(EIGHT, [node(4), node(4, is_healthy=False)], 4000, 4000),
             ["Configured 8 GPU, healthy nodes have 4. 1 node does not answer."],
@@ -83,10 +83,10 @@ def test_what_nodes_have_is_compared_with_what_is_configured(
     want_usable: int,
     want_sentences: list[str],
 ) -> None:
-    told = served(configured, nodes)
+    found = pool_capacity(configured, nodes)
 
-    assert (told.found["gpu"], told.usable_gpu) == (want_found, want_usable)
-    assert [one.sentence for one in told.differences] == want_sentences
+    assert (found.found["gpu"], found.usable_gpu) == (want_found, want_usable)
+    assert [one.sentence for one in found.differences] == want_sentences
 
 
 @pytest.mark.django_db
@@ -99,16 +99,18 @@ def test_devices_that_were_replaced_are_not_missed(
     Device.objects.filter(node=one, index=0).update(state=DeviceState.OCCUPIED)
 
     with django_assert_num_queries(2):
-        told = served_by_pool([example.h100, example.bare_metal])
+        found = capacity_by_pool([example.h100, example.bare_metal])
 
-    here = told[example.h100.pk]
+    here = found[example.h100.pk]
     assert (here.missing, here.occupied, here.found["gpu"], here.usable_gpu) == (0, 1, 8000, 7000)
     assert (here.models, here.differences) == ((("H100", 1),), ())
-    assert told[example.bare_metal.pk].nodes == 0
+    assert found[example.bare_metal.pk].nodes == 0
 
 
 @pytest.mark.django_db
-def test_drift_is_told_when_it_begins_and_when_it_ends_and_not_between(example: Example) -> None:
+def test_drift_is_recorded_when_it_begins_and_when_it_ends_and_not_between(
+    example: Example,
+) -> None:
     one = make_node(example.h100, name="h1")
     make_node(example.bare_metal, name="b1")
     drift_note()
@@ -150,10 +152,10 @@ def test_rest_tells_it_of_every_pool_at_once(
     with django_assert_max_num_queries(15):
         rows = client.get("/api/v1/pools/").json()["results"]
 
-    told = {row["name"]: row["served"] for row in rows}
-    since = told[example.h100.name].pop("since")
+    found = {row["name"]: row["served"] for row in rows}
+    since = found[example.h100.name].pop("since")
     assert since is not None
-    assert told[example.h100.name] == {
+    assert found[example.h100.name] == {
         "nodes": 1,
         "healthy": 1,
         "found": {"gpu": "6"},
@@ -170,12 +172,12 @@ def test_rest_tells_it_of_every_pool_at_once(
             }
         ],
     }
-    assert (told[example.bare_metal.name]["nodes"], told[example.bare_metal.name]["drift"]) == (
+    assert (found[example.bare_metal.name]["nodes"], found[example.bare_metal.name]["drift"]) == (
         0,
         [],
     )
     one = client.get(f"/api/v1/pools/{example.h100.pk}/").json()
-    assert one["served"]["drift"] == told[example.h100.name]["drift"]
+    assert one["served"]["drift"] == found[example.h100.name]["drift"]
     assert api_as(alice).get("/api/v1/pools/").json()["results"] == []
 
 

@@ -10,10 +10,10 @@ from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.events.models import Event
 from apps.execution.selectors import maintenance_left_s
-from apps.execution.services.restoring import (
+from apps.execution.services.restore_detection import (
     own_serial,
     restore_settle,
-    serial_heard,
+    serial_record,
     serial_signature,
     trust_now,
 )
@@ -21,7 +21,7 @@ from apps.nodes.models import Installation, Node
 from apps.tasks.models import Task
 from rpm.health import check_nodes
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
+from tests.people import Example
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def api(user: User) -> APIClient:
     return client
 
 
-def hear(node: Node, serial: int) -> None:
-    """The node shows what this installation has told it."""
-    serial_heard(node, serial, serial_signature(serial))
+def report_serial(node: Node, serial: int) -> None:
+    """The node shows what this installation has sent it."""
+    serial_record(node, serial, serial_signature(serial))
 
 
 def test_a_silent_node_is_declared_off_with_a_reason(node: Node, root: User) -> None:
@@ -79,14 +79,14 @@ def test_a_node_that_has_heard_of_more_than_there_is_stops_all_passes(
     node: Node, example: Example, alice: User
 ) -> None:
     (task,) = enqueue(alice, example.dev_queue)
-    hear(node, own_serial())
+    report_serial(node, own_serial())
     assert not trust_now().is_doubted
 
-    hear(node, own_serial() + 50)
+    report_serial(node, own_serial() + 50)
 
     assert trust_now().is_doubted
     outcome = run_pass()
-    assert (outcome.ran, "restored" in outcome.held) == (False, True)
+    assert (outcome.ran, "restored" in outcome.suspended) == (False, True)
     task.refresh_from_db()
     assert task.state == "queued"
     (event,) = Event.objects.filter(kind="installation.restored")
@@ -104,7 +104,7 @@ def test_a_serial_that_was_never_given_out_concerns_its_node_alone(
     given_out = {"another": serial_signature(own_serial()), "itself": serial_signature(serial)}
     signature = given_out.get(signed, signed)
 
-    refused = [serial_heard(node, serial, signature) for _ in range(3)]
+    refused = [serial_record(node, serial, signature) for _ in range(3)]
 
     assert refused == [min(serial, 2**63 - 1)] * 3
     assert not trust_now().is_doubted
@@ -114,9 +114,9 @@ def test_a_serial_that_was_never_given_out_concerns_its_node_alone(
     address = f"/api/v1/nodes/{node.pk}/"
     assert api(root).get(address).json()["serial_refused_at"] is not None
 
-    told = api(root).post(f"{address}dismiss-serial/")
+    response = api(root).post(f"{address}dismiss-serial/")
 
-    assert (told.status_code, told.json()["serial_refused_at"]) == (200, None)
+    assert (response.status_code, response.json()["serial_refused_at"]) == (200, None)
     assert Event.objects.get(kind="node.serial_dismissed").actor == root
     assert "reported a serial" not in check_nodes().words
 
@@ -140,8 +140,8 @@ def test_passes_go_on_when_it_is_confirmed_and_no_node_shows_unknown_work(
     node: Node, example: Example, alice: User, root: User
 ) -> None:
     enqueue(alice, example.dev_queue)
-    heard = own_serial() + 50
-    hear(node, heard)
+    reported = own_serial() + 50
+    report_serial(node, reported)
     Node.objects.update(unknown_work=2, last_seen_at=timezone.now())
     assert not restore_settle()
 
@@ -155,9 +155,9 @@ def test_passes_go_on_when_it_is_confirmed_and_no_node_shows_unknown_work(
     assert run_pass().placed == 1
     assert Task.objects.get().state == "allocated"
     # And what that node has heard is no news any more.
-    hear(node, heard)
+    report_serial(node, reported)
     assert Installation.objects.get().restored_at is None
-    assert own_serial() > heard
+    assert own_serial() > reported
 
 
 def test_nothing_is_confirmed_where_nothing_was_restored(node: Node, root: User) -> None:

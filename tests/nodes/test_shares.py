@@ -9,9 +9,9 @@ from rest_framework.test import APIClient
 
 from apps.accounts.models import User
 from apps.nodes.models import Device, DeviceState, Node
-from apps.nodes.selectors import Shares, shares_by_pool
+from apps.nodes.selectors import ShareEnforcement, enforcement_by_pool
 from tests.allocation.state import make_node
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -23,54 +23,60 @@ WHY = "nvidia-cuda-mps-control is not installed"
 ACCOUNTED = {"memory": "accounted", "compute": "accounted", "detail": WHY}
 
 
-def nodes(example: Example, *told: dict[str, Any] | None, **changes: Any) -> list[Node]:
+def nodes(example: Example, *found: dict[str, Any] | None, **changes: Any) -> list[Node]:
     return [
         make_node(example.h100, name=f"n{n}", gpus=1, report={"enforcement": said}, **changes)
-        for n, said in enumerate(told)
+        for n, said in enumerate(found)
     ]
 
 
 @pytest.mark.parametrize(
-    ("told", "want"),
+    ("found", "want"),
     [
-        pytest.param([MPS], Shares("enforced", "enforced", ("mps",), ""), id="MPS"),
+        pytest.param([MPS], ShareEnforcement("enforced", "enforced", ("mps",), ""), id="MPS"),
         pytest.param(
-            [MPS, MIG], Shares("enforced", "enforced", ("mig", "mps"), ""), id="slices and MPS"
+            [MPS, MIG],
+            ShareEnforcement("enforced", "enforced", ("mig", "mps"), ""),
+            id="slices and MPS",
         ),
         pytest.param(
             [MPS, ACCOUNTED, MPS],
-            Shares("accounted", "accounted", ("accounted", "mps"), f"1 of 3 nodes: {WHY}"),
+            ShareEnforcement(
+                "accounted", "accounted", ("accounted", "mps"), f"1 of 3 nodes: {WHY}"
+            ),
             id="the weakest node counts",
         ),
         pytest.param(
             [None],
-            Shares(
+            ShareEnforcement(
                 *("accounted", "accounted", ("accounted",)),
-                "1 of 1 nodes: the node has not told yet",
+                "1 of 1 nodes: the node has not reported yet",
             ),
-            id="a node that has not told",
+            id="a node that has not reported",
         ),
     ],
 )
 def test_a_pool_enforces_shares_if_every_node_does(
-    example: Example, told: list[dict[str, Any] | None], want: Shares
+    example: Example, found: list[dict[str, Any] | None], want: ShareEnforcement
 ) -> None:
-    nodes(example, *told)
+    nodes(example, *found)
 
-    assert shares_by_pool() == {example.h100.pk: want}
+    assert enforcement_by_pool() == {example.h100.pk: want}
 
 
 def test_simulated_devices_hold_nobody_to_a_share(example: Example) -> None:
     nodes(example, None, is_simulated=True)
 
-    assert shares_by_pool()[example.h100.pk].detail == "1 of 1 nodes: the devices are simulated"
+    assert (
+        enforcement_by_pool()[example.h100.pk].detail == "1 of 1 nodes: the devices are simulated"
+    )
 
 
 def test_nodes_without_devices_say_nothing_of_shares(example: Example) -> None:
     (node,) = nodes(example, None)
     Device.objects.filter(node=node).update(state=DeviceState.MISSING)
 
-    assert shares_by_pool() == {}
+    assert enforcement_by_pool() == {}
 
 
 def test_pools_show_it_to_whoever_sees_them(
@@ -89,7 +95,7 @@ def test_pools_show_it_to_whoever_sees_them(
     assert shares.pop(example.h100.name) == {
         "memory": "accounted",
         "compute": "accounted",
-        "ways": ["accounted", "mps"],
+        "methods": ["accounted", "mps"],
         "detail": f"1 of 2 nodes: {WHY}",
     }
     assert set(shares.values()) == {None}

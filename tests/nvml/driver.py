@@ -90,7 +90,7 @@ class StubDriver:
         """From now on these GPUs are there; an `init` other than 0 is nvmlInit's refusal."""
         lines = [f"driver {version}", f"cuda {cuda}", f"init {init}"]
         lines += [line for gpu in gpus for line in gpu.lines()]
-        # In one step: somebody may be reading.
+        # In one step: a process may be reading.
         fresh = self.scenario.with_suffix(".new")
         fresh.write_text("\n".join(lines) + "\n")
         fresh.replace(self.scenario)

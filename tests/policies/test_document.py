@@ -152,7 +152,7 @@ def test_bad_input_is_named_by_its_path(raw: Any, path: str, words: str) -> None
         "\u06af\u200c\u0647",
     ],
 )
-def test_characters_that_shape_those_beside_them_are_taken(name: str) -> None:
+def test_characters_that_shape_those_next_to_them_are_taken(name: str) -> None:
     document = parse(
         {"pools": [POOL | {"name": name}], "profiles": [PROFILE | {"name": name, "pools": []}]}
     )
@@ -160,8 +160,8 @@ def test_characters_that_shape_those_beside_them_are_taken(name: str) -> None:
     assert (document.pools[0].name, document.profiles[0].name) == (name, name)
 
 
-def test_a_name_that_two_have_is_told_of_both() -> None:
-    """Somebody has changed one of them, and looks at only that one."""
+def test_a_name_that_two_have_is_reported_for_both() -> None:
+    """The user has changed one of them, and sees only that one."""
     with pytest.raises(BadInput) as refused:
         parse({"pools": [POOL, {"name": "A "}]})
 
@@ -170,7 +170,7 @@ def test_a_name_that_two_have_is_told_of_both() -> None:
     )
 
 
-def test_several_problems_are_told_at_once() -> None:
+def test_several_problems_are_reported_at_once() -> None:
     raw = {"pools": [{"name": "a", "capacity": {"gpu": -1, "cpu": "x"}}]}
 
     with pytest.raises(BadInput) as refused:
@@ -227,8 +227,8 @@ def test_comparing_finds_a_difference_exactly_where_there_is_one(
         ('pools: !!float ""', "not allowed"),
         ("pools:\n- capacity:\n    ? 0x" + "f" * 6000 + "\n    : 1", "key must be text"),
         ("pools: 1" + "0" * 6000, "This is not YAML"),
-        ("pools: []\nprofiles: []\npools: []", "Key 'pools' stands there twice. Line 3, column 1."),
-        ("pools: [{name: a, capacity: {gpu: 1, gpu: 2}}]", "Key 'gpu' stands there twice"),
+        ("pools: []\nprofiles: []\npools: []", "Key 'pools' occurs twice. Line 3, column 1."),
+        ("pools: [{name: a, capacity: {gpu: 1, gpu: 2}}]", "Key 'gpu' occurs twice"),
         ("pools: [{<<: {name: a}}]", "<< is not allowed"),
         ("yes: 1", "A key must be text: put it into quotes"),
     ],

@@ -46,7 +46,7 @@ def form(group: Group, **changes: str) -> dict[str, Any]:
     } | changes
 
 
-def test_a_password_is_stored_sealed_and_told_to_no_event(dev_group: Group, root: User) -> None:
+def test_a_password_is_stored_sealed_and_in_no_event(dev_group: Group, root: User) -> None:
     row = registry_credential_save(
         actor=root, group=dev_group, registry=HOST, username="robot", password=PASSWORD
     )
@@ -142,7 +142,7 @@ def test_each_change_has_another_revision(dev_group: Group) -> None:
 def test_a_password_is_never_sent_to_another_registry(dev_group: Group) -> None:
     row = saved(dev_group)
 
-    with pytest.raises(BadInput, match="anew"):
+    with pytest.raises(BadInput, match="given again"):
         saved(dev_group, credential=row, registry="evil.example.org", password=HIDDEN)
 
     assert RegistryCredential.objects.get().registry == HOST
@@ -156,12 +156,12 @@ def test_keys_are_rotated_under_passwords_too(
     saved(dev_group)
     (old,) = keyring.keys()
 
-    told = StringIO()
-    call_command("keys", "rotate", stdout=told)
+    output = StringIO()
+    call_command("keys", "rotate", stdout=output)
     call_command("keys", "prune", stdout=StringIO())
 
     row = RegistryCredential.objects.get()
-    assert "1 password of registries" in told.getvalue()
+    assert "1 password of registries" in output.getvalue()
     assert not keyring.opens(old, row.sealed_password)
     assert keyring.unseal(row.sealed_password, context=row.password_context) == PASSWORD
 
@@ -211,7 +211,7 @@ def test_what_was_typed_is_not_sent_back_with_an_error(
     assert "w\xf6rd" not in answer.content.decode()
 
 
-def test_a_removed_one_is_gone_and_told(client: Client, root: User, dev_group: Group) -> None:
+def test_a_removed_one_is_gone_and_recorded(client: Client, root: User, dev_group: Group) -> None:
     row = saved(dev_group)
     client.force_login(root)
     address = reverse("admin:policies_registrycredential_delete", args=[row.pk])

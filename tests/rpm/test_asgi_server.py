@@ -1,4 +1,4 @@
-"""What the ASGI server of `manage.py up` takes from clients that mean no good."""
+"""The ASGI server of `manage.py up` against hostile clients."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from rpm import http_protocol
 from rpm.asgi import application
 from rpm.http_protocol import BoundedProtocol
 from tests.services import ports
-from tests.services.patience import patient
+from tests.services.timeouts import scale_timeout
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -44,11 +44,11 @@ def port() -> Iterator[int]:
         yield config.port
     finally:
         server.should_exit = True
-        thread.join(timeout=patient(30))
+        thread.join(timeout=scale_timeout(30))
 
 
 def connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=patient(20))
+    return socket.create_connection(("127.0.0.1", port), timeout=scale_timeout(20))
 
 
 def head(path: str, length: int | None, *more: str) -> bytes:
@@ -74,7 +74,7 @@ def is_closed(client: socket.socket) -> bool:
     except OSError:
         return True
     finally:
-        client.settimeout(patient(20))
+        client.settimeout(scale_timeout(20))
 
 
 @pytest.mark.parametrize("claim", [(), ("Authorization: x",), ("Authorization: Basic eDp4",)])
@@ -139,7 +139,7 @@ def test_unfinished_bodies_of_one_address_are_bounded(
     assert small_answer.startswith(b"HTTP/1.1 403")
     for client in clients:
         client.close()
-    ports.wait_until(lambda: not bodies._kept, what="the count to go down")
+    ports.wait_until(lambda: not bodies._held_bytes, what="the count to go down")
 
 
 def is_readable(client: socket.socket) -> bool:
@@ -149,7 +149,7 @@ def is_readable(client: socket.socket) -> bool:
     except OSError:
         return False
     finally:
-        client.settimeout(patient(20))
+        client.settimeout(scale_timeout(20))
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nX-a: "])
@@ -196,7 +196,7 @@ def test_a_long_answer_is_not_cut(port: int, monkeypatch: pytest.MonkeyPatch) ->
         assert client.recv(65536).startswith(b"HTTP/1.1 403")
 
 
-def test_at_the_bound_of_connections_the_oldest_without_a_request_makes_room(
+def test_at_the_bound_of_connections_the_oldest_without_a_request_is_closed(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_protocol, "connection_bound", lambda: 3)

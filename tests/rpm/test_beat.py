@@ -1,4 +1,4 @@
-"""Beat goes on whatever the wall clock does."""
+"""Beat keeps its schedule whatever the wall clock does."""
 
 import time
 from collections import Counter

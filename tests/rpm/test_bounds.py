@@ -15,11 +15,11 @@ def test_the_page_shows_every_bound_as_the_code_has_it() -> None:
     shown = [line for line in page.splitlines() if re.match(r"\| \w+ \| .* \| [\d.]+ \|", line)]
 
     assert shown == [
-        f"| {bound.scope} | {bound.what} | {bound.value} | `{bound.place}` |" for bound in BOUNDS
+        f"| {bound.scope} | {bound.what} | {bound.value} | `{bound.setting}` |" for bound in BOUNDS
     ]
 
 
-@pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: bound.place)
+@pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: bound.setting)
 def test_every_bound_has_a_test_that_reaches_it(bound: Bound) -> None:
     file, _, function = bound.test.partition("::")
 

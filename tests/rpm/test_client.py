@@ -18,7 +18,7 @@ from apps.tasks.states import AttemptState, TaskState
 from rpm.cli import _expected, _use, app
 from rpm.client import Client, RefusedError, UnreachableError
 from tests.allocation.state import make_node
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -73,7 +73,7 @@ def test_a_dry_run_says_why_it_would_wait_and_enqueues_nothing(
 
     assert waits.startswith("Nothing serves")
     assert waits.splitlines()[-1] == "Waiting tasks of its queue before it: 0"
-    assert runs == "It would start now in your first pool, within the reservation.\n"
+    assert runs == "It would start now in your first pool (reserved).\n"
     assert not Task.objects.exists()
 
 
@@ -82,28 +82,28 @@ def test_a_task_is_explained_in_sentences(access: dict[str, str], example: Examp
     new = ctl(access, "explain", task_id).stdout
     run_pass()
 
-    told = ctl(access, "explain", task_id).stdout.splitlines()
+    output = ctl(access, "explain", task_id).stdout.splitlines()
 
-    assert new.startswith("No pass looked at it yet.\nPlace in its queue: 1\nExpected start: ")
-    assert told[0].startswith("Nothing serves")
-    assert told[2] == "Place in its queue: 1"
-    assert told[3] == "Expected start: No start is in sight: see why it waits."
-    assert "no_server: Nothing serves" in told[4]
+    assert new.startswith("No pass has seen it yet.\nPlace in its queue: 1\nExpected start: ")
+    assert output[0].startswith("Nothing serves")
+    assert output[2] == "Place in its queue: 1"
+    assert output[3] == "Expected start: No start is in sight: see why it waits."
+    assert "no_server: Nothing serves" in output[4]
 
 
-def test_an_expected_start_is_told_as_an_estimate() -> None:
+def test_an_expected_start_is_printed_as_an_estimate() -> None:
     expected = {
         "earliest": "2026-11-21T14:10:33.5Z",
         "latest": None,
         "basis": "time_limit",
-        "sentence": "Judged by the time limits of the work before it.",
+        "sentence": "Estimated from the time limits of the tasks before it.",
     }
 
-    told = _expected({"expected_start": expected, "no_estimate": ""})
+    output = _expected({"expected_start": expected, "no_estimate": ""})
 
-    assert told == (
-        "probably after 2026-11-21 14:10 UTC, nobody can say how long after (an estimate). "
-        "Judged by the time limits of the work before it."
+    assert output == (
+        "probably after 2026-11-21 14:10 UTC, it is unknown how long after (an estimate). "
+        "Estimated from the time limits of the tasks before it."
     )
     now = _expected({"expected_start": {**expected, "basis": "now"}, "no_estimate": ""})
     assert now == "with the next pass, within seconds (an estimate)."
@@ -151,9 +151,9 @@ def test_what_the_server_refuses_is_raised_with_its_fields(
     assert list(refused.value.fields) == ["request.gpu"]
     with (
         pytest.raises(RefusedError, match="wrong"),
-        Client(access["RPM_URL"], key="nobody", secret="x") as stranger,
+        Client(access["RPM_URL"], key="nobody", secret="x") as unknown,
     ):
-        next(stranger.tasks())
+        next(unknown.tasks())
 
 
 def test_pages_are_read_to_the_end(client: Client, example: Example) -> None:
@@ -179,7 +179,7 @@ def test_a_log_is_followed_until_the_task_ends(client: Client, example: Example)
             attempt=attempt, offset=start, at=timezone.now(), data=written[start:end]
         )
 
-    # The cut goes through a sign of two bytes.
+    # The cut goes through a character of two bytes.
     write(0, 3)
     parts = client.log_follow(task_id, every_s=0.01)
     first = next(parts)

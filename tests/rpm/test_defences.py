@@ -19,8 +19,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from apps.accounts.models import User
 from apps.accounts.services.people import user_create
 from rpm.asgi import application
-from tests.cast import Example
-from tests.services.patience import patient
+from tests.people import Example
+from tests.services.timeouts import scale_timeout
 
 ROOT = Path(__file__).resolve().parents[2]
 UNSAFE = ("POST", "PUT", "PATCH", "DELETE")
@@ -203,7 +203,7 @@ def test_sockets_open_for_pages_of_ours_only(headers: dict[str, str], want: bool
         # Comes without types.
         socket: Any = cast(Any, ApplicationCommunicator)(application, scope)
         await socket.send_input({"type": "websocket.connect"})
-        answer = await socket.receive_output(timeout=patient(20))
+        answer = await socket.receive_output(timeout=scale_timeout(20))
         await socket.send_input({"type": "websocket.disconnect", "code": 1000})
         return bool(answer["type"] == "websocket.accept")
 

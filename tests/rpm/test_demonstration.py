@@ -12,13 +12,13 @@ from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.people import user_create
 from apps.allocation.services import run_pass
 from apps.events.models import Event
-from apps.execution.serving.server import NodeServer
+from apps.execution.node_server.server import NodeServer
 from apps.nodes.models import Node
 from apps.policies.models import Policy, Pool, Profile, Queue
-from apps.tasks.models import Holding, Task
+from apps.tasks.models import Member, Task
 from rpm import demonstration
-from tests.services.patience import patient
 from tests.services.sshd import helpers_of, kill_helpers
+from tests.services.timeouts import scale_timeout
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -26,7 +26,7 @@ LOOK_FOR_S = 60.0
 
 
 @pytest.fixture
-def logins(settings: Settings) -> Iterator[list[demonstration.Login]]:
+def logins(settings: Settings) -> Iterator[list[demonstration.DemonstrationLogin]]:
     settings.SYNC_TICK_S = 1
     yield demonstration.load()
     for home in Node.objects.values_list("helper_home", flat=True):
@@ -34,12 +34,12 @@ def logins(settings: Settings) -> Iterator[list[demonstration.Login]]:
 
 
 def test_four_tasks_run_four_wait_and_removing_it_leaves_nothing(
-    logins: list[demonstration.Login],
+    logins: list[demonstration.DemonstrationLogin],
 ) -> None:
     server = NodeServer()
     server.start()
     run_pass()
-    server.look()
+    server.wake()
     _until(lambda: Task.objects.filter(state="running").count() == 4)
     by_pool = {
         pool: set(
@@ -50,15 +50,15 @@ def test_four_tasks_run_four_wait_and_removing_it_leaves_nothing(
         for pool in (demonstration.BARE_METAL, demonstration.H100)
     }
     assert by_pool == {demonstration.BARE_METAL: {"Dev"}, demonstration.H100: {"Research"}}
-    assert set(Task.objects.filter(state="queued").values_list("run__reason_code", flat=True)) == {
-        "capacity"
-    }
+    assert set(
+        Task.objects.filter(state="queued").values_list("task_group__reason_code", flat=True)
+    ) == {"capacity"}
     homes = list(Node.objects.values_list("helper_home", flat=True))
     server.stop()
 
     staying = demonstration.remove()
 
-    assert not Holding.objects.filter(released_at__isnull=True).exists()
+    assert not Member.objects.filter(released_at__isnull=True).exists()
     assert set(Task.objects.values_list("state", flat=True)) == {"aborted"}
     for model in (Node, Policy, Pool, Profile, Queue):
         assert not model._default_manager.filter(removed_at__isnull=True).exists()
@@ -68,25 +68,25 @@ def test_four_tasks_run_four_wait_and_removing_it_leaves_nothing(
 
 
 def test_its_work_goes_on_while_it_is_loaded_and_never_piles_up(
-    logins: list[demonstration.Login],
+    logins: list[demonstration.DemonstrationLogin],
 ) -> None:
-    assert demonstration.keep_working() == 0
+    assert demonstration.tasks_replenish() == 0
     ended = Task.objects.values_list("pk", flat=True)[:6]
     Task.objects.filter(pk__in=list(ended)).update(state="aborted")
 
-    assert demonstration.keep_working() == 8
-    assert demonstration.keep_working() == 0
+    assert demonstration.tasks_replenish() == 8
+    assert demonstration.tasks_replenish() == 0
     alive = Task.objects.filter(state="queued")
     assert alive.count() == 10
     longest = max(int(task.command[-1]) for task in alive)
     assert longest == 90 * demonstration.LATER_FACTOR
 
     demonstration.remove()
-    assert demonstration.keep_working() == 0
+    assert demonstration.tasks_replenish() == 0
 
 
 def test_every_login_works_and_a_removed_demonstration_can_be_loaded_again(
-    logins: list[demonstration.Login],
+    logins: list[demonstration.DemonstrationLogin],
 ) -> None:
     demonstration.remove()
     again = demonstration.load()
@@ -97,7 +97,7 @@ def test_every_login_works_and_a_removed_demonstration_can_be_loaded_again(
     ] * 3
 
 
-def test_its_people_leave_as_all_others_do(logins: list[demonstration.Login]) -> None:
+def test_its_people_leave_as_all_others_do(logins: list[demonstration.DemonstrationLogin]) -> None:
     user_create(username="root", password=None, groups=[ADMINS])
     admin = User.objects.get(username="demo-admin")
     credential_create(user=admin, label="a program")
@@ -116,5 +116,5 @@ def test_its_people_leave_as_all_others_do(logins: list[demonstration.Login]) ->
 def _until(look: Callable[[], bool]) -> None:
     began = time.monotonic()
     while not look():
-        assert time.monotonic() - began < patient(LOOK_FOR_S)
+        assert time.monotonic() - began < scale_timeout(LOOK_FOR_S)
         time.sleep(0.1)

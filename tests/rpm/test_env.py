@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rpm import env
-from rpm.variables import NAMES, OTHERS, misspelt
+from rpm.variables import NAMES, OTHERS, misspelt_names
 
 ROOT = Path(__file__).resolve().parents[2]
 # Of the start of every line; those of servers come by way of handlers of theirs.
@@ -95,8 +95,8 @@ def test_a_second_installation_is_not_made_next_to_the_service(
 def test_names_of_other_programs_are_left_alone() -> None:
     others = ["RPM_BUILD_ROOT", "RPM_OPT_FLAGS", "RPM_TASK_ID", "RPM_RANK", "RPM_ATTEMPT"]
 
-    assert misspelt([*others, *OTHERS, *NAMES, "RPM_SECRET_KEY_FILE", "RPM_VAULT_FILE"]) == {}
-    assert misspelt(["RPM_HOSTSS_FILE"]) == {"RPM_HOSTSS_FILE": "RPM_HOSTS"}
+    assert misspelt_names([*others, *OTHERS, *NAMES, "RPM_SECRET_KEY_FILE", "RPM_VAULT_FILE"]) == {}
+    assert misspelt_names(["RPM_HOSTSS_FILE"]) == {"RPM_HOSTSS_FILE": "RPM_HOSTS"}
 
 
 def test_the_names_are_those_that_are_read_and_each_is_in_the_documentation() -> None:

@@ -16,7 +16,7 @@ from apps.nodes.models import Installation
 from apps.nodes.services import restore_confirm
 from rpm.health import check_nodes, check_pass
 from tests.allocation.state import make_node
-from tests.cast import Example
+from tests.people import Example
 from tests.services import ports
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -60,7 +60,7 @@ def test_the_doctor_says_that_tables_are_missing(tmp_path: Path) -> None:
     asked = run(tmp_path, "manage.py", "doctor", database_url=f"sqlite:///{tmp_path}/new.sqlite3")
 
     assert asked.returncode == 1
-    assert "the database does not tell" in asked.stdout
+    assert "the database reports an error" in asked.stdout
     assert "Run manage.py migrate." in asked.stdout
     assert "Traceback" not in asked.stderr
 
@@ -75,8 +75,8 @@ def test_after_a_restore_nobody_blames_the_worker() -> None:
 
     assert not suspended.is_fine
     assert suspended.words.startswith("Suspended until confirmed: ")
-    assert "rpmctl confirm-restored" in suspended.advice
-    assert "worker" not in suspended.words + suspended.advice
+    assert "rpmctl confirm-restored" in suspended.fix
+    assert "worker" not in suspended.words + suspended.fix
     assert confirmed.words.startswith("Confirmed after a restore.")
 
 
@@ -110,4 +110,4 @@ def test_the_doctor_names_a_node_that_starts_no_task_and_why(example: Example) -
     assert 'b1 cannot start tasks, and is drained until it can: default OCI runtime "nope"' in (
         finding.words
     )
-    assert "node check" in finding.advice
+    assert "node check" in finding.fix

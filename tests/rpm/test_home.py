@@ -20,7 +20,7 @@ def mode(path: Path) -> int:
 
 
 def manage(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command as somebody starts it whose files are open to everybody."""
+    """A command of a user whose files are open to all accounts."""
     kept = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
     return subprocess.run(
         [sys.executable, "manage.py", *arguments],
@@ -90,4 +90,4 @@ def test_the_doctor_says_what_others_may_read(tmp_path: Path, settings: Any) -> 
 
     assert not found.is_fine
     assert str(tmp_path) in found.words
-    assert found.advice == f"Run chmod go= {tmp_path} as the owner."
+    assert found.fix == f"Run chmod go= {tmp_path} as the owner."

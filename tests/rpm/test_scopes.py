@@ -10,14 +10,14 @@ from rest_framework.settings import api_settings
 from rest_framework.test import APIRequestFactory
 from rest_framework.views import APIView
 
-from apps.accounts.api.permissions import Scoped
+from apps.accounts.api.permissions import HasScope
 from apps.accounts.api.throttling import CredentialThrottle
 from apps.accounts.models import Scope, User
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.service_accounts import service_account_create
 from tests.accounts.test_throttling import basic
 from tests.allocation.state import enqueue
-from tests.cast import Example
+from tests.people import Example
 
 View = Callable[..., Any]
 # It says that there is no such address.
@@ -53,10 +53,10 @@ VIEWS = sorted((one for one in views() if one[0] not in OPEN), key=lambda one: o
 
 def test_every_view_asks_for_the_scope_and_counts() -> None:
     assert len(VIEWS) > 60
-    assert list(api_settings.DEFAULT_PERMISSION_CLASSES) == list[Any]([Scoped])
+    assert list(api_settings.DEFAULT_PERMISSION_CLASSES) == list[Any]([HasScope])
     for address, _, view in VIEWS:
         asked: list[Any] = list(view.permission_classes)
-        assert any(issubclass(one, Scoped) for one in asked), address
+        assert any(issubclass(one, HasScope) for one in asked), address
         assert view.throttle_classes == [CredentialThrottle], address
 
 
@@ -110,7 +110,7 @@ def test_every_other_view_refuses_to_act_for_an_owner(
             request = APIRequestFactory().generic(
                 method, "/", "{}", content_type="application/json", headers=headers
             )
-            # Whom it acts for is remembered until the next request, which is none here.
+            # The user it acts for is kept until the next request; here there is none.
             answer = copy_context().run(callback, request, pk="1", credential_pk="1")
             if answer.status_code != 405 and "X-RPM-Act-For" not in answer.data.get("fields", {}):
                 done.append((method, address, answer.status_code))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.services import ports
-from tests.services.patience import patient
+from tests.services.timeouts import scale_timeout
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 START_WITHIN_S = 120.0
@@ -32,7 +32,7 @@ def program_of(pid: int) -> str:
 
 
 def has_ended(pid: int) -> bool:
-    """Whoever is its parent by now may be slow to ask for the result."""
+    """Its new parent may be slow to collect the exit status."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -150,6 +150,6 @@ def test_a_bundled_redis_that_dies_is_named_and_ends_the_rest(
 
     os.kill(redis, signal.SIGKILL)
 
-    assert up.wait(timeout=patient(END_WITHIN_S)) == 1
+    assert up.wait(timeout=scale_timeout(END_WITHIN_S)) == 1
     assert "redis ended by itself" in (tmp_path / "log").read_text()
     assert not [child for child in started if Path(f"/proc/{child}").exists()]

@@ -8,10 +8,10 @@ from contextlib import contextmanager, suppress
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
 
-from tests.services.patience import patient_ms
 from tests.services.requirements import need
+from tests.services.timeouts import scale_timeout_ms
 
-# Quiet: no sandbox (tests may run as root), no graphics card, no talk with its maker.
+# No sandbox (tests may run as root), no graphics card, no requests to its vendor.
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -52,14 +52,14 @@ def chromium_running() -> Iterator[Browser]:
 # While Playwright runs, its thread has an event loop: tests of other modules could make none.
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One Chromium for a module; its tests share a process (`sharing.py`)."""
+    """One Chromium for a module; its tests share a process (`distribution.py`)."""
     with chromium_running() as browser:
         yield browser
 
 
 @pytest.fixture
 def new_page(chromium: Browser) -> Iterator[NewPage]:
-    """Makes pages, each in a context of its own: as if by another person on another machine.
+    """Makes pages, each in a context of its own: as if of another user on another machine.
 
     `new_page(size=PHONE, scheme="dark")`; a script error on any of them fails the test, and a
     request that would leave this machine is refused and fails it, too.
@@ -79,9 +79,9 @@ def new_page(chromium: Browser) -> Iterator[NewPage]:
         )
         contexts.append(context)
         page = context.new_page()
-        # How long to look, never how fast it is.
-        page.set_default_timeout(patient_ms(20))
-        expect.set_options(timeout=patient_ms(20))
+        # Bounds the waiting time, and says nothing about speed.
+        page.set_default_timeout(scale_timeout_ms(20))
+        expect.set_options(timeout=scale_timeout_ms(20))
         page.on("pageerror", lambda error: wrong.append(_text(error)))
         page.on("request", lambda request: wrong.extend(_if_outside(request.url)))
         return page
@@ -90,7 +90,7 @@ def new_page(chromium: Browser) -> Iterator[NewPage]:
     for context in contexts:
         for page in context.pages:
             with suppress(Error):
-                # Told where the test failed.
+                # Shown where the test failed.
                 log.warning("%s: %s", page.url, page.evaluate(SHOWN))
         context.close()
     assert wrong == []

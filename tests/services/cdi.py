@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.execution.protocol.requests import GivenDevice, SimulatedDevice
+from apps.execution.protocol.requests import AllocatedDevice, SimulatedDevice
 from tests.services.requirements import need
 
 # podman 4 reads no other folder than this and /var/run/cdi.
@@ -27,9 +27,9 @@ class CdiDevice:
     cdi: str
     path: str
 
-    def given(self) -> GivenDevice:
+    def given(self) -> AllocatedDevice:
         """As a launch request names it."""
-        return GivenDevice(self.uuid, self.cdi)
+        return AllocatedDevice(self.uuid, self.cdi)
 
     def simulated(self, model: str = "H100") -> SimulatedDevice:
         """As a probe request names it."""

@@ -23,7 +23,7 @@ def database_url(tmp_path: Path) -> Iterator[str]:
 
 @contextmanager
 def empty_database(folder: Path) -> Iterator[str]:
-    """The same for more than one test; SQLite's file lies in the folder."""
+    """The same for more than one test; SQLite's file is in the folder."""
     cluster = os.environ.get("DATABASE_URL", "")
     if not cluster.startswith("postgresql://"):
         yield f"sqlite:///{folder / 'rpm.sqlite3'}"

@@ -64,7 +64,7 @@ class MpsControl:
         return {"PATH": f"{self.folder}:{os.environ['PATH']}"}
 
     def calls(self) -> list[dict[str, str]]:
-        """How it was driven; `word` is "start" or what was said to it."""
+        """One call; `word` is "start" or the command that it received."""
         lines = (self.folder / "calls").read_text().splitlines()
         return [
             {"word": word} | dict(fact.split("=", 1) for fact in facts)

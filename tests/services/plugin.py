@@ -20,9 +20,9 @@ import pytest
 from _pytest.terminal import TerminalReporter
 from xdist.remote import Producer
 
+from tests.services.distribution import SharedScheduling
 from tests.services.postgres import running_postgres
 from tests.services.redis import running_redis
-from tests.services.sharing import SharedScheduling
 
 KEPT = ("RPM_TEST_DATABASE", "RPM_TEST_REPORT", "RPM_TEST_STRICT")
 CATEGORIES = ("failed", "error", "passed", "skipped", "xfailed", "xpassed")
@@ -43,14 +43,14 @@ ON_SQLITE = (
     "tests/dashboard/test_live.py",
     "tests/dashboard/test_pages.py",
     "tests/events/test_chain.py",
-    "tests/execution/services/test_reporting.py",
-    "tests/execution/services/test_starting.py",
-    "tests/execution/serving/",
-    "tests/identity/test_floods.py",
+    "tests/execution/services/test_reports.py",
+    "tests/execution/services/test_member_launch.py",
+    "tests/execution/node_server/",
+    "tests/identity/test_rate_limits.py",
     "tests/nodes/test_capacity.py",
     "tests/policies/test_registries.py",
     "tests/rpm/",
-    "tests/tasks/api/test_express.py",
+    "tests/tasks/api/test_fast_path.py",
     "tests/tasks/services/",
     "tests/tasks/test_",
     "tests/vaults/test_services.py",
@@ -77,7 +77,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]
             os.environ["DATABASE_URL"] = services.enter_context(running_postgres()).url()
     # Channels of Redis know no database numbers: each process has its own server.
     os.environ["REDIS_URL"] = services.enter_context(running_redis()).url()
-    # Nobody's installation is read or written.
+    # No existing installation is read or written.
     home = services.enter_context(TemporaryDirectory(prefix="rpm-test-home-"))
     os.environ["RPM_HOME"] = home
     return (yield)
@@ -127,7 +127,7 @@ def _end(number: int, frame: FrameType | None) -> None:
     """Turn a request to end into the interrupt that lets pytest stop its services.
 
     Ctrl-C comes twice, from the terminal and from tools/test.py: the second of the two would cut
-    the cleaning up short. Whoever asks again later is in earnest.
+    the clean-up short. A later signal ends the tests at once.
     """
     last, now = (_ended or [-ONE_REQUEST_S])[-1], time.monotonic()
     _ended.append(now)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.patience import patient
 from tests.services.requirements import need
+from tests.services.timeouts import scale_timeout
 from tools.packages import find_program
 
 IMAGE = "localhost/rpm-test:1"
@@ -71,7 +71,7 @@ class PodmanStore:
             input=content,
             capture_output=True,
             check=False,
-            timeout=patient(120),
+            timeout=scale_timeout(120),
         )
 
     def names(self) -> set[str]:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.services.patience import patient
+from tests.services.timeouts import scale_timeout
 
 LIBC = ctypes.CDLL(None)
 # From linux/prctl.h: the signal that a process gets when its parent ends.
@@ -20,10 +20,9 @@ class ServerDidNotStart(Exception):
 
 
 def free_port() -> int:
-    """A TCP port on 127.0.0.1 that nobody listens on now.
+    """A TCP port on 127.0.0.1 on which no process listens now.
 
-    Another process may take it before its user does: whoever starts a server on it tries again
-    with the next one when the server cannot bind.
+    Another process may take it first: a caller whose server cannot bind tries the next port.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -32,7 +31,7 @@ def free_port() -> int:
 
 
 def accepts(port: int) -> bool:
-    """Whether somebody accepts connections on this port of 127.0.0.1."""
+    """Whether a process accepts connections on this port of 127.0.0.1."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1):
             return True
@@ -44,14 +43,14 @@ def wait_until(condition: Callable[[], bool], *, what: str, timeout_s: float = 3
     """Ask every 20 ms until the condition holds.
 
     Args:
-        timeout_s: so long on a quiet machine (`patience.py`), as for all that waits here.
+        timeout_s: the bound on a quiet machine (`timeouts.py`), as everywhere here.
 
     Raises:
         TimeoutError: it did not within the time; the message names `what`.
     """
     began = time.monotonic()
     while not condition():
-        if time.monotonic() - began > patient(timeout_s):
+        if time.monotonic() - began > scale_timeout(timeout_s):
             raise TimeoutError(f"{what}: not within {timeout_s:.0f} s")
         time.sleep(0.02)
 
@@ -91,7 +90,7 @@ def stop(process: subprocess.Popen[bytes], *, signal: int, timeout_s: float = 10
     if process.poll() is None:
         process.send_signal(signal)
     try:
-        process.wait(patient(timeout_s))
+        process.wait(scale_timeout(timeout_s))
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

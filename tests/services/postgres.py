@@ -18,7 +18,7 @@ from psycopg import sql
 from tests.services import ports
 from tools.packages import find_postgres_program
 
-# Settings of a cluster whose content nobody misses after a crash.
+# Settings of a cluster whose content may be lost in a crash.
 CARELESS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 COMMON = (
     "listen_addresses=127.0.0.1",
@@ -50,7 +50,7 @@ class Cluster:
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
-        """Remove a database and whoever is still connected to it."""
+        """Remove a database and its open connections."""
         self._run(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def _run(self, statement: sql.Composed) -> None:
@@ -142,7 +142,7 @@ def _start(
         try:
             ports.wait_for_server(process, cluster.is_ready, what="PostgreSQL")
         except ports.ServerDidNotStart:
-            # Somebody else took the port in between, or it is broken: the log tells.
+            # Another process took the port meanwhile, or the server is broken: the log says which.
             ports.stop(process, signal=signal.SIGQUIT)
             continue
         return process, cluster

@@ -1,4 +1,4 @@
-"""A registry on loopback that serves images by the protocol of OCI, to whom it knows.
+"""A registry on loopback that serves images by the OCI protocol to known users.
 
 https://github.com/opencontainers/distribution-spec/blob/main/spec.md, the pull part, with Basic
 credentials over plain HTTP. Images are made here: busybox, and a word of their own.
@@ -26,11 +26,11 @@ LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 @dataclass(slots=True)
 class Registry:
-    """What it holds: blobs and manifests by digest, tags by (repository, tag).
+    """The content: blobs and manifests by digest, tags by (repository, tag).
 
-    `people` are those who may fetch, name to password; empty: everybody. `asked` are the
-    requests, each with who it came from. Those whom it refuses it tells what they sent, as a
-    careless registry would.
+    `people` maps names to passwords of users who may fetch; empty: everyone. `asked` are the
+    requests with their users. A refusal repeats the credentials that were sent, as a careless
+    registry would.
     """
 
     host: str = ""
@@ -153,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """`asked` keeps what tests want to know."""
+        """Requests are recorded in `asked`, not in a log."""
 
 
 def _unpacked(header: str) -> str:
@@ -170,7 +170,7 @@ def _digest(content: bytes) -> str:
 def _layer(word: str) -> bytes:
     archive = io.BytesIO(root_of_image())
     with tarfile.open(fileobj=archive, mode="a") as root:
-        told = tarfile.TarInfo("word")
-        told.size = len(word)
-        root.addfile(told, io.BytesIO(word.encode()))
+        entry = tarfile.TarInfo("word")
+        entry.size = len(word)
+        root.addfile(entry, io.BytesIO(word.encode()))
     return archive.getvalue()

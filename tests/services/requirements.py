@@ -1,4 +1,4 @@
-"""What a test needs of the machine, and what happens where it is missing.
+"""Programs that a test needs, and the result where one is missing.
 
 `need("podman")` skips with a sentence that names what to install. Where the tests run with
 RPM_TEST_STRICT=1 on a machine that could have installed it (root, with apt), it fails instead:

@@ -19,8 +19,8 @@ from tests.services.requirements import need
 from tools.packages import find_program
 
 ATTEMPTS = 3
-# Its account has no start-up files, as on a node that was prepared: those of whoever works on this
-# machine may take longer than all that is asked.
+# Its account has no start-up files, as on a prepared node: those of the developer's account may
+# take longer than the requests.
 CONFIG = """\
 ListenAddress 127.0.0.1
 Port {port}
@@ -102,7 +102,7 @@ class SshdNode:
         if self.process is None:
             return
         for pid in _descendants(self.process.pid, name="sshd"):
-            # Whoever hung up a moment ago takes its process along.
+            # A connection that was just closed ends its process too.
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         ports.stop(self.process, signal=signal.SIGTERM)

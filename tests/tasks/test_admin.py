@@ -6,8 +6,8 @@ from django.urls import reverse
 
 from apps.accounts.models import User
 from apps.tasks.descriptions import Description
-from apps.tasks.services.enqueueing import task_submit
-from tests.cast import Example
+from apps.tasks.services.submission import task_submit
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 

@@ -1,4 +1,4 @@
-"""The ring that removes what is old."""
+"""The schedule of the work that removes expired rows."""
 
 from datetime import timedelta
 
@@ -11,14 +11,14 @@ from apps.tasks.background import tasks_remove_old
 from apps.tasks.models import IdempotencyKey
 
 
-def test_beat_rings_for_it_by_the_name_that_it_has(settings: LazySettings) -> None:
-    rings = [entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()]
+def test_beat_sends_it_by_its_name(settings: LazySettings) -> None:
+    scheduled = [entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()]
 
-    assert tasks_remove_old.name in rings
+    assert tasks_remove_old.name in scheduled
 
 
 @pytest.mark.django_db
-def test_the_ring_removes_what_is_old(alice: User) -> None:
+def test_the_periodic_task_removes_what_is_old(alice: User) -> None:
     IdempotencyKey.objects.create(
         user=alice,
         key="old",

@@ -1,4 +1,4 @@
-"""What the database itself keeps true of the ledger, whoever writes to it."""
+"""Constraints of the ledger in the database, for every writer."""
 
 from typing import Any
 
@@ -8,26 +8,26 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
-from apps.tasks.models import Holding
+from apps.tasks.models import Member
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def holding(example: Example, alice: User) -> Holding:
+def member(example: Example, alice: User) -> Member:
     make_node(example.bare_metal, name="b1")
     enqueue(alice, example.dev_queue)
     run_pass()
-    row = Holding.objects.get()
+    row = Member.objects.get()
     change(row, boot_id="one", lease_until_s=100.0)
     return row
 
 
-def change(holding: Holding, **values: Any) -> None:
+def change(member: Member, **values: Any) -> None:
     with transaction.atomic():
-        Holding.objects.filter(pk=holding.pk).update(**values)
+        Member.objects.filter(pk=member.pk).update(**values)
 
 
 @pytest.mark.parametrize(
@@ -35,22 +35,22 @@ def change(holding: Holding, **values: Any) -> None:
     [
         pytest.param({"lease_until_s": 101.0}, False, id="longer"),
         pytest.param({"lease_until_s": 99.0}, True, id="shorter"),
-        pytest.param({"lease_until_s": None}, True, id="taken back"),
+        pytest.param({"lease_until_s": None}, True, id="removed"),
         pytest.param({"boot_id": "two", "lease_until_s": 5.0}, False, id="of another boot"),
     ],
 )
 def test_a_lease_only_gets_longer_while_the_boot_is_the_same(
-    holding: Holding, values: dict[str, Any], want_refused: bool
+    member: Member, values: dict[str, Any], want_refused: bool
 ) -> None:
     if want_refused:
         with pytest.raises(DatabaseError, match="leases never get shorter"):
-            change(holding, **values)
+            change(member, **values)
     else:
-        change(holding, **values)
+        change(member, **values)
 
 
-def test_what_was_released_stays_released(holding: Holding) -> None:
-    change(holding, released_at=timezone.now())
+def test_what_was_released_stays_released(member: Member) -> None:
+    change(member, released_at=timezone.now())
 
     with pytest.raises(DatabaseError, match="what was released stays so"):
-        change(holding, released_at=None)
+        change(member, released_at=None)

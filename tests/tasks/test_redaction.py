@@ -1,4 +1,4 @@
-"""Which values nobody reads again."""
+"""The values that are hidden from every reader."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from apps.core.keyring import HIDDEN
 from apps.core.wildcards import Wildcards
-from apps.tasks.redaction import redacted, secret_names, unhidden
+from apps.tasks.redaction import keep_hidden_values, redact, secret_names
 
 
 @pytest.mark.parametrize(
@@ -22,11 +22,11 @@ from apps.tasks.redaction import redacted, secret_names, unhidden
     ],
 )
 def test_secrets_are_hidden(name: str) -> None:
-    assert redacted({name: "value"}, []) == {name: HIDDEN}
+    assert redact({name: "value"}, []) == {name: HIDDEN}
 
 
 def test_other_values_are_shown() -> None:
-    assert redacted({"PATH": "/bin", "AWS_ACCESS_KEY_ID": "x"}, []) == {
+    assert redact({"PATH": "/bin", "AWS_ACCESS_KEY_ID": "x"}, []) == {
         "PATH": "/bin",
         "AWS_ACCESS_KEY_ID": "x",
     }
@@ -35,14 +35,14 @@ def test_other_values_are_shown() -> None:
 def test_an_installation_has_its_own_list(settings: Any) -> None:
     settings.RPM_REDACTED_VARIABLES = ["wandb_*"]
 
-    assert redacted({"WANDB_API_KEY": "x", "MY_TOKEN": "y"}, []) == {
+    assert redact({"WANDB_API_KEY": "x", "MY_TOKEN": "y"}, []) == {
         "WANDB_API_KEY": HIDDEN,
         "MY_TOKEN": "y",
     }
 
 
 def test_what_was_read_hidden_and_comes_back_stays_as_it_was() -> None:
-    assert unhidden({"A": HIDDEN, "B": "new", "C": HIDDEN}, {"A": "1", "B": "2"}) == {
+    assert keep_hidden_values({"A": HIDDEN, "B": "new", "C": HIDDEN}, {"A": "1", "B": "2"}) == {
         "A": "1",
         "B": "new",
         "C": HIDDEN,
@@ -52,7 +52,7 @@ def test_what_was_read_hidden_and_comes_back_stays_as_it_was() -> None:
 def test_an_owner_can_hide_more() -> None:
     environment = {"WANDB_KEY": "a", "MY_TOKEN": "b", "PATH": "/bin"}
 
-    assert redacted(environment, ["wandb_*"]) == {
+    assert redact(environment, ["wandb_*"]) == {
         "WANDB_KEY": HIDDEN,
         "MY_TOKEN": HIDDEN,
         "PATH": "/bin",
@@ -95,7 +95,7 @@ def test_which_variables_are_secret_is_decided_once_for_many_looks(
     environment = {f"ONLY_HERE_{number}": "x" for number in range(50)}
 
     for _ in range(3):
-        redacted(environment, ["ONLY_HERE_1*"])
+        redact(environment, ["ONLY_HERE_1*"])
 
     assert len(matches) == 50
 
@@ -103,4 +103,4 @@ def test_which_variables_are_secret_is_decided_once_for_many_looks(
 def test_the_installation_may_use_sets(settings: Any) -> None:
     settings.RPM_REDACTED_VARIABLES = ["KEY_[AB]"]
 
-    assert redacted({"KEY_A": "x", "KEY_C": "x"}, []) == {"KEY_A": HIDDEN, "KEY_C": "x"}
+    assert redact({"KEY_A": "x", "KEY_C": "x"}, []) == {"KEY_A": HIDDEN, "KEY_C": "x"}

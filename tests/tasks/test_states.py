@@ -7,9 +7,9 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.tasks.models import Attempt, Run, Task
+from apps.tasks.models import Attempt, Task, TaskGroup
 from apps.tasks.states import ATTEMPT_EDGES, TASK_EDGES, AttemptState, TaskState
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -21,13 +21,13 @@ def test_every_state_has_its_edges() -> None:
 
 @pytest.fixture
 def task(alice: User, example: Example) -> Task:
-    run = Run.objects.create(queue=example.dev_queue, shape="x")
+    task_group = TaskGroup.objects.create(queue=example.dev_queue, shape="x")
     now = timezone.now()
     return Task.objects.create(
         owner=alice,
         name="t",
         queue=example.dev_queue,
-        run=run,
+        task_group=task_group,
         created_at=now,
         changed_at=now,
         submitted_at=now,
@@ -41,7 +41,7 @@ def test_the_database_takes_exactly_the_edges_of_tasks(task: Task) -> None:
             owner=task.owner,
             name="t",
             queue=task.queue,
-            run=task.run,
+            task_group=task.task_group,
             state=before,
             created_at=task.created_at,
             changed_at=task.changed_at,

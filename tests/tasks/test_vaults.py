@@ -1,4 +1,4 @@
-"""What vaults bring to a task: at its launch, to its owner's eyes, and never into its output."""
+"""Values of vaults in a task: at its launch, for its owner, and never in its output."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,15 +13,15 @@ from apps.core.errors import BadInput
 from apps.core.keyring import HIDDEN
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Attempt, Task
-from apps.tasks.selectors.hiding import hidden_in_log
-from apps.tasks.selectors.vaults import Given, given_to, vaults_in_use
+from apps.tasks.selectors.log_needles import log_needles
+from apps.tasks.selectors.vaults import LaunchInputs, launch_inputs, vaults_in_use
 from apps.tasks.services.attempts import attempt_note_vaults
-from apps.tasks.services.enqueueing import task_submit
+from apps.tasks.services.submission import task_submit
 from apps.tasks.states import AttemptState
 from apps.vaults.selectors.effective import VaultGone, vaults_applying_to
-from apps.vaults.services.keeping import vaults_sweep
+from apps.vaults.services.maintenance import vaults_remove_unused
 from apps.vaults.services.vaults import vault_change, vault_create, vault_remove
-from tests.cast import Example
+from tests.people import Example
 from tests.tenants import Organisations
 
 pytestmark = pytest.mark.django_db
@@ -38,8 +38,8 @@ def vault(actor: User, name: str, text: str, **values: Any) -> Any:
     return vault_create(actor=actor, name=name, text=text, is_active=True, **values)
 
 
-def given(task: Task) -> Given:
-    return given_to(task, vaults_applying_to(task.owner_id, tenant_id=None))
+def given(task: Task) -> LaunchInputs:
+    return launch_inputs(task, vaults_applying_to(task.owner_id, tenant_id=None))
 
 
 def attempt_of(task: Task, **values: Any) -> Attempt:
@@ -128,7 +128,7 @@ def test_all_members_of_an_attempt_begin_with_what_was_noted_first(
     second = attempt_note_vaults(attempt_id=attempt.pk)
 
     assert first == second == [(mine.pk, 1)]
-    assert given_to(attempt.task, second).environment == {"A": "1"}
+    assert launch_inputs(attempt.task, second).environment == {"A": "1"}
     attempt.refresh_from_db()
     assert attempt.vaults == [[str(mine.pk), 1]]
 
@@ -149,15 +149,15 @@ def test_a_vault_that_is_removed_stays_for_what_began_with_it(
     used = attempt_note_vaults(attempt_id=attempt.pk)
     vault_remove(actor=alice, vault=mine)
 
-    vaults_sweep(vaults_in_use())
-    assert given_to(attempt.task, used).secrets == {"A": "long-secret"}
+    vaults_remove_unused(vaults_in_use())
+    assert launch_inputs(attempt.task, used).secrets == {"A": "long-secret"}
 
     Attempt.objects.update(state=AttemptState.STOPPING)
     Attempt.objects.update(state=AttemptState.FINISHED, ended_at=attempt.allocated_at)
     Attempt.objects.update(ended_at="2020-01-01T00:00:00Z")
-    vaults_sweep(vaults_in_use())
+    vaults_remove_unused(vaults_in_use())
     with pytest.raises(VaultGone):
-        given_to(attempt.task, used)
+        launch_inputs(attempt.task, used)
 
 
 def test_secrets_of_vaults_are_masked_in_logs(alice: User, example: Example) -> None:
@@ -166,7 +166,7 @@ def test_secrets_of_vaults_are_masked_in_logs(alice: User, example: Example) -> 
     attempt_note_vaults(attempt_id=attempt.pk)
 
     attempt.refresh_from_db()
-    assert set(hidden_in_log(attempt)) == {b"long-secret", b"tok-4711"}
+    assert set(log_needles(attempt)) == {b"long-secret", b"tok-4711"}
 
 
 def test_the_owner_sees_where_each_value_came_from(
@@ -177,11 +177,11 @@ def test_the_owner_sees_where_each_value_came_from(
     task = task_of(alice, example, environment={"A": "task"})
     path = f"/api/v1/tasks/{task.pk}/effective-vault/"
 
-    told = api_as(alice).get(path).json()
+    payload = api_as(alice).get(path).json()
 
-    rows = {row["path"]: row for row in told["values"]}
-    assert told["generation"] is None
-    assert {one["name"]: one["kind"] for one in told["vaults"]} == {
+    rows = {row["path"]: row for row in payload["values"]}
+    assert payload["generation"] is None
+    assert {one["name"]: one["kind"] for one in payload["vaults"]} == {
         "mine": "personal",
         "team": "group",
     }
@@ -221,7 +221,7 @@ def test_others_learn_nothing_of_it(
         assert answer.status_code == 404
 
 
-def test_an_attempt_is_told_as_it_began(api_as: As, alice: User, example: Example) -> None:
+def test_an_attempt_is_answered_as_it_began(api_as: As, alice: User, example: Example) -> None:
     mine = vault(alice, "mine", "environment.A = then")
     attempt = attempt_of(task_of(alice, example))
     attempt_note_vaults(attempt_id=attempt.pk)
@@ -251,10 +251,10 @@ def test_vaults_of_a_tenants_groups_reach_tasks_in_its_queues_alone(
     noted = {task.pk: attempt_note_vaults(attempt_id=attempt_of(task).pk) for task in (theirs, own)}
     shown = api_as(root).get(f"/api/v1/tasks/{own.pk}/effective-vault/").json()
 
-    assert given_to(own, noted[own.pk]).image == "docker.io/own/image:latest"
-    assert given_to(own, noted[own.pk]).environment == {"A": "1"}
+    assert launch_inputs(own, noted[own.pk]).image == "docker.io/own/image:latest"
+    assert launch_inputs(own, noted[own.pk]).environment == {"A": "1"}
     assert "evil" not in str(shown)
-    assert given_to(theirs, noted[theirs.pk]).image == "evil/image"
+    assert launch_inputs(theirs, noted[theirs.pk]).image == "evil/image"
 
 
 def test_before_an_attempt_the_queue_says_which_vaults_a_task_would_get(

@@ -38,7 +38,7 @@ def test_what_asks_other_machines_leaves_by_a_network_and_nothing_else_does() ->
     out = {name for name in ours if leaving & set(services[name]["networks"])}
 
     assert out == {"web", "worker"}
-    # Nobody from outside comes in by the network on which they leave.
+    # The network for outgoing connections admits no incoming ones.
     assert not leaving & set(services["web"]["networks"]) & set(services["proxy"]["networks"])
     wanted = [{"path": "rpm.env", "required": False}]
     assert all(services[name]["env_file"] == wanted for name in ours)

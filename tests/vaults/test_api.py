@@ -1,4 +1,4 @@
-"""REST of vaults: who sees what of them, and what is answered."""
+"""Vaults through REST: permissions and responses."""
 
 import json
 from base64 import b64encode
@@ -58,8 +58,7 @@ def test_a_vault_is_made_read_changed_switched_and_removed(api_as: As, alice: Us
     assert client.get(path).headers["Cache-Control"] == "no-store"
     assert client.delete(path).status_code == 204
     assert client.get(path).status_code == 404
-    told = client.get(VAULTS)
-    assert told.json()["results"] == []
+    assert client.get(VAULTS).json()["results"] == []
 
 
 def test_nobody_ever_reads_a_secret(
@@ -79,12 +78,12 @@ def test_everybody_sees_their_own_and_of_their_groups_only_what_there_is(
     assert names(api_as(bob)) == ["team"]
     assert names(api_as(charlie)) == []
     assert sorted(names(api_as(root))) == ["mine", "team"]
-    told = api_as(bob).get(f"{VAULTS}{team.pk}/").json()
-    assert (told["text"], told["keys"]) == (None, ["lr", "secrets"])
-    assert told["may"] == {"read": False, "change": False, "switch_off": False, "remove": False}
+    payload = api_as(bob).get(f"{VAULTS}{team.pk}/").json()
+    assert (payload["text"], payload["keys"]) == (None, ["lr", "secrets"])
+    assert payload["may"] == {"read": False, "change": False, "switch_off": False, "remove": False}
 
 
-def test_who_did_what_with_a_vault_is_told_to_its_readers_alone(
+def test_who_did_what_with_a_vault_is_shown_to_its_readers_alone(
     api_as: As, bob: User, root: User, team: Vault
 ) -> None:
     path = f"{VAULTS}{team.pk}/"
@@ -133,9 +132,9 @@ def test_administrators_know_only_name_and_size_of_other_peoples_vaults(
     api_as: As, root: User, personal: Vault
 ) -> None:
     client, path = api_as(root), f"{VAULTS}{personal.pk}/"
-    told = client.get(path).json()
+    payload = client.get(path).json()
 
-    assert (told["text"], told["keys"], told["size"]) == (None, None, len(TEXT))
+    assert (payload["text"], payload["keys"], payload["size"]) == (None, None, len(TEXT))
     assert client.patch(path, {"is_active": False}).status_code == 200
     assert client.patch(path, {"is_active": True}).status_code == 403
     assert client.delete(path).status_code == 403
@@ -149,9 +148,9 @@ def test_a_right_on_a_vault_opens_its_text_and_no_more_than_was_given(
     VaultUserPermission.objects.create(content_object=team, user=charlie, permission=permission)
     client, path = api_as(charlie), f"{VAULTS}{team.pk}/"
 
-    told = client.get(path).json()
+    payload = client.get(path).json()
 
-    assert "lr = 0.1" in told["text"]
+    assert "lr = 0.1" in payload["text"]
     changed = client.patch(path, {"name": "renamed"}, headers={"If-Match": '"1"'})
     assert changed.status_code == (200 if may_change else 403)
     assert client.delete(path).status_code == 403

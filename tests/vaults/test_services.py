@@ -1,4 +1,4 @@
-"""Making and changing vaults: sealed at rest, and nothing told of what they hold."""
+"""Creation and change of vaults: sealed at rest, with no content in events."""
 
 from io import StringIO
 from typing import Any
@@ -15,9 +15,9 @@ from apps.events.models import AuditEntry, Event
 from apps.vaults.models import Vault, VaultVersion
 from apps.vaults.selectors import effective
 from apps.vaults.selectors.effective import layers_of, vault_text, vaults_applying_to
-from apps.vaults.selectors.seen import vault_seen
+from apps.vaults.selectors.visibility import visible_vault
 from apps.vaults.services import vaults as services
-from apps.vaults.services.keeping import KEPT_VERSIONS, vaults_read, vaults_sweep
+from apps.vaults.services.maintenance import KEPT_VERSIONS, vaults_remove_unused, vaults_store_data
 from apps.vaults.services.vaults import (
     vault_change,
     vault_create,
@@ -44,23 +44,23 @@ def test_a_vault_is_stored_sealed_only(alice: User) -> None:
     assert vault_text(vault) == TEXT.replace(CANARY, f'"{HIDDEN}"')
 
 
-def test_every_change_is_told_without_what_the_vault_holds(alice: User) -> None:
+def test_every_change_is_recorded_without_what_the_vault_holds(alice: User) -> None:
     vault = vault_create(actor=alice, name="mine", text=TEXT)
     vault_change(actor=alice, vault=vault, changes={"name": "other", "text": TEXT + "x = 17\n"})
     vault_switch(actor=alice, vault=vault, is_active=True)
     vault_remove(actor=alice, vault=vault)
 
-    told = list(Event.objects.filter(object_type="vault").order_by("id"))
-    assert [event.kind for event in told] == [
+    events = list(Event.objects.filter(object_type="vault").order_by("id"))
+    assert [event.kind for event in events] == [
         *("vault.created", "vault.changed", "vault.enabled", "vault.removed"),
     ]
-    assert {event.actor_id for event in told} == {alice.pk}
+    assert {event.actor_id for event in events} == {alice.pk}
     entries = list(AuditEntry.objects.filter(object_type="vault").order_by("id"))
     assert (entries[1].before["name"], entries[1].after["name"]) == ("mine", "other")
     audited = [str(vars(row)) for row in entries]
     assert len(audited) == 4
-    assert CANARY not in str([event.data for event in told]) + str(audited)
-    assert "17" not in str([event.data for event in told])
+    assert CANARY not in str([event.data for event in events]) + str(audited)
+    assert "17" not in str([event.data for event in events])
 
 
 def test_stars_keep_the_secret_and_a_new_value_replaces_it(alice: User) -> None:
@@ -86,7 +86,7 @@ def test_another_format_keeps_the_secrets_too(alice: User) -> None:
     assert layer.data == {"learning_rate": 0.1, "secrets": {"TOKEN": CANARY}}
 
 
-def test_who_saves_second_is_told_who_was_first(alice: User) -> None:
+def test_the_second_to_save_learns_who_was_first(alice: User) -> None:
     vault = vault_create(actor=alice, name="mine", text=TEXT)
     vault_change(actor=alice, vault=vault, changes={"name": "first"}, version=1)
 
@@ -141,14 +141,14 @@ def test_only_administrators_make_vaults_of_groups_and_enforce(
     tries: list[dict[str, Any]] = [{"name": "x"}, {"enforced": []}]
     for changes in tries:
         with pytest.raises(NotAllowed):
-            vault_change(actor=alice, vault=vault_seen(alice, vault.pk), changes=changes)
+            vault_change(actor=alice, vault=visible_vault(alice, vault.pk), changes=changes)
     with pytest.raises(BadInput, match="no key of the text"):
         vault_change(actor=root, vault=vault, changes={"text": "b = 1"})
 
 
 def test_administrators_switch_others_vaults_off_and_never_on(alice: User, root: User) -> None:
     vault = vault_create(actor=alice, name="mine", text=TEXT, is_active=True)
-    seen = vault_seen(root, vault.pk)
+    seen = visible_vault(root, vault.pk)
 
     vault_switch(actor=root, vault=seen, is_active=False)
 
@@ -173,7 +173,7 @@ def test_active_vaults_apply_in_order_with_those_of_groups_above(
 
     assert _names(alice) == [first.pk, second.pk, low.pk, high.pk]
 
-    vault_move(actor=root, vault=vault_seen(root, high.pk), place=0)
+    vault_move(actor=root, vault=visible_vault(root, high.pk), place=0)
     vault_move(actor=alice, vault=second, place=0)
 
     assert _names(alice) == [second.pk, first.pk, high.pk, low.pk]
@@ -257,7 +257,7 @@ def test_versions_from_before_data_was_kept_are_read_once(
     Vault.objects.update(data_size=0)
 
     assert layers_of([(vault.pk, 1)])[0].data == {"a": 1}
-    assert (vaults_read(), vaults_read()) == (1, 0)
+    assert (vaults_store_data(), vaults_store_data()) == (1, 0)
 
     monkeypatch.setattr(effective, "read", None)
     assert layers_of([(vault.pk, 1)])[0].data == {"a": 1}
@@ -271,20 +271,20 @@ def test_old_versions_and_removed_vaults_go_when_no_task_needs_them(alice: User)
     gone = vault_create(actor=alice, name="gone", text=TEXT)
     vault_remove(actor=alice, vault=gone)
 
-    vaults_sweep({(kept.pk, 2), (gone.pk, 1)})
+    vaults_remove_unused({(kept.pk, 2), (gone.pk, 1)})
 
     numbers = VaultVersion.objects.filter(vault=kept).values_list("version", flat=True)
     assert sorted(numbers) == [2, *range(6, KEPT_VERSIONS + 6)]
     assert layers_of([(gone.pk, 1)])
 
-    vaults_sweep(set())
+    vaults_remove_unused(set())
 
     assert set(VaultVersion.objects.values_list("vault", flat=True)) == {kept.pk}
     assert VaultVersion.objects.count() == KEPT_VERSIONS
     assert [vault.pk for vault in Vault.objects.all()] == [kept.pk]
 
 
-def test_vaults_are_sealed_anew_when_keys_are_rotated(
+def test_vaults_are_sealed_again_when_keys_are_rotated(
     alice: User, tmp_path: Any, settings: Any
 ) -> None:
     settings.RPM_SECRET_KEYS = []
@@ -293,11 +293,11 @@ def test_vaults_are_sealed_anew_when_keys_are_rotated(
     vault_change(actor=alice, vault=vault, changes={"name": "new"})
     before = set(VaultVersion.objects.values_list("sealed_text", flat=True))
 
-    told = StringIO()
-    call_command("keys", "rotate", stdout=told)
+    output = StringIO()
+    call_command("keys", "rotate", stdout=output)
     call_command("keys", "prune", stdout=StringIO())
 
-    assert "1 vault with the first key" in told.getvalue()
+    assert "1 vault with the first key" in output.getvalue()
     assert len(keyring.keys()) == 1
     after = set(VaultVersion.objects.values_list("sealed_text", flat=True))
     assert not before & after
@@ -315,7 +315,7 @@ def test_an_earlier_version_comes_back_as_a_new_one_with_its_secrets(alice: User
     vault_change(
         actor=alice, vault=vault, changes={"name": "other", "format": "json", "text": '{"x": 17}'}
     )
-    seen = vault_seen(alice, vault.pk)
+    seen = visible_vault(alice, vault.pk)
 
     back = vault_restore(actor=alice, vault=seen, to=1, version=2)
 
@@ -338,11 +338,11 @@ def test_only_what_is_kept_comes_back_and_only_for_who_may_change_it(
 
     for number in (1, 2):
         with pytest.raises(BadInput) as refused:
-            vault_restore(actor=alice, vault=vault_seen(alice, own.pk), to=number)
+            vault_restore(actor=alice, vault=visible_vault(alice, own.pk), to=number)
         assert set(refused.value.fields) == {"to"}
     with pytest.raises(NotAllowed):
-        vault_restore(actor=bob, vault=vault_seen(bob, team.pk), to=1)
+        vault_restore(actor=bob, vault=visible_vault(bob, team.pk), to=1)
     with pytest.raises(Stale):
-        vault_restore(actor=root, vault=vault_seen(root, team.pk), to=1, version=1)
-    back = vault_restore(actor=root, vault=vault_seen(root, team.pk), to=1, version=2)
+        vault_restore(actor=root, vault=visible_vault(root, team.pk), to=1, version=1)
+    back = vault_restore(actor=root, vault=visible_vault(root, team.pk), to=1, version=2)
     assert back.enforced == ["*"]

@@ -1,4 +1,4 @@
-"""Vaults and tenants: no number and no name goes over the wall, and rights are those of now."""
+"""Vaults and tenants: tenant isolation hides counts and names, and permissions are current."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from apps.accounts.models import TenantGroup, User
 from apps.core.errors import Conflict, NotAllowed, NotFound, Stale
 from apps.events.models import AuditEntry
 from apps.vaults.models import Vault, VaultUserPermission, VaultVersion
-from apps.vaults.selectors.seen import vault_seen
+from apps.vaults.selectors.visibility import visible_vault
 from apps.vaults.services import vaults as services
 from apps.vaults.services.vaults import (
     vault_change,
@@ -49,7 +49,7 @@ def let(user: User, vault: Vault, right: str) -> VaultUserPermission:
 
 
 def written() -> tuple[list[Any], int, int]:
-    """All that a write would leave."""
+    """All rows that a write would leave."""
     rows = list(Vault.objects.order_by("pk").values())
     return rows, VaultVersion.objects.count(), AuditEntry.objects.count()
 
@@ -122,7 +122,7 @@ def test_the_pages_of_the_list_tell_it_neither(
         cursors += parse_qs(urlsplit(path or "").query).get("cursor", [])
 
     assert seen == ["of acme 0", "of acme 1", "of acme 2"]
-    # The same place is written as another sign each time, and one that is made up is refused.
+    # The same place is sealed differently each time, and a forged one is refused.
     assert client.get(f"{VAULTS}?limit=1").json()["next"] not in cursors
     # What stands for "after position 2" where nothing is sealed.
     made_up = client.get(VAULTS, {"cursor": "cD0y"})
@@ -139,7 +139,7 @@ def test_who_may_only_read_since_they_looked_writes_nothing(
     vault = vault_create(actor=root, name="team", text="a = 1", group=dev_group)
     vault_change(actor=root, vault=vault, changes={"text": "a = 2"})
     rule = let(charlie, vault, "change_vault")
-    seen = vault_seen(charlie, vault.pk)
+    seen = visible_vault(charlie, vault.pk)
     rule.delete()
     let(charlie, vault, "view_vault")
     before = written()
@@ -158,7 +158,7 @@ def test_who_does_not_administer_its_group_since_they_looked_writes_nothing(
     vault = vault_create(actor=root, name="team", text="a = 1", group=acme.group)
     vault_change(actor=root, vault=vault, changes={"text": "a = 2"})
     let(acme.admin, vault, "view_vault")
-    seen = vault_seen(acme.admin, vault.pk)
+    seen = visible_vault(acme.admin, vault.pk)
     TenantGroup.objects.filter(group=acme.group).delete()
     before = written()
 
@@ -186,7 +186,7 @@ def test_rights_are_asked_for_while_the_vault_is_held(
     before = written()
     monkeypatch.setattr(rows, "select_for_update", waiting)
     with pytest.raises(NotFound):
-        WRITES[write](acme.admin, vault_seen(acme.admin, vault.pk))
+        WRITES[write](acme.admin, visible_vault(acme.admin, vault.pk))
 
     assert written() == before
 
@@ -199,7 +199,7 @@ def left(organisations: Organisations, root: User) -> Vault:
     """A vault of Acme; who made and changed it works for the rival by now."""
     acme, rival = organisations.acme, organisations.rival
     vault = vault_create(actor=acme.admin, name="team", text="a = 1", group=acme.group)
-    seen = vault_seen(acme.admin, vault.pk)
+    seen = visible_vault(acme.admin, vault.pk)
     vault_change(actor=acme.admin, vault=seen, changes={"text": "a = 2"})
     acme.admin.groups.set([rival.group])
     other = User.objects.create(username="agnes")
@@ -212,7 +212,7 @@ def test_who_came_to_another_tenant_is_named_to_nobody_of_the_first(
 ) -> None:
     path, agnes = f"{VAULTS}{left.pk}/", User.objects.get(username="agnes")
 
-    def told(user: User) -> set[str | None]:
+    def names(user: User) -> set[str | None]:
         client = api_as(user)
         one, many = client.get(path).json(), client.get(VAULTS).json()["results"]
         found = {row["updated_by"] for row in (one, *many)}
@@ -220,23 +220,23 @@ def test_who_came_to_another_tenant_is_named_to_nobody_of_the_first(
         found |= {row["by"] for row in client.get(f"{path}versions/").json()["results"]}
         return found | {client.get(f"{path}versions/1/").json()["by"]}
 
-    assert told(agnes) == {None}
-    assert told(root) == {"adam"}
+    assert names(agnes) == {None}
+    assert names(root) == {"adam"}
 
 
-def test_who_saves_second_is_not_told_who_of_another_tenant_was_first(
+def test_the_second_to_save_does_not_learn_who_of_another_tenant_was_first(
     left: Vault, root: User
 ) -> None:
     agnes = User.objects.get(username="agnes")
 
-    for user, name in ((agnes, "somebody"), (root, "adam")):
-        seen = vault_seen(user, left.pk)
+    for user, name in ((agnes, "Another user"), (root, "adam")):
+        seen = visible_vault(user, left.pk)
         with pytest.raises(Stale, match=f"{name} changed this vault"):
             vault_change(actor=user, vault=seen, changes={"name": "x"}, version=1)
 
 
 def test_the_pages_name_them_neither(left: Vault, client: Client, root: User) -> None:
-    def told(user: User) -> bool:
+    def is_named(user: User) -> bool:
         client.force_login(user)
         pages = [client.get(f"/settings/vaults/{left.pk}/")]
         pages.append(client.get(f"/settings/vaults/{left.pk}/versions/1/"))
@@ -245,8 +245,8 @@ def test_the_pages_name_them_neither(left: Vault, client: Client, root: User) ->
         assert len(set(names)) == 1
         return names[0]
 
-    assert not told(User.objects.get(username="agnes"))
-    assert told(root)
+    assert not is_named(User.objects.get(username="agnes"))
+    assert is_named(root)
 
 
 def test_colleagues_and_who_belongs_to_no_tenant_are_named(
@@ -254,7 +254,7 @@ def test_colleagues_and_who_belongs_to_no_tenant_are_named(
 ) -> None:
     acme = organisations.acme
     vault = vault_create(actor=root, name="team", text="a = 1", group=acme.group)
-    seen = vault_seen(acme.admin, vault.pk)
+    seen = visible_vault(acme.admin, vault.pk)
     vault_change(actor=acme.admin, vault=seen, changes={"text": "a = 2"})
 
     rows = api_as(acme.admin).get(f"{VAULTS}{vault.pk}/versions/").json()["results"]

@@ -1,4 +1,4 @@
-"""JSON and YAML, secrets hidden and put back, and whatever else somebody may send."""
+"""JSON and YAML, hidden and restored secrets, and malicious texts."""
 
 import json
 import time
@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from apps.core.keyring import HIDDEN
-from apps.vaults.contents import read_checked
-from apps.vaults.text.reading import READERS, read, stored_secrets, with_hidden, with_stored
-from apps.vaults.text.shapes import BadText
+from apps.vaults.contents import read_valid
+from apps.vaults.text.bounds import BadText
+from apps.vaults.text.reader import READERS, hide_secrets, put_back_secrets, read, stored_secrets
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 SIGNS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
@@ -28,7 +28,7 @@ SECRETS = st.dictionaries(NAMES, SIGNS.filter(lambda text: text != HIDDEN), max_
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        pytest.param('{"a": 1, "a": 2}', "stands twice", id="a key twice"),
+        pytest.param('{"a": 1, "a": 2}', "occurs twice", id="a key twice"),
         pytest.param('{"a": NaN}', "NaN", id="no number"),
         pytest.param('{"a": 1e999}', "not finite", id="an infinite number"),
         pytest.param("[1]", "an object", id="a list"),
@@ -67,16 +67,16 @@ def test_yaml_is_read_as_plain_data(text: str, want: object) -> None:
         pytest.param("a: !!python/object/apply:os.system [ls]", "no type", id="an object"),
         pytest.param("a: !!binary aGk=", "no type", id="bytes"),
         pytest.param("a: !mine x", "no type", id="a type of somebody's own"),
-        pytest.param("a: 1\na: 2", "line 2, column 1: key 'a' stands twice", id="a key twice"),
+        pytest.param("a: 1\na: 2", "line 2, column 1: key 'a' occurs twice", id="a key twice"),
         pytest.param("8080: x", "a key must be text", id="a number as a key"),
         pytest.param("a: &a [*a]", "back into itself", id="a circle"),
         pytest.param("a: 1\n---\nb: 2", "second document", id="two documents"),
         pytest.param("a: [", "line 2, column 1", id="an open list"),
         pytest.param("secrets: {A: 1}", "put it into quotes", id="a number as a secret"),
-        pytest.param("a: &s {A: x}\nsecrets: *s", "two places", id="secrets by an alias"),
-        pytest.param("secrets: {A: &s x}\nb: *s", "two places", id="a secret shown by an alias"),
-        pytest.param("secrets:\n  A: &s x\n  B: *s", "two places", id="a secret twice"),
-        pytest.param("a: &m {A: x}\nsecrets: {<<: *m}", "two places", id="secrets merged"),
+        pytest.param("a: &s {A: x}\nsecrets: *s", "cannot repeat", id="secrets by an alias"),
+        pytest.param("secrets: {A: &s x}\nb: *s", "cannot repeat", id="a secret shown by an alias"),
+        pytest.param("secrets:\n  A: &s x\n  B: *s", "cannot repeat", id="a secret twice"),
+        pytest.param("a: &m {A: x}\nsecrets: {<<: *m}", "cannot repeat", id="secrets merged"),
         pytest.param("a0: &a0 [1, 1]\n" + "".join(
             f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(60)), "values", id="a bomb"),
         pytest.param("a0: &a0 {x: 1}\n" + "".join(
@@ -134,22 +134,22 @@ STORED = {
 def test_stars_stand_for_secrets_and_comments_stay(format_: str, text: str) -> None:
     found = read(text, format=format_)
 
-    shown = with_hidden(text, found)
+    shown = hide_secrets(text, found)
 
     assert stored_secrets(found.data) == STORED
     assert "# not hunter3" in shown
     for secret in ("hunter2", "several", "one", "with"):
         assert secret not in shown
     assert read(shown, format=format_).data["secrets"] == dict.fromkeys(STORED, HIDDEN)
-    again = with_stored(shown, read(shown, format=format_), STORED)
+    again = put_back_secrets(shown, read(shown, format=format_), STORED)
     assert read(again, format=format_).data == found.data
 
 
 def test_stars_for_what_is_not_stored_are_refused() -> None:
     text = 'secrets.A = "********"'
 
-    with pytest.raises(BadText, match=r"line 1, column 13: secrets\.A is the sign"):
-        with_stored(text, read(text, format="hocon"), {})
+    with pytest.raises(BadText, match=r"line 1, column 13: secrets\.A marks a hidden value"):
+        put_back_secrets(text, read(text, format="hocon"), {})
 
 
 @given(DATA, SECRETS)
@@ -162,12 +162,12 @@ def test_json_reads_the_same_in_all_formats_with_secrets_hidden_and_back(
 
     for format_ in ("json", "hocon"):
         found = read(text, format=format_)
-        shown = with_hidden(text, found)
+        shown = hide_secrets(text, found)
         seen = read(shown, format=format_)
 
         assert found.data == whole
         assert seen.data == {**data, "secrets": dict.fromkeys(secrets, HIDDEN)}
-        back = with_stored(shown, seen, secrets)
+        back = put_back_secrets(shown, seen, secrets)
         assert read(back, format=format_).data == whole
 
 
@@ -188,7 +188,7 @@ def test_no_text_crashes_a_reader_or_shows_a_secret(format_: str, text: str) -> 
         return
 
     json.dumps(found.data, allow_nan=False)
-    seen = read(with_hidden(text, found), format=format_)
+    seen = read(hide_secrets(text, found), format=format_)
     secrets = found.data.get("secrets") or {}
     if isinstance(secrets, dict):
         assert dict(seen.data) == {**found.data, **_hidden(found.data)}
@@ -217,6 +217,6 @@ def _hidden(data: Any) -> dict[str, Any]:
 )
 def test_our_own_keys_are_checked(text: str, words: str) -> None:
     with pytest.raises(BadText) as refused:
-        read_checked(text, format="hocon")
+        read_valid(text, format="hocon")
 
     assert words in refused.value.detail

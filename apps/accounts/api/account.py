@@ -1,4 +1,4 @@
-"""REST of one's own account."""
+"""REST of the user's own account."""
 
 from typing import Any
 
@@ -49,23 +49,23 @@ class AccountChangeSerializer(StrictSerializer):
 
 
 class AccountView(APIView):
-    """Who one is here."""
+    """Your own account."""
 
     @extend_schema(responses=AccountSerializer)
     def get(self, request: Request) -> Response:
-        return _told(person(request))
+        return _account_response(person(request))
 
     @extend_schema(request=AccountChangeSerializer, responses=AccountSerializer)
     def patch(self, request: Request) -> Response:
-        """What is sent of names, time zone and e-mail address."""
+        """Change your names, time zone or e-mail address; fields that are left out stay."""
         body = AccountChangeSerializer(data=request.data, partial=True)
         body.is_valid(raise_exception=True)
         changes: dict[str, Any] = dict(body.validated_data)
         password = changes.pop("current_password", "")
         user = profile_change(user=person(request), changes=changes, password=password)
-        return _told(user)
+        return _account_response(user)
 
 
-def _told(user: User) -> Response:
+def _account_response(user: User) -> Response:
     prefetch_related_objects([user], groups_by_name())
     return Response(AccountSerializer(user).data)

@@ -1,4 +1,4 @@
-"""HTTP Basic with the key and secret of a credential, or a token that was made of them."""
+"""HTTP Basic with the key and secret of a credential, or a token that was made with them."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from rest_framework.request import Request
 
 from apps.accounts.models import User
 from apps.accounts.services.access import Access, WrongSecret, access_by_header
-from apps.accounts.services.throttling import address_admitted
+from apps.accounts.services.throttling import address_admit
 from apps.core.origin import client_address
 
 
@@ -18,7 +18,7 @@ class CredentialAuthentication(BaseAuthentication):
 
     def authenticate(self, request: Request) -> tuple[User, Access] | None:
         address = client_address(request._request)
-        address_admitted(address)
+        address_admit(address)
         try:
             access = access_by_header(request.headers.get("Authorization", ""), address=address)
         except WrongSecret as error:
@@ -30,7 +30,7 @@ class CredentialAuthentication(BaseAuthentication):
 
 
 class CredentialScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # untyped base
-    """How the OpenAPI file names both."""
+    """The names of both in the OpenAPI file."""
 
     target_class = "apps.accounts.api.authentication.CredentialAuthentication"
     match_subclasses = True

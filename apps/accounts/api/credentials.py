@@ -1,4 +1,4 @@
-"""REST of one's own credentials, and what credentials of others look like."""
+"""REST of the user's own credentials, and serializers for those of others."""
 
 from typing import Any
 
@@ -51,17 +51,17 @@ class CredentialSecretSerializer(CredentialSerializer):
 
 
 class CredentialLabelSerializer(StrictSerializer):
-    label = serializers.CharField(max_length=100, allow_blank=True)  # type: ignore[assignment]  # the metaclass takes it away
+    label = serializers.CharField(max_length=100, allow_blank=True)  # type: ignore[assignment]  # the metaclass removes it
 
 
 class CredentialCreateSerializer(StrictSerializer):
-    label = serializers.CharField(  # type: ignore[assignment]  # the metaclass takes it away
+    label = serializers.CharField(  # type: ignore[assignment]  # the metaclass removes it
         max_length=100, allow_blank=True, default=""
     )
     scope = serializers.ChoiceField(
         Scope.choices,
         default=Scope.ADMINISTER,
-        help_text="`read`: safe methods; `enqueue`: also all with one's own tasks; `administer`: "
+        help_text="`read`: safe methods; `enqueue`: also all with your own tasks; `administer`: "
         "all that its owner may.",
     )
     expires_at = serializers.DateTimeField(allow_null=True, default=None)
@@ -72,8 +72,8 @@ class CredentialCreateSerializer(StrictSerializer):
         return value
 
 
-def asking_credential(request: Request) -> Credential | None:
-    """With which credential somebody asks for a new one; None with a session.
+def request_credential(request: Request) -> Credential | None:
+    """The credential of a request for a new one; None where a session asks.
 
     Raises:
         NotAllowed: with a token, which the new one would outlive.
@@ -86,8 +86,8 @@ def asking_credential(request: Request) -> Credential | None:
     return Credential.objects.get(pk=access.credential_id)
 
 
-def secret_told(credential: Credential, secret: str) -> Response:
-    """A new credential with its secret; nobody may keep a copy of the answer."""
+def secret_response(credential: Credential, secret: str) -> Response:
+    """A new credential with its secret; caches must not keep the response."""
     facts = {**CredentialSerializer(credential).data, "secret": secret}
     return Response(facts, status=201, headers={"Cache-Control": "no-store"})
 
@@ -105,17 +105,17 @@ class CredentialViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Crede
 
     @extend_schema(request=CredentialCreateSerializer, responses={201: CredentialSecretSerializer})
     def create(self, request: Request) -> Response:
-        """A new credential; its secret is in this answer and nowhere else."""
+        """Create a credential; its secret is in this response and nowhere else."""
         body = CredentialCreateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        made_with = asking_credential(request)
-        return secret_told(
+        made_with = request_credential(request)
+        return secret_response(
             *credential_create(user=person(request), made_with=made_with, **body.validated_data)
         )
 
     @extend_schema(request=CredentialLabelSerializer, responses=CredentialSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Give it another label."""
+        """Change its label."""
         body = CredentialLabelSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         changed = credential_change(
@@ -125,7 +125,7 @@ class CredentialViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Crede
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Refuse it from the next request on, and close what it opened."""
+        """Revoke it: it is refused from the next request on, and its sockets close."""
         user = person(request)
         credential_revoke(credential=self.get_object(), actor=user, is_admin=is_admin(user))
         return Response(status=204)

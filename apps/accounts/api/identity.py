@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
-from apps.accounts.api.permissions import Admins, person
+from apps.accounts.api.permissions import IsAdmin, person
 from apps.accounts.identity.presets import PRESETS
 from apps.accounts.models import IdentityProvider, Pkce, Protocol
 from apps.accounts.selectors import identity_providers
@@ -32,7 +32,7 @@ _ALL = tuple(dict.fromkeys((*FIELDS[Protocol.OIDC], *FIELDS[Protocol.SAML])))
 
 
 class PairSerializer(serializers.Serializer[Any]):
-    """Who is in `external` there is in `group` here."""
+    """Members of `external` at the provider are in `group` here."""
 
     external = serializers.CharField(max_length=255)
     group = serializers.SlugRelatedField[Group](
@@ -46,7 +46,7 @@ class _Mapping(serializers.Serializer[Any]):
 
 
 class IdentityProviderSerializer(serializers.ModelSerializer[IdentityProvider]):
-    """A provider; its secrets are never told. Fields of the other protocol are as they began."""
+    """A provider, never with its secrets. Fields of the other protocol keep their defaults."""
 
     id = serializers.CharField(source="slug", read_only=True)
     client_secret = serializers.SerializerMethodField()
@@ -66,7 +66,7 @@ class IdentityProviderSerializer(serializers.ModelSerializer[IdentityProvider]):
 
 
 def _changes() -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-    """A field for each column, none of them required: what is not sent stays as it is."""
+    """A field for each column, none of them required: fields that are left out stay."""
     made: dict[str, serializers.Field[Any, Any, Any, Any]] = {}
     for name in _ALL:
         column = IdentityProvider._meta.get_field(name)
@@ -100,17 +100,17 @@ class IdentityProviderChangeSerializer(StrictSerializer):
 
 
 class IdentityProviderCreateSerializer(IdentityProviderChangeSerializer):
-    """A new provider begins with what is usual at its preset."""
+    """A new provider begins with the defaults of its preset."""
 
     preset = serializers.ChoiceField(choices=list(PRESETS))
 
 
 class IdentityProviderViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[IdentityProvider]):
-    """Where people prove who they are; for administrators."""
+    """Identity providers, for administrators."""
 
     serializer_class = IdentityProviderSerializer
     pagination_class = KeysetPagination
-    permission_classes = [IsAuthenticated, Admins]
+    permission_classes = [IsAuthenticated, IsAdmin]
     queryset = IdentityProvider.objects.none()
     lookup_field = "slug"
     lookup_url_kwarg = "pk"
@@ -124,37 +124,37 @@ class IdentityProviderViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet
         request=IdentityProviderCreateSerializer, responses={201: IdentityProviderSerializer}
     )
     def create(self, request: Request) -> Response:
-        """Make a provider; people can log in with it at once, unless it is made inactive."""
-        given = _given(IdentityProviderCreateSerializer(data=request.data))
-        preset, mapping = given.pop("preset"), given.pop("mapping", None)
+        """Create a provider; people can log in with it at once, unless it is inactive."""
+        values = _values(IdentityProviderCreateSerializer(data=request.data))
+        preset, mapping = values.pop("preset"), values.pop("mapping", None)
         row = provider_create(
-            actor=person(request), preset=preset, values=given, mapping=mapping or []
+            actor=person(request), preset=preset, values=values, mapping=mapping or []
         )
         return Response(self.get_serializer(row).data, status=201)
 
     @extend_schema(request=IdentityProviderChangeSerializer, responses=IdentityProviderSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Change what is sent.
+        """Change the fields that are sent.
 
         With another issuer, metadata of another provider or another claim of the id, people are
         recognised by their e-mail addresses again.
         """
         row = self.get_object()
-        given = _given(IdentityProviderChangeSerializer(data=request.data))
-        mapping = given.pop("mapping", None)
-        provider_change(actor=person(request), provider=row, values=given, mapping=mapping)
+        values = _values(IdentityProviderChangeSerializer(data=request.data))
+        mapping = values.pop("mapping", None)
+        provider_change(actor=person(request), provider=row, values=values, mapping=mapping)
         return Response(self.get_serializer(self.get_object()).data)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Take it away; people and their groups stay."""
+        """Remove it; people and their groups stay."""
         provider_remove(actor=person(request), provider=self.get_object())
         return Response(status=204)
 
 
-def _given(body: StrictSerializer) -> dict[str, Any]:
+def _values(body: StrictSerializer) -> dict[str, Any]:
     body.is_valid(raise_exception=True)
-    given: dict[str, Any] = dict(body.validated_data)
-    if "mapping" in given:
-        given["mapping"] = [(pair["external"], pair["group"]) for pair in given["mapping"]]
-    return given
+    values: dict[str, Any] = dict(body.validated_data)
+    if "mapping" in values:
+        values["mapping"] = [(pair["external"], pair["group"]) for pair in values["mapping"]]
+    return values

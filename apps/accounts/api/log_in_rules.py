@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.accounts.api.permissions import Admins, person
+from apps.accounts.api.permissions import IsAdmin, person
 from apps.accounts.models import User
 from apps.accounts.selectors import log_in_rules
 from apps.accounts.services.identity import log_in_rules_change, rules_facts
@@ -27,7 +27,7 @@ class LogInRulesSerializer(serializers.Serializer[Any]):
 
 
 class LogInRulesChangeSerializer(StrictSerializer):
-    """What is not sent stays as it is."""
+    """Fields that are left out stay as they are."""
 
     allows_passwords = serializers.BooleanField(
         required=False,
@@ -55,7 +55,7 @@ class LogInRulesChangeSerializer(StrictSerializer):
 class LogInRulesView(APIView):
     """Passwords and second factors; for administrators."""
 
-    permission_classes = (IsAuthenticated, Admins)
+    permission_classes = (IsAuthenticated, IsAdmin)
 
     @extend_schema(responses=LogInRulesSerializer)
     def get(self, request: Request) -> Response:  # noqa: ARG002  # DRF passes it
@@ -64,7 +64,7 @@ class LogInRulesView(APIView):
 
     @extend_schema(request=LogInRulesChangeSerializer, responses=LogInRulesSerializer)
     def patch(self, request: Request) -> Response:
-        """Change what is sent; it applies from the next log-in on."""
+        """Change the fields that are sent; they apply from the next log-in on."""
         body = LogInRulesChangeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         rules = log_in_rules()

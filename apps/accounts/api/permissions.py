@@ -1,4 +1,4 @@
-"""Who may use a whole endpoint. What somebody sees in it is scoped by selectors.
+"""Permissions of whole endpoints. Selectors scope what the user sees in them.
 
 DRF loads this with its views, so it cannot name their class.
 """
@@ -23,18 +23,18 @@ class ScopeMissing(NotAllowed):
 
     code = "scope"
 
-    def __init__(self, needed: Scope) -> None:
+    def __init__(self, required: Scope) -> None:
         super().__init__(
-            f"This credential is not for this: it takes one with the scope {needed.value!r}.",
-            fields={"scope": needed.value},
+            f"This credential is not for this: it takes one with the scope {required.value!r}.",
+            fields={"scope": required.value},
         )
 
 
-class Scoped(IsAuthenticated):
-    """Whoever is signed in, as far as their credential goes. Every view passes this.
+class HasScope(IsAuthenticated):
+    """Lets signed-in users pass, as far as the scope of their credential goes. Every view has it.
 
     Safe methods take the scope `read`. Others take what the view says in `scope_to_write`; where
-    that is `enqueue`, they reach one's own tasks only. Without saying so they take `administer`.
+    that is `enqueue`, they reach the user's own tasks only. By default they take `administer`.
     A service account acts for an owner only where the view says `allows_acting`.
     """
 
@@ -47,18 +47,18 @@ class Scoped(IsAuthenticated):
         if ACT_FOR in request.headers and not getattr(view, "allows_acting", False):
             wrong = "is for tasks and what they are described with: leave it out here"
             raise NotAllowed(f"{ACT_FOR} {wrong}.", fields={ACT_FOR: wrong})
-        scope_demanded(request, _needed(request, view))
+        scope_check(request, _required_scope(request, view))
         return True
 
     def has_object_permission(self, request: Request, view: Any, obj: Any) -> bool:
-        """For tasks; `view` calls it for what it is about to change."""
+        """For tasks; `view` calls it for the task that it is about to change."""
         is_theirs = getattr(obj, "owner_id", None) == request.user.pk
-        if _needed(request, view) is Scope.ENQUEUE and not is_theirs:
-            scope_demanded(request, Scope.ADMINISTER)
+        if _required_scope(request, view) is Scope.ENQUEUE and not is_theirs:
+            scope_check(request, Scope.ADMINISTER)
         return True
 
 
-class Admins(Scoped):
+class IsAdmin(HasScope):
     """Administrators."""
 
     message = "This is for administrators."
@@ -67,8 +67,8 @@ class Admins(Scoped):
         return super().has_permission(request, view) and is_admin(request.user)
 
 
-class PeopleAdmins(Scoped):
-    """Administrators, and those of a tenant, who see and change what is the tenant's."""
+class IsPeopleAdmin(HasScope):
+    """Administrators, and those of a tenant, who see and change the tenant's objects."""
 
     message = "This is for administrators."
 
@@ -76,7 +76,7 @@ class PeopleAdmins(Scoped):
         return super().has_permission(request, view) and manages_people(request.user)
 
 
-class QueueAdmins(Scoped):
+class IsQueueAdmin(HasScope):
     """Administrators and queue administrators."""
 
     message = "This is for administrators of queues."
@@ -86,29 +86,29 @@ class QueueAdmins(Scoped):
 
 
 def person(request: Request) -> User:
-    """Who is signed in.
+    """The user of the request.
 
     Raises:
-        NotAuthenticated: nobody; the endpoint let them in by mistake.
+        NotAuthenticated: there is none; the endpoint lacks its permission by mistake.
     """
     if not isinstance(request.user, User):
         raise NotAuthenticated
     return request.user
 
 
-def scope_demanded(request: Request, needed: Scope) -> None:
-    """Sessions may do all that their person may.
+def scope_check(request: Request, required: Scope) -> None:
+    """Require a scope of the request's credential; sessions have every scope.
 
     Raises:
         ScopeMissing: the credential is for less.
     """
     access = request.auth
-    if isinstance(access, Access) and not access.scope.covers(needed):
-        raise ScopeMissing(needed)
+    if isinstance(access, Access) and not access.scope.covers(required):
+        raise ScopeMissing(required)
 
 
 def scope_to_write(scope: Scope) -> Callable[[View], View]:
-    """What a view that is a function takes for methods that are not safe."""
+    """Mark a function view with the scope that its unsafe methods take."""
 
     def mark(view: View) -> View:
         view.cls.scope_to_write = scope  # type: ignore[attr-defined]  # DRF's class of the function
@@ -118,13 +118,13 @@ def scope_to_write(scope: Scope) -> Callable[[View], View]:
 
 
 def allows_acting(view: View) -> View:
-    """Mark a view that is a function: service accounts may act for owners there."""
+    """Mark a function view: service accounts may act for owners there."""
     view.cls.allows_acting = True  # type: ignore[attr-defined]  # DRF's class of the function
     return view
 
 
-def _needed(request: Request, view: Any) -> Scope:
+def _required_scope(request: Request, view: Any) -> Scope:
     if request.method in SAFE_METHODS:
         return Scope.READ
-    needed: Scope = getattr(view, "scope_to_write", Scope.ADMINISTER)
-    return needed
+    required: Scope = getattr(view, "scope_to_write", Scope.ADMINISTER)
+    return required

@@ -1,4 +1,4 @@
-"""REST of what people set for themselves."""
+"""REST of the user's own preferences."""
 
 from typing import Any
 
@@ -17,9 +17,9 @@ from apps.core.serializers import StrictSerializer
 
 class PreferencesChangeSerializer(StrictSerializer):
     redacted_variables = serializers.ListField(
-        # Bounded by the service, which takes what is stored already.
+        # Bounded by the service, which accepts patterns that are stored already.
         child=serializers.CharField(),
-        help_text="Patterns such as WANDB_*: values of such variables of one's tasks are shown to "
+        help_text="Patterns such as WANDB_*: values of such variables of your tasks are shown to "
         f"nobody. Up to {PATTERNS} of up to {PATTERN_LENGTH} characters; what is stored "
         "already may stay.",
     )
@@ -33,20 +33,22 @@ class PreferencesSerializer(serializers.Serializer[Any]):
 
 
 class PreferencesView(APIView):
-    """One's own preferences."""
+    """Your own preferences."""
 
     @extend_schema(responses=PreferencesSerializer)
     def get(self, request: Request) -> Response:
-        return Response(_told(person(request)))
+        return Response(_preferences_response(person(request)))
 
     @extend_schema(request=PreferencesChangeSerializer, responses=PreferencesSerializer)
     def patch(self, request: Request) -> Response:
         body = PreferencesChangeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(_told(preferences_change(user=person(request), **body.validated_data)))
+        return Response(
+            _preferences_response(preferences_change(user=person(request), **body.validated_data))
+        )
 
 
-def _told(user: User) -> dict[str, Any]:
+def _preferences_response(user: User) -> dict[str, Any]:
     return {
         "redacted_variables": user.redacted_variables,
         "always_redacted_variables": settings.RPM_REDACTED_VARIABLES,

@@ -16,10 +16,10 @@ from apps.accounts.api.credentials import (
     CredentialCreateSerializer,
     CredentialSecretSerializer,
     CredentialSerializer,
-    asking_credential,
-    secret_told,
+    request_credential,
+    secret_response,
 )
-from apps.accounts.api.permissions import Admins, person
+from apps.accounts.api.permissions import IsAdmin, person
 from apps.accounts.models import Credential, Scope, User
 from apps.accounts.selectors import credentials_of, service_accounts_listed
 from apps.accounts.services.credentials import credential_create, credential_revoke
@@ -50,7 +50,7 @@ class ServiceAccountSerializer(serializers.Serializer[User]):
     last_active_at = serializers.DateTimeField(source="credentials_used_at", allow_null=True)
 
 
-class ServiceAccountMadeSerializer(ServiceAccountSerializer):
+class NewServiceAccountSerializer(ServiceAccountSerializer):
     """With its first credential, whose secret is shown this once."""
 
     credential = CredentialSecretSerializer()
@@ -84,7 +84,7 @@ class ServiceAccountCreateSerializer(ServiceAccountChangeSerializer):
 class ServiceAccountViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[User]):
     """Accounts of programs: they have credentials and groups, and no log-in."""
 
-    permission_classes = (Admins,)
+    permission_classes = (IsAdmin,)
     serializer_class = ServiceAccountSerializer
     pagination_class = KeysetPagination
     filter_backends = []
@@ -98,19 +98,19 @@ class ServiceAccountViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[U
         )
 
     @extend_schema(
-        request=ServiceAccountCreateSerializer, responses={201: ServiceAccountMadeSerializer}
+        request=ServiceAccountCreateSerializer, responses={201: NewServiceAccountSerializer}
     )
     def create(self, request: Request) -> Response:
-        """A new account; the secret of its first credential is in this answer and nowhere else."""
+        """Create an account; the secret of its first credential is in this response only."""
         body = ServiceAccountCreateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         made = service_account_create(
-            actor=person(request), made_with=asking_credential(request), **body.validated_data
+            actor=person(request), made_with=request_credential(request), **body.validated_data
         )
         account = self.get_queryset().get(pk=made.account.pk)
         first = {**CredentialSerializer(made.credential).data, "secret": made.secret}
-        told = {**ServiceAccountSerializer(account).data, "credential": first}
-        return Response(told, status=201, headers={"Cache-Control": "no-store"})
+        payload = {**ServiceAccountSerializer(account).data, "credential": first}
+        return Response(payload, status=201, headers={"Cache-Control": "no-store"})
 
     @extend_schema(request=ServiceAccountChangeSerializer, responses=ServiceAccountSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
@@ -140,8 +140,8 @@ class ServiceAccountViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[U
         if request.method == "POST":
             body = CredentialCreateSerializer(data=request.data)
             body.is_valid(raise_exception=True)
-            made_with = asking_credential(request)
-            return secret_told(
+            made_with = request_credential(request)
+            return secret_response(
                 *credential_create(
                     user=account,
                     actor=person(request),

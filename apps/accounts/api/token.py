@@ -18,7 +18,7 @@ from apps.core.serializers import StrictSerializer
 _BASIC: Any = [{"credential": []}]
 
 
-class TokenAskedSerializer(StrictSerializer):
+class TokenCreateSerializer(StrictSerializer):
     scope = serializers.ChoiceField(
         Scope.choices,
         required=False,
@@ -34,24 +34,24 @@ class TokenSerializer(serializers.Serializer[Any]):
 
 
 class TokenView(APIView):
-    """Tokens, for programs that should not carry the secret about."""
+    """Tokens, for programs that should not hold the secret."""
 
     authentication_classes = (CredentialAuthentication,)
     scope_to_write = Scope.READ
 
     @extend_schema(
-        request=TokenAskedSerializer,
+        request=TokenCreateSerializer,
         responses={201: TokenSerializer},
         auth=_BASIC,
     )
     def post(self, request: Request) -> Response:
-        """A token for the credential of this request; it ends with it, and by itself."""
+        """A token for the credential of this request; it expires, and ends with the credential."""
         access = request.auth
         if not isinstance(access, Access) or access.until is not None:
             raise NotAllowed("Tokens are made with key and secret, as HTTP Basic.")
-        body = TokenAskedSerializer(data=request.data)
+        body = TokenCreateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        asked = body.validated_data.get("scope")
-        token = token_make(access=access, scope=Scope(asked) if asked else None)
-        told = {"token": token.text, "scope": token.scope, "expires_in_s": token.expires_in_s}
-        return Response(told, status=201, headers={"Cache-Control": "no-store"})
+        requested = body.validated_data.get("scope")
+        token = token_make(access=access, scope=Scope(requested) if requested else None)
+        payload = {"token": token.text, "scope": token.scope, "expires_in_s": token.expires_in_s}
+        return Response(payload, status=201, headers={"Cache-Control": "no-store"})

@@ -1,4 +1,4 @@
-"""REST of people, for administrators, and for those of a tenant as far as they are its own."""
+"""REST of people, for administrators; those of a tenant reach its own people."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
-from apps.accounts.api.permissions import PeopleAdmins, person
+from apps.accounts.api.permissions import IsPeopleAdmin, person
 from apps.accounts.links import join_address
 from apps.accounts.models import USERS, Invitation, PersonStatus, User
 from apps.accounts.selectors import (
@@ -34,7 +34,7 @@ from apps.accounts.selectors import (
 from apps.accounts.services.invitations import (
     DAYS,
     MOST_DAYS,
-    Invited,
+    NewInvitation,
     invitation_renew,
     invitation_revoke,
     person_invite,
@@ -50,7 +50,7 @@ from apps.core.serializers import NameSerializer, StrictSerializer
 
 
 class InvitationSerializer(serializers.ModelSerializer[Invitation]):
-    """`mail_detail` is what the server said where the mail could not be sent."""
+    """`mail_detail` is the server's error where the mail could not be sent."""
 
     class Meta:
         model = Invitation
@@ -59,7 +59,7 @@ class InvitationSerializer(serializers.ModelSerializer[Invitation]):
 
 
 class UserSerializer(serializers.ModelSerializer[User]):
-    """`last_active` is null for who never came."""
+    """`last_active` is null for people who never signed in."""
 
     status = serializers.ChoiceField(choices=PersonStatus.choices, read_only=True)
     groups = NameSerializer(many=True, read_only=True)
@@ -86,8 +86,8 @@ class UserSerializer(serializers.ModelSerializer[User]):
     @extend_schema_field(serializers.DateTimeField(allow_null=True))
     def get_last_active(self, user: User) -> str | None:
         at = getattr(user, "last_active", NEVER)
-        told: str | None = serializers.DateTimeField().to_representation(at)
-        return None if at == NEVER else told
+        text: str | None = serializers.DateTimeField().to_representation(at)
+        return None if at == NEVER else text
 
     @extend_schema_field(InvitationSerializer(allow_null=True))
     def get_invitation(self, user: User) -> dict[str, Any] | None:
@@ -95,8 +95,8 @@ class UserSerializer(serializers.ModelSerializer[User]):
         return InvitationSerializer(found).data if found is not None else None
 
 
-class InvitedSerializer(UserSerializer):
-    """`link` is in this answer and nowhere else; with `is_mailed` it is being sent, too."""
+class NewInvitationSerializer(UserSerializer):
+    """`link` is in this response and nowhere else; with `is_mailed` it is being sent, too."""
 
     link = serializers.CharField(read_only=True)
     is_mailed = serializers.BooleanField(read_only=True)
@@ -134,12 +134,12 @@ class UserChangeSerializer(StrictSerializer):
 
 class _ByName(KeysetPagination):
     ordering = "username"
-    # All who never came were last active at the same moment: pages go on among them, too.
+    # All who never signed in have the same `last_active`: pages must go on among them, too.
     offset_cutoff = 10_000_000
 
 
 class _Ordering(OrderingFilter):
-    """Those who are equal stand in the order of their ids, on every page in the same."""
+    """Orders equal people by their ids, the same on every page."""
 
     def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
         found = super().get_ordering(request, queryset, view)
@@ -163,9 +163,9 @@ class _UserFilter(FilterSet):  # type: ignore[misc]  # comes without types
 
 
 class UserViewSet(ReadOnlyModelViewSet[User]):
-    """People. Nobody is deleted: an account that is left is deactivated."""
+    """People. Nobody is deleted: accounts of people who leave are deactivated."""
 
-    permission_classes = (IsAuthenticated, PeopleAdmins)
+    permission_classes = (IsAuthenticated, IsPeopleAdmin)
     serializer_class = UserSerializer
     pagination_class = _ByName
     queryset = User.objects.none()
@@ -182,24 +182,24 @@ class UserViewSet(ReadOnlyModelViewSet[User]):
         groups = Prefetch("groups", queryset=groups_visible_to(user).order_by("name", "pk"))
         return visible.select_related("invitation").prefetch_related(groups)
 
-    @extend_schema(request=InviteSerializer, responses={201: InvitedSerializer})
+    @extend_schema(request=InviteSerializer, responses={201: NewInvitationSerializer})
     def create(self, request: Request) -> Response:
         """Invite a person: the answer holds a link that works once."""
-        body = _checked(InviteSerializer, request)
+        body = _validated_data(InviteSerializer, request)
         groups = groups_named(person(request), body.pop("groups"))
         invited = person_invite(
             actor=person(request), address=join_address(request), groups=groups, **body
         )
-        return self._invited(invited, status=201)
+        return self._invitation_response(invited, status=201)
 
     @extend_schema(request=UserChangeSerializer, responses=UserSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Names, e-mail address, groups: what is sent."""
+        """Change names, e-mail address or groups; fields that are left out stay."""
         user = self.get_object()
-        body = _checked(UserChangeSerializer, request, is_partial=True)
+        body = _validated_data(UserChangeSerializer, request, is_partial=True)
         groups = groups_named(person(request), body.pop("groups")) if "groups" in body else None
         person_change(actor=person(request), user=user, changes=body, groups=groups)
-        return self._answer(user)
+        return self._user_response(user)
 
     @extend_schema(request=None, responses=UserSerializer)
     @action(detail=True, methods=["post"])
@@ -207,46 +207,46 @@ class UserViewSet(ReadOnlyModelViewSet[User]):
         """End sessions and credentials; the tasks stay. Not for the last administrator, nor for the
         break-glass one while passwords are switched off.
         """
-        return self._answer(person_deactivate(actor=person(request), user=self.get_object()))
+        return self._user_response(person_deactivate(actor=person(request), user=self.get_object()))
 
     @extend_schema(request=None, responses=UserSerializer)
     @action(detail=True, methods=["post"])
     def activate(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """Let them sign in again; credentials stay revoked."""
-        return self._answer(person_activate(actor=person(request), user=self.get_object()))
+        return self._user_response(person_activate(actor=person(request), user=self.get_object()))
 
-    @extend_schema(request=LinkSerializer, responses=InvitedSerializer)
+    @extend_schema(request=LinkSerializer, responses=NewInvitationSerializer)
     @action(detail=True, methods=["post"])
     def invitation(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Another link, in the place of the one before; for who came already, to set a password."""
+        """Replace the link; for a person who signed in before, it sets a password."""
         invited = invitation_renew(
             actor=person(request),
             user=self.get_object(),
             address=join_address(request),
-            **_checked(LinkSerializer, request),
+            **_validated_data(LinkSerializer, request),
         )
-        return self._invited(invited)
+        return self._invitation_response(invited)
 
     @extend_schema(responses={204: None})
     @invitation.mapping.delete
     def invitation_remove(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """The link works no more; an account to which nobody ever came goes with it."""
+        """Revoke the link, and remove its account if nobody has ever signed in to it."""
         invitation_revoke(actor=person(request), user=self.get_object())
         return Response(status=204)
 
-    def _invited(self, invited: Invited, *, status: int = 200) -> Response:
+    def _invitation_response(self, invited: NewInvitation, *, status: int = 200) -> Response:
         row = self.get_queryset().get(pk=invited.user.pk)
         facts = UserSerializer(row).data
         return Response(
             {**facts, "link": invited.link, "is_mailed": invited.is_mailed}, status=status
         )
 
-    def _answer(self, user: User) -> Response:
+    def _user_response(self, user: User) -> Response:
         return Response(UserSerializer(self.get_queryset().get(pk=user.pk)).data)
 
 
 def groups_named(actor: User, names: list[str]) -> list[Group]:
-    """The groups of these names, of those that somebody looks after.
+    """The groups of these names, among those that `actor` looks after.
 
     Raises:
         BadInput: one is not known.
@@ -262,7 +262,7 @@ def groups_named(actor: User, names: list[str]) -> list[Group]:
     return list(found.values())
 
 
-def _checked(
+def _validated_data(
     kind: type[StrictSerializer], request: Request, *, is_partial: bool = False
 ) -> dict[str, Any]:
     body = kind(data=request.data, partial=is_partial)

@@ -1,4 +1,4 @@
-"""What django-allauth asks: its apps are our rows, and who comes in is decided by our services."""
+"""Adapters of django-allauth: its apps are our rows, and our services decide who may sign in."""
 
 from typing import Any, NoReturn
 
@@ -15,16 +15,22 @@ from django.contrib.auth import login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from apps.accounts.identity.trials import TRIAL, refuse, running_row, trial_check, trial_end
+from apps.accounts.identity.connection_tests import (
+    CONNECTION_TEST,
+    connection_test_check,
+    connection_test_end,
+    provider_under_test,
+    refuse,
+)
 from apps.accounts.models import IdentityProvider, Protocol, User
 from apps.accounts.services.factor_seals import factor_seal, factor_unseal
 from apps.accounts.services.identity_log_in import identity_accept
 from apps.core.errors import NotAllowed
 from apps.core.keyring import CannotUnseal, unseal
 from apps.core.origin import client_address
-from apps.core.outgoing import outgoing_session
+from apps.core.outgoing_requests import outgoing_session
 
-# Names of allauth's two providers, which ours replace.
+# Names of allauth's two providers, which this app replaces.
 _NAMES = {Protocol.OIDC: "openid_connect", Protocol.SAML: "saml"}
 BY_PASSWORD = "apps.accounts.backends.PersonBackend"  # noqa: S105  # no password
 BY_PROVIDER = "apps.accounts.backends.ExternalBackend"
@@ -37,13 +43,13 @@ class LogInAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has 
         return False
 
     def add_message(self, *_args: Any, **_kwargs: Any) -> None:
-        """Whoever is signed in sees it."""
+        """Adds none: the page after the log-in shows that the user is signed in."""
 
     def send_mail(self, *_args: Any, **_kwargs: Any) -> None:
         """Mails are `accounts`' own."""
 
     def login(self, request: HttpRequest, user: User) -> None:
-        """Begin the session; how somebody proved who they are says by which way it is kept."""
+        """Begin the session, with the backend that matches how the user authenticated."""
         methods = {one["method"] for one in get_authentication_records(request, user)}
         backend = BY_PROVIDER if "socialaccount" in methods else BY_PASSWORD
         login(request, user, backend=backend)
@@ -51,7 +57,7 @@ class LogInAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has 
         request.session.set_expiry(None)
 
     def get_client_ip(self, request: HttpRequest) -> str:
-        """The address that counts, as everywhere here; one that nobody knows counts as one."""
+        """The client address, as everywhere here; unknown addresses count as one."""
         return client_address(request) or "local"
 
     def respond_user_inactive(self, _request: HttpRequest, _user: User) -> HttpResponse:
@@ -67,10 +73,10 @@ class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # all
         provider: str | None = None,
         client_id: str | None = None,
     ) -> list[SocialApp]:
-        tried = running_row(request)
+        under_test = provider_under_test(request)
         rows = list(IdentityProvider.objects.filter(is_active=True))
-        if tried is not None:
-            rows = [tried, *(row for row in rows if row.slug != tried.slug)]
+        if under_test is not None:
+            rows = [under_test, *(row for row in rows if row.slug != under_test.slug)]
         return [
             _app(row, opens=provider is not None)
             for row in rows
@@ -80,21 +86,21 @@ class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # all
     def get_provider(
         self, request: HttpRequest, provider: str, client_id: str | None = None
     ) -> Any:
-        """By the id of a row, which may be called as a protocol is."""
+        """Find it by the id of a row, which may have the name of a protocol."""
         app = self.get_app(request, provider=provider, client_id=client_id)
         return registry.get_class(app.provider)(request, app=app)
 
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
-        """Let in whom our services let in, or show an administrator's test what came back.
+        """Sign in the user whom our services accept, or show the outcome of a connection test.
 
         Raises:
             NotAllowed: with the sentence for the person.
         """
         provider = sociallogin.provider
-        trial_check(request, provider.app.provider_id, sociallogin.state)
+        connection_test_check(request, provider.app.provider_id, sociallogin.state)
         _check_nonce(request, sociallogin)
-        if sociallogin.state.get(TRIAL):
-            trial_end(request, claims=provider.claims, identity=provider.identity)
+        if sociallogin.state.get(CONNECTION_TEST):
+            connection_test_end(request, claims=provider.claims, identity=provider.identity)
             raise ImmediateHttpResponse(redirect("identity_test_outcome"))
         row: IdentityProvider = provider.app.rpm_row
         user = identity_accept(provider=row, identity=provider.identity)
@@ -111,7 +117,7 @@ class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # all
         exception: Exception | None = None,
         **_: Any,
     ) -> NoReturn:
-        """Every failure is a sentence on a page of ours."""
+        """Show every failure as a sentence on a page of this project."""
         name = str(provider)
         why = f"{exception}" if exception else "it did not say why, or you began elsewhere"
         words = f"You did not log in with {name}: {why.strip('. ')}. Begin again."
@@ -130,7 +136,7 @@ class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # all
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # allauth has no types
-    """Secrets of second factors are sealed as all others are, for their person."""
+    """Seals the secrets of second factors for their person, like all other secrets."""
 
     def encrypt(self, text: str) -> str:
         return factor_seal(text)
@@ -143,7 +149,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # allauth h
 
 
 def _app(row: IdentityProvider, *, opens: bool) -> SocialApp:
-    """An app that is nowhere stored; it carries the row it was made from.
+    """An app that is not stored; it carries the row from which it was made.
 
     Args:
         opens: with its secret, for a log-in. A list goes without: one that cannot be read is no

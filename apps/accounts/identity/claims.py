@@ -1,4 +1,4 @@
-"""What a provider says about somebody, read by the names that its settings give."""
+"""The claims of a user, read by the names in the provider's settings."""
 
 import re
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ UID_LENGTH = 191
 GROUPS = 2000
 _TRUE = frozenset({"true", "1", "yes"})
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-# Where Microsoft's SAML says that the groups can be asked for, in their place.
+# With this claim Microsoft's SAML says, in place of the groups, where to ask for them.
 _GROUPS_LINK = "http://schemas.microsoft.com/claims/groups.link"
 
 Claims = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Somebody at a provider; `groups` are the provider's names."""
+class ProviderIdentity:
+    """A user at a provider; `groups` are the provider's names."""
 
     uid: str
     email: str = ""
@@ -37,11 +37,11 @@ class Identity:
     groups: tuple[str, ...] = ()
 
 
-def identity_from(provider: IdentityProvider, claims: Claims) -> Identity:
-    """Who the claims speak of.
+def identity_from(provider: IdentityProvider, claims: Claims) -> ProviderIdentity:
+    """The user whom the claims identify.
 
     Raises:
-        NotAllowed: without an id nobody can be known again; or the groups are not all there.
+        NotAllowed: there is no id to recognise the user by; or the groups are incomplete.
     """
     uid = _text(claims, provider.claim_id)
     if not uid or len(uid) > UID_LENGTH:
@@ -51,9 +51,9 @@ def identity_from(provider: IdentityProvider, claims: Claims) -> Identity:
         )
     email = _email(_text(claims, provider.claim_email))
     verified = _is_true(claims.get("email_verified"))
-    # It speaks of the claim `email`; another one may be what people call themselves.
+    # It is about the claim `email`; another one may be what people call themselves.
     vouched = verified and provider.claim_email == "email"
-    return Identity(
+    return ProviderIdentity(
         uid=uid,
         email=email,
         is_email_verified=bool(email) and (provider.trusts_email or vouched),
@@ -67,7 +67,7 @@ def identity_from(provider: IdentityProvider, claims: Claims) -> Identity:
 
 
 def claim_value(claims: Claims, name: str) -> Any:
-    """The claim of this name; else, where it has dots, what they reach into."""
+    """The claim of this name; else, if it has dots, the nested value."""
     if not name:
         return None
     if name in claims:
@@ -98,7 +98,7 @@ def _groups(provider: IdentityProvider, claims: Claims) -> tuple[str, ...]:
 
 
 def _are_elsewhere(provider: IdentityProvider, claims: Claims, *, is_empty: bool) -> bool:
-    """Microsoft's ways to say that there are too many groups: none of them would be here."""
+    """Whether Microsoft says that there are too many groups to list; the claims have none then."""
     named = claims.get("_claim_names")
     if isinstance(named, Mapping) and provider.claim_groups in named:
         return True

@@ -1,4 +1,4 @@
-"""Forms that take codes of second factors, where django-allauth's own leave something open.
+"""Forms that take codes of second factors, stricter than those of django-allauth.
 
 A code of an app is accepted for as long as clocks may differ, and counts once in all of that time;
 the secret of an app that is being set up is sealed while it waits in the session.
@@ -22,7 +22,7 @@ from apps.accounts.services.throttling import counters
 from apps.core.keyring import CannotUnseal, SealContext, seal, unseal
 
 
-class _Once:
+class _OneTimeCodeMixin:
     """Refuses a code of an app that was accepted before."""
 
     user: AbstractBaseUser
@@ -39,16 +39,16 @@ class _Once:
         return code
 
 
-class CodeForm(_Once, AuthenticateForm):  # type: ignore[misc]  # allauth has no types
-    """At a log-in."""
+class CodeForm(_OneTimeCodeMixin, AuthenticateForm):  # type: ignore[misc]  # allauth has no types
+    """Asks for a code at a log-in."""
 
 
-class CodeAgainForm(_Once, ReauthenticateForm):  # type: ignore[misc]  # allauth has no types
-    """Before somebody changes how they sign in."""
+class CodeAgainForm(_OneTimeCodeMixin, ReauthenticateForm):  # type: ignore[misc]  # allauth has no types
+    """Asks for a code before users change how they sign in."""
 
 
 class AppForm(ActivateTOTPForm):  # type: ignore[misc]  # allauth has no types
-    """The first code of an app, which is not good for a log-in any more."""
+    """Asks for the first code of an app, which cannot be used for a log-in afterwards."""
 
     def __init__(self, *args: Any, user: AbstractBaseUser, **kwargs: Any) -> None:
         # Not allauth's, which would write the secret into the session as it is.
@@ -56,11 +56,11 @@ class AppForm(ActivateTOTPForm):  # type: ignore[misc]  # allauth has no types
         self.user = user
         if self.is_bound:
             _focus(self)
-        self.secret = _kept_secret(user) if self.is_bound else ""
+        self.secret = _stored_secret(user) if self.is_bound else ""
         if not self.secret:
             self.secret = generate_totp_secret()
-            kept = seal(self.secret, context=_context(user))
-            context.request.session[SECRET_SESSION_KEY] = kept
+            sealed = seal(self.secret, context=_context(user))
+            context.request.session[SECRET_SESSION_KEY] = sealed
 
     def clean_code(self) -> str:
         code: str = super().clean_code()
@@ -76,8 +76,8 @@ def count_once(user: AbstractBaseUser, code: str) -> None:
     """
     steps = 2 * app_settings.TOTP_TOLERANCE + 1
     digest = hashlib.blake2b(normalize_user_code(code).encode(), digest_size=16).hexdigest()
-    kept_s = float(app_settings.TOTP_PERIOD * steps)
-    if counters.add(f"totp:{user.pk}:{digest}", keep_s=kept_s) > 1:
+    lifetime_s = float(app_settings.TOTP_PERIOD * steps)
+    if counters.add(f"totp:{user.pk}:{digest}", keep_s=lifetime_s) > 1:
         raise get_adapter().validation_error("incorrect_code")
 
 
@@ -85,13 +85,13 @@ def _focus(form: Any) -> None:
     form.fields["code"].widget.attrs["autofocus"] = True
 
 
-def _kept_secret(user: AbstractBaseUser) -> str:
-    """The secret that the page before showed; empty where there is none, or it does not open."""
-    kept = context.request.session.get(SECRET_SESSION_KEY)
-    if not kept:
+def _stored_secret(user: AbstractBaseUser) -> str:
+    """The secret that the last page showed; empty where there is none, or it cannot be unsealed."""
+    sealed = context.request.session.get(SECRET_SESSION_KEY)
+    if not sealed:
         return ""
     try:
-        return unseal(kept, context=_context(user))
+        return unseal(sealed, context=_context(user))
     except CannotUnseal:
         return ""
 

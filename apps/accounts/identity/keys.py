@@ -1,4 +1,4 @@
-"""A key pair with which requests to a SAML provider are signed."""
+"""The key pair that signs requests to a SAML provider."""
 
 from datetime import timedelta
 
@@ -9,12 +9,12 @@ from cryptography.x509.oid import NameOID
 from django.utils import timezone
 
 BITS = 3072
-# The provider knows the certificate by itself: its end would only be a day on which nobody gets in.
+# The provider trusts the certificate itself: an end date would only break log-ins on that day.
 DAYS = 3650
 
 
 def key_pair_new(name: str) -> tuple[str, str]:
-    """A certificate that signs itself, and its private key, both as PEM."""
+    """A self-signed certificate and its private key, both as PEM."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=BITS)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"rpm-{name}")])
     now = timezone.now()

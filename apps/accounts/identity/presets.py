@@ -1,4 +1,4 @@
-"""What is usual at well-known providers, so that a form begins with it."""
+"""Defaults for well-known providers, with which a form begins."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ _MICROSOFT = "http://schemas.microsoft.com"
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A kind of provider: its protocol, where its settings are found, and what fields begin as."""
+    """A kind of provider: its protocol, where its settings are found, and field defaults."""
 
     key: str
     title: str | Promise
@@ -74,7 +74,7 @@ _ALL = (
     _oidc(
         "google",
         "Google",
-        _("Make an OAuth client of the type “Web application”. Google tells no groups."),
+        _("Make an OAuth client of the type “Web application”. Google sends no groups."),
         discovery_url="https://accounts.google.com/.well-known/openid-configuration",
         claim_groups="",
     ),

@@ -1,4 +1,4 @@
-"""django-allauth's providers, with the settings and the checks of ours."""
+"""django-allauth's providers, with the settings and checks of this project."""
 
 import base64
 import hashlib
@@ -20,15 +20,15 @@ from django.urls import reverse
 from django.utils.crypto import get_random_string
 from requests import RequestException, Response
 
-from apps.accounts.identity.claims import Claims, Identity, identity_from
+from apps.accounts.identity.claims import Claims, ProviderIdentity, identity_from
+from apps.accounts.identity.connection_tests import CONNECTION_TEST, connection_test_token, refuse
 from apps.accounts.identity.saml import Addresses, request_to
-from apps.accounts.identity.trials import TRIAL, refuse, running_token
 from apps.accounts.models import IdentityProvider, Pkce
 from apps.core.errors import NotAllowed
-from apps.core.outgoing import address_problem
+from apps.core.outgoing_requests import address_problem
 
 DISCOVERY = "/.well-known/openid-configuration"
-# What a provider may sign with: only what needs a key that nobody else has.
+# Signature algorithms that a provider may use: only those with a private key.
 ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
@@ -45,24 +45,24 @@ DISCOVERY_S = 300
 _METHODS = "token_endpoint_auth_methods_supported"
 # Seconds by which two clocks may differ.
 LEEWAY_S = 30
-# What a provider says about an error is its own; so much of it is shown.
+# The most characters that are shown of a provider's own error text.
 MOST_WORDS = 300
 
 log = structlog.get_logger(__name__)
 
 
 def row_of(app: SocialApp) -> IdentityProvider:
-    """The row that an app of allauth was made from."""
+    """The row from which an allauth app was made."""
     row: IdentityProvider = app.rpm_row
     return row
 
 
-class _Ours:
-    """What both protocols do the same: the claims say who it is, and nothing of them is stored."""
+class _ProviderMixin:
+    """What both protocols share: the claims identify the user, and none is stored."""
 
     app: SocialApp
     request: HttpRequest
-    identity: Identity
+    identity: ProviderIdentity
     claims: Claims
 
     def extract_uid(self, data: Claims) -> str:
@@ -88,7 +88,7 @@ class _Ours:
 
 
 class _Client(OAuth2Client):  # type: ignore[misc]  # allauth has no types
-    """Asks the token endpoint; of an answer that is none, only what the standard names is told."""
+    """Asks the token endpoint; shows only the standard fields of an error response."""
 
     def get_access_token(
         self, code: str, pkce_code_verifier: str | None = None, **_: Any
@@ -102,10 +102,12 @@ class _Client(OAuth2Client):  # type: ignore[misc]  # allauth has no types
             sent |= {name: value for name, value in own.items() if value}
         with get_adapter().get_requests_session() as session:
             response = session.post(self.access_token_url, data=sent, auth=auth)
-        told = _object(response)
-        if not response.ok or not isinstance(told.get("access_token"), str):
-            raise OAuth2Error(f"The token endpoint gave no access token: {_why(response, told)}")
-        return told
+        payload = _object(response)
+        if not response.ok or not isinstance(payload.get("access_token"), str):
+            raise OAuth2Error(
+                f"The token endpoint gave no access token: {_error_text(response, payload)}"
+            )
+        return payload
 
 
 class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth has no types
@@ -115,30 +117,30 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
 
     @property
     def openid_config(self) -> dict[str, Any]:
-        """The provider's addresses: as they were typed, else as it tells them itself."""
+        """The provider's addresses: as they were typed, else from its discovery document."""
         if not hasattr(self, "_config"):
-            self._config = self._told()
+            self._config = self._load_config()
         return self._config
 
     def parse_token(self, data: dict[str, Any]) -> SocialToken:
-        """Only to ask once and to give it back: when it ends is of no matter."""
+        """The token serves one request and is revoked: its expiry does not matter."""
         return SocialToken(token=data["access_token"])
 
     def complete_login(
         self, request: HttpRequest, app: SocialApp, token: SocialToken, **kwargs: Any
     ) -> Any:
-        """Claims of the identity token, and of the user-info endpoint where that is asked."""
+        """Claims of the identity token, and of the user-info endpoint if that is used."""
         given = kwargs["response"].get("id_token")
         if not isinstance(given, str) or not given:
             raise OAuth2Error("The provider sent no identity token: is the scope openid allowed?")
         row = row_of(app)
-        claims = self._decoded(row, given)
+        claims = self._decode(row, given)
         if row.uses_user_info:
-            told = self._json(self.profile_url, {"Authorization": f"Bearer {token.token}"})
-            if told.get("sub") != claims["sub"]:
-                raise OAuth2Error("The user-info endpoint speaks of somebody else.")
-            claims = _with_user_info(claims, told)
-        self._give_back(token.token)
+            payload = self._json(self.profile_url, {"Authorization": f"Bearer {token.token}"})
+            if payload.get("sub") != claims["sub"]:
+                raise OAuth2Error("The user-info endpoint answers for another user.")
+            claims = _with_user_info(claims, payload)
+        self._revoke_token(token.token)
         provider = self.get_provider()
         login = provider.sociallogin_from_response(request, claims)
         login.nonce = claims.get("nonce")
@@ -147,11 +149,11 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
     def get_callback_url(self, request: HttpRequest, _app: SocialApp) -> str:
         return request.build_absolute_uri(reverse("oidc_callback", args=[self.provider_id]))
 
-    def _told(self) -> dict[str, Any]:
+    def _load_config(self) -> dict[str, Any]:
         row = row_of(self.get_provider().app)
         config: dict[str, Any] = {}
         if row.discovery_url:
-            config = self._discovered(row)
+            config = self._discovery(row)
             begins = row.discovery_url.removesuffix(DISCOVERY)
             wanted = row.issuer or begins
             if str(config.get("issuer", "")).rstrip("/") != wanted.rstrip("/"):
@@ -171,19 +173,19 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
                 raise ProviderException(f"The provider's {name} {problem}.")
         return config
 
-    def _discovered(self, row: IdentityProvider) -> dict[str, Any]:
+    def _discovery(self, row: IdentityProvider) -> dict[str, Any]:
         """The discovery document; anybody can begin a log-in, so it is not asked for each time."""
         digest = hashlib.sha256(row.discovery_url.encode()).hexdigest()
         name = f"identity.discovery:{digest}"
-        is_test = bool(running_token(self.request, row.slug))
+        is_test = bool(connection_test_token(self.request, row.slug))
         found: dict[str, Any] | None = None if is_test else cache.get(name)
         if found is None:
             found = self._json(row.discovery_url)
             cache.set(name, found, timeout=DISCOVERY_S)
         return found
 
-    def _decoded(self, row: IdentityProvider, token: str) -> dict[str, Any]:
-        """The claims of an identity token that is the provider's, of now, and for us."""
+    def _decode(self, row: IdentityProvider, token: str) -> dict[str, Any]:
+        """The claims of an identity token of this provider, valid now and issued for us."""
         try:
             key = self._key(token) if row.verifies_signature else ""
             claims: dict[str, Any] = jwt.decode(
@@ -213,7 +215,7 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
         header = jwt.get_unverified_header(token)
         address = self.openid_config["jwks_uri"]
         if not address:
-            raise OAuth2Error("The provider tells no JWKS endpoint: type it in.")
+            raise OAuth2Error("The provider names no JWKS endpoint: enter it.")
         keys = jwt.PyJWKSet.from_dict(self._json(address)).keys
         usable = [one for one in keys if one.public_key_use in {None, "sig"}]
         named = [one for one in usable if one.key_id == header.get("kid")]
@@ -229,7 +231,7 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
         response.raise_for_status()
         return _object(response)
 
-    def _give_back(self, token: str) -> None:
+    def _revoke_token(self, token: str) -> None:
         """The access token is not needed any more; a provider that does not take it keeps it."""
         address = self.openid_config["revocation_endpoint"]
         app = self.get_provider().app
@@ -247,15 +249,15 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]  # allauth 
             log.warning("identity.token_kept", provider=self.provider_id, error=str(error))
 
 
-def _with_user_info(claims: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
-    """What both say; that the address of the token is verified says nothing of another one."""
-    if told.get("email", claims.get("email")) != claims.get("email"):
+def _with_user_info(claims: dict[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
+    """Merge both; a verified address of the token says nothing about another address."""
+    if payload.get("email", claims.get("email")) != claims.get("email"):
         claims = {**claims, "email_verified": False}
-    return claims | told
+    return claims | payload
 
 
-class OidcProvider(_Ours, OpenIDConnectProvider):  # type: ignore[misc]  # allauth has no types
-    """OpenID Connect as a row says."""
+class OidcProvider(_ProviderMixin, OpenIDConnectProvider):  # type: ignore[misc]  # allauth has no types
+    """OpenID Connect with the settings of a row."""
 
     oauth2_adapter_class = OidcAdapter
 
@@ -279,30 +281,33 @@ class OidcProvider(_Ours, OpenIDConnectProvider):  # type: ignore[misc]  # allau
         }
 
     def redirect(self, request: HttpRequest, process: str, **kwargs: Any) -> HttpResponse:
-        """To the provider; nothing of the address that was called is passed on to it."""
+        """Redirect to the provider, without the query parameters of the request."""
         nonce = get_random_string(32)
-        kept = {"nonce": nonce, TRIAL: running_token(request, self.app.provider_id)}
+        kept = {
+            "nonce": nonce,
+            CONNECTION_TEST: connection_test_token(request, self.app.provider_id),
+        }
         answer: HttpResponse = super().redirect(
             request, process, auth_params={"nonce": nonce}, **kept, **kwargs
         )
         return answer
 
 
-class SamlProvider(_Ours, SAMLProvider):  # type: ignore[misc]  # allauth has no types
-    """SAML as a row says."""
+class SamlProvider(_ProviderMixin, SAMLProvider):  # type: ignore[misc]  # allauth has no types
+    """SAML with the settings of a row."""
 
     def redirect(
         self, request: HttpRequest, process: str, next_url: str | None = None, **_: Any
     ) -> HttpResponse:
         row = row_of(self.app)
         where, request_id = request_to(row, saml_addresses(request, row))
-        kept = {TRIAL: running_token(request, row.slug)}
+        kept = {CONNECTION_TEST: connection_test_token(request, row.slug)}
         self.stash_redirect_state(request, process, next_url, state_id=request_id, **kept)
         return HttpResponseRedirect(where)
 
 
 def saml_addresses(request: HttpRequest, row: IdentityProvider) -> Addresses:
-    """Where this installation is, as the request came in."""
+    """The addresses of this installation, from the request."""
     return Addresses(
         acs=request.build_absolute_uri(reverse("saml_acs", args=[row.slug])),
         metadata=request.build_absolute_uri(reverse("saml_metadata", args=[row.slug])),
@@ -326,10 +331,10 @@ def _object(response: Response) -> dict[str, Any]:
     return found
 
 
-def _why(response: Response, told: dict[str, Any]) -> str:
-    """What the token endpoint says is wrong; not the answer itself, which may hold tokens."""
-    words = [str(told[name]) for name in ("error", "error_description") if told.get(name)]
-    # As bytes can have it: JSON may hold half a sign.
+def _error_text(response: Response, payload: dict[str, Any]) -> str:
+    """The error of the token endpoint; not the response itself, which may hold tokens."""
+    words = [str(payload[name]) for name in ("error", "error_description") if payload.get(name)]
+    # As bytes can hold it: JSON may hold half a character.
     said = ": ".join(words)[:MOST_WORDS].encode(errors="replace").decode()
     return said or f"it answers with {response.status_code}"
 

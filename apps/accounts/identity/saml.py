@@ -1,4 +1,4 @@
-"""SAML: the provider's metadata, our own, and answers that are believed or refused."""
+"""SAML: the provider's metadata, our own, and the checks of its answers."""
 
 import re
 from base64 import b64decode
@@ -22,18 +22,20 @@ from onelogin.saml2.settings import OneLogin_Saml2_Settings
 from apps.accounts.models import IdentityProvider
 from apps.core.errors import NotAllowed
 from apps.core.keyring import CannotUnseal, unseal
-from apps.core.outgoing import address_problem
+from apps.core.outgoing_requests import address_problem
 
 POST = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST"
 SHA256 = "http://www.w3.org/2001/04/xmlenc#sha256"
 RSA_SHA256 = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256"
-# The claim that stands for the subject of an assertion, which is no attribute.
+# The claim for the subject of an assertion, which is no attribute.
 SUBJECT = "NameID"
 TRANSIENT = "urn:oasis:names:tc:SAML:2.0:nameid-format:transient"
-_ANSWERED = "/saml:Subject/saml:SubjectConfirmation/saml:SubjectConfirmationData/@InResponseTo"
+_IN_RESPONSE_TO = (
+    "/saml:Subject/saml:SubjectConfirmation/saml:SubjectConfirmationData/@InResponseTo"
+)
 # How long an assertion without an end is remembered; longer than any request waits.
 REMEMBERED = timedelta(days=1)
-# What python3-saml and what is below it raise about XML that is not as it should be.
+# The errors of python3-saml and its libraries for invalid XML.
 _UNREADABLE = (
     *(LxmlError, ParseError, xmlsec.Error, OneLogin_Saml2_Error, OneLogin_Saml2_ValidationError),
     *(ValueError, TypeError, AttributeError, LookupError),
@@ -42,15 +44,15 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where this installation is, as the provider has to know it."""
+    """The addresses of this installation, as the provider has to know them."""
 
     acs: str
     metadata: str
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What an answer says, after everything about it was checked but whether it comes again."""
+class SamlResponse:
+    """The content of an answer, checked in every way except for replay."""
 
     claims: Mapping[str, Any]
     in_response_to: str
@@ -59,7 +61,7 @@ class Answer:
 
 
 def metadata_problem(text: str) -> str:
-    """What is wrong with a provider's metadata; empty for nothing."""
+    """What is wrong with a provider's metadata; empty if nothing is."""
     if not text.strip():
         return "is missing: choose the XML file that the provider offers"
     try:
@@ -81,19 +83,19 @@ def metadata_problem(text: str) -> str:
 
 
 def entity_id_problem(text: str) -> str:
-    """What is wrong with the id of this installation at a provider; empty for nothing."""
+    """What is wrong with the id of this installation at a provider; empty if nothing is."""
     if re.search(r"[\s<>&\"]", text):
         return 'must have no spaces and none of < > & ": write one such as https://rpm.example.com'
     return ""
 
 
 def issuer_of(text: str) -> str:
-    """Which provider a metadata that is right speaks of: its entity id."""
+    """The entity id of the provider in valid metadata."""
     return str(_idp(text).get("entityId", ""))
 
 
 def settings_of(provider: IdentityProvider, addresses: Addresses) -> OneLogin_Saml2_Settings:
-    """Settings of python3-saml, made anew for each request: the row is the only truth.
+    """Settings of python3-saml, built for each request: the row is the only truth.
 
     Raises:
         NotAllowed: with what is wrong with them.
@@ -129,7 +131,7 @@ def settings_of(provider: IdentityProvider, addresses: Addresses) -> OneLogin_Sa
 
 
 def request_to(provider: IdentityProvider, addresses: Addresses) -> tuple[str, str]:
-    """Where to send the person, and the id of the request, which the answer must name."""
+    """The address to redirect to, and the id of the request, which the answer must name."""
     auth = OneLogin_Saml2_Auth({}, old_settings=settings_of(provider, addresses))
     where: str = auth.login(return_to=addresses.acs)
     request_id: str = auth.get_last_request_id()
@@ -137,15 +139,15 @@ def request_to(provider: IdentityProvider, addresses: Addresses) -> tuple[str, s
 
 
 def own_metadata(provider: IdentityProvider, addresses: Addresses) -> str:
-    """What the provider may be given about this installation, as XML."""
+    """The metadata of this installation for the provider, as XML."""
     made = settings_of(provider, addresses).get_sp_metadata()
     return made.decode() if isinstance(made, bytes) else str(made)
 
 
-def answer_of(
+def saml_response_of(
     provider: IdentityProvider, addresses: Addresses, *, sent: str, is_secure: bool, host: str
-) -> Answer:
-    """What came back, if it is signed by the provider, meant for us, of now, and asked for.
+) -> SamlResponse:
+    """The answer, if the provider signed it, it is for us, valid now, and was requested.
 
     Args:
         sent: the field SAMLResponse of the form.
@@ -154,51 +156,51 @@ def answer_of(
     Raises:
         NotAllowed: with what python3-saml says about it.
     """
-    place = {"https": "on" if is_secure else "off", "http_host": host}
-    place["script_name"] = "/" + addresses.acs.split("://", 1)[-1].partition("/")[2]
+    request_data = {"https": "on" if is_secure else "off", "http_host": host}
+    request_data["script_name"] = "/" + addresses.acs.split("://", 1)[-1].partition("/")[2]
     try:
         settings = settings_of(provider, addresses)
         answer = OneLogin_Saml2_Response(settings, sent)
-        if not answer.is_valid({**place, "get_data": {}, "post_data": {}}):
-            raise _refused(provider, str(answer.get_error()))
-        return _checked(provider, settings, answer)
+        if not answer.is_valid({**request_data, "get_data": {}, "post_data": {}}):
+            raise _refusal(provider, str(answer.get_error()))
+        return _checked_response(provider, settings, answer)
     except _UNREADABLE as error:
-        raise _refused(provider, str(error)) from error
+        raise _refusal(provider, str(error)) from error
 
 
-def _checked(provider: IdentityProvider, settings: Any, answer: Any) -> Answer:
-    """What python3-saml leaves open: it must name whom it is for and what it answers."""
+def _checked_response(provider: IdentityProvider, settings: Any, answer: Any) -> SamlResponse:
+    """Check what python3-saml does not: the answer must name its audience and its request."""
     if settings.get_sp_data()["entityId"] not in answer.get_audiences():
-        raise _refused(provider, "it does not name this installation as its audience")
+        raise _refusal(provider, "it does not name this installation as its audience")
     in_response_to = answer.get_in_response_to()
     if not in_response_to:
-        raise _refused(provider, "nobody here asked for it: begin at the sign-in page")
+        raise _refusal(provider, "nobody here asked for it: begin at the sign-in page")
     if not _is_bound(answer, str(in_response_to)):
-        raise _refused(provider, "its assertion does not name the request (InResponseTo)")
+        raise _refusal(provider, "its assertion does not name the request (InResponseTo)")
     claims: dict[str, Any] = dict(answer.get_attributes())
     subject = answer.get_nameid()
     if subject:
         claims[SUBJECT] = str(subject)
     if provider.claim_id == SUBJECT and answer.get_nameid_format() == TRANSIENT:
-        raise _refused(
+        raise _refusal(
             provider,
             "its NameID is transient, so another one each time: let it send a persistent one, or "
             "take an attribute as the claim of the id",
         )
     ends = answer.get_assertion_not_on_or_after()
     until = datetime.fromtimestamp(ends, UTC) if ends else timezone.now() + REMEMBERED
-    return Answer(claims, str(in_response_to), str(answer.get_assertion_id()), until)
+    return SamlResponse(claims, str(in_response_to), str(answer.get_assertion_id()), until)
 
 
 def _is_bound(answer: Any, request_id: str) -> bool:
-    """Whether what is signed names the request: the answer, else the assertion by itself.
+    """Whether the signed part names the request: the answer, else the assertion by itself.
 
-    Somebody could put an assertion that names none into an answer to their own request.
+    An attacker could put an assertion that names none into an answer to their own request.
     """
     if f"{{{Constants.NS_SAMLP}}}Response" in answer.process_signed_elements():
         return True
-    # Of the signed assertion alone: around it anybody writes what they like.
-    return request_id in answer._query_assertion(_ANSWERED)
+    # Only the signed assertion counts: anybody can write around it.
+    return request_id in answer._query_assertion(_IN_RESPONSE_TO)
 
 
 def _is_certificate(text: str) -> bool:
@@ -217,7 +219,7 @@ def _private_key(provider: IdentityProvider) -> str:
 
 
 def _usable_problem(text: str, address: str) -> str:
-    """What python3-saml says at the first log-in, when it is too late."""
+    """What python3-saml would say only at the first log-in, which is too late."""
     if not address.isascii():
         return "cannot be used: write names outside ASCII as xn--..."
     anywhere = Addresses("https://rpm.example.com/acs", "https://rpm.example.com/metadata")
@@ -236,5 +238,5 @@ def _idp(text: str) -> dict[str, Any]:
     return idp
 
 
-def _refused(provider: IdentityProvider, why: str) -> NotAllowed:
+def _refusal(provider: IdentityProvider, why: str) -> NotAllowed:
     return NotAllowed(f"{provider.name} sent an answer that is not accepted: {why.strip(' .')}.")

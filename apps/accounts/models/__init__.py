@@ -7,7 +7,7 @@ from apps.accounts.models.identity import (
     LogInRules,
     Pkce,
     Protocol,
-    SeenAssertion,
+    UsedAssertion,
 )
 from apps.accounts.models.invitations import Invitation, MailState
 from apps.accounts.models.scopes import Scope
@@ -40,9 +40,9 @@ __all__ = [
     "Pkce",
     "Protocol",
     "Scope",
-    "SeenAssertion",
     "SetupToken",
     "Tenant",
     "TenantGroup",
+    "UsedAssertion",
     "User",
 ]

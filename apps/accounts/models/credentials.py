@@ -22,7 +22,7 @@ class Credential(models.Model):
         choices=Scope.choices,
         default=Scope.ADMINISTER,
         db_default=Scope.ADMINISTER,
-        help_text=_("What it may be used for; each includes those before it."),
+        help_text=_("What it may be used for; each scope includes those before it."),
     )
     # The credential that asked for this one: it ends no later, and is revoked with it.
     made_with = models.ForeignKey(

@@ -1,4 +1,4 @@
-"""Where a right on a single object comes from."""
+"""The origin of a right on a single object."""
 
 from django.conf import settings
 from django.db import models
@@ -11,7 +11,7 @@ class GrantSource(models.TextChoices):
 
 
 class GrantOrigin(models.Model):
-    """Where a grant comes from, so that a policy can take back exactly what it gave."""
+    """Where a grant comes from, so that a policy can revoke exactly what it granted."""
 
     source = models.CharField(
         max_length=8, choices=GrantSource.choices, default=GrantSource.PERSON, editable=False

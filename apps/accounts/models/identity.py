@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ADDRESS_LENGTH = 500
 CLAIM_LENGTH = 200
-# Sign-in pages and addresses at the provider hold it: short, and never changed.
+# Sign-in pages and addresses at the provider contain it: short, and never changed.
 SLUG_LENGTH = 40
 
 
@@ -39,7 +39,7 @@ def _claim(name: "Text", text: "Text") -> "models.CharField[str, str]":
 
 
 class ProviderFields(models.Model):
-    """What both protocols share: who may come in, and what the claims mean."""
+    """Fields of both protocols: who may sign in, and what the claims mean."""
 
     name = models.CharField(
         _("display name"),
@@ -52,19 +52,19 @@ class ProviderFields(models.Model):
     creates_people = models.BooleanField(
         _("create people at their first log-in"),
         default=False,
-        help_text=_("Off: only those who were invited, or are here already, come in."),
+        help_text=_("Off: only invited and existing people can sign in."),
     )
     requires_verified_email = models.BooleanField(
         _("only verified e-mail addresses"),
         default=True,
-        help_text=_("Nobody comes in for the first time with an address that was not verified."),
+        help_text=_("First log-ins need an address that the provider has verified."),
     )
     trusts_email = models.BooleanField(
         _("its addresses count as verified"),
         default=False,
         help_text=_(
-            "Only where people cannot choose their address at the provider themselves: with a "
-            "foreign address somebody would come in as another person."
+            "Only where people cannot choose their address at the provider themselves: with "
+            "another person's address they would sign in as that person."
         ),
     )
     syncs_groups = models.BooleanField(
@@ -141,7 +141,7 @@ class OidcFields(models.Model):
         _("additional scopes"),
         max_length=500,
         blank=True,
-        help_text=_("What the provider wants to be asked for, so that it tells the groups."),
+        help_text=_("The scope that makes the provider send groups."),
     )
 
     class Meta:
@@ -155,7 +155,7 @@ class SamlFields(models.Model):
         _("entity id"),
         max_length=ADDRESS_LENGTH,
         blank=True,
-        help_text=_("What this installation calls itself; empty: the address of its metadata."),
+        help_text=_("The entity id of this installation; empty: the address of its metadata."),
     )
     metadata = models.TextField(
         _("metadata of the provider"),
@@ -180,7 +180,7 @@ class SamlFields(models.Model):
 
 
 class IdentityProvider(ProviderFields, OidcFields, SamlFields):
-    """Where people can prove who they are; the only place that holds it.
+    """An identity provider; the only place that holds its settings.
 
     django-allauth gets its apps from these rows (`apps.accounts.identity.adapter`) and has none of
     its own. Links of people to it are allauth's rows, under `slug`.
@@ -201,17 +201,17 @@ class IdentityProvider(ProviderFields, OidcFields, SamlFields):
 
     @property
     def client_secret_context(self) -> SealContext:
-        """Where the client secret opens; the id is there before the row, and never changes."""
+        """The seal context of the client secret; its id exists before the row and never changes."""
         return SealContext("accounts.identity_provider.client_secret", (self.slug,))
 
     @property
     def private_key_context(self) -> SealContext:
-        """Where the private key opens."""
+        """The seal context of the private key."""
         return SealContext("accounts.identity_provider.private_key", (self.slug,))
 
 
 class IdentityGroup(models.Model):
-    """Who is in this group at the provider is in that group here."""
+    """Maps a group of the provider to a group here."""
 
     provider = models.ForeignKey(IdentityProvider, on_delete=models.CASCADE, related_name="mapping")
     external_name = models.CharField(max_length=255)
@@ -229,8 +229,8 @@ class IdentityGroup(models.Model):
         return f"{self.external_name} = {self.group_id}"
 
 
-class SeenAssertion(models.Model):
-    """A SAML assertion that let somebody in: it does so once. Dropped when it has run out."""
+class UsedAssertion(models.Model):
+    """A SAML assertion that was used to sign in: it counts once. Removed when it has expired."""
 
     provider_slug = models.CharField(max_length=SLUG_LENGTH)
     assertion_hash = models.CharField(max_length=64)
@@ -248,7 +248,7 @@ class SeenAssertion(models.Model):
 
 
 class LogInRules(models.Model):
-    """How people may log in here; one row, made when somebody first changes it."""
+    """How people may log in here; one row, created at the first change."""
 
     allows_passwords = models.BooleanField(default=True)
     break_glass = models.ForeignKey(
@@ -257,7 +257,7 @@ class LogInRules(models.Model):
         blank=True,
         on_delete=models.PROTECT,
         related_name="+",
-        help_text=_("Who may log in with a password where nobody else may."),
+        help_text=_("Can log in with a password while passwords are off."),
     )
     requires_second_factor = models.BooleanField(default=False)
     second_factor_groups = models.ManyToManyField(Group, blank=True, related_name="+")

@@ -1,4 +1,4 @@
-"""Links by which people who were invited come in."""
+"""Links by which invited people sign in first."""
 
 from django.conf import settings
 from django.db import models
@@ -44,5 +44,5 @@ class Invitation(models.Model):
 
     @property
     def link_context(self) -> SealContext:
-        """Where its link opens."""
+        """The seal context of its link."""
         return SealContext("accounts.invitation.link", (self.user_id, self.token_hash))

@@ -1,4 +1,4 @@
-"""What a credential may be used for."""
+"""The scopes of credentials."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -12,7 +12,7 @@ class Scope(models.TextChoices):
     ADMINISTER = "administer", _("Administer")
 
     def covers(self, needed: "Scope") -> bool:
-        """Whether what needs `needed` may be done with this."""
+        """Whether this scope includes `needed`."""
         return _ORDER.index(self) >= _ORDER.index(needed)
 
     def at_most(self, other: "Scope") -> "Scope":

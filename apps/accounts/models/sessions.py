@@ -1,4 +1,4 @@
-"""Which browsers somebody is signed in with."""
+"""The browsers in which a person is signed in."""
 
 from django.conf import settings
 from django.db import models
@@ -8,7 +8,7 @@ AGENT_LENGTH = 300
 
 
 class PersonSession(models.Model):
-    """A session of Django's, told of: where it came from, and when last.
+    """What the account page shows of a Django session: its browser, address and last use.
 
     Django's own row, which has the same hash for a key, is what counts; one without it is over.
     """

@@ -1,7 +1,7 @@
 """Organisations that share the hardware and see nothing of one another.
 
-A tenant is here as the people that belong to it. What it holds is a tree of policies, each of which
-names it (`apps.policies.models.Policy.tenant`); the top of that tree is what it is called by.
+This app holds the people of a tenant. Its resources are a tree of policies, each of which names it
+(`apps.policies.models.Policy.tenant`); the tenant has the name of the top policy.
 """
 
 from django.contrib.auth.models import Group
@@ -9,7 +9,7 @@ from django.db import models
 
 
 class Tenant(models.Model):
-    """Members of `admin_group` administer what is the tenant's, below its top policy."""
+    """Members of `admin_group` administer the tenant below its top policy."""
 
     admin_group = models.OneToOneField(Group, on_delete=models.PROTECT, related_name="administers")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -22,7 +22,7 @@ class Tenant(models.Model):
 
 
 class TenantGroup(models.Model):
-    """A group that belongs to a tenant, of which it can have one; the administrators' group too."""
+    """Assigns a group to its only tenant; the administrators' group has a row, too."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="belonging")
     group = models.OneToOneField(Group, on_delete=models.CASCADE, related_name="belongs")

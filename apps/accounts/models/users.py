@@ -1,4 +1,4 @@
-"""Users and the facts about groups that Django's own table does not hold."""
+"""Users, and the facts about groups that Django's table does not hold."""
 
 from django.contrib.auth.models import AbstractUser, Group
 from django.core.validators import MinValueValidator
@@ -10,7 +10,7 @@ USERS = "Users"
 ADMINS = "Admins"
 QUEUE_ADMINS = "Queue admins"
 BUILT_IN_GROUPS = (USERS, ADMINS, QUEUE_ADMINS)
-# That of Django, so that a session that began before there was a nonce goes on.
+# Django's value, so that sessions from before there was a nonce continue.
 _SESSION_SALT = "django.contrib.auth.models.AbstractBaseUser.get_session_auth_hash"
 
 
@@ -23,7 +23,7 @@ class PersonStatus(models.TextChoices):
 class User(AbstractUser):
     """A person, or a service account that cannot log in.
 
-    `is_staff` and `is_superuser` are never set by hand: what somebody may do follows from groups
+    `is_staff` and `is_superuser` are never set by hand: what a user may do follows from groups
     (`apps.accounts.selectors`), so there is no second place that gives rights.
     """
 
@@ -31,11 +31,11 @@ class User(AbstractUser):
     acted_by_id: int | None = None
 
     email = models.EmailField(_("e-mail address"), blank=True)
-    is_email_own_word = models.BooleanField(
+    is_email_unverified = models.BooleanField(
         default=False,
         db_default=False,
         editable=False,
-        help_text=_("The person typed the address in, and nobody looked at it since."),
+        help_text=_("The person entered the address, and no administrator has confirmed it since."),
     )
     is_service = models.BooleanField(
         default=False, help_text=_("A service account: it has credentials and no log-in.")
@@ -94,7 +94,7 @@ class User(AbstractUser):
         db_default=models.Value([], models.JSONField()),
         help_text=_(
             "Patterns such as WANDB_*: values of such variables of this person's tasks are shown "
-            "to nobody, beside those that the installation hides."
+            "to nobody, in addition to those that the installation hides."
         ),
     )
 
@@ -117,7 +117,7 @@ class User(AbstractUser):
 
     @property
     def status(self) -> PersonStatus:
-        """Whether the person may come in, and ever did."""
+        """Whether the person may sign in, and ever did."""
         if not self.is_active:
             return PersonStatus.DEACTIVATED
         return PersonStatus.PENDING if self.is_pending else PersonStatus.ACTIVE
@@ -129,7 +129,7 @@ class User(AbstractUser):
 
 
 class GroupInfo(models.Model):
-    """What a group is for, and whether it came with the installation."""
+    """The description of a group, and whether it is built in."""
 
     group = models.OneToOneField(Group, on_delete=models.CASCADE, related_name="info")
     description = models.TextField(blank=True)

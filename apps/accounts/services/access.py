@@ -1,7 +1,7 @@
-"""What an `Authorization` header opens: a credential by key and secret, or by a token made of it.
+"""Authenticates an `Authorization` header: key and secret of a credential, or its token.
 
-A token is signed and kept nowhere. It names the credential, which is looked at with each request,
-so that whatever ends the credential ends its tokens.
+A token is signed and stored nowhere. It names the credential, which every request checks, so that
+its tokens end with it.
 """
 
 import time
@@ -15,10 +15,10 @@ from apps.accounts.models import Scope, User
 from apps.accounts.services.credentials import (
     basic_pair,
     credential_by_pair,
-    credential_used,
+    credential_use_note,
     credentials_valid,
 )
-from apps.accounts.services.throttling import guesser_refused, wrong_secret_note
+from apps.accounts.services.throttling import guesser_check, wrong_secret_note
 from apps.core.errors import RpmError
 
 # A service account sends the id of a task, to act for its owner.
@@ -28,7 +28,7 @@ _LONGEST: Final = 1000
 
 
 class WrongSecret(RpmError):
-    """Nobody has this key and secret, or they expired or were revoked."""
+    """The key and secret are unknown, expired or revoked."""
 
     code = "authentication_failed"
     status = 401
@@ -36,7 +36,7 @@ class WrongSecret(RpmError):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who asks, by which credential, and what they may do with it.
+    """The user of a request, the credential, and what it may be used for.
 
     Args:
         until: seconds since the epoch at which a token ends; None for key and secret.
@@ -50,7 +50,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A signed text that stands for a credential for a while."""
+    """A signed text that represents a credential for a while."""
 
     text: str
     scope: Scope
@@ -58,16 +58,16 @@ class Token:
 
 
 def access_by_header(header: str, *, address: str) -> Access | None:
-    """What the header opens; None where it is of a kind that is none of ours.
+    """The access that the header gives; None if its scheme is not supported.
 
     Raises:
-        WrongSecret: it opens nothing.
+        WrongSecret: it gives none.
         TooMany: too many wrong ones came from this address, or for this key.
     """
     scheme = header.partition(" ")[0].lower()
     if scheme not in {"basic", "bearer"}:
         return None
-    guesser_refused(address)
+    guesser_check(address)
     if scheme == "bearer":
         return _access_by_token(header.partition(" ")[2].strip(), address=address)
     pair = basic_pair(header)
@@ -79,7 +79,7 @@ def access_by_header(header: str, *, address: str) -> Access | None:
 
 
 def access_holds(access: Access) -> bool:
-    """Whether it still opens what it opened, for connections that stay open."""
+    """Whether it is still valid, for connections that stay open."""
     is_over = access.until is not None and access.until <= time.time()
     return not is_over and credentials_valid().filter(pk=access.credential_id).exists()
 
@@ -103,7 +103,7 @@ def _access_by_token(text: str, *, address: str) -> Access:
     credential = credentials_valid().select_related("user").filter(pk=credential_id).first()
     if credential is None or until <= time.time():
         raise WrongSecret("This token expired, or its credential did: make another.")
-    credential_used(credential)
+    credential_use_note(credential)
     allowed = Scope(scope).at_most(Scope(credential.scope))
     return Access(credential.user, credential.pk, allowed, until)
 

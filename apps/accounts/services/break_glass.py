@@ -1,4 +1,4 @@
-"""The one administrator whose password lets in where no other does."""
+"""The one administrator who can log in with a password while passwords are off."""
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_break_glass
@@ -6,7 +6,7 @@ from apps.core.errors import Conflict
 
 
 def break_glass_check(person: User) -> None:
-    """Before something is taken from somebody that they need in order to come in and administer.
+    """Refuse to remove what the break-glass administrator needs to sign in and administer.
 
     Raises:
         Conflict: passwords are switched off for everybody but them.

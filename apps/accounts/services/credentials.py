@@ -1,4 +1,4 @@
-"""Making, checking, naming and revoking credentials."""
+"""Creates, checks, renames and revokes credentials."""
 
 import base64
 import binascii
@@ -18,13 +18,13 @@ from django.utils import timezone
 from apps.accounts.models import Credential, Scope, User
 from apps.core.errors import BadInput, Conflict, NotAllowed
 from apps.core.model_errors import from_model_error
-from apps.core.recording import event_record
+from apps.core.recorders import event_record
 
 KEY_BYTES = 10
 SECRET_BYTES = 32
-# `last_used_at` is a hint for people: one write per credential and minute is enough.
+# `last_used_at` is for people to read: one write per credential and minute is enough.
 LAST_USED_EVERY = timedelta(minutes=1)
-# Of one account, that are valid.
+# The most valid credentials of one account.
 MOST_CREDENTIALS = 1_000
 
 
@@ -41,22 +41,22 @@ def credential_create(
     """A new credential and its secret, which is shown once and kept nowhere.
 
     Args:
-        actor: who makes it, where that is not its owner.
-        made_with: what the request came with: the new one ends no later, and is revoked with it.
+        actor: who creates it, if that is not its owner.
+        made_with: the credential of the request: the new one ends no later, and is revoked with it.
 
     Raises:
         BadInput: naming the field.
         NotAllowed: the credential that asks was revoked meanwhile.
         Conflict: the account has as many as it may have.
     """
-    if made_with is not None and not _living(credentials_valid().filter(pk=made_with.pk)):
+    if made_with is not None and not _unrevoked(credentials_valid().filter(pk=made_with.pk)):
         raise NotAllowed("The credential that asks was revoked.")
     if credentials_valid().filter(user=user).count() >= MOST_CREDENTIALS:
         raise Conflict(
             f"{user.username} has {MOST_CREDENTIALS} credentials, the most there may be: "
             "revoke those that nobody uses."
         )
-    expires_at = _within(made_with, expires_at)
+    expires_at = _within_maker(made_with, expires_at)
     secret = secrets.token_urlsafe(SECRET_BYTES)
     credential = Credential(
         user=user,
@@ -67,7 +67,7 @@ def credential_create(
         expires_at=expires_at,
         made_with=made_with,
     )
-    _checked(credential)
+    _usable_credential(credential)
     credential.save()
     _note("credential.created", credential, actor or user, after=_facts(credential))
     return credential, secret
@@ -75,14 +75,14 @@ def credential_create(
 
 @transaction.atomic
 def credential_change(*, credential: Credential, actor: User, label: str) -> Credential:
-    """Give it another label; what it may do and for how long never changes.
+    """Change its label; its scope and expiry never change.
 
     Raises:
         BadInput: naming the field.
     """
     before = _facts(credential)
     credential.label = label
-    _checked(credential)
+    _usable_credential(credential)
     if before != _facts(credential):
         credential.save(update_fields=["label"])
         _note("credential.changed", credential, actor, before=before, after=_facts(credential))
@@ -93,7 +93,7 @@ def credential_revoke(*, credential: Credential, actor: User, is_admin: bool) ->
     """From the next request on, the credential is refused, and its open sockets close.
 
     Raises:
-        NotAllowed: it is somebody else's, and `actor` does not administer.
+        NotAllowed: it belongs to another user, and `actor` does not administer.
     """
     if credential.user_id != actor.pk and not is_admin:
         raise NotAllowed("This credential is not yours.")
@@ -101,31 +101,31 @@ def credential_revoke(*, credential: Credential, actor: User, is_admin: bool) ->
 
 
 def credentials_revoke_all(*, user: User, actor: User | None) -> int:
-    """The same for all that this account has; how many that were."""
+    """Revoke all credentials of this account; how many there were."""
     return _revoke(Credential.objects.filter(user=user), actor)
 
 
 @transaction.atomic
-def _revoke(given: QuerySet[Credential], actor: User | None) -> int:
-    """With all that was made with them, however long the chain is."""
+def _revoke(credentials: QuerySet[Credential], actor: User | None) -> int:
+    """Revoke them with all credentials made with them, however long the chain is."""
     count = None
-    while found := _living(given):
+    while found := _unrevoked(credentials):
         for credential in found:
             Credential.objects.filter(pk=credential.pk).update(revoked_at=timezone.now())
             _note("credential.revoked", credential, actor, before=_facts(credential))
         count = len(found) if count is None else count
-        given = Credential.objects.filter(made_with__in=found)
+        credentials = Credential.objects.filter(made_with__in=found)
     return count or 0
 
 
-def _living(given: QuerySet[Credential]) -> list[Credential]:
+def _unrevoked(credentials: QuerySet[Credential]) -> list[Credential]:
     """Those of them that are not revoked, locked."""
-    known = given.filter(revoked_at__isnull=True).select_related("user")
+    known = credentials.filter(revoked_at__isnull=True).select_related("user")
     return list(known.select_for_update(of=("self",)))
 
 
 def credential_user(header: str) -> User | None:
-    """Who a `Basic` authorization header speaks for; None where it is not valid."""
+    """The user of a `Basic` authorization header; None if it is not valid."""
     pair = basic_pair(header)
     credential = credential_by_pair(*pair) if pair else None
     return credential.user if credential else None
@@ -141,17 +141,17 @@ def credential_by_pair(key: str, secret: str) -> Credential | None:
     kept = credential.secret_hash if credential else ""
     if not hmac.compare_digest(kept, secret_hash(secret)) or credential is None:
         return None
-    credential_used(credential)
+    credential_use_note(credential)
     return credential
 
 
 def credentials_valid() -> QuerySet[Credential]:
-    """Those that speak for somebody now."""
+    """Credentials that authenticate their user now."""
     in_time = Q(expires_at__isnull=True) | Q(expires_at__gt=timezone.now())
     return Credential.objects.filter(in_time, revoked_at__isnull=True, user__is_active=True)
 
 
-def credential_used(credential: Credential) -> None:
+def credential_use_note(credential: Credential) -> None:
     """Note it as used now, at most once a minute."""
     now = timezone.now()
     if credential.last_used_at is None or credential.last_used_at < now - LAST_USED_EVERY:
@@ -177,8 +177,8 @@ def basic_pair(header: str) -> tuple[str, str] | None:
     return (key, secret) if colon and "\0" not in key else None
 
 
-def _within(made_with: Credential | None, expires_at: datetime | None) -> datetime | None:
-    """When a new credential ends: with the one that asks for it, where nothing is asked for."""
+def _within_maker(made_with: Credential | None, expires_at: datetime | None) -> datetime | None:
+    """When a new credential ends: by default with the credential of the request."""
     last = made_with.expires_at if made_with is not None else None
     if last is not None and expires_at is not None and expires_at > last:
         problem = f"must be {last.isoformat()} at the latest, when the credential that asks ends"
@@ -186,7 +186,7 @@ def _within(made_with: Credential | None, expires_at: datetime | None) -> dateti
     return expires_at or last
 
 
-def _checked(credential: Credential) -> None:
+def _usable_credential(credential: Credential) -> None:
     try:
         credential.full_clean()
     except ValidationError as error:
@@ -194,7 +194,7 @@ def _checked(credential: Credential) -> None:
 
 
 def _facts(credential: Credential) -> dict[str, Any]:
-    """What may be told of it; never its secret."""
+    """What events and the audit log record of it; never its secret."""
     ends = credential.expires_at
     return {
         "key": credential.key,

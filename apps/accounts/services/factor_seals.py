@@ -1,21 +1,21 @@
 """Seals of second factors, each for the person whose factor it is.
 
-django-allauth seals and opens by an adapter that hears the text alone. So what is sealed carries
-its place from the moment at which its row is in memory (`factor_bind`).
+django-allauth seals and unseals with an adapter that gets the text alone. So a sealed value carries
+its context from the moment at which its row is in memory (`factor_bind`).
 """
 
 from typing import Any, Self
 
 from apps.core.keyring import SealContext, reseal, seal, unseal
 
-# Where a second factor keeps what is sealed; keys for WebAuthn are public.
+# The sealed fields of a second factor; keys for WebAuthn are public.
 SEALED = ("secret", "seed")
-# Between sealing and the row, in one process: nothing that is stored opens so.
+# Between sealing and the row, in one process: no stored value can be unsealed with it.
 _NEW = SealContext("accounts.second_factor.new")
 
 
 class FactorSeal(str):
-    """A sealed value, and where it opens."""
+    """A sealed value and its context."""
 
     __slots__ = ("context",)
 
@@ -28,26 +28,26 @@ class FactorSeal(str):
 
 
 def factor_seal(plain: str) -> FactorSeal:
-    """Sealed until a row takes it."""
+    """Seal a value until a row binds it."""
     return FactorSeal(seal(plain, context=_NEW), _NEW)
 
 
 def factor_unseal(sealed: str) -> str:
-    """What was sealed for the person of the row that it is in.
+    """Unseal a value for the person of its row.
 
     Raises:
-        CannotUnseal: the key is gone, or it was sealed for somebody else.
+        CannotUnseal: the key is gone, or it was sealed for another user.
     """
     return unseal(sealed, context=sealed.context if isinstance(sealed, FactorSeal) else _NEW)
 
 
 def factor_context(user_id: int, name: str) -> SealContext:
-    """Where a value of somebody's second factor opens."""
+    """The context to which a value of a user's second factor is sealed."""
     return SealContext("accounts.second_factor.data", (user_id,), name)
 
 
 def factor_bind(*, instance: Any, **_: Any) -> None:
-    """Let the sealed values of a row in memory know whose they are; new ones are sealed so."""
+    """Bind the sealed values of a row in memory to its person; new ones are sealed so."""
     fields = instance.__dict__  # a deferred column is not asked for
     data, user_id = fields.get("data"), fields.get("user_id")
     if user_id is None or not isinstance(data, dict):

@@ -1,4 +1,4 @@
-"""Groups and who is in them: all rights follow from these."""
+"""Groups and their members: all rights follow from these."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,16 +13,16 @@ from apps.accounts.selectors import LogInUse, administrators_left, is_admin, log
 from apps.accounts.services.break_glass import break_glass_check
 from apps.accounts.services.tenancy import (
     group_joins_tenant,
-    groups_within,
+    groups_in_tenant,
     one_tenant_check,
-    stays_check,
+    stays_in_tenant_check,
 )
-from apps.core.doorbell import after_commit
 from apps.core.errors import BadInput, Conflict
-from apps.core.locking import outer_lock
+from apps.core.lock_order import outer_lock
 from apps.core.model_errors import from_model_error
 from apps.core.names import look_of, name_problem
-from apps.core.recording import event_record
+from apps.core.notifications import after_commit
+from apps.core.recorders import event_record
 
 MOST_NAMED = 50
 
@@ -35,7 +35,7 @@ def group_save(
     description: str,
     members: Sequence[User] | None = None,
 ) -> Group:
-    """Make or change a group; with `members` exactly these are in it afterwards.
+    """Create or change a group; with `members` exactly these are in it afterwards.
 
     Raises:
         BadInput: naming the field.
@@ -44,7 +44,7 @@ def group_save(
     is_new = group.pk is None
     if members is not None:
         memberships_lock()
-    before = {} if is_new else _told(Group.objects.select_related("info").get(pk=group.pk))
+    before = {} if is_new else _group_facts(Group.objects.select_related("info").get(pk=group.pk))
     if not is_new:
         _check_built_in(group)
     if before.get("name") != group.name:
@@ -58,7 +58,7 @@ def group_save(
         group_joins_tenant(actor, group)
     info, _ = GroupInfo.objects.update_or_create(group=group, defaults={"description": description})
     group.info = info
-    after = _told(group)
+    after = _group_facts(group)
     if before != after:
         _record("group.made" if is_new else "group.changed", actor, group, before, after)
     if members is not None:
@@ -75,7 +75,7 @@ def group_save(
 
 @transaction.atomic
 def group_members_add(*, actor: User | None, group: Group, users: Iterable[User]) -> int:
-    """Let these people into the group.
+    """Add these people to the group.
 
     Returns:
         How many were not in it before.
@@ -89,7 +89,7 @@ def group_members_add(*, actor: User | None, group: Group, users: Iterable[User]
 
 @transaction.atomic
 def group_members_remove(*, actor: User | None, group: Group, users: Iterable[User]) -> int:
-    """Take these people out of the group: from their next request on they lack its rights.
+    """Remove these people from the group: from their next request on they lack its rights.
 
     Their tasks stay as they are; those that wait under a raised limit are sorted by the plain one.
 
@@ -97,8 +97,8 @@ def group_members_remove(*, actor: User | None, group: Group, users: Iterable[Us
         How many were in it before.
 
     Raises:
-        BadInput: somebody would be in no group of their tenant; administrators may do that.
-        Conflict: the group is `Users`, or nobody would administer any more or come in with a
+        BadInput: a user would be in no group of their tenant; administrators may do that.
+        Conflict: the group is `Users`, or nobody would be left to administer, or to sign in with a
             password.
     """
     if group.name == USERS:
@@ -112,10 +112,10 @@ def group_members_remove(*, actor: User | None, group: Group, users: Iterable[Us
 
 @transaction.atomic
 def group_remove(*, actor: User | None, group: Group) -> None:
-    """Take a group away with the rights that were given to it.
+    """Remove a group with the rights that were given to it.
 
     Raises:
-        BadInput: somebody would be in no group of their tenant; administrators may do that.
+        BadInput: a user would be in no group of their tenant; administrators may do that.
         Conflict: it is built in, or a policy names it; for administrators of a tenant also where
             signing in goes by it.
     """
@@ -125,13 +125,12 @@ def group_remove(*, actor: User | None, group: Group) -> None:
     use = log_in_use(group)
     if use and actor is not None and not is_admin(actor):
         raise Conflict(
-            f"Signing in goes by group {group.name}: an administrator of the installation removes "
-            "it."
+            f"Signing in uses group {group.name}: an administrator of the installation removes it."
         )
     people = list(User.objects.filter(groups=group))
-    stays_check(actor, group, people)
+    stays_in_tenant_check(actor, group, people)
     members = [user.pk for user in people]
-    before, group_id = _told(group), group.pk
+    before, group_id = _group_facts(group), group.pk
     try:
         group.delete()
     except ProtectedError as error:
@@ -147,11 +146,11 @@ def group_remove(*, actor: User | None, group: Group) -> None:
         object_id=group_id,
         data={
             "name": group.name,
-            "before": {**before, "members": len(members), **_told_of_log_in(use)},
+            "before": {**before, "members": len(members), **_log_in_facts(use)},
             "after": {},
         },
     )
-    rights_changed(members)
+    rights_change_notify(members)
 
 
 @transaction.atomic
@@ -163,7 +162,7 @@ def user_groups_set(*, actor: User | None, user: User, groups: Iterable[Group]) 
     """
     memberships_lock()
     before = set(user.groups.all())
-    after = groups_within(actor, before=before, wanted=groups)
+    after = groups_in_tenant(actor, before=before, wanted=groups)
     after.add(Group.objects.get(name=USERS))
     user.groups.set(after)
     _check_admins([user] if any(group.name == ADMINS for group in before - after) else [])
@@ -181,10 +180,10 @@ def user_groups_set(*, actor: User | None, user: User, groups: Iterable[Group]) 
             "after": {"groups": sorted(group.name for group in after)},
         },
     )
-    rights_changed([user.pk])
+    rights_change_notify([user.pk])
 
 
-def rights_changed(user_ids: Iterable[int]) -> None:
+def rights_change_notify(user_ids: Iterable[int]) -> None:
     """Sockets of these people close, and their pages begin again with the rights of now."""
     after_commit(topics=[f"user.{pk}" for pk in user_ids])
 
@@ -197,7 +196,7 @@ def _members_set(
     if group.name == ADMINS:
         _check_admins(left)
     one_tenant_check((user.pk for user in (*joined, *left)), field="users")
-    stays_check(actor, group, left)
+    stays_in_tenant_check(actor, group, left)
     for word, people in (("joined", joined), ("left", left)):
         if people:
             names = sorted(user.username for user in people)
@@ -209,45 +208,45 @@ def _members_set(
                 object_id=group.pk,
                 data={"name": group.name, "people": names[:MOST_NAMED], **more},
             )
-    rights_changed(user.pk for user in (*joined, *left))
+    rights_change_notify(user.pk for user in (*joined, *left))
 
 
 def memberships_lock() -> None:
-    """Before a change of who is in which group, and before its people are locked.
+    """Taken before a change of memberships, and before its people are locked.
 
-    Such changes, and those of what is a tenant's, go one after another: each finds what the one
-    before did.
+    Such changes, and those of tenants, run one after another: each sees the result of the one
+    before.
     """
     outer_lock()
     admins_lock()
 
 
 def admins_lock() -> None:
-    """Two who take the last but one administrator away at once do so one after the other."""
+    """Serialize changes of administrators: two changes at once cannot remove the last two."""
     list(Group.objects.select_for_update(no_key=True).filter(name=ADMINS))
 
 
 def _check_admins(left: Iterable[User]) -> None:
     """After these left `Admins`."""
     if not administrators_left():
-        raise Conflict("Somebody must stay in Admins.")
+        raise Conflict("Admins needs at least one member who can sign in.")
     for user in left:
         break_glass_check(user)
 
 
-def _told(group: Group) -> dict[str, str]:
+def _group_facts(group: Group) -> dict[str, str]:
     info = getattr(group, "info", None)
     return {"name": group.name, "description": info.description if info is not None else ""}
 
 
-def _told_of_log_in(use: LogInUse) -> dict[str, Any]:
-    """What a group that goes takes along; empty where that is nothing."""
-    told: dict[str, Any] = {}
+def _log_in_facts(use: LogInUse) -> dict[str, Any]:
+    """The uses by log-ins that end with a group; empty if there are none."""
+    facts: dict[str, Any] = {}
     if use.asks_second_factor:
-        told["asks_second_factor"] = True
+        facts["asks_second_factor"] = True
     if use.providers:
-        told["providers"] = list(use.providers)
-    return told
+        facts["providers"] = list(use.providers)
+    return facts
 
 
 def _record(
@@ -269,7 +268,7 @@ def _check_built_in(group: Group) -> None:
 
 
 def _check_name(group: Group) -> None:
-    """Whoever picks a group by its name must not take another one for a built-in."""
+    """Refuse a name that can be taken for that of a built-in group."""
     problem = name_problem(group.name)
     alike = {look_of(name): name for name in BUILT_IN_GROUPS}.get(look_of(group.name))
     if alike is not None and group.name != alike:

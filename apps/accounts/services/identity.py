@@ -21,8 +21,8 @@ from apps.accounts.services.groups import admins_lock
 from apps.core.errors import BadInput, Conflict
 from apps.core.keyring import HIDDEN, CannotUnseal, seal, unseal
 from apps.core.model_errors import from_model_error
-from apps.core.outgoing import address_problem
-from apps.core.recording import event_record
+from apps.core.outgoing_requests import address_problem
+from apps.core.recorders import event_record
 
 ADDRESSES = (
     *("discovery_url", "issuer", "authorization_url", "token_url"),
@@ -52,7 +52,7 @@ Mapping_ = Iterable[tuple[str, Group]]
 def provider_draft(
     *, preset: str, slug: str, values: Mapping[str, Any], kept: IdentityProvider | None = None
 ) -> IdentityProvider:
-    """A provider as it would be, checked and not saved. Switching one off is never refused.
+    """A checked provider that is not saved. Switching one off is never refused.
 
     Args:
         values: fields of its protocol, and `client_secret` in clear; HIDDEN keeps that of `kept`.
@@ -91,8 +91,8 @@ def provider_create(
     """A new provider.
 
     Args:
-        slug: where its callback address was shown before; else it is made from the name.
-        begun: what was tried before, for what forms do not show again: secret, metadata, keys.
+        slug: of the callback address that was shown before; else it is made from the name.
+        begun: the tested settings, for fields that forms do not show again: secret, metadata, keys.
 
     Raises:
         BadInput: naming the fields.
@@ -104,7 +104,7 @@ def provider_create(
             preset=preset,
             slug=slug or slug_new(str(values.get("name", preset))),
             values=values,
-            kept=_carried(row, begun),
+            kept=_without_draft(row, begun),
         )
         _save(row)
         mapping_set(row, mapping)
@@ -126,21 +126,21 @@ def provider_change(
     and people are recognised by their e-mail addresses again.
 
     Args:
-        begun: what was tried before, for what forms do not show again: secret, metadata, keys.
+        begun: the tested settings, for fields that forms do not show again: secret, metadata, keys.
 
     Raises:
         BadInput: naming the fields.
     """
     with transaction.atomic():
         kept = IdentityProvider.objects.select_for_update().get(pk=provider.pk)
-        before, secret, vouching = facts(kept), _secret(kept), _vouching(kept)
+        before, secret, trust_settings = facts(kept), _secret(kept), _trust_settings(kept)
         row = provider_draft(
-            preset=kept.preset, slug=kept.slug, values=values, kept=_carried(kept, begun)
+            preset=kept.preset, slug=kept.slug, values=values, kept=_without_draft(kept, begun)
         )
         _save(row)
         if mapping is not None:
             mapping_set(row, mapping)
-        dropped = links_of(row).delete()[0] if _vouching(row) != vouching else 0
+        dropped = links_of(row).delete()[0] if _trust_settings(row) != trust_settings else 0
         after = facts(row)
         changed = [name for name in after if after[name] != before.get(name)]
         _record(
@@ -156,9 +156,9 @@ def provider_change(
 
 
 def provider_remove(*, actor: User, provider: IdentityProvider) -> None:
-    """Take a provider away with its links; people, groups and what they joined stay."""
+    """Remove a provider with its links; people, groups and memberships stay."""
     with transaction.atomic():
-        # Who comes in by it at this moment leaves no link behind.
+        # A log-in that happens at this moment leaves no link behind.
         list(IdentityProvider.objects.select_for_update().filter(pk=provider.pk))
         _record("identity_provider.removed", actor, provider, before=facts(provider))
         links_of(provider).delete()
@@ -173,13 +173,13 @@ def log_in_rules_change(
     requires_second_factor: bool,
     second_factor_groups: Iterable[Group] = (),
 ) -> LogInRules:
-    """Say how people may log in.
+    """Change how people may log in.
 
     Raises:
-        BadInput: nobody could come in any more, or who is left is no administrator.
+        BadInput: nobody could sign in any more, or `break_glass` is no administrator.
     """
     with transaction.atomic():
-        # Whoever is chosen is not deactivated meanwhile.
+        # The chosen administrator is not deactivated meanwhile.
         admins_lock()
         if not allows_passwords:
             _check_break_glass(break_glass)
@@ -201,7 +201,7 @@ def log_in_rules_change(
 
 
 def mapping_set(row: IdentityProvider, mapping: Mapping_) -> None:
-    """Replace which group of the provider means which of ours.
+    """Replace the mapping of the provider's groups to groups here.
 
     Raises:
         BadInput: everybody is in `Users` anyway.
@@ -224,24 +224,24 @@ def slug_new(name: str) -> str:
 
 
 def facts(row: IdentityProvider) -> dict[str, Any]:
-    """All that may be read and logged of a provider: no secrets."""
-    told: dict[str, Any] = {name: getattr(row, name) for name in FIELDS[row.protocol]}
-    if "token_url" in told:
-        # By its own name the log takes it for a secret, and hides where it was sent to.
-        told["code_exchange_url"] = told.pop("token_url")
-    metadata = told.pop("metadata", "")
+    """The facts of a provider that may be shown and logged: no secrets."""
+    payload: dict[str, Any] = {name: getattr(row, name) for name in FIELDS[row.protocol]}
+    if "token_url" in payload:
+        # Under its own name the log takes it for a secret, and hides the address.
+        payload["code_exchange_url"] = payload.pop("token_url")
+    metadata = payload.pop("metadata", "")
     if metadata:
         # It is long; and with other certificates the provider's name in it stays.
-        told["provider_entity_id"] = issuer_of(metadata)
-        told["metadata_sha256"] = hashlib.sha256(metadata.encode()).hexdigest()
+        payload["provider_entity_id"] = issuer_of(metadata)
+        payload["metadata_sha256"] = hashlib.sha256(metadata.encode()).hexdigest()
     if row.pk is not None:
         pairs = row.mapping.select_related("group").order_by("external_name", "group__name")
-        told["mapping"] = [f"{one.external_name} = {one.group.name}" for one in pairs]
-    return told
+        payload["mapping"] = [f"{one.external_name} = {one.group.name}" for one in pairs]
+    return payload
 
 
 def rules_facts(rules: LogInRules) -> dict[str, Any]:
-    """How people may log in, for the log."""
+    """The rules of logging in, for the log."""
     return {
         "allows_passwords": rules.allows_passwords,
         "break_glass": rules.break_glass.username if rules.break_glass else "",
@@ -250,7 +250,7 @@ def rules_facts(rules: LogInRules) -> dict[str, Any]:
     }
 
 
-def _carried(
+def _without_draft(
     row: IdentityProvider | None, begun: IdentityProvider | None
 ) -> IdentityProvider | None:
     if row is not None and begun is not None:
@@ -259,8 +259,8 @@ def _carried(
     return row
 
 
-def _vouching(row: IdentityProvider) -> tuple[str, str]:
-    """Who gives people their ids, and where they stand."""
+def _trust_settings(row: IdentityProvider) -> tuple[str, str]:
+    """The settings on which the ids of people depend."""
     if row.protocol == Protocol.SAML:
         return issuer_of(row.metadata), row.claim_id
     issuer = row.issuer or row.discovery_url.removesuffix(DISCOVERY)
@@ -276,8 +276,8 @@ def _secret(row: IdentityProvider) -> str:
         return sealed
 
 
-def _check_break_glass(chosen: User | None) -> None:
-    user = User.objects.filter(pk=chosen.pk).first() if chosen is not None else None
+def _check_break_glass(administrator: User | None) -> None:
+    user = User.objects.filter(pk=administrator.pk).first() if administrator is not None else None
     if user is None or user.is_service or not is_admin(user) or not user.has_usable_password():
         words = "choose an administrator who has a password here"
         raise BadInput(f"break_glass: {words}.", fields={"break_glass": words})
@@ -319,7 +319,7 @@ def _oidc_problems(row: IdentityProvider) -> dict[str, str]:
 
 def _saml_problems(row: IdentityProvider) -> dict[str, str]:
     if len(row.metadata) > MOST_METADATA:
-        return {"metadata": f"is too large: at most {MOST_METADATA} signs are read"}
+        return {"metadata": f"is too large: use at most {MOST_METADATA} characters"}
     found = {
         "metadata": metadata_problem(row.metadata),
         "entity_id": entity_id_problem(row.entity_id),

@@ -1,4 +1,4 @@
-"""Inviting people by a link that works once."""
+"""Invites people by a link that works once."""
 
 import secrets
 from collections.abc import Callable, Iterable
@@ -15,26 +15,26 @@ from django.utils import timezone
 from apps.accounts.models import Invitation, MailState, User
 from apps.accounts.selectors import is_admin, may_use_password, people_managed_by
 from apps.accounts.services.credentials import secret_hash
-from apps.accounts.services.groups import rights_changed
+from apps.accounts.services.groups import rights_change_notify
 from apps.accounts.services.mail import mail_is_set_up
 from apps.accounts.services.people import password_check, user_create
-from apps.accounts.services.people_changes import email_check, new_nonce, person_locked, person_save
-from apps.accounts.services.tenancy import invited_within
-from apps.core.doorbell import after_commit
+from apps.accounts.services.people_changes import email_check, new_nonce, person_lock, person_save
+from apps.accounts.services.tenancy import invitation_check
 from apps.core.errors import BadInput, Conflict, NotAllowed
 from apps.core.keyring import seal
-from apps.core.recording import event_record
+from apps.core.notifications import after_commit
+from apps.core.recorders import event_record
 
 TOKEN_BYTES = 32
 DAYS, MOST_DAYS = 7, 90
 SEND_MAIL = "accounts.send_mail"
 
-# From a token to the whole address of the page that takes it.
+# Builds the full address of the page for a token.
 Address = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Invited:
+class NewInvitation:
     """`link` is shown once and kept nowhere; with `is_mailed` it is being sent, too."""
 
     user: User
@@ -55,8 +55,8 @@ def person_invite(
     email: str = "",
     groups: Iterable[Group] = (),
     days: int = DAYS,
-) -> Invited:
-    """Make an account that waits for its person, and the link by which they come in.
+) -> NewInvitation:
+    """Create a pending account, and the link by which its person signs in first.
 
     Without a user name the person chooses one; until then the account goes by its e-mail address.
 
@@ -69,7 +69,7 @@ def person_invite(
     if email:
         _check_address(email)
     wanted = list(groups)
-    invited_within(actor, wanted)
+    invitation_check(actor, wanted)
     names = sorted(group.name for group in wanted)
     user = user_create(
         username=username or _provisional_name(email), password=None, email=email, groups=names
@@ -83,39 +83,38 @@ def person_invite(
         object_id=user.pk,
         data={"name": user.username, "after": {"email": email, "groups": names}},
     )
-    return _linked(actor, user, address, days, asks_name=not username)
+    return _invitation_write(actor, user, address, days, asks_name=not username)
 
 
 @transaction.atomic
 def invitation_renew(
     *, actor: User | None, user: User, address: Address, days: int = DAYS
-) -> Invited:
-    """Another link, in the place of the one before; for somebody who came already it sets another
-    password.
+) -> NewInvitation:
+    """Replace the link of an invitation; for a user who came already it sets another password.
 
     Raises:
         BadInput: so many days are not possible.
         Conflict: the account is deactivated, or has no log-in.
         NotAllowed: the actor does not look after this person.
     """
-    row = person_locked(actor, user)
+    row = person_lock(actor, user)
     if row.is_service or not row.is_active:
         raise Conflict(f"{row.username} cannot sign in: activate the account first.")
     known = Invitation.objects.filter(user=row).first()
     asks_name = row.is_pending and known is not None and known.asks_name
     _record("invitation.renewed", actor, row)
-    return _linked(actor, row, address, days, asks_name=asks_name)
+    return _invitation_write(actor, row, address, days, asks_name=asks_name)
 
 
 @transaction.atomic
 def invitation_revoke(*, actor: User | None, user: User) -> None:
-    """The link works no more. An account that nobody ever came to goes, and its name is free.
+    """Revoke the link. An account to which nobody ever signed in goes, and its name is free.
 
     Raises:
         Conflict: something names the account already: deactivate it instead.
         NotAllowed: the actor does not look after this person.
     """
-    row = person_locked(actor, user)
+    row = person_lock(actor, user)
     Invitation.objects.filter(user=row).delete()
     _record("invitation.revoked", actor, row)
     if not row.is_pending:
@@ -128,11 +127,11 @@ def invitation_revoke(*, actor: User | None, user: User) -> None:
         ) from error
 
 
-def invitation_found(token: str) -> Invitation | None:
+def invitation_by_token(token: str) -> Invitation | None:
     """The invitation that a link belongs to, while it works.
 
-    It does while its maker still looks after the person: a link that was made for a member of a
-    tenant is none to somebody who administers since, nor one of a maker who left.
+    It works while its maker still looks after the person: a link that was made for a member of a
+    tenant does not work once that member administers, nor does one whose maker left.
     """
     rows = Invitation.objects.select_related("user", "created_by")
     found = rows.filter(
@@ -148,7 +147,7 @@ def invitation_found(token: str) -> Invitation | None:
 def invitation_accept(
     *, token: str, password: str, username: str = "", first_name: str = "", last_name: str = ""
 ) -> User:
-    """Come in by the link: set a password, and who one is; the link is spent.
+    """Sign in by the link: set the password and the names; the link is spent.
 
     Raises:
         NotAllowed: the link is unknown, used, too old or revoked.
@@ -160,7 +159,7 @@ def invitation_accept(
         User.objects.select_for_update(no_key=True).get(pk=known.user_id)
         # Of two who follow one link at once, the second finds it spent.
         Invitation.objects.select_for_update().filter(pk=known.pk).first()
-    row = invitation_found(token)
+    row = invitation_by_token(token)
     if row is None:
         raise NotAllowed("This link was used, revoked, or is too old: ask for another one.")
     user = row.user
@@ -169,23 +168,23 @@ def invitation_accept(
     names = {"first_name": first_name, "last_name": last_name} if user.is_pending else {}
     maker = row.created_by
     if user.email and maker is not None and not is_admin(maker):
-        # The maker knows the link, and who has the address may be somebody else.
-        user.is_email_own_word = True
+        # The maker knows the link, and the address may belong to another person.
+        user.is_email_unverified = True
     if row.asks_name:
         names["username"] = username
     password_check(password, user)
     person_save(user, {**names, "is_pending": False, "session_nonce": new_nonce()})
     user.set_password(password)
-    user.save(update_fields=["password", "is_email_own_word"])
+    user.save(update_fields=["password", "is_email_unverified"])
     row.delete()
     _record("invitation.accepted", user, user)
-    rights_changed([user.pk])
+    rights_change_notify([user.pk])
     return user
 
 
-def _linked(
+def _invitation_write(
     actor: User | None, user: User, address: Address, days: int, *, asks_name: bool
-) -> Invited:
+) -> NewInvitation:
     if not 1 <= days <= MOST_DAYS:
         words = f"A link works for 1 to {MOST_DAYS} days."
         raise BadInput(words, fields={"days": words})
@@ -208,12 +207,12 @@ def _linked(
         },
     )
     if is_mailed:
-        after_commit(tasks=[SEND_MAIL])
-    return Invited(user, invitation, link)
+        after_commit(notify=[SEND_MAIL])
+    return NewInvitation(user, invitation, link)
 
 
 def _provisional_name(email: str) -> str:
-    """The address itself where it can be a user name, which only the person may change."""
+    """The address itself if it can be a user name, which only the person may change."""
     name = User.normalize_username(email)
     try:
         User(username=name).clean_fields(exclude=["password"])

@@ -1,4 +1,4 @@
-"""Sending mail by the SMTP server of the installation, where there is one."""
+"""Sends mail by the SMTP server of the installation, if there is one."""
 
 import smtplib
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from apps.accounts.models import Invitation, MailState
 from apps.core.keyring import CannotUnseal, unseal
 
 BACKEND = "django.core.mail.backends.smtp.EmailBackend"
-# A worker that died while it was sending: somebody else tries again after this time.
-TRY_AGAIN = timedelta(minutes=2)
+# A worker died while it was sending: another one tries again after this time.
+RETRY_AFTER = timedelta(minutes=2)
 MOST_AT_ONCE = 50
 MOST_SAID = 500
 
@@ -26,7 +26,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class NotSent:
-    """It did not; `reason` is what it said, or why it could not be asked."""
+    """The server did not take it; `reason` is its answer, or why it could not be reached."""
 
     reason: str
 
@@ -48,8 +48,8 @@ def mail_send(*, to: str, subject: str, text: str) -> Sent | NotSent:
     return Sent()
 
 
-def mail_try(*, to: str) -> Sent | NotSent:
-    """A mail that says that mail works."""
+def mail_send_test(*, to: str) -> Sent | NotSent:
+    """Send a test mail."""
     name = settings.RPM_INSTALLATION_NAME
     return mail_send(
         to=to,
@@ -87,7 +87,7 @@ def invitations_mail() -> int:
 
 
 def _waiting(now: datetime) -> list[Invitation]:
-    late = Q(mail_tried_at__isnull=True) | Q(mail_tried_at__lt=now - TRY_AGAIN)
+    late = Q(mail_tried_at__isnull=True) | Q(mail_tried_at__lt=now - RETRY_AFTER)
     rows = Invitation.objects.filter(late, mail_state=MailState.WAITING)
     return list(rows.select_related("user", "created_by").order_by("pk"))
 
@@ -99,7 +99,7 @@ def _send(invitation: Invitation) -> Sent | NotSent:
         return NotSent(error.detail)
     name, host = settings.RPM_INSTALLATION_NAME, invitation.created_by
     asks = f"{host} invites you to {name}." if host else f"You are invited to {name}."
-    verb = "come in" if invitation.user.is_pending else "set another password"
+    verb = "sign in" if invitation.user.is_pending else "set another password"
     until = f"{invitation.expires_at:%-d %B %Y, %H:%M} UTC"
     return mail_send(
         to=invitation.user.email,

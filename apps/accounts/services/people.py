@@ -14,7 +14,7 @@ from apps.accounts.services.groups import memberships_lock
 from apps.accounts.services.tenancy import one_tenant_check
 from apps.core.errors import BadInput, NotAllowed
 from apps.core.model_errors import from_model_error
-from apps.core.recording import event_record
+from apps.core.recorders import event_record
 
 DESCRIPTIONS = {
     "Users": "Everybody.",

@@ -1,4 +1,4 @@
-"""Changing, deactivating and activating people. Nobody is ever deleted: history names them."""
+"""Changes, deactivates and activates people. Nobody is ever deleted: history names them."""
 
 import secrets
 from collections.abc import Iterable, Mapping
@@ -15,12 +15,12 @@ from apps.accounts.services.credentials import credentials_revoke_all
 from apps.accounts.services.groups import (
     admins_lock,
     memberships_lock,
-    rights_changed,
+    rights_change_notify,
     user_groups_set,
 )
 from apps.core.errors import BadInput, Conflict, NotAllowed
 from apps.core.model_errors import from_model_error
-from apps.core.recording import event_record
+from apps.core.recorders import event_record
 
 PLAIN = ("username", "first_name", "last_name", "email")
 
@@ -35,9 +35,9 @@ def person_change(
 ) -> User:
     """Change names and e-mail address; with `groups` exactly these are the person's.
 
-    An address that the person typed in is confirmed by giving it, even unchanged, by those who
-    administer the installation. One that an administrator of a tenant gives is confirmed by nobody,
-    once the person came: whoever has that address elsewhere would come into this account.
+    An administrator of the installation confirms an address by saving it, even unchanged. One that
+    an administrator of a tenant enters after the person came stays unconfirmed: the owner of that
+    address at a provider would sign in to this account.
 
     Raises:
         BadInput: naming the field.
@@ -46,7 +46,7 @@ def person_change(
     """
     if groups is not None:
         memberships_lock()
-    row = person_locked(actor, user)
+    row = person_lock(actor, user)
     unknown = set(changes) - set(PLAIN)
     if unknown:
         raise BadInput(f"{min(unknown)} cannot be changed here.", fields={min(unknown): "unknown"})
@@ -55,9 +55,9 @@ def person_change(
     }
     is_unconfirmed = _is_unconfirmed_by(actor, row, changes, before)
     marks: dict[str, Any] = {}
-    if is_unconfirmed != row.is_email_own_word:
-        before["is_email_own_word"] = row.is_email_own_word
-        marks = {"is_email_own_word": is_unconfirmed}
+    if is_unconfirmed != row.is_email_unverified:
+        before["is_email_unverified"] = row.is_email_unverified
+        marks = {"is_email_unverified": is_unconfirmed}
     if before:
         values = {name: changes[name] for name in before if name in changes}
         person_save(row, {**values, **marks})
@@ -67,8 +67,8 @@ def person_change(
     return row
 
 
-def person_locked(actor: User | None, user: User) -> User:
-    """The row as it is now, held against other writers.
+def person_lock(actor: User | None, user: User) -> User:
+    """The current row, locked.
 
     Raises:
         NotAllowed: the actor does not look after this person, or not any more.
@@ -81,23 +81,23 @@ def person_locked(actor: User | None, user: User) -> User:
 
 @transaction.atomic
 def person_deactivate(*, actor: User | None, user: User) -> User:
-    """Nobody comes in by this account any more: sessions, sockets and credentials end.
+    """Deactivate an account: its sessions, sockets and credentials end.
 
-    The tasks stay: what runs goes on, what waits is shown to administrators.
+    The tasks stay: running ones go on, waiting ones are shown to administrators.
 
     Raises:
-        Conflict: nobody would administer any more or come in with a password, or it is a service
+        Conflict: nobody could administer, or sign in with a password, any more; or it is a service
             account.
         NotAllowed: the actor does not look after this person.
     """
     admins_lock()
     if user.is_service:
         raise Conflict("This is a service account, which has no log-in: remove it instead.")
-    row = person_locked(actor, user)
+    row = person_lock(actor, user)
     if not row.is_active:
         return row
     if not administrators_left(without=row):
-        raise Conflict(f"{row.username} is the last administrator: make somebody else one first.")
+        raise Conflict(f"{row.username} is the last administrator: add another one first.")
     break_glass_check(row)
     row.is_active = False
     row.keeps_waiting_tasks = False
@@ -106,7 +106,7 @@ def person_deactivate(*, actor: User | None, user: User) -> User:
     Invitation.objects.filter(user=row).delete()
     revoked = credentials_revoke_all(user=row, actor=actor)
     _record("person.deactivated", actor, row, before=True, credentials_revoked=revoked)
-    rights_changed([row.pk])
+    rights_change_notify([row.pk])
     return row
 
 
@@ -117,26 +117,26 @@ def person_activate(*, actor: User | None, user: User) -> User:
     Raises:
         NotAllowed: the actor does not look after this person.
     """
-    row = person_locked(actor, user)
+    row = person_lock(actor, user)
     if row.is_active:
         return row
     row.is_active = True
     row.keeps_waiting_tasks = False
     row.save(update_fields=["is_active", "keeps_waiting_tasks"])
     _record("person.activated", actor, row, before=False)
-    rights_changed([row.pk])
+    rights_change_notify([row.pk])
     return row
 
 
 @transaction.atomic
 def person_leave_waiting(*, actor: User | None, user: User) -> None:
-    """Waiting tasks of somebody who is deactivated stay in line, and are pointed out no more.
+    """Let the waiting tasks of a deactivated person stay queued, and end the reminder of them.
 
     Raises:
         Conflict: the person is active.
         NotAllowed: the actor does not look after this person.
     """
-    row = person_locked(actor, user)
+    row = person_lock(actor, user)
     if row.is_active:
         raise Conflict(f"{row.username} is active: the waiting tasks are theirs to decide on.")
     row.keeps_waiting_tasks = True
@@ -153,11 +153,11 @@ def person_leave_waiting(*, actor: User | None, user: User) -> None:
 def _is_unconfirmed_by(
     actor: User | None, row: User, changes: Mapping[str, str], before: Mapping[str, Any]
 ) -> bool:
-    """Whether the address is only somebody's word after these changes."""
+    """Whether the address is unconfirmed after these changes."""
     if "email" in changes and (actor is None or is_admin(actor)):
         return False
-    # Whoever has the address of an invitation may come by it: the link is spent then.
-    return row.is_email_own_word or ("email" in before and not row.is_pending)
+    # The owner of an invitation's address may sign in by it: the link is spent then.
+    return row.is_email_unverified or ("email" in before and not row.is_pending)
 
 
 def person_save(user: User, changes: Mapping[str, Any]) -> None:
@@ -178,7 +178,7 @@ def person_save(user: User, changes: Mapping[str, Any]) -> None:
 
 
 def person_record(kind: str, *, actor: User | None, user: User, before: Mapping[str, Any]) -> None:
-    """Leave a trace of columns that were changed: what they were, and are now."""
+    """Record changed columns with their values before and after."""
     event_record(
         kind,
         actor=actor,
@@ -193,7 +193,7 @@ def person_record(kind: str, *, actor: User | None, user: User, before: Mapping[
 
 
 def email_check(email: str, *, user: User | None = None) -> None:
-    """Refuse an address that somebody else has.
+    """Refuse an address that another user has.
 
     Raises:
         BadInput: naming the field.
@@ -202,7 +202,7 @@ def email_check(email: str, *, user: User | None = None) -> None:
     if user is not None and user.pk is not None:
         others = others.exclude(pk=user.pk)
     if others.exists():
-        words = "Somebody else has this address: use another."
+        words = "Another account has this address: use another."
         raise BadInput(f"email: {words}", fields={"email": words})
 
 

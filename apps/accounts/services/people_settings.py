@@ -1,4 +1,4 @@
-"""Whatever administrators of the installation set about a person, in one call."""
+"""All that administrators of the installation set about a person, in one call."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from apps.accounts.services.people_changes import (
     person_record,
     person_save,
 )
-from apps.accounts.services.preferences import patterns_checked
+from apps.accounts.services.preferences import patterns_clean
 from apps.accounts.services.profile import time_zone_check
 
 SETTINGS = ("time_zone", "unix_uid", "unix_gid", "redacted_variables")
@@ -23,7 +23,7 @@ SETTINGS = ("time_zone", "unix_uid", "unix_gid", "redacted_variables")
 
 @transaction.atomic
 def person_set(*, actor: User | None, user: User, changes: Mapping[str, Any]) -> User:
-    """Change names, address, settings, `groups` and `is_active`: as many of them as are named.
+    """Change names, address, settings, `groups` and `is_active`: those that are given.
 
     Raises:
         BadInput: naming the field.
@@ -43,7 +43,7 @@ def person_set(*, actor: User | None, user: User, changes: Mapping[str, Any]) ->
 
 def _settings_change(actor: User | None, row: User, settings: Mapping[str, Any]) -> None:
     if "redacted_variables" in settings:
-        patterns_checked(settings["redacted_variables"], stored=row.redacted_variables)
+        patterns_clean(settings["redacted_variables"], stored=row.redacted_variables)
     time_zone_check(settings.get("time_zone", ""))
     before = {name: getattr(row, name) for name in settings if getattr(row, name) != settings[name]}
     if before:

@@ -1,4 +1,4 @@
-"""What people set for themselves."""
+"""Preferences of people."""
 
 import re
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ from django.db import transaction
 
 from apps.accounts.models import User
 from apps.core.errors import BadInput
-from apps.core.recording import event_record
+from apps.core.recorders import event_record
 
 PATTERNS = 20
 PATTERN_LENGTH = 64
 PATTERN_STARS = 2
-# Of what was removed and of what was added; an entry of the audit log is never removed.
+# The most removed and added patterns in an audit entry, which is never removed.
 MOST_LISTED = 10
 _PATTERN = re.compile(r"[A-Za-z0-9_*?]+")
 
 
 def preferences_change(*, user: User, redacted_variables: list[str]) -> User:
-    """Say which variables of one's tasks are shown to nobody: from now on, in older tasks too.
+    """Change which variables of the user's tasks are shown to nobody: at once, in old tasks too.
 
     Output that was stored before stays as it is.
 
@@ -27,7 +27,7 @@ def preferences_change(*, user: User, redacted_variables: list[str]) -> User:
         BadInput: naming the field.
     """
     before = user.redacted_variables
-    patterns = patterns_checked(redacted_variables, stored=before)
+    patterns = patterns_clean(redacted_variables, stored=before)
     if patterns == before:
         return user
     with transaction.atomic():
@@ -55,11 +55,11 @@ def _only_in(patterns: list[str], *, without: list[str]) -> list[str]:
     return [*found[:MOST_LISTED], *([f"and {more} more"] if more > 0 else [])]
 
 
-def patterns_checked(given: Any, *, stored: Sequence[str] = ()) -> list[str]:
+def patterns_clean(given: Any, *, stored: Sequence[str] = ()) -> list[str]:
     """The patterns, each once.
 
     Args:
-        stored: those of before. They may be older than the bounds, and are kept as they are.
+        stored: the stored ones. They may be older than the bounds, and are kept as they are.
 
     Raises:
         BadInput: it is no list of patterns, or of too many.

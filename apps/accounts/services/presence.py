@@ -1,4 +1,4 @@
-"""When somebody was last here, and that an invited person came."""
+"""When a user was last active, and that an invited user came."""
 
 from datetime import timedelta
 from typing import Any
@@ -8,11 +8,11 @@ from django.utils import timezone
 
 from apps.accounts.models import Invitation, User
 
-# A hint for people: one write per person and minute is enough.
+# For people to read: one write per person and minute is enough.
 LAST_ACTIVE_EVERY = timedelta(minutes=1)
 
 
-def person_seen(*, user: User) -> None:
+def person_activity_note(*, user: User) -> None:
     """Note that the person is here, at most once a minute."""
     now = timezone.now()
     if user.last_active_at is not None and user.last_active_at > now - LAST_ACTIVE_EVERY:
@@ -22,8 +22,8 @@ def person_seen(*, user: User) -> None:
     user.last_active_at = now
 
 
-def person_came(*, user: User, **_: Any) -> None:
-    """Somebody signed in, by whatever way: whoever was invited has come, and the link is spent."""
+def person_sign_in_note(*, user: User, **_: Any) -> None:
+    """Note a sign-in, whatever its method: an invited user has come, and the link is spent."""
     now = timezone.now()
     User.objects.filter(pk=user.pk).update(last_active_at=now, is_pending=False)
     user.last_active_at = now

@@ -1,4 +1,4 @@
-"""What people set about themselves."""
+"""Changes that people make to their own account."""
 
 from collections.abc import Mapping
 from zoneinfo import available_timezones
@@ -6,18 +6,18 @@ from zoneinfo import available_timezones
 from django.db import transaction
 
 from apps.accounts.models import User
-from apps.accounts.services.groups import rights_changed
+from apps.accounts.services.groups import rights_change_notify
 from apps.accounts.services.people import password_check
 from apps.accounts.services.people_changes import new_nonce, person_record, person_save
 from apps.core.errors import BadInput
-from apps.core.recording import event_record
+from apps.core.recorders import event_record
 
 OWN = ("first_name", "last_name", "email", "time_zone")
 
 
 @transaction.atomic
 def profile_change(*, user: User, changes: Mapping[str, str], password: str = "") -> User:
-    """Change one's name, time zone, and, with the password, the e-mail address.
+    """Change the user's own name, time zone, and, with the password, the e-mail address.
 
     Raises:
         BadInput: naming the field.
@@ -31,8 +31,8 @@ def profile_change(*, user: User, changes: Mapping[str, str], password: str = ""
     if "email" in before:
         _check_own_password(row, password, "current_password")
     if before:
-        # Whoever logs in elsewhere with that address is not taken for this person because of it.
-        marks = {"is_email_own_word": True} if "email" in before else {}
+        # A provider's user with that address is not recognised as this person because of it.
+        marks = {"is_email_unverified": True} if "email" in before else {}
         person_save(row, {**{name: changes[name] for name in before}, **marks})
         person_record("person.changed", actor=row, user=row, before=before)
     return row
@@ -58,12 +58,12 @@ def password_change(*, user: User, current_password: str, new_password: str) -> 
         object_id=row.pk,
         data={"name": row.username},
     )
-    rights_changed([row.pk])
+    rights_change_notify([row.pk])
     return row
 
 
 def time_zone_check(zone: str) -> None:
-    """Refuse a time zone that there is not; an empty one is that of the browser.
+    """Refuse an unknown time zone; an empty one means that of the browser.
 
     Raises:
         BadInput: naming the field.
@@ -77,7 +77,7 @@ def _check_own_password(user: User, password: str, field: str) -> None:
     if not user.has_usable_password():
         words = "This account has no password here: ask an administrator."
     elif not password:
-        words = "Type your password: without it neither it nor the e-mail address changes."
+        words = "Enter your password to change it or your e-mail address."
     elif not user.check_password(password):
         words = "This is not your password."
     else:

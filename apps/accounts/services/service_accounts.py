@@ -12,17 +12,17 @@ from django.utils import timezone
 
 from apps.accounts.models import USERS, Credential, Scope, User
 from apps.accounts.services.credentials import credential_create, credentials_revoke_all
-from apps.accounts.services.groups import memberships_lock, rights_changed
+from apps.accounts.services.groups import memberships_lock, rights_change_notify
 from apps.accounts.services.tenancy import one_tenant_check
 from apps.core.errors import BadInput
 from apps.core.model_errors import from_model_error
-from apps.core.recording import event_record
+from apps.core.recorders import event_record
 
 _LONGEST_NAME = 150
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class NewServiceAccount:
     """A new account with its first credential, whose secret is shown once and kept nowhere."""
 
     account: User
@@ -40,7 +40,7 @@ def service_account_create(
     scope: Scope = Scope.ENQUEUE,
     expires_at: datetime | None = None,
     made_with: Credential | None = None,
-) -> Made:
+) -> NewServiceAccount:
     """An account in `Users` and in the named groups, with its first credential.
 
     Raises:
@@ -62,7 +62,7 @@ def service_account_create(
         actor=actor,
         made_with=made_with,
     )
-    return Made(account, credential, secret)
+    return NewServiceAccount(account, credential, secret)
 
 
 @transaction.atomic
@@ -74,7 +74,7 @@ def service_account_change(
     groups: Iterable[str] | None = None,
     can_act_for_owners: bool | None = None,
 ) -> User:
-    """Change what is not None; new rights hold from the next request on.
+    """Change the values that are not None; new rights hold from the next request on.
 
     Raises:
         BadInput: naming the field.
@@ -95,7 +95,7 @@ def service_account_change(
     after = _facts(account)
     if before != after:
         _note("service_account.changed", account, actor, before=before, after=after)
-        rights_changed([account.pk])
+        rights_change_notify([account.pk])
     return account
 
 
@@ -103,7 +103,7 @@ def service_account_change(
 def service_account_remove(*, actor: User | None, account: User) -> None:
     """Refuse its credentials from now on and free its name.
 
-    Its tasks stay: what runs goes on, what waits stays in line.
+    Its tasks stay: running ones go on, waiting ones stay queued.
     """
     memberships_lock()
     account = User.objects.select_for_update(no_key=True).get(pk=account.pk)
@@ -117,7 +117,7 @@ def service_account_remove(*, actor: User | None, account: User) -> None:
     account.removed_at = timezone.now()
     account.save(update_fields=["username", "is_active", "removed_at"])
     account.groups.clear()
-    rights_changed([account.pk])
+    rights_change_notify([account.pk])
 
 
 def _check(account: User) -> None:

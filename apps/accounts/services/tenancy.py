@@ -1,4 +1,4 @@
-"""Nobody is in groups of two tenants: what is told to one must not reach the other by a person."""
+"""No user is in groups of two tenants: nothing must pass from one to the other by a person."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -11,7 +11,7 @@ from apps.accounts.selectors import groups_visible_to, is_admin, tenants_adminis
 from apps.core.errors import BadInput, Conflict, NotAllowed
 
 MOST_NAMED = 5
-# What administrators of a tenant make in it; those of the installation may make more.
+# The most that a tenant's administrators create in it; those of the installation may create more.
 MOST_GROUPS = 1_000
 MOST_PEOPLE = 20_000
 _TAKE_OUT = "take them out of one first"
@@ -20,13 +20,13 @@ _DEACTIVATE = "deactivate the account instead, or ask an administrator of the in
 
 
 def one_tenant_check(user_ids: Iterable[int], *, field: str = "groups") -> None:
-    """To be called in the transaction that changed memberships, which a refusal undoes.
+    """Refuse memberships in two tenants; call it in the transaction that changed them.
 
-    Administrators may be anywhere. Queue administrators see the queues of all, so that nobody of
-    a tenant is one.
+    Administrators may be in any groups. Queue administrators see all queues, so no user of a
+    tenant may be one.
 
     Raises:
-        BadInput: somebody would be of two tenants, or of one and a queue administrator.
+        BadInput: a user would be in two tenants, or in one and a queue administrator.
     """
     ids = list(user_ids)
     # Of two changes at once the second waits, and finds what the first one did.
@@ -42,11 +42,11 @@ def one_tenant_check(user_ids: Iterable[int], *, field: str = "groups") -> None:
     _refuse(both.values_list("username", flat=True), words, field)
 
 
-def groups_of_too_much(user: User, *, wanted: Collection[int]) -> set[int]:
-    """Ids of the groups that somebody leaves who has just ceased to be an administrator.
+def excess_groups_of(user: User, *, wanted: Collection[int]) -> set[int]:
+    """Ids of the groups that a user leaves who has just ceased to be an administrator.
 
     They stay in one tenant, the one with most of the `wanted` groups, and are no queue
-    administrator beside it.
+    administrator.
     """
     if user.groups.filter(name=ADMINS).exists():
         return set()
@@ -54,14 +54,18 @@ def groups_of_too_much(user: User, *, wanted: Collection[int]) -> set[int]:
     pairs = list(rows.order_by("pk").values_list("group", "tenant"))
     if not pairs:
         return set()
-    asked = Counter(TenantGroup.objects.filter(group__in=wanted).values_list("tenant", flat=True))
-    kept = max({tenant for _, tenant in pairs}, key=lambda tenant: (asked[tenant], -tenant))
+    tenant_counts = Counter(
+        TenantGroup.objects.filter(group__in=wanted).values_list("tenant", flat=True)
+    )
+    kept_tenant = max(
+        {tenant for _, tenant in pairs}, key=lambda tenant: (tenant_counts[tenant], -tenant)
+    )
     everywhere = user.groups.filter(name=QUEUE_ADMINS).values_list("pk", flat=True)
-    return {group for group, tenant in pairs if tenant != kept} | set(everywhere)
+    return {group for group, tenant in pairs if tenant != kept_tenant} | set(everywhere)
 
 
 def group_joins_tenant(actor: User | None, group: Group) -> None:
-    """A group that an administrator of a tenant made belongs to it.
+    """Assign a group that an administrator of a tenant created to that tenant.
 
     Raises:
         Conflict: the tenant has as many groups as its administrators may make.
@@ -75,8 +79,10 @@ def group_joins_tenant(actor: User | None, group: Group) -> None:
         TenantGroup.objects.create(tenant_id=tenant, group=group)
 
 
-def groups_within(actor: User | None, *, before: set[Group], wanted: Iterable[Group]) -> set[Group]:
-    """The groups that somebody will be in: an administrator of a tenant changes its own alone.
+def groups_in_tenant(
+    actor: User | None, *, before: set[Group], wanted: Iterable[Group]
+) -> set[Group]:
+    """The groups that a user will be in: an administrator of a tenant changes its own alone.
 
     Everybody is in `Users`, so that naming it or leaving it out says nothing.
 
@@ -92,19 +98,19 @@ def groups_within(actor: User | None, *, before: set[Group], wanted: Iterable[Gr
         problem = f"{foreign[0]!r} is not known"
         raise BadInput(f"groups: {problem}.", fields={"groups": problem})
     if not after & own:
-        # Without, the account would be nobody's who could undo it: deactivating is what is meant.
+        # Without a group, no administrator of a tenant could undo it: they must deactivate instead.
         problem = "choose one of your groups at least"
         raise BadInput(f"groups: {problem}.", fields={"groups": problem})
     return (after & own) | (before - own)
 
 
-def stays_check(actor: User | None, group: Group, users: Iterable[User]) -> None:
-    """Whom anybody but the installation takes out of a group of a tenant is in another one of it.
+def stays_in_tenant_check(actor: User | None, group: Group, users: Iterable[User]) -> None:
+    """Refuse that anybody but the installation removes a user from their last group of a tenant.
 
-    Outside, the account would keep its rules, and be nobody's who could undo them.
+    Outside, the account would keep its rules, and no administrator of a tenant could undo them.
 
     Raises:
-        BadInput: somebody would be in no group of the tenant.
+        BadInput: a user would be in no group of the tenant.
     """
     tenant = TenantGroup.objects.filter(group=group).values_list("tenant", flat=True).first()
     if actor is None or is_admin(actor) or tenant is None:
@@ -114,14 +120,14 @@ def stays_check(actor: User | None, group: Group, users: Iterable[User]) -> None
     _refuse(gone.values_list("username", flat=True), _OUTSIDE, "users", instead=_DEACTIVATE)
 
 
-def invited_within(actor: User | None, groups: Iterable[Group]) -> None:
-    """Whom an administrator of a tenant invites belongs to it from the first moment.
+def invitation_check(actor: User | None, groups: Iterable[Group]) -> None:
+    """Require that a tenant's administrator invites people into a group of that tenant.
 
     Raises:
         BadInput: no group of it is named.
         Conflict: the tenant has as many people as its administrators may invite.
     """
-    groups_within(actor, before=set(), wanted=groups)
+    groups_in_tenant(actor, before=set(), wanted=groups)
     if actor is None or not _is_of_tenant(actor):
         return
     tenants = tenants_administered_by(actor)
@@ -132,7 +138,7 @@ def invited_within(actor: User | None, groups: Iterable[Group]) -> None:
 
 
 def _is_of_tenant(actor: User | None) -> bool:
-    """Whether somebody acts who administers a tenant, and not the installation.
+    """Whether `actor` administers a tenant, and not the installation.
 
     Raises:
         NotAllowed: they administer nothing, or not while a service account acts for them.

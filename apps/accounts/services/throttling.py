@@ -1,8 +1,8 @@
-"""How often somebody may ask, guess a secret, or try a password.
+"""Limits how often a client may send requests, guess a secret, or try a password.
 
 Requests are counted per credential and per address, wrong secrets per address and per key, wrong
-passwords per account, per address and for both together. What is counted here is not in the
-database: it is forgotten after minutes, and shared by the processes over Redis.
+passwords per account, per address and for both together. The counts are not in the database: they
+are shared by the processes over Redis, and expire after minutes.
 """
 
 import hashlib
@@ -14,25 +14,25 @@ from typing import Final
 
 from django.conf import settings
 
-from apps.core.counting import WINDOW_S, Counters, Meter
 from apps.core.errors import TooMany
 from apps.core.origin import one_host
+from apps.core.rate_counters import WINDOW_S, Counters, RateMeter
 
 # Wrong passwords are forgotten so long after the last one.
 FORGET_S: Final = 3600.0
 FIRST_WAIT_S: Final = 5.0
-# Tries that are free, as multiples of `RPM_LOG_IN_TRIES`: many people share an address, and
-# whoever tries an account from everywhere must not easily keep its owner out.
+# Free attempts, as multiples of `RPM_LOG_IN_TRIES`: many people share an address, and
+# an attacker who tries an account from everywhere must not easily keep its owner out.
 _PAIR, _ADDRESS, _ACCOUNT = 1, 4, 10
 
-# Log-ins that identity providers vouch for and that are refused, kept per address and minute.
+# Refused log-ins with identity providers that are recorded, per address and minute.
 _REFUSALS: Final = 30
 
 counters = Counters()
-meter = Meter(counters)
+meter = RateMeter(counters)
 
 
-def address_admitted(address: str) -> None:
+def address_admit(address: str) -> None:
     """Count a request of this address.
 
     Raises:
@@ -46,7 +46,7 @@ def address_admitted(address: str) -> None:
         )
 
 
-def provider_step_admitted(address: str) -> None:
+def provider_step_admit(address: str) -> None:
     """Count a step of a log-in with an identity provider, which anybody may begin.
 
     Raises:
@@ -56,12 +56,12 @@ def provider_step_admitted(address: str) -> None:
     wait_s = meter.wait_s(f"provider-step:{one_host(address)}", limit=limit)
     if wait_s:
         raise TooMany(
-            f"Too many log-ins from this address: try again in {_told(wait_s)}.",
+            f"Too many log-ins from this address: try again in {_wait_text(wait_s)}.",
             retry_after_s=wait_s,
         )
 
 
-def credential_admitted(ident: str) -> None:
+def credential_admit(ident: str) -> None:
     """Count a request of this credential, or of the session of a person.
 
     Raises:
@@ -73,8 +73,8 @@ def credential_admitted(ident: str) -> None:
         raise TooMany(f"More than {limit} requests in a minute.", retry_after_s=wait_s)
 
 
-def guesser_refused(address: str) -> None:
-    """Nothing that this address presents is looked at for a while, where it guessed too often.
+def guesser_check(address: str) -> None:
+    """Refuse an address that guessed too often, whatever it presents.
 
     Raises:
         TooMany: it did.
@@ -87,8 +87,8 @@ def guesser_refused(address: str) -> None:
 def wrong_secret_note(*, address: str, key: str) -> None:
     """Count a key whose secret was wrong.
 
-    Many wrong ones from an address hold back all that comes from there. Many for a key, from
-    wherever, are only answered otherwise: its owner must not be kept out by a stranger.
+    Many wrong ones from an address block all requests from there. Many for a key, from any
+    address, only change the response: an attacker must not keep its owner out.
 
     Raises:
         TooMany: it was one too many.
@@ -105,21 +105,21 @@ def wrong_secret_note(*, address: str, key: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class LogInTry:
+class LogInAttempt:
     """A password that may be checked now; it counts as a wrong one until it was right.
 
     Args:
-        held: what was held for this try.
+        held: the counters that this attempt holds.
     """
 
     keys: tuple[str, ...]
     held: tuple[str, ...]
 
 
-def log_in_admitted(*, username: str, address: str) -> LogInTry:
-    """Count a try before its password is checked, so that many at once are not more tries.
+def log_in_admit(*, username: str, address: str) -> LogInAttempt:
+    """Count an attempt before its password is checked, so that concurrent ones count, too.
 
-    The same for accounts that there are and that there are not.
+    Known and unknown accounts are counted alike.
 
     Raises:
         TooMany: too many were wrong; the wait doubles with each further one.
@@ -132,29 +132,29 @@ def log_in_admitted(*, username: str, address: str) -> LogInTry:
         over = counters.add(name, keep_s=FORGET_S) - free
         if over < 0:
             continue
-        # Of those that come at once, the one that holds the key is the last to be checked.
+        # Of concurrent attempts, the one that holds the key is the last to be checked.
         wait_s = min(FIRST_WAIT_S * 2 ** min(over, 30), settings.RPM_LOG_IN_WAIT_MAX_S)
         if not counters.hold_new(_held(name), wait_s):
             counted = names[: names.index(name) + 1]
-            _log_in_give_back(LogInTry(counted, tuple(held)))
+            _log_in_release(LogInAttempt(counted, tuple(held)))
             _log_in_not_held(names)
             raise _too_many_passwords(math.ceil(FIRST_WAIT_S))
         held.append(_held(name))
-    return LogInTry(names, tuple(held))
+    return LogInAttempt(names, tuple(held))
 
 
-def log_in_worked(tried: LogInTry) -> None:
-    """Forget the wrong ones of this person at this address; others there count on."""
-    _log_in_give_back(tried)
-    pair = tried.keys[0]
+def log_in_succeeded(attempt: LogInAttempt) -> None:
+    """Forget the wrong passwords of this person at this address; others still count."""
+    _log_in_release(attempt)
+    pair = attempt.keys[0]
     counters.forget([pair, _held(pair)])
 
 
-def _log_in_give_back(tried: LogInTry) -> None:
-    for name in tried.keys:
+def _log_in_release(attempt: LogInAttempt) -> None:
+    for name in attempt.keys:
         counters.add(name, -1, keep_s=FORGET_S)
-    if tried.held:
-        counters.forget(tried.held)
+    if attempt.held:
+        counters.forget(attempt.held)
 
 
 def _log_in_not_held(names: Iterable[str]) -> None:
@@ -164,18 +164,20 @@ def _log_in_not_held(names: Iterable[str]) -> None:
 
 
 def _too_many_passwords(wait_s: int) -> TooMany:
-    return TooMany(f"Too many wrong passwords: try again in {_told(wait_s)}.", retry_after_s=wait_s)
+    return TooMany(
+        f"Too many wrong passwords: try again in {_wait_text(wait_s)}.", retry_after_s=wait_s
+    )
 
 
-def refusal_is_kept(address: str) -> bool:
-    """Whether one more refused log-in of this address is written down: anybody can begin them."""
+def is_refusal_recorded(address: str) -> bool:
+    """Whether one more refused log-in of this address is recorded: anybody can begin them."""
     return not meter.wait_s(f"refused:{one_host(address)}", limit=_REFUSALS)
 
 
 def _log_in_keys(username: str, address: str) -> list[tuple[str, int]]:
-    """What is counted, with the tries that are free; the account at this address comes first."""
+    """The counters with their free attempts; the account at this address comes first."""
     tries: int = settings.RPM_LOG_IN_TRIES
-    # As typed by people: the digest has one length, and tells nothing to who reads Redis.
+    # Names as people typed them: a digest has one length, and reveals nothing to readers of Redis.
     account, host = _digest(username.strip().casefold()), one_host(address)
     return [
         (f"log-in:{account}:{host}", tries * _PAIR),
@@ -192,7 +194,7 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
 
 
-def _told(wait_s: int) -> str:
+def _wait_text(wait_s: int) -> str:
     if wait_s < 120:
         return f"{wait_s} seconds"
     return f"{math.ceil(wait_s / 60)} minutes"

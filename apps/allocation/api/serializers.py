@@ -77,7 +77,7 @@ class CheckSerializer(serializers.Serializer[Any]):
     nodes = serializers.ListField(
         child=serializers.CharField(), help_text="Only where one sees the pool."
     )
-    standing = serializers.ChoiceField(choices=["reserved", "lent", "over_quota"], allow_blank=True)
+    tier = serializers.ChoiceField(choices=["reserved", "borrowed", "over_quota"], allow_blank=True)
     stops = serializers.IntegerField(help_text="Tasks that have to stop for it first.")
     stopped = serializers.ListField(
         child=serializers.CharField(), help_text="The names of those that one sees."

@@ -11,13 +11,13 @@ from rest_framework.response import Response
 from apps.accounts.api.permissions import allows_acting, scope_to_write
 from apps.accounts.models import Scope
 from apps.allocation.api.serializers import CheckSerializer, ExplanationSerializer
-from apps.allocation.explaining import Told, expected_start, explained
-from apps.allocation.whatif.checking import task_check
-from apps.tasks.api.asked import body_of, user_of
+from apps.allocation.explanation import ReasonPayload, expected_start, explain_task
+from apps.allocation.whatif.task_checks import task_check
 from apps.tasks.api.parsers import RawJsonParser
+from apps.tasks.api.query_parameters import body_of, user_of
 from apps.tasks.api.serializers import DescriptionSerializer, ErrorSerializer
 from apps.tasks.descriptions import read_description
-from apps.tasks.selectors.seen import task_seen
+from apps.tasks.selectors.visibility import visible_task
 
 _ERRORS = {"4XX": ErrorSerializer}
 
@@ -32,8 +32,8 @@ _ERRORS = {"4XX": ErrorSerializer}
 def explain(request: Request, pk: str) -> Response:
     """Why a task waits, as the last pass said it, in sentences; what it waited for before."""
     user = user_of(request)
-    task = task_seen(user, pk)
-    found, expected = explained(user, task), expected_start(task)
+    task = visible_task(user, pk)
+    found, expected = explain_task(user, task), expected_start(task)
     return Response(
         {
             "state": found.state,
@@ -75,6 +75,6 @@ def check(request: Request) -> Response:
     )
 
 
-def _dominant(reasons: tuple[Told, ...]) -> dict[str, Any]:
+def _dominant(reasons: tuple[ReasonPayload, ...]) -> dict[str, Any]:
     names = ("code", "sentence", "help")
     return {name: getattr(reasons[0], name) if reasons else "" for name in names}

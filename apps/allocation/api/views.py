@@ -8,7 +8,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
-from apps.accounts.api.permissions import Admins
+from apps.accounts.api.permissions import IsAdmin
 from apps.allocation.api.serializers import PassSerializer
 from apps.allocation.models import PassRecord
 from apps.allocation.selectors import pass_snapshot, passes_visible_to
@@ -17,7 +17,7 @@ from apps.allocation.selectors import pass_snapshot, passes_visible_to
 class PassViewSet(ReadOnlyModelViewSet[PassRecord]):
     """Passes that decided something, the last one first; kept 30 days."""
 
-    permission_classes = (Admins,)
+    permission_classes = (IsAdmin,)
     serializer_class = PassSerializer
     queryset = PassRecord.objects.none()
     lookup_value_regex = "[0-9]{1,18}"

@@ -1,6 +1,6 @@
 """Plan to database: conditional writes, so that what changed meanwhile is skipped."""
 
-from apps.allocation.applier.carrying import Applied, apply_plan
-from apps.allocation.applier.waiting import apply_reasons
+from apps.allocation.applier.plan_application import AppliedPlan, apply_plan
+from apps.allocation.applier.reason_updates import apply_reasons
 
-__all__ = ["Applied", "apply_plan", "apply_reasons"]
+__all__ = ["AppliedPlan", "apply_plan", "apply_reasons"]

@@ -1,5 +1,5 @@
 """The allocation engine: a snapshot in, a plan out. Pure."""
 
-from apps.allocation.engine.deciding import decide
+from apps.allocation.engine.decision import decide
 
 __all__ = ["decide"]

@@ -1,4 +1,4 @@
-"""How much of what is free on a node is of no use to the work that its pool usually gets.
+"""How much of what is free on a node is of no use to the usual work of its pool.
 
 The measure is that of Weng et al., "Beware of Fragmentation" (USENIX ATC 2023): of each usual
 shape, the free GPUs of a node that it cannot use, weighted by how often it comes. A task goes
@@ -13,22 +13,22 @@ from collections.abc import Sequence
 from fractions import Fraction
 from operator import mul
 
-from apps.allocation.engine.kinds import (
-    Choice,
-    Kind,
-    Need,
+from apps.allocation.engine.node_classes import (
+    MemberNeed,
+    NodeClass,
+    NodeFit,
     Scalars,
     gpu_amounts,
+    gpus_without,
     tightness,
-    without,
 )
 from apps.allocation.engine.quantities import WHOLE
 
 # Differences of less than this many thousandths of a GPU are noise; best fit settles them.
 STEP = 40
-# Against a node of a model of which all that there is will be demanded by name.
+# Against a node of a model that is demanded by name as a whole.
 SCARCE_POINTS = 30
-# Beyond so many remembered states, they are forgotten.
+# Beyond so many remembered states, all are forgotten.
 MOST_REMEMBERED = 200_000
 
 # Equal weights have equal numbers.
@@ -39,7 +39,7 @@ class Fragmentation:
     """Of the nodes of one pool, for its usual work: (need of one member, frequency)."""
 
     def __init__(
-        self, usual: Sequence[tuple[Need, int]], scarcity: Sequence[int], scalars: int
+        self, usual: Sequence[tuple[MemberNeed, int]], scarcity: Sequence[int], scalars: int
     ) -> None:
         self._usual = tuple(usual)
         self._scarcity = tuple(scarcity)
@@ -54,35 +54,35 @@ class Fragmentation:
         self._numbers: dict[tuple[int, ...], int] = {}
         self._found: dict[tuple[int, tuple[int, ...]], int] = {}
 
-    def choice(self, kind: Kind, need: Need) -> Choice:
-        """The best way to put a member on a node of `kind`, where it fits."""
-        found = kind.choices.get(need.number)
+    def choice(self, node_class: NodeClass, need: MemberNeed) -> NodeFit:
+        """The best way to put a member on a node of `node_class`, where it fits."""
+        found = node_class.choices.get(need.number)
         if found is None:
-            found = self._choice(kind, need)
-            kind.choices[need.number] = found
+            found = self._choice(node_class, need)
+            node_class.choices[need.number] = found
         return found
 
-    def _choice(self, kind: Kind, need: Need) -> Choice:
+    def _choice(self, node_class: NodeClass, need: MemberNeed) -> NodeFit:
         amounts = [0]
         if 0 < need.gpu_milli < WHOLE:
-            amounts = gpu_amounts(kind.gpus, need.gpu_milli)
+            amounts = gpu_amounts(node_class.gpus, need.gpu_milli)
         if not self._total:
-            return Choice(tightness(kind, need, amounts[0]), amounts[0])
-        scalars = list(kind.scalars)
+            return NodeFit(tightness(node_class, need, amounts[0]), amounts[0])
+        scalars = list(node_class.scalars)
         for place, amount in need.scalars:
             scalars[place] -= amount
-        before = self.of(kind.model, kind.scalars, kind.gpus)
-        weights = self._weights_of(kind.model, tuple(scalars))
+        before = self.of(node_class.model, node_class.scalars, node_class.gpus)
+        weights = self._weights_of(node_class.model, tuple(scalars))
         # Work without GPUs takes nothing that is scarce; of equal nodes it leaves alone the one
         # with the most free GPUs.
-        more = self._scarcity[kind.model] if need.gpu_milli else 0
-        free = () if need.gpu_milli else (sum(kind.gpus),)
+        more = self._scarcity[node_class.model] if need.gpu_milli else 0
+        free = () if need.gpu_milli else (sum(node_class.gpus),)
         found = []
         for gpu in amounts:
-            after = self._of(weights, without(kind.gpus, need.gpu_milli, gpu))
+            after = self._of(weights, gpus_without(node_class.gpus, need.gpu_milli, gpu))
             points = self._points(after - before) + more
-            found.append(((points, *free, *tightness(kind, need, gpu)), gpu))
-        return Choice(*min(found))
+            found.append(((points, *free, *tightness(node_class, need, gpu)), gpu))
+        return NodeFit(*min(found))
 
     def _points(self, growth: int) -> int:
         """Steps of fragmentation, to the nearest; a half counts up."""
@@ -131,7 +131,9 @@ class Fragmentation:
         return tuple(weights.values())
 
 
-def scarcity_points(usual: Sequence[tuple[Need, int]], capacities: Sequence[int]) -> list[int]:
+def scarcity_points(
+    usual: Sequence[tuple[MemberNeed, int]], capacities: Sequence[int]
+) -> list[int]:
     """Points against nodes of each model, by how much of it is demanded by name.
 
     Demand is compared with capacity as shares: usual work as a whole is taken to ask for as many
@@ -140,7 +142,7 @@ def scarcity_points(usual: Sequence[tuple[Need, int]], capacities: Sequence[int]
     Args:
         capacities: thousandths of GPUs by number of the model.
     """
-    asked = sum(need.gpu_milli * frequency for need, frequency in usual)
+    requested = sum(need.gpu_milli * frequency for need, frequency in usual)
     capacity = sum(capacities)
     demands = [Fraction(0)] * len(capacities)
     for need, frequency in usual:
@@ -148,7 +150,7 @@ def scarcity_points(usual: Sequence[tuple[Need, int]], capacities: Sequence[int]
         for model in sorted(need.models or ()):
             if named and need.gpu_milli:
                 part = need.gpu_milli * frequency * capacities[model]
-                demands[model] += Fraction(part * capacity, named * asked)
+                demands[model] += Fraction(part * capacity, named * requested)
     return [
         int(SCARCE_POINTS * min(Fraction(1), demand / one)) if one and demand else 0
         for demand, one in zip(demands, capacities, strict=True)

@@ -1,8 +1,8 @@
-"""Who uses what: usage per policy, of non-preemptible work, beyond limits, per user."""
+"""Usage: per policy, of non-preemptible work, beyond limits, per user."""
 
 from __future__ import annotations
 
-from apps.allocation.engine.compiled import Amounts, Compiled, Work
+from apps.allocation.engine.compiled_snapshot import Amounts, CompiledSnapshot, GroupState
 from apps.allocation.engine.snapshot import Id
 
 UserKey = tuple[int, Id]
@@ -11,21 +11,21 @@ UserKey = tuple[int, Id]
 class Ledger:
     """Thousandths by policy index and key index. A policy's usage includes those below it.
 
-    `turns` counts, for each policy without a parent, the bookings below it: what was found out
-    from usage on the same turn still holds.
+    `turns` counts, for each policy without a parent, the bookings below it: what was computed from
+    usage at the same turn still holds.
 
-    `leaving` is the part of the usage that goes by itself: of work that stops, and whose room is
-    promised to nobody. It is charged until it is gone, but is no reason to take more.
+    `leaving` is the part of the usage that ends by itself: of work that stops, and whose capacity
+    is promised to no task. It is charged until it is gone, but is no reason to preempt more.
     """
 
-    __slots__ = ("compiled", "exempt", "fixed", "leaving", "turns", "usage", "users")
+    __slots__ = ("compiled", "exempt", "leaving", "non_preemptible", "turns", "usage", "users")
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: CompiledSnapshot) -> None:
         policies, keys = len(compiled.policies), len(compiled.keys)
         self.compiled = compiled
         self.usage = [[0] * keys for _ in range(policies)]
         # Of work that is not preemptible.
-        self.fixed = [[0] * keys for _ in range(policies)]
+        self.non_preemptible = [[0] * keys for _ in range(policies)]
         # Of the policy's own tasks that are not counted in its limit (*exceed limit*).
         self.exempt = [[0] * keys for _ in range(policies)]
         self.users: dict[UserKey, list[int]] = {}
@@ -33,16 +33,16 @@ class Ledger:
         self.leaving: dict[int, list[int]] = {}
         self.turns = [0] * policies
 
-    def charge(self, work: Work, count: int) -> None:
-        """Book `count` tasks of `work`; a negative count takes them back."""
-        amounts = tuple((key, amount * count) for key, amount in work.shape.amounts)
-        run = work.run
+    def charge(self, group: GroupState, count: int) -> None:
+        """Book `count` tasks of `group`; a negative count releases them."""
+        amounts = tuple((key, amount * count) for key, amount in group.shape.amounts)
+        queued = group.queued
         self.book(
-            work.chain,
+            group.chain,
             amounts,
-            is_preemptible=run.is_preemptible,
-            is_exempt=work.has_exceeded,
-            user=run.user,
+            is_preemptible=queued.is_preemptible,
+            is_exempt=group.has_exceeded,
+            user=queued.user,
         )
 
     def book(
@@ -58,19 +58,19 @@ class Ledger:
         for policy in chain:
             _add(self.usage[policy], amounts)
             if not is_preemptible:
-                _add(self.fixed[policy], amounts)
+                _add(self.non_preemptible[policy], amounts)
             if user is not None and self.compiled.user_limits[policy]:
                 _add(self.user_usage(policy, user), amounts)
         if is_exempt:
             _add(self.exempt[chain[-1]], amounts)
 
     def leave(self, chain: tuple[int, ...], amounts: Amounts) -> None:
-        """Note that so much of what is booked goes by itself."""
+        """Note that so much of what is booked ends by itself."""
         for policy in chain:
             _add(self.leaving.setdefault(policy, [0] * len(self.compiled.keys)), amounts)
 
     def without_leaving(self, policy: int, amounts: Amounts) -> Amounts:
-        """`amounts` less what goes by itself: added to the usage, they tell what stays."""
+        """`amounts` less what ends by itself: added to the usage, they say what stays."""
         leaving = self.leaving.get(policy)
         if leaving is None:
             return amounts

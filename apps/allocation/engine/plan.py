@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from apps.allocation.engine.reasons import Reason
-from apps.allocation.engine.snapshot import Id, Member
+from apps.allocation.engine.snapshot import Id, MemberPlacement
 
 
-class Standing(StrEnum):
+class Tier(StrEnum):
     """Who covers a task: every level, its top level only, or not even that."""
 
     RESERVED = "reserved"
-    LENT = "lent"
+    BORROWED = "borrowed"
     OVER_QUOTA = "over_quota"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Placement:
     """A waiting task that starts now.
 
     `members`, one per replica and empty in a pool without nodes, name node and GPU of each.
@@ -28,21 +28,21 @@ class Place:
     task: Id
     queue: Id
     pool: Id
-    standing: Standing
-    members: tuple[Member, ...] = ()
+    tier: Tier
+    members: tuple[MemberPlacement, ...] = ()
     waits_for: tuple[Id, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What is left of one run, and why: `run` is its place in the snapshot's `runs`.
+    """What is left of one queued group, and why. `index` is its place in `queued_groups`.
 
     `tasks` are the heads that wait, in order; `count` is all of them, those behind the heads
     included. `place` is the place of the first one in its queue, counted from 1. The reasons hold
-    for each of them: the dominant one first. Only `behind` differs, by the place in line.
+    for each of them: the dominant one first. Only `behind` differs, by the place in the queue.
     """
 
-    run: int
+    index: int
     queue: Id
     tasks: tuple[Id, ...]
     count: int
@@ -52,7 +52,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """A running task that is asked to stop so that `beneficiary` gets its room."""
+    """A running task that is asked to stop so that `beneficiary` gets its capacity."""
 
     task: Id
     pool: Id
@@ -66,11 +66,11 @@ class Move:
     task: Id
     pool: Id
     beneficiary: Id
-    members: tuple[Member, ...] = ()
+    members: tuple[MemberPlacement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class PassFigures:
     """How much work the pass was."""
 
     walks: int = 0
@@ -82,13 +82,13 @@ class Figures:
 class Plan:
     """Every waiting head of the snapshot exactly once, placed or waiting.
 
-    `taken_again` are those of the waiting that the pass had placed, before it needed their room
+    `displaced` are those of the waiting that the pass had placed before it needed their capacity
     for others: it does not place them once more.
     """
 
-    placed: tuple[Place, ...] = ()
+    placed: tuple[Placement, ...] = ()
     waiting: tuple[Wait, ...] = ()
     preempted: tuple[Preempt, ...] = ()
     moved: tuple[Move, ...] = ()
-    taken_again: tuple[Id, ...] = ()
-    figures: Figures = Figures()
+    displaced: tuple[Id, ...] = ()
+    figures: PassFigures = PassFigures()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 GPU = "gpu"
 WHOLE = 1000
 
-# Keys that a pool or node which does not list them simply does not count; it has no capacity of
-# any other key that it does not list (docs/concepts.md).
+# A pool or node that does not list these keys does not count them; of any other key that it does
+# not list, it has no capacity (docs/concepts.md).
 UNCOUNTED_UNLESS_LISTED = frozenset({"cpu", "memory_mb", "slot"})
 
 
@@ -64,7 +64,7 @@ class Quantities:
         return dict(self.pairs)
 
     def positive(self) -> Quantities:
-        """Without zeros: asking for 0 of a key is not asking for it."""
+        """Without zeros: requesting 0 of a key is not requesting it."""
         return Quantities(tuple(pair for pair in self.pairs if pair[1] > 0))
 
     def times(self, factor: int) -> Quantities:

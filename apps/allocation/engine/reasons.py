@@ -1,7 +1,7 @@
 """Why a task waits: a code and its numbers, as plain data without names.
 
-Names are looked up when somebody reads (`sentences.py`), so that names which a reader may not see
-never get into a stored reason.
+Names are looked up when the reason is read (`sentences.py`), so that names which a reader may not
+see never get into a stored reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 from apps.allocation.engine.snapshot import Id
 
 
-class Code(StrEnum):
+class ReasonCode(StrEnum):
     """What keeps a task waiting (docs/allocation.md, "Why a task waits")."""
 
     DISABLED = "disabled"
@@ -33,7 +33,7 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """One blocker: what is meant is set, the rest is None or empty. Amounts are thousandths.
+    """One blocker. Fields that do not apply are None or empty; amounts are thousandths.
 
     * paused: `queue`, `pool` or `policy`
     * no_server: `pool`
@@ -68,7 +68,7 @@ class Detail:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    code: Code
+    code: ReasonCode
     details: tuple[Detail, ...] = ()
 
 
@@ -77,7 +77,7 @@ _TUPLES = frozenset({"policies", "tasks"})
 
 
 def to_data(reason: Reason) -> dict[str, object]:
-    """JSON-ready, what is not set left out."""
+    """JSON-ready, without the fields that are not set."""
     return {
         "code": reason.code.value,
         "details": [_detail_data(one) for one in reason.details],
@@ -103,7 +103,7 @@ def from_data(data: Mapping[str, object]) -> Reason:
     details = data.get("details") or ()
     if not isinstance(details, list | tuple):
         details = (details,)
-    return Reason(Code(str(data.get("code"))), tuple(_detail(one) for one in details))
+    return Reason(ReasonCode(str(data.get("code"))), tuple(_detail(one) for one in details))
 
 
 def _detail(data: object) -> Detail:

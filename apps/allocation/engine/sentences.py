@@ -1,7 +1,7 @@
 """A reason as a sentence that its reader understands, and what would help.
 
-Names come from the caller, who knows what the reader may see: "another team" with the same numbers
-is a name too.
+Names come from the caller, which knows what the reader may see: "another team" with the same
+numbers is a name too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from apps.allocation.engine.quantities import GPU, WHOLE
-from apps.allocation.engine.reasons import Code, Reason
+from apps.allocation.engine.reasons import Reason, ReasonCode
 from apps.allocation.engine.snapshot import Id
 
 MICROSECONDS = 1_000_000
@@ -19,8 +19,8 @@ MICROSECONDS = 1_000_000
 MOST_NAMED = 2
 
 
-class Names(Protocol):
-    """What to call things in front of this reader."""
+class NameLookup(Protocol):
+    """What to call things for this reader."""
 
     def pool(self, id_: Id) -> str: ...
 
@@ -31,7 +31,7 @@ class Names(Protocol):
     def task(self, id_: Id) -> str: ...
 
     def is_reader(self, id_: Id) -> bool:
-        """Whether this user is who reads; others read of the task's owner."""
+        """Whether the reader is this user; others read of the task's owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Sentence:
     help: str
 
 
-def sentence(reason: Reason, names: Names, *, now_us: int = 0) -> Sentence:
-    """The reason in words; `now_us` is the moment to count from where a time is named."""
-    if reason.code is Code.PROTECTED:
+def sentence(reason: Reason, names: NameLookup, *, now_us: int = 0) -> Sentence:
+    """The reason in words; `now_us` is the moment from which a time is counted."""
+    if reason.code is ReasonCode.PROTECTED:
         return _protected(reason, names, now_us)
     return _WORDS[reason.code](reason, names)
 
@@ -79,28 +79,28 @@ def _tasks(count: int | None) -> str:
     return "1 task" if count == 1 else f"{count} tasks"
 
 
-def _pools(reason: Reason, names: Names) -> str:
-    """The first pools by name: nobody reads a list of fifty."""
+def _pools(reason: Reason, names: NameLookup) -> str:
+    """The first pools by name: a list of fifty helps no reader."""
     found = [names.pool(one.pool) for one in reason.details if one.pool is not None]
     return _listed(_first(list(dict.fromkeys(found)), "pool"))
 
 
 def _first(parts: list[str], what: str) -> list[str]:
-    """As many as a reader takes in, and how many more there are."""
+    """The first parts, and how many more there are."""
     more = len(parts) - MOST_NAMED
     if more < 2:
         return parts
     return [*parts[:MOST_NAMED], f"{more} more {what}s"]
 
 
-def _disabled(_reason: Reason, _names: Names) -> Sentence:
+def _disabled(_reason: Reason, _names: NameLookup) -> Sentence:
     return Sentence(
         "Resource management is switched off, so no task is started.",
         "An administrator can switch it on again.",
     )
 
 
-def _paused(reason: Reason, names: Names) -> Sentence:
+def _paused(reason: Reason, names: NameLookup) -> Sentence:
     what = []
     for detail in reason.details:
         if detail.queue is not None:
@@ -117,7 +117,7 @@ def _paused(reason: Reason, names: Names) -> Sentence:
     )
 
 
-def _no_pool(_reason: Reason, _names: Names) -> Sentence:
+def _no_pool(_reason: Reason, _names: NameLookup) -> Sentence:
     return Sentence(
         "The profile of this queue is linked to no pool.",
         "An administrator can link it to a pool in the resource configuration; "
@@ -125,7 +125,7 @@ def _no_pool(_reason: Reason, _names: Names) -> Sentence:
     )
 
 
-def _no_server(reason: Reason, names: Names) -> Sentence:
+def _no_server(reason: Reason, names: NameLookup) -> Sentence:
     pools = _pools(reason, names)
     return Sentence(
         f"Nothing serves {pools}: no healthy node is attached.",
@@ -133,7 +133,7 @@ def _no_server(reason: Reason, names: Names) -> Sentence:
     )
 
 
-def _limit(reason: Reason, names: Names) -> Sentence:
+def _limit(reason: Reason, names: NameLookup) -> Sentence:
     detail = reason.details[0]
     policy = names.policy(detail.policy) if detail.policy is not None else ""
     used, limit = amount_text(detail.key, detail.usage), amount_text(detail.key, detail.limit)
@@ -158,7 +158,7 @@ def _limit(reason: Reason, names: Names) -> Sentence:
     )
 
 
-def _needs_reservation(reason: Reason, names: Names) -> Sentence:
+def _needs_reservation(reason: Reason, names: NameLookup) -> Sentence:
     detail = reason.details[0]
     policy = names.policy(detail.policy) if detail.policy is not None else ""
     if (detail.needed or 0) > (detail.limit or 0):
@@ -168,7 +168,7 @@ def _needs_reservation(reason: Reason, names: Names) -> Sentence:
             "Make it preemptible or smaller, or ask an administrator to reserve more.",
         )
     return Sentence(
-        f"The task may not be preempted, so it needs room in the reservation of {policy}: "
+        f"The task may not be preempted, so it needs free capacity in the reservation of {policy}: "
         f"such work holds {amount_text(detail.key, detail.usage)} of the "
         f"{amount_text(detail.key, detail.limit)}, and it needs "
         f"{amount_text(detail.key, detail.needed)}.",
@@ -176,7 +176,7 @@ def _needs_reservation(reason: Reason, names: Names) -> Sentence:
     )
 
 
-def _over_quota_not_allowed(reason: Reason, names: Names) -> Sentence:
+def _over_quota_not_allowed(reason: Reason, names: NameLookup) -> Sentence:
     if not reason.details:
         return Sentence(
             "The queue takes no work beyond the reservation, and this task always counts as such.",
@@ -200,7 +200,7 @@ def _over_quota_not_allowed(reason: Reason, names: Names) -> Sentence:
     )
 
 
-def _capacity(reason: Reason, names: Names) -> Sentence:
+def _capacity(reason: Reason, names: NameLookup) -> Sentence:
     parts = []
     is_too_large = True
     for detail in reason.details:
@@ -213,13 +213,13 @@ def _capacity(reason: Reason, names: Names) -> Sentence:
             part = f"{pool} has {free} free, but at most {most} on one node, of the {needed} needed"
         parts.append(part)
         is_too_large = is_too_large and (detail.limit or 0) < (detail.needed or 0)
-    text = f"There is not enough room: {'; '.join(_first(parts, 'pool'))}."
+    text = f"There is not enough free capacity: {'; '.join(_first(parts, 'pool'))}."
     if is_too_large:
         return Sentence(text, "It can never fit there: ask for less, or choose another queue.")
     return Sentence(text, "It starts once enough work has ended; a smaller task fits sooner.")
 
 
-def _outranked(reason: Reason, names: Names) -> Sentence:
+def _outranked(reason: Reason, names: NameLookup) -> Sentence:
     parts = [
         f"{names.pool(one.pool)} serves {_tasks(one.count)} of "
         f"{_listed(names.policy(policy) for policy in one.policies)} first"
@@ -232,7 +232,7 @@ def _outranked(reason: Reason, names: Names) -> Sentence:
     )
 
 
-def _behind(reason: Reason, names: Names) -> Sentence:
+def _behind(reason: Reason, names: NameLookup) -> Sentence:
     detail = reason.details[0]
     if detail.queue is not None:
         return Sentence(
@@ -243,11 +243,11 @@ def _behind(reason: Reason, names: Names) -> Sentence:
     first = _listed(names.task(task) for task in detail.tasks)
     return Sentence(
         f"{policy} starts its tasks strictly in order, and {first} comes first.",
-        f"It goes on once {first} has started or is taken out of the queue.",
+        f"It goes on once {first} has started or is removed from the queue.",
     )
 
 
-def _held(reason: Reason, names: Names) -> Sentence:
+def _held(reason: Reason, names: NameLookup) -> Sentence:
     detail = reason.details[0]
     pool = names.pool(detail.pool) if detail.pool is not None else ""
     policy = names.policy(detail.policy) if detail.policy is not None else ""
@@ -255,20 +255,20 @@ def _held(reason: Reason, names: Names) -> Sentence:
         f"{pool} has {amount_text(detail.key, detail.free)} free, of which "
         f"{amount_text(detail.key, detail.limit)} are held for {policy}, who has them reserved; "
         f"the task needs {amount_text(detail.key, detail.needed)}.",
-        "It starts once more room is free, or the task that they are held for has started.",
+        "It starts once more is free, or the task that they are held for has started.",
     )
 
 
-def _draining(reason: Reason, names: Names) -> Sentence:
+def _draining(reason: Reason, names: NameLookup) -> Sentence:
     count = sum(len(one.tasks) for one in reason.details)
     verb = "is" if count == 1 else "are"
     return Sentence(
-        f"{_tasks(count)} in {_pools(reason, names)} {verb} stopping; the room comes back then.",
+        f"{_tasks(count)} in {_pools(reason, names)} {verb} stopping; their capacity is free then.",
         "Nothing needs to be done: it starts by itself.",
     )
 
 
-def _protected(reason: Reason, names: Names, now_us: int) -> Sentence:
+def _protected(reason: Reason, names: NameLookup, now_us: int) -> Sentence:
     count = sum(len(one.tasks) for one in reason.details)
     until = min((one.until_us for one in reason.details if one.until_us is not None), default=None)
     when = ""
@@ -277,24 +277,24 @@ def _protected(reason: Reason, names: Names, now_us: int) -> Sentence:
         when = f"; the first of them may be stopped in {minutes} min"
     verb = "be stopped yet" if when else "be stopped again"
     return Sentence(
-        f"It has a claim on room in {_pools(reason, names)}, but the "
+        f"It has a claim on capacity in {_pools(reason, names)}, but the "
         f"{'task' if count == 1 else _tasks(count)} there may not {verb}{when}.",
         "Nothing needs to be done: it starts as soon as enough of that work ends"
         f"{' or may be stopped' if when else ''}.",
     )
 
 
-_WORDS: dict[Code, Callable[[Reason, Names], Sentence]] = {
-    Code.DISABLED: _disabled,
-    Code.PAUSED: _paused,
-    Code.NO_POOL: _no_pool,
-    Code.NO_SERVER: _no_server,
-    Code.LIMIT: _limit,
-    Code.NEEDS_RESERVATION: _needs_reservation,
-    Code.OVER_QUOTA_NOT_ALLOWED: _over_quota_not_allowed,
-    Code.CAPACITY: _capacity,
-    Code.OUTRANKED: _outranked,
-    Code.BEHIND: _behind,
-    Code.HELD: _held,
-    Code.DRAINING: _draining,
+_WORDS: dict[ReasonCode, Callable[[Reason, NameLookup], Sentence]] = {
+    ReasonCode.DISABLED: _disabled,
+    ReasonCode.PAUSED: _paused,
+    ReasonCode.NO_POOL: _no_pool,
+    ReasonCode.NO_SERVER: _no_server,
+    ReasonCode.LIMIT: _limit,
+    ReasonCode.NEEDS_RESERVATION: _needs_reservation,
+    ReasonCode.OVER_QUOTA_NOT_ALLOWED: _over_quota_not_allowed,
+    ReasonCode.CAPACITY: _capacity,
+    ReasonCode.OUTRANKED: _outranked,
+    ReasonCode.BEHIND: _behind,
+    ReasonCode.HELD: _held,
+    ReasonCode.DRAINING: _draining,
 }

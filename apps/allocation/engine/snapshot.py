@@ -1,6 +1,6 @@
-"""What the engine looks at: the state of one moment, as plain frozen data.
+"""The input of the engine: the state of one moment, as plain frozen data.
 
-Ids are opaque: whatever the caller uses as key, of one type per kind, sortable. Times are whole
+Ids are opaque: any sortable key of the caller's, of one type per kind of object. Times are whole
 microseconds since any fixed moment, the same for all of them. Amounts are thousandths.
 """
 
@@ -14,13 +14,13 @@ from apps.allocation.engine.quantities import NOTHING, WHOLE, Quantities
 Id = int | str
 
 
-class Queueing(StrEnum):
+class QueueingMode(StrEnum):
     BEST_EFFORT = "best_effort"
     STRICT = "strict"
 
 
-class Preemption(StrEnum):
-    """Who may take capacity from whom, each level adding to the one before."""
+class PreemptionMode(StrEnum):
+    """Which task may take capacity from which, each level adding to the one before."""
 
     NONE = "none"
     RECLAIM = "reclaim"
@@ -28,24 +28,24 @@ class Preemption(StrEnum):
     RANK = "rank"
 
 
-class OverQuota(StrEnum):
+class OverQuotaMode(StrEnum):
     PRIORITY = "priority"
     FAIR_SHARE = "fair_share"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SettingsSnapshot:
     """Of the whole configuration; `is_enabled` is the global switch of resource management."""
 
     is_enabled: bool = True
-    queueing: Queueing = Queueing.BEST_EFFORT
-    preemption: Preemption = Preemption.RECLAIM
-    over_quota: OverQuota = OverQuota.PRIORITY
+    queueing: QueueingMode = QueueingMode.BEST_EFFORT
+    preemption: PreemptionMode = PreemptionMode.RECLAIM
+    over_quota: OverQuotaMode = OverQuotaMode.PRIORITY
     has_consolidation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeSnapshot:
     """A machine of a pool.
 
     Its GPUs are `gpu_indices`, or 0, 1, ... as many as its capacity names when that is None.
@@ -56,31 +56,31 @@ class Node:
     capacity: Quantities
     model: str | None = None
     gpu_indices: tuple[int, ...] | None = None
-    # Broken, or used by something that is not ours: counted in the capacity, never given out.
+    # Broken, or used by work of other systems: counted in the capacity, never given out.
     unavailable_gpus: tuple[int, ...] = ()
-    # False while drained, paused or out of reach: what runs there goes on, nothing new comes.
+    # False while drained, paused or out of reach: its work goes on, no new work comes.
     is_schedulable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class PoolSnapshot:
     """Capacity that is given out; `profiles` in serving order, `nodes` empty for totals only."""
 
     id: Id
     name: str
     capacity: Quantities
     profiles: tuple[Id, ...] = ()
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[NodeSnapshot, ...] = ()
     has_backfill: bool = True
     is_paused: bool = False
     # False: nothing serves it, so it admits nothing.
     has_server: bool = True
     # None: as the settings say.
-    preemption: Preemption | None = None
+    preemption: PreemptionMode | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class ProfileSnapshot:
     """What one task takes: `request` for each of `replicas` members.
 
     `pools` in routing order, `policies` in queuing order; `models`, when not empty, are the only
@@ -97,7 +97,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class PolicySnapshot:
     """A user group's share. A key that `limit` does not name is unlimited.
 
     `rank` is its place in the order of all policies, which settles ties between fair shares.
@@ -113,14 +113,14 @@ class Policy:
     user_limit: Quantities = NOTHING
     weight_milli: int = WHOLE
     # None: as the settings say.
-    queueing: Queueing | None = None
+    queueing: QueueingMode | None = None
     is_paused: bool = False
-    # Running work of a removed policy holds its room, has no reservation, may be taken first.
+    # Running work of a removed policy has no reservation, and is preempted first.
     is_removed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class QueueSnapshot:
     """One profile connected to one policy without children."""
 
     id: Id
@@ -134,16 +134,16 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """One waiting task of a run."""
+class QueuedTask:
+    """One waiting task of a group."""
 
     submitted_us: int
     task: Id
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Equal waiting tasks of a queue: everything that could tell them apart is a field here.
+class QueuedGroup:
+    """Equal waiting tasks of a queue: everything that distinguishes them is a field here.
 
     `count` is all of them; `heads` the first ones, in order of submission and id, at least as many
     as the pools of the profile could hold empty (or all of them, when fewer wait).
@@ -153,7 +153,7 @@ class Run:
     # Of each member: the profile's live request, or the task's own with dynamic capacity.
     request: Quantities
     count: int
-    heads: tuple[Head, ...]
+    heads: tuple[QueuedTask, ...]
     replicas: int = 1
     priority: int = 0
     is_preemptible: bool = True
@@ -163,7 +163,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class DeviceShare:
     """A part of one GPU: its index on the node and thousandths of it (1000: the whole GPU)."""
 
     index: int
@@ -171,44 +171,44 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MemberPlacement:
     """Where one member of a task runs; `devices` empty: not known, or it asks for no GPU."""
 
     node: Id
-    devices: tuple[Share, ...] = ()
+    devices: tuple[DeviceShare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RunningTask:
     """One running task of a group; `members` empty in a pool without nodes."""
 
     task: Id
     submitted_us: int = 0
     started_us: int = 0
-    members: tuple[Member, ...] = ()
+    members: tuple[MemberPlacement, ...] = ()
     checkpointed_us: int | None = None
     preemptions: int = 0
-    # Of stopping work: the task that takes its room, None when it stops for another reason.
+    # Of stopping work: the task that gets its capacity, None when it stops for another reason.
     stops_for: Id | None = None
-    # Of stopping work: it leaves for good, and nobody was promised its room.
+    # Of stopping work: it ends for good, and its capacity is promised to no task.
     is_leaving: bool = False
     # False: it may be preempted, but would not start again elsewhere.
     is_movable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """Equal work that holds room: starting, running, or stopping and not yet gone.
+class RunningGroup:
+    """Equal work that holds capacity: starting, running, or stopping and not yet gone.
 
-    `tasks` must be complete in pools with nodes and where work may be taken back.
+    `tasks` must be complete in pools with nodes and where work may be preempted.
     """
 
     pool: Id
     policy: Id
     profile: Id
-    # What each member was given; it stays so until the task ends.
+    # What each member was given; it keeps that until the task ends.
     request: Quantities
-    tasks: tuple[Held, ...]
+    tasks: tuple[RunningTask, ...]
     queue: Id | None = None
     replicas: int = 1
     priority: int = 0
@@ -219,7 +219,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Usual:
+class UsualShape:
     """A shape of work that a pool usually gets, for placement; pool None: every pool."""
 
     request: Quantities
@@ -233,12 +233,12 @@ class Usual:
 class Snapshot:
     """One moment, in any order of rows: the plan depends on contents only."""
 
-    settings: Settings = Settings()
+    settings: SettingsSnapshot = SettingsSnapshot()
     now_us: int = 0
-    pools: tuple[Pool, ...] = ()
-    profiles: tuple[Profile, ...] = ()
-    policies: tuple[Policy, ...] = ()
-    queues: tuple[Queue, ...] = ()
-    runs: tuple[Run, ...] = ()
-    running: tuple[Running, ...] = ()
-    usual: tuple[Usual, ...] = field(default=())
+    pools: tuple[PoolSnapshot, ...] = ()
+    profiles: tuple[ProfileSnapshot, ...] = ()
+    policies: tuple[PolicySnapshot, ...] = ()
+    queues: tuple[QueueSnapshot, ...] = ()
+    queued_groups: tuple[QueuedGroup, ...] = ()
+    running: tuple[RunningGroup, ...] = ()
+    usual: tuple[UsualShape, ...] = field(default=())

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from apps.allocation.engine.quantities import GPU, Quantities
-from apps.allocation.engine.snapshot import Id, Policy, Pool, Profile, Snapshot
+from apps.allocation.engine.snapshot import (
+    Id,
+    PolicySnapshot,
+    PoolSnapshot,
+    ProfileSnapshot,
+    Snapshot,
+)
 
 ByKey = dict[int, int]
 
@@ -23,22 +29,26 @@ def configured_keys(snapshot: Snapshot) -> set[str]:
 
 
 def requested_keys(snapshot: Snapshot) -> set[str]:
-    """Every key that waiting or running work asks for."""
-    asked = {run.request.pairs for run in snapshot.runs}
-    asked.update(group.request.pairs for group in snapshot.running)
-    return {key for pairs in asked for key, _ in pairs}
+    """Every key that waiting or running work requests."""
+    requested = {queued.request.pairs for queued in snapshot.queued_groups}
+    requested.update(group.request.pairs for group in snapshot.running)
+    return {key for pairs in requested for key, _ in pairs}
 
 
 def indexed(amounts: Quantities, key_index: dict[str, int]) -> ByKey:
     return {key_index[key]: amount for key, amount in amounts.pairs if key in key_index}
 
 
-def chains_of(policies: tuple[Policy, ...], index: dict[Id, int]) -> tuple[tuple[int, ...], ...]:
-    """For each policy the way from its top ancestor down to itself."""
+def chains_of(
+    policies: tuple[PolicySnapshot, ...], index: dict[Id, int]
+) -> tuple[tuple[int, ...], ...]:
+    """For each policy the path from its top ancestor down to itself."""
     return tuple(_chain(policy, policies, index) for policy in policies)
 
 
-def _chain(policy: Policy, policies: tuple[Policy, ...], index: dict[Id, int]) -> tuple[int, ...]:
+def _chain(
+    policy: PolicySnapshot, policies: tuple[PolicySnapshot, ...], index: dict[Id, int]
+) -> tuple[int, ...]:
     chain = [index[policy.id]]
     parent = policy.parent
     while parent is not None and parent in index:
@@ -47,7 +57,9 @@ def _chain(policy: Policy, policies: tuple[Policy, ...], index: dict[Id, int]) -
     return tuple(reversed(chain))
 
 
-def children_of(policies: tuple[Policy, ...], index: dict[Id, int]) -> tuple[tuple[int, ...], ...]:
+def children_of(
+    policies: tuple[PolicySnapshot, ...], index: dict[Id, int]
+) -> tuple[tuple[int, ...], ...]:
     found: list[list[int]] = [[] for _ in policies]
     for number, policy in enumerate(policies):
         if policy.parent is not None and policy.parent in index:
@@ -56,7 +68,7 @@ def children_of(policies: tuple[Policy, ...], index: dict[Id, int]) -> tuple[tup
 
 
 def reservations_of(
-    policies: tuple[Policy, ...],
+    policies: tuple[PolicySnapshot, ...],
     key_index: dict[str, int],
     chains: tuple[tuple[int, ...], ...],
     children: tuple[tuple[int, ...], ...],
@@ -77,7 +89,7 @@ def reservations_of(
     return tuple(found)
 
 
-def profile_places(pools: tuple[Pool, ...]) -> dict[tuple[int, Id], int]:
+def profile_places(pools: tuple[PoolSnapshot, ...]) -> dict[tuple[int, Id], int]:
     """The place of each profile in each pool (by index) that lists it."""
     return {
         (number, profile): place
@@ -86,7 +98,7 @@ def profile_places(pools: tuple[Pool, ...]) -> dict[tuple[int, Id], int]:
     }
 
 
-def policy_places(profiles: tuple[Profile, ...]) -> dict[tuple[Id, Id], int]:
+def policy_places(profiles: tuple[ProfileSnapshot, ...]) -> dict[tuple[Id, Id], int]:
     """The place of each policy in each profile (both by id) that lists it."""
     return {
         (profile.id, policy): place

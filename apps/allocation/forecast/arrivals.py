@@ -1,4 +1,4 @@
-"""What will be enqueued: the same again as lately."""
+"""What will be enqueued: the same as lately."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from apps.allocation.forecast.lengths import SECOND
-from apps.allocation.forecast.world import Kind
+from apps.allocation.forecast.run_times import SECOND
+from apps.allocation.forecast.simulated_state import GroupKey
 
 # What was enqueued within this time is expected again: a day with its night.
 SPAN_US = 24 * 3600 * SECOND
@@ -20,12 +20,12 @@ class Arrivals:
 
     now_us: int
     span_us: int
-    recent: Sequence[tuple[int, Kind]] = ()
+    recent: Sequence[tuple[int, GroupKey]] = ()
 
-    def again(self, part: int, of: int) -> Iterator[tuple[int, Kind]]:
-        """The recent time once more, from `now_us` on, round and round.
+    def repeated(self, part: int, of: int) -> Iterator[tuple[int, GroupKey]]:
+        """The recent time once more, from `now_us` on, repeated without end.
 
-        Begins `part` parts `of` so many into it, so that each future sees another stretch first.
+        Begins `part` parts `of` so many into it, so that each future begins elsewhere in it.
         """
         begin = self.now_us - self.span_us
         shift = self.span_us * part // of
@@ -34,5 +34,5 @@ class Arrivals:
             return
         for turn in count():
             later = self.now_us - begin - shift + turn * self.span_us
-            for at, kind in self.recent[first if turn == 0 else 0 :]:
-                yield at + later, kind
+            for at, group_key in self.recent[first if turn == 0 else 0 :]:
+                yield at + later, group_key

@@ -1,4 +1,4 @@
-"""What expected starts go by, read from the database: run times, limits, arrivals."""
+"""The basis of expected starts, read from the database: run times, limits, arrivals."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any
 from apps.allocation.engine.quantities import Quantities
 from apps.allocation.engine.snapshot import Id, Snapshot
 from apps.allocation.forecast.arrivals import SPAN_US, Arrivals
-from apps.allocation.forecast.lengths import SECOND, Lengths
-from apps.allocation.forecast.world import Kind
+from apps.allocation.forecast.run_times import SECOND, RunTimes
+from apps.allocation.forecast.simulated_state import GroupKey
 from apps.allocation.loader.texts import microseconds
 from apps.tasks.models import Attempt, Task
 from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState
 
-# The last attempts that are looked at, of all queues; and of the waiting tasks the first, for
+# The last attempts that are used, of all queues; and of the waiting tasks the first, for
 # their time limits.
 LAST_ATTEMPTS = 2_000
 FIRST_WAITING = 1_000
 
 
-def load_lengths(snapshot: Snapshot) -> tuple[Lengths, Arrivals]:
+def load_run_times(snapshot: Snapshot) -> tuple[RunTimes, Arrivals]:
     """What is known for a forecast from `snapshot`. Three queries, whatever has run before."""
     rows = _last_attempts()
-    lengths = Lengths(
+    run_times = RunTimes(
         limits=_limits(snapshot),
         by_queue=_by_queue(rows),
-        overall=sorted(length for row in rows if (length := _length_us(row)) is not None),
+        overall=sorted(run_time for row in rows if (run_time := _length_us(row)) is not None),
     )
-    return lengths, _arrivals(snapshot, rows)
+    return run_times, _arrivals(snapshot, rows)
 
 
 def _last_attempts() -> list[Any]:
@@ -47,8 +47,8 @@ def _last_attempts() -> list[Any]:
         "task__submitted_at",
         "task__priority",
         "task__is_preemptible",
-        "task__run__user_id",
-        "task__run__exceeds_limit",
+        "task__task_group__user_id",
+        "task__task_group__exceeds_limit",
     )
     return list(rows[:LAST_ATTEMPTS])
 
@@ -56,11 +56,11 @@ def _last_attempts() -> list[Any]:
 def _by_queue(rows: Iterable[Any]) -> dict[Id, list[int]]:
     found: dict[Id, list[int]] = defaultdict(list)
     for row in rows:
-        length = _length_us(row)
-        if length is not None:
-            found[row["queue_id"]].append(length)
-    for lengths in found.values():
-        lengths.sort()
+        run_time = _length_us(row)
+        if run_time is not None:
+            found[row["queue_id"]].append(run_time)
+    for run_times in found.values():
+        run_times.sort()
     return found
 
 
@@ -75,7 +75,7 @@ def _length_us(row: Any) -> int | None:
 
 def _limits(snapshot: Snapshot) -> Mapping[Id, int]:
     """Of everything that runs, and of the first waiting tasks."""
-    heads = (head.task for run in snapshot.runs for head in run.heads)
+    heads = (head.task for queued in snapshot.queued_groups for head in queued.heads)
     limited = {"time_limit_s__isnull": False}
     running = Attempt.objects.filter(
         state__in=LIVE_ATTEMPT_STATES, task__time_limit_s__isnull=False
@@ -90,31 +90,33 @@ def _arrivals(snapshot: Snapshot, rows: Iterable[Any]) -> Arrivals:
     begin = snapshot.now_us - SPAN_US
     queues = {queue.id for queue in snapshot.queues}
     recent = [
-        (submitted, kind)
-        for submitted, kind in [*map(_arrival, rows), *_waiting(snapshot)]
-        if begin < submitted <= snapshot.now_us and kind is not None and kind.queue in queues
+        (submitted, group_key)
+        for submitted, group_key in [*map(_arrival, rows), *_waiting(snapshot)]
+        if begin < submitted <= snapshot.now_us
+        and group_key is not None
+        and group_key.queue in queues
     ]
     recent.sort(key=lambda one: one[0])
     return Arrivals(snapshot.now_us, SPAN_US, recent)
 
 
-def _arrival(row: Any) -> tuple[int, Kind | None]:
+def _arrival(row: Any) -> tuple[int, GroupKey | None]:
     if row["generation"] > 1:
         return 0, None
-    kind = Kind(
+    group_key = GroupKey(
         queue=row["queue_id"],
         request=Quantities.of(row["request"]),
         replicas=row["replicas"],
         priority=row["task__priority"],
         is_preemptible=row["task__is_preemptible"],
-        user=row["task__run__user_id"],
-        can_exceed_limit=bool(row["task__run__exceeds_limit"]),
+        user=row["task__task_group__user_id"],
+        can_exceed_limit=bool(row["task__task_group__exceeds_limit"]),
     )
-    return microseconds(row["task__submitted_at"]), kind
+    return microseconds(row["task__submitted_at"]), group_key
 
 
-def _waiting(snapshot: Snapshot) -> Iterable[tuple[int, Kind]]:
-    for run in snapshot.runs:
-        kind = Kind.of_run(run)
-        for head in run.heads:
-            yield head.submitted_us, kind
+def _waiting(snapshot: Snapshot) -> Iterable[tuple[int, GroupKey]]:
+    for queued in snapshot.queued_groups:
+        group_key = GroupKey.of_queued(queued)
+        for head in queued.heads:
+            yield head.submitted_us, group_key

@@ -4,30 +4,30 @@ from dataclasses import dataclass
 
 from apps.allocation.engine.snapshot import Snapshot
 from apps.allocation.loader.configuration import load_configuration
-from apps.allocation.loader.running import load_running
-from apps.allocation.loader.usual import load_usual
-from apps.allocation.loader.waiting import load_runs
+from apps.allocation.loader.queued_groups import load_queued_groups
+from apps.allocation.loader.running_groups import load_running
+from apps.allocation.loader.usual_shapes import load_usual
 
-__all__ = ["Loaded", "load"]
+__all__ = ["LoadedSnapshot", "load"]
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """The snapshot, and the ids of the run rows in the order of its `runs`."""
+class LoadedSnapshot:
+    """The snapshot, and the ids of the group rows in the order of its `queued_groups`."""
 
     snapshot: Snapshot
-    run_ids: tuple[int, ...]
+    group_ids: tuple[int, ...]
 
 
-def load(*, now_us: int) -> Loaded:
-    """The state of this moment, as the engine takes it.
+def load(*, now_us: int) -> LoadedSnapshot:
+    """The current state, as the engine takes it.
 
     Args:
         now_us: microseconds since the epoch.
     """
     configuration = load_configuration()
     running = load_running(configuration)
-    runs = load_runs(configuration, running)
+    queued_groups = load_queued_groups(configuration, running)
     profiles = {profile.id for profile in configuration.profiles}
     snapshot = Snapshot(
         settings=configuration.settings,
@@ -37,8 +37,8 @@ def load(*, now_us: int) -> Loaded:
         policies=configuration.policies,
         # A profile may have been removed, and its queues closed, between the two queries.
         queues=tuple(queue for queue in configuration.queues if queue.profile in profiles),
-        runs=tuple(run for _, run in runs),
+        queued_groups=tuple(queued for _, queued in queued_groups),
         running=running,
         usual=load_usual(configuration, now_us=now_us),
     )
-    return Loaded(snapshot=snapshot, run_ids=tuple(pk for pk, _ in runs))
+    return LoadedSnapshot(snapshot=snapshot, group_ids=tuple(pk for pk, _ in queued_groups))

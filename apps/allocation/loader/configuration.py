@@ -1,4 +1,4 @@
-"""Settings, profiles, policies and queues as the engine takes them, beside the pools."""
+"""Settings, profiles, policies and queues as the engine takes them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -8,14 +8,14 @@ from functools import lru_cache
 from apps.allocation.engine.quantities import Quantities
 from apps.allocation.engine.snapshot import (
     Id,
-    OverQuota,
-    Policy,
-    Pool,
-    Preemption,
-    Profile,
-    Queue,
-    Queueing,
-    Settings,
+    OverQuotaMode,
+    PolicySnapshot,
+    PoolSnapshot,
+    PreemptionMode,
+    ProfileSnapshot,
+    QueueingMode,
+    QueueSnapshot,
+    SettingsSnapshot,
 )
 from apps.allocation.loader.pools import load_pools
 from apps.core.units import MILLI, milli
@@ -29,11 +29,11 @@ from apps.policies.models import Queue as QueueRow
 class Configuration:
     """What does not depend on tasks."""
 
-    settings: Settings
-    pools: tuple[Pool, ...]
-    profiles: tuple[Profile, ...]
-    policies: tuple[Policy, ...]
-    queues: tuple[Queue, ...]
+    settings: SettingsSnapshot
+    pools: tuple[PoolSnapshot, ...]
+    profiles: tuple[ProfileSnapshot, ...]
+    policies: tuple[PolicySnapshot, ...]
+    queues: tuple[QueueSnapshot, ...]
 
 
 def amounts(texts: Mapping[str, str]) -> Quantities:
@@ -65,20 +65,20 @@ def load_configuration() -> Configuration:
     )
 
 
-def _settings() -> Settings:
+def _settings() -> SettingsSnapshot:
     state = LiveState.objects.get(id=1)
-    return Settings(
+    return SettingsSnapshot(
         is_enabled=state.is_enabled,
-        queueing=Queueing(state.queueing),
-        preemption=Preemption(state.preemption),
-        over_quota=OverQuota(state.over_quota),
+        queueing=QueueingMode(state.queueing),
+        preemption=PreemptionMode(state.preemption),
+        over_quota=OverQuotaMode(state.over_quota),
         has_consolidation=state.consolidation,
     )
 
 
 def _profiles(
-    links: Iterable[tuple[int, int, int, int]], queues: list[tuple[Queue, int]]
-) -> tuple[Profile, ...]:
+    links: Iterable[tuple[int, int, int, int]], queues: list[tuple[QueueSnapshot, int]]
+) -> tuple[ProfileSnapshot, ...]:
     routing: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for profile, pool, rank, _ in links:
         routing[profile].append((rank, pool))
@@ -87,7 +87,7 @@ def _profiles(
         queuing[queue.profile].append((rank, queue.policy))
     rows = ProfileRow.objects.filter(removed_at__isnull=True).order_by("id")
     return tuple(
-        Profile(
+        ProfileSnapshot(
             id=pk,
             name=name,
             request=amounts(request),
@@ -106,7 +106,7 @@ def _rank_then_id(pair: tuple[int, Id]) -> tuple[int, str]:
     return pair[0], f"{pair[1]:>20}"
 
 
-def _policies() -> tuple[Policy, ...]:
+def _policies() -> tuple[PolicySnapshot, ...]:
     reserved: dict[int, dict[str, int]] = defaultdict(dict)
     limit: dict[int, dict[str, int]] = defaultdict(dict)
     rows = PolicyAmount.objects.filter(policy__removed_at__isnull=True, pool__isnull=True)
@@ -122,7 +122,7 @@ def _policies() -> tuple[Policy, ...]:
         "id", "name", "parent_id", "weight", "is_strict", "paused_at", "user_limit", "removed_at"
     )
     return tuple(
-        Policy(
+        PolicySnapshot(
             id=pk,
             name=name,
             rank=rank,
@@ -131,7 +131,7 @@ def _policies() -> tuple[Policy, ...]:
             limit=Quantities.of(limit[pk]),
             user_limit=amounts(user_limit),
             weight_milli=weight * MILLI,
-            queueing=Queueing.STRICT if strict else None,
+            queueing=QueueingMode.STRICT if strict else None,
             is_paused=paused is not None,
             is_removed=removed is not None,
         )
@@ -141,7 +141,7 @@ def _policies() -> tuple[Policy, ...]:
     )
 
 
-def _queue_rows() -> list[tuple[Queue, int]]:
+def _queue_rows() -> list[tuple[QueueSnapshot, int]]:
     rows = (
         QueueRow.objects.filter(removed_at__isnull=True)
         .order_by("id")
@@ -158,7 +158,7 @@ def _queue_rows() -> list[tuple[Queue, int]]:
     )
     return [
         (
-            Queue(
+            QueueSnapshot(
                 id=pk,
                 policy=policy,
                 profile=profile,

@@ -18,9 +18,9 @@ from django.db.models import (
 from django.db.models.functions import Concat
 
 from apps.allocation.engine.quantities import GPU, UNCOUNTED_UNLESS_LISTED, Quantities
-from apps.allocation.engine.snapshot import Node, Pool, Preemption
+from apps.allocation.engine.snapshot import NodeSnapshot, PoolSnapshot, PreemptionMode
+from apps.allocation.loader.row_cache import RowCache
 from apps.allocation.loader.texts import as_text, typed_amounts
-from apps.allocation.loader.unchanged import Unchanged
 from apps.core.units import MILLI
 from apps.nodes.models import Device, DeviceState, NodeState
 from apps.nodes.models import Node as NodeRow
@@ -63,10 +63,10 @@ class _PoolRow(NamedTuple):
     preemption: str
     is_paused: bool
     profiles: tuple[int, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[NodeSnapshot, ...]
 
 
-def load_pools(links: Iterable[tuple[int, int, int, int]]) -> tuple[Pool, ...]:
+def load_pools(links: Iterable[tuple[int, int, int, int]]) -> tuple[PoolSnapshot, ...]:
     """All live pools. Three queries.
 
     Args:
@@ -96,9 +96,9 @@ def load_pools(links: Iterable[tuple[int, int, int, int]]) -> tuple[Pool, ...]:
     )
 
 
-def _pool(row: _PoolRow) -> Pool:
+def _pool(row: _PoolRow) -> PoolSnapshot:
     capacity = typed_amounts(row.capacity)
-    return Pool(
+    return PoolSnapshot(
         id=row.pk,
         name=row.name,
         capacity=served_capacity(capacity, [node.capacity for node in row.nodes]),
@@ -107,11 +107,11 @@ def _pool(row: _PoolRow) -> Pool:
         has_backfill=row.has_backfill,
         is_paused=row.is_paused,
         has_server=bool(row.nodes),
-        preemption=Preemption(row.preemption) if row.preemption else None,
+        preemption=PreemptionMode(row.preemption) if row.preemption else None,
     )
 
 
-_pools: Unchanged[int, _PoolRow, Pool] = Unchanged(_pool)
+_pools: RowCache[int, _PoolRow, PoolSnapshot] = RowCache(_pool)
 
 
 def served_capacity(configured: Quantities, nodes: list[Quantities]) -> Quantities:
@@ -125,7 +125,7 @@ def served_capacity(configured: Quantities, nodes: list[Quantities]) -> Quantiti
     )
 
 
-def _with_pool_keys(node: Node, configured: Quantities) -> Node:
+def _with_pool_keys(node: NodeSnapshot, configured: Quantities) -> NodeSnapshot:
     """Keys that machines do not report (a licence, say) bind the pool only, not a single node."""
     missing = {
         key: amount
@@ -134,7 +134,7 @@ def _with_pool_keys(node: Node, configured: Quantities) -> Node:
     }
     if not missing:
         return node
-    return Node(
+    return NodeSnapshot(
         id=node.id,
         name=node.name,
         capacity=node.capacity.plus(Quantities.of(missing)),
@@ -145,8 +145,8 @@ def _with_pool_keys(node: Node, configured: Quantities) -> Node:
     )
 
 
-def _load_nodes() -> dict[int, list[Node]]:
-    """Per pool, the nodes that were reached at least once; silent ones take nothing new."""
+def _load_nodes() -> dict[int, list[NodeSnapshot]]:
+    """Per pool, the nodes that were reached at least once; silent ones accept nothing new."""
     known = Device.objects.filter(node__removed_at__isnull=True, node__pool__isnull=False)
     one = Concat(as_text("index"), Value(" "), F("state"), output_field=CharField())
     devices = dict(
@@ -168,19 +168,19 @@ def _load_nodes() -> dict[int, list[Node]]:
         )
     )
     built = _nodes.of((row[1], _NodeRow._make((*row[1:], devices.get(row[1])))) for row in rows)
-    found: dict[int, list[Node]] = defaultdict(list)
+    found: dict[int, list[NodeSnapshot]] = defaultdict(list)
     for row, node in zip(rows, built, strict=True):
         found[row[0]].append(node)
     return found
 
 
-def _node(row: _NodeRow) -> Node:
+def _node(row: _NodeRow) -> NodeSnapshot:
     indices, unavailable = _devices(row.devices)
     given = typed_amounts(row.capacity)
     if indices is not None:
         most = len(indices) * MILLI
         given = Quantities.of({**given.as_dict(), GPU: min(given.get(GPU, most), most)})
-    return Node(
+    return NodeSnapshot(
         id=row.pk,
         name=row.name,
         capacity=given,
@@ -191,7 +191,7 @@ def _node(row: _NodeRow) -> Node:
     )
 
 
-_nodes: Unchanged[int, _NodeRow, Node] = Unchanged(_node)
+_nodes: RowCache[int, _NodeRow, NodeSnapshot] = RowCache(_node)
 
 
 @lru_cache(maxsize=4096)

@@ -21,7 +21,7 @@ def as_text(column: str) -> Cast:
 
 
 def microseconds(moment: datetime | None) -> int:
-    """Since the epoch, exactly; 0 where nothing is known."""
+    """Since the epoch, exactly; 0 where there is no moment."""
     return (moment - _EPOCH) // timedelta(microseconds=1) if moment else 0
 
 
@@ -55,5 +55,5 @@ def thousandths(text: str) -> Quantities:
 
 @lru_cache(maxsize=4096)
 def typed_amounts(text: str) -> Quantities:
-    """Of a JSON object that holds the amounts as people typed them."""
+    """Of a JSON object that holds the amounts as users typed them."""
     return Quantities.of(quantities_milli(json.loads(text)))

@@ -12,11 +12,15 @@ from dataclasses import dataclass, replace
 from random import Random
 from time import process_time
 
-from apps.allocation.engine.compiled import Compiled, Shape, compile_configuration
-from apps.allocation.engine.nodes import Nodes, Seat, Site, State
+from apps.allocation.engine.compiled_snapshot import (
+    CompiledShape,
+    CompiledSnapshot,
+    compile_configuration,
+)
+from apps.allocation.engine.nodes import MemberAssignment, NodeLayout, Nodes, State
 from apps.allocation.engine.quantities import GPU, WHOLE, Quantities
-from apps.allocation.engine.snapshot import Node, Pool, Snapshot, Usual
-from apps.allocation.placement.naive import Machine, Naive
+from apps.allocation.engine.snapshot import NodeSnapshot, PoolSnapshot, Snapshot, UsualShape
+from apps.allocation.placement.exhaustive_choice import ExhaustiveChoice, FreeNode
 from apps.allocation.placement.traces import Pod
 
 # Arrivals of a run that are also decided by scoring every node, spread over it.
@@ -27,11 +31,13 @@ class Cluster:
     """One pool with the nodes of a trace, whose usual work is one list of pods.
 
     Args:
-        order: seed by which the list of nodes is shuffled and named anew; None: as it came.
+        order: seed by which the list of nodes is shuffled and renamed; None: as it came.
     """
 
-    def __init__(self, nodes: Sequence[Node], pods: Sequence[Pod], order: int | None) -> None:
-        pool = Pool(
+    def __init__(
+        self, nodes: Sequence[NodeSnapshot], pods: Sequence[Pod], order: int | None
+    ) -> None:
+        pool = PoolSnapshot(
             id="pool",
             name="pool",
             capacity=Quantities(),
@@ -40,15 +46,15 @@ class Cluster:
         self.pods = tuple(pods)
         self.nodes = pool.nodes
         self.usual = tuple(
-            Usual(request=pod.request, frequency=count, models=pod.models)
+            UsualShape(request=pod.request, frequency=count, models=pod.models)
             for pod, count in Counter(pods).items()
         )
         compiled = compile_configuration(Snapshot(pools=(pool,), usual=self.usual))
-        self.compiled: Compiled = compiled
-        self.site = Site(compiled, pool)
-        self.capacity = sum(sum(gpus) for _, gpus in self.site.empty())
+        self.compiled: CompiledSnapshot = compiled
+        self.layout = NodeLayout(compiled, pool)
+        self.capacity = sum(sum(gpus) for _, gpus in self.layout.empty())
 
-    def shape(self, pod: Pod) -> Shape:
+    def shape(self, pod: Pod) -> CompiledShape:
         return self.compiled.shape_of(pod.request, 1, pod.models)
 
 
@@ -62,7 +68,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class InflationOutcome:
     """One run: thousandths of GPUs that were given out, of all, and the CPU seconds it took."""
 
     seed: int
@@ -77,7 +83,7 @@ class Outcome:
         return 100 * self.given / self.capacity
 
 
-def _shuffled(nodes: Sequence[Node], order: int) -> list[Node]:
+def _shuffled(nodes: Sequence[NodeSnapshot], order: int) -> list[NodeSnapshot]:
     """Names decide ties, so the order of a list is the order of its names."""
     shuffled = list(nodes)
     Random(order).shuffle(shuffled)  # noqa: S311 - an experiment that can be repeated
@@ -100,11 +106,11 @@ def arrivals(cluster: Cluster, seed: int) -> Iterator[Pod]:
         yield pod
 
 
-def inflate(cluster: Cluster, seed: int) -> Outcome:
+def inflate(cluster: Cluster, seed: int) -> InflationOutcome:
     """One run of the experiment."""
     pods = list(arrivals(cluster, seed))
     shapes = [cluster.shape(pod) for pod in pods]
-    nodes = Nodes.of(cluster.site, cluster.site.empty())
+    nodes = Nodes.of(cluster.layout, cluster.layout.empty())
     given = placed = 0
     started = process_time()
     for shape in shapes:
@@ -112,15 +118,15 @@ def inflate(cluster: Cluster, seed: int) -> Outcome:
             given += shape.gpu_milli
             placed += 1
     seconds = process_time() - started
-    return Outcome(seed, given, cluster.capacity, len(pods), placed, seconds)
+    return InflationOutcome(seed, given, cluster.capacity, len(pods), placed, seconds)
 
 
 def compare(cluster: Cluster, seed: int, count: int = COMPARED) -> Timing:
     """Decide some placements of a run both ways: at moments spread over it, on the same state."""
     pods = list(arrivals(cluster, seed))
     moments = {len(pods) * number // count for number in range(count)}
-    nodes = Nodes.of(cluster.site, cluster.site.empty())
-    naive = Naive(cluster.nodes, cluster.usual)
+    nodes = Nodes.of(cluster.layout, cluster.layout.empty())
+    naive = ExhaustiveChoice(cluster.nodes, cluster.usual)
     equal = 0
     seconds = 0.0
     for number, pod in enumerate(pods):
@@ -131,26 +137,29 @@ def compare(cluster: Cluster, seed: int, count: int = COMPARED) -> Timing:
             wanted = naive.choose(machines, pod.request, pod.models)
             seconds += process_time() - started
         before = list(nodes.states) if number in moments else []
-        seats = nodes.take(cluster.shape(pod))
+        members = nodes.take(cluster.shape(pod))
         if number in moments:
-            equal += wanted == _chosen(cluster, before, pod, seats)
+            equal += wanted == _chosen(cluster, before, pod, members)
     return Timing(len(moments), equal, seconds)
 
 
-def _machines(cluster: Cluster, nodes: Nodes) -> list[Machine]:
-    site = cluster.site
+def _machines(cluster: Cluster, nodes: Nodes) -> list[FreeNode]:
+    layout = cluster.layout
     return [
-        Machine(node, dict(zip(site.keys, scalars, strict=True)), list(gpus))
-        for node, (scalars, gpus) in zip(site.nodes, nodes.states, strict=True)
+        FreeNode(node, dict(zip(layout.keys, scalars, strict=True)), list(gpus))
+        for node, (scalars, gpus) in zip(layout.nodes, nodes.states, strict=True)
     ]
 
 
 def _chosen(
-    cluster: Cluster, before: Sequence[State], pod: Pod, seats: tuple[Seat, ...] | None
+    cluster: Cluster,
+    before: Sequence[State],
+    pod: Pod,
+    members: tuple[MemberAssignment, ...] | None,
 ) -> tuple[str, int] | None:
     """Name of the node, and what was free of the GPU that a fraction shares."""
-    if seats is None:
+    if members is None:
         return None
-    node, gpus = seats[0]
+    node, gpus = members[0]
     shares_one = 0 < pod.request.get(GPU) < WHOLE
-    return cluster.site.nodes[node].name, before[node][1][gpus[0][0]] if shares_one else 0
+    return cluster.layout.nodes[node].name, before[node][1][gpus[0][0]] if shares_one else 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from apps.allocation.placement.inflation import Outcome, Timing
+from apps.allocation.placement.inflation import InflationOutcome, Timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class OrderReport:
     """The runs of all seeds with one order of the node list."""
 
     name: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[InflationOutcome, ...]
 
     @property
     def median(self) -> float:
@@ -37,19 +37,19 @@ class ListReport:
         return sum(one.arrivals for one in outcomes) / seconds if seconds else 0.0
 
     @property
-    def naive_per_second(self) -> float:
+    def exhaustive_per_second(self) -> float:
         return self.timing.count / self.timing.seconds if self.timing.seconds else 0.0
 
     @property
     def ratio(self) -> float:
-        """How many times faster than scoring every node anew."""
-        return self.per_second / self.naive_per_second if self.naive_per_second else 0.0
+        """How many times faster than scoring every node again."""
+        return self.per_second / self.exhaustive_per_second if self.exhaustive_per_second else 0.0
 
 
 def table(reports: Sequence[ListReport], published: Mapping[str, str]) -> str:
     """One line per list: medians over the seeds in % of all GPUs, then speed."""
     orders = [order.name for order in reports[0].orders]
-    heading = ["list", *orders, "published", "placements/s", "every node anew/s", "times", "equal"]
+    heading = ["list", *orders, "published", "placements/s", "every node/s", "times", "equal"]
     rows = [heading, *(_row(report, published) for report in reports)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.rjust, row, widths)) for row in rows]
@@ -67,7 +67,7 @@ def _row(report: ListReport, published: Mapping[str, str]) -> list[str]:
         *(f"{order.median:.2f}" for order in report.orders),
         published.get(report.name, "-"),
         f"{report.per_second:.0f}",
-        f"{report.naive_per_second:.2f}",
+        f"{report.exhaustive_per_second:.2f}",
         f"{report.ratio:.0f}",
         f"{report.timing.equal} of {report.timing.count}",
     ]
@@ -93,7 +93,7 @@ def data(report: ListReport) -> dict[str, object]:
             for order in report.orders
         ],
         "per_second": round(report.per_second, 1),
-        "naive_per_second": round(report.naive_per_second, 3),
+        "exhaustive_per_second": round(report.exhaustive_per_second, 3),
         "ratio": round(report.ratio, 1),
         "compared": report.timing.count,
         "equal": report.timing.equal,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TextIO, TypeVar
 
 from apps.allocation.engine.quantities import GPU, WHOLE, Quantities, is_valid_gpu_request
-from apps.allocation.engine.snapshot import Node
+from apps.allocation.engine.snapshot import NodeSnapshot
 from apps.core.errors import BadInput
 
 NODE_LIST = "openb_node_list_gpu_node"
@@ -43,7 +43,7 @@ def pod_lists(folder: Path) -> list[str]:
     return sorted(name.removeprefix(POD_LIST) for name in names)
 
 
-def read_nodes(folder: Path) -> tuple[Node, ...]:
+def read_nodes(folder: Path) -> tuple[NodeSnapshot, ...]:
     return tuple(_read(_file(folder, NODE_LIST), NODE_COLUMNS, _node))
 
 
@@ -104,8 +104,8 @@ def _items(
             raise BadInput(f"{path}, line {rows.line_num}: {error}") from error
 
 
-def _node(row: Row) -> Node:
-    return Node(
+def _node(row: Row) -> NodeSnapshot:
+    return NodeSnapshot(
         id=row["sn"],
         name=row["sn"],
         capacity=_amounts(row, _amount(row, "gpu") * WHOLE),

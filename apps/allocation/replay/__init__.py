@@ -1,1 +1,1 @@
-"""A history of jobs, decided anew by the engine: docs/replay.md. Needs no database."""
+"""A history of jobs, decided again by the engine: docs/replay.md. Needs no database."""

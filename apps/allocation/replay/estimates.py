@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from apps.allocation.engine.snapshot import Id, Snapshot
-from apps.allocation.forecast import Arrivals, Estimate, Lengths, expected_start
+from apps.allocation.forecast import Arrivals, Estimate, RunTimes, expected_start
 from apps.allocation.forecast.arrivals import SPAN_US
-from apps.allocation.forecast.world import Kind
-from apps.allocation.replay.playing import SECOND, Record
-from apps.allocation.replay.trace import Job
+from apps.allocation.forecast.simulated_state import GroupKey
+from apps.allocation.replay.playback import SECOND, TaskRecord
+from apps.allocation.replay.trace import TraceTask
 
 # As many of the last ended jobs of a team as an estimate goes by.
 LAST = 500
@@ -22,7 +22,7 @@ LAST = 500
 class Sample:
     """An estimate made for a job when it was submitted; times in seconds from then."""
 
-    job: Job
+    task: TraceTask
     estimate: Estimate | None
     earliest_s: int = 0
     latest_s: int | None = None
@@ -32,7 +32,7 @@ class Sample:
 class Coverage:
     """How many starts fell into their interval, of the estimates with this basis.
 
-    `half`: of the measured time, 1 or 2. `basis` "none": nobody could tell, `samples` only.
+    `half`: of the measured time, 1 or 2. `basis` "none": there was no estimate, `samples` only.
     """
 
     half: int
@@ -44,31 +44,34 @@ class Coverage:
 
 
 def coverage(
-    samples: Iterable[Sample], records: Mapping[int, Record], middle_s: int
+    samples: Iterable[Sample], records: Mapping[int, TaskRecord], middle_s: int
 ) -> tuple[Coverage, ...]:
     """By half and basis; jobs submitted from `middle_s` on are the second half."""
     groups: dict[tuple[int, str], list[Sample]] = {}
     for sample in samples:
-        half = 1 if sample.job.submitted_s < middle_s else 2
+        half = 1 if sample.task.submitted_s < middle_s else 2
         basis = sample.estimate.basis.value if sample.estimate else "none"
         groups.setdefault((half, basis), []).append(sample)
     return tuple(_covered(*key, groups[key], records) for key in sorted(groups))
 
 
 def _covered(
-    half: int, basis: str, samples: Sequence[Sample], records: Mapping[int, Record]
+    half: int, basis: str, samples: Sequence[Sample], records: Mapping[int, TaskRecord]
 ) -> Coverage:
-    told = [
-        (sample, records[sample.job.number].ran[0][0] - sample.job.submitted_s)
+    estimated = [
+        (sample, records[sample.task.number].ran[0][0] - sample.task.submitted_s)
         for sample in samples
         if sample.estimate is not None
     ]
-    earlier = sum(wait < sample.earliest_s for sample, wait in told)
-    later = sum(sample.latest_s is not None and wait > sample.latest_s for sample, wait in told)
-    return Coverage(half, basis, len(samples), len(told) - earlier - later, earlier, later)
+    earlier = sum(wait < sample.earliest_s for sample, wait in estimated)
+    later = sum(
+        sample.latest_s is not None and wait > sample.latest_s for sample, wait in estimated
+    )
+    inside = len(estimated) - earlier - later
+    return Coverage(half, basis, len(samples), inside, earlier, later)
 
 
-class Sampling:
+class EstimateSampler:
     """Estimates the start of every `each`-th job that waits, as an installation could have."""
 
     def __init__(self, queues: Mapping[str, str], *, start_s: int, end_s: int, each: int) -> None:
@@ -79,17 +82,17 @@ class Sampling:
         self._seen = 0
         self._history: dict[Id, _Ended] = {queue: _Ended() for queue in queues.values()}
         self._overall = _Ended()
-        self._recent: deque[tuple[int, Kind]] = deque()
+        self._recent: deque[tuple[int, GroupKey]] = deque()
 
-    def arrived(self, _job: Job, kind: Kind, submitted_us: int) -> None:
-        self._recent.append((submitted_us, kind))
+    def arrived(self, _task: TraceTask, group_key: GroupKey, submitted_us: int) -> None:
+        self._recent.append((submitted_us, group_key))
 
-    def ended(self, job: Job, ran_us: int) -> None:
-        self._history[self._queues[job.team]].add(ran_us)
+    def ended(self, task: TraceTask, ran_us: int) -> None:
+        self._history[self._queues[task.team]].add(ran_us)
         self._overall.add(ran_us)
 
-    def waits(self, job: Job, snapshot: Callable[[], Snapshot]) -> None:
-        if not self._start_s <= job.submitted_s < self._end_s:
+    def waits(self, task: TraceTask, snapshot: Callable[[], Snapshot]) -> None:
+        if not self._start_s <= task.submitted_s < self._end_s:
             return
         self._seen += 1
         if self._seen % self._each:
@@ -97,18 +100,18 @@ class Sampling:
         now = snapshot()
         found = expected_start(
             now,
-            task=job.number,
-            lengths=self._lengths(),
+            task=task.number,
+            run_times=self._run_times(),
             arrivals=self._arrivals(now.now_us),
-            seed=job.number,
+            seed=task.number,
         )
         if not isinstance(found, Estimate):
-            self.samples.append(Sample(job, None))
+            self.samples.append(Sample(task, None))
             return
         latest = found.latest_us
         self.samples.append(
             Sample(
-                job,
+                task,
                 found,
                 earliest_s=(found.earliest_us - now.now_us) // SECOND,
                 latest_s=None if latest is None else -((now.now_us - latest) // SECOND),
@@ -120,9 +123,9 @@ class Sampling:
             self._recent.popleft()
         return Arrivals(now_us, SPAN_US, tuple(self._recent))
 
-    def _lengths(self) -> Lengths:
+    def _run_times(self) -> RunTimes:
         by_queue = {queue: tuple(ended.ascending) for queue, ended in self._history.items()}
-        return Lengths(by_queue=by_queue, overall=tuple(self._overall.ascending))
+        return RunTimes(by_queue=by_queue, overall=tuple(self._overall.ascending))
 
 
 class _Ended:

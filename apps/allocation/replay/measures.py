@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from statistics import median
 
 from apps.allocation.engine.quantities import WHOLE
-from apps.allocation.replay.estimates import Coverage, Sample, Sampling, coverage
-from apps.allocation.replay.playing import Played, Record, play, saved_s
-from apps.allocation.replay.regimes import Part, Regime, parts, reservations
-from apps.allocation.replay.trace import Job
+from apps.allocation.replay.estimates import Coverage, EstimateSampler, Sample, coverage
+from apps.allocation.replay.playback import ReplayResult, TaskRecord, play, saved_s
+from apps.allocation.replay.regimes import Regime, ReplayPart, parts, reservations
+from apps.allocation.replay.trace import TraceTask
 
 HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ReplayTerms:
     """How a history is replayed; measured is from `start_s` until before `end_s`."""
 
     gpus: int
@@ -36,7 +36,7 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TeamMeasures:
     """A team, or all of them.
 
     `waits` is all time that a job waited, also after preemptions; `first_waits` ends with its
@@ -47,7 +47,7 @@ class Row:
 
     name: str
     reserved: int
-    jobs: int
+    tasks: int
     waits: Waits
     first_waits: Waits
     used_s: int
@@ -57,31 +57,31 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class CoveredWaits:
     """Jobs with which all work of their team stayed within its reservation, when submitted.
 
-    `waited_s`: for how many seconds anything waited that its team's reservation had room for.
+    `waited_s`: for how many seconds anything waited that fitted its team's reservation.
     """
 
-    jobs: int
+    tasks: int
     longest_wait_s: int
     waited_s: int
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReplayReport:
     regime: Regime
-    terms: Terms
-    overall: Row
-    teams: tuple[Row, ...]
-    covered: Covered
+    terms: ReplayTerms
+    overall: TeamMeasures
+    teams: tuple[TeamMeasures, ...]
+    covered: CoveredWaits
     refused: int
     moments: int
     passes: int
     unsettled: int
     estimates: tuple[Coverage, ...]
 
-    def utilisation(self, row: Row, gpus: int) -> float:
+    def utilisation(self, row: TeamMeasures, gpus: int) -> float:
         """Used GPU time by what `gpus` could give in the measured time."""
         span_s = self.terms.end_s - self.terms.start_s
         return row.used_s / (gpus * span_s) if gpus * span_s else 0.0
@@ -89,23 +89,23 @@ class Report:
 
 def replay(
     regime: Regime,
-    jobs: Sequence[Job],
-    terms: Terms,
+    tasks: Sequence[TraceTask],
+    terms: ReplayTerms,
     *,
     on_progress: Callable[[int], None] = lambda _count: None,
     estimates_each: int | None = None,
-) -> Report:
+) -> ReplayReport:
     """Play the whole history under one regime.
 
     Args:
         estimates_each: estimate the start of every so-manieth job that has to wait.
     """
-    reserved = reservations(jobs, gpus=terms.gpus, start_s=terms.start_s, end_s=terms.end_s)
-    played: list[Played] = []
+    reserved = reservations(tasks, gpus=terms.gpus, start_s=terms.start_s, end_s=terms.end_s)
+    result: list[ReplayResult] = []
     samples: list[Sample] = []
-    for part in parts(regime, jobs, reserved, terms.gpus):
-        sampling = _sampling(part, terms, estimates_each)
-        played.append(
+    for part in parts(regime, tasks, reserved, terms.gpus):
+        sampling = _sampler(part, terms, estimates_each)
+        result.append(
             play(
                 part,
                 checkpoint_s=terms.checkpoint_s,
@@ -114,71 +114,73 @@ def replay(
             )
         )
         samples += sampling.samples if sampling else []
-    return report(regime, terms, reserved, played, samples)
+    return report(regime, terms, reserved, result, samples)
 
 
-def _sampling(part: Part, terms: Terms, each: int | None) -> Sampling | None:
+def _sampler(part: ReplayPart, terms: ReplayTerms, each: int | None) -> EstimateSampler | None:
     if each is None:
         return None
-    return Sampling(part.queues, start_s=terms.start_s, end_s=terms.end_s, each=each)
+    return EstimateSampler(part.queues, start_s=terms.start_s, end_s=terms.end_s, each=each)
 
 
 def report(
     regime: Regime,
-    terms: Terms,
+    terms: ReplayTerms,
     reserved: Mapping[str, int],
-    played: Sequence[Played],
+    result: Sequence[ReplayResult],
     samples: Sequence[Sample] = (),
-) -> Report:
-    records = [record for one in played for record in one.records]
-    by_team: dict[str, list[Record]] = {team: [] for team in reserved}
+) -> ReplayReport:
+    records = [record for one in result for record in one.records]
+    by_team: dict[str, list[TaskRecord]] = {team: [] for team in reserved}
     for record in records:
-        by_team[record.job.team].append(record)
+        by_team[record.task.team].append(record)
     covered = [wait_s(one, first=True) for one in _measured(records, terms) if one.was_covered]
-    return Report(
+    return ReplayReport(
         regime=regime,
         terms=terms,
         overall=_row("all", terms.gpus, records, terms),
         teams=tuple(_row(team, reserved[team], by_team[team], terms) for team in sorted(by_team)),
-        covered=Covered(
-            jobs=len(covered),
+        covered=CoveredWaits(
+            tasks=len(covered),
             longest_wait_s=max(covered, default=0),
-            waited_s=sum(one.covered_wait_s for one in played),
+            waited_s=sum(one.covered_wait_s for one in result),
         ),
         refused=sum(record.is_refused for record in records),
-        moments=sum(one.moments for one in played),
-        passes=sum(one.passes for one in played),
-        unsettled=sum(one.unsettled for one in played),
+        moments=sum(one.moments for one in result),
+        passes=sum(one.passes for one in result),
+        unsettled=sum(one.unsettled for one in result),
         estimates=coverage(
             samples,
-            {record.job.number: record for record in records},
+            {record.task.number: record for record in records},
             (terms.start_s + terms.end_s) // 2,
         ),
     )
 
 
-def wait_s(record: Record, *, first: bool) -> int:
+def wait_s(record: TaskRecord, *, first: bool) -> int:
     """How long a job waited: until its first start, or in all."""
     ran = record.ran
     if first:
-        return ran[0][0] - record.job.submitted_s
-    return ran[-1][1] - record.job.submitted_s - sum(end - start for start, end in ran)
+        return ran[0][0] - record.task.submitted_s
+    return ran[-1][1] - record.task.submitted_s - sum(end - start for start, end in ran)
 
 
-def _measured(records: Iterable[Record], terms: Terms) -> list[Record]:
+def _measured(records: Iterable[TaskRecord], terms: ReplayTerms) -> list[TaskRecord]:
     return [
         record
         for record in records
-        if record.ran and terms.start_s <= record.job.submitted_s < terms.end_s
+        if record.ran and terms.start_s <= record.task.submitted_s < terms.end_s
     ]
 
 
-def _row(name: str, reserved: int, records: Sequence[Record], terms: Terms) -> Row:
+def _row(
+    name: str, reserved: int, records: Sequence[TaskRecord], terms: ReplayTerms
+) -> TeamMeasures:
     measured = _measured(records, terms)
-    return Row(
+    return TeamMeasures(
         name=name,
         reserved=reserved,
-        jobs=len(measured),
+        tasks=len(measured),
         waits=_waits([wait_s(one, first=False) for one in measured]),
         first_waits=_waits([wait_s(one, first=True) for one in measured]),
         used_s=sum(_used(one, terms) for one in records) // WHOLE,
@@ -200,15 +202,15 @@ def _waits(waits: list[int]) -> Waits:
     )
 
 
-def _used(record: Record, terms: Terms) -> int:
+def _used(record: TaskRecord, terms: ReplayTerms) -> int:
     """Thousandths of a GPU times seconds, within the measured time."""
     spans = (min(end, terms.end_s) - max(start, terms.start_s) for start, end in record.ran)
-    return record.job.gpu_milli * sum(max(span, 0) for span in spans)
+    return record.task.gpu_milli * sum(max(span, 0) for span in spans)
 
 
-def _lost(record: Record, terms: Terms) -> int:
+def _lost(record: TaskRecord, terms: ReplayTerms) -> int:
     """Thousandths of a GPU times seconds that preemptions threw away."""
-    return record.job.gpu_milli * sum(
+    return record.task.gpu_milli * sum(
         end - start - saved_s(end - start, terms.checkpoint_s)
         for start, end in record.ran[:-1]
         if end >= terms.start_s

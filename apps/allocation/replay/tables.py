@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from apps.allocation.replay.measures import HOUR, Report, Row, Waits
+from apps.allocation.replay.measures import HOUR, ReplayReport, TeamMeasures, Waits
 
 _HEADINGS = (
     "GPUs",
@@ -21,7 +21,7 @@ _HEADINGS = (
 )
 
 
-def table(reports: Sequence[Report]) -> str:
+def table(reports: Sequence[ReplayReport]) -> str:
     """One line per regime, what was covered, then the teams of each."""
     rows = [(report.regime.name, _cells(report, report.overall)) for report in reports]
     blocks = [_aligned(("regime", *_HEADINGS), rows), "\n".join(map(_covered, reports))]
@@ -32,7 +32,7 @@ def table(reports: Sequence[Report]) -> str:
     return "\n\n".join(blocks)
 
 
-def data(report: Report) -> dict[str, object]:
+def data(report: ReplayReport) -> dict[str, object]:
     """Seconds are of waiting, hours are GPU hours."""
     return {
         "regime": report.regime.name,
@@ -48,11 +48,11 @@ def data(report: Report) -> dict[str, object]:
     }
 
 
-def _row_data(report: Report, row: Row) -> dict[str, object]:
+def _row_data(report: ReplayReport, row: TeamMeasures) -> dict[str, object]:
     return {
         "name": row.name,
         "gpus": row.reserved,
-        "jobs": row.jobs,
+        "jobs": row.tasks,
         "wait": _waits_data(row.waits),
         "first_wait": _waits_data(row.first_waits),
         "utilisation": round(report.utilisation(row, row.reserved), 4),
@@ -71,11 +71,11 @@ def _waits_data(waits: Waits) -> dict[str, float]:
     }
 
 
-def _cells(report: Report, row: Row) -> tuple[str, ...]:
+def _cells(report: ReplayReport, row: TeamMeasures) -> tuple[str, ...]:
     waits = row.waits
     return (
         str(row.reserved),
-        f"{row.jobs:,}",
+        f"{row.tasks:,}",
         *(f"{one / HOUR:.2f}" for one in (waits.mean_s, waits.median_s, waits.p95_s)),
         f"{row.first_waits.mean_s / HOUR:.2f}",
         f"{100 * report.utilisation(row, row.reserved):.1f}",
@@ -85,7 +85,7 @@ def _cells(report: Report, row: Row) -> tuple[str, ...]:
     )
 
 
-def _estimates(report: Report) -> str:
+def _estimates(report: ReplayReport) -> str:
     """Both halves, because the width of the intervals was chosen on the first of one history."""
     rows = [
         (
@@ -103,34 +103,34 @@ def _estimates(report: Report) -> str:
     return _aligned(headings, rows)
 
 
-def _covered(report: Report) -> str:
+def _covered(report: ReplayReport) -> str:
     covered = report.covered
     if not report.regime.has_policies:
         return f"{report.regime.name}: {_passes(report)}.{_refused(report)}"
     return (
-        f"{report.regime.name}: {covered.jobs:,} jobs kept all work of their team within its "
+        f"{report.regime.name}: {covered.tasks:,} jobs kept all work of their team within its "
         f"reservation when submitted; the longest of them waited {covered.longest_wait_s} s. "
-        f"For {covered.waited_s} s anything waited that its team's reservation had room for. "
+        f"For {covered.waited_s} s anything waited that fitted its team's reservation. "
         f"{_passes(report)}{_unsettled(report)}.{_refused(report)}"
     )
 
 
-def _passes(report: Report) -> str:
+def _passes(report: ReplayReport) -> str:
     return "1 pass" if report.passes == 1 else f"{report.passes:,} passes"
 
 
-def _refused(report: Report) -> str:
-    """Waits that leave jobs out are told together with how many."""
+def _refused(report: ReplayReport) -> str:
+    """Waits without the jobs that were left out come with their number."""
     if not report.refused:
         return ""
-    jobs = "1 job asks" if report.refused == 1 else f"{report.refused:,} jobs ask"
-    return f" {jobs} for more GPUs than there are, and never ran."
+    tasks = "1 job asks" if report.refused == 1 else f"{report.refused:,} jobs ask"
+    return f" {tasks} for more GPUs than there are, and never ran."
 
 
-def _unsettled(report: Report) -> str:
+def _unsettled(report: ReplayReport) -> str:
     if not report.unsettled:
         return ""
-    return f"; {report.unsettled:,} moments in which jobs took each other's room were cut short"
+    return f"; {report.unsettled:,} moments in which jobs preempted each other were cut short"
 
 
 def _aligned(headings: Sequence[str], rows: Sequence[tuple[str, tuple[str, ...]]]) -> str:

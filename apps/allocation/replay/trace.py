@@ -18,7 +18,7 @@ COLUMNS = ("submit_s", "duration_s", "gpus", "team")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TraceTask:
     """One job of the history; `number` is its place in the file, from 1.
 
     `submitted_s` counts from the trace's own zero and may be negative.
@@ -31,7 +31,7 @@ class Job:
     team: str
 
 
-def read_trace(path: Path) -> tuple[Job, ...]:
+def read_trace(path: Path) -> tuple[TraceTask, ...]:
     """All jobs, in order of submission and of the file.
 
     Raises:
@@ -39,12 +39,12 @@ def read_trace(path: Path) -> tuple[Job, ...]:
     """
     try:
         with _opened(path) as file:
-            jobs = list(_jobs(file))
+            tasks = list(_tasks(file))
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path}: {error}") from error
-    if not jobs:
+    if not tasks:
         raise BadInput(f"{path}: holds no job.")
-    return tuple(sorted(jobs, key=lambda job: (job.submitted_s, job.number)))
+    return tuple(sorted(tasks, key=lambda task: (task.submitted_s, task.number)))
 
 
 def _opened(path: Path) -> TextIO:
@@ -54,7 +54,7 @@ def _opened(path: Path) -> TextIO:
     return path.open(encoding="utf-8-sig", newline="")
 
 
-def _jobs(file: TextIO) -> Iterator[Job]:
+def _tasks(file: TextIO) -> Iterator[TraceTask]:
     rows = csv.DictReader(file)
     absent = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
     if absent:
@@ -64,23 +64,23 @@ def _jobs(file: TextIO) -> Iterator[Job]:
         try:
             if short:
                 raise ValueError(f"has no {', '.join(short)}")
-            yield _job(number, row)
+            yield _task(number, row)
         except (ValueError, BadInput) as error:
             raise BadInput(f"{file.name}, line {rows.line_num}: {error}") from error
 
 
-def _job(number: int, row: Mapping[str, str]) -> Job:
-    job = Job(
+def _task(number: int, row: Mapping[str, str]) -> TraceTask:
+    task = TraceTask(
         number=number,
         submitted_s=int(row["submit_s"]),
         duration_s=int(row["duration_s"]),
         gpu_milli=milli(row["gpus"].strip()),
         team=row["team"].strip(),
     )
-    if job.duration_s < 0:
+    if task.duration_s < 0:
         raise ValueError("duration_s is negative")
-    if not job.gpu_milli or not is_valid_gpu_request(job.gpu_milli):
+    if not task.gpu_milli or not is_valid_gpu_request(task.gpu_milli):
         raise ValueError("gpus must be a fraction of 1 or a whole number, more than 0")
-    if not job.team:
+    if not task.team:
         raise ValueError("team is empty")
-    return job
+    return task

@@ -4,7 +4,7 @@ For tests, for `manage.py simulate`, and for bug reports; the format is describe
 tests/scenarios/README.md.
 """
 
-from apps.allocation.scenarios.reading import read_scenario, snapshot_from_json
-from apps.allocation.scenarios.writing import snapshot_to_json
+from apps.allocation.scenarios.parser import read_scenario, snapshot_from_json
+from apps.allocation.scenarios.writer import snapshot_to_json
 
 __all__ = ["read_scenario", "snapshot_from_json", "snapshot_to_json"]

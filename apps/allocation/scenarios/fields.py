@@ -19,7 +19,7 @@ def bad(field: str, problem: str) -> BadInput:
 
 
 class Reader:
-    """One object of a file; `path` is what errors call it. `done` refuses what nobody asked for."""
+    """One object of a file; `path` is what errors call it. `done` refuses unread fields."""
 
     def __init__(self, data: object, path: str) -> None:
         if not isinstance(data, Mapping):
@@ -84,7 +84,7 @@ class Reader:
         return self.number(name, default=0, least=0) if self.has(name) else None
 
     def time_us(self, name: str) -> int:
-        """Seconds with at most six places, 0 where nothing is said."""
+        """Seconds with at most six places, 0 where the field is left out."""
         return micros(self.raw(name), self.at(name)) if self.has(name) else 0
 
     def optional_time_us(self, name: str) -> int | None:

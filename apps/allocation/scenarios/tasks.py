@@ -1,4 +1,4 @@
-"""The tasks of a file: equal waiting ones become runs, equal running ones groups."""
+"""The tasks of a file, as queued groups and running groups."""
 
 from __future__ import annotations
 
@@ -7,54 +7,54 @@ from typing import Any
 
 from apps.allocation.engine.quantities import GPU, WHOLE
 from apps.allocation.engine.snapshot import (
-    Head,
-    Held,
+    DeviceShare,
     Id,
-    Member,
-    Policy,
-    Pool,
-    Profile,
-    Queue,
-    Run,
-    Running,
-    Share,
+    MemberPlacement,
+    PolicySnapshot,
+    PoolSnapshot,
+    ProfileSnapshot,
+    QueuedGroup,
+    QueuedTask,
+    QueueSnapshot,
+    RunningGroup,
+    RunningTask,
 )
 from apps.allocation.scenarios.fields import Reader, bad, quantities, read_request
 
 
 class TaskReader:
-    """Single tasks to runs of equal waiting ones and groups of equal running ones."""
+    """Single tasks to groups of equal waiting ones and groups of equal running ones."""
 
     def __init__(
         self,
-        profiles: tuple[Profile, ...],
-        queues: tuple[Queue, ...],
-        pools: tuple[Pool, ...],
-        policies: tuple[Policy, ...],
+        profiles: tuple[ProfileSnapshot, ...],
+        queues: tuple[QueueSnapshot, ...],
+        pools: tuple[PoolSnapshot, ...],
+        policies: tuple[PolicySnapshot, ...],
     ) -> None:
         self.profiles = {profile.name: profile for profile in profiles}
         self.queues = {(queue.policy, queue.profile): queue for queue in queues}
         self.pools = {pool.name: pool for pool in pools}
         self.policies = {policy.name for policy in policies}
-        self.waiting: dict[tuple[Any, ...], tuple[Run, list[Head]]] = {}
+        self.waiting: dict[tuple[Any, ...], tuple[QueuedGroup, list[QueuedTask]]] = {}
         self.more: dict[tuple[Any, ...], int] = {}
-        self.running: dict[tuple[Any, ...], tuple[Running, list[Held]]] = {}
+        self.running: dict[tuple[Any, ...], tuple[RunningGroup, list[RunningTask]]] = {}
         self.seen: set[Id] = set()
 
-    def read(self, tasks: list[Reader]) -> tuple[tuple[Run, ...], tuple[Running, ...]]:
+    def read(self, tasks: list[Reader]) -> tuple[tuple[QueuedGroup, ...], tuple[RunningGroup, ...]]:
         for task in tasks:
             self._task(task)
             task.done()
-        runs = []
-        for key, (run, heads) in self.waiting.items():
+        queued_groups = []
+        for key, (queued, heads) in self.waiting.items():
             heads.sort(key=lambda head: (head.submitted_us, head.task))
             count = len(heads) + self.more[key]
-            runs.append(replace(run, count=count, heads=tuple(heads)))
+            queued_groups.append(replace(queued, count=count, heads=tuple(heads)))
         groups = []
-        for group, held in self.running.values():
-            held.sort(key=lambda one: one.task)
-            groups.append(replace(group, tasks=tuple(held)))
-        return tuple(runs), tuple(groups)
+        for group, running_tasks in self.running.values():
+            running_tasks.sort(key=lambda one: one.task)
+            groups.append(replace(group, tasks=tuple(running_tasks)))
+        return tuple(queued_groups), tuple(groups)
 
     def _task(self, reader: Reader) -> None:
         task = reader.ident("id")
@@ -93,11 +93,11 @@ class TaskReader:
         key = (queue.id, *common.values())
         found = self.waiting.get(key)
         if found is None:
-            found = (Run(queue=queue.id, count=0, heads=(), **common), [])
+            found = (QueuedGroup(queue=queue.id, count=0, heads=(), **common), [])
             self.waiting[key] = found
         # Equal tasks that wait behind this one, too many to be listed.
         self.more[key] = self.more.get(key, 0) + reader.number("more", default=0, least=0)
-        found[1].append(Head(reader.time_us("submitted"), task))
+        found[1].append(QueuedTask(reader.time_us("submitted"), task))
 
     def _running(self, reader: Reader, task: Id, *, is_stopping: bool) -> None:
         common = self._common(reader)
@@ -109,7 +109,7 @@ class TaskReader:
         found = self.running.get(key)
         if found is None:
             queue = self.queues.get((policy, profile))
-            group = Running(
+            group = RunningGroup(
                 pool=pool,
                 policy=policy,
                 profile=profile,
@@ -122,9 +122,9 @@ class TaskReader:
             self.running[key] = found
         found[1].append(self._held(reader, task, pool))
 
-    def _held(self, reader: Reader, task: Id, pool: str) -> Held:
+    def _held(self, reader: Reader, task: Id, pool: str) -> RunningTask:
         stops_for = reader.ident("for") if reader.has("for") else None
-        return Held(
+        return RunningTask(
             task=task,
             submitted_us=reader.time_us("submitted"),
             started_us=reader.time_us("started"),
@@ -136,7 +136,7 @@ class TaskReader:
             is_movable=reader.flag("movable", default=True),
         )
 
-    def _members(self, reader: Reader, pool: str) -> tuple[Member, ...]:
+    def _members(self, reader: Reader, pool: str) -> tuple[MemberPlacement, ...]:
         nodes = reader.texts("nodes")
         if reader.has("node"):
             nodes = (reader.text("node"), *nodes)
@@ -148,18 +148,18 @@ class TaskReader:
         if devices and len(devices) != len(nodes):
             raise bad(reader.at("devices"), "must have one list per member")
         shares = [_shares(one, reader.at("devices")) for one in devices] or [()] * len(nodes)
-        return tuple(map(Member, nodes, shares))
+        return tuple(map(MemberPlacement, nodes, shares))
 
 
-def _shares(devices: object, path: str) -> tuple[Share, ...]:
+def _shares(devices: object, path: str) -> tuple[DeviceShare, ...]:
     """One member's GPUs: a list of [index, share] or of {"index": ..., "share": ...}."""
     found = []
     for device in devices if isinstance(devices, list) else [devices]:
         match device:
             case [int(index), share] | {"index": int(index), "share": share}:
-                found.append(Share(index, quantities({GPU: share}, path).get(GPU)))
+                found.append(DeviceShare(index, quantities({GPU: share}, path).get(GPU)))
             case int(index) if not isinstance(index, bool):
-                found.append(Share(index, WHOLE))
+                found.append(DeviceShare(index, WHOLE))
             case _:
                 raise bad(path, "must list GPU indices and shares, such as [[0, 0.5]]")
     return tuple(found)

@@ -1,1 +1,1 @@
-"""What would happen: passes carried out on paper, on snapshots that nobody stores."""
+"""What would happen: passes carried out on snapshots that are not stored."""

@@ -1,4 +1,4 @@
-"""Admin classes of the draft, of what is live, of policies and of queues."""
+"""Admin classes of the draft, the live configuration, policies and queues."""
 
 from apps.configuration.admin.draft import DraftPoolAdmin, DraftProfileAdmin, DraftStateAdmin
 from apps.configuration.admin.live import PoolAdmin, ProfileAdmin, RevisionAdmin

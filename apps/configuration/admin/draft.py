@@ -1,4 +1,4 @@
-"""The draft in forms: pools, profiles, links and orders, and the way to live."""
+"""The draft in forms: pools, profiles, links and orders, and provisioning it."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ SETTINGS = Settings.__struct_fields__
 
 
 class _LinkForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
-    """An empty rank stands last, and an empty name is the pool's."""
+    """An empty rank is the last, and an empty name is that of the pool."""
 
     class Meta:
         model = DraftPoolLink
@@ -43,7 +43,7 @@ class _LinkForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
                 self.fields[name].required = False
 
 
-class LinksOfProfile(TabularInline):
+class DraftLinksOfProfile(TabularInline):
     """Pools of a profile in routing order; drag to reorder."""
 
     model = DraftPoolLink
@@ -57,7 +57,7 @@ class LinksOfProfile(TabularInline):
     verbose_name_plural = _("pools, in the order in which tasks go to them")
 
 
-class LinksOfPool(TabularInline):
+class DraftLinksOfPool(TabularInline):
     """Profiles of a pool in execution order; drag to reorder."""
 
     model = DraftPoolLink
@@ -150,7 +150,7 @@ class DraftPoolAdmin(_DraftAdmin):
         "position",
     )
     autocomplete_fields = ("dedicated_to",)
-    inlines = (LinksOfPool,)
+    inlines = (DraftLinksOfPool,)
 
     @admin.display(description=_("capacity"))
     def amounts(self, pool: DraftPool) -> str:
@@ -174,7 +174,7 @@ class DraftProfileAdmin(_DraftAdmin):
         "extra_permissions",
         "position",
     )
-    inlines = (LinksOfProfile, QueuesOfProfile)
+    inlines = (DraftLinksOfProfile, QueuesOfProfile)
 
     @admin.display(description=_("request"))
     def amounts(self, profile: DraftProfile) -> str:

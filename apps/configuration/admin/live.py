@@ -1,4 +1,4 @@
-"""What is live, to look at: it is changed through the draft."""
+"""The live configuration, read-only: it is changed through the draft."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,8 +14,8 @@ from apps.configuration.models import Revision
 from apps.configuration.services.pools import pool_pause, pool_resume
 from apps.core.admin_base import ReadOnlyAdmin, ReadOnlyInline
 from apps.core.units import milli_text
-from apps.nodes.capacity import Served
-from apps.nodes.selectors import Shares, served_by_pool, shares_by_pool
+from apps.nodes.capacity import PoolCapacity
+from apps.nodes.selectors import ShareEnforcement, capacity_by_pool, enforcement_by_pool
 from apps.policies.models import Pool, PoolLink, Profile
 
 
@@ -37,19 +37,19 @@ class _LiveAdmin(ReadOnlyAdmin):
         return live
 
 
-def _tell(pools: Iterable[Any]) -> None:
-    """Note with each pool what its nodes have, and how they share it. Three queries."""
+def _load_node_facts(pools: Iterable[Any]) -> None:
+    """Add to each pool what its nodes have, and how they share it. Three queries."""
     rows = list(pools)
-    served, shares = served_by_pool(rows), shares_by_pool()
+    served, shares = capacity_by_pool(rows), enforcement_by_pool()
     for pool in rows:
-        pool.told = (served[pool.pk], shares.get(pool.pk))
+        pool.node_facts = (served[pool.pk], shares.get(pool.pk))
 
 
-def _told(pool: Any) -> tuple[Served, Shares | None]:
-    if not hasattr(pool, "told"):
-        _tell([pool])
-    told: tuple[Served, Shares | None] = pool.told
-    return told
+def _node_facts(pool: Any) -> tuple[PoolCapacity, ShareEnforcement | None]:
+    if not hasattr(pool, "node_facts"):
+        _load_node_facts([pool])
+    node_facts: tuple[PoolCapacity, ShareEnforcement | None] = pool.node_facts
+    return node_facts
 
 
 @admin.register(Pool)
@@ -73,17 +73,17 @@ class PoolAdmin(_LiveAdmin):
     readonly_fields = ("found", "shares", "shares_detail")
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """With what nodes make of all pools of the page, asked at once."""
+        """Load the nodes' facts for all pools of the page at once."""
         page = super().get_changelist_instance(request)
-        _tell(page.result_list)
+        _load_node_facts(page.result_list)
         return page
 
     @admin.display(description=_("nodes have"))
     def found(self, pool: Pool) -> str:
-        """What its nodes have, and in what that differs from what is configured."""
-        served = _told(pool)[0]
+        """What its nodes have, and how that differs from the configuration."""
+        served = _node_facts(pool)[0]
         if not served.nodes:
-            return gettext("Nobody serves it.")
+            return gettext("No node serves it.")
         amounts = ", ".join(f"{milli_text(there)} {key}" for key, there in served.found.items())
         sentences = " ".join(one.sentence for one in served.differences)
         return f"{amounts}. {sentences}".strip()
@@ -91,22 +91,22 @@ class PoolAdmin(_LiveAdmin):
     @admin.display(description=_("shares of a GPU"))
     def shares(self, pool: Pool) -> str:
         """Whether its nodes hold tasks to their shares, and by what."""
-        told = _told(pool)[1]
-        if told is None:
+        node_facts = _node_facts(pool)[1]
+        if node_facts is None:
             return "-"
-        by = ", ".join(way for way in told.ways if way != "accounted")
+        by = ", ".join(method for method in node_facts.methods if method != "accounted")
         words = (
-            told.memory
-            if told.memory == told.compute
-            else f"memory {told.memory}, compute {told.compute}"
+            node_facts.memory
+            if node_facts.memory == node_facts.compute
+            else f"memory {node_facts.memory}, compute {node_facts.compute}"
         )
         return f"{words} ({by})" if by else words
 
     @admin.display(description=_("why no more"))
     def shares_detail(self, pool: Pool) -> str:
-        """What keeps its nodes from enforcing shares."""
-        told = _told(pool)[1]
-        return (told.detail if told else "") or "-"
+        """Why its nodes cannot enforce shares."""
+        node_facts = _node_facts(pool)[1]
+        return (node_facts.detail if node_facts else "") or "-"
 
     @admin.display(description=_("paused"), boolean=True)
     def is_paused(self, pool: Pool) -> bool:
@@ -152,7 +152,7 @@ class RevisionAdmin(ReadOnlyAdmin):
     def restore(
         self, request: HttpRequest, queryset: QuerySet[Revision]
     ) -> HttpResponseRedirect | None:
-        """To the page that says what of the draft is thrown away, and asks."""
+        """Redirect to the page that shows what the draft loses, and asks."""
         if queryset.count() != 1:
             messages.error(request, "Choose one revision.")
             return None

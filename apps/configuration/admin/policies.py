@@ -1,4 +1,4 @@
-"""Policies in forms. What is saved applies at once."""
+"""Policies in forms. Changes apply at once."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import TabularInline
 
-from apps.configuration.services.exceeding import policy_set_exceeding
+from apps.configuration.services.exceeders import policy_set_exceeders
 from apps.configuration.services.policies import policy_change, policy_create, policy_remove
 from apps.configuration.services.pools import policy_pause, policy_resume
 from apps.core.admin_base import ReadOnlyInline, ServiceAdmin
@@ -32,7 +32,7 @@ class AmountForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
         labels = {"reserved_text": _("reserved"), "limit_text": _("limit")}
 
     def clean(self) -> dict[str, Any]:
-        """Amounts as everywhere else; an empty one is none."""
+        """Check amounts as everywhere else; an empty one means none."""
         values: dict[str, Any] = super().clean() or {}
         for name in ("reserved_text", "limit_text"):
             if values.get(name):
@@ -60,8 +60,8 @@ class AmountsOfPolicy(TabularInline):
 _HOLDERS = ("user", "group")
 
 
-class _Exceeding(TabularInline):
-    """Who may exceed the limit; other rights on policies are not shown here."""
+class _Exceeders(TabularInline):
+    """Users who may exceed the limit; other rights on policies are not shown here."""
 
     extra = 0
 
@@ -70,14 +70,14 @@ class _Exceeding(TabularInline):
         return rights.filter(permission__codename=EXCEED_LIMIT)
 
 
-class ExceedingUsers(_Exceeding):
+class ExceederUsers(_Exceeders):
     model = PolicyUserPermission
     fields = ("user",)
     autocomplete_fields = ("user",)
     verbose_name_plural = _("people who may exceed the limit, with work that is always over quota")
 
 
-class ExceedingGroups(_Exceeding):
+class ExceederGroups(_Exceeders):
     model = PolicyGroupPermission
     fields = ("group",)
     autocomplete_fields = ("group",)
@@ -112,7 +112,7 @@ class PolicyAdmin(ServiceAdmin):
         "user_limit",
         "logs_open_to_group",
     )
-    inlines = (AmountsOfPolicy, ExceedingUsers, ExceedingGroups, QueuesOfPolicy)
+    inlines = (AmountsOfPolicy, ExceederUsers, ExceederGroups, QueuesOfPolicy)
     actions = ("pause", "resume")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -139,7 +139,7 @@ class PolicyAdmin(ServiceAdmin):
                 [row[name] for row in _rows(formset)]
                 for formset, name in zip(rights, _HOLDERS, strict=True)
             )
-            policy_set_exceeding(actor=actor, policy=form.instance, users=users, groups=groups)
+            policy_set_exceeders(actor=actor, policy=form.instance, users=users, groups=groups)
 
     def remove(self, request: HttpRequest, row: Policy) -> None:
         policy_remove(actor=request.user, policy=row)  # type: ignore[arg-type]  # only people enter the admin site
@@ -156,7 +156,7 @@ class PolicyAdmin(ServiceAdmin):
 
 
 def _rows(formset: Any) -> list[dict[str, Any]]:
-    """What an inline was sent with, without what is to be removed."""
+    """The rows that an inline was sent with, without deleted ones."""
     return [
         form.cleaned_data
         for form in formset.forms

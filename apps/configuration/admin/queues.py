@@ -16,7 +16,7 @@ from apps.configuration.services.queues import (
     queue_reorder,
     queue_resume,
 )
-from apps.configuration.services.tenancy import QUEUE_SETTINGS
+from apps.configuration.services.tenant_checks import QUEUE_SETTINGS
 from apps.core.admin_base import ServiceAdmin
 from apps.policies.models import Policy, Profile, Queue
 
@@ -30,7 +30,7 @@ SETTINGS = (
 
 
 class ConnectForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
-    """A new queue: which profile, which policy, and a name or none."""
+    """A new queue: its profile, its policy, and optionally a name."""
 
     class Meta:
         model = Queue
@@ -46,12 +46,12 @@ class ConnectForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
             self.fields[name].queryset = live  # type: ignore[attr-defined]  # a ModelChoiceField
 
     def _post_clean(self) -> None:
-        """The service checks the row, once it is whole."""
+        """Skip the check of the form: the service checks the complete row."""
 
 
 @admin.register(Queue)
 class QueueAdmin(ServiceAdmin):
-    """Made by connecting a profile to a policy; removed rows leave the list."""
+    """Queues are created by connecting a profile to a policy; removed rows leave the list."""
 
     page = "queue_detail"
     list_display = ("name", "profile", "policy", "queuing_rank", "is_paused", "pause_reason")

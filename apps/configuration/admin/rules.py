@@ -1,4 +1,4 @@
-"""The rows of access rules, to look at; rules are made and changed on their own page."""
+"""The rows of access rules, read-only; rules are created and changed on their own page."""
 
 from typing import Any
 

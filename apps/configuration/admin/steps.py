@@ -1,4 +1,4 @@
-"""Validate, provision and reset as pages that say first what will happen."""
+"""Validate, provision and reset as pages that show first what will happen."""
 
 from typing import Any
 
@@ -23,14 +23,14 @@ DRAFT = "admin:policies_draftstate_changelist"
 # Permission: administrators.
 def validate_view(request: HttpRequest) -> HttpResponse:
     """Errors and warnings of the draft."""
-    _administrator(request)
+    _require_admin(request)
     return _page(request, title="Validate the draft", verb="", looks_ahead=True)
 
 
 # Permission: administrators.
 def provision_view(request: HttpRequest) -> HttpResponse:
-    """What provisioning would change; sent back, it does."""
-    actor = _administrator(request)
+    """Show what provisioning would change; a POST provisions."""
+    actor = _require_admin(request)
     if request.method == "POST":
         note = request.POST.get("note", "")[:1000]
         version = _version(request)
@@ -46,8 +46,8 @@ def provision_view(request: HttpRequest) -> HttpResponse:
 
 # Permission: administrators.
 def reset_view(request: HttpRequest) -> HttpResponse:
-    """What resetting would throw away; sent back, it does."""
-    actor = _administrator(request)
+    """Show what resetting would discard; a POST resets."""
+    actor = _require_admin(request)
     if request.method == "POST":
         try:
             draft_reset(actor=actor, version=_version(request))
@@ -59,7 +59,7 @@ def reset_view(request: HttpRequest) -> HttpResponse:
     return _page(request, title="Reset the draft", verb="Reset")
 
 
-def _administrator(request: HttpRequest) -> User:
+def _require_admin(request: HttpRequest) -> User:
     if not isinstance(request.user, User) or not is_admin(request.user):
         raise PermissionDenied
     return request.user

@@ -14,16 +14,16 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
-from apps.accounts.api.permissions import Admins, person
+from apps.accounts.api.permissions import IsAdmin, person
 from apps.configuration.api.previews import PreviewSerializer
 from apps.configuration.api.renderers import DocumentJSONParser, YamlParser, YamlRenderer
 from apps.configuration.api.serializers import (
-    ComparedSerializer,
     DraftChangesSerializer,
     FindingSerializer,
     ProvisionSerializer,
-    RestoredSerializer,
+    RestoreSerializer,
     RevisionDetailSerializer,
+    RevisionDiffSerializer,
     RevisionSerializer,
     SwitchSerializer,
 )
@@ -56,7 +56,7 @@ MAY_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER)
 
 
 class _DocumentView(APIView):
-    permission_classes = (Admins,)
+    permission_classes = (IsAdmin,)
     renderer_classes = (JSONRenderer, YamlRenderer)
     parser_classes: tuple[type[BaseParser], ...] = (DocumentJSONParser, YamlParser)
 
@@ -72,13 +72,13 @@ class ConfigurationView(_DocumentView):
     @extend_schema(request=SwitchSerializer, responses=SwitchSerializer)
     def patch(self, request: Request) -> Response:
         """Switch resource management on or off."""
-        body = _checked(SwitchSerializer, request)
+        body = _validated_body(SwitchSerializer, request)
         state = resource_management_switch(actor=person(request), is_enabled=body["is_enabled"])
         return Response({"is_enabled": state.is_enabled})
 
 
 class DraftView(_DocumentView):
-    """What administrators saved last."""
+    """The draft, as administrators saved it last."""
 
     @extend_schema(responses=DOCUMENT)
     def get(self, request: Request) -> Response:  # noqa: ARG002  # DRF's signature
@@ -112,13 +112,13 @@ class ValidateView(_DocumentView):
     @extend_schema(request=DOCUMENT, responses=FINDINGS)
     def post(self, request: Request) -> Response:
         """Errors and warnings of the document that is sent; without a body, of the draft."""
-        document = _sent(request) or draft_document()
+        document = _sent_document(request) or draft_document()
         found = document_check(document)
-        sides = {
+        findings = {
             "errors": [finding for finding in found if finding.is_error],
             "warnings": [finding for finding in found if not finding.is_error],
         }
-        return Response({k: FindingSerializer(v, many=True).data for k, v in sides.items()})
+        return Response({k: FindingSerializer(v, many=True).data for k, v in findings.items()})
 
 
 class PreviewView(_DocumentView):
@@ -128,7 +128,7 @@ class PreviewView(_DocumentView):
 
         Of the document that is sent; without a body, of the draft.
         """
-        preview = draft_preview(actor=person(request), document=_sent(request))
+        preview = draft_preview(actor=person(request), document=_sent_document(request))
         return Response(PreviewSerializer(preview).data)
 
 
@@ -136,7 +136,7 @@ class ProvisionView(_DocumentView):
     @extend_schema(request=ProvisionSerializer, responses={201: RevisionSerializer})
     def post(self, request: Request) -> Response:
         """Make the draft live, all or nothing."""
-        body = _checked(ProvisionSerializer, request)
+        body = _validated_body(ProvisionSerializer, request)
         revision = document_provision(
             actor=person(request), note=body["note"], version=if_match(request)
         )
@@ -146,7 +146,7 @@ class ProvisionView(_DocumentView):
 class ResetView(_DocumentView):
     @extend_schema(request=None, responses=DOCUMENT, parameters=[MAY_MATCH])
     def post(self, request: Request) -> Response:
-        """Throw the saved changes of the draft away."""
+        """Discard the saved changes of the draft."""
         draft_reset(actor=person(request), version=if_match(request))
         return _draft_response()
 
@@ -158,7 +158,7 @@ class _ByNumber(KeysetPagination):
 class RevisionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Revision]):
     """Numbered documents, one per provisioning and per change of a policy or queue."""
 
-    permission_classes = (Admins,)
+    permission_classes = (IsAdmin,)
     renderer_classes = (JSONRenderer, YamlRenderer)
     pagination_class = _ByNumber
     queryset = Revision.objects.none()
@@ -173,7 +173,7 @@ class RevisionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Revisio
         return RevisionSerializer if self.action == "list" else RevisionDetailSerializer
 
     @extend_schema(
-        parameters=[OpenApiParameter("with", int, required=True)], responses=ComparedSerializer
+        parameters=[OpenApiParameter("with", int, required=True)], responses=RevisionDiffSerializer
     )
     @action(detail=True)
     def compare(self, request: Request, number: str) -> Response:  # noqa: ARG002  # the route's
@@ -188,9 +188,9 @@ class RevisionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Revisio
         older, newer = sorted((one, other), key=lambda revision: revision.number)
         changes = compare(revision_document(older), revision_document(newer))
         found = {"older": older.number, "newer": newer.number, "changes": changes}
-        return Response(ComparedSerializer(found).data)
+        return Response(RevisionDiffSerializer(found).data)
 
-    @extend_schema(request=None, responses=RestoredSerializer, parameters=[MAY_MATCH])
+    @extend_schema(request=None, responses=RestoreSerializer, parameters=[MAY_MATCH])
     @action(detail=True, methods=["post"])
     def restore(self, request: Request, number: str) -> Response:  # noqa: ARG002  # the route's
         """Write this revision's document into the draft; policies stay as they are."""
@@ -201,13 +201,13 @@ class RevisionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Revisio
 
 
 def _draft_response() -> Response:
-    # The version first: where somebody saves in between, the reader's next save is refused, instead
-    # of writing over what was never read.
+    # The version first: if another user saves in between, the reader's next save is refused,
+    # instead of writing over what was never read.
     version = DraftState.objects.get(id=1).version
     return _document_response(draft_document(), version)
 
 
-def _sent(request: Request) -> Document | None:
+def _sent_document(request: Request) -> Document | None:
     """The document of the body; None without a body, which arrives as an empty object."""
     return None if request.data in (None, {}) else parse(request.data)
 
@@ -216,7 +216,7 @@ def _document_response(document: Document, version: int) -> Response:
     return Response(as_data(document), headers={"ETag": f'"{version}"'})
 
 
-def _checked(serializer: Any, request: Request) -> dict[str, Any]:
+def _validated_body(serializer: Any, request: Request) -> dict[str, Any]:
     body = serializer(data=request.data)
     body.is_valid(raise_exception=True)
     checked: dict[str, Any] = body.validated_data

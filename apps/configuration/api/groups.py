@@ -1,4 +1,4 @@
-"""REST of groups, for administrators and those of tenants: who is in them, what they hold up."""
+"""REST of groups, for administrators and those of tenants: their members and what uses them."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
-from apps.accounts.api.permissions import PeopleAdmins, person
+from apps.accounts.api.permissions import IsPeopleAdmin, person
 from apps.accounts.models import User
 from apps.accounts.selectors import accounts_visible_to, groups_visible_to, with_last_active
 from apps.accounts.services.groups import (
@@ -22,8 +22,8 @@ from apps.accounts.services.groups import (
     group_remove,
     group_save,
 )
-from apps.configuration.api.asking import checked
-from apps.configuration.holding import Counts, counts_of, group_holding
+from apps.configuration.api.request_checks import validated_body
+from apps.configuration.group_usage import GroupCounts, group_counts, group_usage
 from apps.core.api import KeysetPagination
 from apps.core.errors import BadInput
 from apps.core.serializers import NameSerializer, StrictSerializer
@@ -53,16 +53,16 @@ class GroupSerializer(serializers.ModelSerializer[Group]):
     def get_rules(self, group: Group) -> int:
         return self._counts(group).rules
 
-    def _counts(self, group: Group) -> Counts:
+    def _counts(self, group: Group) -> GroupCounts:
         """Those of the whole page at once."""
         context: Any = self.context
         reader = person(context["request"])
         if "counts" not in context:
             shown = getattr(self.parent, "instance", None)
             rows = shown if isinstance(shown, list) else [group]
-            context["counts"] = counts_of((row.pk for row in rows), reader=reader)
-        found: Counts = (
-            context["counts"].get(group.pk) or counts_of([group.pk], reader=reader)[group.pk]
+            context["counts"] = group_counts((row.pk for row in rows), reader=reader)
+        found: GroupCounts = (
+            context["counts"].get(group.pk) or group_counts([group.pk], reader=reader)[group.pk]
         )
         return found
 
@@ -105,15 +105,15 @@ class _VaultNameSerializer(serializers.Serializer[Any]):
 
 
 class GroupLogInSerializer(serializers.Serializer[Any]):
-    """What signing in asks of the group: a second factor of its members, and by which identity
-    providers people come into it.
+    """How log-ins use the group: whether its members need a second factor, and which identity
+    providers add people to it.
     """
 
     asks_second_factor = serializers.BooleanField()
     providers = serializers.ListField(child=serializers.CharField())
 
 
-class GroupHoldingSerializer(serializers.Serializer[Any]):
+class GroupUsageSerializer(serializers.Serializer[Any]):
     """`policies` and `vaults` (and removed ones) keep the group from being removed; `rules` go with
     it, and so does `log_in`, which only administrators of the installation remove.
     """
@@ -141,7 +141,7 @@ class _GroupFilter(FilterSet):  # type: ignore[misc]  # comes without types
 class GroupViewSet(ReadOnlyModelViewSet[Group]):
     """Groups; all rights follow from them."""
 
-    permission_classes = (IsAuthenticated, PeopleAdmins)
+    permission_classes = (IsAuthenticated, IsPeopleAdmin)
     serializer_class = GroupSerializer
     pagination_class = _ByName
     queryset = Group.objects.none()
@@ -154,8 +154,8 @@ class GroupViewSet(ReadOnlyModelViewSet[Group]):
 
     @extend_schema(request=GroupChangeSerializer, responses={201: GroupSerializer})
     def create(self, request: Request) -> Response:
-        """A new group, with nobody in it."""
-        body = checked(GroupChangeSerializer, request)
+        """Create a group without members."""
+        body = validated_body(GroupChangeSerializer, request)
         group = group_save(
             actor=person(request),
             group=Group(name=body["name"]),
@@ -165,9 +165,9 @@ class GroupViewSet(ReadOnlyModelViewSet[Group]):
 
     @extend_schema(request=GroupChangeSerializer, responses=GroupSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Another name or description; a built-in group keeps its name."""
+        """Change the name or description; a built-in group keeps its name."""
         group = self.get_object()
-        body = checked(GroupChangeSerializer, request, is_partial=True)
+        body = validated_body(GroupChangeSerializer, request, is_partial=True)
         info = getattr(group, "info", None)
         known = info.description if info is not None else ""
         group.name = body.get("name", group.name)
@@ -176,22 +176,22 @@ class GroupViewSet(ReadOnlyModelViewSet[Group]):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Rights that were given to it vanish; `holding` names them. 409 where it is kept."""
+        """Delete the group and its rights, which `used-by` lists. 409 if it cannot be deleted."""
         group_remove(actor=person(request), group=self.get_object())
         return Response(status=204)
 
-    @extend_schema(responses=GroupHoldingSerializer, filters=False)
-    @action(detail=True, methods=["get"], pagination_class=None)
-    def holding(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """What stands on the group: its policies, and the rights that were given to it."""
+    @extend_schema(responses=GroupUsageSerializer, filters=False)
+    @action(detail=True, methods=["get"], pagination_class=None, url_path="used-by")
+    def used_by(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
+        """What uses the group: its policies, and the rights that were given to it."""
         return Response(
-            GroupHoldingSerializer(group_holding(self.get_object(), reader=person(request))).data
+            GroupUsageSerializer(group_usage(self.get_object(), reader=person(request))).data
         )
 
     @extend_schema(responses=GroupMemberSerializer(many=True), filters=False)
     @action(detail=True, methods=["get"], pagination_class=_ByUsername, filterset_class=None)
     def members(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Who is in it, service accounts included."""
+        """List its members, service accounts included."""
         rows = with_last_active(User.objects.filter(groups=self.get_object()))
         page: list[Any] = self.paginate_queryset(rows) or []  # type: ignore[arg-type]  # of people
         return self.get_paginated_response(GroupMemberSerializer(page, many=True).data)
@@ -199,8 +199,8 @@ class GroupViewSet(ReadOnlyModelViewSet[Group]):
     @extend_schema(request=GroupMembersSerializer, responses=GroupSerializer)
     @members.mapping.post
     def members_add(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Let these people in; it counts from their next request on."""
-        users = _users(person(request), checked(GroupMembersSerializer, request)["users"])
+        """Add these people; this applies from their next request on."""
+        users = _users(person(request), validated_body(GroupMembersSerializer, request)["users"])
         group = self.get_object()
         group_members_add(actor=person(request), group=group, users=users)
         return self._answer(group)
@@ -208,8 +208,8 @@ class GroupViewSet(ReadOnlyModelViewSet[Group]):
     @extend_schema(request=GroupMembersSerializer, responses=GroupSerializer)
     @action(detail=True, methods=["post"], url_path="members/remove")
     def members_remove(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Take these people out; their tasks stay where they are."""
-        users = _users(person(request), checked(GroupMembersSerializer, request)["users"])
+        """Remove these people; their tasks stay where they are."""
+        users = _users(person(request), validated_body(GroupMembersSerializer, request)["users"])
         group = self.get_object()
         group_members_remove(actor=person(request), group=group, users=users)
         return self._answer(group)

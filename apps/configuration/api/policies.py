@@ -18,15 +18,15 @@ from apps.accounts.selectors import (
     is_queue_admin,
     tenants_administered_by,
 )
-from apps.configuration.api.asking import (
-    admins_only,
-    changeable_only,
-    checked,
-    policy_makers_only,
-)
-from apps.configuration.api.exceeding import ExceedingMixin
-from apps.configuration.api.narrowing import NarrowingMixin
+from apps.configuration.api.exceeders import ExceedersMixin
 from apps.configuration.api.previews import PreviewSerializer
+from apps.configuration.api.request_checks import (
+    require_admin,
+    require_changeable,
+    require_policy_maker,
+    validated_body,
+)
+from apps.configuration.api.restrictions import RestrictionMixin
 from apps.configuration.api.serializers import (
     ConnectSerializer,
     PolicyChangeSerializer,
@@ -84,7 +84,7 @@ class _ByName(KeysetPagination):
 
 
 class _QueueFilter(FilterSet):  # type: ignore[misc]  # comes without types
-    """By plain ids, which tell nothing of what one may not see."""
+    """Filters by plain ids, which reveal nothing of hidden objects."""
 
     policy = id_filter("policy_id")
     profile = id_filter("profile_id")
@@ -107,9 +107,9 @@ class PoolViewSet(ReadOnlyModelViewSet[Pool]):
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """Admit nothing until it is resumed; running work goes on."""
-        body = checked(PauseSerializer, request)
+        body = validated_body(PauseSerializer, request)
         pool = self.get_object()
-        admins_only(request)
+        require_admin(request)
         pool_pause(actor=person(request), pool=pool, reason=body["reason"])
         return Response(self.get_serializer(pool).data)
 
@@ -118,7 +118,7 @@ class PoolViewSet(ReadOnlyModelViewSet[Pool]):
     def resume(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """Lift the pause."""
         pool = self.get_object()
-        admins_only(request)
+        require_admin(request)
         pool_resume(actor=person(request), pool=pool)
         return Response(self.get_serializer(pool).data)
 
@@ -148,7 +148,7 @@ class ProfileViewSet(ReadOnlyModelViewSet[Profile]):
 
 
 class PolicyViewSet(
-    ExceedingMixin, NarrowingMixin, ListModelMixin, RetrieveModelMixin, GenericViewSet[Policy]
+    ExceedersMixin, RestrictionMixin, ListModelMixin, RetrieveModelMixin, GenericViewSet[Policy]
 ):
     """Policies. They apply at once."""
 
@@ -163,25 +163,25 @@ class PolicyViewSet(
 
     @extend_schema(request=PolicyChangeSerializer, responses={201: PolicySerializer})
     def create(self, request: Request) -> Response:
-        """A new policy, last in every order; in a tenant it stands below another."""
-        policy_makers_only(request)
-        body = self._values(checked(PolicyChangeSerializer, request))
+        """Create a policy, last in every order; in a tenant it is below another one."""
+        require_policy_maker(request)
+        body = self._values(validated_body(PolicyChangeSerializer, request))
         policy = policy_create(actor=person(request), **body)
         return self._answer(policy, status=201)
 
     @extend_schema(request=PolicyChangeSerializer, responses=PolicySerializer)
     def partial_update(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Change what is sent; amounts that are sent replace all of their kind."""
+        """Change the fields that are sent; amounts that are sent replace all of their kind."""
         policy = self.get_object()
-        changeable_only(request, policy)
-        body = self._values(checked(PolicyChangeSerializer, request, is_partial=True))
+        require_changeable(request, policy)
+        body = self._values(validated_body(PolicyChangeSerializer, request, is_partial=True))
         return self._answer(policy_change(actor=person(request), policy=policy, changes=body))
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """Close its queues: waiting tasks become drafts, running ones finish."""
         policy = self.get_object()
-        changeable_only(request, policy)
+        require_changeable(request, policy)
         policy_remove(actor=person(request), policy=policy)
         return Response(status=204)
 
@@ -193,8 +193,8 @@ class PolicyViewSet(
     @action(detail=False, methods=["post"], url_path="preview", pagination_class=None)
     def preview_new(self, request: Request) -> Response:
         """What a new policy would do to waiting and running tasks; nothing is kept."""
-        policy_makers_only(request)
-        body = self._values(checked(PolicyChangeSerializer, request))
+        require_policy_maker(request)
+        body = self._values(validated_body(PolicyChangeSerializer, request))
         preview = policy_create_preview(actor=person(request), **body)
         return Response(PreviewSerializer(preview).data)
 
@@ -203,8 +203,8 @@ class PolicyViewSet(
     def preview(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """What saving these changes would do to waiting and running tasks; nothing is kept."""
         policy = self.get_object()
-        changeable_only(request, policy)
-        changes = self._values(checked(PolicyChangeSerializer, request, is_partial=True))
+        require_changeable(request, policy)
+        changes = self._values(validated_body(PolicyChangeSerializer, request, is_partial=True))
         preview = policy_change_preview(actor=person(request), policy=policy, changes=changes)
         return Response(PreviewSerializer(preview).data)
 
@@ -212,9 +212,9 @@ class PolicyViewSet(
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """Admit nothing of it, and of those below it, until it is resumed."""
-        body = checked(PauseSerializer, request)
+        body = validated_body(PauseSerializer, request)
         policy = self.get_object()
-        changeable_only(request, policy)
+        require_changeable(request, policy)
         return self._answer(
             policy_pause(actor=person(request), policy=policy, reason=body["reason"])
         )
@@ -224,13 +224,13 @@ class PolicyViewSet(
     def resume(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """Lift the pause."""
         policy = self.get_object()
-        changeable_only(request, policy)
+        require_changeable(request, policy)
         return self._answer(policy_resume(actor=person(request), policy=policy))
 
     @extend_schema(responses=QueueSerializer(many=True))
     @action(detail=True, methods=["get"], pagination_class=None)
     def profiles(self, request: Request, pk: str) -> Response:
-        """The queues that connect its profiles, as far as one sees them."""
+        """List the queues that connect its profiles, as far as you may see them."""
         policy = self._connectable(request, pk) or self.get_object()
         queues = queues_visible_to(request.user).filter(policy=policy)
         rows = queues.select_related("policy", "profile").order_by("name")
@@ -244,7 +244,7 @@ class PolicyViewSet(
         if policy is None:
             self.get_object()
             raise NotAllowed("Only administrators of queues connect profiles.")
-        body = checked(ConnectSerializer, request)
+        body = validated_body(ConnectSerializer, request)
         profile = by_name_or_id(profiles_connectable_by(request.user), body["profile"])
         if profile is None:
             raise _unknown("profile", body["profile"])
@@ -295,7 +295,7 @@ class PolicyViewSet(
 
 
 class QueueViewSet(ListModelMixin, GenericViewSet[Queue]):
-    """Queues, addressed by name or id. They are made by connecting a profile to a policy."""
+    """Queues, addressed by name or id. Connecting a profile to a policy creates one."""
 
     allows_acting = True
     serializer_class = QueueSerializer
@@ -322,7 +322,7 @@ class QueueViewSet(ListModelMixin, GenericViewSet[Queue]):
     def partial_update(self, request: Request, name_or_id: str) -> Response:  # noqa: ARG002
         """Change settings or the name; the id stays."""
         queue = self._administered(request)
-        body = checked(QueueChangeSerializer, request, is_partial=True)
+        body = validated_body(QueueChangeSerializer, request, is_partial=True)
         changed = queue_change(actor=person(request), queue=queue, changes=body)
         return Response(self.get_serializer(changed).data)
 
@@ -336,7 +336,7 @@ class QueueViewSet(ListModelMixin, GenericViewSet[Queue]):
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, name_or_id: str) -> Response:  # noqa: ARG002
         """Admit nothing of it until it is resumed; running work goes on."""
-        body = checked(PauseSerializer, request)
+        body = validated_body(PauseSerializer, request)
         paused = queue_pause(
             actor=person(request), queue=self._managed(request), reason=body["reason"]
         )
@@ -354,12 +354,12 @@ class QueueViewSet(ListModelMixin, GenericViewSet[Queue]):
     def reorder(self, request: Request) -> Response:
         """Set whose tasks come first in a profile, live and in the draft.
 
-        Administrators of a tenant name their own queues, which share out their places anew.
+        Administrators of a tenant name their own queues, which exchange their places.
         """
         settable = queues_settable_by(request.user).select_related("policy", "profile")
         if not is_queue_admin(request.user) and not settable.exists():
             raise NotAllowed("Only administrators of queues set this order.")
-        body = checked(ReorderSerializer, request)
+        body = validated_body(ReorderSerializer, request)
         profile = by_name_or_id(profiles_connectable_by(request.user), body["profile"])
         if profile is None:
             raise _unknown("profile", body["profile"])

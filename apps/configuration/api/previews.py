@@ -21,12 +21,12 @@ class _PlacedRow(_TaskRow):
 
 
 class _StartRow(_PlacedRow):
-    standing = serializers.ChoiceField(choices=["reserved", "lent", "over_quota"])
-    takes_room_of = serializers.IntegerField(help_text="Tasks that have to stop for it first.")
+    tier = serializers.ChoiceField(choices=["reserved", "borrowed", "over_quota"])
+    preempts = serializers.IntegerField(help_text="Victims that have to stop for it first.")
 
 
 class _PreemptedRow(_PlacedRow):
-    waits_again = serializers.BooleanField(help_text="Else it is paused or ended.")
+    is_requeued = serializers.BooleanField(help_text="Else it is paused or ended.")
     beneficiary = _TaskRow()
 
 
@@ -35,7 +35,7 @@ class _NamedTask(serializers.Serializer[Any]):
     name = serializers.CharField()
 
 
-class _RunRow(serializers.Serializer[Any]):
+class _TaskGroupRow(serializers.Serializer[Any]):
     """Equal waiting tasks of a queue; `tasks` are the first of them."""
 
     queue = serializers.CharField()
@@ -46,7 +46,7 @@ class _RunRow(serializers.Serializer[Any]):
     sentence = serializers.CharField()
 
 
-class _WaitingRow(_RunRow):
+class _WaitingRow(_TaskGroupRow):
     help = serializers.CharField()
 
 
@@ -58,7 +58,7 @@ class _ClosedRow(serializers.Serializer[Any]):
 
 
 class _PolicyUse(serializers.Serializer[Any]):
-    """What those below it hold counts too."""
+    """The use of a policy, including policies below it."""
 
     reservation = _amounts()
     limit = _amounts()
@@ -89,48 +89,52 @@ class _PoolRow(serializers.Serializer[Any]):
     after = _PoolUse(allow_null=True)
 
 
-class _Listed(serializers.Serializer[Any]):
+class _RowList(serializers.Serializer[Any]):
     count = serializers.IntegerField(help_text="Tasks, in all.")
     more = serializers.IntegerField(help_text="Rows that are left out.")
 
 
-class _Starts(_Listed):
+class _Starts(_RowList):
     rows = _StartRow(many=True)
 
 
-class _Preempted(_Listed):
+class _Preempted(_RowList):
     rows = _PreemptedRow(many=True)
 
 
-class _Placed(_Listed):
+class _Placed(_RowList):
     rows = _PlacedRow(many=True)
 
 
-class _Rejected(_Listed):
-    rows = _RunRow(many=True)
+class _Rejected(_RowList):
+    rows = _TaskGroupRow(many=True)
 
 
-class _Closed(_Listed):
+class _Closed(_RowList):
     rows = _ClosedRow(many=True)
 
 
-class _Waiting(_Listed):
+class _Waiting(_RowList):
     rows = _WaitingRow(many=True)
 
 
 class PreviewSerializer(serializers.Serializer[Any]):
     """What a change would do, compared with what happens without it.
 
-    Both sides are what comes of it once passes rest, with all victims gone.
+    Both sides are the state once passes find nothing more to do and all victims have stopped.
     """
 
-    passes = serializers.IntegerField(help_text="That it took with the change.")
-    is_at_rest = serializers.BooleanField(help_text="False: there was more to come.")
+    passes = serializers.IntegerField(help_text="Number of passes with the change.")
+    is_at_rest = serializers.BooleanField(
+        help_text="False: further passes would have changed more."
+    )
     starts = _Starts()
     preempted = _Preempted()
     moved = _Placed()
     delayed = _Placed(help_text="Would start without the change, and wait with it.")
-    spared = _Placed(help_text="Would be preempted without the change, and run on with it.")
+    no_longer_preempted = _Placed(
+        help_text="Would be preempted without the change, and run on with it."
+    )
     rejected = _Rejected(help_text="Could never run any more.")
     closed = _Closed(help_text="Queues that close, or whose tasks become drafts.")
     waiting = _Waiting()

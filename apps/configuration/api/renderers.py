@@ -1,4 +1,4 @@
-"""Documents as YAML, in and out, beside JSON."""
+"""Documents as YAML, in and out, as an alternative to JSON."""
 
 import io
 import json
@@ -27,7 +27,7 @@ class YamlRenderer(BaseRenderer):
         accepted_media_type: str | None = None,  # noqa: ARG002  # DRF passes them by name
         renderer_context: Mapping[str, Any] | None = None,  # noqa: ARG002
     ) -> str:
-        # Through JSON, so that lazy texts and tuples become what YAML knows.
+        # Through JSON, so that lazy texts and tuples become types of YAML.
         plain = msgspec.json.decode(json.dumps(data, default=str))
         text: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
         return text
@@ -49,7 +49,7 @@ class YamlParser(BaseParser):
 
 
 class DocumentJSONParser(BoundedJSONParser):
-    """A document in JSON. Of a key that stands twice others would take the last without a word."""
+    """Parses a document in JSON. Refuses a repeated key, of which others silently take the last."""
 
     def parse(
         self,

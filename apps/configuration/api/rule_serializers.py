@@ -5,10 +5,10 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
-from apps.configuration.rules.explaining import Right, Thing
-from apps.configuration.rules.levels import Kind, Level, Source
+from apps.configuration.rules.access_explanation import ObjectKind, Right
+from apps.configuration.rules.levels import Level, RuleKind, RuleSource
 from apps.configuration.rules.rule import Rule
-from apps.configuration.rules.words import reason_words
+from apps.configuration.rules.sentences import source_sentence
 from apps.core.serializers import StrictSerializer
 
 MOST_NAMES = 2000
@@ -16,7 +16,7 @@ _SUBJECTS = [("user", "user"), ("service_account", "service account"), ("group",
 
 
 class RuleSubjectSerializer(serializers.Serializer[Any]):
-    """Whom a rule names."""
+    """A subject of a rule."""
 
     kind = serializers.ChoiceField(_SUBJECTS)
     id = serializers.IntegerField()
@@ -24,18 +24,19 @@ class RuleSubjectSerializer(serializers.Serializer[Any]):
 
 
 class RuleSerializer(serializers.Serializer[Rule]):
-    """What an object, or every object of a kind, gives to its subjects."""
+    """A rule on an object, or on every object of a kind, with its subjects."""
 
     id = serializers.CharField(source="key")
-    kind = serializers.ChoiceField(Kind.choices, source="target.kind")
+    kind = serializers.ChoiceField(RuleKind.choices, source="target.kind")
     object = serializers.SerializerMethodField(help_text="Id; null: every object of the kind.")
     object_name = serializers.CharField(source="target.name")
     level = serializers.ChoiceField(Level.choices)
     source = serializers.ChoiceField(  # type: ignore[assignment]  # DRF's own has that name, too
-        [(one.value, one.value) for one in Source], help_text="policy: the policy made it itself."
+        [(one.value, one.value) for one in RuleSource],
+        help_text="policy: its policy makes it.",
     )
-    is_narrowed = serializers.BooleanField(
-        source="narrowed", help_text="The policy names chosen people instead of its group."
+    is_restricted = serializers.BooleanField(
+        help_text="The policy applies to some members of its group only."
     )
     subjects = RuleSubjectSerializer(many=True)
     others = serializers.SerializerMethodField(
@@ -64,7 +65,7 @@ class RulePageSerializer(serializers.Serializer[Any]):
 
 
 class RuleCreateSerializer(StrictSerializer):
-    kind = serializers.ChoiceField(Kind.choices)
+    kind = serializers.ChoiceField(RuleKind.choices)
     object = serializers.CharField(
         max_length=36, allow_null=True, default=None, help_text="Id; null: every object."
     )
@@ -93,20 +94,20 @@ class RuleChangeSerializer(StrictSerializer):
     )
 
 
-class NarrowingSerializer(StrictSerializer):
-    """To whom a policy applies: to its whole group, or to these of it alone."""
+class RestrictionSerializer(StrictSerializer):
+    """To whom a policy applies: its whole group, or these members of it only."""
 
-    is_narrowed = serializers.BooleanField()
+    is_restricted = serializers.BooleanField()
     people = serializers.ListField(
         child=serializers.CharField(max_length=150),
         max_length=MOST_NAMES,
         default=list,
-        help_text="User names of people and service accounts of the group; for a narrowed policy.",
+        help_text="User names of members of the group, people or service accounts.",
     )
 
 
-class NarrowingToldSerializer(serializers.Serializer[Any]):
-    is_narrowed = serializers.BooleanField()
+class RestrictionResponseSerializer(serializers.Serializer[Any]):
+    is_restricted = serializers.BooleanField()
     people = serializers.ListField(child=serializers.CharField())
     others = serializers.IntegerField(help_text="How many more it applies to, of other tenants.")
     tasks_returned = serializers.IntegerField(
@@ -114,33 +115,33 @@ class NarrowingToldSerializer(serializers.Serializer[Any]):
     )
 
 
-class AccessReasonSerializer(serializers.Serializer[Any]):
-    """A way to a right, or with `is_against` what stands in the way."""
+class PermissionSourceSerializer(serializers.Serializer[Any]):
+    """A source of a right, or with `is_denial` what denies it."""
 
     code = serializers.CharField()
     text = serializers.SerializerMethodField()
-    is_against = serializers.BooleanField()
+    is_denial = serializers.BooleanField()
 
     @extend_schema_field(serializers.CharField())
     def get_text(self, reason: Any) -> str:
-        return reason_words(reason)
+        return source_sentence(reason)
 
 
-class AccessAnswerSerializer(serializers.Serializer[Any]):
+class RightAnswerSerializer(serializers.Serializer[Any]):
     right = serializers.ChoiceField(Right.choices)
     is_held = serializers.BooleanField()
-    reasons = AccessReasonSerializer(many=True)
+    reasons = PermissionSourceSerializer(many=True)
 
 
 class AccessObjectSerializer(serializers.Serializer[Any]):
-    kind = serializers.ChoiceField(Thing.choices, source="thing")
+    kind = serializers.ChoiceField(ObjectKind.choices, source="thing")
     id = serializers.CharField(source="object_id")
     name = serializers.CharField()
 
 
 class AccessExplanationSerializer(serializers.Serializer[Any]):
-    """What one person can do with one object."""
+    """The rights of one person on one object."""
 
     user = serializers.CharField(source="person.username")
     object = AccessObjectSerializer(source="*")
-    rights = AccessAnswerSerializer(many=True, source="answers")
+    rights = RightAnswerSerializer(many=True, source="answers")

@@ -1,4 +1,4 @@
-"""REST of access rules, and of why somebody may do something."""
+"""REST of access rules, and of why a user may do something."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,8 +13,8 @@ from rest_framework.viewsets import GenericViewSet
 
 from apps.accounts.api.permissions import person
 from apps.accounts.models import User
-from apps.configuration.api.asking import checked
-from apps.configuration.api.rule_matching import RULE_ETAG, rule_version
+from apps.configuration.api.request_checks import validated_body
+from apps.configuration.api.rule_etag import RULE_ETAG, rule_version
 from apps.configuration.api.rule_serializers import (
     AccessExplanationSerializer,
     RuleChangeSerializer,
@@ -22,23 +22,33 @@ from apps.configuration.api.rule_serializers import (
     RulePageSerializer,
     RuleSerializer,
 )
-from apps.configuration.rules.explaining import Thing, explanation, people_to_ask_about
-from apps.configuration.rules.granting import groups_nameable_by, people_nameable_by
-from apps.configuration.rules.levels import Kind, Level, Source
-from apps.configuration.rules.reading import PAGE, rule_by_key, rules_visible_to, target_of
+from apps.configuration.rules.access_explanation import (
+    ObjectKind,
+    explanation,
+    people_explainable_to,
+)
+from apps.configuration.rules.delegation import groups_nameable_by, people_nameable_by
+from apps.configuration.rules.isolation import without_other_tenants
+from apps.configuration.rules.levels import Level, RuleKind, RuleSource
 from apps.configuration.rules.rule import ALL, Rule, RuleFilter
-from apps.configuration.rules.walls import within_walls
-from apps.configuration.services.rules import Named, named_by, rule_change, rule_give, rule_remove
+from apps.configuration.rules.selectors import PAGE, rule_by_key, rules_visible_to, target_of
+from apps.configuration.services.rules import (
+    RuleSubjects,
+    rule_change,
+    rule_grant,
+    rule_remove,
+    subjects_named_by,
+)
 from apps.core.errors import BadInput, Conflict, NotFound
 
 KEY = r"[a-z]+\.[0-9a-f-]+\.[a-z]+\.[a-z]+|[a-z]+\.all\.[a-z]+\.[a-z]+"
 MOST_TARGETS = 200
 _FILTERS = [
-    OpenApiParameter("kind", enum=Kind.values),
+    OpenApiParameter("kind", enum=RuleKind.values),
     OpenApiParameter("object", description="Id of the object, or `all` for the kind's own rules."),
     OpenApiParameter("name", description="Part of the name of the object."),
     OpenApiParameter("level", enum=Level.values),
-    OpenApiParameter("source", enum=[one.value for one in Source]),
+    OpenApiParameter("source", enum=[one.value for one in RuleSource]),
     OpenApiParameter("user", description="User name of a person or service account."),
     OpenApiParameter("group", description="Name of a group."),
     OpenApiParameter("cursor", description="From `next`."),
@@ -50,7 +60,7 @@ class AccessRuleViewSet(GenericViewSet[Any]):
     """Access rules: all for administrators, for others those of what they manage.
 
     One rule is what one object, or every object of a kind, gives on one level to its subjects.
-    Rules that policies make by themselves are narrowed by `policies/{id}/narrowing/`.
+    Rules that policies make by themselves are restricted by `policies/{id}/restriction/`.
     """
 
     serializer_class = RuleSerializer
@@ -64,7 +74,7 @@ class AccessRuleViewSet(GenericViewSet[Any]):
     def list(self, request: Request) -> Response:
         """Rules by kind and name of their object, the highest level first."""
         actor, given = person(request), request.query_params
-        wanted = _wanted(actor, given)
+        wanted = _rule_filter(actor, given)
         if wanted is None:
             return Response({"next": None, "previous": None, "results": []})
         page = rules_visible_to(
@@ -79,31 +89,31 @@ class AccessRuleViewSet(GenericViewSet[Any]):
 
     @extend_schema(request=RuleCreateSerializer, responses={201: RuleSerializer})
     def create(self, request: Request) -> Response:
-        """Give these people and groups a level; where there is such a rule they join it."""
+        """Give these people and groups a level; they join an existing rule of that level."""
         actor = person(request)
-        body = checked(RuleCreateSerializer, request)
-        target = target_of(actor, Kind(body["kind"]), body["object"] or ALL)
+        body = validated_body(RuleCreateSerializer, request)
+        target = target_of(actor, RuleKind(body["kind"]), body["object"] or ALL)
         if target is None:
             problem = "there is no such object, or you do not manage it"
             raise NotFound(f"object: {problem}.", fields={"object": problem})
-        named = _named(actor, body["users"], body["groups"], known=Named())
-        rule = rule_give(actor=actor, target=target, level=Level(body["level"]), named=named)
-        return _told(actor, rule, status=201)
+        subjects = _subjects(actor, body["users"], body["groups"], known=RuleSubjects())
+        rule = rule_grant(actor=actor, target=target, level=Level(body["level"]), subjects=subjects)
+        return _response(actor, rule, status=201)
 
     @extend_schema(responses=RuleSerializer)
     def retrieve(self, request: Request, key: str) -> Response:
         """One rule; its ETag changes with its subjects."""
         actor = person(request)
-        return _told(actor, _seen(actor, key))
+        return _response(actor, _visible_rule(actor, key))
 
     @extend_schema(request=RuleChangeSerializer, parameters=[RULE_ETAG], responses=RuleSerializer)
     def partial_update(self, request: Request, key: str) -> Response:
-        """Exactly these are named, on this level; what is left out stays. Needs If-Match."""
+        """Replace the subjects or the level; fields that are left out stay. Needs If-Match."""
         actor = person(request)
-        rule = _given(_seen(actor, key))
+        rule = _changeable_rule(_visible_rule(actor, key))
         version = rule_version(request, is_required=True)
-        body = checked(RuleChangeSerializer, request, is_partial=True)
-        known = named_by(rule)
+        body = validated_body(RuleChangeSerializer, request, is_partial=True)
+        known = subjects_named_by(rule)
         users = body.get("users", [one.username for one in known.users])
         groups = body.get("groups", [one.name for one in known.groups])
         changed = rule_change(
@@ -111,32 +121,32 @@ class AccessRuleViewSet(GenericViewSet[Any]):
             target=rule.target,
             level=rule.level,
             new_level=Level(body["level"]) if "level" in body else None,
-            named=_named(actor, users, groups, known=known),
+            subjects=_subjects(actor, users, groups, known=known),
             version=version,
         )
         if changed is None:
-            raise BadInput("Delete the rule instead.", fields={"users": "somebody must be named"})
-        return _told(actor, changed)
+            raise BadInput("Delete the rule instead.", fields={"users": "name a user or a group"})
+        return _response(actor, changed)
 
     @extend_schema(parameters=[RULE_ETAG], responses={204: None})
     def destroy(self, request: Request, key: str) -> Response:
-        """From the next request on nobody has a right by it; open sockets close."""
+        """Delete the rule: from the next request on it gives no right; open sockets close."""
         actor = person(request)
-        rule = _given(_seen(actor, key))
+        rule = _changeable_rule(_visible_rule(actor, key))
         version = rule_version(request, is_required=False)
         rule_remove(actor=actor, target=rule.target, level=rule.level, version=version)
         return Response(status=204)
 
 
 class ExplainView(GenericAPIView[Any]):
-    """What somebody can see and do with one object, and why."""
+    """What a user can see and do with one object, and why."""
 
     serializer_class = AccessExplanationSerializer
     queryset = Group.objects.none()
 
     @extend_schema(
         parameters=[
-            OpenApiParameter("user", description="User name or id; left out: oneself."),
+            OpenApiParameter("user", description="User name or id; default: yourself."),
             OpenApiParameter(
                 "object", required=True, description="Kind and id, such as `policy.7`."
             ),
@@ -147,56 +157,58 @@ class ExplainView(GenericAPIView[Any]):
         """Each right, whether it is held, and each way to it."""
         viewer, given = person(request), request.query_params
         kind, _, pk = given.get("object", "").partition(".")
-        if kind not in Thing.values or not pk:
-            problem = f"kind and id such as policy.7, where the kind is {', '.join(Thing.values)}"
+        if kind not in ObjectKind.values or not pk:
+            problem = (
+                f"kind and id such as policy.7, where the kind is {', '.join(ObjectKind.values)}"
+            )
             raise BadInput(f"object: {problem}.", fields={"object": problem})
-        about = _somebody(viewer, given.get("user", ""))
-        told = explanation(viewer, person=about, thing=Thing(kind), object_id=pk)
-        return Response(AccessExplanationSerializer(told).data)
+        about = _person(viewer, given.get("user", ""))
+        payload = explanation(viewer, person=about, thing=ObjectKind(kind), object_id=pk)
+        return Response(AccessExplanationSerializer(payload).data)
 
 
-def _seen(actor: User, key: str) -> Rule:
+def _visible_rule(actor: User, key: str) -> Rule:
     rule = rule_by_key(actor, key)
     if rule is None:
         raise NotFound("There is no such rule, or you may not see it.")
     return rule
 
 
-def _given(rule: Rule) -> Rule:
+def _changeable_rule(rule: Rule) -> Rule:
     if rule.by_policy:
-        raise Conflict("Its policy makes this rule: narrow the policy instead.")
+        raise Conflict("Its policy makes this rule: restrict the policy instead.")
     return rule
 
 
-def _told(actor: User, rule: Rule, *, status: int = 200) -> Response:
+def _response(actor: User, rule: Rule, *, status: int = 200) -> Response:
     headers = {"ETag": f'"{rule.version}"'}
-    (told,) = within_walls(actor, [rule])
-    return Response(RuleSerializer(told).data, status=status, headers=headers)
+    (payload,) = without_other_tenants(actor, [rule])
+    return Response(RuleSerializer(payload).data, status=status, headers=headers)
 
 
-def _wanted(actor: User, given: Mapping[str, str]) -> RuleFilter | None:
-    """What is looked for; None where it names somebody whom nobody knows."""
-    choices: dict[str, Any] = {"kind": Kind, "level": Level, "source": Source}
+def _rule_filter(actor: User, given: Mapping[str, str]) -> RuleFilter | None:
+    """The filter of the query parameters; None where it names an unknown user or group."""
+    choices: dict[str, Any] = {"kind": RuleKind, "level": Level, "source": RuleSource}
     values: dict[str, Any] = {}
     for name, known in choices.items():
         if given.get(name):
             values[name] = _choice(known, given[name], name)
     for name, rows, column in (
-        ("user", people_to_ask_about(actor), "username"),
+        ("user", people_explainable_to(actor), "username"),
         ("group", groups_nameable_by(actor), "name"),
     ):
         if given.get(name):
-            row: Any = _plain(given[name]) and rows.filter(**{column: given[name]}).first()
+            row: Any = _is_storable(given[name]) and rows.filter(**{column: given[name]}).first()
             if not row:
                 return None
             values[name] = row.pk
     name = given.get("name", "")
-    if not _plain(name or "-"):
+    if not _is_storable(name or "-"):
         return None
     return RuleFilter(object_id=given.get("object", ""), name=name, **values)
 
 
-def _plain(text: str) -> bool:
+def _is_storable(text: str) -> bool:
     """Databases refuse a zero byte."""
     return "\0" not in text
 
@@ -220,9 +232,11 @@ def _query(given: Any, after: str) -> str:
     return str(query.urlencode())
 
 
-def _named(actor: User, users: list[str], groups: list[str], *, known: Named) -> Named:
-    """The rows of these names, of those whom the actor may name and those named already."""
-    return Named(
+def _subjects(
+    actor: User, users: list[str], groups: list[str], *, known: RuleSubjects
+) -> RuleSubjects:
+    """The rows of these names, among those whom the actor may name and those named already."""
+    return RuleSubjects(
         tuple(_rows(people_nameable_by(actor), known.users, "username", users, field="users")),
         tuple(_rows(groups_nameable_by(actor), known.groups, "name", groups, field="groups")),
     )
@@ -231,7 +245,7 @@ def _named(actor: User, users: list[str], groups: list[str], *, known: Named) ->
 def _rows(
     rows: QuerySet[Any], known: tuple[Any, ...], column: str, names: list[str], *, field: str
 ) -> list[Any]:
-    wanted = {name for name in names if _plain(name)}
+    wanted = {name for name in names if _is_storable(name)}
     found = {getattr(row, column): row for row in rows.filter(**{f"{column}__in": wanted})}
     found |= {getattr(row, column): row for row in known if getattr(row, column) in wanted}
     missing = sorted(set(names) - set(found))
@@ -241,12 +255,12 @@ def _rows(
     return list(found.values())
 
 
-def _somebody(viewer: User, text: str) -> User:
-    """Whom the viewer asks about, by name or id; the name comes first."""
+def _person(viewer: User, text: str) -> User:
+    """The person of the query, by name or id; the name comes first."""
     if not text:
         return viewer
-    people = people_to_ask_about(viewer)
-    found = people.filter(username=text).first() if _plain(text) else None
+    people = people_explainable_to(viewer)
+    found = people.filter(username=text).first() if _is_storable(text) else None
     if found is None and text.isascii() and text.isdigit() and len(text) < 19:
         found = people.filter(pk=int(text)).first()
     if found is None:

@@ -10,11 +10,11 @@ from apps.accounts.selectors import is_admin
 from apps.configuration.models import Revision
 from apps.core.serializers import AmountsField, NameSerializer, StrictSerializer
 from apps.core.units import milli_text
-from apps.nodes.capacity import Served
-from apps.nodes.selectors import drifting_since, served_by_pool, shares_by_pool
+from apps.nodes.capacity import PoolCapacity
+from apps.nodes.selectors import capacity_by_pool, drifting_since, enforcement_by_pool
 from apps.policies.models import Policy, Pool, Profile, Queue
-from apps.policies.models.rights import OnNodeLoss, OnPreemption
-from apps.policies.models.shapes import NAME_LENGTH
+from apps.policies.models.bases import NAME_LENGTH
+from apps.policies.models.policies import OnNodeLoss, OnPreemption
 
 _WHOLE = 2**31 - 1
 
@@ -38,7 +38,7 @@ class ChangeSerializer(serializers.Serializer[Any]):
     sentence = serializers.CharField(source="__str__")
 
 
-class ComparedSerializer(serializers.Serializer[Any]):
+class RevisionDiffSerializer(serializers.Serializer[Any]):
     older = serializers.IntegerField()
     newer = serializers.IntegerField()
     changes = ChangeSerializer(many=True)
@@ -73,20 +73,20 @@ class RevisionDetailSerializer(RevisionSerializer):
         fields = [*RevisionSerializer.Meta.fields, "document"]
 
 
-class RestoredSerializer(serializers.Serializer[Any]):
+class RestoreSerializer(serializers.Serializer[Any]):
     version = serializers.IntegerField()
     notes = serializers.ListField(child=serializers.CharField())
 
 
 @extend_schema_field(OpenApiTypes.STR)
 class MilliField(serializers.Field[int, Any, str, Any]):
-    """Thousandths, told as people write amounts; for answers only."""
+    """Thousandths, shown as people write amounts; for responses only."""
 
     def to_representation(self, value: int) -> str:
         return milli_text(value)
 
 
-# --- what is live ----------------------------------------------------------------------------
+# --- live configuration ----------------------------------------------------------------------
 
 
 class _ForAdmins(serializers.ModelSerializer[Any]):
@@ -106,17 +106,17 @@ class _ForAdmins(serializers.ModelSerializer[Any]):
 class SharesSerializer(serializers.Serializer[Any]):
     """Whether tasks are held to their share of a device: "enforced" or "accounted" (they are not).
 
-    `ways` says by what ("mig", "mps", "accounted"), `detail` why it is no more than accounted.
+    `methods` says by what ("mig", "mps", "accounted"), `detail` why it is no more than accounted.
     """
 
     memory = serializers.CharField()
     compute = serializers.CharField()
-    ways = serializers.ListField(child=serializers.CharField())
+    methods = serializers.ListField(child=serializers.CharField())
     detail = serializers.CharField()
 
 
 class DifferenceSerializer(serializers.Serializer[Any]):
-    """Of one key `less` or `more` than configured is there; or GPUs of several `models`."""
+    """A key of which nodes have `less` or `more` than configured; or GPUs of several `models`."""
 
     code = serializers.ChoiceField(choices=["less", "more", "models"])
     key = serializers.CharField()
@@ -126,7 +126,7 @@ class DifferenceSerializer(serializers.Serializer[Any]):
 
 
 class ServedSerializer(serializers.Serializer[Any]):
-    """What the healthy nodes of a pool have, and in what that differs from its `capacity`.
+    """What the healthy nodes of a pool have, and how that differs from its `capacity`.
 
     `drift` is empty where they agree, and for a pool without nodes; `since` when a worker saw it.
     """
@@ -171,22 +171,22 @@ class PoolSerializer(_ForAdmins):
     @extend_schema_field(SharesSerializer(allow_null=True))
     def get_shares(self, pool: Pool) -> dict[str, Any] | None:
         """Null for a pool whose nodes have no devices."""
-        # Asked once for all rows of a page, which have one context.
+        # Loaded once for all rows of a page, which have one context.
         context: Any = self.context
         if "shares" not in context:
-            context["shares"] = shares_by_pool()
+            context["shares"] = enforcement_by_pool()
         found = context["shares"].get(pool.pk)
         return None if found is None else SharesSerializer(found).data
 
     @extend_schema_field(ServedSerializer())
     def get_served(self, pool: Pool) -> dict[str, Any]:
-        """Of the pool's nodes as they are now."""
+        """What the nodes of the pool report now."""
         context: Any = self.context
         if "served" not in context:
             rows = getattr(self.parent, "instance", None) or [pool]
-            context["served"] = (served_by_pool(rows), drifting_since())
+            context["served"] = (capacity_by_pool(rows), drifting_since())
         served, since = context["served"]
-        found: Served = served[pool.pk]
+        found: PoolCapacity = served[pool.pk]
         return ServedSerializer(
             {
                 **{name: getattr(found, name) for name in ("nodes", "healthy", "found")},
@@ -205,7 +205,7 @@ class PoolLinkSerializer(serializers.Serializer[Any]):
     execution_rank = serializers.IntegerField()
 
 
-_OF_UNUSED = frozenset(
+_CONNECTABLE_FIELDS = frozenset(
     {"id", "key", "name", "request", "replicas", "is_dynamic", "request_min", "request_max"}
 )
 
@@ -213,8 +213,8 @@ _OF_UNUSED = frozenset(
 class ProfileSerializer(_ForAdmins):
     """`links` is for administrators: others do not learn which pools there are.
 
-    A profile that is here to be connected alone, and of no queue that one sees, is told by what
-    one of its tasks takes.
+    A profile that the reader may only connect, and sees no queue of, shows only the request of one
+    of its tasks.
     """
 
     request = AmountsField(read_only=True)
@@ -248,11 +248,13 @@ class ProfileSerializer(_ForAdmins):
         ]
 
     def to_representation(self, instance: Profile) -> dict[str, Any]:
-        told: dict[str, Any] = super().to_representation(instance)
+        payload: dict[str, Any] = super().to_representation(instance)
         used = self.context.get("used")
         if used is not None and instance.pk not in used:
-            told = {name: value for name, value in told.items() if name in _OF_UNUSED}
-        return told
+            payload = {
+                name: value for name, value in payload.items() if name in _CONNECTABLE_FIELDS
+            }
+        return payload
 
 
 QUEUE_SETTINGS = [
@@ -268,7 +270,7 @@ QUEUE_SETTINGS = [
 
 
 class QueueSerializer(_ForAdmins):
-    """`queuing_rank` is for administrators: it tells of other teams."""
+    """`queuing_rank` is for administrators: it reveals other teams."""
 
     policy = NameSerializer(read_only=True)
     profile = NameSerializer(read_only=True)
@@ -328,7 +330,7 @@ class PolicySerializer(_ForAdmins):
         return {row.key: row.limit_text for row in rows if row.limit_text}
 
 
-# --- what people send ------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------
 
 
 class PolicyChangeSerializer(StrictSerializer):
@@ -337,7 +339,7 @@ class PolicyChangeSerializer(StrictSerializer):
     name = serializers.CharField(max_length=NAME_LENGTH)
     description = serializers.CharField(max_length=10_000, allow_blank=True, required=False)
     group = serializers.CharField(max_length=150)
-    parent = serializers.CharField(  # type: ignore[assignment]  # the metaclass takes it away
+    parent = serializers.CharField(  # type: ignore[assignment]  # the metaclass removes it
         max_length=NAME_LENGTH, allow_null=True, required=False
     )
     reserved = AmountsField(required=False, allow_null=True)

@@ -11,11 +11,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
-from apps.accounts.api.permissions import Admins, person
+from apps.accounts.api.permissions import IsAdmin, person
 from apps.accounts.models import Tenant
 from apps.accounts.selectors import tenants_visible_to
-from apps.configuration.api.asking import checked
-from apps.configuration.services.tenants import tenant_change, tenant_make, tenant_remove
+from apps.configuration.api.request_checks import validated_body
+from apps.configuration.services.tenants import tenant_change, tenant_create, tenant_remove
 from apps.configuration.tenants import tenant_facts
 from apps.core.api import KeysetPagination
 from apps.core.errors import BadInput
@@ -27,7 +27,7 @@ MOST_GROUPS = 500
 
 
 class TenantSerializer(serializers.Serializer[Any]):
-    """`name` is that of its top; `groups` are all that belong to it, `admin_group` among them."""
+    """`name` is that of its top; `groups` are all that belong to it, including `admin_group`."""
 
     id = serializers.IntegerField(source="tenant.pk")
     name = serializers.CharField()
@@ -48,7 +48,7 @@ class TenantChangeSerializer(StrictSerializer):
 
 
 class TenantCreateSerializer(TenantChangeSerializer):
-    """`top` is the name or id of a policy that stands below none."""
+    """`top` is the name or id of a policy without a parent."""
 
     top = serializers.CharField(max_length=_NAME)
     groups = serializers.ListField(
@@ -63,7 +63,7 @@ class _ById(KeysetPagination):
 class TenantViewSet(GenericViewSet[Tenant]):
     """Organisations that share the installation and see nothing of one another."""
 
-    permission_classes = (IsAuthenticated, Admins)
+    permission_classes = (IsAuthenticated, IsAdmin)
     serializer_class = TenantSerializer
     pagination_class = _ById
     filter_backends = []
@@ -74,50 +74,50 @@ class TenantViewSet(GenericViewSet[Tenant]):
         return tenants_visible_to(self.request.user)
 
     def list(self, request: Request) -> Response:  # noqa: ARG002  # the route's
-        """All of them."""
+        """List all tenants."""
         page: Any = self.paginate_queryset(self.get_queryset()) or []
         facts = sorted(tenant_facts(page), key=lambda one: one.tenant.pk)
         return self.get_paginated_response(TenantSerializer(facts, many=True).data)
 
     def retrieve(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """One with its groups."""
-        return _told(self.get_object())
+        """Show a tenant with its groups."""
+        return _response(self.get_object())
 
     @extend_schema(request=TenantCreateSerializer, responses={201: TenantSerializer})
     def create(self, request: Request) -> Response:
-        """Make a policy with all below it the tree of a tenant."""
-        body = checked(TenantCreateSerializer, request)
+        """Create a tenant of a policy and all policies below it."""
+        body = validated_body(TenantCreateSerializer, request)
         top = by_name_or_id(policies_visible_to(request.user), body["top"])
         if top is None:
             raise _unknown("top", body["top"])
-        tenant = tenant_make(
+        tenant = tenant_create(
             actor=person(request),
             top=top,
             admin_group=_group(body["admin_group"]),
             groups=_groups(body["groups"]),
         )
-        return _told(tenant, status=201)
+        return _response(tenant, status=201)
 
     @extend_schema(request=TenantChangeSerializer, responses=TenantSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Who administers it, and which groups belong to it."""
+        """Change its administrators' group, or which groups belong to it."""
         tenant = self.get_object()
-        body = checked(TenantChangeSerializer, request, is_partial=True)
+        body = validated_body(TenantChangeSerializer, request, is_partial=True)
         values: dict[str, Any] = {}
         if "admin_group" in body:
             values["admin_group"] = _group(body["admin_group"])
         if "groups" in body:
             values["groups"] = _groups(body["groups"])
-        return _told(tenant_change(actor=person(request), tenant=tenant, **values))
+        return _response(tenant_change(actor=person(request), tenant=tenant, **values))
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Undo it: its tree stays as ordinary policies, its groups and people stay."""
+        """Remove the tenant: its policies stay as ordinary ones, its groups and people stay."""
         tenant_remove(actor=person(request), tenant=self.get_object())
         return Response(status=204)
 
 
-def _told(tenant: Tenant, *, status: int = 200) -> Response:
+def _response(tenant: Tenant, *, status: int = 200) -> Response:
     return Response(TenantSerializer(tenant_facts([tenant])[0]).data, status=status)
 
 

@@ -1,4 +1,4 @@
-"""What rules are about, and what each of their levels stands for.
+"""The kinds of rules, and the permissions of each level.
 
 A level is stored as all its permissions, so that the highest of them names it.
 """
@@ -26,8 +26,8 @@ from apps.policies.models import (
 from apps.vaults.models import Vault, VaultGroupPermission, VaultUserPermission
 
 
-class Kind(models.TextChoices):
-    """What a rule is about: an object of this kind, or all of them."""
+class RuleKind(models.TextChoices):
+    """The kind of a rule's target: an object of this kind, or all of them."""
 
     POLICY = "policy", _("Policy")
     QUEUE = "queue", _("Queue")
@@ -44,8 +44,8 @@ class Level(models.TextChoices):
     EXCEED = "exceed", _("Exceed the limit")
 
 
-class Source(StrEnum):
-    """Who made a rule."""
+class RuleSource(StrEnum):
+    """Whether a policy or a person made a rule."""
 
     PERSON = "person"
     POLICY = "policy"
@@ -55,7 +55,7 @@ class Source(StrEnum):
 class Resource:
     """Where the rules of one kind are stored; `verbs` per level, the highest last."""
 
-    kind: Kind
+    kind: RuleKind
     app: str
     model: type[Any]
     by_user: type[Any]
@@ -78,8 +78,8 @@ class Resource:
         """The level whose highest permission this is."""
         return next((one for one in self.verbs if self.codenames(one)[-1] == codename), None)
 
-    def known(self) -> models.QuerySet[Permission]:
-        """Every permission that stands in a rule of this kind."""
+    def permissions(self) -> models.QuerySet[Permission]:
+        """Every permission of rules of this kind."""
         every = {name for level in self.verbs for name in self.codenames(level)}
         return Permission.objects.filter(content_type__app_label=self.app, codename__in=every)
 
@@ -89,28 +89,28 @@ _QUEUEING = {
     Level.MODIFY: ("view", "enqueue"),
     Level.MANAGE: ("view", "enqueue", "manage"),
 }
-RESOURCES: Mapping[Kind, Resource] = {
-    Kind.POLICY: Resource(
-        Kind.POLICY,
+RESOURCES: Mapping[RuleKind, Resource] = {
+    RuleKind.POLICY: Resource(
+        RuleKind.POLICY,
         "policies",
         Policy,
         PolicyUserPermission,
         PolicyGroupPermission,
         {**_QUEUEING, Level.EXCEED: ("exceed_limit",)},
     ),
-    Kind.QUEUE: Resource(
-        Kind.QUEUE, "policies", Queue, QueueUserPermission, QueueGroupPermission, _QUEUEING
+    RuleKind.QUEUE: Resource(
+        RuleKind.QUEUE, "policies", Queue, QueueUserPermission, QueueGroupPermission, _QUEUEING
     ),
-    Kind.POOL: Resource(
-        Kind.POOL,
+    RuleKind.POOL: Resource(
+        RuleKind.POOL,
         "policies",
         Pool,
         PoolUserPermission,
         PoolGroupPermission,
         {Level.READ: ("view",)},
     ),
-    Kind.VAULT: Resource(
-        Kind.VAULT,
+    RuleKind.VAULT: Resource(
+        RuleKind.VAULT,
         "vaults",
         Vault,
         VaultUserPermission,
@@ -119,10 +119,10 @@ RESOURCES: Mapping[Kind, Resource] = {
         has_kind_rules=False,
     ),
 }
-# Exceeding a limit stands beside the others: it neither includes them nor is included.
-RANKS = (Level.READ, Level.MODIFY, Level.MANAGE)
+# Exceeding a limit is separate: it neither includes the other levels nor is included.
+LEVEL_ORDER = (Level.READ, Level.MODIFY, Level.MANAGE)
 
 
 def highest(levels: Iterable[Level]) -> Level:
-    """Of those that include each other."""
-    return max(levels, key=RANKS.index)
+    """The highest of the levels that include each other."""
+    return max(levels, key=LEVEL_ORDER.index)

@@ -1,6 +1,6 @@
 """Rows of guardian and permissions of Django, grouped into rules.
 
-Nothing else is stored of a rule: it is there while its rows are.
+Nothing else is stored of a rule: it exists as long as its rows do.
 """
 
 from collections import defaultdict
@@ -12,13 +12,21 @@ from typing import Any
 from django.contrib.auth.models import Group
 
 from apps.accounts.models import User
-from apps.configuration.rules.levels import RANKS, RESOURCES, Kind, Level, Resource, Source, highest
+from apps.configuration.rules.levels import (
+    LEVEL_ORDER,
+    RESOURCES,
+    Level,
+    Resource,
+    RuleKind,
+    RuleSource,
+    highest,
+)
 from apps.configuration.rules.rule import Rule, Subject, Target, subject_of
 from apps.policies.models import Policy
 
 
 @dataclass(slots=True)
-class _Found:
+class _SubjectRows:
     """The rows of one subject on one target from one source."""
 
     codenames: set[str] = field(default_factory=set)
@@ -27,40 +35,40 @@ class _Found:
 
 
 # Target, source, whether it is a group, and its id.
-_Holder = tuple[Target, Source, bool, int]
+_Holder = tuple[Target, RuleSource, bool, int]
 
 
 def rules_of(targets: Sequence[Target]) -> list[Rule]:
     """The rules of these targets, in their order, the highest level first."""
     found = _rows(targets)
-    narrowed = _narrowed(targets)
+    restricted = _restricted(targets)
     names = _Names.of(found)
-    grouped: dict[tuple[Target, Source, Level], list[_Holder]] = defaultdict(list)
+    grouped: dict[tuple[Target, RuleSource, Level], list[_Holder]] = defaultdict(list)
     for holder, rows in found.items():
         resource = RESOURCES[holder[0].kind]
         for level in _levels(resource, rows.codenames):
             grouped[holder[0], holder[1], level].append(holder)
     places = {target: at for at, target in enumerate(targets)}
     rules = [
-        _rule(key, holders, found, names, is_narrowed=key[0].object_id in narrowed)
+        _rule(key, holders, found, names, is_restricted=key[0].object_id in restricted)
         for key, holders in grouped.items()
     ]
     rules += [
-        Rule(target, Level.MODIFY, Source.POLICY, (), (), None, narrowed=True)
+        Rule(target, Level.MODIFY, RuleSource.POLICY, (), (), None, is_restricted=True)
         for target in targets
-        if target.kind is Kind.POLICY
-        and target.object_id in narrowed
-        and (target, Source.POLICY, Level.MODIFY) not in grouped
+        if target.kind is RuleKind.POLICY
+        and target.object_id in restricted
+        and (target, RuleSource.POLICY, Level.MODIFY) not in grouped
     ]
     order = list(Level)[::-1]
     return sorted(
-        rules, key=lambda r: (places[r.target], r.source != Source.POLICY, order.index(r.level))
+        rules, key=lambda r: (places[r.target], r.source != RuleSource.POLICY, order.index(r.level))
     )
 
 
-def _rows(targets: Iterable[Target]) -> dict[_Holder, _Found]:
-    found: dict[_Holder, _Found] = defaultdict(_Found)
-    by_kind: dict[Kind, dict[str, Target]] = defaultdict(dict)
+def _rows(targets: Iterable[Target]) -> dict[_Holder, _SubjectRows]:
+    found: dict[_Holder, _SubjectRows] = defaultdict(_SubjectRows)
+    by_kind: dict[RuleKind, dict[str, Target]] = defaultdict(dict)
     for target in targets:
         by_kind[target.kind][target.object_id] = target
     for kind, known in by_kind.items():
@@ -76,7 +84,7 @@ def _rows(targets: Iterable[Target]) -> dict[_Holder, _Found]:
                 "created_at",
             )
             for pk, source, subject, codename, maker, at in rows:
-                one = found[known[str(pk)], Source(source), who == "group", subject]
+                one = found[known[str(pk)], RuleSource(source), who == "group", subject]
                 one.codenames.add(codename)
                 one.makers |= {maker} - {None}
                 one.at = max(filter(None, (one.at, at)), default=None)
@@ -84,8 +92,8 @@ def _rows(targets: Iterable[Target]) -> dict[_Holder, _Found]:
     return found
 
 
-def _kind_rows(targets: Sequence[Target], found: dict[_Holder, _Found]) -> None:
-    """What Django's own permissions give: no row of it says who made it."""
+def _kind_rows(targets: Sequence[Target], found: dict[_Holder, _SubjectRows]) -> None:
+    """Rules from Django's own permissions, which do not record who made them."""
     names = {
         RESOURCES[target.kind].codename(verb): target
         for target in targets
@@ -101,35 +109,40 @@ def _kind_rows(targets: Sequence[Target], found: dict[_Holder, _Found]) -> None:
             permission__codename__in=names, permission__content_type__app_label="policies"
         )
         for subject, codename in rows.values_list(f"{who}_id", "permission__codename"):
-            holder = names[codename], Source.PERSON, who == "group", subject
+            holder = names[codename], RuleSource.PERSON, who == "group", subject
             found[holder].codenames.add(codename)
 
 
 def _levels(resource: Resource, codenames: Iterable[str]) -> list[Level]:
-    """The highest of the levels that include each other, and exceeding beside it."""
+    """The highest of the levels that include each other, and exceeding next to it."""
     known = {resource.level_of(name) for name in codenames} - {None}
     levels = [level for level in known if level is not None]
-    ranked = [level for level in levels if level in RANKS]
-    return [*([highest(ranked)] if ranked else []), *(one for one in levels if one not in RANKS)]
-
-
-def _narrowed(targets: Iterable[Target]) -> set[str]:
-    ids = [
-        target.object_id for target in targets if target.kind is Kind.POLICY and target.object_id
+    ranked = [level for level in levels if level in LEVEL_ORDER]
+    return [
+        *([highest(ranked)] if ranked else []),
+        *(one for one in levels if one not in LEVEL_ORDER),
     ]
-    rows = Policy.objects.filter(pk__in=ids, is_narrowed=True)
+
+
+def _restricted(targets: Iterable[Target]) -> set[str]:
+    ids = [
+        target.object_id
+        for target in targets
+        if target.kind is RuleKind.POLICY and target.object_id
+    ]
+    rows = Policy.objects.filter(pk__in=ids, is_restricted=True)
     return {str(pk) for pk in rows.values_list("pk", flat=True)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Whom rules name, and who made them."""
+    """The names of the subjects and makers of rules."""
 
     people: Mapping[int, Subject]
     groups: Mapping[int, Subject]
 
     @classmethod
-    def of(cls, found: Mapping[_Holder, _Found]) -> "_Names":
+    def of(cls, found: Mapping[_Holder, _SubjectRows]) -> "_Names":
         users = {pk for _, _, is_group, pk in found if not is_group}
         groups = {pk for _, _, is_group, pk in found if is_group}
         makers = {pk for rows in found.values() for pk in rows.makers}
@@ -143,12 +156,12 @@ class _Names:
 
 
 def _rule(
-    key: tuple[Target, Source, Level],
+    key: tuple[Target, RuleSource, Level],
     holders: Iterable[_Holder],
-    found: Mapping[_Holder, _Found],
+    found: Mapping[_Holder, _SubjectRows],
     names: _Names,
     *,
-    is_narrowed: bool,
+    is_restricted: bool,
 ) -> Rule:
     target, source, level = key
     subjects = [(names.groups if is_group else names.people)[pk] for _, _, is_group, pk in holders]
@@ -161,10 +174,10 @@ def _rule(
         tuple(sorted(subjects, key=_by_name)),
         tuple(sorted((names.people[pk] for pk in makers if pk in names.people), key=_by_name)),
         max(times, default=None),
-        narrowed=source is Source.POLICY and is_narrowed,
+        is_restricted=source is RuleSource.POLICY and is_restricted,
     )
 
 
 def _by_name(one: Subject) -> tuple[bool, str, int]:
-    """Groups come first."""
+    """Sort by name, groups first."""
     return not one.is_group, one.name.lower(), one.id

@@ -1,4 +1,4 @@
-"""A rule as people see it: what one target gives to its subjects on one level."""
+"""A rule as people see it: the level that subjects have on one target."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,7 +7,7 @@ from hashlib import blake2b
 from django.contrib.auth.models import Group
 
 from apps.accounts.models import User
-from apps.configuration.rules.levels import Kind, Level, Source
+from apps.configuration.rules.levels import Level, RuleKind, RuleSource
 
 ALL = "all"
 VERSION_BYTES = 8
@@ -15,9 +15,9 @@ VERSION_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a rule is about. `object_id` is empty for all objects of the kind."""
+    """The target of a rule. `object_id` is empty for all objects of the kind."""
 
-    kind: Kind
+    kind: RuleKind
     object_id: str = ""
     name: str = ""
 
@@ -26,14 +26,18 @@ class Target:
         return f"{self.kind.value}.{self.object_id or ALL}"
 
     @property
-    def place(self) -> tuple[int, str, str]:
-        """Where it stands in the list: what is about all objects comes before single ones."""
-        return list(Kind).index(self.kind), self.name.lower() if self.object_id else "", self.key
+    def sort_key(self) -> tuple[int, str, str]:
+        """Its place in the list: rules on all objects come before those on single ones."""
+        return (
+            list(RuleKind).index(self.kind),
+            self.name.lower() if self.object_id else "",
+            self.key,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom a rule names; `kind` is user, service_account or group."""
+    """A subject of a rule; `kind` is user, service_account or group."""
 
     kind: str
     id: int
@@ -46,19 +50,19 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one target gives on one level; `version` changes with its subjects.
+    """A rule on one target and level; `version` changes with its subjects.
 
-    `narrowed` says of a rule that a policy makes whether it names chosen people; `hidden` are whom
-    it names, too, without its reader being told their names.
+    `is_restricted` says of a rule that a policy makes whether it names members; `hidden` is the
+    number of others that it names and whose names its reader may not see.
     """
 
     target: Target
     level: Level
-    source: Source
+    source: RuleSource
     subjects: tuple[Subject, ...]
     made_by: tuple[Subject, ...]
     made_at: datetime | None
-    narrowed: bool = False
+    is_restricted: bool = False
     hidden: tuple[Subject, ...] = ()
 
     @property
@@ -72,49 +76,49 @@ class Rule:
     @property
     def version(self) -> str:
         named = sorted((one.is_group, one.id) for one in (*self.subjects, *self.hidden))
-        text = f"{self.key} {self.narrowed} {named}".encode()
+        text = f"{self.key} {self.is_restricted} {named}".encode()
         return blake2b(text, digest_size=VERSION_BYTES).hexdigest()
 
     @property
     def by_policy(self) -> bool:
-        return self.source is Source.POLICY
+        return self.source is RuleSource.POLICY
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFilter:
-    """Which rules somebody looks for; what is empty does not filter.
+    """Which rules are wanted; what is empty does not filter.
 
     `object_id` is ALL for rules on a whole kind; `name` is part of the object's name.
     """
 
-    kind: Kind | None = None
+    kind: RuleKind | None = None
     object_id: str = ""
     name: str = ""
     level: Level | None = None
-    source: Source | None = None
+    source: RuleSource | None = None
     user: int | None = None
     group: int | None = None
 
     @property
-    def is_narrow(self) -> bool:
+    def is_filtered(self) -> bool:
         return self != RuleFilter()
 
 
 @dataclass(frozen=True, slots=True)
 class RulePage:
-    """The rules of some targets, and behind which target it goes on; empty at the end."""
+    """The rules of some targets, and the target before the next page; empty at the end."""
 
     rules: tuple[Rule, ...]
     after: str = ""
 
 
-def rule_key(target: Target, level: Level, source: Source = Source.PERSON) -> str:
-    """What a rule is called in addresses."""
+def rule_key(target: Target, level: Level, source: RuleSource = RuleSource.PERSON) -> str:
+    """The key of a rule in addresses."""
     return f"{target.key}.{level.value}.{source.value}"
 
 
 def subject_of(row: User | Group) -> Subject:
-    """A person, a service account or a group, as rules name it."""
+    """A person, a service account or a group as a subject of rules."""
     if isinstance(row, Group):
         return Subject("group", row.pk, row.name)
     return Subject("service_account" if row.is_service else "user", row.pk, row.username)

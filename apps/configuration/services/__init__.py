@@ -1,1 +1,1 @@
-"""What people do to configuration, policies and queues. One module per noun."""
+"""Changes of configuration, policies and queues. One module per noun."""

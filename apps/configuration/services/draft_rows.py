@@ -9,10 +9,10 @@ from django.db import transaction
 from django.db.models import Max, Model
 
 from apps.accounts.models import User
+from apps.configuration.document_diff import before_and_after
 from apps.configuration.selectors import draft_document
-from apps.configuration.services.drafts import draft_saved
+from apps.configuration.services.drafts import draft_save_record
 from apps.configuration.services.rows import draft_lock
-from apps.configuration.sides import sides
 from apps.policies.document import as_data, compare, parse
 from apps.policies.models import DraftPool, DraftPoolLink, DraftProfile, DraftQueueRank
 
@@ -27,7 +27,7 @@ def draft_rows_save(
     removed: Iterable[Row] = (),
     settings: Mapping[str, Any] | None = None,
 ) -> int:
-    """Save and delete rows; what is new, and a link whose rank is None, stands last.
+    """Save and delete rows; new ones, and links whose rank is None, come last.
 
     Args:
         rows: parents before the links that belong to them.
@@ -37,7 +37,7 @@ def draft_rows_save(
         The new version of the draft.
 
     Raises:
-        BadInput: the draft would be no document any more; `fields` names the paths.
+        BadInput: the draft would not be a valid document; `fields` names the paths.
     """
     state = draft_lock()
     before = draft_document()
@@ -56,7 +56,7 @@ def draft_rows_save(
     # The same checks as for a document that is sent as a whole.
     parse(as_data(after))
     changes = [str(change) for change in compare(before, after)]
-    draft_saved(state, actor=actor, changes=changes, told=sides(before, after))
+    draft_save_record(state, actor=actor, changes=changes, diff=before_and_after(before, after))
     return state.version
 
 

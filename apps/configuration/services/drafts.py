@@ -1,4 +1,4 @@
-"""Saving and resetting the draft."""
+"""Saves and resets the draft."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,6 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.configuration.document_diff import before_and_after
 from apps.configuration.selectors import (
     DRAFT,
     draft_document,
@@ -14,7 +15,6 @@ from apps.configuration.selectors import (
     live_document,
 )
 from apps.configuration.services.rows import document_write, draft_lock
-from apps.configuration.sides import sides
 from apps.core.errors import BadInput, Stale
 from apps.events.services import event_record
 from apps.policies.document import Document, ProfileEntry, compare
@@ -26,7 +26,7 @@ def draft_write(*, document: Document, actor: User | None, version: int | None =
     """The draft becomes this document; its `policies` are not read.
 
     Args:
-        version: what the writer read; None where nobody could have read it.
+        version: the version that the writer read; None if nobody could have read it.
 
     Returns:
         The new version.
@@ -36,7 +36,7 @@ def draft_write(*, document: Document, actor: User | None, version: int | None =
         BadInput: a queue or policy is named that is not there.
     """
     state = draft_lock()
-    draft_expect(version, current=state.version - 1)
+    draft_version_check(version, current=state.version - 1)
     before = draft_document()
     for name in document.settings.__struct_fields__:
         setattr(state, name, getattr(document.settings, name))
@@ -44,13 +44,13 @@ def draft_write(*, document: Document, actor: User | None, version: int | None =
     _ranks_write(document, written.profiles)
     after = draft_document()
     changes = [str(change) for change in compare(before, after)]
-    draft_saved(state, actor=actor, changes=changes, told=sides(before, after))
+    draft_save_record(state, actor=actor, changes=changes, diff=before_and_after(before, after))
     return state.version
 
 
 @transaction.atomic
 def draft_reset(*, actor: User | None, version: int | None = None) -> int:
-    """The draft becomes what is live; saved changes are thrown away. Returns the new version.
+    """Replace the draft with the live configuration. Returns the new version.
 
     Raises:
         Stale: the draft is at another version than `version`.
@@ -60,8 +60,8 @@ def draft_reset(*, actor: User | None, version: int | None = None) -> int:
     return draft_write(document=live_document(), actor=actor, version=version)
 
 
-def draft_expect(version: int | None, *, current: int) -> None:
-    """Refuse who read another version.
+def draft_version_check(version: int | None, *, current: int) -> None:
+    """Refuse a writer who read another version.
 
     Raises:
         Stale: the sentence says who changed what since.
@@ -73,14 +73,14 @@ def draft_expect(version: int | None, *, current: int) -> None:
         )
 
 
-def draft_saved(
+def draft_save_record(
     state: DraftState,
     *,
     actor: User | None,
     changes: Iterable[str],
-    told: tuple[dict[str, Any], dict[str, Any]] = ({}, {}),
+    diff: tuple[dict[str, Any], dict[str, Any]] = ({}, {}),
 ) -> None:
-    """Keep who saved what, for those whose version is stale now; `told` is before and after.
+    """Record a save, for writers whose version is stale now; `diff` is before and after.
 
     `state` comes from `draft_lock`, so its version is counted up already.
     """
@@ -96,8 +96,8 @@ def draft_saved(
             "name": "Draft",
             "version": state.version,
             "changes": list(changes),
-            "before": told[0],
-            "after": told[1],
+            "before": diff[0],
+            "after": diff[1],
         },
         topics=["configuration"],
     )
@@ -106,7 +106,7 @@ def draft_saved(
 def queue_orders(document: Document) -> dict[str, list[Queue]]:
     """Per profile name (lower case) its queues in the order of the document.
 
-    Queues that the document leaves out stand last, in their live order.
+    Queues that the document leaves out come last, in their live order.
 
     Raises:
         BadInput: a name is no queue of that profile.
@@ -140,7 +140,7 @@ def _unknown_queues(
 
 
 def _ranks_write(document: Document, profiles: Mapping[str, int]) -> None:
-    # Read anew: an entry without a key has one only now.
+    # Read again: an entry without a key has one only now.
     keyed = draft_document()
     orders = {entry.name.lower(): entry.queues for entry in document.profiles}
     named = tuple(

@@ -1,7 +1,7 @@
-"""What policies give by themselves, told apart by their source.
+"""What policies give by themselves, marked by their source.
 
-A policy lets its group see and use it, or, narrowed, those of the group who were chosen. These rows
-are made from the policy, its choice and the memberships alone, by one function, which may run
+A policy lets its group see and use it, or, when restricted, its members in the group. These rows
+are made from the policy, its members and the group alone, by one function, which may run
 whenever one of the three may have changed.
 """
 
@@ -13,32 +13,34 @@ from django.contrib.auth.models import Permission
 from apps.accounts.models import ADMINS, User
 from apps.accounts.models.grants import GrantSource
 from apps.policies.models import Policy, PolicyGroupPermission, PolicyUserPermission, Queue
-from apps.policies.rights import chosen_members, holders
-from apps.tasks.services.returning import tasks_return_to_draft
+from apps.policies.rights import holders, restricted_members_in_group
+from apps.tasks.services.draft_returns import tasks_return_to_draft
 
-GIVEN = ("view_policy", "enqueue_policy")
-# A row without its id: who, which right, on which policy.
+GRANTED = ("view_policy", "enqueue_policy")
+# A row without its id: subject, right and policy.
 Row = tuple[int, int, int]
 
 
 def policy_grants_sync(*, policies: Iterable[Policy], actor: User | None = None) -> set[int]:
-    """Make what these policies give by themselves true again; removed ones give nothing.
+    """Update the grants that these policies give by themselves; removed ones give nothing.
 
     Returns:
-        Ids of the people named by rows that came or went; members of groups are not counted.
+        Ids of the people of added and removed rows; members of groups are not counted.
     """
     known = list(policies)
     live = [policy for policy in known if not policy.is_removed]
     rights = list(
         Permission.objects.filter(
-            content_type__app_label="policies", codename__in=GIVEN
+            content_type__app_label="policies", codename__in=GRANTED
         ).values_list("pk", flat=True)
     )
-    groups = {(p.group_id, right, p.pk) for p in live if not p.is_narrowed for right in rights}
-    chosen = chosen_members(p.pk for p in live if p.is_narrowed).values_list("user", "policy")
-    people = {(user, right, policy) for user, policy in chosen for right in rights}
-    _rows_set(PolicyGroupPermission, "group_id", known, groups, actor)
-    return _rows_set(PolicyUserPermission, "user_id", known, people, actor)
+    groups = {(p.group_id, right, p.pk) for p in live if not p.is_restricted for right in rights}
+    members = restricted_members_in_group(p.pk for p in live if p.is_restricted).values_list(
+        "user", "policy"
+    )
+    people = {(user, right, policy) for user, policy in members for right in rights}
+    _rows_replace(PolicyGroupPermission, "group_id", known, groups, actor)
+    return _rows_replace(PolicyUserPermission, "user_id", known, people, actor)
 
 
 def owners_who_may_enqueue(queue: Queue) -> set[int]:
@@ -50,7 +52,7 @@ def owners_who_may_enqueue(queue: Queue) -> set[int]:
     }
 
 
-def tasks_of_others_return(*, policy: Policy, reason: str) -> int:
+def tasks_return_without_right(*, policy: Policy, reason: str) -> int:
     """Waiting tasks of those who may no longer enqueue become drafts.
 
     Returns:
@@ -64,10 +66,10 @@ def tasks_of_others_return(*, policy: Policy, reason: str) -> int:
     )
 
 
-def _rows_set(
+def _rows_replace(
     model: type[Any], who: str, policies: list[Policy], wanted: set[Row], actor: User | None
 ) -> set[int]:
-    """Exactly the wanted rows are there; returns the first column of what came or went."""
+    """Replace the rows by the wanted ones; the first column of added and removed rows."""
     rows = model._default_manager.filter(
         content_object__in=[policy.pk for policy in policies], source=GrantSource.POLICY
     )

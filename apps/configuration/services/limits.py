@@ -1,4 +1,4 @@
-"""Which profiles are too large for a policy, and which may be connected to it."""
+"""The profiles that are too large for a policy, and those that may be connected to it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from apps.policies.selectors import profiles_connectable_by
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
-    """A limit that counts for a policy: its own, or one of a policy above it."""
+class PolicyLimit:
+    """A limit that applies to a policy: its own, or one of a policy above it."""
 
     policy: str
     key: str
@@ -27,20 +27,20 @@ class ConnectableProfile:
     problem: str
 
 
-def limits_above(policy: Policy) -> tuple[Ceiling, ...]:
+def limits_above(policy: Policy) -> tuple[PolicyLimit, ...]:
     """The limits of the policy and of everything above it, its own first."""
-    found: list[Ceiling] = []
+    found: list[PolicyLimit] = []
     above: Policy | None = policy
     while above is not None:
         rows = PolicyAmount.objects.filter(policy=above, limit_milli__isnull=False)
         name = above.name
-        found += [Ceiling(name, row.key, row.limit_milli or 0, row.limit_text) for row in rows]
+        found += [PolicyLimit(name, row.key, row.limit_milli or 0, row.limit_text) for row in rows]
         above = above.parent
     return tuple(found)
 
 
-def above_limit(profile: Profile, limits: Sequence[Ceiling]) -> str:
-    """Why one task of the profile is more than a limit; empty where it is not."""
+def above_limit(profile: Profile, limits: Sequence[PolicyLimit]) -> str:
+    """Why one task of the profile exceeds a limit; empty if it does not."""
     request = quantities_milli(profile.request)
     for limit in limits:
         wanted = request.get(limit.key, 0) * profile.replicas

@@ -1,4 +1,4 @@
-"""Making, changing and removing policies. They apply at once; each change makes a revision."""
+"""Creates, changes and removes policies. Changes apply at once; each makes a revision."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -10,27 +10,27 @@ from django.db.models import Max
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.accounts.services.groups import rights_changed
-from apps.configuration.services.closing import queues_close, rules_vanish
-from apps.configuration.services.drafts import draft_saved
-from apps.configuration.services.grants import policy_grants_sync, tasks_of_others_return
-from apps.configuration.services.recording import change_record
+from apps.accounts.services.groups import rights_change_notify
+from apps.configuration.services.change_records import change_record
+from apps.configuration.services.drafts import draft_save_record
+from apps.configuration.services.grants import policy_grants_sync, tasks_return_without_right
+from apps.configuration.services.queue_closure import queues_close, rules_remove
 from apps.configuration.services.rows import draft_lock, draft_wait, live_lock
-from apps.configuration.services.tenancy import (
-    policies_bound_check,
-    shares_of,
-    tenant_of_children,
-    tenant_place_check,
-    within_tenant_check,
+from apps.configuration.services.tenant_checks import (
+    policy_count_check,
+    policy_tenant_check,
+    policy_tenant_propagate,
+    tenant_amounts_check,
+    tenant_reservations,
 )
 from apps.core.errors import BadInput, Conflict
 from apps.core.model_errors import from_model_error
 from apps.core.units import milli, quantities_text
 from apps.policies.models import DraftPool, Policy, PolicyAmount, Queue
 from apps.policies.selectors import known_keys, policy_family
-from apps.tasks.services.reshaping import tasks_reshape
+from apps.tasks.services.task_group_changes import tasks_regroup
 
-# Of policies above each other. Passes and pages walk them.
+# The deepest tree of policies. Passes and pages walk it.
 MOST_LEVELS = 16
 COLUMNS = frozenset(
     {
@@ -62,7 +62,7 @@ def policy_create(
     user_limit: Mapping[str, Any] | int | str | None = None,
     logs_open_to_group: bool = False,
 ) -> Policy:
-    """A new policy, last in every order; its group sees it, and uses the queues that it will have.
+    """Create a policy, last in every order; its group sees it and uses its later queues.
 
     Args:
         reserved, limit, user_limit: amounts per key; a key that is left out has no reservation,
@@ -86,12 +86,12 @@ def policy_create(
         position=0 if last is None else last + 1,
     )
     _check_parent(policy)
-    tenant_place_check(actor, policy)
-    policies_bound_check(actor, policy)
-    shares = shares_of(policy.tenant_id)
+    policy_tenant_check(actor, policy)
+    policy_count_check(actor, policy)
+    reservations = tenant_reservations(policy.tenant_id)
     _save(policy)
     _amounts_write(policy, _amounts(reserved, "reserved"), _amounts(limit, "limit"))
-    within_tenant_check(actor, policy, shares)
+    tenant_amounts_check(actor, policy, reservations)
     policy_grants_sync(policies=[policy], actor=actor)
     _record("policy.created", policy, actor=actor, note=f"Policy {policy.name} made.")
     return policy
@@ -99,7 +99,7 @@ def policy_create(
 
 @transaction.atomic
 def policy_change(*, actor: User | None, policy: Policy, changes: Mapping[str, Any]) -> Policy:
-    """Change what `changes` names; `reserved` and `limit` replace all amounts of their kind.
+    """Apply `changes`; `reserved` and `limit` replace all amounts of their kind.
 
     With another group, the new group gets the rights that the old one had through the policy,
     and waiting tasks of people who may no longer enqueue become drafts.
@@ -112,7 +112,7 @@ def policy_change(*, actor: User | None, policy: Policy, changes: Mapping[str, A
     if unknown:
         raise BadInput(f"{min(unknown)} cannot be changed.", fields={min(unknown): "is unknown"})
     live_lock()
-    policy = _present(policy)
+    policy = _live_policy(policy)
     old_group, old_tenant = policy.group, policy.tenant_id
     for field in COLUMNS & set(changes):
         value = changes[field]
@@ -120,17 +120,17 @@ def policy_change(*, actor: User | None, policy: Policy, changes: Mapping[str, A
             value = _amounts(value, field)
         setattr(policy, field, value.strip() if field == "name" else value)
     _check_parent(policy)
-    tenant_place_check(actor, policy)
-    shares = shares_of(policy.tenant_id)
+    policy_tenant_check(actor, policy)
+    reservations = tenant_reservations(policy.tenant_id)
     _save(policy)
-    tenant_of_children(policy, was=old_tenant)
+    policy_tenant_propagate(policy, was=old_tenant)
     if "name" in changes and DraftPool.objects.filter(dedicated_to=policy).exists():
         # The draft's document names the policy, so its readers have an old version now.
-        draft_saved(draft_lock(), actor=actor, changes=[f"the name of policy {policy.name}"])
+        draft_save_record(draft_lock(), actor=actor, changes=[f"the name of policy {policy.name}"])
     _amounts_change(policy, changes)
-    within_tenant_check(actor, policy, shares)
+    tenant_amounts_check(actor, policy, reservations)
     if {"user_limit", "parent"} & set(changes):
-        tasks_reshape(policy_ids=policy_family(policy.pk))
+        tasks_regroup(policy_ids=policy_family(policy.pk))
     if policy.group_id != old_group.pk:
         _move_group(policy, old_group, actor)
     note = f"Policy {policy.name} changed: {', '.join(sorted(changes))}."
@@ -153,21 +153,21 @@ def policy_set_amounts(
 def policy_move(
     *, actor: User | None, policy: Policy, parent: Policy | None, group: Group
 ) -> Policy:
-    """Another parent, another group, or both."""
+    """Change the parent, the group, or both."""
     changes = {"parent": parent, "group": group}
     return policy_change(actor=actor, policy=policy, changes=changes)
 
 
 @transaction.atomic
 def policy_remove(*, actor: User | None, policy: Policy) -> None:
-    """Close its queues; running tasks finish, hold their room, and have no reservation.
+    """Close its queues; running tasks finish, keep their capacity, and have no reservation.
 
     Raises:
         Conflict: it has children, is the top of a tenant, or a pool is dedicated to it, now or in
             the draft.
     """
     live_lock()
-    policy = _present(policy)
+    policy = _live_policy(policy)
     children = policy.children.filter(removed_at__isnull=True)
     if children:
         names = ", ".join(child.name for child in children)
@@ -179,7 +179,7 @@ def policy_remove(*, actor: User | None, policy: Policy) -> None:
     queues_close(queues=queues, actor=actor, reason=f"Policy {policy.name} was removed.")
     policy.removed_at = timezone.now()
     policy.save(update_fields=["removed_at"])
-    rules_vanish(Policy, [policy.pk])
+    rules_remove(Policy, [policy.pk])
     _record("policy.removed", policy, actor=actor, note=f"Policy {policy.name} removed.")
 
 
@@ -193,8 +193,8 @@ def amounts_of(policy: Policy) -> tuple[dict[str, str], dict[str, str]]:
 # --- parts -----------------------------------------------------------------------------------
 
 
-def _present(policy: Policy) -> Policy:
-    """The row as it is now that the live side is locked."""
+def _live_policy(policy: Policy) -> Policy:
+    """The current row; the live side is locked."""
     row = Policy.objects.select_related("group").get(pk=policy.pk)
     if row.is_removed:
         raise Conflict(f"Policy {row.name} was removed.")
@@ -202,7 +202,7 @@ def _present(policy: Policy) -> Policy:
 
 
 def _check_no_pool_of(policy: Policy) -> None:
-    """A draft, too, would give its pool to whoever has the name when it is provisioned."""
+    """A draft, too, would dedicate its pool to a later policy of the same name."""
     pools = policy.dedicated_pools.filter(removed_at__isnull=True)
     if pools:
         names = ", ".join(pool.name for pool in pools)
@@ -261,7 +261,7 @@ def _amounts_write(policy: Policy, reserved: Mapping[str, str], limit: Mapping[s
 
 
 def _check_parent(policy: Policy) -> None:
-    """Parents are live, have no queues of their own, and never stand below their children."""
+    """Require that parents are live, have no queues, and are never below their children."""
     parent = policy.parent
     if parent is None:
         return
@@ -277,10 +277,10 @@ def _check_parent(policy: Policy) -> None:
     levels = _levels_from(policy)
     while above is not None:
         if above.pk == policy.pk:
-            raise _bad_parent(f"{parent.name} stands below {policy.name}: that would be a circle")
+            raise _bad_parent(f"{parent.name} is below {policy.name}: that would be a circle")
         above = above.parent
         levels += 1
-    # One that is deeper from before can be changed otherwise.
+    # An older tree that is deeper can still be changed otherwise.
     is_moved = not Policy.objects.filter(pk=policy.pk, parent=parent).exists()
     if is_moved and levels > MOST_LEVELS:
         raise _bad_parent(f"would make a tree of {levels} levels: at most {MOST_LEVELS}")
@@ -305,9 +305,9 @@ def _bad_parent(problem: str) -> BadInput:
 def _move_group(policy: Policy, old_group: Group, actor: User | None) -> None:
     policy_grants_sync(policies=[policy], actor=actor)
     reason = f"Policy {policy.name} moved to the group {policy.group.name}."
-    tasks_of_others_return(policy=policy, reason=reason)
+    tasks_return_without_right(policy=policy, reason=reason)
     people = User.objects.filter(groups__in=[old_group, policy.group])
-    rights_changed(people.values_list("pk", flat=True))
+    rights_change_notify(people.values_list("pk", flat=True))
 
 
 def _record(

@@ -1,4 +1,4 @@
-"""Pausing pools and policies, and the one switch for everything."""
+"""Pauses pools and policies, and switches resource management on and off."""
 
 from typing import Any, TypeVar
 
@@ -6,20 +6,20 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.configuration.services.recording import live_changed
+from apps.configuration.services.change_records import live_change_notify
 from apps.configuration.services.rows import live_lock
 from apps.core.errors import BadInput, Conflict
 from apps.events.services import event_record
 from apps.policies.models import LiveState, Policy, Pool, Queue
 
-# The column's length: a longer reason is refused before it meets the database.
+# The column's length: a longer reason is refused before it reaches the database.
 LONGEST_REASON = 500
 
 _Row = TypeVar("_Row", Pool, Policy)
 
 
 def pool_pause(*, actor: User | None, pool: Pool, reason: str) -> Pool:
-    """The pool admits nothing until it is resumed; running work goes on.
+    """Pause the pool: it admits nothing until it is resumed; running tasks go on.
 
     Raises:
         BadInput: the reason is too long.
@@ -34,7 +34,7 @@ def pool_resume(*, actor: User | None, pool: Pool) -> Pool:
 
 
 def policy_pause(*, actor: User | None, policy: Policy, reason: str) -> Policy:
-    """Nothing of the policy and of those below it is admitted; running work goes on."""
+    """Pause the policy and those below it: nothing is admitted; running tasks go on."""
     return _pause(policy, actor=actor, kind="policy.paused", reason=reason, is_paused=True)
 
 
@@ -45,7 +45,7 @@ def policy_resume(*, actor: User | None, policy: Policy) -> Policy:
 
 @transaction.atomic
 def resource_management_switch(*, actor: User | None, is_enabled: bool) -> LiveState:
-    """Off: nothing is admitted and nobody preempted; running work is looked after."""
+    """Switch it. Off: nothing is admitted or preempted; running tasks are still managed."""
     state = live_lock()
     if state.is_enabled != is_enabled:
         state.is_enabled = is_enabled
@@ -62,19 +62,19 @@ def resource_management_switch(*, actor: User | None, is_enabled: bool) -> LiveS
                 "after": {"is_enabled": is_enabled},
             },
         )
-        live_changed(topics=["queues"])
+        live_change_notify(topics=["queues"])
     return state
 
 
 def pause_facts(row: Pool | Policy | Queue) -> dict[str, Any]:
-    """What the audit log says of a pause."""
+    """The facts of a pause for the audit log."""
     return {"is_paused": row.paused_at is not None, "pause_reason": row.pause_reason}
 
 
 @transaction.atomic
 def _pause(row: _Row, *, actor: User | None, kind: str, reason: str, is_paused: bool) -> _Row:
     if len(reason) > LONGEST_REASON:
-        problem = f"has {len(reason)} signs; at most {LONGEST_REASON} are kept"
+        problem = f"has {len(reason)} characters; use at most {LONGEST_REASON}"
         raise BadInput(f"reason {problem}.", fields={"reason": problem})
     live_lock()
     row.refresh_from_db()
@@ -98,5 +98,5 @@ def _pause(row: _Row, *, actor: User | None, kind: str, reason: str, is_paused: 
             "after": pause_facts(row),
         },
     )
-    live_changed(topics=[f"{noun}.{row.pk}", "queues"])
+    live_change_notify(topics=[f"{noun}.{row.pk}", "queues"])
     return row

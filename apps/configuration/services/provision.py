@@ -1,4 +1,4 @@
-"""Provisioning: the draft becomes live."""
+"""Provisions the draft: it becomes live."""
 
 from collections.abc import Iterable
 
@@ -7,11 +7,11 @@ from django.db import transaction
 from apps.accounts.models import User
 from apps.configuration.models import Revision
 from apps.configuration.selectors import LIVE, draft_document, live_document
-from apps.configuration.services.closing import queues_close, rules_vanish
-from apps.configuration.services.drafts import draft_expect, queue_orders
-from apps.configuration.services.recording import change_record
+from apps.configuration.services.change_records import change_record
+from apps.configuration.services.drafts import draft_version_check, queue_orders
+from apps.configuration.services.queue_closure import queues_close, rules_remove
 from apps.configuration.services.rows import document_write, live_lock
-from apps.configuration.services.validation import document_check, errors_refuse
+from apps.configuration.services.validation import document_check, document_errors_refuse
 from apps.policies.document import Document, compare
 from apps.policies.models import DraftState, LiveState, Policy, Pool, Queue
 
@@ -31,14 +31,14 @@ def document_provision(
     """
     state = live_lock()
     draft = DraftState.objects.select_for_update().get(id=1)
-    draft_expect(version, current=draft.version)
+    draft_version_check(version, current=draft.version)
     before, document = live_document(), draft_document()
-    errors_refuse(document_check(document))
+    document_errors_refuse(document_check(document))
     _settings_write(state, document)
     written = document_write(LIVE, document)
     closing = Queue.objects.filter(profile__in=written.removed_profiles, removed_at__isnull=True)
     queues_close(queues=list(closing), actor=actor, reason="Its profile was removed.")
-    rules_vanish(Pool, written.removed_pools)
+    rules_remove(Pool, written.removed_pools)
     _ranks_write(document)
     changes = [str(change) for change in compare(before, live_document())]
     revision = change_record(
@@ -72,7 +72,7 @@ def _ranks_write(document: Document) -> None:
 
 
 def _topics() -> Iterable[str]:
-    """A request, a name, an order: any of it stands on the pages of pools, policies, queues."""
+    """Topics of the pages of pools, policies and queues, which show requests, names and orders."""
     for noun, model in (("pool", Pool), ("policy", Policy), ("queue", Queue)):
         rows = model._default_manager.filter(removed_at__isnull=True)
         yield from (f"{noun}.{pk}" for pk in rows.values_list("pk", flat=True))

@@ -1,4 +1,4 @@
-"""Connecting profiles to policies, and what people do to the queues in between."""
+"""Connects profiles to policies, and changes the queues in between."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,15 +12,15 @@ from django.utils.text import slugify
 
 from apps.accounts.models import User
 from apps.accounts.selectors import tenants_administered_by
-from apps.configuration.services.closing import queues_close
-from apps.configuration.services.drafts import draft_saved
+from apps.configuration.services.change_records import change_record
+from apps.configuration.services.drafts import draft_save_record
 from apps.configuration.services.limits import above_limit, limits_above
 from apps.configuration.services.pools import pause_facts
-from apps.configuration.services.recording import change_record
+from apps.configuration.services.queue_closure import queues_close
 from apps.configuration.services.rows import draft_lock, live_lock
-from apps.configuration.services.tenancy import (
+from apps.configuration.services.tenant_checks import (
     QUEUE_SETTINGS,
-    is_tenants_own,
+    is_tenant_admin_only,
     queue_settings_check,
     queue_settings_of,
 )
@@ -31,7 +31,7 @@ from apps.policies.selectors import profiles_connectable_by
 
 
 def queue_name_suggest(*, policy: Policy, profile: Profile) -> str:
-    """`<policy>-<profile>` in the signs that a queue's name may have, not taken yet."""
+    """`<policy>-<profile>` in the characters that a queue's name may have, not taken yet."""
     plain = re.sub(r"[^a-z0-9._-]+", "-", slugify(f"{policy.name}-{profile.name}"))
     base = plain.strip("-._")[:63] or f"queue-{policy.pk}-{profile.pk}"
     if not any(map(str.isalpha, base)):
@@ -49,7 +49,7 @@ def queue_name_suggest(*, policy: Policy, profile: Profile) -> str:
 def profile_connect(
     *, actor: User | None, policy: Policy, profile: Profile, queue_name: str | None = None
 ) -> Queue:
-    """Make the queue, last in the profile's order; whoever may use the policy may use it.
+    """Make the queue, last in the profile's order; users of the policy may use it.
 
     A profile that the policy had before gets the settings of its last queue again; settings that
     are not the actor's to set, of a profile that is new to the policy, those of its other queues.
@@ -67,7 +67,7 @@ def profile_connect(
     live_lock()
     policy = Policy.objects.select_related("group").get(pk=policy.pk)
     profile = Profile.objects.get(pk=profile.pk)
-    _check_given(actor, profile)
+    _check_allowed(actor, profile)
     _check_connection(policy, profile)
     if queue_name is None:
         queue_name = queue_name_suggest(policy=policy, profile=profile)
@@ -76,7 +76,7 @@ def profile_connect(
         name=queue_name, policy=policy, profile=profile, queuing_rank=_after(live, "queuing_rank")
     )
     queue_settings_check(actor, queue, set())
-    for field, value in _settings_kept(actor, queue).items():
+    for field, value in _previous_settings(actor, queue).items():
         setattr(queue, field, value)
     _save(queue)
     _append_to_draft(queue, actor)
@@ -96,10 +96,10 @@ def profile_disconnect(*, actor: User | None, queue: Queue) -> int:
         NotAllowed: the actor administers neither queues nor a tenant.
     """
     live_lock()
-    queue = _present(queue)
+    queue = _live_queue(queue)
     queue_settings_check(actor, queue, set())
     if DraftQueueRank.objects.filter(queue=queue).exists():
-        draft_saved(draft_lock(), actor=actor, changes=[f"queue {queue.name} closed"])
+        draft_save_record(draft_lock(), actor=actor, changes=[f"queue {queue.name} closed"])
     reason = f"Profile {queue.profile.name} was removed from policy {queue.policy.name}."
     returned = queues_close(queues=[queue], actor=actor, reason=reason)
     _record("queue.removed", queue, actor=actor, note=reason)
@@ -118,7 +118,7 @@ def queue_change(*, actor: User | None, queue: Queue, changes: Mapping[str, Any]
     if unknown:
         raise BadInput(f"{min(unknown)} cannot be changed.", fields={min(unknown): "is unknown"})
     live_lock()
-    queue = _present(queue)
+    queue = _live_queue(queue)
     queue_settings_check(actor, queue, set(changes))
     if changes.get("name", queue.name) != queue.name:
         _check_name(str(changes["name"]))
@@ -127,14 +127,14 @@ def queue_change(*, actor: User | None, queue: Queue, changes: Mapping[str, Any]
     _save(queue)
     if "name" in changes and DraftQueueRank.objects.filter(queue=queue).exists():
         # The draft's document names the queue, so its readers have an old version now.
-        draft_saved(draft_lock(), actor=actor, changes=[f"the name of queue {queue.name}"])
+        draft_save_record(draft_lock(), actor=actor, changes=[f"the name of queue {queue.name}"])
     note = f"Queue {queue.name} changed: {', '.join(sorted(changes))}."
     _record("queue.changed", queue, actor=actor, note=note, data={"fields": sorted(changes)})
     return queue
 
 
 def queue_rename(*, actor: User | None, queue: Queue, name: str) -> Queue:
-    """Another name for the same queue."""
+    """Rename the queue."""
     return queue_change(actor=actor, queue=queue, changes={"name": name})
 
 
@@ -179,35 +179,35 @@ def queue_reorder(
 
 @transaction.atomic
 def queue_pause(*, actor: User | None, queue: Queue, reason: str) -> Queue:
-    """Nothing of it is admitted until it is resumed; running work goes on."""
+    """Pause the queue: nothing is admitted until it is resumed; running tasks go on."""
     live_lock()
-    queue = _present(queue)
+    queue = _live_queue(queue)
     before = pause_facts(queue)
     queue.paused_at = queue.paused_at or timezone.now()
     queue.pause_reason = reason
     _save(queue)
     note = f"Queue {queue.name} paused. {reason}".strip()
-    told = {"reason": reason, "before": before, "after": pause_facts(queue)}
-    _record("queue.paused", queue, actor=actor, note=note, data=told)
+    details = {"reason": reason, "before": before, "after": pause_facts(queue)}
+    _record("queue.paused", queue, actor=actor, note=note, data=details)
     return queue
 
 
 @transaction.atomic
 def queue_resume(*, actor: User | None, queue: Queue) -> Queue:
     live_lock()
-    queue = _present(queue)
+    queue = _live_queue(queue)
     before = pause_facts(queue)
     queue.paused_at, queue.pause_reason = None, ""
     _save(queue)
-    told = {"before": before, "after": pause_facts(queue)}
-    _record("queue.resumed", queue, actor=actor, note=f"Queue {queue.name} resumed.", data=told)
+    details = {"before": before, "after": pause_facts(queue)}
+    _record("queue.resumed", queue, actor=actor, note=f"Queue {queue.name} resumed.", data=details)
     return queue
 
 
 # --- parts -----------------------------------------------------------------------------------
 
 
-def _present(queue: Queue) -> Queue:
+def _live_queue(queue: Queue) -> Queue:
     row = Queue.objects.select_related("profile", "policy").get(pk=queue.pk)
     if row.is_removed:
         raise Conflict(f"Queue {row.name} was removed.")
@@ -215,13 +215,13 @@ def _present(queue: Queue) -> Queue:
 
 
 def _may_order(actor: User | None, queue: Queue) -> bool:
-    if actor is None or not is_tenants_own(actor):
+    if actor is None or not is_tenant_admin_only(actor):
         return True
     return queue.policy.tenant_id in tenants_administered_by(actor)
 
 
 def _check_name(name: str) -> None:
-    """Queues are named by their id as well, so that a name of digits could mean another queue."""
+    """Refuse a name of digits: queues are addressed by id as well, so it could mean another one."""
     if name and not any(map(str.isalpha, name)):
         problem = "needs at least one letter"
         raise BadInput(f"The name {problem}.", fields={"name": problem})
@@ -235,8 +235,8 @@ def _save(queue: Queue) -> None:
     queue.save()
 
 
-def _check_given(actor: User | None, profile: Profile) -> None:
-    if actor is None or not is_tenants_own(actor):
+def _check_allowed(actor: User | None, profile: Profile) -> None:
+    if actor is None or not is_tenant_admin_only(actor):
         return
     if not profiles_connectable_by(actor).filter(pk=profile.pk).exists():
         problem = "gives more than resources: an administrator of the installation connects it"
@@ -258,8 +258,8 @@ def _check_connection(policy: Policy, profile: Profile) -> None:
         raise BadInput(f"{problem}.", fields={"profile": problem})
 
 
-def _settings_kept(actor: User | None, queue: Queue) -> dict[str, Any]:
-    """What a new queue takes over, so that closing one and connecting again changes nothing."""
+def _previous_settings(actor: User | None, queue: Queue) -> dict[str, Any]:
+    """The settings that a new queue inherits, so that closing and connecting again keeps them."""
     settings = QUEUE_SETTINGS - {"name"}
     earlier = Queue.objects.filter(policy=queue.policy)
     last = earlier.filter(profile=queue.profile).order_by("-pk").first()
@@ -290,7 +290,9 @@ def _append_to_draft(queue: Queue, actor: User | None) -> None:
     state = draft_lock()
     rank = _after(DraftQueueRank.objects.filter(profile=draft), "rank")
     DraftQueueRank.objects.create(profile=draft, queue=queue, rank=rank)
-    draft_saved(state, actor=actor, changes=[f"queue {queue.name} of profile {draft.name} added"])
+    draft_save_record(
+        state, actor=actor, changes=[f"queue {queue.name} of profile {draft.name} added"]
+    )
 
 
 def _reorder_draft(profile: Profile, ordered: Sequence[Queue], actor: User | None) -> None:
@@ -302,7 +304,7 @@ def _reorder_draft(profile: Profile, ordered: Sequence[Queue], actor: User | Non
     DraftQueueRank.objects.bulk_create(
         DraftQueueRank(profile=draft, queue=queue, rank=rank) for rank, queue in enumerate(ordered)
     )
-    draft_saved(state, actor=actor, changes=[f"order of profile {draft.name}"])
+    draft_save_record(state, actor=actor, changes=[f"order of profile {draft.name}"])
 
 
 def _record(

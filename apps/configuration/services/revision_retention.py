@@ -1,7 +1,7 @@
-"""How many revisions are kept: of each author the newest.
+"""Keeps the newest revisions of each author.
 
-Each revision holds the whole configuration. They are counted by author, so that who changes very
-much, such as an administrator of a tenant, removes none of the others' from the history.
+Each revision holds the whole configuration. They are counted by author, so that frequent changes
+of one, such as an administrator of a tenant, remove no revisions of others.
 """
 
 from django.db.models import F, Window
@@ -13,7 +13,7 @@ from apps.policies.models import DraftState
 AT_ONCE = 200
 
 
-def revisions_sweep(*, most: int) -> int:
+def revisions_remove_old(*, most: int) -> int:
     """Remove those beyond the newest `most` of their author; 0 keeps all.
 
     The one that the draft came from stays.

@@ -1,4 +1,4 @@
-"""Restoring a revision into the draft."""
+"""Restores a revision into the draft."""
 
 import msgspec
 from django.db import transaction
@@ -29,9 +29,9 @@ def revision_restore(
 
 
 def _with_what_is_there(document: Document) -> tuple[Document, list[str]]:
-    """Without policies and queues that were removed since; others by the names they have now.
+    """The document without policies and queues removed since, others by their current names.
 
-    Names pass to others: a policy is known by its id, a queue by its policy and its profile.
+    Names may be reused: a policy is identified by its id, a queue by its policy and its profile.
     """
     notes: list[str] = []
     policies = _Policies(document)
@@ -64,7 +64,7 @@ def _with_what_is_there(document: Document) -> tuple[Document, list[str]]:
 
 
 class _Policies:
-    """The policies of a document, and what they and their queues are called today."""
+    """The policies of a document, and the current names of them and their queues."""
 
     def __init__(self, document: Document) -> None:
         entries = document.policies or ()

@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import F, Model
 from django.utils import timezone
 
-from apps.configuration.selectors import Twins
+from apps.configuration.selectors import ConfigurationModels
 from apps.core.errors import BadInput
 from apps.policies.document import (
     POOL_COLUMNS,
@@ -25,8 +25,8 @@ from apps.policies.models import DraftState, LiveState, Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """Ids by lower-case name after writing, and the ids of what left."""
+class WriteResult:
+    """Ids by lower-case name after writing, and the ids of removed rows."""
 
     pools: Mapping[str, int] = field(default_factory=dict)
     profiles: Mapping[str, int] = field(default_factory=dict)
@@ -56,18 +56,18 @@ def draft_wait() -> None:
     list(DraftState.objects.select_for_update(no_key=True).filter(id=1))
 
 
-def document_write(twins: Twins, document: Document) -> Written:
-    """Pools, profiles and links of one side become what the document says.
+def document_write(models: ConfigurationModels, document: Document) -> WriteResult:
+    """Write pools, profiles and links of one side as in the document.
 
-    Entries are joined by key; one without a key by name, else it is new. What the document does
-    not name is deleted from a draft, and gets `removed_at` on the live side.
+    Entries are joined by key; one without a key by name, else it is new. Rows that are not in the
+    document are deleted from a draft, and get `removed_at` on the live side.
 
     Raises:
         BadInput: `dedicated_to` names no policy.
     """
     policies = _policies_by_name(document)
     pools, removed_pools = _entries_write(
-        twins.pools,
+        models.pools,
         document.pools,
         {
             entry.name: _values(entry, POOL_COLUMNS)
@@ -76,12 +76,12 @@ def document_write(twins: Twins, document: Document) -> Written:
         },
     )
     profiles, removed_profiles = _entries_write(
-        twins.profiles,
+        models.profiles,
         document.profiles,
         {entry.name: _values(entry, PROFILE_COLUMNS) for entry in document.profiles},
     )
-    _links_write(twins, document, pools, profiles)
-    return Written(pools, profiles, removed_pools, removed_profiles)
+    _links_write(models, document, pools, profiles)
+    return WriteResult(pools, profiles, removed_pools, removed_profiles)
 
 
 def _values(entry: PoolEntry | ProfileEntry, names: Iterable[str]) -> dict[str, Any]:
@@ -109,10 +109,10 @@ def _entries_write(
     entries: Iterable[PoolEntry | ProfileEntry],
     values: Mapping[str, Mapping[str, Any]],
 ) -> tuple[dict[str, int], tuple[int, ...]]:
-    """Rows of one kind; returns ids by lower-case name, and the ids of what left."""
+    """Write rows of one kind; returns ids by lower-case name, and the ids of removed ones."""
     rows = {row.key: row for row in model._default_manager.all()}
-    wanted = _joined(rows, list(entries))
-    removed = _leave(model, rows, set(wanted))
+    wanted = _entries_by_key(rows, list(entries))
+    removed = _remove_missing(model, rows, set(wanted))
     _free_names(model, rows, wanted)
     ids = {}
     for position, (key, entry) in enumerate(wanted.items()):
@@ -129,7 +129,7 @@ def _entries_write(
     return ids, removed
 
 
-def _joined(
+def _entries_by_key(
     rows: Mapping[uuid.UUID, Any], entries: list[PoolEntry | ProfileEntry]
 ) -> dict[uuid.UUID, PoolEntry | ProfileEntry]:
     """Entries by the key of their row, in the order of the document."""
@@ -148,15 +148,15 @@ def _joined(
     return joined
 
 
-def _leave(
+def _remove_missing(
     model: type[Any], rows: Mapping[uuid.UUID, Any], wanted: set[uuid.UUID]
 ) -> tuple[int, ...]:
     gone = tuple(r.pk for key, r in rows.items() if key not in wanted and not _is_removed(r))
-    leaving = model._default_manager.filter(pk__in=gone)
+    missing = model._default_manager.filter(pk__in=gone)
     if hasattr(model, "removed_at"):
-        leaving.update(removed_at=timezone.now())
+        missing.update(removed_at=timezone.now())
     else:
-        leaving.delete()
+        missing.delete()
     return gone
 
 
@@ -165,7 +165,7 @@ def _free_names(
     rows: Mapping[uuid.UUID, Any],
     wanted: Mapping[uuid.UUID, PoolEntry | ProfileEntry],
 ) -> None:
-    """Names may be exchanged: whoever gets another name lets go of the old one first."""
+    """Names may be exchanged: rows that get another name release the old one first."""
     for key, entry in wanted.items():
         row = rows.get(key)
         if row is not None and not _is_removed(row) and row.name.lower() != entry.name.lower():
@@ -177,20 +177,23 @@ def _is_removed(row: Model) -> bool:
 
 
 def _links_write(
-    twins: Twins, document: Document, pools: Mapping[str, int], profiles: Mapping[str, int]
+    models: ConfigurationModels,
+    document: Document,
+    pools: Mapping[str, int],
+    profiles: Mapping[str, int],
 ) -> None:
-    places = {
-        (pools[pool.name.lower()], profiles[name.lower()]): place
+    positions = {
+        (pools[pool.name.lower()], profiles[name.lower()]): position
         for pool in document.pools
-        for place, name in enumerate(pool.profiles)
+        for position, name in enumerate(pool.profiles)
     }
-    manager = twins.links._default_manager
+    manager = models.links._default_manager
     existing: dict[tuple[int, int], Any] = {(k.pool_id, k.profile_id): k for k in manager.all()}
     for profile in document.profiles:
         for rank, link in enumerate(profile.pools):
             pair = (pools[link.pool.lower()], profiles[profile.name.lower()])
-            row = existing.pop(pair, None) or twins.links(pool_id=pair[0], profile_id=pair[1])
-            values = {"name": link.name, "routing_rank": rank, "execution_rank": places[pair]}
+            row = existing.pop(pair, None) or models.links(pool_id=pair[0], profile_id=pair[1])
+            values = {"name": link.name, "routing_rank": rank, "execution_rank": positions[pair]}
             if row.pk is None or any(getattr(row, k) != v for k, v in values.items()):
                 for name, value in values.items():
                     setattr(row, name, value)

@@ -1,4 +1,4 @@
-"""The rows that rules of people are stored as."""
+"""The rows in which rules of people are stored."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,20 +7,20 @@ from django.contrib.auth.models import Group
 
 from apps.accounts.models import User
 from apps.accounts.models.grants import GrantSource
-from apps.configuration.rules.levels import RANKS, RESOURCES, Level
+from apps.configuration.rules.levels import LEVEL_ORDER, RESOURCES, Level
 from apps.configuration.rules.rule import Subject, Target
 
 Row = User | Group
 
 
 def levels_set(target: Target, levels: Mapping[Row, Level | None], *, actor: User | None) -> None:
-    """Let each of these have exactly this level on the target, or none.
+    """Give each of these exactly this level on the target, or none.
 
-    What policies gave by themselves, and who may exceed a limit, stays.
+    Grants of policies themselves, and rights to exceed a limit, stay.
     """
     resource = RESOURCES[target.kind]
-    ids = {right.codename: right.pk for right in resource.known()}
-    levels_known = [level for level in resource.verbs if level in RANKS]
+    ids = {right.codename: right.pk for right in resource.permissions()}
+    levels_known = [level for level in resource.verbs if level in LEVEL_ORDER]
     ranked = {ids[name] for level in levels_known for name in resource.codenames(level)}
     wanted = {
         one: {ids[name] for name in resource.codenames(level)} if level is not None else set()
@@ -33,22 +33,22 @@ def levels_set(target: Target, levels: Mapping[Row, Level | None], *, actor: Use
         if target.object_id:
             rows = resource.by_user if model is User else resource.by_group
             own = {"content_object_id": target.object_id, "source": GrantSource.PERSON}
-            _rows_set(rows, who, rights, ranked, own=own, made={"created_by": actor})
+            _rows_replace(rows, who, rights, ranked, own=own, made={"created_by": actor})
         else:
             # Django's own permissions of the model.
             links: Any = User.user_permissions if model is User else Group.permissions
-            _rows_set(links.through, who, rights, ranked, own={}, made={})
+            _rows_replace(links.through, who, rights, ranked, own={}, made={})
 
 
 def subjects_of(subjects: Iterable[Subject]) -> tuple[tuple[User, ...], tuple[Group, ...]]:
-    """The people and groups whom a rule names."""
+    """The people and groups that a rule names."""
     named = list(subjects)
     users = User.objects.filter(pk__in=[one.id for one in named if not one.is_group])
     groups = Group.objects.filter(pk__in=[one.id for one in named if one.is_group])
     return tuple(users), tuple(groups)
 
 
-def _rows_set(
+def _rows_replace(
     model: type[Any],
     who: str,
     wanted: Mapping[int, set[int]],

@@ -1,4 +1,4 @@
-"""Making, changing and removing access rules. One rule names many and is written as one."""
+"""Creates, changes and removes access rules. A rule with many subjects is written as one."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 
 from apps.accounts.models import User
-from apps.accounts.services.groups import rights_changed
-from apps.configuration.rules.granting import (
+from apps.accounts.services.groups import rights_change_notify
+from apps.configuration.rules.delegation import (
     groups_nameable_by,
     levels_grantable_by,
     people_nameable_by,
 )
-from apps.configuration.rules.levels import RANKS, RESOURCES, Level
-from apps.configuration.rules.reading import target_of
+from apps.configuration.rules.isolation import other_tenants_subject, subjects_hidden_from
+from apps.configuration.rules.levels import LEVEL_ORDER, RESOURCES, Level
 from apps.configuration.rules.rows import rules_of
 from apps.configuration.rules.rule import Rule, Target
-from apps.configuration.rules.walls import hidden_from, stranger_named
-from apps.configuration.services.exceeding import policy_set_exceeding
+from apps.configuration.rules.selectors import target_of
+from apps.configuration.services.exceeders import policy_set_exceeders
 from apps.configuration.services.rows import live_lock
 from apps.configuration.services.rule_rows import levels_set, subjects_of
 from apps.core.errors import BadInput, NotAllowed, NotFound, Stale
@@ -32,40 +32,40 @@ Row = User | Group
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """Whom a rule shall name."""
+class RuleSubjects:
+    """The subjects that a rule will name."""
 
     users: tuple[User, ...] = ()
     groups: tuple[Group, ...] = ()
 
     @property
-    def every(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[Row, ...]:
         return (*self.users, *self.groups)
 
 
 @transaction.atomic
-def rule_give(*, actor: User, target: Target, level: Level, named: Named) -> Rule:
+def rule_grant(*, actor: User, target: Target, level: Level, subjects: RuleSubjects) -> Rule:
     """Give these people and groups the level on the target; others keep what they have.
 
-    Who has another level there by a rule of people has this one afterwards.
+    This level replaces another one that they have there by a rule of people.
 
     Raises:
-        BadInput: nobody is named, or somebody whom the actor may not name.
+        BadInput: no subject is named, or one whom the actor may not name.
         NotAllowed: the actor does not hold that much there.
         NotFound: there is no such object any more.
     """
-    target = _locked(actor, target, level)
+    target = _lock_target(actor, target, level)
     _check_level(actor, target, level)
-    if not named.every:
-        raise _bad_subjects("name somebody")
-    _check_named(actor, target, named, known=())
+    if not subjects.rows:
+        raise _bad_subjects("name a user or a group")
+    _check_subjects(actor, target, subjects, known=())
     before = rules_of([target])
-    if level in RANKS:
-        levels_set(target, dict.fromkeys(named.every, level), actor=actor)
+    if level in LEVEL_ORDER:
+        levels_set(target, dict.fromkeys(subjects.rows, level), actor=actor)
     else:
-        known = named_by(_found(before, level))
-        _exceed(actor, target, [*known.users, *named.users], [*known.groups, *named.groups])
-    given = _told(actor, target, level, before)
+        known = subjects_named_by(_rule_of_level(before, level))
+        _exceed(actor, target, [*known.users, *subjects.users], [*known.groups, *subjects.groups])
+    given = _record(actor, target, level, before)
     if given is None:
         raise NotFound("There is no such rule any more.")
     return given
@@ -78,84 +78,84 @@ def rule_change(
     target: Target,
     level: Level,
     new_level: Level | None = None,
-    named: Named,
+    subjects: RuleSubjects,
     version: str | None = None,
 ) -> Rule | None:
-    """Let the rule name exactly these, on its level or on a new one.
+    """Replace the rule's subjects, on its level or on a new one.
 
     Returns:
-        The rule; None where it names nobody any more, and is gone.
+        The rule; None if it names nobody any more, and is gone.
 
     Raises:
         Stale: the rule is not the one of this version any more.
-        Everything that `rule_give` raises.
+        Everything that `rule_grant` raises.
     """
     wanted = new_level or level
-    target = _locked(actor, target, level)
+    target = _lock_target(actor, target, level)
     for one in {level, wanted}:
         _check_level(actor, target, one)
-    if (level in RANKS) != (wanted in RANKS):
+    if (level in LEVEL_ORDER) != (wanted in LEVEL_ORDER):
         problem = f"a rule of level {level.value} cannot become one of level {wanted.value}"
         raise BadInput(f"level: {problem}.", fields={"level": problem})
     before = rules_of([target])
-    rule = _found(before, level)
+    rule = _rule_of_level(before, level)
     if rule is None:
         raise NotFound("There is no such rule any more.")
     if version is not None and version != rule.version:
-        raise Stale("Somebody changed this rule meanwhile: look at it again.")
-    known = named_by(rule)
-    # Who is raised is given something new: that is for those whom the actor may name.
-    is_raised = wanted in RANKS and RANKS.index(wanted) > RANKS.index(level)
-    _check_named(actor, target, named, known=() if is_raised else known.every)
-    kept = _kept(actor, rule, named)
-    if level in RANKS:
-        leaving = set(known.every) - set(named.every) - set(kept.every)
+        raise Stale("Another user has changed this rule meanwhile. Reload and try again.")
+    known = subjects_named_by(rule)
+    # A higher level gives something new: the actor must be allowed to name all subjects.
+    is_raised = wanted in LEVEL_ORDER and LEVEL_ORDER.index(wanted) > LEVEL_ORDER.index(level)
+    _check_subjects(actor, target, subjects, known=() if is_raised else known.rows)
+    hidden = _hidden_subjects(actor, rule, subjects)
+    if level in LEVEL_ORDER:
+        leaving = set(known.rows) - set(subjects.rows) - set(hidden.rows)
         changes: dict[Row, Level | None] = dict.fromkeys(leaving)
-        levels_set(target, {**changes, **dict.fromkeys(named.every, wanted)}, actor=actor)
+        levels_set(target, {**changes, **dict.fromkeys(subjects.rows, wanted)}, actor=actor)
     else:
-        _exceed(actor, target, [*named.users, *kept.users], [*named.groups, *kept.groups])
-    return _told(actor, target, wanted, before)
+        _exceed(actor, target, [*subjects.users, *hidden.users], [*subjects.groups, *hidden.groups])
+    return _record(actor, target, wanted, before)
 
 
 def rule_remove(*, actor: User, target: Target, level: Level, version: str | None = None) -> None:
-    """Take the rule away: from the next request on nobody has a right by it.
+    """Remove the rule: from the next request on nobody has a right by it.
 
-    Tasks that wait stay in line, as when somebody leaves a group.
+    Tasks that wait stay queued, as when a user leaves a group.
 
     Raises:
         Everything that `rule_change` raises.
     """
-    rule_change(actor=actor, target=target, level=level, named=Named(), version=version)
+    rule_change(actor=actor, target=target, level=level, subjects=RuleSubjects(), version=version)
 
 
-def named_by(rule: Rule | None) -> Named:
-    """The rows of those whom a rule names, as far as its reader is told."""
+def subjects_named_by(rule: Rule | None) -> RuleSubjects:
+    """The rows of a rule's subjects, as far as its reader sees them."""
     users, groups = subjects_of(rule.subjects if rule is not None else ())
-    return Named(users, groups)
+    return RuleSubjects(users, groups)
 
 
-def _kept(actor: User, rule: Rule, named: Named) -> Named:
-    """Of whom the actor is not told stays as they are, unless the rule goes as a whole."""
-    if not named.every:
-        return Named()
-    return Named(*subjects_of(hidden_from(actor, rule.subjects)))
+def _hidden_subjects(actor: User, rule: Rule, subjects: RuleSubjects) -> RuleSubjects:
+    """The subjects that the actor does not see: they stay, unless the whole rule is removed."""
+    if not subjects.rows:
+        return RuleSubjects()
+    return RuleSubjects(*subjects_of(subjects_hidden_from(actor, rule.subjects)))
 
 
 # --- parts -----------------------------------------------------------------------------------
 
 
-def _locked(actor: User, target: Target, level: Level) -> Target:
-    """The target as it is now, held against other writers of its rules and its removal."""
+def _lock_target(actor: User, target: Target, level: Level) -> Target:
+    """The current target, locked against other writers of its rules and its removal."""
     resource = RESOURCES[target.kind]
-    if level not in RANKS:
-        # What changes the limits of waiting tasks waits for the live side; that comes first.
+    if level not in LEVEL_ORDER:
+        # Changes of the limits of waiting tasks lock the live side, which comes first.
         live_lock()
     rows: Any = resource.model._default_manager.select_for_update(no_key=True, of=("self",))
     if target.object_id:
         rows = rows.filter(pk=target.object_id, removed_at__isnull=True)
     else:
-        # All rules on kinds are few: whoever writes one waits for the others.
-        rows = resource.known().select_for_update(no_key=True, of=("self",))
+        # Rules on whole kinds are few: a writer waits for all the others.
+        rows = resource.permissions().select_for_update(no_key=True, of=("self",))
     held = list(rows)
     found = target_of(actor, target.kind, target.object_id) if held else None
     if found is None:
@@ -168,7 +168,7 @@ def _check_level(actor: User, target: Target, level: Level) -> None:
     grantable = levels_grantable_by(actor, target)
     if level in grantable:
         return
-    known = [one for one in resource.verbs if target.object_id or one in RANKS]
+    known = [one for one in resource.verbs if target.object_id or one in LEVEL_ORDER]
     if level not in known:
         problem = f"a {resource.kind.value} has {', '.join(one.value for one in known)}"
         raise BadInput(f"level: {problem}.", fields={"level": problem})
@@ -178,45 +178,47 @@ def _check_level(actor: User, target: Target, level: Level) -> None:
     )
 
 
-def _check_named(actor: User, target: Target, named: Named, *, known: Collection[Row]) -> None:
-    """Who is new in a rule must be somebody whom the actor may name; others may stay."""
-    if len(named.every) > MOST_SUBJECTS:
+def _check_subjects(
+    actor: User, target: Target, subjects: RuleSubjects, *, known: Collection[Row]
+) -> None:
+    """Refuse new subjects whom the actor may not name; others may stay."""
+    if len(subjects.rows) > MOST_SUBJECTS:
         raise _bad_subjects(f"names at most {MOST_SUBJECTS}")
     # By what they are and their id, which unlike a list is looked up at once.
     old = {(type(one), one.pk) for one in known}
-    new_users = {one.pk for one in named.users if (User, one.pk) not in old}
-    new_groups = {one.pk for one in named.groups if (Group, one.pk) not in old}
+    new_users = {one.pk for one in subjects.users if (User, one.pk) not in old}
+    new_groups = {one.pk for one in subjects.groups if (Group, one.pk) not in old}
     people = people_nameable_by(actor).filter(pk__in=new_users)
     groups = groups_nameable_by(actor).filter(pk__in=new_groups)
     if len(people) < len(new_users) or len(groups) < len(new_groups):
-        raise _bad_subjects("there is somebody whom you may not name")
-    stranger = stranger_named(target, people, groups)
-    if stranger:
-        raise _bad_subjects(f"{stranger} belongs to another tenant")
+        raise _bad_subjects("names a user or group that you may not name")
+    outsider = other_tenants_subject(target, people, groups)
+    if outsider:
+        raise _bad_subjects(f"{outsider} belongs to another tenant")
 
 
 def _bad_subjects(problem: str) -> BadInput:
     return BadInput(f"subjects: {problem}.", fields={"subjects": problem})
 
 
-def _found(rules: Iterable[Rule], level: Level) -> Rule | None:
+def _rule_of_level(rules: Iterable[Rule], level: Level) -> Rule | None:
     return next((one for one in rules if one.level is level and not one.by_policy), None)
 
 
 def _exceed(actor: User, target: Target, users: Iterable[User], groups: Iterable[Group]) -> None:
-    """Those who exceed a limit are kept by their own service, which sorts what waits anew."""
+    """Exceeding a limit has its own service, which groups the waiting tasks again."""
     policy = Policy.objects.get(pk=target.object_id)
     people = {one.pk: one for one in users}
     teams = {one.pk: one for one in groups}
-    policy_set_exceeding(actor=actor, policy=policy, users=people.values(), groups=teams.values())
+    policy_set_exceeders(actor=actor, policy=policy, users=people.values(), groups=teams.values())
 
 
-def _told(actor: User, target: Target, level: Level, before: Iterable[Rule]) -> Rule | None:
-    """Leave a trace where something is another now; the rule of this level, if there is one."""
+def _record(actor: User, target: Target, level: Level, before: Iterable[Rule]) -> Rule | None:
+    """Record a change, if there is one; returns the rule of this level, if there is one."""
     after = rules_of([target])
-    told = [_facts(rules) for rules in (before, after)]
-    if told[0] != told[1]:
-        kind = "rule.removed" if not told[1] else "rule.changed" if told[0] else "rule.given"
+    facts = [_facts(rules) for rules in (before, after)]
+    if facts[0] != facts[1]:
+        kind = "rule.removed" if not facts[1] else "rule.changed" if facts[0] else "rule.granted"
         event_record(
             kind,
             actor=actor,
@@ -224,28 +226,28 @@ def _told(actor: User, target: Target, level: Level, before: Iterable[Rule]) -> 
             object_id=target.object_id or "all",
             data={
                 "name": target.name or f"every {target.kind.value}",
-                "before": told[0],
-                "after": told[1],
+                "before": facts[0],
+                "after": facts[1],
             },
         )
-        rights_changed(sorted(_touched(before, after)))
-    return _found(after, level)
+        rights_change_notify(sorted(_affected_users(before, after)))
+    return _rule_of_level(after, level)
 
 
 def _facts(rules: Iterable[Rule]) -> dict[str, list[str]]:
     """The rules of people on one target, by level and name."""
-    told = {}
+    facts = {}
     for rule in rules:
         if rule.by_policy:
             continue
         names = [f"{one.kind.replace('_', ' ')} {one.name}" for one in rule.subjects]
         more = [f"and {len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
-        told[rule.level.value] = [*names[:MOST_NAMED], *more]
-    return told
+        facts[rule.level.value] = [*names[:MOST_NAMED], *more]
+    return facts
 
 
-def _touched(before: Iterable[Rule], after: Iterable[Rule]) -> set[int]:
-    """Ids of everybody whose rights are others now, by themselves or by a group."""
+def _affected_users(before: Iterable[Rule], after: Iterable[Rule]) -> set[int]:
+    """Ids of everybody whose rights changed, by themselves or by a group."""
     levels = [
         {
             (one.is_group, one.id, rule.level)

@@ -1,4 +1,4 @@
-"""Making organisations of policy trees, changing who belongs to them, and undoing it."""
+"""Creates tenants of policy trees, changes what belongs to them, and removes them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,24 +7,24 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 
 from apps.accounts.models import BUILT_IN_GROUPS, Tenant, TenantGroup, User
-from apps.accounts.services.groups import rights_changed
+from apps.accounts.services.groups import rights_change_notify
 from apps.accounts.services.tenancy import one_tenant_check
-from apps.configuration.services.recording import live_changed
+from apps.configuration.services.change_records import live_change_notify
+from apps.configuration.services.isolation import tenant_change_notify
 from apps.configuration.services.rows import live_lock
-from apps.configuration.services.walls import wall_moved
 from apps.core.errors import BadInput
 from apps.events.services import event_record
 from apps.policies.models import Policy
 
 
 @transaction.atomic
-def tenant_make(
+def tenant_create(
     *, actor: User | None, top: Policy, admin_group: Group, groups: Iterable[Group] = ()
 ) -> Tenant:
     """Make the policy with all below it the tree of a tenant.
 
     Args:
-        groups: those whose people are the tenant's; the administrators' group is, too.
+        groups: those whose people belong to it; the administrators' group does, too.
 
     Raises:
         BadInput: naming `top`, `admin_group` or `groups`.
@@ -36,15 +36,15 @@ def tenant_make(
         if top.is_removed:
             problem = f"{top.name} was removed"
         elif top.parent_id is not None:
-            problem = f"{top.name} stands below another policy"
-        raise _bad("top", problem)
+            problem = f"{top.name} has a parent: choose a policy without one"
+        raise _bad_input("top", problem)
     tree = _tree(top)
     wanted = _groups(admin_group, groups, tree=tree, tenant=None)
     tenant = Tenant.objects.create(admin_group=admin_group)
-    _belong(tenant, wanted)
+    _groups_set(tenant, wanted)
     Policy.objects.filter(pk__in=tree).update(tenant=tenant)
-    wall_moved(policy_ids=tree, tenant_ids=[tenant.pk])
-    _finish("tenant.made", actor, tenant, top.name, before={}, people=_people(wanted))
+    tenant_change_notify(policy_ids=tree, tenant_ids=[tenant.pk])
+    _finish("tenant.created", actor, tenant, top.name, before={}, people=_people(wanted))
     return tenant
 
 
@@ -56,24 +56,24 @@ def tenant_change(
     admin_group: Group | None = None,
     groups: Iterable[Group] | None = None,
 ) -> Tenant:
-    """Change what is not None; `groups` replaces those that belong to it.
+    """Change the values that are not None; `groups` replaces those that belong to it.
 
-    A group that administered it and does so no more still belongs to it, unless `groups` says.
+    A former administrators' group still belongs to it, unless `groups` leaves it out.
 
     Raises:
         BadInput: naming the field.
     """
     live_lock()
     tenant = Tenant.objects.select_related("admin_group").get(pk=tenant.pk)
-    before, known = tenant_told(tenant), _groups_of(tenant)
+    before, known = tenant_values(tenant), _groups_of(tenant)
     head = admin_group if admin_group is not None else tenant.admin_group
     tree = list(Policy.objects.filter(tenant=tenant).values_list("pk", flat=True))
     wanted = _groups(head, known if groups is None else groups, tree=tree, tenant=tenant)
     if tenant.admin_group_id != head.pk:
         tenant.admin_group = head
         tenant.save(update_fields=["admin_group"])
-    _belong(tenant, wanted)
-    if before != tenant_told(tenant):
+    _groups_set(tenant, wanted)
+    if before != tenant_values(tenant):
         people = _people([*known, *wanted])
         _finish("tenant.changed", actor, tenant, tenant_name(tenant), before=before, people=people)
     return tenant
@@ -81,12 +81,12 @@ def tenant_change(
 
 @transaction.atomic
 def tenant_remove(*, actor: User | None, tenant: Tenant) -> None:
-    """Its tree stays, as ordinary policies; people and groups stay, and belong to nobody."""
+    """Remove a tenant: its policies, people and groups stay, and belong to no tenant."""
     live_lock()
     tenant = Tenant.objects.select_related("admin_group").get(pk=tenant.pk)
-    name, before, people = tenant_name(tenant), tenant_told(tenant), _people(_groups_of(tenant))
+    name, before, people = tenant_name(tenant), tenant_values(tenant), _people(_groups_of(tenant))
     tree = Policy.objects.filter(tenant=tenant)
-    wall_moved(policy_ids=tree.values_list("pk", flat=True), tenant_ids=[tenant.pk])
+    tenant_change_notify(policy_ids=tree.values_list("pk", flat=True), tenant_ids=[tenant.pk])
     tree.update(tenant=None)
     pk = tenant.pk
     tenant.delete()
@@ -97,7 +97,7 @@ def tenant_remove(*, actor: User | None, tenant: Tenant) -> None:
         object_id=pk,
         data={"name": name, "before": before, "after": {}},
     )
-    _tell(people)
+    _notify_people(people)
 
 
 def tenant_top(tenant: Tenant) -> Policy | None:
@@ -106,13 +106,13 @@ def tenant_top(tenant: Tenant) -> Policy | None:
 
 
 def tenant_name(tenant: Tenant) -> str:
-    """A tenant is called as its top is."""
+    """The name of its top policy."""
     top = tenant_top(tenant)
     return top.name if top is not None else str(tenant)
 
 
-def tenant_told(tenant: Tenant) -> dict[str, Any]:
-    """What the audit log says of it."""
+def tenant_values(tenant: Tenant) -> dict[str, Any]:
+    """Its facts for the audit log."""
     return {
         "admin_group": tenant.admin_group.name,
         "groups": sorted(group.name for group in _groups_of(tenant)),
@@ -131,18 +131,18 @@ def _groups(
     for group in found.values():
         name = "admin_group" if group.pk == head.pk else "groups"
         if group.name in BUILT_IN_GROUPS:
-            raise _bad(name, f"{group.name} is built in, and of no tenant")
+            raise _bad_input(name, f"{group.name} is built in, and of no tenant")
         known = TenantGroup.objects.filter(group=group).first()
         if known is not None and (tenant is None or known.tenant_id != tenant.pk):
-            raise _bad(name, f"{group.name} belongs to another tenant")
+            raise _bad_input(name, f"{group.name} belongs to another tenant")
     foreign = Policy.objects.filter(pk__in=tree).exclude(group__in=found)
     first = foreign.select_related("group").order_by("pk").first()
     if first is not None:
-        raise _bad("groups", f"add {first.group.name}, the group of policy {first.name}")
+        raise _bad_input("groups", f"add {first.group.name}, the group of policy {first.name}")
     return list(found.values())
 
 
-def _belong(tenant: Tenant, groups: Iterable[Group]) -> None:
+def _groups_set(tenant: Tenant, groups: Iterable[Group]) -> None:
     wanted = {group.pk for group in groups}
     rows = TenantGroup.objects.filter(tenant=tenant)
     rows.exclude(group__in=wanted).delete()
@@ -184,15 +184,15 @@ def _finish(
         actor=actor,
         object_type="tenant",
         object_id=tenant.pk,
-        data={"name": name, "before": before, "after": tenant_told(tenant)},
+        data={"name": name, "before": before, "after": tenant_values(tenant)},
     )
-    _tell(people)
+    _notify_people(people)
 
 
-def _tell(people: list[int]) -> None:
-    rights_changed(people)
-    live_changed(topics=["policies", "queues"])
+def _notify_people(people: list[int]) -> None:
+    rights_change_notify(people)
+    live_change_notify(topics=["policies", "queues"])
 
 
-def _bad(name: str, problem: str) -> BadInput:
+def _bad_input(name: str, problem: str) -> BadInput:
     return BadInput(f"{name}: {problem}.", fields={name: problem})

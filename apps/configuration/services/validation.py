@@ -1,4 +1,4 @@
-"""What is wrong with a document, and what an administrator should know before provisioning."""
+"""Checks a document: its errors, and warnings for administrators before provisioning."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,8 +21,8 @@ UNCOUNTED = frozenset({"cpu", "memory_mb", "slot"})
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One sentence about one place of the document; errors refuse provisioning."""
+class DocumentFinding:
+    """One sentence about one place of the document; errors block provisioning."""
 
     is_error: bool
     path: str
@@ -30,17 +30,17 @@ class Finding:
     detail: str
 
 
-def _error(path: str, code: str, detail: str) -> Finding:
-    return Finding(is_error=True, path=path, code=code, detail=detail)
+def _error(path: str, code: str, detail: str) -> DocumentFinding:
+    return DocumentFinding(is_error=True, path=path, code=code, detail=detail)
 
 
-def _warning(path: str, code: str, detail: str) -> Finding:
-    return Finding(is_error=False, path=path, code=code, detail=detail)
+def _warning(path: str, code: str, detail: str) -> DocumentFinding:
+    return DocumentFinding(is_error=False, path=path, code=code, detail=detail)
 
 
 @dataclass(slots=True)
-class Facts:
-    """What the database knows beside the document; amounts in thousandths."""
+class LiveFacts:
+    """What the database knows in addition to the document; amounts in thousandths."""
 
     policies: dict[int, Policy] = field(default_factory=dict)
     reserved: dict[int, Amounts] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Facts:
             policy_id = self.policies[policy_id].parent_id
 
 
-def document_check(document: Document) -> list[Finding]:
+def document_check(document: Document) -> list[DocumentFinding]:
     """Errors first, then warnings, each in the order of the document. Eight queries."""
     facts = _facts()
     found = [
@@ -65,7 +65,7 @@ def document_check(document: Document) -> list[Finding]:
         *_links(document),
         *_dedication(document, facts),
         *_volumes(document, facts),
-        *_never(document, facts),
+        *_above_limits(document, facts),
         *_reservations(document, facts),
         *_nodes(document, facts),
         *_removals(document),
@@ -73,7 +73,7 @@ def document_check(document: Document) -> list[Finding]:
     return sorted(found, key=lambda finding: not finding.is_error)
 
 
-def errors_refuse(findings: Iterable[Finding]) -> None:
+def document_errors_refuse(findings: Iterable[DocumentFinding]) -> None:
     """Refuse a document with errors.
 
     Raises:
@@ -84,17 +84,17 @@ def errors_refuse(findings: Iterable[Finding]) -> None:
         raise Conflict("The draft has errors. " + " ".join(errors.values()), fields=errors)
 
 
-def short_keys(request: Amounts, replicas: int, room: Amounts) -> list[str]:
-    """Keys in which `replicas` members ask for more than a room's capacity."""
+def short_keys(request: Amounts, replicas: int, capacity: Amounts) -> list[str]:
+    """Keys in which `replicas` members ask for more than `capacity`."""
     return [
         key
         for key, amount in sorted(request.items())
-        if amount and amount * replicas > room.get(key, 2**62 if key in UNCOUNTED else 0)
+        if amount and amount * replicas > capacity.get(key, 2**62 if key in UNCOUNTED else 0)
     ]
 
 
-def _facts() -> Facts:
-    facts = Facts(volumes=frozenset(_names(Volume.objects.filter(removed_at__isnull=True))))
+def _facts() -> LiveFacts:
+    facts = LiveFacts(volumes=frozenset(_names(Volume.objects.filter(removed_at__isnull=True))))
     live = Policy.objects.filter(removed_at__isnull=True)
     facts.policies = {policy.pk: policy for policy in live}
     reserved: dict[int, dict[str, int]] = defaultdict(dict)
@@ -126,15 +126,15 @@ def _names(rows: Iterable[Volume]) -> list[str]:
 # --- errors ----------------------------------------------------------------------------------
 
 
-def _capacities(document: Document) -> Iterator[Finding]:
+def _capacities(document: Document) -> Iterator[DocumentFinding]:
     for index, pool in enumerate(document.pools):
         text = pool.capacity.get(GPU)
         if text is not None and milli(text) % 1000:
             detail = f"Pool {pool.name!r} counts {text} gpu: count whole GPUs, profiles share them."
-            yield _error(f"pools[{index}].capacity.{GPU}", "part_of_a_gpu", detail)
+            yield _error(f"pools[{index}].capacity.{GPU}", "fractional_gpu", detail)
 
 
-def _links(document: Document) -> Iterator[Finding]:
+def _links(document: Document) -> Iterator[DocumentFinding]:
     pools = {pool.name: pool for pool in document.pools}
     for index, profile in enumerate(document.profiles):
         path = f"profiles[{index}]"
@@ -147,11 +147,13 @@ def _links(document: Document) -> Iterator[Finding]:
         for place, link in enumerate(profile.pools):
             if link.name.lower() in names:
                 detail = f"Profile {profile.name!r} has two links named {link.name!r}."
-                yield _error(f"{path}.pools[{place}].name", "link_name_twice", detail)
+                yield _error(f"{path}.pools[{place}].name", "duplicate_link_name", detail)
             names.add(link.name.lower())
 
 
-def _size(profile: ProfileEntry, pools: Iterable[PoolEntry], path: str) -> Iterator[Finding]:
+def _size(
+    profile: ProfileEntry, pools: Iterable[PoolEntry], path: str
+) -> Iterator[DocumentFinding]:
     request = quantities_milli(profile.request)
     if not any(request.values()):
         detail = f"Profile {profile.name!r} asks for nothing: give it a request."
@@ -175,7 +177,7 @@ def _size(profile: ProfileEntry, pools: Iterable[PoolEntry], path: str) -> Itera
         yield _error(f"{path}.request.{key}", "never_fits", detail)
 
 
-def _dedication(document: Document, facts: Facts) -> Iterator[Finding]:
+def _dedication(document: Document, facts: LiveFacts) -> Iterator[DocumentFinding]:
     by_name = {policy.name.lower(): policy for policy in facts.policies.values()}
     profiles = {profile.name: profile for profile in document.profiles}
     for index, pool in enumerate(document.pools):
@@ -194,7 +196,7 @@ def _dedication(document: Document, facts: Facts) -> Iterator[Finding]:
         )
         if others:
             detail = (
-                f"Pool {pool.name!r} is dedicated to {owner.name!r}, but its links let in the "
+                f"Pool {pool.name!r} is dedicated to {owner.name!r}, but its links admit the "
                 f"queues {', '.join(others)}."
             )
             yield _error(path, "not_dedicated", detail)
@@ -203,7 +205,7 @@ def _dedication(document: Document, facts: Facts) -> Iterator[Finding]:
 # --- warnings --------------------------------------------------------------------------------
 
 
-def _volumes(document: Document, facts: Facts) -> Iterator[Finding]:
+def _volumes(document: Document, facts: LiveFacts) -> Iterator[DocumentFinding]:
     for index, profile in enumerate(document.profiles):
         for place, name in enumerate(profile.volumes):
             if name not in facts.volumes:
@@ -211,7 +213,7 @@ def _volumes(document: Document, facts: Facts) -> Iterator[Finding]:
                 yield _warning(f"profiles[{index}].volumes[{place}]", "no_volume", detail)
 
 
-def _never(document: Document, facts: Facts) -> Iterator[Finding]:
+def _above_limits(document: Document, facts: LiveFacts) -> Iterator[DocumentFinding]:
     """Queues whose tasks could never run, because one of them is above a limit."""
     for index, profile in enumerate(document.profiles):
         request = quantities_milli(profile.request)
@@ -228,11 +230,11 @@ def _never(document: Document, facts: Facts) -> Iterator[Finding]:
                     yield _warning(f"profiles[{index}].request.{over[0]}", "above_limit", detail)
 
 
-def _reservations(document: Document, facts: Facts) -> Iterator[Finding]:
+def _reservations(document: Document, facts: LiveFacts) -> Iterator[DocumentFinding]:
     """Reservations beyond the capacity that those who hold them can reach together.
 
     Policies that reach a pool in common compete for it, directly or through a third: each such
-    set is counted together, so that a full house in one corner does not hide behind another.
+    set is counted together, so that free capacity of one set does not hide what another lacks.
     """
     reach: dict[int, set[str]] = defaultdict(set)
     for profile in document.profiles:
@@ -241,38 +243,38 @@ def _reservations(document: Document, facts: Facts) -> Iterator[Finding]:
             for policy_id in top:
                 reach[policy_id] |= {link.pool for link in profile.pools}
     capacity = {pool.name: quantities_milli(pool.capacity) for pool in document.pools}
-    for members, pools in _together(reach):
+    for members, pools in _connected_sets(reach):
         reserved = [_total_reserved(policy_id, facts) for policy_id in members]
         for key in sorted({key for amounts in reserved for key in amounts}):
             if key in UNCOUNTED and any(key not in capacity[pool] for pool in pools):
                 continue
-            asked = sum(amounts.get(key, 0) for amounts in reserved)
-            there = sum(capacity[pool].get(key, 0) for pool in pools)
-            if asked > there:
+            reserved_sum = sum(amounts.get(key, 0) for amounts in reserved)
+            available = sum(capacity[pool].get(key, 0) for pool in pools)
+            if reserved_sum > available:
                 names = ", ".join(sorted(repr(facts.policies[pk].name) for pk in members))
                 detail = (
-                    f"{names} reserve {milli_text(asked)} {key} together; the pools that they "
-                    f"reach have {milli_text(there)}."
+                    f"{names} reserve {milli_text(reserved_sum)} {key} together; the pools that "
+                    f"they reach have {milli_text(available)}."
                 )
                 yield _warning("pools", "reserved_beyond_capacity", detail)
 
 
-def _together(reach: Mapping[int, set[str]]) -> list[tuple[list[int], set[str]]]:
+def _connected_sets(reach: Mapping[int, set[str]]) -> list[tuple[list[int], set[str]]]:
     """Policies in sets that share no pool with one another."""
     groups: list[tuple[list[int], set[str]]] = []
     for policy_id, pools in sorted(reach.items()):
         members, union = [policy_id], set(pools)
-        apart = []
+        separate = []
         for group in groups:
             if group[1] & union:
                 members, union = group[0] + members, group[1] | union
             else:
-                apart.append(group)
-        groups = [*apart, (members, union)]
+                separate.append(group)
+        groups = [*separate, (members, union)]
     return groups
 
 
-def _total_reserved(policy_id: int, facts: Facts) -> Amounts:
+def _total_reserved(policy_id: int, facts: LiveFacts) -> Amounts:
     """The own reservation, and for keys that it does not set the sum of the children's."""
     total: dict[str, int] = defaultdict(int)
     for child in facts.policies.values():
@@ -282,8 +284,8 @@ def _total_reserved(policy_id: int, facts: Facts) -> Amounts:
     return {**total, **facts.reserved.get(policy_id, {})}
 
 
-def _levels(document: Document) -> Iterator[Finding]:
-    """Fair shares order over-quota work by what each has already; ranks have no say there."""
+def _levels(document: Document) -> Iterator[DocumentFinding]:
+    """Warn about ranks with fair shares, which order over-quota work by use, not by rank."""
     if document.settings.over_quota != "fair_share":
         return
     levels: list[tuple[str, str]] = [("settings.preemption", document.settings.preemption)]
@@ -292,15 +294,15 @@ def _levels(document: Document) -> Iterator[Finding]:
     ]
     for path, level in levels:
         if level == "rank":
-            detail = "With fair shares, the level 'rank' takes back no more than 'priority' does."
+            detail = "With fair shares, the level 'rank' preempts no more than 'priority' does."
             yield _warning(path, "rank_with_fair_share", detail)
 
 
-def _nodes(document: Document, facts: Facts) -> Iterator[Finding]:
+def _nodes(document: Document, facts: LiveFacts) -> Iterator[DocumentFinding]:
     for index, pool in enumerate(document.pools):
         nodes = facts.nodes.get(pool.key, [])
         if not nodes:
-            detail = f"Nobody serves pool {pool.name!r}: it has no node and admits nothing."
+            detail = f"No node serves pool {pool.name!r}: the pool admits nothing."
             yield _warning(f"pools[{index}]", "no_server", detail)
             continue
         healthy = [node for node in nodes if node.state == NodeState.HEALTHY]
@@ -314,8 +316,8 @@ def _nodes(document: Document, facts: Facts) -> Iterator[Finding]:
                 yield _warning(f"pools[{index}].capacity.{key}", "drift", detail)
 
 
-def _removals(document: Document) -> Iterator[Finding]:
-    """What provisioning would close, by name."""
+def _removals(document: Document) -> Iterator[DocumentFinding]:
+    """Warn about what provisioning would close, by name."""
     keys = {pool.key for pool in document.pools}
     for pool in Pool.objects.filter(removed_at__isnull=True):
         if str(pool.key) not in keys:

@@ -1,8 +1,8 @@
 """Django's backend for PostgreSQL, with connections that do not wait for ever.
 
 The server ends a statement that takes too long (`statement_timeout`), and the kernel a connection
-whose other end is gone (keepalives). What remains is a server, or something between, that takes
-what is sent and never answers: psycopg waits for it without a bound of its own.
+whose other end is gone (keepalives). What remains is a server or a network device that accepts
+data and never answers: psycopg waits for it without a bound.
 """
 
 from types import SimpleNamespace
@@ -35,7 +35,7 @@ class BoundedConnection(psycopg.Connection[Any]):
         except _WaitTimeout as error:
             if timeout is not None:
                 raise
-            # Its answer may come yet, and would be taken for that of the next statement.
+            # Its response may still arrive, and would be read as that of the next statement.
             self.pgconn.finish()
             raise psycopg.OperationalError(
                 f"the database has not answered for {self.silent_most_s:.0f} s"

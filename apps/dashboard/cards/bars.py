@@ -1,4 +1,4 @@
-"""Geometry of bars, gauges and time-lines: thousandths in, percent of the width out. Pure.
+"""Geometry of bars, gauges and timelines: thousandths in, percent of the width out. Pure.
 
 Positions are texts such as `37.5%`, ready for SVG attributes, so no template calculates.
 """
@@ -23,7 +23,7 @@ def percent(part: int, whole: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A coloured piece: `kind` names its class (`res`, `over`, `claim`, `stopping`, `bad`)."""
+    """A coloured piece: `kind` names its class (`res`, `over_quota`, `claim`, `bad`, ...)."""
 
     kind: str
     x: str
@@ -31,7 +31,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class UseBar:
+class UsageBar:
     """Use against reservation and limit; the full width is the limit.
 
     `mark` is where the reservation ends, None without one. `is_open` has no limit: the width is
@@ -46,7 +46,12 @@ class UseBar:
 
     @classmethod
     def of(
-        cls, *, used: int, reserved: int = 0, limit: int | None = None, over: int | None = None
+        cls,
+        *,
+        used: int,
+        reserved: int = 0,
+        limit: int | None = None,
+        over_quota: int | None = None,
     ) -> Self:
         """The bar of a policy for one key.
 
@@ -54,9 +59,9 @@ class UseBar:
             used: thousandths held now.
             reserved: the reservation.
             limit: None is no limit.
-            over: what of `used` counts as over quota; by default what is beyond the reservation.
+            over_quota: part of `used` that is over quota; by default what exceeds the reservation.
         """
-        beyond = max(used - reserved, 0) if over is None else min(over, used)
+        beyond = max(used - reserved, 0) if over_quota is None else min(over_quota, used)
         within = used - beyond
         top = max(used, reserved)
         scale = limit if limit is not None and limit >= used else top
@@ -70,9 +75,9 @@ class UseBar:
         if reserved > used:
             pieces.append(("claim", reserved - used))
         return cls(
-            segments=_laid_out(pieces, scale),
+            segments=_segments(pieces, scale),
             mark=percent(reserved, scale) if reserved else None,
-            label=_sentence(used=used, reserved=reserved, limit=limit, within=within),
+            label=_label(used=used, reserved=reserved, limit=limit, within=within),
             is_open=limit is None,
             is_above_limit=limit is not None and used > limit,
         )
@@ -91,10 +96,10 @@ class Gauge:
     label: str
 
     @classmethod
-    def of(cls, *, reserved_use: int, over: int, usable: int, configured: int) -> Self:
+    def of(cls, *, reserved_usage: int, over_quota: int, usable: int, configured: int) -> Self:
         """Thousandths of one key; `usable` is below `configured` where nodes are missing."""
         whole = max(configured, usable, 1)
-        used = reserved_use + over
+        used = reserved_usage + over_quota
         missing = max(configured - usable, 0)
 
         def length(part: int) -> str:
@@ -104,19 +109,19 @@ class Gauge:
             used=milli_text(used),
             capacity=milli_text(configured),
             used_length=length(used),
-            reserved_length=length(reserved_use),
+            reserved_length=length(reserved_usage),
             drift_gap=length(whole - missing) if missing else None,
             drift_length=length(missing) if missing else None,
             label=(
                 f"{milli_text(used)} of {milli_text(configured)} GPU in use, "
-                f"{milli_text(over)} of them over quota"
+                f"{milli_text(over_quota)} of them over quota"
                 + (f", {milli_text(missing)} unavailable" if missing else "")
             ),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TaskPhase:
     """A part of a task's life: `kind` is `wait`, `start`, `run` or `over`."""
 
     kind: str
@@ -125,7 +130,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Period(Segment):
+class PhaseSegment(Segment):
     """A stretch as it is drawn; the browser lays it out again while the last one grows."""
 
     began: datetime
@@ -141,13 +146,13 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class TimelineBar:
     """One proportional bar of a task's life, with the clock times below it.
 
     `is_growing`: the last stretch goes on.
     """
 
-    segments: tuple[Period, ...]
+    segments: tuple[PhaseSegment, ...]
     flags: tuple[Flag, ...]
     began: datetime
     ended: datetime
@@ -156,35 +161,35 @@ class Timeline:
 
     @classmethod
     def of(
-        cls, stretches: list[Stretch], *, flags: list[datetime], is_growing: bool = False
+        cls, phases: list[TaskPhase], *, flags: list[datetime], is_growing: bool = False
     ) -> Self | None:
         """None where there is nothing to draw yet; `flags` are the times of preemptions."""
-        if not stretches:
+        if not phases:
             return None
-        began, ended = stretches[0].began, stretches[-1].ended
+        began, ended = phases[0].began, phases[-1].ended
         whole = max(_micros(began, ended), 1)
         segments = tuple(
-            Period(
+            PhaseSegment(
                 kind=one.kind,
                 x=percent(_micros(began, one.began), whole),
                 width=percent(_micros(one.began, one.ended), whole),
                 began=one.began,
                 ended=one.ended,
             )
-            for one in stretches
+            for one in phases
         )
         words = {"wait": "waiting", "start": "starting", "run": "running", "over": "over quota"}
-        label = ", ".join(f"{words[s.kind]} {s.began:%H:%M} to {s.ended:%H:%M}" for s in stretches)
+        label = ", ".join(f"{words[s.kind]} {s.began:%H:%M} to {s.ended:%H:%M}" for s in phases)
         marks = tuple(Flag(percent(_micros(began, at), whole), at) for at in flags)
         return cls(segments, marks, began, ended, label, is_growing)
 
 
 def parts(pieces: list[tuple[str, int]]) -> tuple[Segment, ...]:
     """A bar whose full width is the sum of its pieces."""
-    return _laid_out(pieces, sum(amount for _, amount in pieces))
+    return _segments(pieces, sum(amount for _, amount in pieces))
 
 
-def _laid_out(pieces: list[tuple[str, int]], scale: int) -> tuple[Segment, ...]:
+def _segments(pieces: list[tuple[str, int]], scale: int) -> tuple[Segment, ...]:
     segments = []
     at = 0
     for kind, amount in pieces:
@@ -194,7 +199,7 @@ def _laid_out(pieces: list[tuple[str, int]], scale: int) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def _sentence(*, used: int, reserved: int, limit: int | None, within: int) -> str:
+def _label(*, used: int, reserved: int, limit: int | None, within: int) -> str:
     words = [f"{milli_text(used)} GPU in use"]
     if limit is not None:
         words[0] = f"{milli_text(used)} of {milli_text(limit)} GPU in use"

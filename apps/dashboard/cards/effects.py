@@ -10,12 +10,12 @@ from django.utils.translation import gettext_lazy as _
 from apps.accounts.models import User
 from apps.configuration.services.preview import Preview
 from apps.core.units import milli, milli_text
-from apps.dashboard.cards.bars import UseBar
+from apps.dashboard.cards.bars import UsageBar
 from apps.dashboard.cards.words import plural
-from apps.dashboard.selectors.use import GPU
+from apps.dashboard.selectors.usage import GPU
 
 MOST_ROWS = 8
-Returned = Sequence[tuple[User, int]]
+ReturnedTasks = Sequence[tuple[User, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class PolicyEffect:
     """A policy whose figures change: GPU in use and waiting tasks before and after."""
 
     name: str
-    before: UseBar | None
-    after: UseBar | None
-    use: str
+    before: UsageBar | None
+    after: UsageBar | None
+    usage: str
     waiting: str
 
 
@@ -58,12 +58,12 @@ class Effects:
     is_at_rest: bool
 
     @property
-    def is_quiet(self) -> bool:
+    def is_empty(self) -> bool:
         """Nothing happens to any task."""
         return not any(one.count for one in self.figures)
 
 
-def effects_of(preview: Preview, returned: Returned) -> Effects:
+def effects_of(preview: Preview, returned: ReturnedTasks) -> Effects:
     """The preview in figures, bars and sentences.
 
     Args:
@@ -85,7 +85,7 @@ def effects_of(preview: Preview, returned: Returned) -> Effects:
     )
 
 
-def _losses(preview: Preview, returned: Returned) -> list[Loss]:
+def _losses(preview: Preview, returned: ReturnedTasks) -> list[Loss]:
     found = []
     if count := preview.preempted.count:
         title = f"{plural(count, 'running task')} would be preempted"
@@ -98,7 +98,7 @@ def _losses(preview: Preview, returned: Returned) -> list[Loss]:
         ]
         found.append(_loss(title, lines, of=len(lines)))
     if count := preview.rejected.count:
-        title = f"{plural(count, 'waiting task')} could never run any more"
+        title = f"{plural(count, 'waiting task')} could never run"
         rows = preview.rejected.rows
         lines = [f"{row['queue']}: {row['count']}. {row['sentence']}" for row in rows]
         found.append(_loss(title, lines, of=len(lines) + preview.rejected.more))
@@ -110,9 +110,9 @@ def _loss(title: str, lines: list[str], *, of: int) -> Loss:
 
 
 def _preempted(row: Mapping[str, Any]) -> str:
-    then = "waits again" if row["waits_again"] else "does not come back by itself"
-    taker = row["beneficiary"]["policy"]
-    return f"{row['name']} of {row['policy']} in {row['pool']}, for {taker}: {then}"
+    then = "is queued again" if row["is_requeued"] else "is not queued again"
+    beneficiary = row["beneficiary"]["policy"]
+    return f"{row['name']} of {row['policy']} in {row['pool']}, for {beneficiary}: {then}"
 
 
 def _policy(row: Mapping[str, Any]) -> PolicyEffect:
@@ -121,31 +121,31 @@ def _policy(row: Mapping[str, Any]) -> PolicyEffect:
         name=row["policy"],
         before=_bar(before),
         after=_bar(after),
-        use=_changed(_use(before), _use(after)),
-        waiting=_changed(*(None if one is None else one["waiting"] for one in (before, after))),
+        usage=_change_text(_usage(before), _usage(after)),
+        waiting=_change_text(*(None if one is None else one["waiting"] for one in (before, after))),
     )
 
 
-def _bar(told: Mapping[str, Any] | None) -> UseBar | None:
-    if told is None:
+def _bar(side: Mapping[str, Any] | None) -> UsageBar | None:
+    if side is None:
         return None
-    return UseBar.of(
-        used=_gpu(told["reserved"]) + _gpu(told["over_quota"]),
-        reserved=_gpu(told["reservation"]),
-        limit=milli(told["limit"][GPU]) if GPU in told["limit"] else None,
-        over=_gpu(told["over_quota"]),
+    return UsageBar.of(
+        used=_gpu(side["reserved"]) + _gpu(side["over_quota"]),
+        reserved=_gpu(side["reservation"]),
+        limit=milli(side["limit"][GPU]) if GPU in side["limit"] else None,
+        over_quota=_gpu(side["over_quota"]),
     )
 
 
-def _use(told: Mapping[str, Any] | None) -> str | None:
-    return None if told is None else milli_text(_gpu(told["reserved"]) + _gpu(told["over_quota"]))
+def _usage(side: Mapping[str, Any] | None) -> str | None:
+    return None if side is None else milli_text(_gpu(side["reserved"]) + _gpu(side["over_quota"]))
 
 
 def _gpu(amounts: Mapping[str, str]) -> int:
     return milli(amounts.get(GPU, "0"))
 
 
-def _changed(before: object, after: object) -> str:
+def _change_text(before: object, after: object) -> str:
     """`4`, or `4 → 8`; an en dash where there is none."""
     first, then = ("–" if one is None else str(one) for one in (before, after))
     return first if first == then else f"{first} → {then}"

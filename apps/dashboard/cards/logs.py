@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from apps.accounts.models import User
 from apps.core.terminal import Line, styled_lines
 from apps.dashboard.live import Sharing, card, key_id
-from apps.dashboard.selectors.tasks import task_seen
+from apps.dashboard.selectors.tasks import visible_task
 from apps.tasks.models import Attempt, AttemptLog
 from apps.tasks.selectors.attempts import LogPart, log_tail
-from apps.tasks.selectors.seen import task_rights
+from apps.tasks.selectors.visibility import task_rights
 from apps.tasks.states import LIVE_ATTEMPT_STATES
 
 # What a page shows; the whole log is a download.
@@ -24,7 +24,7 @@ class LogTab:
 
 @dataclass(frozen=True, slots=True)
 class TaskLog:
-    """`hidden` bytes were written before what is shown; `is_gone` when it was kept long enough."""
+    """`hidden` bytes precede the part that is shown; `is_gone` when the log has expired."""
 
     task_id: str
     attempt: Attempt | None
@@ -41,7 +41,7 @@ class TaskLog:
 def load_task_log(user: User, key: str) -> TaskLog | None:
     """The log of an attempt; `key` is the task's id, and `/<generation>` for an earlier one."""
     pk, _, generation = key.partition("/")
-    task = task_seen(user, pk)
+    task = visible_task(user, pk)
     if task is None or not task_rights(user, task).log:
         return None
     attempts = list(task.attempts.order_by("generation"))
@@ -64,7 +64,7 @@ def load_task_log(user: User, key: str) -> TaskLog | None:
 
 
 def log_pieces(attempt: Attempt) -> Iterator[bytes]:
-    """Everything that was kept of an attempt, member by member; members are told apart."""
+    """The stored log of an attempt, member by member, with a heading between members."""
     rank = 0
     for piece in AttemptLog.objects.filter(attempt=attempt).iterator(chunk_size=16):
         if piece.rank != rank:

@@ -8,13 +8,13 @@ from uuid import UUID
 
 from apps.accounts.models import User
 from apps.dashboard.cards.nodes import NodeRow, cell_word, node_row
-from apps.dashboard.cards.words import amounts_of_milli, plural
+from apps.dashboard.cards.words import NODE_STATES, amounts_of_milli, plural
 from apps.dashboard.live import Sharing, card, key_id
-from apps.dashboard.selectors.use import amounts_of, held_now, over_quota_tasks
+from apps.dashboard.selectors.usage import amounts_of, live_attempts, over_quota_tasks
 from apps.execution.connections import pinned_key
-from apps.nodes.models import OUT_OF_THE_WAY, Device, DeviceState, Node
-from apps.nodes.selectors import Shares, nodes_visible_to
-from apps.tasks.models import HeldDevice, Holding, Task
+from apps.nodes.models import RETIRED_INDEX, Device, DeviceState, Node
+from apps.nodes.selectors import ShareEnforcement, nodes_visible_to
+from apps.tasks.models import HeldDevice, Member, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class DeviceView:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkHere:
+class NodeMemberRow:
     """One member of a task; `amounts` in a line."""
 
     task: Task
@@ -38,7 +38,7 @@ class WorkHere:
     members: int
     amounts: str
     since: datetime
-    is_over: bool
+    is_over_quota: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class NodeDetail:
 
     row: NodeRow
     devices: tuple[DeviceView, ...]
-    work: tuple[WorkHere, ...]
-    shares: Shares | None
+    member_rows: tuple[NodeMemberRow, ...]
+    shares: ShareEnforcement | None
     key_kind: str
     fingerprint: str
     topics: tuple[str, ...]
@@ -73,27 +73,27 @@ def load_node_detail(user: User, key: str) -> NodeDetail | None:
     node = nodes_visible_to(user).select_related("pool").filter(pk=key_id(key)).first()
     if node is None:
         return None
-    held = held_now()
-    over = over_quota_tasks(held, amounts_of())
-    devices = list(Device.objects.filter(node=node, index__lt=OUT_OF_THE_WAY))
-    given: defaultdict[int, list[tuple[Task, int]]] = defaultdict(list)
+    attempts = live_attempts()
+    over_quota = over_quota_tasks(attempts, amounts_of())
+    devices = list(Device.objects.filter(node=node, index__lt=RETIRED_INDEX))
+    held: defaultdict[int, list[tuple[Task, int]]] = defaultdict(list)
     rows = HeldDevice.objects.filter(released_at__isnull=True, device__node=node)
-    for one in rows.select_related("holding__attempt__task__owner").order_by("pk"):
-        given[one.device_id].append((one.holding.attempt.task, one.milli))
-    plain = defaultdict(list, {pk: [(m, t.pk) for t, m in some] for pk, some in given.items()})
-    work = _work(node, over)
-    tasks = len({one.task.pk for one in work})
-    row = node_row(node, devices, plain, over, tasks=tasks)
+    for one in rows.select_related("member__attempt__task__owner").order_by("pk"):
+        held[one.device_id].append((one.member.attempt.task, one.milli))
+    plain = defaultdict(list, {pk: [(m, t.pk) for t, m in some] for pk, some in held.items()})
+    member_rows = _member_rows(node, over_quota)
+    tasks = len({one.task.pk for one in member_rows})
+    row = node_row(node, devices, plain, over_quota, tasks=tasks)
     pinned = pinned_key(node)
     return NodeDetail(
         row=row,
-        devices=_devices(node, devices, row, given),
-        work=work,
+        devices=_devices(node, devices, row, held),
+        member_rows=member_rows,
         shares=_shares(node, has_devices=bool(devices)),
         key_kind=pinned.kind if pinned is not None else "",
         fingerprint=pinned.fingerprint if pinned is not None else "",
         topics=("nodes", f"node.{node.pk}", "overview"),
-        announce=f"{node.name}: {node.get_state_display()}, {plural(row.tasks, 'task')}",
+        announce=f"{node.name}: {NODE_STATES[node.state].text}, {plural(row.tasks, 'task')}",
     )
 
 
@@ -101,7 +101,7 @@ def _devices(
     node: Node,
     devices: list[Device],
     row: NodeRow,
-    given: defaultdict[int, list[tuple[Task, int]]],
+    held: defaultdict[int, list[tuple[Task, int]]],
 ) -> tuple[DeviceView, ...]:
     foreign: defaultdict[str, list[str]] = defaultdict(list)
     for one in node.report.get("foreign_processes") or ():
@@ -111,41 +111,41 @@ def _devices(
             device=device,
             cell=cell,
             word=cell_word(cell),
-            holders=tuple(given[device.pk]),
+            holders=tuple(held[device.pk]),
             processes=tuple(foreign[device.uuid]) if device.state == DeviceState.OCCUPIED else (),
         )
         for device, cell in zip(devices, row.cells, strict=True)
     )
 
 
-def _work(node: Node, over: frozenset[UUID]) -> tuple[WorkHere, ...]:
-    rows = Holding.objects.filter(node=node, released_at__isnull=True)
+def _member_rows(node: Node, over_quota: frozenset[UUID]) -> tuple[NodeMemberRow, ...]:
+    rows = Member.objects.filter(node=node, released_at__isnull=True)
     rows = rows.select_related("attempt__task__owner", "attempt__policy").order_by("pk")
     return tuple(
-        WorkHere(
+        NodeMemberRow(
             task=one.attempt.task,
             policy=one.attempt.policy.name,
             member=one.rank + 1,
             members=one.attempt.replicas,
             amounts=amounts_of_milli(one.amounts),
             since=one.started_at or one.attempt.allocated_at,
-            is_over=one.attempt.task_id in over,
+            is_over_quota=one.attempt.task_id in over_quota,
         )
         for one in rows
     )
 
 
-def _shares(node: Node, *, has_devices: bool) -> Shares | None:
-    told: dict[str, Any] | None = node.report.get("enforcement")
-    if not has_devices or told is None:
+def _shares(node: Node, *, has_devices: bool) -> ShareEnforcement | None:
+    enforcement: dict[str, Any] | None = node.report.get("enforcement")
+    if not has_devices or enforcement is None:
         return None
 
-    def word(way: str) -> str:
-        return "accounted" if way == "accounted" else "enforced"
+    def word(method: str) -> str:
+        return "accounted" if method == "accounted" else "enforced"
 
-    return Shares(
-        memory=word(told["memory"]),
-        compute=word(told["compute"]),
-        ways=(told["memory"],),
-        detail=told["detail"],
+    return ShareEnforcement(
+        memory=word(enforcement["memory"]),
+        compute=word(enforcement["compute"]),
+        methods=(enforcement["memory"],),
+        detail=enforcement["detail"],
     )

@@ -9,21 +9,21 @@ from django.db.models import Count
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.core.units import MILLI
-from apps.dashboard.cards.restored import Restored, restored_banner
+from apps.dashboard.cards.restore_banner import RestoreBanner, restore_banner
 from apps.dashboard.cards.words import plural
 from apps.dashboard.live import Sharing, card, topics_of
-from apps.dashboard.selectors.use import amounts_of, held_now, over_quota_tasks
+from apps.dashboard.selectors.usage import amounts_of, live_attempts, over_quota_tasks
 from apps.nodes.models import Device, DeviceState, Node
-from apps.tasks.models import HeldDevice, Holding
+from apps.tasks.models import HeldDevice, Member
 
-# State of a cell: `u` reserved, `o` over quota, `h` shared, empty free, `x` not ours, `d` missing.
+# State of a cell: `u` reserved, `o` over quota, `h` shared, empty free, `x` occupied, `d` missing.
 _BAD = {DeviceState.MISSING: "d", DeviceState.OCCUPIED: "x"}
 _WORDS = {
     "u": "reserved",
     "o": "over quota",
     "h": "shared",
     "": "free",
-    "x": "not ours",
+    "x": "occupied",
     "d": "missing",
 }
 
@@ -40,7 +40,7 @@ class NodeRow:
 @dataclass(frozen=True, slots=True)
 class NodeList:
     rows: tuple[NodeRow, ...]
-    restored: Restored | None
+    restore_banner: RestoreBanner | None
     topics: tuple[str, ...]
     announce: str = ""
 
@@ -54,22 +54,22 @@ def load_node_list(user: User, _key: str) -> NodeList | None:
     devices: defaultdict[int, list[Device]] = defaultdict(list)
     for device in Device.objects.filter(node__in=nodes):
         devices[device.node_id].append(device)
-    held = held_now()
-    over = over_quota_tasks(held, amounts_of())
-    here = Holding.objects.filter(released_at__isnull=True, node__in=nodes)
+    attempts = live_attempts()
+    over_quota = over_quota_tasks(attempts, amounts_of())
+    here = Member.objects.filter(released_at__isnull=True, node__in=nodes)
     tasks = dict(here.order_by().values_list("node").annotate(Count("attempt", distinct=True)))
-    given: defaultdict[int, list[tuple[int, UUID]]] = defaultdict(list)
+    held: defaultdict[int, list[tuple[int, UUID]]] = defaultdict(list)
     rows = HeldDevice.objects.filter(released_at__isnull=True)
     for device_id, milli, task in rows.values_list(
-        "device_id", "milli", "holding__attempt__task_id"
+        "device_id", "milli", "member__attempt__task_id"
     ):
-        given[device_id].append((milli, task))
+        held[device_id].append((milli, task))
     return NodeList(
         rows=tuple(
-            node_row(node, devices[node.pk], given, over, tasks=tasks.get(node.pk, 0))
+            node_row(node, devices[node.pk], held, over_quota, tasks=tasks.get(node.pk, 0))
             for node in nodes
         ),
-        restored=restored_banner(),
+        restore_banner=restore_banner(),
         topics=("nodes", *topics_of("node", [node.pk for node in nodes]), "overview"),
     )
 
@@ -77,22 +77,22 @@ def load_node_list(user: User, _key: str) -> NodeList | None:
 def node_row(
     node: Node,
     devices: list[Device],
-    given: defaultdict[int, list[tuple[int, UUID]]],
-    over: frozenset[UUID],
+    held: defaultdict[int, list[tuple[int, UUID]]],
+    over_quota: frozenset[UUID],
     *,
     tasks: int,
 ) -> NodeRow:
     """A node with its strip.
 
     Args:
-        given: per device what of it is held, in thousandths, and by which task.
-        over: the running tasks that count as over quota.
-        tasks: how many run there, with devices or without.
+        held: per device the thousandths of it that each task holds.
+        over_quota: the running tasks that count as over quota.
+        tasks: the number of tasks there, with devices or without.
     """
-    cells = tuple(_cell(device, given[device.pk], over) for device in devices)
+    cells = tuple(_cell(device, held[device.pk], over_quota) for device in devices)
     counts = [f"{cells.count(cell)} {word}" for cell, word in _WORDS.items() if cell in cells]
     free = sum(
-        MILLI - sum(milli for milli, _ in given[device.pk])
+        MILLI - sum(milli for milli, _ in held[device.pk])
         for device, cell in zip(devices, cells, strict=True)
         if cell in {"", "h"}
     )
@@ -110,11 +110,11 @@ def cell_word(cell: str) -> str:
     return _WORDS[cell]
 
 
-def _cell(device: Device, given: list[tuple[int, UUID]], over: frozenset[UUID]) -> str:
+def _cell(device: Device, held: list[tuple[int, UUID]], over_quota: frozenset[UUID]) -> str:
     if device.state in _BAD:
         return _BAD[DeviceState(device.state)]
-    if not given:
+    if not held:
         return ""
-    if sum(milli for milli, _ in given) < MILLI:
+    if sum(milli for milli, _ in held) < MILLI:
         return "h"
-    return "o" if all(task in over for _, task in given) else "u"
+    return "o" if all(task in over_quota for _, task in held) else "u"

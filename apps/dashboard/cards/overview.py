@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
-from apps.dashboard.cards.bars import Gauge, Segment, UseBar, parts
+from apps.dashboard.cards.bars import Gauge, Segment, UsageBar, parts
 from apps.dashboard.cards.policies import PolicyRow, policy_rows
-from apps.dashboard.cards.restored import Restored, restored_banner
+from apps.dashboard.cards.restore_banner import RestoreBanner, restore_banner
 from apps.dashboard.live import Sharing, card, topics_of
+from apps.dashboard.selectors.current_tasks import current_tasks_visible_to
 from apps.dashboard.selectors.pools import PoolFacts, first_pools, pool_facts
-from apps.dashboard.selectors.use import Use
-from apps.dashboard.selectors.waiting import Waiting, summed
-from apps.dashboard.selectors.work import work_seen_by
+from apps.dashboard.selectors.usage import Usage
+from apps.dashboard.selectors.waiting_tasks import WaitingTasks, waiting_sum
 from apps.policies.models import Queue
 from apps.policies.selectors import policies_visible_to, pools_visible_to
 from apps.tasks.models import Task
-from apps.tasks.states import HOLDING_STATES, TaskState
+from apps.tasks.states import ADMITTED_STATES, TaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Totals:
     """Thousandths of GPU over the pools that the person sees."""
 
     configured: int
-    use: Use
+    usage: Usage
     idle: int
     unavailable: int
     segments: tuple[Segment, ...]
@@ -49,13 +49,13 @@ class Overview:
     totals: Totals | None
     pools: tuple[PoolCard, ...]
     policies: tuple[PolicyRow, ...]
-    share: UseBar
-    use: Use
+    share: UsageBar
+    usage: Usage
     free: int | None
-    waiting: Waiting
+    waiting: WaitingTasks
     own_running: int
     own_waiting: int
-    restored: Restored | None
+    restore_banner: RestoreBanner | None
     is_admin: bool
     topics: tuple[str, ...]
     announce: str
@@ -65,45 +65,49 @@ class Overview:
 def load_overview(user: User, _key: str) -> Overview:
     """What the person may see of the whole."""
     pools = list(pools_visible_to(user))
-    work = work_seen_by(user) if pools else None
-    facts = pool_facts(pools, work) if work is not None else []
-    rows = policy_rows(policies_visible_to(user).select_related("group"), work)
+    current = current_tasks_visible_to(user) if pools else None
+    facts = pool_facts(pools, current) if current is not None else []
+    rows = policy_rows(policies_visible_to(user).select_related("group"), current)
     top = [row for row in rows if row.depth == 0]
-    use = _sum(row.use for row in top)
-    waiting = summed(row.waiting for row in top)
+    usage = _sum(row.usage for row in top)
+    waiting = waiting_sum(row.waiting for row in top)
     limits = [row.limit for row in top]
     limit = None if None in limits else sum(one or 0 for one in limits)
     reserved = sum(row.reserved for row in top)
     states = Task.objects.filter(owner=user)
     return Overview(
         totals=_totals(facts) if facts else None,
-        pools=_pool_cards(facts, work.waiting) if work is not None else (),
+        pools=_pool_cards(facts, current.waiting) if current is not None else (),
         policies=tuple(rows),
-        share=UseBar.of(used=use.total, reserved=reserved, limit=limit, over=use.over),
-        use=use,
-        free=None if limit is None else max(limit - use.total, 0),
+        share=UsageBar.of(
+            used=usage.total, reserved=reserved, limit=limit, over_quota=usage.over_quota
+        ),
+        usage=usage,
+        free=None if limit is None else max(limit - usage.total, 0),
         waiting=waiting,
-        own_running=states.filter(state__in=HOLDING_STATES).count(),
+        own_running=states.filter(state__in=ADMITTED_STATES).count(),
         own_waiting=states.filter(state=TaskState.QUEUED).count(),
-        restored=restored_banner() if is_admin(user) else None,
+        restore_banner=restore_banner() if is_admin(user) else None,
         is_admin=is_admin(user),
         topics=(
             "overview",
             *topics_of("policy", [row.policy.pk for row in rows]),
             *topics_of("pool", [one.pool.pk for one in facts]),
         ),
-        announce=f"{use.tasks} running, {waiting.count} waiting",
+        announce=f"{usage.tasks} running, {waiting.count} waiting",
     )
 
 
-def _pool_cards(facts: list[PoolFacts], waiting_in: Mapping[int, Waiting]) -> tuple[PoolCard, ...]:
+def _pool_cards(
+    facts: list[PoolFacts], waiting_in: Mapping[int, WaitingTasks]
+) -> tuple[PoolCard, ...]:
     waiting = _waiting_by_pool(waiting_in)
     return tuple(
         PoolCard(
             facts=one,
             gauge=Gauge.of(
-                reserved_use=one.use.reserved,
-                over=one.use.over,
+                reserved_usage=one.usage.reserved,
+                over_quota=one.usage.over_quota,
                 usable=one.usable,
                 configured=one.configured,
             ),
@@ -113,7 +117,7 @@ def _pool_cards(facts: list[PoolFacts], waiting_in: Mapping[int, Waiting]) -> tu
     )
 
 
-def _waiting_by_pool(waiting: Mapping[int, Waiting]) -> defaultdict[int, int]:
+def _waiting_by_pool(waiting: Mapping[int, WaitingTasks]) -> defaultdict[int, int]:
     """Waiting tasks in the first pool of their routing order, so that each counts once."""
     first = first_pools()
     found: defaultdict[int, int] = defaultdict(int)
@@ -125,22 +129,27 @@ def _waiting_by_pool(waiting: Mapping[int, Waiting]) -> defaultdict[int, int]:
 
 
 def _totals(facts: list[PoolFacts]) -> Totals:
-    use = _sum(one.use for one in facts)
+    usage = _sum(one.usage for one in facts)
     idle = sum(one.idle for one in facts)
     unavailable = sum(one.unavailable for one in facts)
     return Totals(
         configured=sum(one.configured for one in facts),
-        use=use,
+        usage=usage,
         idle=idle,
         unavailable=unavailable,
         segments=parts(
-            [("res", use.reserved), ("over", use.over), ("free", idle), ("warn", unavailable)]
+            [
+                ("res", usage.reserved),
+                ("over", usage.over_quota),
+                ("free", idle),
+                ("warn", unavailable),
+            ]
         ),
     )
 
 
-def _sum(uses: Iterable[Use]) -> Use:
-    total = Use()
-    for use in uses:
-        total = total.plus(use)
+def _sum(usages: Iterable[Usage]) -> Usage:
+    total = Usage()
+    for usage in usages:
+        total = total.plus(usage)
     return total

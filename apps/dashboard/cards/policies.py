@@ -8,42 +8,42 @@ from django.db.models import Q
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
-from apps.dashboard.cards.bars import UseBar
+from apps.dashboard.cards.bars import UsageBar
 from apps.dashboard.cards.words import ordinal
 from apps.dashboard.live import Sharing, card, key_id, topics_of
+from apps.dashboard.selectors.current_tasks import CurrentTasks, current_tasks_of
 from apps.dashboard.selectors.people import people_in
 from apps.dashboard.selectors.pools import simulated_pools
-from apps.dashboard.selectors.use import (
+from apps.dashboard.selectors.usage import (
     GPU,
     Amounts,
-    Use,
+    Usage,
     amounts_of,
-    held_by_policy,
-    held_now,
+    attempts_by_policy,
+    live_attempts,
     over_quota_tasks,
     reservations_of,
-    use_by,
-    use_of,
+    usage_by,
+    usage_of,
 )
-from apps.dashboard.selectors.waiting import (
-    NOBODY,
-    Waiting,
+from apps.dashboard.selectors.waiting_tasks import (
+    NO_WAITING_TASKS,
+    WaitingTasks,
     own_waiting_by_queue,
-    summed,
     waiting_by_queue,
+    waiting_sum,
 )
-from apps.dashboard.selectors.work import Work, work_of
 from apps.policies.models import Policy, Profile, Queue
 from apps.policies.selectors import policies_visible_to, policy_family, queues_visible_to
 
-MOST_BESIDE = 4
+MOST_BRANCHES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
     """One line of the list; amounts are thousandths of GPU.
 
-    `parent` is the name of the row that it stands below, empty at the top.
+    `parent` is the name of the row above it in the tree, empty at the top.
     """
 
     policy: Policy
@@ -51,15 +51,15 @@ class PolicyRow:
     parent: str
     teams: int
     people: int
-    use: Use
+    usage: Usage
     reserved: int
     limit: int | None
-    waiting: Waiting
-    bar: UseBar
+    waiting: WaitingTasks
+    bar: UsageBar
 
     @property
     def free(self) -> int | None:
-        return None if self.limit is None else max(self.limit - self.use.total, 0)
+        return None if self.limit is None else max(self.limit - self.usage.total, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,12 @@ class QueueBranch:
     profile: Profile
     gpu: str
     running: int
-    waiting: Waiting
+    waiting: WaitingTasks
     own_running: int
     own_waiting: int
     turn: str
     pools: tuple[RoutedPool, ...]
-    line: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +101,15 @@ class PolicyCard:
 
     @property
     def is_wide(self) -> bool:
-        """More branches than stand side by side: they wrap, without curves."""
-        return len(self.branches) > MOST_BESIDE
+        """More branches than fit in one row: they wrap, without curves."""
+        return len(self.branches) > MOST_BRANCHES
 
 
-def policy_rows(policies: Iterable[Policy], work: Work | None = None) -> list[PolicyRow]:
+def policy_rows(policies: Iterable[Policy], current: CurrentTasks | None = None) -> list[PolicyRow]:
     """The policies as a tree in their order; a policy's figures include those below it.
 
     Args:
-        work: what runs and waits at least under these policies; None reads just that.
+        current: the tasks of at least these policies; None reads just those.
     """
     every = list(policies)
     shown = {policy.pk for policy in every}
@@ -119,13 +119,13 @@ def policy_rows(policies: Iterable[Policy], work: Work | None = None) -> list[Po
     tree = _tree()
     concerned = {pk for policy in every for pk in (policy.pk, *tree.below(policy.pk))}
     queues_of = _queues_of(concerned)
-    if work is None:
+    if current is None:
         queue_ids = [pk for ids in queues_of.values() for pk in ids]
-        work = work_of(policy_ids=concerned, queue_ids=queue_ids)
-    waits = work.waiting
+        current = current_tasks_of(policy_ids=concerned, queue_ids=queue_ids)
+    waits = current.waiting
     amounts = amounts_of(concerned)
     reservations = reservations_of(amounts)
-    held = held_by_policy(work.held)
+    attempts = attempts_by_policy(current.attempts)
     people = people_in(every)
     rows: list[PolicyRow] = []
 
@@ -133,8 +133,8 @@ def policy_rows(policies: Iterable[Policy], work: Work | None = None) -> list[Po
         for policy in children[parent.pk if parent is not None else None]:
             family = [policy.pk, *tree.below(policy.pk)]
             # Each policy's figures are those of its own reservation, as its bar is.
-            of_family = [one for member in family for one in held[member]]
-            over = over_quota_tasks(of_family, {pk: amounts[pk] for pk in family})
+            of_family = [one for member in family for one in attempts[member]]
+            over_quota = over_quota_tasks(of_family, {pk: amounts[pk] for pk in family})
             rows.append(
                 _row(
                     policy,
@@ -142,11 +142,13 @@ def policy_rows(policies: Iterable[Policy], work: Work | None = None) -> list[Po
                     parent=parent.name if parent is not None else "",
                     teams=len(children[policy.pk]),
                     people=people[policy.pk],
-                    use=use_of(of_family, over),
+                    usage=usage_of(of_family, over_quota),
                     reserved=reservations[policy.pk].get(GPU, 0),
                     limit=amounts.get(policy.pk, Amounts()).limit.get(GPU),
-                    waiting=summed(
-                        waits.get(pk, NOBODY) for member in family for pk in queues_of[member]
+                    waiting=waiting_sum(
+                        waits.get(pk, NO_WAITING_TASKS)
+                        for member in family
+                        for pk in queues_of[member]
                     ),
                 )
             )
@@ -184,7 +186,7 @@ def load_policy_card(user: User, key: str) -> PolicyCard | None:
             *topics_of("policy", policy_family(policy.pk)),
             *topics_of("queue", [queue.pk for queue in queues]),
         ),
-        announce=f"{policy.name}: {row.use.tasks} running, {row.waiting.count} waiting",
+        announce=f"{policy.name}: {row.usage.tasks} running, {row.waiting.count} waiting",
     )
 
 
@@ -195,22 +197,22 @@ def _row(
     parent: str,
     teams: int,
     people: int,
-    use: Use,
+    usage: Usage,
     reserved: int,
     limit: int | None,
-    waiting: Waiting,
+    waiting: WaitingTasks,
 ) -> PolicyRow:
-    bar = UseBar.of(used=use.total, reserved=reserved, limit=limit, over=use.over)
-    return PolicyRow(policy, depth, parent, teams, people, use, reserved, limit, waiting, bar)
+    bar = UsageBar.of(used=usage.total, reserved=reserved, limit=limit, over_quota=usage.over_quota)
+    return PolicyRow(policy, depth, parent, teams, people, usage, reserved, limit, waiting, bar)
 
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
     """Per queue; `simulated` are the pools to mark, None for those who see no pool links."""
 
-    uses: Mapping[int, Use]
-    waiting: Mapping[int, Waiting]
-    own_running: Mapping[int, Use]
+    usages: Mapping[int, Usage]
+    waiting: Mapping[int, WaitingTasks]
+    own_running: Mapping[int, Usage]
     own_waiting: Mapping[int, int]
     turns: Mapping[int, str]
     simulated: frozenset[int] | None
@@ -219,14 +221,14 @@ class _Counts:
 def _counts(user: User, queues: Iterable[Queue]) -> _Counts:
     every = list(queues)
     ids = [queue.pk for queue in every]
-    held = held_now(Q(queue__in=ids))
-    # Administrators share one rendering, so theirs says of nobody what is their own.
+    attempts = live_attempts(Q(queue__in=ids))
+    # Administrators share one rendering, so it marks nothing as their own.
     is_shared = is_admin(user)
-    own = [] if is_shared else [one for one in held if one.owner_id == user.pk]
+    own = [] if is_shared else [one for one in attempts if one.owner_id == user.pk]
     return _Counts(
-        uses=use_by(held, frozenset(), of="queue_id"),
+        usages=usage_by(attempts, frozenset(), of="queue_id"),
         waiting=waiting_by_queue(ids),
-        own_running=use_by(own, frozenset(), of="queue_id"),
+        own_running=usage_by(own, frozenset(), of="queue_id"),
         own_waiting={} if is_shared else own_waiting_by_queue(user, ids),
         turns=_turns(every) if is_shared else {},
         simulated=simulated_pools() if is_shared else None,
@@ -242,9 +244,9 @@ def _turns(queues: Iterable[Queue]) -> dict[int, str]:
     for pk, profile in rows.values_list("pk", "profile_id"):
         order[profile].append(pk)
     return {
-        pk: f"{ordinal(at)} of {len(line)}"
-        for line in order.values()
-        for at, pk in enumerate(line, start=1)
+        pk: f"{ordinal(at)} of {len(path)}"
+        for path in order.values()
+        for at, pk in enumerate(path, start=1)
     }
 
 
@@ -257,7 +259,7 @@ def _branch(queue: Queue, *, at: int, of: int, counts: _Counts) -> QueueBranch:
         queue=queue,
         profile=queue.profile,
         gpu=queue.profile.request.get(GPU, ""),
-        running=counts.uses[queue.pk].tasks,
+        running=counts.usages[queue.pk].tasks,
         waiting=counts.waiting[queue.pk],
         own_running=counts.own_running[queue.pk].tasks,
         own_waiting=counts.own_waiting.get(queue.pk, 0),
@@ -268,13 +270,13 @@ def _branch(queue: Queue, *, at: int, of: int, counts: _Counts) -> QueueBranch:
         )
         if simulated is not None
         else (),
-        line=f"M450 0C450 30 {x} 16 {x} 56",
+        path=f"M450 0C450 30 {x} 16 {x} 56",
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
-    """Who is below whom, of all policies that are not removed."""
+class PolicyTree:
+    """The tree of all policies that are not removed."""
 
     children: Mapping[int, list[int]]
 
@@ -289,12 +291,12 @@ class Tree:
         return found
 
 
-def _tree() -> Tree:
+def _tree() -> PolicyTree:
     children: dict[int, list[int]] = defaultdict(list)
     rows = Policy.objects.filter(removed_at__isnull=True, parent__isnull=False)
     for policy, parent in rows.values_list("pk", "parent_id"):
         children[parent].append(policy)
-    return Tree(children)
+    return PolicyTree(children)
 
 
 def _queues_of(policy_ids: Iterable[int]) -> defaultdict[int, list[int]]:

@@ -14,23 +14,23 @@ from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.dashboard.cards.bars import Segment, parts
 from apps.dashboard.cards.policies import PolicyRow, policy_rows
-from apps.dashboard.cards.sparks import span_words
+from apps.dashboard.cards.sparklines import span_words
 from apps.dashboard.cards.words import REASONS, UNKNOWN_REASON, Word
 from apps.dashboard.live import Sharing, card, topics_of
-from apps.dashboard.selectors.use import Use
-from apps.dashboard.selectors.use_history import HOURS, history_began
-from apps.dashboard.selectors.waiting import Waiting, summed
+from apps.dashboard.selectors.usage import Usage
+from apps.dashboard.selectors.usage_history import HOURS, history_start
+from apps.dashboard.selectors.waiting_tasks import WaitingTasks, waiting_sum
 from apps.policies.selectors import policies_visible_to
 
-# What the list can be sorted by, largest first. Who stands below a policy stays below it.
+# Sort columns of the list, largest first. Child policies stay below their parent.
 SORTS: dict[str, Callable[[PolicyRow], int]] = {
     "waiting": lambda row: row.waiting.count,
-    "over": lambda row: row.use.over,
+    "over": lambda row: row.usage.over_quota,
 }
-# What the list can be narrowed to, and what the button says.
-NARROWED: dict[str, tuple[Promise, Callable[[PolicyRow], bool]]] = {
+# Filters of the list, and the labels of their buttons.
+FILTERS: dict[str, tuple[Promise, Callable[[PolicyRow], bool]]] = {
     "waiting": (_("With waiting"), lambda row: row.waiting.count > 0),
-    "over": (_("Over quota"), lambda row: row.use.over > 0),
+    "over": (_("Over quota"), lambda row: row.usage.over_quota > 0),
     "limit": (_("At limit"), lambda row: row.free == 0),
 }
 MOST_REASONS = 3
@@ -55,7 +55,7 @@ class PolicyFilter:
         return cls(
             name=given.get("name", "").strip()[:MOST_CHARS],
             sort=sort if sort in SORTS else "",
-            only=only if only in NARROWED else "",
+            only=only if only in FILTERS else "",
             view=FLAT if given.get("view") == FLAT else "",
         )
 
@@ -74,7 +74,7 @@ class Sort:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FilterButton:
     """A button that shows only some of the policies, `count` of them; `query` is its address."""
 
     label: Promise
@@ -84,7 +84,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class ReasonPart:
+class ReasonCount:
     """How many tasks wait for one reason."""
 
     word: Word
@@ -93,20 +93,20 @@ class ReasonPart:
 
 @dataclass(frozen=True, slots=True)
 class PolicyList:
-    """`rows` are those that match, `use` and the other figures are of all."""
+    """`rows` are those that match, `usage` and the other figures are of all."""
 
     rows: tuple[PolicyRow, ...]
     wanted: PolicyFilter
     waiting_sort: Sort
     over_sort: Sort
-    choices: tuple[Choice, ...]
+    choices: tuple[FilterButton, ...]
     tree_query: str
     flat_query: str
-    use: Use
+    usage: Usage
     reserved: int
     unused: int
-    waiting: Waiting
-    reasons: tuple[ReasonPart, ...]
+    waiting: WaitingTasks
+    reasons: tuple[ReasonCount, ...]
     reason_bar: tuple[Segment, ...]
     span: str
     is_admin: bool
@@ -115,8 +115,8 @@ class PolicyList:
 
     @property
     def reason_label(self) -> str:
-        """What the bar of reasons says, in words."""
-        return ", ".join(f"{one.count} {one.word.text}" for one in self.reasons)
+        """The text alternative of the bar of reasons."""
+        return ", ".join(f"{one.count} {str(one.word.text).lower()}" for one in self.reasons)
 
 
 @card("policy_rows", Sharing.ADMINS)
@@ -125,26 +125,26 @@ def load_policy_list(user: User, key: str) -> PolicyList:
     wanted = PolicyFilter.parse(key)
     rows = policy_rows(policies_visible_to(user).select_related("group"))
     top = [row for row in rows if row.depth == 0]
-    use = Use()
+    usage = Usage()
     for row in top:
-        use = use.plus(row.use)
-    waiting = summed(row.waiting for row in top)
+        usage = usage.plus(row.usage)
+    waiting = waiting_sum(row.waiting for row in top)
     reasons, now = _reasons(waiting), timezone.now()
     return PolicyList(
         rows=tuple(_shown(rows, wanted)),
         wanted=wanted,
         waiting_sort=_sort(wanted, "waiting"),
         over_sort=_sort(wanted, "over"),
-        choices=tuple(_choice(rows, wanted, name) for name in NARROWED),
+        choices=tuple(_choice(rows, wanted, name) for name in FILTERS),
         tree_query=wanted.query(view=""),
         flat_query=wanted.query(view=FLAT),
-        use=use,
+        usage=usage,
         reserved=sum(row.reserved for row in top),
-        unused=sum(max(row.reserved - row.use.reserved, 0) for row in top),
+        unused=sum(max(row.reserved - row.usage.reserved, 0) for row in top),
         waiting=waiting,
         reasons=reasons,
         reason_bar=parts([(one.word.kind, one.count) for one in reasons]),
-        span=span_words((now - history_began(until=now, hours=HOURS)).total_seconds()),
+        span=span_words((now - history_start(until=now, hours=HOURS)).total_seconds()),
         is_admin=is_admin(user),
         topics=("policies", "overview", *topics_of("policy", [row.policy.pk for row in rows])),
     )
@@ -155,22 +155,22 @@ def _sort(wanted: PolicyFilter, by: str) -> Sort:
     return Sort(is_on=is_on, query=wanted.query(sort="" if is_on else by))
 
 
-def _choice(rows: Sequence[PolicyRow], wanted: PolicyFilter, name: str) -> Choice:
-    label, fits = NARROWED[name]
+def _choice(rows: Sequence[PolicyRow], wanted: PolicyFilter, name: str) -> FilterButton:
+    label, fits = FILTERS[name]
     is_on = wanted.only == name
     count = sum(1 for row in rows if fits(row))
-    return Choice(label, count, is_on=is_on, query=wanted.query(only="" if is_on else name))
+    return FilterButton(label, count, is_on=is_on, query=wanted.query(only="" if is_on else name))
 
 
 def _shown(rows: Sequence[PolicyRow], wanted: PolicyFilter) -> list[PolicyRow]:
-    """Those that fit, in the order that is wanted; in a tree also what they stand below."""
+    """The matching policies in the wanted order; in a tree also their ancestors."""
     word = wanted.name.casefold()
-    narrowed = NARROWED[wanted.only][1] if wanted.only else None
+    matches = FILTERS[wanted.only][1] if wanted.only else None
 
     def fits(row: PolicyRow) -> bool:
         names = (row.policy.name.casefold(), row.policy.group.name.casefold())
         is_named = any(word in name for name in names)
-        return is_named and (narrowed is None or narrowed(row))
+        return is_named and (matches is None or matches(row))
 
     if wanted.view == FLAT:
         found = [replace(row, depth=0) for row in rows if fits(row)]
@@ -199,7 +199,7 @@ def _sorted(rows: Sequence[PolicyRow], by: str) -> list[PolicyRow]:
 
 
 def _with_parents(rows: Sequence[PolicyRow], fits: Callable[[PolicyRow], bool]) -> list[PolicyRow]:
-    """Those that fit, and what they stand below."""
+    """The matching policies and their ancestors."""
     parents = {row.policy.pk: row.policy.parent_id for row in rows}
     kept: set[int | None] = set()
     for row in rows:
@@ -210,9 +210,9 @@ def _with_parents(rows: Sequence[PolicyRow], fits: Callable[[PolicyRow], bool]) 
     return [row for row in rows if row.policy.pk in kept]
 
 
-def _reasons(waiting: Waiting) -> tuple[ReasonPart, ...]:
+def _reasons(waiting: WaitingTasks) -> tuple[ReasonCount, ...]:
     """The most frequent reasons, the rest as one."""
-    found = [ReasonPart(REASONS.get(code, UNKNOWN_REASON), count) for code, count in waiting.codes]
+    found = [ReasonCount(REASONS.get(code, UNKNOWN_REASON), count) for code, count in waiting.codes]
     rest = sum(one.count for one in found[MOST_REASONS:])
-    more = (ReasonPart(Word("wait", "ellipsis", "other"), rest),) if rest else ()
+    more = (ReasonCount(Word("wait", "ellipsis", "other"), rest),) if rest else ()
     return (*found[:MOST_REASONS], *more)

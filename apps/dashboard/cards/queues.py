@@ -1,4 +1,4 @@
-"""Queues: the list, and one queue with its waiting tasks, their places and reasons."""
+"""Queues: the list, and one queue with its waiting tasks, their positions and reasons."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
-from apps.allocation.explaining import Names, is_suspended
+from apps.allocation.explanation import ReaderNames, is_suspended
 from apps.dashboard.cards.reasons import ReasonView, explain, stored_reasons
 from apps.dashboard.live import Sharing, card, key_id, topics_of
-from apps.dashboard.selectors.use import held_now, use_by
-from apps.dashboard.selectors.waiting import Waiting, waiting_by_queue
+from apps.dashboard.selectors.usage import live_attempts, usage_by
+from apps.dashboard.selectors.waiting_tasks import WaitingTasks, waiting_by_queue
 from apps.policies.models import Queue
 from apps.policies.selectors import (
     queues_managed_by,
@@ -20,11 +20,11 @@ from apps.policies.selectors import (
     queues_visible_to,
 )
 from apps.tasks.models import Task
-from apps.tasks.selectors.waiting import in_line
+from apps.tasks.selectors.queue_order import tasks_in_order
 
 MOST_WAITING = 100
 MOST_CHARS = 200
-# What a button does, its sign, and its words.
+# The move of a button, its icon, and its label.
 _MOVES = (
     ("top", "chevrons-up", _("First")),
     ("up", "chevron-up", _("Up")),
@@ -37,7 +37,7 @@ _MOVES = (
 class QueueRow:
     queue: Queue
     running: int
-    waiting: Waiting
+    waiting: WaitingTasks
     may_enqueue: bool
 
 
@@ -53,7 +53,7 @@ class QueueList:
 
 @dataclass(frozen=True, slots=True)
 class MoveButton:
-    """`is_possible` is False for who stands there already, among those with whom it can swap."""
+    """`is_possible` is False for a task that is there already, among those it can swap with."""
 
     move: str
     icon: str
@@ -64,7 +64,7 @@ class MoveButton:
 @dataclass(frozen=True, slots=True)
 class WaitingRow:
     task: Task
-    place: int
+    position: int
     reason: ReasonView
     moves: tuple[MoveButton, ...]
 
@@ -96,7 +96,7 @@ def load_queue_list(user: User, key: str) -> QueueList:
     queues = list(visible.filter(named) if word else visible)
     ids = [queue.pk for queue in queues]
     open_ids = set(queues_open_to(user).values_list("pk", flat=True))
-    running = use_by(held_now(Q(queue__in=ids)), frozenset(), of="queue_id")
+    running = usage_by(live_attempts(Q(queue__in=ids)), frozenset(), of="queue_id")
     waiting = waiting_by_queue(ids)
     return QueueList(
         rows=tuple(
@@ -109,19 +109,21 @@ def load_queue_list(user: User, key: str) -> QueueList:
 
 @card("queue_waiting", Sharing.NOBODY)
 def load_queue_waiting(user: User, key: str) -> QueueWaiting | None:
-    """Who waits in the queue, in which place, and why."""
+    """The waiting tasks of the queue, with position and reason."""
     visible = queues_visible_to(user).select_related("policy", "profile")
     queue = visible.filter(pk=key_id(key)).first()
     if queue is None:
         return None
     waiting = waiting_by_queue([queue.pk])[queue.pk]
-    tasks = list(in_line(queue.pk).select_related("owner", "run")[:MOST_WAITING])
+    tasks = list(tasks_in_order(queue.pk).select_related("owner", "task_group")[:MOST_WAITING])
     reasons = [
-        stored_reasons(task, place=None if _is_head(task) else place)
-        for place, task in enumerate(tasks, start=1)
+        stored_reasons(task, position=None if _is_head(task) else position)
+        for position, task in enumerate(tasks, start=1)
     ]
-    names = Names.of(user, tasks[0] if tasks else None, [one for each in reasons for one in each])
-    running = use_by(held_now(Q(queue=queue.pk)), frozenset(), of="queue_id")[queue.pk].tasks
+    names = ReaderNames.of(
+        user, tasks[0] if tasks else None, [one for each in reasons for one in each]
+    )
+    running = usage_by(live_attempts(Q(queue=queue.pk)), frozenset(), of="queue_id")[queue.pk].tasks
     may_manage = queues_managed_by(user).filter(pk=queue.pk).exists()
     suspended = is_suspended()
     more = max(waiting.count - len(tasks), 0)
@@ -130,11 +132,13 @@ def load_queue_waiting(user: User, key: str) -> QueueWaiting | None:
         tasks=tuple(
             WaitingRow(
                 task=task,
-                place=place,
-                reason=explain(why, names, suspended=suspended),
-                moves=_moves(tasks, place - 1, has_more=more > 0),
+                position=position,
+                reason=explain(task_reasons, names, suspended=suspended),
+                moves=_moves(tasks, position - 1, has_more=more > 0),
             )
-            for place, (task, why) in enumerate(zip(tasks, reasons, strict=True), start=1)
+            for position, (task, task_reasons) in enumerate(
+                zip(tasks, reasons, strict=True), start=1
+            )
         ),
         more=more,
         may_manage=may_manage,
@@ -145,22 +149,22 @@ def load_queue_waiting(user: User, key: str) -> QueueWaiting | None:
 
 
 def _is_head(task: Task) -> bool:
-    """What the pass said about a run, it said about the first task of it."""
-    return task.run is not None and task.run.head_id == task.pk
+    """What a pass says about a task group, it says about the first task of the group."""
+    return task.task_group is not None and task.task_group.head_id == task.pk
 
 
 def _moves(tasks: list[Task], index: int, *, has_more: bool) -> tuple[MoveButton, ...]:
     """Higher priority comes first, and at equal priority what cannot be preempted."""
 
-    def kind(at: int) -> tuple[int, bool]:
+    def rank_of(at: int) -> tuple[int, bool]:
         return tasks[at].priority, tasks[at].is_preemptible
 
-    is_first = index == 0 or kind(index - 1) != kind(index)
+    is_first = index == 0 or rank_of(index - 1) != rank_of(index)
     is_end = index == len(tasks) - 1
-    is_last = not has_more if is_end else kind(index + 1) != kind(index)
-    barred = {"top", "up"} if is_first else set()
-    barred |= {"down", "bottom"} if is_last else set()
+    is_last = not has_more if is_end else rank_of(index + 1) != rank_of(index)
+    disabled = {"top", "up"} if is_first else set()
+    disabled |= {"down", "bottom"} if is_last else set()
     return tuple(
-        MoveButton(move, icon, label, is_possible=move not in barred)
+        MoveButton(move, icon, label, is_possible=move not in disabled)
         for move, icon, label in _MOVES
     )

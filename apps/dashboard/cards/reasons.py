@@ -6,13 +6,19 @@ from typing import Any
 
 from django.utils import timezone
 
-from apps.allocation.engine.reasons import Code
+from apps.allocation.engine.reasons import ReasonCode
 from apps.allocation.engine.sentences import amount_text
-from apps.allocation.explaining import SUSPENDED, Names, Told, reasons_now, tell_all
+from apps.allocation.explanation import (
+    SUSPENDED,
+    ReaderNames,
+    ReasonPayload,
+    reason_payloads,
+    reasons_now,
+)
 from apps.core.units import MILLI, milli_text
 from apps.dashboard.cards.words import REASONS, UNKNOWN_REASON, Word, ordinal, plural
 from apps.tasks.models import Task
-from apps.tasks.selectors.waiting import Explanation
+from apps.tasks.selectors.queue_order import QueueExplanation
 
 MOST_CELLS = 16
 # As many tasks as a line names before it counts the rest.
@@ -54,77 +60,82 @@ class ReasonView:
     others: tuple[OtherReason, ...] = ()
 
 
-NOT_YET = ReasonView(UNKNOWN_REASON, "", "The next pass looks at it within seconds.")
+NOT_YET = ReasonView(UNKNOWN_REASON, "", "The next pass decides within seconds.")
 
 
-def stored_reasons(task: Task, *, place: int | None) -> Sequence[Mapping[str, Any]]:
+def stored_reasons(task: Task, *, position: int | None) -> Sequence[Mapping[str, Any]]:
     """What the last pass stored for a waiting task, in lists, where nothing more is asked.
 
     Args:
-        place: place in the queue, for a task that is not the first of its kind.
+        position: place in the queue, for a task that is not the first of its group.
     """
-    data = task.run.reason if task.run is not None else {}
+    data = task.task_group.reason if task.task_group is not None else {}
     reasons = list(data.get("reasons") or [])
-    known = Explanation("", reasons, place, is_first=place is None)
+    known = QueueExplanation("", reasons, position, is_first=position is None)
     return reasons_now(task.queue_id, known)
 
 
 def explain(
-    reasons: Sequence[Mapping[str, Any]], names: Names, *, suspended: bool = False
+    reasons: Sequence[Mapping[str, Any]], names: ReaderNames, *, suspended: bool = False
 ) -> ReasonView:
     """Reasons as a pass stored them, for the reader of `names`."""
-    told = tell_all(reasons, names, now=timezone.now())
-    return reason_view((SUSPENDED, *told) if suspended else told, names)
+    payloads = reason_payloads(reasons, names, now=timezone.now())
+    return reason_view((SUSPENDED, *payloads) if suspended else payloads, names)
 
 
 def reason_view(
-    told: Sequence[Told], names: Names, *, simulated: frozenset[int] = frozenset()
+    reasons: Sequence[ReasonPayload],
+    names: ReaderNames,
+    *,
+    simulated: frozenset[int] = frozenset(),
 ) -> ReasonView:
     """The dominant reason in full, the rest below it.
 
     Args:
         simulated: pools whose GPUs are made up.
     """
-    if not told:
+    if not reasons:
         return NOT_YET
-    first = told[0]
-    fits = first.details if first.code == Code.CAPACITY else ()
-    places = [line for one in told[1:] for line in _ahead(one)]
+    first = reasons[0]
+    fits = first.details if first.code == ReasonCode.CAPACITY else ()
+    positions = [line for one in reasons[1:] for line in _position(one)]
     return ReasonView(
         word=REASONS.get(first.code, UNKNOWN_REASON),
         code=first.code,
         verdict=first.sentence,
-        numbers=(*_which(first), *places),
+        numbers=(*_named_tasks(first), *positions),
         fits=tuple(_fit(one, names, simulated) for one in fits),
         helps=(first.help,),
         others=tuple(
             OtherReason(REASONS.get(one.code, UNKNOWN_REASON), one.sentence, one.help)
-            for one in told[1:]
-            if not any(_ahead(one))
+            for one in reasons[1:]
+            if not any(_position(one))
         ),
     )
 
 
-def _ahead(told: Told) -> tuple[str, ...]:
-    """Where it stands: equal tasks wait for the same thing, one after the other."""
-    place = next((one["place"] for one in told.details if "place" in one), 0)
-    if told.code != Code.BEHIND or place < 2:
+def _position(reason: ReasonPayload) -> tuple[str, ...]:
+    """Its position in the queue: equal tasks wait for the same thing, one after the other."""
+    position = next((one["place"] for one in reason.details if "place" in one), 0)
+    if reason.code != ReasonCode.BEHIND or position < 2:
         return ()
-    come = "come" if place > 2 else "comes"
-    return (f"It is the {ordinal(place)} in its queue: {plural(place - 1, 'task')} {come} first.",)
+    come = "come" if position > 2 else "comes"
+    return (
+        f"It is the {ordinal(position)} in its queue: {plural(position - 1, 'task')} {come} first.",
+    )
 
 
-def _which(told: Told) -> tuple[str, ...]:
+def _named_tasks(reason: ReasonPayload) -> tuple[str, ...]:
     """The tasks that are waited for, those of other teams as a number."""
-    if told.code not in {Code.DRAINING, Code.PROTECTED}:
+    if reason.code not in {ReasonCode.DRAINING, ReasonCode.PROTECTED}:
         return ()
-    named = [name for one in told.details for name in one["names"].get("tasks", ())]
-    rest = sum(one.get("task_count", 0) for one in told.details) - len(named[:MOST_NAMED])
+    named = [name for one in reason.details for name in one["names"].get("tasks", ())]
+    rest = sum(one.get("task_count", 0) for one in reason.details) - len(named[:MOST_NAMED])
     words = ", ".join(named[:MOST_NAMED]) + (f" and {rest} more" if rest else "")
     return (f"Waiting for {words}.",) if named else ()
 
 
-def _fit(detail: Mapping[str, Any], names: Names, simulated: frozenset[int]) -> PoolFit:
+def _fit(detail: Mapping[str, Any], names: ReaderNames, simulated: frozenset[int]) -> PoolFit:
     needed, free = detail.get("needed") or 0, detail.get("free") or 0
     best = detail["largest"] if detail.get("largest") is not None else free
     whole = -(-needed // MILLI)

@@ -8,13 +8,13 @@ from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.configuration.selectors import draft_changes
 from apps.core.units import milli
-from apps.dashboard.cards.bars import Gauge, UseBar, parts
+from apps.dashboard.cards.bars import Gauge, UsageBar, parts
 from apps.dashboard.cards.words import UNITS, amount_text
 from apps.dashboard.live import Sharing, card, topics_of
+from apps.dashboard.selectors.current_tasks import CurrentTasks, current_tasks_visible_to
 from apps.dashboard.selectors.pools import PoolFacts, pool_facts
-from apps.dashboard.selectors.use import GPU
-from apps.dashboard.selectors.waiting import waiting_by_queue
-from apps.dashboard.selectors.work import Work, work_seen_by
+from apps.dashboard.selectors.usage import GPU
+from apps.dashboard.selectors.waiting_tasks import waiting_by_queue
 from apps.policies.document import Change
 from apps.policies.models import DraftState, LiveState, Pool, PoolLink, Profile, Queue
 from apps.policies.selectors import pools_visible_to, profiles_used_by, queues_visible_to
@@ -34,19 +34,19 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Meter:
-    """Use of a resource key beside GPUs; `text` such as `416 of 480 CPU`."""
+class KeyMeter:
+    """Usage of a resource key other than GPU; `text` such as `416 of 480 CPU`."""
 
     name: str
     text: str
-    bar: UseBar
+    bar: UsageBar
 
 
 @dataclass(frozen=True, slots=True)
 class PoolBoard:
     facts: PoolFacts
     gauge: Gauge
-    meters: tuple[Meter, ...]
+    meters: tuple[KeyMeter, ...]
     tiles: tuple[Tile, ...]
 
 
@@ -92,8 +92,8 @@ class Board:
 def load_board(user: User, _key: str) -> Board:
     """The provisioned configuration, as far as the person may see it."""
     pools = list(pools_visible_to(user))
-    work = work_seen_by(user)
-    facts = pool_facts(pools, work)
+    current = current_tasks_visible_to(user)
+    facts = pool_facts(pools, current)
     profiles = list(profiles_used_by(user))
     links = list(
         PoolLink.objects.filter(
@@ -102,14 +102,14 @@ def load_board(user: User, _key: str) -> Board:
     )
     seen = list(queues_visible_to(user).select_related("policy").order_by("queuing_rank", "pk"))
     # How much other teams run and wait is theirs to know.
-    counts = _Counts.of(None if is_admin(user) else seen, work)
+    counts = _Counts.of(None if is_admin(user) else seen, current)
     queues: defaultdict[int, list[Queue]] = defaultdict(list)
     for queue in seen:
         queues[queue.profile_id].append(queue)
     return Board(
-        pools=tuple(_pool(one, links, counts, work) for one in facts),
+        pools=tuple(_pool(one, links, counts, current) for one in facts),
         profiles=tuple(
-            _profile(one, links, _lines(queues[one.pk], work), counts) for one in profiles
+            _profile(one, links, _queue_boards(queues[one.pk], current), counts) for one in profiles
         ),
         settings=LiveState.objects.first(),
         is_admin=is_admin(user),
@@ -126,36 +126,38 @@ class _Counts:
     waiting: defaultdict[int, int]
 
     @classmethod
-    def of(cls, queues: list[Queue] | None, work: Work) -> "_Counts":
+    def of(cls, queues: list[Queue] | None, current: CurrentTasks) -> "_Counts":
         """Of these queues; None is all of them."""
         every = Queue.objects.only("profile_id") if queues is None else queues
         profile_of = {queue.pk: queue.profile_id for queue in every}
         counts = cls(defaultdict(int), defaultdict(int), defaultdict(int))
-        for one in work.held:
+        for one in current.attempts:
             profile = profile_of.get(one.queue_id, 0)
             counts.running_in[one.pool_id, profile] += 1
             counts.running[profile] += 1
-        for queue, waiting in work.waiting.items():
+        for queue, waiting in current.waiting.items():
             counts.waiting[profile_of.get(queue, 0)] += waiting.count
         return counts
 
 
-def _lines(queues: Iterable[Queue], work: Work) -> tuple[QueueBoard, ...]:
-    return tuple(QueueBoard(queue, work.waiting[queue.pk].count) for queue in queues)
+def _queue_boards(queues: Iterable[Queue], current: CurrentTasks) -> tuple[QueueBoard, ...]:
+    return tuple(QueueBoard(queue, current.waiting[queue.pk].count) for queue in queues)
 
 
-def _pool(facts: PoolFacts, links: list[PoolLink], counts: _Counts, work: Work) -> PoolBoard:
+def _pool(
+    facts: PoolFacts, links: list[PoolLink], counts: _Counts, current: CurrentTasks
+) -> PoolBoard:
     here = [link for link in links if link.pool_id == facts.pool.pk]
     here.sort(key=lambda link: (link.execution_rank, link.pk))
     return PoolBoard(
         facts=facts,
         gauge=Gauge.of(
-            reserved_use=facts.use.reserved,
-            over=facts.use.over,
+            reserved_usage=facts.usage.reserved,
+            over_quota=facts.usage.over_quota,
             usable=facts.usable,
             configured=facts.configured,
         ),
-        meters=_meters(facts.pool, work),
+        meters=_meters(facts.pool, current),
         tiles=tuple(
             Tile(
                 rank=rank,
@@ -169,22 +171,28 @@ def _pool(facts: PoolFacts, links: list[PoolLink], counts: _Counts, work: Work) 
     )
 
 
-def _meters(pool: Pool, work: Work) -> tuple[Meter, ...]:
-    """Of every key that the pool counts beside GPUs, the built-in ones first."""
+def _meters(pool: Pool, current: CurrentTasks) -> tuple[KeyMeter, ...]:
+    """One row per key that the pool counts other than GPU, the built-in ones first."""
     order = list(UNITS)
     keys = sorted(pool.capacity, key=lambda key: (order.index(key) if key in order else 99, key))
-    here = [one for one in work.held if one.pool_id == pool.pk]
+    here = [one for one in current.attempts if one.pool_id == pool.pk]
     found = []
     for key in keys:
         if key == GPU:
             continue
         used = sum(one.amounts.get(key, 0) for one in here)
-        over = sum(one.amounts.get(key, 0) for one in here if one.task_id in work.over)
-        capacity = max(milli(pool.capacity[key]) - work.elsewhere.get((pool.pk, key), 0), 0)
+        over_quota = sum(
+            one.amounts.get(key, 0) for one in here if one.task_id in current.over_quota
+        )
+        capacity = max(milli(pool.capacity[key]) - current.elsewhere.get((pool.pk, key), 0), 0)
         name = NAMES.get(key, key)
         text = _of(key, used, capacity)
-        pieces = [("res", used - over), ("over", over), ("free", max(capacity - used, 0))]
-        found.append(Meter(name, text, UseBar(parts(pieces), None, f"{name}: {text} in use")))
+        pieces = [
+            ("res", used - over_quota),
+            ("over", over_quota),
+            ("free", max(capacity - used, 0)),
+        ]
+        found.append(KeyMeter(name, text, UsageBar(parts(pieces), None, f"{name}: {text} in use")))
     return tuple(found)
 
 
@@ -218,7 +226,7 @@ def _profile(
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedProfile:
     """A profile that a pool serves, in execution order; `choice` is the pool's place in routing."""
 
     rank: int
@@ -230,7 +238,7 @@ class Served:
 @dataclass(frozen=True, slots=True)
 class PoolInfo:
     pool: Pool
-    profiles: tuple[Served, ...]
+    profiles: tuple[ServedProfile, ...]
 
 
 def load_pool_info(pool: Pool) -> PoolInfo:
@@ -253,7 +261,7 @@ def load_pool_info(pool: Pool) -> PoolInfo:
     return PoolInfo(
         pool=pool,
         profiles=tuple(
-            Served(
+            ServedProfile(
                 rank=rank,
                 link=link,
                 choice=routing[link.profile_id].index(link.pk) + 1,

@@ -1,30 +1,38 @@
-"""Tasks: the list, and one task with its state, time-line, reason, attempts and log."""
+"""Tasks: the list, and one task with its state, timeline, reason, attempts and log."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.functional import Promise
 
 from apps.accounts.models import User
-from apps.allocation.explaining import Names, explained
-from apps.dashboard.cards.bars import Stretch, Timeline
-from apps.dashboard.cards.happenings import Step, steps_of
+from apps.allocation.explanation import ReaderNames, explain_task
+from apps.dashboard.cards.bars import TaskPhase, TimelineBar
 from apps.dashboard.cards.reasons import ReasonView, reason_view
 from apps.dashboard.cards.risk import Risk
-from apps.dashboard.cards.words import ATTEMPT_STATES, FAILED, PREEMPTED, STOPPED, Word
+from apps.dashboard.cards.timeline import TimelineEntry, timeline_entries
+from apps.dashboard.cards.words import (
+    ATTEMPT_STATES,
+    FAILED,
+    PREEMPTED,
+    STOPPED,
+    TASK_STATES,
+    Word,
+)
 from apps.dashboard.live import Sharing, card
-from apps.dashboard.selectors.history import History, task_history
 from apps.dashboard.selectors.pools import simulated_pools
-from apps.dashboard.selectors.tasks import VIEWS, TaskFilter, task_seen, tasks_matching
-from apps.dashboard.selectors.use import amounts_of, family_in, held_now, over_quota_tasks
+from apps.dashboard.selectors.task_history import TaskHistory, task_history
+from apps.dashboard.selectors.tasks import VIEWS, TaskFilter, tasks_matching, visible_task
+from apps.dashboard.selectors.usage import amounts_of, family_in, live_attempts, over_quota_tasks
 from apps.policies.models import Queue
 from apps.policies.selectors import queues_open_to
 from apps.tasks.models import Attempt, Task
-from apps.tasks.selectors.seen import Rights, task_rights
+from apps.tasks.selectors.visibility import TaskRights, task_rights
 from apps.tasks.states import (
+    ADMITTED_STATES,
     ENDED_STATES,
-    HOLDING_STATES,
     LIVE_ATTEMPT_STATES,
     AttemptState,
     TaskState,
@@ -61,13 +69,13 @@ class TaskList:
 
 @dataclass(frozen=True, slots=True)
 class TaskHead:
-    """Title line, facts that everybody who sees the task may know, and what one can do with it.
+    """Title, facts that every reader of the task may see, and the actions that it allows.
 
     `queues` are where its owner may put a draft.
     """
 
     task: Task
-    rights: Rights
+    rights: TaskRights
     is_own: bool
     queues: tuple[Queue, ...]
     topics: tuple[str, ...]
@@ -78,21 +86,21 @@ class TaskHead:
         return self.task.state in ENDED_STATES
 
     @property
-    def may_wait_again(self) -> bool:
-        """Paused or rejected: it is in no line until somebody says so."""
+    def may_resume(self) -> bool:
+        """Paused or rejected: it is not queued until a user resumes it."""
         return self.task.state in {TaskState.PAUSED, TaskState.REJECTED}
 
 
 @dataclass(frozen=True, slots=True)
-class TaskStory:
-    """The time-line and what happened; durations are sums over all attempts.
+class TaskTimeline:
+    """The timeline and its entries; durations are sums over all attempts.
 
     `running_from` and `waiting_from` count the sum from one moment, so that the browser keeps it
     true; None where it does not grow.
     """
 
-    timeline: Timeline | None
-    steps: tuple[Step, ...]
+    bar: TimelineBar | None
+    entries: tuple[TimelineEntry, ...]
     running: timedelta
     running_from: datetime | None
     waiting: timedelta
@@ -103,7 +111,7 @@ class TaskStory:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlacementView:
     """Where a member runs: the node's name only for those who may know it."""
 
     node: str
@@ -117,24 +125,28 @@ class AttemptRow:
     attempt: Attempt
     word: Word
     pool: str
-    places: tuple[Place, ...]
+    placements: tuple[PlacementView, ...]
     ran: timedelta | None
     is_running: bool
 
 
 @dataclass(frozen=True, slots=True)
-class TaskNow:
+class TaskSummary:
     """Why it waits, where it runs, or how it ended; its attempts; what it runs."""
 
     task: Task
-    rights: Rights
+    rights: TaskRights
     reason: ReasonView | None
     reason_at: datetime | None
-    is_over: bool
+    is_over_quota: bool
     risk: Risk | None
     attempts: tuple[AttemptRow, ...]
     topics: tuple[str, ...]
     announce: str = ""
+
+    @property
+    def state_label(self) -> str | Promise:
+        return TASK_STATES[self.task.state].text
 
     @property
     def current(self) -> AttemptRow | None:
@@ -173,7 +185,7 @@ def load_task_list(user: User, key: str) -> TaskList:
 @card("task_head", Sharing.NOBODY)
 def load_task_head(user: User, key: str) -> TaskHead | None:
     """Name and state of a task, with the buttons that fit the state."""
-    task = task_seen(user, key)
+    task = visible_task(user, key)
     if task is None:
         return None
     is_own = task.owner_id == user.pk
@@ -184,53 +196,53 @@ def load_task_head(user: User, key: str) -> TaskHead | None:
         is_own=is_own,
         queues=tuple(queues_open_to(user).order_by("name")) if is_own_draft else (),
         topics=(f"task.{task.pk}",),
-        announce=f"{task.name}: {TaskState(task.state).label}",
+        announce=f"{task.name}: {TASK_STATES[task.state].text}",
     )
 
 
-@card("task_story", Sharing.NOBODY)
-def load_task_story(user: User, key: str) -> TaskStory | None:
+@card("task_timeline", Sharing.NOBODY)
+def load_task_timeline(user: User, key: str) -> TaskTimeline | None:
     """What happened to a task, and how long it waited and ran."""
-    task = task_seen(user, key)
+    task = visible_task(user, key)
     if task is None:
         return None
     history = task_history(task)
     now = timezone.now()
-    stretches = _stretches(task, history, now, is_over=_is_over(task))
-    is_growing = bool(stretches) and stretches[-1].ended == now
-    return TaskStory(
-        timeline=Timeline.of(stretches, flags=_preempted_at(history), is_growing=is_growing),
-        steps=steps_of(history, _names(user, task, history)),
-        running=_sum(stretches, RUNNING),
-        running_from=_counted_from(stretches, RUNNING) if is_growing else None,
-        waiting=_sum(stretches, WAITING),
-        waiting_from=_counted_from(stretches, WAITING) if is_growing else None,
+    phases = _phases(task, history, now, is_over_quota=_is_over_quota(task))
+    is_growing = bool(phases) and phases[-1].ended == now
+    return TaskTimeline(
+        bar=TimelineBar.of(phases, flags=_preempted_at(history), is_growing=is_growing),
+        entries=timeline_entries(history, _names(user, task, history)),
+        running=_sum(phases, RUNNING),
+        running_from=_counted_from(phases, RUNNING) if is_growing else None,
+        waiting=_sum(phases, WAITING),
+        waiting_from=_counted_from(phases, WAITING) if is_growing else None,
         preemptions=task.preemptions,
         topics=(f"task.{task.pk}",),
     )
 
 
-@card("task_now", Sharing.NOBODY)
-def load_task_now(user: User, key: str) -> TaskNow | None:
-    """The state of a task with its reason, its place and its attempts."""
-    task = task_seen(user, key)
+@card("task_summary", Sharing.NOBODY)
+def load_task_summary(user: User, key: str) -> TaskSummary | None:
+    """The state of a task with its reason, its placement and its attempts."""
+    task = visible_task(user, key)
     if task is None:
         return None
     rights = task_rights(user, task)
-    found = explained(user, task)
+    found = explain_task(user, task)
     attempts = [
-        _attempt_row(attempt, found.names, sees_places=rights.content)
+        _attempt_row(attempt, found.names, sees_placements=rights.content)
         for attempt in reversed(task_history(task).attempts)
     ]
-    is_told = task.state == TaskState.QUEUED or found.reasons
-    return TaskNow(
+    has_reason = task.state == TaskState.QUEUED or found.reasons
+    return TaskSummary(
         task=task,
         rights=rights,
         reason=reason_view(found.reasons, found.names, simulated=simulated_pools())
-        if is_told
+        if has_reason
         else None,
         reason_at=found.at,
-        is_over=_is_over(task),
+        is_over_quota=_is_over_quota(task),
         risk=_risk(task),
         attempts=tuple(attempts),
         topics=(f"task.{task.pk}", f"queue.{task.queue_id}"),
@@ -238,120 +250,120 @@ def load_task_now(user: User, key: str) -> TaskNow | None:
 
 
 def _code(task: Task) -> str:
-    if task.state != TaskState.QUEUED or task.run is None:
+    if task.state != TaskState.QUEUED or task.task_group is None:
         return ""
-    return task.run.reason_code
+    return task.task_group.reason_code
 
 
-def _names(user: User, task: Task, history: History) -> Names:
-    """For the lines of what happened: each tells the dominant reason of its time."""
+def _names(user: User, task: Task, history: TaskHistory) -> ReaderNames:
+    """Names for the entries of the timeline: each shows the dominant reason of its time."""
     reasons = [one for past in history.reasons for one in past.data.get("reasons", ())[:1]]
-    return Names.of(user, task, reasons)
+    return ReaderNames.of(user, task, reasons)
 
 
-def _is_over(task: Task) -> bool:
-    if task.state not in HOLDING_STATES or task.queue is None:
+def _is_over_quota(task: Task) -> bool:
+    if task.state not in ADMITTED_STATES or task.queue is None:
         return False
-    # Room in the reservation of a department is its teams', too.
+    # Teams may also use what is free in the reservation of their department.
     amounts = amounts_of()
     family = family_in(task.queue.policy_id, amounts)
-    return task.pk in over_quota_tasks(held_now(Q(policy__in=family)), amounts)
+    return task.pk in over_quota_tasks(live_attempts(Q(policy__in=family)), amounts)
 
 
 def _risk(task: Task) -> Risk | None:
-    if task.state not in HOLDING_STATES:
+    if task.state not in ADMITTED_STATES:
         return None
     live = task.attempts.filter(state__in=LIVE_ATTEMPT_STATES).select_related("queue").first()
     return None if live is None else Risk.of(task, live, now=timezone.now())
 
 
-def _stretches(
-    task: Task, history: History, now: datetime, *, is_over: bool = False
-) -> list[Stretch]:
-    """The life of a task as a row of stretches without gaps.
+def _phases(
+    task: Task, history: TaskHistory, now: datetime, *, is_over_quota: bool = False
+) -> list[TaskPhase]:
+    """The life of a task as phases without gaps.
 
     An attempt counts as it did when it was admitted; the one that runs counts as it does now
-    (`is_over`), which may have changed with what others hold.
+    (`is_over_quota`), which may have changed with what others hold.
     """
     if task.waits_since is None:
         return []
     at = task.waits_since
-    found: list[Stretch] = []
+    found: list[TaskPhase] = []
     for attempt in history.attempts:
         if attempt.allocated_at > at:
-            found.append(Stretch("wait", at, attempt.allocated_at))
+            found.append(TaskPhase("wait", at, attempt.allocated_at))
         begun = attempt.started_at or attempt.ended_at or now
         end = attempt.ended_at or now
         is_live = attempt.state in LIVE_ATTEMPT_STATES
-        over = is_over if is_live else history.standing(attempt.generation) == "over_quota"
+        over_quota = is_over_quota if is_live else history.tier(attempt.generation) == "over_quota"
         if begun > attempt.allocated_at:
-            found.append(Stretch("start", attempt.allocated_at, begun))
+            found.append(TaskPhase("start", attempt.allocated_at, begun))
         if end > begun:
-            found.append(Stretch("over" if over else "run", begun, end))
+            found.append(TaskPhase("over" if over_quota else "run", begun, end))
         at = max(end, attempt.allocated_at)
     is_waiting = task.state in {TaskState.QUEUED, TaskState.PAUSED, TaskState.REJECTED}
     if is_waiting and now > at:
-        found.append(Stretch("wait", at, now))
+        found.append(TaskPhase("wait", at, now))
     return found
 
 
-def _preempted_at(history: History) -> list[datetime]:
+def _preempted_at(history: TaskHistory) -> list[datetime]:
     return [
         attempt.ended_at
         for attempt in history.attempts
-        if attempt.ended_at is not None and _lost_its_room(attempt)
+        if attempt.ended_at is not None and _was_preempted(attempt)
     ]
 
 
-def _sum(stretches: list[Stretch], kinds: frozenset[str]) -> timedelta:
-    return sum((s.ended - s.began for s in stretches if s.kind in kinds), timedelta())
+def _sum(phases: list[TaskPhase], kinds: frozenset[str]) -> timedelta:
+    return sum((s.ended - s.began for s in phases if s.kind in kinds), timedelta())
 
 
-def _counted_from(stretches: list[Stretch], kinds: frozenset[str]) -> datetime | None:
-    """When it would have begun in one piece; None where the last stretch is another."""
-    *before, last = stretches
+def _counted_from(phases: list[TaskPhase], kinds: frozenset[str]) -> datetime | None:
+    """When the sum would have begun without gaps; None where the last phase is of another kind."""
+    *before, last = phases
     return last.began - _sum(before, kinds) if last.kind in kinds else None
 
 
-def _attempt_row(attempt: Attempt, names: Names, *, sees_places: bool) -> AttemptRow:
+def _attempt_row(attempt: Attempt, names: ReaderNames, *, sees_placements: bool) -> AttemptRow:
     begun, end = attempt.started_at, attempt.ended_at
-    is_over = attempt.state in {AttemptState.FINISHED, AttemptState.LOST}
+    has_ended = attempt.state in {AttemptState.FINISHED, AttemptState.LOST}
     ran = end - begun if end is not None and begun is not None else None
     # A node's name says which pool it is, as REST has it.
     sees_pool = attempt.pool_id in names.pools
-    places = tuple(
-        Place(
-            node=holding.node.name if sees_pool and holding.node is not None else "",
-            devices=_devices(holding.devices),
-            detail=holding.detail,
-            is_simulated=holding.node is not None and holding.node.is_simulated,
+    placements = tuple(
+        PlacementView(
+            node=member.node.name if sees_pool and member.node is not None else "",
+            devices=_devices(member.devices),
+            detail=member.detail,
+            is_simulated=member.node is not None and member.node.is_simulated,
         )
-        for holding in (attempt.holdings.all() if sees_places else ())
+        for member in (attempt.members.all() if sees_placements else ())
     )
     return AttemptRow(
         attempt,
         _word(attempt),
         names.pool(attempt.pool_id),
-        places,
+        placements,
         ran,
-        is_running=begun is not None and end is None and not is_over,
+        is_running=begun is not None and end is None and not has_ended,
     )
 
 
 def _word(attempt: Attempt) -> Word:
-    """Its state; of one that is over how it ended, which is not well for all of them."""
+    """The state of the attempt; for a finished one, how it ended."""
     if attempt.state != AttemptState.FINISHED:
         return ATTEMPT_STATES[attempt.state]
-    if _lost_its_room(attempt):
+    if _was_preempted(attempt):
         return PREEMPTED
     if attempt.stop_target and not attempt.is_preempted:
         return FAILED if attempt.stop_target == TaskState.FAILED else STOPPED
     return ATTEMPT_STATES[attempt.state] if attempt.exit_code == 0 else FAILED
 
 
-def _lost_its_room(attempt: Attempt) -> bool:
-    """Preempted, and not over by itself before any of its nodes was told."""
-    members = attempt.holdings.all()
+def _was_preempted(attempt: Attempt) -> bool:
+    """Preempted, and not finished by itself before a node was asked to stop it."""
+    members = attempt.members.all()
     return attempt.is_preempted and any(
         member.is_stop_asked or member.exit_code is None for member in members
     )

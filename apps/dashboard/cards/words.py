@@ -1,4 +1,4 @@
-"""The words, colours and signs of states and reasons: one table each."""
+"""The labels, colours and icons of states and reasons: one table each."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from apps.core.units import MILLI, milli, milli_text
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """`kind` is the colour (DESIGN-TOKENS: use, wait, warn, ok, bad), `icon` the sign."""
+    """`kind` is the colour: use, wait, warn, ok or bad."""
 
     kind: str
     icon: str
@@ -20,8 +20,8 @@ class Word:
 
 TASK_STATES = {
     "draft": Word("wait", "file-pen", _("Draft")),
-    "queued": Word("wait", "hourglass", _("Waiting")),
-    "allocated": Word("use", "cpu", _("Starting")),
+    "queued": Word("wait", "hourglass", _("Queued")),
+    "allocated": Word("use", "cpu", _("Allocated")),
     "running": Word("use", "play", _("Running")),
     "stopping": Word("warn", "square", _("Stopping")),
     "paused": Word("wait", "pause", _("Paused")),
@@ -35,39 +35,39 @@ ATTEMPT_STATES = {
     "starting": Word("use", "loader-circle", _("Starting")),
     "running": Word("use", "play", _("Running")),
     "stopping": Word("warn", "square", _("Stopping")),
-    "suspect": Word("warn", "circle-help", _("Node silent")),
+    "suspect": Word("warn", "circle-help", _("Suspect")),
     "lost": Word("bad", "unplug", _("Lost")),
-    "finished": Word("ok", "check", _("Ended")),
+    "finished": Word("ok", "check", _("Finished")),
 }
-# Of attempts that are over, but did not simply end well.
+# Of finished attempts that did not complete.
 PREEMPTED = Word("warn", "corner-down-left", _("Preempted"))
 STOPPED = Word("wait", "square", _("Stopped"))
 FAILED = Word("bad", "x", _("Failed"))
 NODE_STATES = {
-    "new": Word("wait", "loader-circle", _("Not reached yet")),
+    "new": Word("wait", "loader-circle", _("New")),
     "healthy": Word("ok", "circle-check", _("Healthy")),
-    "suspect": Word("warn", "circle-help", _("Silent")),
+    "suspect": Word("warn", "circle-help", _("Suspect")),
     "refused": Word("bad", "lock", _("Refused")),
 }
 REASONS = {
-    "disabled": Word("wait", "power-off", _("disabled")),
-    "suspended": Word("warn", "pause", _("suspended until confirmed")),
-    "paused": Word("wait", "pause", _("paused")),
-    "no_server": Word("wait", "server-off", _("no server")),
-    "no_pool": Word("bad", "unlink", _("no pool")),
-    "limit": Word("warn", "ruler", _("limit")),
-    "over_quota_not_allowed": Word("warn", "shield-off", _("reservation only")),
-    "needs_reservation": Word("warn", "shield", _("needs reservation")),
-    "capacity": Word("wait", "cpu", _("capacity")),
-    "outranked": Word("wait", "arrow-down-wide-narrow", _("outranked")),
-    "behind": Word("wait", "list-ordered", _("behind")),
-    "held": Word("wait", "lock", _("held")),
-    "draining": Word("use", "timer", _("draining")),
-    "protected": Word("wait", "shield-check", _("protected")),
+    "disabled": Word("wait", "power-off", _("Disabled")),
+    "suspended": Word("warn", "pause", _("Suspended until confirmed")),
+    "paused": Word("wait", "pause", _("Paused")),
+    "no_server": Word("wait", "server-off", _("No server")),
+    "no_pool": Word("bad", "unlink", _("No pool")),
+    "limit": Word("warn", "ruler", _("Limit")),
+    "over_quota_not_allowed": Word("warn", "shield-off", _("Over quota not allowed")),
+    "needs_reservation": Word("warn", "shield", _("Needs reservation")),
+    "capacity": Word("wait", "cpu", _("Capacity")),
+    "outranked": Word("wait", "arrow-down-wide-narrow", _("Outranked")),
+    "behind": Word("wait", "list-ordered", _("Behind")),
+    "held": Word("wait", "lock", _("Held")),
+    "draining": Word("use", "timer", _("Draining")),
+    "protected": Word("wait", "shield-check", _("Protected")),
 }
-UNKNOWN_REASON = Word("wait", "hourglass", _("not looked at yet"))
+UNKNOWN_REASON = Word("wait", "hourglass", _("Not checked yet"))
 
-WAYS = {"mig": "MIG", "mps": "MPS"}
+METHODS = {"mig": "MIG", "mps": "MPS"}
 
 MB_IN_GB = 1024
 UNITS = {"gpu": "GPU", "cpu": "CPU", "memory_mb": "MB", "slot": "slots"}
@@ -76,16 +76,16 @@ UNITS = {"gpu": "GPU", "cpu": "CPU", "memory_mb": "MB", "slot": "slots"}
 def amount_text(key: str, amount: int) -> str:
     """Thousandths of `key` with its unit: 4000 of `gpu` is `4 GPU`; memory in GB from 1 GB on."""
     if key == "memory_mb" and amount >= MB_IN_GB * MILLI:
-        # One place after the point is enough for gigabytes.
+        # One decimal is enough for gigabytes.
         return f"{milli_text(amount // MB_IN_GB // 100 * 100)} GB"
     return f"{milli_text(amount)} {UNITS.get(key, key)}"
 
 
-def shares_word(*, memory: str, compute: str, ways: Iterable[str]) -> Word:
+def shares_word(*, memory: str, compute: str, methods: Iterable[str]) -> Word:
     """What nodes do about fractions of a GPU; see `apps.nodes.selectors.Shares`."""
     if {memory, compute} == {"accounted"}:
         return Word("wait", "shield-off", _("Shares of a GPU accounted, not enforced"))
-    by = ", ".join(WAYS[way] for way in ways if way in WAYS)
+    by = ", ".join(METHODS[method] for method in methods if method in METHODS)
     if memory == compute:
         return Word("ok", "shield-check", f"Shares of a GPU enforced by {by}")
     return Word("ok", "shield", f"Shares of a GPU: memory {memory}, compute {compute} ({by})")

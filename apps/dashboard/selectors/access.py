@@ -10,29 +10,33 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from apps.accounts.models import User
-from apps.configuration.rules.explaining import (
-    Explanation,
-    Thing,
+from apps.configuration.rules.access_explanation import (
+    AccessExplanation,
+    ObjectKind,
     explanation,
-    people_to_ask_about,
-    things_seen,
+    objects_visible_to,
+    people_explainable_to,
 )
-from apps.configuration.rules.granting import groups_nameable_by, levels_grantable_on
-from apps.configuration.rules.levels import Kind, Level, Source
-from apps.configuration.rules.reading import rules_visible_to
+from apps.configuration.rules.delegation import groups_nameable_by, levels_grantable_on
+from apps.configuration.rules.levels import Level, RuleKind, RuleSource
 from apps.configuration.rules.rule import Rule, RuleFilter, Subject
-from apps.configuration.rules.words import reason_words
+from apps.configuration.rules.selectors import rules_visible_to
+from apps.configuration.rules.sentences import source_sentence
 from apps.core.errors import NotFound
-from apps.policies.selectors import policies_narrowable_by
+from apps.policies.selectors import policies_restrictable_by
 
 MOST_CHARS = 200
 MOST_CHIPS = 6
-_PAGES = {Kind.POLICY: "policy_detail", Kind.QUEUE: "queue_detail", Kind.VAULT: "vault_detail"}
+_PAGES = {
+    RuleKind.POLICY: "policy_detail",
+    RuleKind.QUEUE: "queue_detail",
+    RuleKind.VAULT: "vault_detail",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the list shows, as it stands in its address. Unknown words fall back to the default."""
+class AccessQuery:
+    """The filters of the list, from its address. Unknown words fall back to the default."""
 
     kind: str = ""
     object_id: str = ""
@@ -50,9 +54,9 @@ class Wanted:
             for field, name in (("object_id", "object"), ("name", "name"), ("subject", "subject"))
         }
         known = {
-            "kind": Kind.values,
+            "kind": RuleKind.values,
             "level": Level.values,
-            "source": [one.value for one in Source],
+            "source": [one.value for one in RuleSource],
         }
         chosen = {name: given.get(name, "") for name in known}
         choices = {name: text for name, text in chosen.items() if text in known[name]}
@@ -81,7 +85,7 @@ class RuleRow:
     subjects: tuple[Subject, ...]
     more: int
     may_edit: bool
-    may_narrow: bool
+    may_restrict: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class AccessPage:
     older: str
 
 
-def access_page(user: User, wanted: Wanted) -> AccessPage:
+def access_page(user: User, wanted: AccessQuery) -> AccessPage:
     """One page, in a fixed number of queries."""
     found = _filter(user, wanted)
     if found is None:
@@ -100,17 +104,17 @@ def access_page(user: User, wanted: Wanted) -> AccessPage:
     page = rules_visible_to(user, found, after=wanted.after)
     levels = levels_grantable_on(user, {rule.target for rule in page.rules})
     own = {rule.target.object_id for rule in page.rules if rule.by_policy}
-    narrowable = policies_narrowable_by(user).filter(pk__in=own).values_list("pk", flat=True)
-    ids = {str(pk) for pk in narrowable}
+    restrictable = policies_restrictable_by(user).filter(pk__in=own).values_list("pk", flat=True)
+    ids = {str(pk) for pk in restrictable}
     rows = tuple(_row(rule, levels[rule.target], ids) for rule in page.rules)
     return AccessPage(rows, wanted.query(after=page.after) if page.after else "")
 
 
-def _filter(user: User, wanted: Wanted) -> RuleFilter | None:
-    """None where nobody of this name can be named."""
+def _filter(user: User, wanted: AccessQuery) -> RuleFilter | None:
+    """None where the reader may see no such person."""
     subject: dict[str, Any] = {}
     if wanted.subject:
-        people = people_to_ask_about(user).filter(username__iexact=wanted.subject)
+        people = people_explainable_to(user).filter(username__iexact=wanted.subject)
         teams = groups_nameable_by(user).filter(name__iexact=wanted.subject)
         one = people.values_list("pk", flat=True).first()
         team = teams.values_list("pk", flat=True).first()
@@ -118,16 +122,16 @@ def _filter(user: User, wanted: Wanted) -> RuleFilter | None:
             return None
         subject = {"user": one, "group": team}
     return RuleFilter(
-        kind=Kind(wanted.kind) if wanted.kind else None,
+        kind=RuleKind(wanted.kind) if wanted.kind else None,
         object_id=wanted.object_id,
         name=wanted.name,
         level=Level(wanted.level) if wanted.level else None,
-        source=Source(wanted.source) if wanted.source else None,
+        source=RuleSource(wanted.source) if wanted.source else None,
         **subject,
     )
 
 
-def _row(rule: Rule, levels: tuple[Level, ...], narrowable: Collection[str]) -> RuleRow:
+def _row(rule: Rule, levels: tuple[Level, ...], restrictable: Collection[str]) -> RuleRow:
     target = rule.target
     page = _PAGES.get(target.kind)
     return RuleRow(
@@ -136,48 +140,48 @@ def _row(rule: Rule, levels: tuple[Level, ...], narrowable: Collection[str]) -> 
         subjects=rule.subjects[:MOST_CHIPS],
         more=max(len(rule.subjects) - MOST_CHIPS, 0) + len(rule.hidden),
         may_edit=not rule.by_policy and rule.level in levels,
-        may_narrow=rule.by_policy and target.object_id in narrowable,
+        may_restrict=rule.by_policy and target.object_id in restrictable,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RightRow:
     """A right with its sentences."""
 
     label: str
     is_held: bool
-    ways: tuple[str, ...]
-    against: tuple[str, ...]
+    sources: tuple[str, ...]
+    denials: tuple[str, ...]
 
 
-def explained(told: Explanation) -> tuple[Told, ...]:
+def right_rows(found: AccessExplanation) -> tuple[RightRow, ...]:
     """The answers as sentences."""
     return tuple(
-        Told(
+        RightRow(
             label=str(answer.right.label),
             is_held=answer.is_held,
-            ways=tuple(reason_words(one) for one in answer.ways),
-            against=tuple(reason_words(one) for one in answer.reasons if one.is_against),
+            sources=tuple(source_sentence(one) for one in answer.sources),
+            denials=tuple(source_sentence(one) for one in answer.reasons if one.is_denial),
         )
-        for answer in told.answers
+        for answer in found.answers
     )
 
 
-def explain(viewer: User, *, user: str, thing: Thing, named: str) -> Explanation:
+def explain(viewer: User, *, user: str, thing: ObjectKind, named: str) -> AccessExplanation:
     """What the person can do with the object of this name or id.
 
     Raises:
         NotFound: nobody whom the viewer may ask about is called so, or no object.
     """
-    person = people_to_ask_about(viewer).filter(username=user).first() if user else viewer
+    person = people_explainable_to(viewer).filter(username=user).first() if user else viewer
     if person is None:
-        problem = _("There is nobody of this name whom you may ask about.")
+        problem = _("There is no person with this name that you may ask about.")
         raise NotFound(problem, fields={"user": problem})
-    found = _object_id(things_seen(viewer, thing), named)
+    found = _object_id(objects_visible_to(viewer, thing), named)
     try:
         return explanation(viewer, person=person, thing=thing, object_id=found)
     except NotFound:
-        problem = _("There is no %(kind)s of this name or id that you may ask about.")
+        problem = _("There is no %(kind)s with this name or id that you may ask about.")
         problem %= {"kind": thing.label.lower()}
         raise NotFound(problem, fields={"object": problem}) from None
 

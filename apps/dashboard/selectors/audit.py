@@ -66,7 +66,7 @@ class AuditQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FieldChange:
     """One field of what was before and is after; an en dash for what was not there."""
 
     field: str
@@ -76,10 +76,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """`facts` are what the entry says beside the change."""
+    """`facts` are what the entry says next to the change."""
 
     entry: AuditEntry
-    changes: tuple[Difference, ...]
+    changes: tuple[FieldChange, ...]
     facts: tuple[tuple[str, str], ...]
 
 
@@ -115,31 +115,31 @@ def verbs_suggested(user: User) -> list[str]:
     return sorted(set(latest))
 
 
-def _changes(entry: AuditEntry) -> Iterator[Difference]:
+def _changes(entry: AuditEntry) -> Iterator[FieldChange]:
     before, after = entry.before, entry.after
     for field in [*after, *(name for name in before if name not in after)]:
-        yield Difference(field.replace("_", " "), _told(before, field), _told(after, field))
+        yield FieldChange(field.replace("_", " "), _text(before, field), _text(after, field))
 
 
 def _facts(entry: AuditEntry) -> Iterator[tuple[str, str]]:
     for name in entry.details:
-        yield name.replace("_", " "), _told(entry.details, name)
+        yield name.replace("_", " "), _text(entry.details, name)
     for other in entry.others:
         if isinstance(other, Mapping):
             yield str(other.get("type", "")), str(other.get("name") or other.get("id", ""))
 
 
-def _told(values: Mapping[str, Any], name: str) -> str:
+def _text(values: Mapping[str, Any], name: str) -> str:
     value = values.get(name)
     if value in (None, "", [], {}):
         return NONE
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list) and all(isinstance(one, str | int) for one in value):
-        told = ", ".join(map(str, value))
+        shown_text = ", ".join(map(str, value))
     else:
-        told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return told if len(told) <= LONGEST else f"{told[:LONGEST]}…"
+        shown_text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return shown_text if len(shown_text) <= LONGEST else f"{shown_text[:LONGEST]}…"
 
 
 def _zone(user: User) -> ZoneInfo:

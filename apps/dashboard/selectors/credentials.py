@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from apps.accounts.models import Credential, User
 from apps.accounts.selectors import service_accounts_listed
 from apps.tasks.models import Task
-from apps.tasks.states import HOLDING_STATES, TaskState
+from apps.tasks.states import ADMITTED_STATES, TaskState
 
 PAGE = 100
 
@@ -48,7 +48,7 @@ class AccountPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TaskCounts:
     """How many tasks of an account wait and run."""
 
     waiting: int
@@ -72,11 +72,11 @@ def accounts_page(user: User, *, q: str, group: str, after: str) -> AccountPage:
     return AccountPage(tuple(found[:PAGE]), found[PAGE - 1].username if len(found) > PAGE else "")
 
 
-def work_of(user: User) -> Work:
+def task_counts_of(user: User) -> TaskCounts:
     """What the account has in the queues, in one query."""
     tasks = Task.objects.filter(owner=user)
     found = tasks.aggregate(
         waiting=Count("pk", filter=Q(state=TaskState.QUEUED)),
-        running=Count("pk", filter=Q(state__in=HOLDING_STATES)),
+        running=Count("pk", filter=Q(state__in=ADMITTED_STATES)),
     )
-    return Work(**found)
+    return TaskCounts(**found)

@@ -10,12 +10,12 @@ from apps.configuration.selectors import (
     live_document,
     revisions_visible_to,
 )
+from apps.dashboard.selectors.current_tasks import CurrentTasks, current_tasks
 from apps.dashboard.selectors.pools import PoolFacts, pool_facts
-from apps.dashboard.selectors.use import Held
-from apps.dashboard.selectors.work import Work, work_of_all
+from apps.dashboard.selectors.usage import LiveAttempt
 from apps.nodes.models import Volume
 from apps.policies.document import Document, as_data
-from apps.policies.extras import CAPABILITIES, ROOT
+from apps.policies.extra_permissions import CAPABILITIES, ROOT
 from apps.policies.models import DraftState, Policy, Pool, Queue
 
 Data = dict[str, Any]
@@ -24,8 +24,8 @@ Data = dict[str, Any]
 def editor_state(user: User) -> Data:
     """Draft and live document, who saved last, and the figures of now; a fixed number of queries.
 
-    The version is read before the document: if somebody saves in between, the next save of this
-    reader is refused, instead of writing over what was never read.
+    The version is read before the document: if another user saves in between, the next save of
+    this reader is refused, instead of writing over what was never read.
     """
     draft = DraftState.objects.select_related("saved_by").get(id=1)
     latest = revisions_visible_to(user).values_list("number", flat=True).first()
@@ -63,35 +63,35 @@ def _without_policies(document: Document) -> Data:
 
 def _facts() -> Data:
     """Use, running and waiting, by the keys that draft and live have in common."""
-    work = work_of_all()
+    current = current_tasks()
     pools = list(Pool.objects.filter(removed_at__isnull=True))
     queues = list(Queue.objects.filter(removed_at__isnull=True).select_related("policy", "profile"))
     return {
-        "pools": _pools(pool_facts(pools, work), work.held),
-        "profiles": _profiles(queues, work, {pool.pk: str(pool.key) for pool in pools}),
+        "pools": _pools(pool_facts(pools, current), current.attempts),
+        "profiles": _profiles(queues, current, {pool.pk: str(pool.key) for pool in pools}),
         "queues": {
             queue.name: {
                 "policy": queue.policy.name,
-                "waiting": work.waiting[queue.pk].count if queue.pk in work.waiting else 0,
+                "waiting": current.waiting[queue.pk].count if queue.pk in current.waiting else 0,
             }
             for queue in queues
         },
     }
 
 
-def _pools(facts: Iterable[PoolFacts], held: Iterable[Held]) -> Data:
-    uses: defaultdict[int, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for one in held:
+def _pools(facts: Iterable[PoolFacts], attempts: Iterable[LiveAttempt]) -> Data:
+    usages: defaultdict[int, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for one in attempts:
         for key, amount in one.amounts.items():
-            uses[one.pool_id][key] += amount
-    return {str(one.pool.key): _pool(one, uses[one.pool.pk]) for one in facts}
+            usages[one.pool_id][key] += amount
+    return {str(one.pool.key): _pool(one, usages[one.pool.pk]) for one in facts}
 
 
-def _pool(facts: PoolFacts, use: Mapping[str, int]) -> Data:
+def _pool(facts: PoolFacts, usage: Mapping[str, int]) -> Data:
     return {
-        "reserved": facts.use.reserved,
-        "over": facts.use.over,
-        "use": dict(use),
+        "reserved": facts.usage.reserved,
+        "over": facts.usage.over_quota,
+        "usage": dict(usage),
         "configured": facts.configured,
         "usable": facts.usable,
         "nodes": facts.nodes,
@@ -103,17 +103,17 @@ def _pool(facts: PoolFacts, use: Mapping[str, int]) -> Data:
     }
 
 
-def _profiles(queues: Iterable[Queue], work: Work, pool_keys: Mapping[int, str]) -> Data:
+def _profiles(queues: Iterable[Queue], current: CurrentTasks, pool_keys: Mapping[int, str]) -> Data:
     profile_of = {queue.pk: str(queue.profile.key) for queue in queues}
-    told: defaultdict[str, Data] = defaultdict(lambda: {"running": 0, "waiting": 0, "in": {}})
-    for one in work.held:
+    counted: defaultdict[str, Data] = defaultdict(lambda: {"running": 0, "waiting": 0, "in": {}})
+    for one in current.attempts:
         # Work of a closed queue runs on and belongs to no profile that is shown.
         if one.queue_id in profile_of:
-            counts = told[profile_of[one.queue_id]]
+            counts = counted[profile_of[one.queue_id]]
             counts["running"] += 1
             pool = pool_keys.get(one.pool_id, "")
             counts["in"][pool] = counts["in"].get(pool, 0) + 1
-    for queue, waiting in work.waiting.items():
+    for queue, waiting in current.waiting.items():
         if queue in profile_of:
-            told[profile_of[queue]]["waiting"] += waiting.count
-    return dict(told)
+            counted[profile_of[queue]]["waiting"] += waiting.count
+    return dict(counted)

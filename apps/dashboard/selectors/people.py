@@ -1,4 +1,4 @@
-"""To whom a policy applies."""
+"""The people that a policy applies to."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group
 from django.db.models import Count
 
 from apps.policies.models import Policy
-from apps.policies.rights import chosen_members, people_of_policy
+from apps.policies.rights import people_of_policy, restricted_members_in_group
 
 MOST_NAMED = 100
 
@@ -36,25 +36,25 @@ class People:
 
 
 def people_in(policies: Iterable[Policy]) -> dict[int, int]:
-    """Active people and service accounts to whom each policy applies, by its id."""
+    """Active people and service accounts that each policy applies to, by its id."""
     every = list(policies)
     groups = Group.objects.filter(pk__in={p.group_id for p in every}, user__is_active=True)
     members = dict(groups.values_list("pk").annotate(Count("user")).order_by())
-    narrowed = [policy.pk for policy in every if policy.is_narrowed]
-    chosen: dict[int, int] = {}
-    if narrowed:
-        rows = chosen_members(narrowed).filter(user__is_active=True)
-        chosen = dict(rows.values_list("policy").annotate(Count("pk")).order_by())
+    restricted = [policy.pk for policy in every if policy.is_restricted]
+    restricted_counts: dict[int, int] = {}
+    if restricted:
+        rows = restricted_members_in_group(restricted).filter(user__is_active=True)
+        restricted_counts = dict(rows.values_list("policy").annotate(Count("pk")).order_by())
     return {
-        policy.pk: chosen.get(policy.pk, 0)
-        if policy.is_narrowed
+        policy.pk: restricted_counts.get(policy.pk, 0)
+        if policy.is_restricted
         else members.get(policy.group_id, 0)
         for policy in every
     }
 
 
 def people_of(policy: Policy, *, are_named: bool) -> People:
-    """The active people and service accounts to whom a policy applies, by name."""
+    """The active people and service accounts that a policy applies to, by name."""
     people = people_of_policy(policy).filter(is_active=True).order_by("username")
     names = tuple(str(one) for one in people[:MOST_NAMED]) if are_named else ()
     return People(people.count(), names)

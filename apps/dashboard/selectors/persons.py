@@ -1,4 +1,4 @@
-"""The list of people, and one person with what they may do and have going on."""
+"""The list of people, and one person with permissions and current tasks."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -24,12 +24,12 @@ from apps.accounts.selectors import (
 from apps.policies.models import Queue
 from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.tasks.models import Task
-from apps.tasks.selectors.seen import tasks_visible_to
-from apps.tasks.states import HOLDING_STATES, TaskState
+from apps.tasks.selectors.visibility import tasks_visible_to
+from apps.tasks.states import ADMITTED_STATES, TaskState
 
 PAGE = 50
 MOST_CHARS = 200
-# What the list is sorted by, and which way round it begins.
+# Sort columns of the list, and the direction each begins with.
 SORTS = {"name": "username", "email": "email", "added": "-date_joined", "active": "-last_active"}
 MOST_SHOWN = 20
 MOST_QUEUES = 100
@@ -73,7 +73,7 @@ class PersonFilter:
         return urlencode({key: value for key, value in values.items() if value})
 
     @property
-    def is_narrow(self) -> bool:
+    def has_filter(self) -> bool:
         return bool(self.word or self.status or self.group)
 
     @property
@@ -95,7 +95,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class PersonRow:
-    """A person; `last_active` is None for who never came."""
+    """A person; `last_active` is None for one who never signed in."""
 
     person: User
     groups: tuple[str, ...]
@@ -103,7 +103,7 @@ class PersonRow:
 
     @property
     def first_groups(self) -> tuple[str, ...]:
-        """As many as a line has room for; everybody is in `Users`."""
+        """As many as fit in a line, without `Users`, which has everybody."""
         return tuple(name for name in self.groups if name != "Users")[:2]
 
     @property
@@ -130,7 +130,7 @@ def people_page(user: User, wanted: PersonFilter) -> PeoplePage:
     count = rows.count()
     sign = "-" if wanted.column.startswith("-") else ""
     found = list(
-        _behind(rows, wanted)
+        _after(rows, wanted)
         .order_by(wanted.column, f"{sign}pk")
         .prefetch_related(Prefetch("groups", queryset=groups_visible_to(user)))[: PAGE + 1]
     )
@@ -155,8 +155,8 @@ def headings(wanted: PersonFilter) -> dict[str, Heading]:
     return found
 
 
-def left_behind(user: User) -> list[tuple[User, int]]:
-    """Deactivated people whose waiting tasks nobody has decided on, with how many wait."""
+def inactive_with_waiting_tasks(user: User) -> list[tuple[User, int]]:
+    """Deactivated people with waiting tasks that still need a decision, with their number."""
     if not manages_people(user):
         return []
     waiting = Task.objects.filter(owner=OuterRef("pk"), state=TaskState.QUEUED)
@@ -177,7 +177,7 @@ def waiting_of(user_ids: list[int]) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class QueueRight:
-    """What somebody may do with a queue, in the words of the page."""
+    """What the person may do with a queue, in the words of the page."""
 
     queue: Queue
     words: str
@@ -205,8 +205,8 @@ def person_facts(person: User, *, reader: User) -> PersonFacts:
     tasks = seen.select_related("queue").order_by("-pk")
     groups = tuple(groups_visible_to(reader).filter(user=person).order_by("name"))
     waiting = tasks.filter(state=TaskState.QUEUED)
-    running = tasks.filter(state__in=HOLDING_STATES)
-    # Of somebody who has more than a tenant gives, its administrators learn no keys.
+    running = tasks.filter(state__in=ADMITTED_STATES)
+    # Administrators of a tenant see no keys of people with rights beyond the tenant.
     managed = people_managed_by(reader).filter(pk=person.pk)
     keys = Credential.objects.filter(user__in=managed.values("pk"), revoked_at__isnull=True)
     return PersonFacts(
@@ -247,15 +247,17 @@ def _row(person: User, groups: Iterable[Group]) -> PersonRow:
     return PersonRow(person, tuple(names), None if at == NEVER else at)
 
 
-def _behind(rows: QuerySet[User], wanted: PersonFilter) -> QuerySet[User]:
-    """What stands behind the last row of the page before; all of it where that is gone."""
+def _after(rows: QuerySet[User], wanted: PersonFilter) -> QuerySet[User]:
+    """The rows after the last one of the page before; all rows where that one is gone."""
     column = wanted.column.removeprefix("-")
     last = rows.filter(pk=wanted.after).values_list(column, "pk").first() if wanted.after else None
     if last is None:
         return rows
     value, pk = last
-    way = "lt" if wanted.column.startswith("-") else "gt"
-    return rows.filter(Q(**{f"{column}__{way}": value}) | Q(**{column: value, f"pk__{way}": pk}))
+    lookup = "lt" if wanted.column.startswith("-") else "gt"
+    return rows.filter(
+        Q(**{f"{column}__{lookup}": value}) | Q(**{column: value, f"pk__{lookup}": pk})
+    )
 
 
 def _number(text: str) -> int | None:

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from apps.dashboard.selectors.use import GPU, Use, use_by
-from apps.dashboard.selectors.work import Work
-from apps.nodes.capacity import Served
+from apps.dashboard.selectors.current_tasks import CurrentTasks
+from apps.dashboard.selectors.usage import GPU, Usage, usage_by
+from apps.nodes.capacity import PoolCapacity
 from apps.nodes.models import Node
-from apps.nodes.selectors import Shares, served_by_pool, shares_by_pool
+from apps.nodes.selectors import ShareEnforcement, capacity_by_pool, enforcement_by_pool
 from apps.policies.models import Pool, PoolLink
 
 
@@ -15,14 +15,14 @@ from apps.policies.models import Pool, PoolLink
 class PoolFacts:
     """A pool, what its nodes make of it, and what is used; thousandths of GPU.
 
-    `shares` is None for a pool without devices; `elsewhere` is held by other organisations, and
+    `shares` is None for a pool without devices; `elsewhere` is held by other tenants, and
     counts with what is not available.
     """
 
     pool: Pool
-    served: Served
-    shares: Shares | None
-    use: Use
+    served: PoolCapacity
+    shares: ShareEnforcement | None
+    usage: Usage
     is_simulated: bool
     elsewhere: int = 0
 
@@ -45,7 +45,7 @@ class PoolFacts:
 
     @property
     def idle(self) -> int:
-        return max(self.usable - self.use.total, 0)
+        return max(self.usable - self.usage.total, 0)
 
     @property
     def unavailable(self) -> int:
@@ -66,23 +66,23 @@ def first_pools() -> dict[int, int]:
     return dict(worst_first.values_list("profile_id", "pool_id"))
 
 
-def pool_facts(pools: Iterable[Pool], work: Work) -> list[PoolFacts]:
-    """In four queries beside `work`; a pool without nodes has nothing that is usable.
+def pool_facts(pools: Iterable[Pool], current: CurrentTasks) -> list[PoolFacts]:
+    """In four queries, given `current`; a pool without nodes has no usable capacity.
 
     Args:
-        work: of all, because what counts as over quota depends on all that a policy holds.
+        current: all tasks, because over quota depends on everything that a policy holds.
     """
     every = list(pools)
-    uses = use_by(work.held, work.over, of="pool_id")
-    served, shares, simulated = served_by_pool(every), shares_by_pool(), simulated_pools()
+    usages = usage_by(current.attempts, current.over_quota, of="pool_id")
+    served, shares, simulated = capacity_by_pool(every), enforcement_by_pool(), simulated_pools()
     return [
         PoolFacts(
             pool=pool,
             served=served[pool.pk],
             shares=shares.get(pool.pk),
-            use=uses[pool.pk],
+            usage=usages[pool.pk],
             is_simulated=pool.pk in simulated,
-            elsewhere=work.elsewhere.get((pool.pk, GPU), 0),
+            elsewhere=current.elsewhere.get((pool.pk, GPU), 0),
         )
         for pool in every
     ]

@@ -59,8 +59,8 @@ def revision_page(user: User, *, before: int | None) -> RevisionPage:
         rows=tuple(
             RevisionRow(
                 revision=one,
-                changes=changes_told(compare(documents[index + 1], documents[index]))
-                # Across a gap, changes of others would stand here as this author's.
+                changes=change_views(compare(documents[index + 1], documents[index]))
+                # Across a gap, changes of others would be shown as this author's.
                 if index + 1 < len(found) and found[index + 1].number == one.number - 1
                 else None,
             )
@@ -70,7 +70,7 @@ def revision_page(user: User, *, before: int | None) -> RevisionPage:
     )
 
 
-def changes_told(changes: list[Change]) -> tuple[ChangeView, ...]:
+def change_views(changes: list[Change]) -> tuple[ChangeView, ...]:
     """In words and amounts, in the order of the document."""
     return tuple(
         ChangeView(

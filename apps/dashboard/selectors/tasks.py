@@ -9,18 +9,18 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from apps.accounts.models import User
+from apps.dashboard.selectors.current_tasks import running_by_quota
 from apps.dashboard.selectors.pools import first_pools
-from apps.dashboard.selectors.work import running_by_quota
 from apps.policies.selectors import policy_family, pools_visible_to
 from apps.tasks.models import Attempt, Task
-from apps.tasks.selectors.seen import tasks_visible_to
-from apps.tasks.states import ENDED_STATES, HOLDING_STATES, LIVE_ATTEMPT_STATES, TaskState
+from apps.tasks.selectors.visibility import tasks_visible_to
+from apps.tasks.states import ADMITTED_STATES, ENDED_STATES, LIVE_ATTEMPT_STATES, TaskState
 
 # What the list's tabs mean.
 VIEWS: dict[str, tuple[str, ...]] = {
-    "active": (TaskState.QUEUED, *HOLDING_STATES, TaskState.PAUSED, TaskState.REJECTED),
+    "active": (TaskState.QUEUED, *ADMITTED_STATES, TaskState.PAUSED, TaskState.REJECTED),
     "waiting": (TaskState.QUEUED,),
-    "running": tuple(HOLDING_STATES),
+    "running": tuple(ADMITTED_STATES),
     "drafts": (TaskState.DRAFT,),
     "ended": tuple(ENDED_STATES),
     "all": tuple(TaskState.values),
@@ -102,10 +102,12 @@ def tasks_matching(user: User, wanted: TaskFilter) -> QuerySet[Task]:
         tasks = tasks.filter(_in_pool(user, wanted.pool))
     if wanted.quota:
         running = running_by_quota(user, wanted.policy)
-        tasks = tasks.filter(pk__in=running.over if wanted.quota == "over" else running.reserved)
+        tasks = tasks.filter(
+            pk__in=running.over_quota if wanted.quota == "over" else running.reserved
+        )
     if wanted.name:
         tasks = tasks.filter(name__icontains=wanted.name)
-    tasks = tasks.select_related("owner", "queue__policy", "queue__profile", "run")
+    tasks = tasks.select_related("owner", "queue__policy", "queue__profile", "task_group")
     return _ended(tasks, wanted) if wanted.view == "ended" else _created(tasks, wanted)
 
 
@@ -118,7 +120,7 @@ def _in_pool(user: User, pool: int) -> Q:
     profiles = [profile for profile, first in first_pools().items() if first == pool]
     return (
         Q(state=TaskState.QUEUED, queue__profile__in=profiles)
-        | Q(state__in=HOLDING_STATES, pk__in=live.values("task"))
+        | Q(state__in=ADMITTED_STATES, pk__in=live.values("task"))
         | Q(state__in=ENDED_STATES, pk__in=attempts.values("task"))
     )
 
@@ -140,13 +142,13 @@ def _ended(tasks: QuerySet[Task], wanted: TaskFilter) -> QuerySet[Task]:
     return tasks.order_by("-ended_at", "-pk")
 
 
-def task_seen(user: User, key: str) -> Task | None:
+def visible_task(user: User, key: str) -> Task | None:
     """The task with this id and what its cards show; None where the person may not see it."""
     pk = _uuid(key)
     if pk is None:
         return None
     tasks = tasks_visible_to(user).select_related(
-        "owner", "run", "queue__policy__group", "queue__profile"
+        "owner", "task_group", "queue__policy__group", "queue__profile"
     )
     return tasks.filter(pk=pk).first()
 

@@ -7,7 +7,12 @@ from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.events.models import Event
 from apps.vaults.models import Vault
-from apps.vaults.selectors.seen import VaultRights, vault_history, vault_rights, vaults_listed
+from apps.vaults.selectors.visibility import (
+    VaultRights,
+    vault_history,
+    vault_rights,
+    vaults_matching_filters,
+)
 
 # Of other people's, which only administrators see; the others are few by themselves.
 MOST_OF_OTHERS = 100
@@ -42,7 +47,7 @@ class VaultSection:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class VaultHistory:
     """Events of a vault, the latest first; `older` continues."""
 
     events: tuple[Event, ...]
@@ -51,7 +56,7 @@ class History:
 
 def vault_sections(user: User, q: str = "") -> list[VaultSection]:
     """One's own, those of groups, and for administrators those of other people; three queries."""
-    found = vaults_listed(user, {"q": q}).order_by("position", "pk")
+    found = vaults_matching_filters(user, {"q": q}).order_by("position", "pk")
     sections = [
         _section("own", user, list(found.filter(owner=user))),
         _section("group", user, list(found.filter(owner__isnull=True))),
@@ -63,14 +68,14 @@ def vault_sections(user: User, q: str = "") -> list[VaultSection]:
     return sections
 
 
-def vault_events(vault: Vault, before: int | None) -> History:
+def vault_events(vault: Vault, before: int | None) -> VaultHistory:
     """A page of what was done with it."""
     events = vault_history(vault)
     if before is not None:
         events = events.filter(pk__lt=before)
     rows = list(islice(events.iterator(chunk_size=EVENTS + 1), EVENTS + 1))
     older = rows[EVENTS - 1].pk if len(rows) > EVENTS else None
-    return History(tuple(rows[:EVENTS]), older)
+    return VaultHistory(tuple(rows[:EVENTS]), older)
 
 
 def _section(kind: str, user: User, vaults: list[Vault], found: int = 0) -> VaultSection:

@@ -17,7 +17,7 @@ from apps.dashboard.cards import words
 from apps.dashboard.render import card_render
 from apps.dashboard.selectors.pools import PoolFacts
 from apps.dashboard.toasts import undo_of
-from apps.nodes.selectors import Shares
+from apps.nodes.selectors import ShareEnforcement
 
 register = template.Library()
 
@@ -38,13 +38,13 @@ def undo_button(context: dict[str, Any], message: Message) -> dict[str, Any]:
 
 @register.inclusion_tag("components/glyph.html")
 def glyph(kind: str) -> dict[str, str]:
-    """What a thing is: `pool`, `profile`, `policy` or `queue`, with its colour and sign."""
+    """What a thing is: `pool`, `profile`, `policy` or `queue`, with its colour and icon."""
     return {"kind": "wait" if kind == "queue" else kind, "icon": GLYPHS[kind]}
 
 
 @register.inclusion_tag("components/bar.html")
-def use_bar(bar: Any, size: str = "") -> dict[str, Any]:
-    """A `cards.bars.UseBar`; `size` is empty (8 px), `lg` or `xs`."""
+def usage_bar(bar: Any, size: str = "") -> dict[str, Any]:
+    """A `cards.bars.UsageBar`; `size` is empty (8 px), `lg` or `xs`."""
     return {"bar": bar, "size": size}
 
 
@@ -70,9 +70,9 @@ def drift_chips(facts: PoolFacts) -> dict[str, Any]:
 
 
 @register.inclusion_tag("components/shares.html")
-def shares_line(shares: Shares) -> dict[str, Any]:
-    """Whether nodes hold tasks to their share of a GPU, and by what."""
-    word = words.shares_word(memory=shares.memory, compute=shares.compute, ways=shares.ways)
+def shares_line(shares: ShareEnforcement) -> dict[str, Any]:
+    """Whether nodes enforce the share of a GPU that a task has, and how."""
+    word = words.shares_word(memory=shares.memory, compute=shares.compute, methods=shares.methods)
     return {"sign": word.icon, "words": word.text, "detail": shares.detail}
 
 
@@ -100,8 +100,8 @@ def figure(name: str, text: object, query: str = "") -> dict[str, Any]:
     return {"name": name, "text": text, "query": query}
 
 
-@register.inclusion_tag("components/pool_use.html")
-def pool_use(facts: PoolFacts, is_admin: bool) -> dict[str, Any]:  # noqa: FBT001  # as tags are
+@register.inclusion_tag("components/pool_usage.html")
+def pool_usage(facts: PoolFacts, is_admin: bool) -> dict[str, Any]:  # noqa: FBT001  # as tags are
     """What is used of a pool; administrators, who see every task, get links to the tasks."""
     pk = facts.pool.pk
 
@@ -229,7 +229,7 @@ def command(words: Iterable[str]) -> str:
 
 @register.filter
 def initials(name: str) -> str:
-    """At most two letters for the round sign of a person."""
+    """At most two letters for the avatar of a person."""
     parts = [part for part in name.replace(".", " ").split() if part]
     letters = parts[0][:2] if len(parts) == 1 else "".join(part[0] for part in parts[:2])
     return letters.upper()

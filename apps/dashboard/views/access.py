@@ -1,4 +1,4 @@
-"""Access rules: who may do what, on which object, given by whom; and why somebody may."""
+"""Access rules: who may do what on which object; and the explanation of a permission."""
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
@@ -8,22 +8,22 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
 from apps.accounts.models import User
-from apps.configuration.rules.explaining import Thing
-from apps.configuration.rules.levels import Kind, Level
-from apps.configuration.rules.reading import rule_by_key, sees_rules, target_of
+from apps.configuration.rules.access_explanation import ObjectKind
+from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import Rule
-from apps.configuration.services.narrowing import policy_narrow, policy_widen
-from apps.configuration.services.preview import tasks_returned_by_narrowing
-from apps.configuration.services.rules import rule_change, rule_give, rule_remove
+from apps.configuration.rules.selectors import rule_by_key, sees_rules, target_of
+from apps.configuration.services.preview import tasks_returned_by_restriction
+from apps.configuration.services.restrictions import policy_restrict, policy_unrestrict
+from apps.configuration.services.rules import rule_change, rule_grant, rule_remove
 from apps.core.errors import NotFound, RpmError, Stale
 from apps.dashboard.access import person
 from apps.dashboard.forms import add_errors, focus_first_error
-from apps.dashboard.forms_access import ExplainForm, NarrowingForm, RuleForm
-from apps.dashboard.layout import gone_to, page_or_dialog
-from apps.dashboard.selectors.access import Wanted, access_page, explain, explained
+from apps.dashboard.forms_access import ExplainForm, RestrictionForm, RuleForm
+from apps.dashboard.layout import page_or_dialog, redirect_to
+from apps.dashboard.selectors.access import AccessQuery, access_page, explain, right_rows
 from apps.dashboard.toasts import say
 from apps.policies.models import Policy
-from apps.policies.selectors import policies_narrowable_by
+from apps.policies.selectors import policies_restrictable_by
 
 
 # permission: administrators, and for what they manage those who manage something
@@ -32,12 +32,12 @@ from apps.policies.selectors import policies_narrowable_by
 @never_cache
 def access_list(request: HttpRequest) -> HttpResponse:
     """Rules by kind and name of their object."""
-    actor = _keeper(request)
-    wanted = Wanted.parse(request.GET.dict())
+    actor = _rules_reader(request)
+    wanted = AccessQuery.parse(request.GET.dict())
     context = {
         "page": access_page(actor, wanted),
         "wanted": wanted,
-        "kinds": Kind.choices,
+        "kinds": RuleKind.choices,
         "levels": Level.choices,
     }
     return render(request, "settings/access.html", context)
@@ -49,7 +49,7 @@ def access_list(request: HttpRequest) -> HttpResponse:
 @never_cache
 def access_new(request: HttpRequest) -> HttpResponse:
     """A new rule; where there is one on that level, its people are joined."""
-    actor = _keeper(request)
+    actor = _rules_reader(request)
     form = RuleForm(request.POST or None, actor=actor, target=request.GET.get("target", ""))
     if request.method == "POST" and form.is_valid():
         kind, object_id = form.chosen_target()
@@ -57,12 +57,14 @@ def access_new(request: HttpRequest) -> HttpResponse:
         if target is None:
             raise Http404
         try:
-            rule_give(actor=actor, target=target, level=form.chosen_level(), named=form.named())
+            rule_grant(
+                actor=actor, target=target, level=form.chosen_level(), subjects=form.subjects()
+            )
         except RpmError as error:
             add_errors(form, _at_users(error))
         else:
-            say(request, "The rule is made: it holds from the next request on.")
-            return gone_to(request, reverse("access_list"))
+            say(request, "Rule created. It takes effect with the next request.")
+            return redirect_to(request, reverse("access_list"))
     return _form_page(request, form, rule=None)
 
 
@@ -72,8 +74,8 @@ def access_new(request: HttpRequest) -> HttpResponse:
 @never_cache
 def access_edit(request: HttpRequest, key: str) -> HttpResponse:
     """Other people, other groups, another level: all of the rule at once."""
-    actor = _keeper(request)
-    rule = _given(actor, key)
+    actor = _rules_reader(request)
+    rule = _rule_or_404(actor, key)
     form = RuleForm(request.POST or None, actor=actor, rule=rule)
     if request.method == "POST" and form.is_valid():
         try:
@@ -82,14 +84,14 @@ def access_edit(request: HttpRequest, key: str) -> HttpResponse:
                 target=rule.target,
                 level=rule.level,
                 new_level=form.chosen_level(),
-                named=form.named(),
+                subjects=form.subjects(),
                 version=form.cleaned_data["version"],
             )
         except RpmError as error:
             add_errors(form, _at_users(error))
         else:
-            say(request, "The rule is changed: it holds from the next request on.")
-            return gone_to(request, reverse("access_list"))
+            say(request, "Rule saved. It takes effect with the next request.")
+            return redirect_to(request, reverse("access_list"))
     return _form_page(request, form, rule=rule)
 
 
@@ -99,8 +101,8 @@ def access_edit(request: HttpRequest, key: str) -> HttpResponse:
 @never_cache
 def access_remove(request: HttpRequest, key: str) -> HttpResponse:
     """Say who loses what, and take the rule away."""
-    actor = _keeper(request)
-    rule = _given(actor, key)
+    actor = _rules_reader(request)
+    rule = _rule_or_404(actor, key)
     problem = ""
     if request.method == "POST":
         version = request.POST.get("version", "")
@@ -109,8 +111,8 @@ def access_remove(request: HttpRequest, key: str) -> HttpResponse:
         except Stale as error:
             problem = error.detail
         else:
-            say(request, "The rule is gone.")
-            return gone_to(request, reverse("access_list"))
+            say(request, "Rule removed.")
+            return redirect_to(request, reverse("access_list"))
     context = {"rule": rule, "problem": problem, "back": reverse("access_list")}
     status = 400 if problem else 200
     return page_or_dialog(request, "settings/access_remove.html", context, status=status)
@@ -120,67 +122,71 @@ def access_remove(request: HttpRequest, key: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
-def access_narrow(request: HttpRequest, pk: int) -> HttpResponse:
-    """To whom a policy applies: its whole group, or some of it."""
+def access_restrict(request: HttpRequest, pk: int) -> HttpResponse:
+    """The people that a policy applies to: its whole group, or some of it."""
     actor = person(request)
-    policy = get_object_or_404(policies_narrowable_by(actor).select_related("group"), pk=pk)
-    form = NarrowingForm(request.POST or None, actor=actor, policy=policy)
-    lost: list[tuple[User, int]] = []
+    policy = get_object_or_404(policies_restrictable_by(actor).select_related("group"), pk=pk)
+    form = RestrictionForm(request.POST or None, actor=actor, policy=policy)
+    returned: list[tuple[User, int]] = []
     if request.method == "POST" and form.is_valid():
-        lost = _lost(actor, policy, form)
-        if not lost or form.is_confirmed:
+        returned = _returned_tasks(actor, policy, form)
+        if not returned or form.is_confirmed:
             try:
-                _narrowed(request, actor, policy, form)
+                _restrict(request, actor, policy, form)
             except Stale as error:
-                lost = []
+                returned = []
                 add_errors(form, error)
             else:
-                return gone_to(request, reverse("policy_detail", args=[pk]))
+                return redirect_to(request, reverse("policy_detail", args=[pk]))
     context = {
         "policy": policy,
         "form": form,
-        "lost": lost,
-        "lost_tasks": sum(count for _, count in lost),
+        "returned": returned,
+        "returned_tasks": sum(count for _, count in returned),
         "back": reverse("policy_detail", args=[pk]),
     }
     status = 400 if form.is_bound and form.errors else 200
-    return page_or_dialog(request, "settings/access_narrow.html", context, status=status)
+    return page_or_dialog(request, "settings/access_restrict.html", context, status=status)
 
 
-# permission: whoever is signed in, about themselves; about others as `explanation` allows
+# permission: every signed-in user, about themselves; about others as `explanation` allows
 @require_GET
 @login_required
 @never_cache
 def access_explain(request: HttpRequest) -> HttpResponse:
-    """What somebody can see and do with one object, and why."""
+    """What a person can see and do with one object, and why."""
     viewer = person(request)
     given = request.GET.dict()
     form = ExplainForm(given if "object" in given else None, initial=given)
-    told = None
+    explanation = None
     if form.is_bound and form.is_valid():
         values = form.cleaned_data
         try:
-            told = explain(
+            explanation = explain(
                 viewer,
                 user=values["user"],
-                thing=Thing(values["kind"]),
+                thing=ObjectKind(values["kind"]),
                 named=values["object"],
             )
         except NotFound as error:
             add_errors(form, error)
-    context = {"form": form, "told": told, "rights": explained(told) if told else ()}
+    context = {
+        "form": form,
+        "explanation": explanation,
+        "rights": right_rows(explanation) if explanation else (),
+    }
     return render(request, "settings/access_explain.html", context)
 
 
-def _keeper(request: HttpRequest) -> User:
-    """Who has rules to look at; for others the page does not exist."""
+def _rules_reader(request: HttpRequest) -> User:
+    """A user who sees rules; for others the page does not exist."""
     actor = person(request)
     if not sees_rules(actor):
         raise Http404
     return actor
 
 
-def _given(actor: User, key: str) -> Rule:
+def _rule_or_404(actor: User, key: str) -> Rule:
     """A rule that people made; for others it does not exist."""
     rule = rule_by_key(actor, key)
     if rule is None or rule.by_policy:
@@ -196,26 +202,26 @@ def _form_page(request: HttpRequest, form: RuleForm, *, rule: Rule | None) -> Ht
 
 
 def _at_users(error: RpmError) -> RpmError:
-    """What is wrong with the subjects stands at the names."""
+    """Show errors about the subjects at the names."""
     if "subjects" in error.fields:
         error.fields = {**error.fields, "users": error.fields["subjects"]}
     return error
 
 
-def _lost(actor: User, policy: Policy, form: NarrowingForm) -> list[tuple[User, int]]:
+def _returned_tasks(actor: User, policy: Policy, form: RestrictionForm) -> list[tuple[User, int]]:
     """Whose waiting tasks would become drafts."""
-    if not form.narrows:
+    if not form.is_restricting:
         return []
     people = form.wanted()
-    return tasks_returned_by_narrowing(actor=actor, policy=policy, people=people)
+    return tasks_returned_by_restriction(actor=actor, policy=policy, people=people)
 
 
-def _narrowed(request: HttpRequest, actor: User, policy: Policy, form: NarrowingForm) -> None:
+def _restrict(request: HttpRequest, actor: User, policy: Policy, form: RestrictionForm) -> None:
     version = form.cleaned_data["version"]
-    if form.narrows:
+    if form.is_restricting:
         people = form.wanted()
-        policy_narrow(actor=actor, policy=policy, people=people, version=version)
+        policy_restrict(actor=actor, policy=policy, people=people, version=version)
         say(request, f"Policy {policy.name} applies to {len(people)} of its group.")
     else:
-        policy_widen(actor=actor, policy=policy, version=version)
+        policy_unrestrict(actor=actor, policy=policy, version=version)
         say(request, f"Policy {policy.name} applies to its whole group.")

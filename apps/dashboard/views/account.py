@@ -1,4 +1,4 @@
-"""Oneself: profile, e-mail address, password and sessions; and coming in by a link."""
+"""Your account: profile, e-mail address, password and sessions; and joining by a link."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods
 
 from apps.accounts.models import User
 from apps.accounts.selectors import sessions_of
-from apps.accounts.services.invitations import invitation_accept, invitation_found
+from apps.accounts.services.invitations import invitation_accept, invitation_by_token
 from apps.accounts.services.preferences import preferences_change
 from apps.accounts.services.profile import password_change, profile_change
 from apps.accounts.services.sessions import session_end, sessions_end_others
@@ -30,12 +30,12 @@ from apps.dashboard.forms_people import (
     patterns_of,
 )
 from apps.dashboard.toasts import say
-from apps.dashboard.views.signing_in import password_accepted
+from apps.dashboard.views.provider_sign_in import sign_in_after_password
 
 BACKEND = "apps.accounts.backends.PersonBackend"
 
 
-# permission: whoever is signed in, for themselves
+# permission: every signed-in user, for themselves
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
@@ -53,7 +53,7 @@ def account_page(request: HttpRequest) -> HttpResponse:
         "address": (address, lambda: _save_address(user, address)),
         "password": (password, lambda: _save_password(request, user, password)),
     }
-    if sent in steps and _saved(request, *steps[sent]):
+    if sent in steps and _save(request, *steps[sent]):
         return redirect("account")
     if sent in {"session", "sessions"}:
         say(request, _end_sessions(request, user))
@@ -69,16 +69,16 @@ def account_page(request: HttpRequest) -> HttpResponse:
     return render(request, "settings/account.html", context, status=400 if sent else 200)
 
 
-# permission: whoever has a link that works
+# permission: everyone with a link that works
 @require_http_methods(["GET", "POST"])
 @never_cache
 @sensitive_post_parameters("password")
 def join(request: HttpRequest, token: str) -> HttpResponse:
-    """Set a password, and who one is; then one is signed in.
+    """Set a password and a user name, and sign in.
 
-    The address holds the token: by the site's Referrer-Policy no other site is told it.
+    The address holds the token: the site's Referrer-Policy sends it to no other site.
     """
-    invitation = invitation_found(token)
+    invitation = invitation_by_token(token)
     if invitation is None:
         return render(request, "pages/join_gone.html", status=410)
     user = invitation.user
@@ -96,7 +96,7 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
         else:
             # As by the form to sign in: a link asks for no less than a password does.
             joined.backend = BACKEND
-            return password_accepted(request, joined, next_url=reverse("overview"))
+            return sign_in_after_password(request, joined, next_url=reverse("overview"))
     focus_first_error(form)
     status = 400 if request.method == "POST" else 200
     context = {"form": form, "invitation": invitation, "user_name": user.username}
@@ -107,14 +107,14 @@ def _end_sessions(request: HttpRequest, user: User) -> str:
     """Sign one browser out, or all but this one; the sentence that says so."""
     if request.POST["form"] == "sessions":
         # Here it goes on under the key that it has from now on.
-        changed = sessions_end_others(user=user, keeping=request.session.session_key or "")
+        changed = sessions_end_others(user=user, except_key=request.session.session_key or "")
         update_session_auth_hash(request, changed)
         return "Every other session of yours has ended."
     session_end(user=user, digest=request.POST.get("session", ""))
     return "That session has ended."
 
 
-def _saved(request: HttpRequest, form: forms.Form, save: Callable[[], str]) -> bool:
+def _save(request: HttpRequest, form: forms.Form, save: Callable[[], str]) -> bool:
     if form.is_valid():
         try:
             # What one form changes is saved whole or not at all.

@@ -13,7 +13,7 @@ from apps.dashboard.selectors.audit import (
     audit_page,
     verbs_suggested,
 )
-from apps.events.exporting import FORMATS, audit_download
+from apps.events.exports import FORMATS, audit_download
 from apps.events.selectors import audit_chain, audit_unsealed
 from apps.events.services import audit_record
 

@@ -18,12 +18,12 @@ from apps.core.errors import RpmError
 from apps.dashboard.access import person
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_credentials import CredentialForm, CredentialLabelForm
-from apps.dashboard.layout import gone_to, page_or_dialog
+from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.selectors.credentials import live_credentials, new_secret
 from apps.dashboard.toasts import say
 
 
-# permission: whoever is signed in, for their own credentials
+# permission: every signed-in user, for their own credentials
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
@@ -42,14 +42,14 @@ def credential_list(request: HttpRequest) -> HttpResponse:
     return render(request, "pages/credentials.html", context, status=status)
 
 
-# permission: whoever is signed in, for their own credentials; administrators for all
+# permission: every signed-in user, for their own credentials; administrators for all
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def credential_label(request: HttpRequest, pk: int) -> HttpResponse:
     """Another label."""
     user = person(request)
-    credential = _seen(user, pk)
+    credential = _credential_or_404(user, pk)
     form = CredentialLabelForm(request.POST or None, initial={"label": credential.label})
     if request.method == "POST" and form.is_valid():
         try:
@@ -57,32 +57,32 @@ def credential_label(request: HttpRequest, pk: int) -> HttpResponse:
         except RpmError as error:
             add_errors(form, error)
         else:
-            return gone_to(request, _back(credential))
+            return redirect_to(request, _back(credential))
     context = {"credential": credential, "form": form, "back": _back(credential)}
     status = 400 if request.method == "POST" else 200
     return page_or_dialog(request, "settings/credential_label.html", context, status=status)
 
 
-# permission: whoever is signed in, for their own credentials; administrators for all
+# permission: every signed-in user, for their own credentials; administrators for all
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def credential_remove(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what ends with it; then refuse the credential from the next request on."""
     user = person(request)
-    credential = _seen(user, pk)
+    credential = _credential_or_404(user, pk)
     back = _back(credential)
     if request.method == "POST":
         credential_revoke(credential=credential, actor=user, is_admin=is_admin(user))
         say(request, f"Credential “{credential.label or credential.key}” is revoked.")
-        return gone_to(request, back)
+        return redirect_to(request, back)
     context = {"credential": credential, "back": back}
     return page_or_dialog(request, "settings/credential_revoke.html", context)
 
 
-def _seen(user: User, pk: int) -> Credential:
-    mine = Credential.objects.all() if is_admin(user) else Credential.objects.filter(user=user)
-    known = mine.filter(revoked_at__isnull=True).select_related("user")
+def _credential_or_404(user: User, pk: int) -> Credential:
+    own = Credential.objects.all() if is_admin(user) else Credential.objects.filter(user=user)
+    known = own.filter(revoked_at__isnull=True).select_related("user")
     return get_object_or_404(known, pk=pk)
 
 

@@ -33,7 +33,7 @@ def resource_editor(request: HttpRequest) -> HttpResponse:
 @login_required
 @never_cache
 def resource_editor_state(request: HttpRequest) -> HttpResponse:
-    """The same state anew, after provisioning and to tell who else saved.
+    """The same state again, after provisioning and to show who else saved.
 
     With the CSRF token of now: signing in again, in another tab, voids the one in the page.
     """

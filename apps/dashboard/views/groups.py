@@ -1,4 +1,4 @@
-"""Groups for administrators: what each is for, who is in it, what it holds up."""
+"""Groups for administrators: description, members, and what a group is used by."""
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -17,20 +17,20 @@ from apps.accounts.services.groups import (
     group_remove,
     group_save,
 )
-from apps.configuration.holding import counts_of, group_holding
+from apps.configuration.group_usage import group_counts, group_usage
 from apps.core.errors import RpmError
 from apps.dashboard.access import people_administrator
 from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_people import GroupForm, chosen_people
-from apps.dashboard.layout import gone_to, page_or_dialog
+from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.selectors.groups import (
     MOST_FOUND,
+    group_members_page,
     group_row,
     groups_page,
-    members_page,
+    leave_preview,
     people_to_add,
-    waiting_in_group,
 )
 from apps.dashboard.toasts import say
 
@@ -54,16 +54,18 @@ def group_list(request: HttpRequest) -> HttpResponse:
 @login_required
 @never_cache
 def group_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    """One group: its people, whom one may add, and what stands on it."""
+    """One group: its members, people to add, and what it is used by."""
     actor = people_administrator(request)
-    group = _seen(actor, pk)
+    group = _group_or_404(actor, pk)
     add = _word(request, "add")
     found = people_to_add(actor, group, add)
-    members = members_page(group, word=_word(request, "search"), after=_word(request, "after"))
+    members = group_members_page(
+        group, word=_word(request, "search"), after=_word(request, "after")
+    )
     group.people = members.count  # type: ignore[attr-defined]  # as the list annotates it
     context = {
-        "row": group_row(group, counts_of([group.pk], reader=actor)),
-        "holding": group_holding(group, reader=actor),
+        "row": group_row(group, group_counts([group.pk], reader=actor)),
+        "used_by": group_usage(group, reader=actor),
         "members": members,
         "word": _word(request, "search"),
         "add": add,
@@ -78,7 +80,7 @@ def group_detail(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 @never_cache
 def group_new(request: HttpRequest) -> HttpResponse:
-    """A new group, with nobody in it yet."""
+    """Create a group without members."""
     return _form_page(request, Group(), back=reverse("group_list"))
 
 
@@ -88,7 +90,7 @@ def group_new(request: HttpRequest) -> HttpResponse:
 @never_cache
 def group_edit(request: HttpRequest, pk: int) -> HttpResponse:
     """Another name or description."""
-    group = _seen(people_administrator(request), pk)
+    group = _group_or_404(people_administrator(request), pk)
     return _form_page(request, group, back=reverse("group_detail", args=[pk]))
 
 
@@ -99,18 +101,18 @@ def group_edit(request: HttpRequest, pk: int) -> HttpResponse:
 def group_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what keeps the group, or what vanishes with it, and remove it."""
     actor = people_administrator(request)
-    group = _seen(actor, pk)
+    group = _group_or_404(actor, pk)
     back = reverse("group_detail", args=[pk])
     if request.method == "POST":
         name = group.name
         group_remove(actor=actor, group=group)
         say(request, f"Group {name} is deleted.")
-        return gone_to(request, reverse("group_list"))
+        return redirect_to(request, reverse("group_list"))
     people = User.objects.filter(groups=group).count()
     context = {
         "group": group,
         "people": people,
-        "holding": group_holding(group, reader=actor),
+        "used_by": group_usage(group, reader=actor),
         "back": back,
     }
     return page_or_dialog(request, "settings/group_delete.html", context)
@@ -122,10 +124,10 @@ def group_delete(request: HttpRequest, pk: int) -> HttpResponse:
 def group_add(request: HttpRequest, pk: int) -> HttpResponse:
     """Let those in who are chosen."""
     actor = people_administrator(request)
-    group = _seen(actor, pk)
+    group = _group_or_404(actor, pk)
     people = chosen_people(actor, request.POST.getlist("person"))
     if not people:
-        return _nobody(request, group)
+        return _nobody_selected(request, group)
     count = group_members_add(actor=actor, group=group, users=people)
     say(request, f"{plural(count, 'person is', 'people are')} in {group.name} now.")
     return redirect("group_detail", pk)
@@ -138,28 +140,28 @@ def group_add(request: HttpRequest, pk: int) -> HttpResponse:
 def group_leave(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what becomes of the waiting tasks of those who are chosen, and take them out."""
     actor = people_administrator(request)
-    group = _seen(actor, pk)
+    group = _group_or_404(actor, pk)
     given = request.POST if request.method == "POST" else request.GET
     people = chosen_people(actor, given.getlist("person"))
     if not people:
-        return _nobody(request, group)
+        return _nobody_selected(request, group)
     if request.method == "POST":
         count = group_members_remove(actor=actor, group=group, users=people)
         words = plural(count, "person has", "people have")
         say(request, f"{words} left {group.name}.")
-        return gone_to(request, reverse("group_detail", args=[pk]))
+        return redirect_to(request, reverse("group_detail", args=[pk]))
     context = {
         "group": group,
         "people": people,
-        "leaving": waiting_in_group(group, [person.pk for person in people]),
+        "preview": leave_preview(group, [person.pk for person in people]),
         "back": reverse("group_detail", args=[pk]),
     }
     return page_or_dialog(request, "settings/group_leave.html", context)
 
 
-def _nobody(request: HttpRequest, group: Group) -> HttpResponse:
-    messages.error(request, "Tick somebody first.")
-    return gone_to(request, reverse("group_detail", args=[group.pk]))
+def _nobody_selected(request: HttpRequest, group: Group) -> HttpResponse:
+    messages.error(request, "Select at least one person first.")
+    return redirect_to(request, reverse("group_detail", args=[group.pk]))
 
 
 def _form_page(request: HttpRequest, group: Group, *, back: str) -> HttpResponse:
@@ -179,14 +181,14 @@ def _form_page(request: HttpRequest, group: Group, *, back: str) -> HttpResponse
             add_errors(form, error)
         else:
             say(request, f"Group {group.name} is saved.")
-            return gone_to(request, reverse("group_detail", args=[group.pk]))
+            return redirect_to(request, reverse("group_detail", args=[group.pk]))
     focus_first_error(form)
     status = 400 if request.method == "POST" else 200
     context = {"form": form, "name": name, "back": back}
     return page_or_dialog(request, "settings/group_form.html", context, status=status)
 
 
-def _seen(actor: User, pk: int) -> Group:
+def _group_or_404(actor: User, pk: int) -> Group:
     return get_object_or_404(groups_visible_to(actor).select_related("info"), pk=pk)
 
 

@@ -10,15 +10,15 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from apps.accounts.identity.connection_tests import (
+    connection_test_begin,
+    connection_test_discard,
+    connection_test_outcome,
+    last_tested_provider,
+    provider_under_test,
+)
 from apps.accounts.identity.presets import PRESETS
 from apps.accounts.identity.providers import claims_text
-from apps.accounts.identity.trials import (
-    running_row,
-    trial_begin,
-    trial_forget,
-    trial_outcome,
-    tried_row,
-)
 from apps.accounts.models import IdentityProvider, Protocol, User
 from apps.accounts.selectors import identity_providers, links_of, log_in_rules
 from apps.accounts.services.identity import (
@@ -72,7 +72,7 @@ def identity_new(request: HttpRequest, preset: str) -> HttpResponse:
     if known is None:
         raise Http404
     slug = request.POST.get("slug") or request.GET.get("slug") or slug_new(preset)
-    row = tried_row(request, slug) or IdentityProvider(
+    row = last_tested_provider(request, slug) or IdentityProvider(
         **known.values, preset=preset, protocol=known.protocol, slug=slug
     )
     return _edit(request, user, row)
@@ -87,8 +87,8 @@ def identity_edit(request: HttpRequest, slug: str) -> HttpResponse:
     """The settings of a provider."""
     user = administrator(request)
     row = get_object_or_404(identity_providers(), slug=slug)
-    # Back from a test, the form is as it was; whoever begins anew sees what is saved.
-    tried = tried_row(request, slug) if "tried" in request.GET else None
+    # Back from a test, the form is as it was; otherwise it shows what is saved.
+    tried = last_tested_provider(request, slug) if "tried" in request.GET else None
     return _edit(request, user, tried or row)
 
 
@@ -96,12 +96,12 @@ def identity_edit(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @login_required
 def identity_switch(request: HttpRequest, slug: str) -> HttpResponse:
-    """Let people log in with it, or not."""
+    """Activate or deactivate a provider."""
     user = administrator(request)
     row = get_object_or_404(identity_providers(), slug=slug)
     is_active = request.POST.get("is_active") == "1"
     provider_change(actor=user, provider=row, values={"is_active": is_active})
-    word = "is active" if is_active else "is switched off: nobody logs in with it"
+    word = "is active" if is_active else "is switched off: nobody can sign in with it"
     say(request, f"{row.name} {word}.")
     return redirect("identity_list")
 
@@ -110,7 +110,7 @@ def identity_switch(request: HttpRequest, slug: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @login_required
 def identity_delete(request: HttpRequest, slug: str) -> HttpResponse:
-    """Say what goes with it, then take it away."""
+    """Confirm, then remove the provider."""
     user = administrator(request)
     row = get_object_or_404(identity_providers(), slug=slug)
     if request.method == "POST":
@@ -127,7 +127,7 @@ def identity_delete(request: HttpRequest, slug: str) -> HttpResponse:
 def identity_test(request: HttpRequest) -> HttpResponse:
     """Before the test: what will happen, and the way to the provider."""
     administrator(request)
-    row = running_row(request)
+    row = provider_under_test(request)
     if row is None:
         raise Http404
     return render(request, "settings/identity_test.html", {"row": row, "back": _form_of(row)})
@@ -138,12 +138,12 @@ def identity_test(request: HttpRequest) -> HttpResponse:
 @require_GET
 @login_required
 def identity_test_outcome(request: HttpRequest) -> HttpResponse:
-    """What came back, and what it would mean; nobody was let in."""
+    """What the provider answered and what it would mean; nobody was signed in."""
     administrator(request)
-    outcome = trial_outcome(request)
+    outcome = connection_test_outcome(request)
     if outcome is None:
         raise Http404
-    row = tried_row(request, outcome["slug"])
+    row = last_tested_provider(request, outcome["slug"])
     theirs = set(outcome["identity"]["groups"]) if outcome["identity"] else set()
     context = {
         "outcome": outcome,
@@ -182,7 +182,7 @@ def _edit(request: HttpRequest, user: User, row: IdentityProvider) -> HttpRespon
     )
     if request.method == "POST" and form.is_valid():
         try:
-            return _done(request, user, row, form)
+            return _submit(request, user, row, form)
         except RpmError as error:
             add_errors(form, error)
     focus_first_error(form)
@@ -200,16 +200,16 @@ def _edit(request: HttpRequest, user: User, row: IdentityProvider) -> HttpRespon
     return render(request, "settings/identity_form.html", context, status=status)
 
 
-def _done(
+def _submit(
     request: HttpRequest, user: User, row: IdentityProvider, form: ProviderForm
 ) -> HttpResponse:
     """Try what was typed, or save it."""
     values, pairs = form.values(), form.cleaned_data["mapping"]
     if "test" in request.POST:
         draft = provider_draft(preset=row.preset, slug=row.slug, values=values, kept=row)
-        trial_begin(request, draft, [(name, group.name) for name, group in pairs])
+        connection_test_begin(request, draft, [(name, group.name) for name, group in pairs])
         return redirect("identity_test")
-    # What a test kept sealed counts as typed, unless it was typed anew.
+    # What a test kept sealed counts as typed, unless a new value was typed.
     if not row.pk:
         made = provider_create(
             actor=user,
@@ -221,13 +221,13 @@ def _done(
         )
     else:
         made = provider_change(actor=user, provider=row, values=values, mapping=pairs, begun=row)
-    trial_forget(request)
+    connection_test_discard(request)
     say(request, f"{made.name} is saved.")
     return redirect("identity_list")
 
 
 def _pairs(request: HttpRequest, row: IdentityProvider) -> list[str]:
-    outcome = trial_outcome(request)
+    outcome = connection_test_outcome(request)
     if outcome is not None and outcome["slug"] == row.slug and "tried" in request.GET:
         return [f"{name} = {group}" for name, group in outcome["mapping"]]
     if not row.pk:

@@ -13,11 +13,11 @@ from apps.core.errors import Conflict, RpmError
 from apps.dashboard.access import administrator
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_nodes import NodeEditForm, NodeRemoveForm, RekeyForm
-from apps.dashboard.layout import gone_to, page_or_dialog
+from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.toasts import say
 from apps.execution.connections import pinned_key
-from apps.execution.services.adding import host_key_of
 from apps.execution.services.node_changes import node_edit, node_rekey
+from apps.execution.services.node_registration import host_key_of
 from apps.execution.services.node_removal import node_remove, tasks_on
 from apps.nodes.models import Node, NodeState
 from apps.nodes.selectors import nodes_visible_to
@@ -30,7 +30,7 @@ def node_edit_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Change a node; another connection is tried before it is kept."""
     user = administrator(request)
     node = _node(user, pk)
-    form = NodeEditForm(_sent(request), node=node, user=user)
+    form = NodeEditForm(_post_data(request), node=node, user=user)
     if request.method == "POST" and form.is_valid():
         try:
             node_edit(actor=user, node=node, values=form.columns())
@@ -38,7 +38,7 @@ def node_edit_page(request: HttpRequest, pk: int) -> HttpResponse:
             add_errors(form, error)
         else:
             say(request, f"{node.name} is saved.")
-            return gone_to(request, reverse("node_detail", args=[pk]))
+            return redirect_to(request, reverse("node_detail", args=[pk]))
     return _page(request, "pages/node_edit.html", node, form)
 
 
@@ -49,7 +49,7 @@ def node_rekey_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Show both fingerprints, and pin the new one once an administrator compared it."""
     user = administrator(request)
     node = _node(user, pk)
-    form = RekeyForm(_sent(request))
+    form = RekeyForm(_post_data(request))
     if request.method == "POST" and form.is_valid():
         values = dict(form.cleaned_data)
         try:
@@ -59,7 +59,7 @@ def node_rekey_page(request: HttpRequest, pk: int) -> HttpResponse:
             add_errors(form, error)
         else:
             say(request, f"{node.name} has a new host key.")
-            return gone_to(request, reverse("node_detail", args=[pk]))
+            return redirect_to(request, reverse("node_detail", args=[pk]))
     shown, problem = None, ""
     try:
         shown = host_key_of(node)
@@ -76,7 +76,7 @@ def node_remove_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Name the tasks that a removal would stop, and remove the node."""
     user = administrator(request)
     node = _node(user, pk)
-    form = NodeRemoveForm(_sent(request))
+    form = NodeRemoveForm(_post_data(request))
     status = 400
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
@@ -91,14 +91,14 @@ def node_remove_page(request: HttpRequest, pk: int) -> HttpResponse:
         except RpmError as error:
             status = error.status
             if isinstance(error, Conflict):
-                form.ask_again()
+                form.clear_confirmation()
             add_errors(form, error)
         else:
             if left.is_removed:
                 say(request, f"{node.name} is removed.")
-                return gone_to(request, reverse("node_list"))
+                return redirect_to(request, reverse("node_list"))
             say(request, f"{node.name} is being removed: its tasks are being stopped.")
-            return gone_to(request, reverse("node_detail", args=[pk]))
+            return redirect_to(request, reverse("node_detail", args=[pk]))
     facts: dict[str, Any] = {"tasks": tasks_on(node), "is_silent": node.state != NodeState.HEALTHY}
     return _page(request, "pages/node_remove.html", node, form, status=status, **facts)
 
@@ -113,7 +113,7 @@ def _page(
     return page_or_dialog(request, template, context, status=status if is_refused else 200)
 
 
-def _sent(request: HttpRequest) -> QueryDict | None:
+def _post_data(request: HttpRequest) -> QueryDict | None:
     """The sent form; an empty one counts, too."""
     return request.POST if request.method == "POST" else None
 

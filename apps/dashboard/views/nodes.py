@@ -15,7 +15,7 @@ from apps.dashboard.toasts import Undo, say
 from apps.nodes.models import Node
 from apps.nodes.selectors import nodes_visible_to
 from apps.nodes.services import node_drain, node_pause, node_resume
-from apps.tasks.models import Holding
+from apps.tasks.models import Member
 
 
 # permission: administrators
@@ -48,7 +48,7 @@ def node_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask why, and let the node take nothing new."""
     user = administrator(request)
     node = _node(user, pk)
-    running = Holding.objects.filter(node=node, released_at__isnull=True)
+    running = Member.objects.filter(node=node, released_at__isnull=True)
     count = running.values("attempt").distinct().count()
     return pause_page(
         request,
@@ -71,7 +71,7 @@ def node_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause, and stop draining."""
     user = administrator(request)
     node = node_resume(actor=user, node=_node(user, pk))
-    say(request, f"{node.name} takes work again.")
+    say(request, f"{node.name} accepts tasks again.")
     return redirect("node_detail", pk)
 
 
@@ -84,7 +84,7 @@ def node_drain_now(request: HttpRequest, pk: int) -> HttpResponse:
     node = node_drain(actor=user, node=_node(user, pk))
     say(
         request,
-        f"{node.name} drains: what runs there goes on to its end.",
+        f"{node.name} drains: its tasks run to their end.",
         undo=Undo(reverse("node_resume", args=[pk])),
     )
     return redirect("node_detail", pk)

@@ -11,10 +11,10 @@ from django.views.decorators.http import require_POST
 from apps.accounts.models import User
 from apps.accounts.selectors import log_in_rules, sign_in_providers
 from apps.accounts.services.people import setup_complete
-from apps.core.doorbell import ring_now
 from apps.core.errors import RpmError, TooMany
+from apps.core.notifications import notify_now
 from apps.dashboard.forms import SetUpForm, SignInForm, add_errors, focus_first_error
-from apps.dashboard.views.signing_in import password_accepted, safe_next
+from apps.dashboard.views.provider_sign_in import safe_next, sign_in_after_password
 
 BACKEND = "apps.accounts.backends.PersonBackend"
 
@@ -31,7 +31,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     try:
         if request.method == "POST" and form.is_valid():
             wanted = safe_next(request, request.POST.get("next", ""))
-            return password_accepted(request, form.get_user(), next_url=wanted)
+            return sign_in_after_password(request, form.get_user(), next_url=wanted)
     except TooMany as error:
         form.add_error(None, error.detail)
         status, retry_after_s = error.status, error.retry_after_s
@@ -51,18 +51,18 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     return response
 
 
-# permission: whoever is signed in
+# permission: every signed-in user
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
     """End the session, and the live sockets of this person."""
     user = request.user.pk
     logout(request)
     if user is not None:
-        ring_now(topics=[f"user.{user}"])
+        notify_now(topics=[f"user.{user}"])
     return redirect("sign_in")
 
 
-# permission: whoever holds the one-time token of an empty installation
+# permission: the owner of the one-time token of an empty installation
 @never_cache
 @sensitive_post_parameters("token", "password")
 def set_up(request: HttpRequest) -> HttpResponse:

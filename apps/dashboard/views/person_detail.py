@@ -1,4 +1,4 @@
-"""One person for administrators: who it is, what they may do, and what they have going on."""
+"""One person for administrators: account, permissions and current tasks."""
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -21,10 +21,10 @@ from apps.dashboard.access import people_administrator
 from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_people import PersonForm
-from apps.dashboard.layout import gone_to, page_or_dialog
+from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.selectors.persons import person_facts
 from apps.dashboard.toasts import say
-from apps.tasks.services.leaving import waiting_take_out
+from apps.tasks.services.owner_departure import owner_tasks_dequeue
 
 
 # permission: administrators, and those of a tenant for its people
@@ -51,7 +51,7 @@ def person_detail(request: HttpRequest, pk: int) -> HttpResponse:
 def person_edit(request: HttpRequest, pk: int) -> HttpResponse:
     """Names, address and groups."""
     actor = people_administrator(request)
-    person = _seen(actor, pk)
+    person = _person_or_404(actor, pk)
     given = request.POST if request.method == "POST" else None
     form = PersonForm(given, actor=actor, person=person)
     if request.method == "POST" and form.is_valid():
@@ -63,7 +63,7 @@ def person_edit(request: HttpRequest, pk: int) -> HttpResponse:
             add_errors(form, error)
         else:
             say(request, f"{changes['username']} is saved.")
-            return gone_to(request, reverse("person_detail", args=[pk]))
+            return redirect_to(request, reverse("person_detail", args=[pk]))
     focus_first_error(form)
     facts = person_facts(person, reader=actor)
     context = {
@@ -83,7 +83,7 @@ def person_edit(request: HttpRequest, pk: int) -> HttpResponse:
 def person_deactivate_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what ends and what stays, and what becomes of what waits."""
     actor = people_administrator(request)
-    person = _seen(actor, pk)
+    person = _person_or_404(actor, pk)
     if request.method == "POST":
         person_deactivate(actor=actor, user=person)
         words = f"{person} is deactivated."
@@ -91,7 +91,7 @@ def person_deactivate_page(request: HttpRequest, pk: int) -> HttpResponse:
         if choice:
             words = f"{words} {_decide(actor, person, choice)}"
         say(request, words)
-        return gone_to(request, reverse("person_detail", args=[pk]))
+        return redirect_to(request, reverse("person_detail", args=[pk]))
     context = {
         "person": person,
         "facts": person_facts(person, reader=actor),
@@ -107,7 +107,7 @@ def person_deactivate_page(request: HttpRequest, pk: int) -> HttpResponse:
 def person_activate_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Let the person sign in again."""
     actor = people_administrator(request)
-    person = person_activate(actor=actor, user=_seen(actor, pk))
+    person = person_activate(actor=actor, user=_person_or_404(actor, pk))
     say(request, f"{person} may sign in again. Credentials stay revoked.")
     return redirect("person_detail", pk)
 
@@ -116,9 +116,9 @@ def person_activate_now(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @login_required
 def person_waiting(request: HttpRequest, pk: int) -> HttpResponse:
-    """Decide on what a deactivated person has waiting: take it out, or leave it in line."""
+    """Decide on the waiting tasks of a deactivated person: dequeue them, or leave them queued."""
     actor = people_administrator(request)
-    person = _seen(actor, pk)
+    person = _person_or_404(actor, pk)
     say(request, _decide(actor, person, request.POST.get("waiting", "")))
     return redirect("person_detail", pk)
 
@@ -129,7 +129,7 @@ def person_waiting(request: HttpRequest, pk: int) -> HttpResponse:
 def person_credential_revoke(request: HttpRequest, pk: int, key_pk: int) -> HttpResponse:
     """Refuse one of the person's credentials from the next request on."""
     actor = people_administrator(request)
-    credential = get_object_or_404(_seen(actor, pk).credentials, pk=key_pk)
+    credential = get_object_or_404(_person_or_404(actor, pk).credentials, pk=key_pk)
     credential_revoke(credential=credential, actor=actor, is_admin=True)
     say(request, f"Credential “{credential.label}” is revoked.")
     return redirect("person_detail", pk)
@@ -137,12 +137,12 @@ def person_credential_revoke(request: HttpRequest, pk: int, key_pk: int) -> Http
 
 def _decide(actor: User, person: User, choice: str) -> str:
     if choice == "take_out":
-        count = waiting_take_out(actor=actor, owner=person)
+        count = owner_tasks_dequeue(actor=actor, owner=person)
         return f"{plural(count, 'waiting task became a draft', 'waiting tasks became drafts')}."
     person_leave_waiting(actor=actor, user=person)
-    return "The waiting tasks stay in line."
+    return "The waiting tasks stay queued."
 
 
-def _seen(actor: User, pk: int) -> User:
-    """Somebody whose account the actor manages; for others there is no such page."""
+def _person_or_404(actor: User, pk: int) -> User:
+    """A person whose account the actor manages; others have no such page."""
     return get_object_or_404(people_managed_by(actor).select_related("invitation"), pk=pk)

@@ -16,13 +16,18 @@ from apps.accounts.services.invitations import (
     invitation_revoke,
     person_invite,
 )
-from apps.accounts.services.mail import Sent, mail_is_set_up, mail_try
+from apps.accounts.services.mail import Sent, mail_is_set_up, mail_send_test
 from apps.core.errors import RpmError
 from apps.dashboard.access import administrator, people_administrator
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_people import InviteForm, TestMailForm
-from apps.dashboard.layout import gone_to, page_or_dialog
-from apps.dashboard.selectors.persons import PersonFilter, headings, left_behind, people_page
+from apps.dashboard.layout import page_or_dialog, redirect_to
+from apps.dashboard.selectors.persons import (
+    PersonFilter,
+    headings,
+    inactive_with_waiting_tasks,
+    people_page,
+)
 from apps.dashboard.toasts import say
 
 
@@ -41,7 +46,7 @@ def person_list(request: HttpRequest) -> HttpResponse:
         "statuses": PersonStatus.choices,
         "groups": groups_visible_to(actor).order_by("name"),
         "sees_mail": is_admin(actor),
-        "left_behind": left_behind(actor),
+        "inactive_with_waiting_tasks": inactive_with_waiting_tasks(actor),
         "mail_server": settings.EMAIL_HOST,
     }
     return render(request, "settings/people.html", context)
@@ -101,7 +106,7 @@ def person_invitation_revoke(request: HttpRequest, pk: int) -> HttpResponse:
         invitation_revoke(actor=actor, user=person)
         say(request, f"The invitation of {person} is revoked.")
         is_gone = person.is_pending
-        return gone_to(
+        return redirect_to(
             request, reverse("person_list") if is_gone else reverse("person_detail", args=[pk])
         )
     context = {"person": person, "back": reverse("person_detail", args=[pk])}
@@ -120,10 +125,10 @@ def person_test_mail(request: HttpRequest) -> HttpResponse:
     )
     outcome = None
     if request.method == "POST" and form.is_valid():
-        outcome = mail_try(to=form.cleaned_data["to"])
+        outcome = mail_send_test(to=form.cleaned_data["to"])
     if isinstance(outcome, Sent):
         say(request, f"{settings.EMAIL_HOST} took the mail.")
-        return gone_to(request, reverse("person_list"))
+        return redirect_to(request, reverse("person_list"))
     context = {
         "form": form,
         "failure": outcome,

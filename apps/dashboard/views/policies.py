@@ -9,15 +9,15 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from apps.accounts.models import User
-from apps.allocation.whatif.starting import startable
+from apps.allocation.whatif.start_counts import start_counts
 from apps.core.units import milli_text
-from apps.dashboard.access import makes_policies, person
+from apps.dashboard.access import may_make_policies, person
 from apps.dashboard.cards.policy_list import PolicyFilter
-from apps.dashboard.cards.sparks import Spark, span_words
-from apps.dashboard.cards.startable import start_rows
+from apps.dashboard.cards.sparklines import Sparkline, span_words
+from apps.dashboard.cards.start_rows import start_rows
 from apps.dashboard.cards.words import duration_text
 from apps.dashboard.selectors.people import people_of
-from apps.dashboard.selectors.use_history import HOURS, as_gpu, use_history, use_of_each
+from apps.dashboard.selectors.usage_history import HOURS, as_gpu, usage_history, usage_of_each
 from apps.policies.models import Policy, Queue
 from apps.policies.rights import is_of_policy
 from apps.policies.selectors import (
@@ -28,12 +28,12 @@ from apps.policies.selectors import (
 )
 from apps.policies.tenancy import policies_changeable_by
 
-SPARK_STEPS = 48
+SPARKLINE_STEPS = 48
 # As many queues as are asked what can be started.
 MOST_QUEUES = 12
 
 
-# permission: whoever is signed in; the card shows what they may see
+# permission: every signed-in user; the card shows what they may see
 @require_GET
 @login_required
 def policy_list(request: HttpRequest) -> HttpResponse:
@@ -42,7 +42,7 @@ def policy_list(request: HttpRequest) -> HttpResponse:
     context = {
         "wanted": wanted,
         "key": wanted.query(),
-        "may_make": makes_policies(person(request)),
+        "may_make": may_make_policies(person(request)),
     }
     return render(request, "pages/policy_list.html", context)
 
@@ -53,7 +53,9 @@ def policy_list(request: HttpRequest) -> HttpResponse:
 def policy_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """One policy with its queues and what they hold."""
     user = person(request)
-    return render(request, "pages/policy_detail.html", policy_context(user, seen(user, pk)))
+    return render(
+        request, "pages/policy_detail.html", policy_context(user, policy_or_404(user, pk))
+    )
 
 
 # permission: members of the policy's group, and administrators
@@ -63,9 +65,9 @@ def policy_detail(request: HttpRequest, pk: int) -> HttpResponse:
 def policy_can_start(request: HttpRequest, pk: int) -> HttpResponse:
     """What this person could start right now: asked for by the page, which does not wait for it."""
     user = person(request)
-    policy = seen(user, pk)
+    policy = policy_or_404(user, pk)
     queues = _open_queues(user, policy)
-    found = startable(actor=user, queues=queues[:MOST_QUEUES])
+    found = start_counts(actor=user, queues=queues[:MOST_QUEUES])
     context = {
         "rows": start_rows(found),
         "at": timezone.now(),
@@ -78,11 +80,11 @@ def policy_can_start(request: HttpRequest, pk: int) -> HttpResponse:
 @require_GET
 @login_required
 @never_cache
-def policy_use(request: HttpRequest, pk: int) -> HttpResponse:
+def policy_usage(request: HttpRequest, pk: int) -> HttpResponse:
     """Use of the last day, for the plot."""
-    policy = seen(person(request), pk)
+    policy = policy_or_404(person(request), pk)
     now = timezone.now()
-    history = use_history(policy_family(policy.pk), until=now, hours=HOURS)
+    history = usage_history(policy_family(policy.pk), until=now, hours=HOURS)
     span_s = (now - history.began).total_seconds()
     return JsonResponse(
         {
@@ -96,25 +98,25 @@ def policy_use(request: HttpRequest, pk: int) -> HttpResponse:
     )
 
 
-# permission: whoever is signed in, for the policies that they see
+# permission: every signed-in user, for the policies that they see
 @require_GET
 @login_required
 @never_cache
-def policy_sparks(request: HttpRequest) -> HttpResponse:
+def policy_sparklines(request: HttpRequest) -> HttpResponse:
     """The last day of every policy, small: what the lines of the list refer to."""
     visible = policies_visible_to(person(request)).values_list("pk", flat=True)
-    found = use_of_each(visible, until=timezone.now(), hours=HOURS, steps=SPARK_STEPS)
-    sparks = [Spark.of(pk, values) for pk, values in found.items()]
-    return render(request, "policies/sparks.html", {"sparks": sparks})
+    found = usage_of_each(visible, until=timezone.now(), hours=HOURS, steps=SPARKLINE_STEPS)
+    sparklines = [Sparkline.of(pk, values) for pk, values in found.items()]
+    return render(request, "policies/sparklines.html", {"sparklines": sparklines})
 
 
-def seen(user: User, pk: int) -> Policy:
+def policy_or_404(user: User, pk: int) -> Policy:
     """The policy, for those who may see it; for others it does not exist."""
     return get_object_or_404(policies_visible_to(user).select_related("group", "parent"), pk=pk)
 
 
 def policy_context(user: User, policy: Policy) -> dict[str, object]:
-    """What the page of a policy shows beside its cards."""
+    """What the page of a policy shows next to its cards."""
     may_edit = policies_changeable_by(user).filter(pk=policy.pk).exists()
     is_member = may_edit or is_of_policy(user, policy)
     parent = policies_visible_to(user).filter(children=policy).first()

@@ -33,10 +33,10 @@ from apps.dashboard.cards.effects import Effects, effects_of
 from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_policies import ConnectForm, DeleteForm, PolicyForm
-from apps.dashboard.layout import gone_to, page_or_dialog, pause_page
+from apps.dashboard.layout import page_or_dialog, pause_page, redirect_to
 from apps.dashboard.live import key_id
-from apps.dashboard.selectors.use import held_now
-from apps.dashboard.selectors.waiting import summed, waiting_by_queue
+from apps.dashboard.selectors.usage import live_attempts
+from apps.dashboard.selectors.waiting_tasks import waiting_by_queue, waiting_sum
 from apps.dashboard.toasts import say
 from apps.dashboard.views.policies import policy_context
 from apps.policies.models import Policy, Profile, Queue
@@ -47,15 +47,15 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Generic[T]):
+class FormOutcome(Generic[T]):
     """How far a form came: `saved`, or to be shown again with what its change would do.
 
-    `is_asking`: it was not saved, because somebody would lose something.
+    `needs_confirmation`: it was not saved, because tasks would lose something.
     """
 
     saved: T | None = None
     effects: Effects | None = None
-    is_asking: bool = False
+    needs_confirmation: bool = False
     status: int = 200
 
 
@@ -67,17 +67,17 @@ def policy_new(request: HttpRequest) -> HttpResponse:
     """A new policy: its values, what it would do to the others, and then the policy."""
     actor = policy_administrator(request)
     form = PolicyForm(request.POST if request.method == "POST" else None, actor=actor)
-    step = _step(
+    outcome = _process_form(
         request,
         form,
-        look=lambda: effects_of(policy_create_preview(actor=actor, **form.values()), ()),
+        preview=lambda: effects_of(policy_create_preview(actor=actor, **form.values()), ()),
         save=lambda: policy_create(actor=actor, **form.values()),
     )
-    if step.saved is not None:
-        say(request, f"Policy {step.saved.name} is made. Connect a profile to it.")
-        return gone_to(request, reverse("policy_edit", args=[step.saved.pk]))
-    context = {"form": form, "step": step, "back": reverse("policy_list")}
-    return page_or_dialog(request, "policies/new.html", context, status=step.status)
+    if outcome.saved is not None:
+        say(request, f"Policy {outcome.saved.name} is created. Connect a profile to it.")
+        return redirect_to(request, reverse("policy_edit", args=[outcome.saved.pk]))
+    context = {"form": form, "outcome": outcome, "back": reverse("policy_list")}
+    return page_or_dialog(request, "policies/new.html", context, status=outcome.status)
 
 
 # permission: administrators, and those of the policy's tenant
@@ -87,29 +87,29 @@ def policy_new(request: HttpRequest) -> HttpResponse:
 def policy_edit(request: HttpRequest, pk: int) -> HttpResponse:
     """The page of a policy in the mode in which it is changed."""
     actor = policy_administrator(request)
-    policy = _changeable(actor, pk)
+    policy = _policy_or_404(actor, pk)
     given = request.POST if request.method == "POST" else None
     form = PolicyForm(given, actor=actor, policy=policy)
-    step = _step(
+    outcome = _process_form(
         request,
         form,
-        look=lambda: effects_of(
+        preview=lambda: effects_of(
             policy_change_preview(actor=actor, policy=policy, changes=form.changes()),
             tasks_returned_by_change(actor=actor, policy=policy, changes=form.changes()),
         ),
-        save=lambda: _changed(form, actor=actor, policy=policy),
+        save=lambda: _change(form, actor=actor, policy=policy),
     )
-    if step.saved is not None:
-        say(request, f"Policy {step.saved.name} is saved.")
+    if outcome.saved is not None:
+        say(request, f"Policy {outcome.saved.name} is saved.")
         return redirect("policy_edit", pk)
     queues = Queue.objects.filter(policy=policy, removed_at__isnull=True)
     context = {
         **policy_context(actor, policy),
         "form": form,
-        "step": step,
+        "outcome": outcome,
         "queues": queues.select_related("profile").order_by("profile__position", "profile_id"),
     }
-    return render(request, "pages/policy_edit.html", context, status=step.status)
+    return render(request, "pages/policy_edit.html", context, status=outcome.status)
 
 
 # permission: administrators, and those of the policy's tenant
@@ -119,7 +119,7 @@ def policy_edit(request: HttpRequest, pk: int) -> HttpResponse:
 def policy_connect(request: HttpRequest, pk: int) -> HttpResponse:
     """Connect a profile, under the name of a new queue."""
     actor = policy_administrator(request)
-    policy = _changeable(actor, pk)
+    policy = _policy_or_404(actor, pk)
     profiles = profiles_to_connect(actor, policy)
     first = next((one.profile for one in profiles if not one.problem), None)
     initial = (
@@ -129,10 +129,10 @@ def policy_connect(request: HttpRequest, pk: int) -> HttpResponse:
     )
     given = request.POST if request.method == "POST" else None
     form = ConnectForm(given, initial=initial, profiles=profiles)
-    queue = _connected(form, lambda: _connect(form, actor=actor, policy=policy))
+    queue = _connect_if_valid(form, lambda: _connect(form, actor=actor, policy=policy))
     if queue is not None:
         say(request, f"{queue.profile.name} is connected as {queue.name}.")
-        return gone_to(request, reverse("policy_edit", args=[pk]))
+        return redirect_to(request, reverse("policy_edit", args=[pk]))
     context = {
         "policy": policy,
         "form": form,
@@ -152,7 +152,7 @@ def policy_connect(request: HttpRequest, pk: int) -> HttpResponse:
 def policy_queue_name(request: HttpRequest, pk: int) -> HttpResponse:
     """The field of the queue's name, with the name that is suggested for the profile."""
     actor = policy_administrator(request)
-    policy = _changeable(actor, pk)
+    policy = _policy_or_404(actor, pk)
     profile = get_object_or_404(
         profiles_connectable_by(actor), pk=key_id(request.GET.get("profile", ""))
     )
@@ -168,18 +168,18 @@ def policy_queue_name(request: HttpRequest, pk: int) -> HttpResponse:
 def policy_disconnect(request: HttpRequest, pk: int, queue_pk: int) -> HttpResponse:
     """Say what removing a profile does, and do it."""
     actor = policy_administrator(request)
-    policy = _changeable(actor, pk)
+    policy = _policy_or_404(actor, pk)
     queues = policy.queues.filter(removed_at__isnull=True).select_related("profile")
     queue = get_object_or_404(queues, pk=queue_pk)
     if request.method == "POST":
         returned = profile_disconnect(actor=actor, queue=queue)
         words = plural(returned, "waiting task became a draft", "waiting tasks became drafts")
         say(request, f"{queue.profile.name} is removed. {words}.")
-        return gone_to(request, reverse("policy_edit", args=[pk]))
+        return redirect_to(request, reverse("policy_edit", args=[pk]))
     context = {
         "policy": policy,
         "queue": queue,
-        "running": len(held_now(Q(queue=queue))),
+        "running": len(live_attempts(Q(queue=queue))),
         "waiting": waiting_by_queue([queue.pk])[queue.pk].count,
         "back": reverse("policy_edit", args=[pk]),
     }
@@ -193,7 +193,7 @@ def policy_disconnect(request: HttpRequest, pk: int, queue_pk: int) -> HttpRespo
 def policy_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what deleting the policy does, ask for its name, and do it."""
     actor = policy_administrator(request)
-    policy = _changeable(actor, pk)
+    policy = _policy_or_404(actor, pk)
     form = DeleteForm(request.POST if request.method == "POST" else None, policy=policy)
     if request.method == "POST" and form.is_valid():
         try:
@@ -202,15 +202,15 @@ def policy_delete(request: HttpRequest, pk: int) -> HttpResponse:
             add_errors(form, error)
         else:
             say(request, f"Policy {policy.name} is deleted.")
-            return gone_to(request, reverse("policy_list"))
+            return redirect_to(request, reverse("policy_list"))
     focus_first_error(form)
     queues = list(policy.queues.filter(removed_at__isnull=True).values_list("pk", flat=True))
     context = {
         "policy": policy,
         "form": form,
         "queues": len(queues),
-        "running": len(held_now(Q(policy=policy))),
-        "waiting": summed(waiting_by_queue(queues).values()).count,
+        "running": len(live_attempts(Q(policy=policy))),
+        "waiting": waiting_sum(waiting_by_queue(queues).values()).count,
         "back": reverse("policy_edit", args=[pk]),
     }
     status = 400 if request.method == "POST" else 200
@@ -224,8 +224,8 @@ def policy_delete(request: HttpRequest, pk: int) -> HttpResponse:
 def policy_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask why, and let nothing of the policy start."""
     actor = policy_administrator(request)
-    policy = _changeable(actor, pk)
-    running = len(held_now(Q(policy__in=policy_family(policy.pk))))
+    policy = _policy_or_404(actor, pk)
+    running = len(live_attempts(Q(policy__in=policy_family(policy.pk))))
     return pause_page(
         request,
         thing=policy,
@@ -246,46 +246,46 @@ def policy_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
 def policy_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause."""
     actor = policy_administrator(request)
-    policy = policy_resume(actor=actor, policy=_changeable(actor, pk))
+    policy = policy_resume(actor=actor, policy=_policy_or_404(actor, pk))
     say(request, f"{policy.name} starts tasks again.")
     return redirect("policy_edit", pk)
 
 
-def _changeable(actor: User, pk: int) -> Policy:
+def _policy_or_404(actor: User, pk: int) -> Policy:
     """The policy, for those who may change it; for others there is no such page."""
     rows = policies_changeable_by(actor).select_related("group", "parent")
     return get_object_or_404(rows, pk=pk)
 
 
-def _step(
-    request: HttpRequest, form: forms.Form, *, look: Callable[[], Effects], save: Callable[[], T]
-) -> Step[T]:
-    """Look at what the change does; save it when that was asked and costs nobody anything new."""
+def _process_form(
+    request: HttpRequest, form: forms.Form, *, preview: Callable[[], Effects], save: Callable[[], T]
+) -> FormOutcome[T]:
+    """Preview the change; save it when that was requested and it costs no task anything new."""
     if request.method != "POST":
-        return Step()
+        return FormOutcome()
     if not form.is_valid():
         focus_first_error(form)
-        return Step(status=400)
+        return FormOutcome(status=400)
     try:
-        effects = look()
+        effects = preview()
         if "preview" in request.POST:
-            return Step(effects=effects)
+            return FormOutcome(effects=effects)
         if effects.lost > key_id(request.POST.get("confirmed", "")):
-            return Step(effects=effects, is_asking=True, status=409)
-        return Step(saved=save())
+            return FormOutcome(effects=effects, needs_confirmation=True, status=409)
+        return FormOutcome(saved=save())
     except RpmError as error:
         add_errors(form, error)
         focus_first_error(form)
-        return Step(status=400)
+        return FormOutcome(status=400)
 
 
-def _changed(form: PolicyForm, *, actor: User, policy: Policy) -> Policy:
+def _change(form: PolicyForm, *, actor: User, policy: Policy) -> Policy:
     """The policy with what the form changes; saving what is there already makes no revision."""
     changes = form.changes()
     return policy_change(actor=actor, policy=policy, changes=changes) if changes else policy
 
 
-def _connected(form: ConnectForm, connect: Callable[[], Queue]) -> Queue | None:
+def _connect_if_valid(form: ConnectForm, connect: Callable[[], Queue]) -> Queue | None:
     if not form.is_bound:
         return None
     if form.is_valid():

@@ -12,17 +12,17 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from apps.accounts.models import User
 from apps.configuration.services.queues import queue_change, queue_pause, queue_resume
-from apps.configuration.services.tenancy import queue_settings_of
+from apps.configuration.services.tenant_checks import queue_settings_of
 from apps.core.errors import BadInput, NotAllowed, RpmError
 from apps.dashboard.access import person
 from apps.dashboard.cards.queues import queue_word
 from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
-from apps.dashboard.forms_places import QueueChoiceForm, QueueForm
+from apps.dashboard.forms_configuration import QueueChoiceForm, QueueForm
 from apps.dashboard.layout import page_or_dialog, pause_page
 from apps.dashboard.render import card_render
-from apps.dashboard.selectors.tasks import task_seen
-from apps.dashboard.selectors.waiting import waiting_by_queue
+from apps.dashboard.selectors.tasks import visible_task
+from apps.dashboard.selectors.waiting_tasks import waiting_by_queue
 from apps.dashboard.toasts import Undo, say
 from apps.policies.models import Queue
 from apps.policies.selectors import (
@@ -32,11 +32,11 @@ from apps.policies.selectors import (
     queues_visible_to,
 )
 from apps.tasks.models import Task
-from apps.tasks.selectors.seen import task_rights
-from apps.tasks.services.reordering import MOVES, task_change_queue, task_reorder
+from apps.tasks.selectors.visibility import task_rights
+from apps.tasks.services.queue_order import MOVES, task_change_queue, task_reorder
 
 
-# permission: whoever is signed in; the card shows what they may see
+# permission: every signed-in user; the card shows what they may see
 @require_GET
 @login_required
 def queue_list(request: HttpRequest) -> HttpResponse:
@@ -114,7 +114,7 @@ def queue_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause."""
     user = person(request)
     queue = queue_resume(actor=user, queue=_pausable(user, pk))
-    say(request, f"{queue.name} is admitted again.")
+    say(request, f"{queue.name} admits tasks again.")
     return redirect("queue_detail", pk)
 
 
@@ -126,9 +126,9 @@ def queue_settings(request: HttpRequest, pk: int) -> HttpResponse:
     user = person(request)
     queue = get_object_or_404(queues_visible_to(user).select_related("policy", "profile"), pk=pk)
     if not queues_settable_by(user).filter(pk=pk).exists():
-        raise NotAllowed("Only administrators of queues change them.")
+        raise NotAllowed("Only administrators may change queues.")
     form = QueueForm(request.POST or None, queue=queue, names=queue_settings_of(user, queue))
-    if request.method == "POST" and form.is_valid() and _changed(form, queue, user):
+    if request.method == "POST" and form.is_valid() and _change(form, queue, user):
         say(request, "Saved. It applies from now on.")
         return redirect("queue_detail", pk)
     focus_first_error(form)
@@ -155,10 +155,10 @@ def task_queue_page(request: HttpRequest, pk: UUID) -> HttpResponse:
         try:
             moved = task_change_queue(actor=user, task=task, queue=int(form.cleaned_data["queue"]))
         except RpmError as error:
-            add_errors(form, _at_the_choice(error))
+            add_errors(form, _queue_field_error(error))
         else:
             name = moved.queue.name if moved.queue is not None else ""
-            say(request, f"{moved.name} waits in {name} now.", undo=_way_back(task, before))
+            say(request, f"{moved.name} waits in {name} now.", undo=_undo(task, before))
             return redirect("task_detail", pk)
     context = {
         "form": form,
@@ -170,7 +170,7 @@ def task_queue_page(request: HttpRequest, pk: UUID) -> HttpResponse:
     return page_or_dialog(request, "pages/task_queue.html", context, status=status)
 
 
-def _way_back(task: Task, before: int | None) -> Undo | None:
+def _undo(task: Task, before: int | None) -> Undo | None:
     """To the end of the queue where it waited: its place there is gone."""
     if before is None:
         return None
@@ -191,7 +191,7 @@ def _reorder(user: User, queue: Queue, words: str) -> None:
         raise BadInput("move is not one that this page sends.", fields={"move": "is unknown"})
     task = Task.objects.filter(pk=ids[0], queue=queue).first()
     if task is None:
-        raise BadInput("This task does not wait here any more.", fields={"move": "is too late"})
+        raise BadInput("This task no longer waits here.", fields={"move": "is too late"})
     task_reorder(actor=user, task=task, move=known, other=ids[1] if len(ids) > 1 else None)
 
 
@@ -209,7 +209,7 @@ def _pausable(user: User, pk: int) -> Queue:
     return queue
 
 
-def _changed(form: QueueForm, queue: Queue, user: User) -> bool:
+def _change(form: QueueForm, queue: Queue, user: User) -> bool:
     changes = {name: form.cleaned_data[name] for name in form.changed_data}
     if not changes:
         return True
@@ -222,14 +222,14 @@ def _changed(form: QueueForm, queue: Queue, user: User) -> bool:
 
 
 def _own_or_managed(user: User, pk: UUID) -> Task:
-    task = task_seen(user, str(pk))
+    task = visible_task(user, str(pk))
     if task is None:
         raise Http404
     if not task_rights(user, task).manage:
-        raise NotAllowed("This task is somebody else's, and you do not manage its queue.")
+        raise NotAllowed("You do not own this task, and you do not manage its queue.")
     return task
 
 
-def _at_the_choice(error: RpmError) -> RpmError:
-    """Whatever the new queue does not take stands at the only field there is."""
+def _queue_field_error(error: RpmError) -> RpmError:
+    """Show every error of the new queue at the only field of the form."""
     return BadInput(error.detail, fields={"queue": error.detail})

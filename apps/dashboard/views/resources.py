@@ -16,13 +16,13 @@ from apps.dashboard.access import administrator
 from apps.dashboard.cards.resources import PoolInfo, load_pool_info
 from apps.dashboard.cards.words import plural
 from apps.dashboard.layout import page_or_dialog, pause_page
-from apps.dashboard.selectors.work import work_of_all
+from apps.dashboard.selectors.current_tasks import current_tasks
 from apps.dashboard.toasts import Undo, say
 from apps.policies.models import Pool
 from apps.policies.selectors import pools_visible_to
 
 
-# permission: whoever is signed in; the card shows what they may see
+# permission: every signed-in user; the card shows what they may see
 @require_GET
 @login_required
 def resource_board(request: HttpRequest) -> HttpResponse:
@@ -49,12 +49,12 @@ def resource_switch(request: HttpRequest) -> HttpResponse:
             undo=None if state.is_enabled else on,
         )
         return redirect("resources")
-    work = work_of_all()
-    waiting = [one.count for one in work.waiting.values() if one.count]
+    current = current_tasks()
+    waiting = [one.count for one in current.waiting.values() if one.count]
     context = {
         "waiting": sum(waiting),
         "queues": len(waiting),
-        "running": len(work.held),
+        "running": len(current.attempts),
         "back": reverse("resources"),
     }
     return page_or_dialog(request, "pages/resource_switch.html", context)
@@ -78,7 +78,7 @@ def pool_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask why, and let the pool admit nothing."""
     user = administrator(request)
     pool = _pool(user, pk)
-    running = sum(1 for one in work_of_all().held if one.pool_id == pool.pk)
+    running = sum(1 for one in current_tasks().attempts if one.pool_id == pool.pk)
     return pause_page(
         request,
         thing=pool,
@@ -100,7 +100,7 @@ def pool_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause."""
     user = administrator(request)
     pool = pool_resume(actor=user, pool=_pool(user, pk))
-    say(request, f"{pool.name} admits work again.")
+    say(request, f"{pool.name} admits tasks again.")
     return redirect("resources")
 
 

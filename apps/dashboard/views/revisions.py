@@ -20,10 +20,10 @@ from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.revisions import revision_restore
 from apps.core.errors import BadInput, RpmError, Stale
 from apps.dashboard.access import administrator
-from apps.dashboard.forms_places import ImportForm
+from apps.dashboard.forms_configuration import ImportForm
 from apps.dashboard.layout import page_or_dialog
 from apps.dashboard.live import key_id
-from apps.dashboard.selectors.revisions import changes_told, revision_page
+from apps.dashboard.selectors.revisions import change_views, revision_page
 from apps.dashboard.toasts import say
 from apps.policies.document import Document, as_yaml, compare, parse, yaml_data
 from apps.policies.models import DraftState
@@ -56,7 +56,7 @@ def revision_detail(request: HttpRequest, number: int) -> HttpResponse:
     other = _other(user, revision, request.GET.get("with", ""))
     changes = None
     if other is not None:
-        changes = changes_told(compare(revision_document(other), revision_document(revision)))
+        changes = change_views(compare(revision_document(other), revision_document(revision)))
     numbers = revisions_visible_to(user).exclude(pk=revision.pk).order_by("-number")
     context = {
         "revision": revision,
@@ -89,7 +89,7 @@ def revision_restore_page(request: HttpRequest, number: int) -> HttpResponse:
     context = {
         "revision": revision,
         "draft": DraftState.objects.select_related("saved_by").get(id=1),
-        "changes": changes_told(draft_changes()),
+        "changes": change_views(draft_changes()),
         "would_change": len(compare(live_document(), revision_document(revision))),
         "problem": problem,
         "back": reverse("revision_detail", args=[number]),
@@ -127,7 +127,7 @@ def resource_yaml(request: HttpRequest) -> HttpResponse:
     draft = DraftState.objects.select_related("saved_by").get(id=1)
     if request.method == "POST":
         form = ImportForm(request.POST, request.FILES)
-        if form.is_valid() and _imported(form, user):
+        if form.is_valid() and _import(form, user):
             say(request, "The draft is what you imported. Nothing is live yet.")
             return redirect("resource_editor")
     else:
@@ -136,13 +136,13 @@ def resource_yaml(request: HttpRequest) -> HttpResponse:
         "form": form,
         "version": draft.version,
         "draft": draft,
-        "changes": changes_told(draft_changes()),
+        "changes": change_views(draft_changes()),
     }
     status = 400 if form.is_bound else 200
     return render(request, "pages/resource_yaml.html", context, status=status)
 
 
-def _imported(form: ImportForm, user: User) -> bool:
+def _import(form: ImportForm, user: User) -> bool:
     given = form.cleaned_data
     try:
         document = parse(yaml_data(given["text"]))

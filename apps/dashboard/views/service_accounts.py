@@ -1,4 +1,4 @@
-"""Service accounts for administrators: their groups, their credentials, for whom they may act."""
+"""Service accounts for administrators: their groups, credentials and impersonation."""
 
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import Group
@@ -12,7 +12,7 @@ from apps.accounts.models import User
 from apps.accounts.selectors import service_accounts_visible_to
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.service_accounts import (
-    Made,
+    NewServiceAccount,
     service_account_change,
     service_account_create,
     service_account_remove,
@@ -25,13 +25,13 @@ from apps.dashboard.forms_credentials import (
     ServiceAccountForm,
     ServiceAccountNewForm,
 )
-from apps.dashboard.layout import gone_to, page_or_dialog
+from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.selectors.credentials import (
     NewSecret,
     accounts_page,
     live_credentials,
     new_secret,
-    work_of,
+    task_counts_of,
 )
 from apps.dashboard.toasts import say
 
@@ -63,7 +63,7 @@ def service_account_new(request: HttpRequest) -> HttpResponse:
     """A new account; the answer shows the secret of its first credential once."""
     actor = administrator(request)
     form = ServiceAccountNewForm(request.POST or None)
-    made = _made(form, actor) if request.method == "POST" else None
+    made = _create(form, actor) if request.method == "POST" else None
     if made is not None:
         shown = new_secret(request, made.credential, made.secret)
         return _detail(request, actor, made.account, made=shown)
@@ -112,7 +112,7 @@ def service_account_edit(request: HttpRequest, pk: int) -> HttpResponse:
         except RpmError as error:
             add_errors(form, error)
         else:
-            return gone_to(request, back)
+            return redirect_to(request, back)
     focus_first_error(form)
     context = {"account": account, "form": form, "back": back}
     status = 400 if request.method == "POST" else 200
@@ -131,11 +131,11 @@ def service_account_delete(request: HttpRequest, pk: int) -> HttpResponse:
         name = account.username
         service_account_remove(actor=actor, account=account)
         say(request, f"Service account {name} is deleted.")
-        return gone_to(request, reverse("service_account_list"))
+        return redirect_to(request, reverse("service_account_list"))
     context = {
         "account": account,
         "credentials": len(live_credentials(account)),
-        "tasks": work_of(account),
+        "tasks": task_counts_of(account),
         "back": reverse("service_account", args=[pk]),
     }
     return page_or_dialog(request, "settings/service_account_delete.html", context)
@@ -154,13 +154,13 @@ def _detail(
         "credentials": live_credentials(account),
         "form": form or CredentialForm(),
         "made": made,
-        "tasks": work_of(account),
+        "tasks": task_counts_of(account),
     }
     status = 400 if form is not None and form.is_bound else 200
     return render(request, "settings/service_account.html", context, status=status)
 
 
-def _made(form: ServiceAccountNewForm, actor: User) -> Made | None:
+def _create(form: ServiceAccountNewForm, actor: User) -> NewServiceAccount | None:
     if not form.is_valid():
         return None
     try:

@@ -12,26 +12,26 @@ from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
-from apps.allocation.explaining import expected_start
-from apps.allocation.whatif.checking import Checked, task_check
+from apps.allocation.explanation import expected_start
+from apps.allocation.whatif.task_checks import TaskCheck, task_check
 from apps.core.errors import NotAllowed, RpmError
 from apps.dashboard.access import person
 from apps.dashboard.cards.logs import log_pieces
-from apps.dashboard.cards.task_filter import narrowed_by
+from apps.dashboard.cards.task_filter_chips import filter_chips
 from apps.dashboard.cards.tasks import tabs
 from apps.dashboard.forms import TaskForm, add_errors, focus_first_error
 from apps.dashboard.live import key_id
-from apps.dashboard.selectors.tasks import TaskFilter, task_seen
+from apps.dashboard.selectors.tasks import TaskFilter, visible_task
 from apps.dashboard.toasts import say
 from apps.policies.selectors import policies_visible_to, queues_visible_to
 from apps.tasks.models import Task
-from apps.tasks.selectors.seen import task_rights
-from apps.tasks.services.ending import task_abort, task_dequeue, task_resume, task_run_again
-from apps.tasks.services.enqueueing import task_create, task_enqueue, task_submit
+from apps.tasks.selectors.visibility import task_rights
+from apps.tasks.services.lifecycle import task_abort, task_dequeue, task_resume, task_run_again
+from apps.tasks.services.submission import task_create, task_enqueue, task_submit
 from apps.tasks.states import ENDED_STATES, TaskState
 
 
-# permission: whoever is signed in; the card shows what they may see
+# permission: every signed-in user; the card shows what they may see
 @require_GET
 @login_required
 def task_list(request: HttpRequest) -> HttpResponse:
@@ -42,7 +42,7 @@ def task_list(request: HttpRequest) -> HttpResponse:
         "wanted": wanted,
         "key": wanted.query(),
         "tabs": tabs(wanted),
-        "narrowed": narrowed_by(user, wanted),
+        "chips": filter_chips(user, wanted),
         "queues": queues_visible_to(user).order_by("name"),
         "policies": policies_visible_to(user),
     }
@@ -55,7 +55,7 @@ def task_list(request: HttpRequest) -> HttpResponse:
 def task_detail(request: HttpRequest, pk: UUID) -> HttpResponse:
     """One task."""
     user = person(request)
-    task = _seen(user, pk)
+    task = _task_or_404(user, pk)
     rights = task_rights(user, task)
     attempt = request.GET.get("attempt", "")
     context = {
@@ -72,7 +72,7 @@ def task_detail(request: HttpRequest, pk: UUID) -> HttpResponse:
 @login_required
 def task_expected_start(request: HttpRequest, pk: UUID) -> HttpResponse:
     """When it will probably start: asked for by the page, which does not wait for it."""
-    expected = expected_start(_seen(person(request), pk))
+    expected = expected_start(_task_or_404(person(request), pk))
     now = timezone.now()
     context = {
         "expected": expected,
@@ -82,7 +82,7 @@ def task_expected_start(request: HttpRequest, pk: UUID) -> HttpResponse:
     return render(request, "components/expected_start.html", context)
 
 
-# permission: whoever is signed in; the services check the queue
+# permission: every signed-in user; the services check the queue
 @login_required
 def task_form(request: HttpRequest) -> HttpResponse:
     """Describe a task; enqueue it, keep it as a draft, or ask whether it would run now."""
@@ -92,8 +92,8 @@ def task_form(request: HttpRequest) -> HttpResponse:
     checked = None
     if request.method == "POST" and form.is_valid():
         if "check" in request.POST:
-            checked = _checked(form, user)
-        elif (task := _made(form, user)) is not None:
+            checked = _check(form, user)
+        elif (task := _create(form, user)) is not None:
             return redirect("task_detail", task.pk)
     focus_first_error(form)
     status = 400 if request.method == "POST" and checked is None else 200
@@ -104,10 +104,10 @@ def task_form(request: HttpRequest) -> HttpResponse:
 # permission: the owner, and enqueue on the queue; the service checks
 @require_POST
 @login_required
-def task_put_in_queue(request: HttpRequest, pk: UUID) -> HttpResponse:
+def task_enqueue_draft_now(request: HttpRequest, pk: UUID) -> HttpResponse:
     """A draft goes into the queue that the form names."""
     user = person(request)
-    task = _own(user, pk)
+    task = _own_task_or_404(user, pk)
     try:
         task_enqueue(actor=user, task=task, queue=request.POST.get("queue", ""))
     except RpmError as error:
@@ -118,10 +118,10 @@ def task_put_in_queue(request: HttpRequest, pk: UUID) -> HttpResponse:
 # permission: the owner, manage of the queue, administrators; the service checks
 @require_POST
 @login_required
-def task_stop(request: HttpRequest, pk: UUID) -> HttpResponse:
+def task_abort_now(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Abort a task."""
     user = person(request)
-    task = task_abort(actor=user, task=_seen(user, pk))
+    task = task_abort(actor=user, task=_task_or_404(user, pk))
     if task.state == TaskState.ABORTED:
         say(request, f"{task.name} is aborted.")
     elif task.state in ENDED_STATES:
@@ -135,25 +135,25 @@ def task_stop(request: HttpRequest, pk: UUID) -> HttpResponse:
 # permission: the owner, manage of the queue, administrators; the service checks
 @require_POST
 @login_required
-def task_take_out(request: HttpRequest, pk: UUID) -> HttpResponse:
+def task_dequeue_now(request: HttpRequest, pk: UUID) -> HttpResponse:
     """A waiting task becomes a draft again."""
-    return _acted(request, pk, task_dequeue)
+    return _act(request, pk, task_dequeue)
 
 
 # permission: the owner, and enqueue on the queue; the service checks
 @require_POST
 @login_required
-def task_again(request: HttpRequest, pk: UUID) -> HttpResponse:
+def task_run_again_now(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Enqueue a task that ended once more."""
-    return _acted(request, pk, task_run_again)
+    return _act(request, pk, task_run_again)
 
 
 # permission: the owner, and enqueue on the queue; the service checks
 @require_POST
 @login_required
-def task_let_wait(request: HttpRequest, pk: UUID) -> HttpResponse:
+def task_resume_now(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Put a paused or rejected task back into its queue."""
-    return _acted(request, pk, task_resume)
+    return _act(request, pk, task_resume)
 
 
 # permission: the owner, manage of the queue, administrators; the group where its policy opens logs
@@ -162,7 +162,7 @@ def task_let_wait(request: HttpRequest, pk: UUID) -> HttpResponse:
 def task_log_download(request: HttpRequest, pk: UUID, generation: int) -> StreamingHttpResponse:
     """The whole log of an attempt, as it was written."""
     user = person(request)
-    task = _seen(user, pk)
+    task = _task_or_404(user, pk)
     if not task_rights(user, task).log:
         raise Http404
     attempt = get_object_or_404(task.attempts, generation=generation)
@@ -172,11 +172,11 @@ def task_log_download(request: HttpRequest, pk: UUID, generation: int) -> Stream
     return StreamingHttpResponse(pieces, content_type="text/plain; charset=utf-8", headers=headers)
 
 
-def _acted(request: HttpRequest, pk: UUID, act: Callable[..., object]) -> HttpResponse:
+def _act(request: HttpRequest, pk: UUID, act: Callable[..., object]) -> HttpResponse:
     """Back to the task's page, with the reason where it could not be done."""
     user = person(request)
     try:
-        act(actor=user, task=_seen(user, pk))
+        act(actor=user, task=_task_or_404(user, pk))
     except NotAllowed:
         raise
     except RpmError as error:
@@ -184,7 +184,7 @@ def _acted(request: HttpRequest, pk: UUID, act: Callable[..., object]) -> HttpRe
     return redirect("task_detail", pk)
 
 
-def _made(form: TaskForm, user: User) -> Task | None:
+def _create(form: TaskForm, user: User) -> Task | None:
     description = form.description()
     if description is None:
         return None
@@ -197,7 +197,7 @@ def _made(form: TaskForm, user: User) -> Task | None:
         return None
 
 
-def _checked(form: TaskForm, user: User) -> Checked | None:
+def _check(form: TaskForm, user: User) -> TaskCheck | None:
     description = form.description()
     if description is None:
         return None
@@ -208,12 +208,12 @@ def _checked(form: TaskForm, user: User) -> Checked | None:
         return None
 
 
-def _seen(user: User, pk: UUID) -> Task:
-    task = task_seen(user, str(pk))
+def _task_or_404(user: User, pk: UUID) -> Task:
+    task = visible_task(user, str(pk))
     if task is None:
         raise Http404
     return task
 
 
-def _own(user: User, pk: UUID) -> Task:
+def _own_task_or_404(user: User, pk: UUID) -> Task:
     return get_object_or_404(Task, pk=pk, owner=user)

@@ -13,7 +13,7 @@ from apps.accounts.models import Tenant, User
 from apps.accounts.selectors import tenants_visible_to
 from apps.configuration.services.tenants import (
     tenant_change,
-    tenant_make,
+    tenant_create,
     tenant_name,
     tenant_remove,
 )
@@ -22,7 +22,7 @@ from apps.core.errors import RpmError
 from apps.dashboard.access import administrator
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_tenants import TenantForm
-from apps.dashboard.layout import gone_to, page_or_dialog
+from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.toasts import say
 
 
@@ -44,7 +44,7 @@ def tenant_new(request: HttpRequest) -> HttpResponse:
     """Make a policy with all below it the tree of a tenant."""
     actor = administrator(request)
     form = TenantForm(request.POST if request.method == "POST" else None)
-    return _form_page(request, form, lambda: tenant_make(actor=actor, **form.cleaned_data))
+    return _form_page(request, form, lambda: tenant_create(actor=actor, **form.cleaned_data))
 
 
 # permission: administrators
@@ -54,7 +54,7 @@ def tenant_new(request: HttpRequest) -> HttpResponse:
 def tenant_edit(request: HttpRequest, pk: int) -> HttpResponse:
     """Who administers it, and which groups belong to it."""
     actor = administrator(request)
-    tenant = _seen(actor, pk)
+    tenant = _tenant_or_404(actor, pk)
     facts = tenant_facts([tenant])[0]
     now = {"admin_group": tenant.admin_group, "groups": list(facts.groups)}
     given = request.POST if request.method == "POST" else None
@@ -74,13 +74,13 @@ def tenant_edit(request: HttpRequest, pk: int) -> HttpResponse:
 def tenant_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what stays, and undo the tenant."""
     actor = administrator(request)
-    tenant = _seen(actor, pk)
+    tenant = _tenant_or_404(actor, pk)
     facts = tenant_facts([tenant])[0]
     back = reverse("tenant_list")
     if request.method == "POST":
         tenant_remove(actor=actor, tenant=tenant)
-        say(request, f"{facts.name} is no tenant any more.")
-        return gone_to(request, back)
+        say(request, f"{facts.name} is not a tenant any more.")
+        return redirect_to(request, back)
     return page_or_dialog(request, "settings/tenant_delete.html", {"facts": facts, "back": back})
 
 
@@ -95,12 +95,12 @@ def _form_page(
             add_errors(form, error)
         else:
             say(request, f"Tenant {tenant_name(saved)} is saved.")
-            return gone_to(request, back)
+            return redirect_to(request, back)
     focus_first_error(form)
     status = 400 if request.method == "POST" else 200
     context = {"form": form, "name": name, "back": back}
     return page_or_dialog(request, "settings/tenant_form.html", context, status=status)
 
 
-def _seen(actor: User, pk: int) -> Tenant:
+def _tenant_or_404(actor: User, pk: int) -> Tenant:
     return get_object_or_404(tenants_visible_to(actor), pk=pk)

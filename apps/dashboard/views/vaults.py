@@ -21,13 +21,18 @@ from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_vaults import VaultForm
 from apps.dashboard.layout import page_or_dialog
 from apps.dashboard.live import key_id
-from apps.dashboard.selectors.tasks import task_seen
-from apps.dashboard.selectors.vaults import History, vault_events, vault_sections
+from apps.dashboard.selectors.tasks import visible_task
+from apps.dashboard.selectors.vaults import VaultHistory, vault_events, vault_sections
 from apps.tasks.selectors.vaults import effective_vault
 from apps.vaults.models import Vault, VaultFormat
 from apps.vaults.selectors.effective import vault_text, version_text
-from apps.vaults.selectors.seen import vault_rights, vault_seen, vault_version_seen, vault_versions
-from apps.vaults.selectors.walls import without_strangers
+from apps.vaults.selectors.isolation import without_other_tenants
+from apps.vaults.selectors.visibility import (
+    vault_rights,
+    vault_versions,
+    visible_vault,
+    visible_vault_version,
+)
 from apps.vaults.services.vaults import (
     vault_change,
     vault_create,
@@ -40,7 +45,7 @@ from apps.vaults.services.vaults import (
 ENDINGS = {VaultFormat.HOCON: "conf", VaultFormat.JSON: "json", VaultFormat.YAML: "yaml"}
 
 
-# permission: whoever is signed in; the selector shows what they may see
+# permission: every signed-in user; the selector shows what they may see
 @require_GET
 @login_required
 @never_cache
@@ -51,7 +56,7 @@ def vault_list(request: HttpRequest) -> HttpResponse:
     return render(request, "pages/vault_list.html", context)
 
 
-# permission: whoever is signed in; only administrators make vaults of groups (the service checks)
+# permission: every signed-in user; only administrators make vaults of groups (the service checks)
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
@@ -59,7 +64,9 @@ def vault_list(request: HttpRequest) -> HttpResponse:
 def vault_new(request: HttpRequest) -> HttpResponse:
     """A new vault, typed or from a file."""
     user = person(request)
-    form = VaultForm(_posted(request), request.FILES or None, user=user, initial=_first(request))
+    form = VaultForm(
+        _post_data(request), request.FILES or None, user=user, initial=_initial(request)
+    )
     if request.method == "POST" and form.is_valid():
         try:
             vault = vault_create(
@@ -71,14 +78,14 @@ def vault_new(request: HttpRequest) -> HttpResponse:
         except RpmError as error:
             add_errors(form, error)
         else:
-            messages.success(request, f"Vault {vault.name} is made.")
+            messages.success(request, f"Vault {vault.name} is created.")
             return redirect("vault_list")
     focus_first_error(form)
     status = 400 if request.method == "POST" else 200
     return render(request, "pages/vault_edit.html", {"form": form}, status=status)
 
 
-# permission: whoever sees the vault; its text by `read`, changes by `change` (the service checks)
+# permission: readers of the vault; its text by `read`, changes by `change` (the service checks)
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
@@ -86,13 +93,13 @@ def vault_new(request: HttpRequest) -> HttpResponse:
 def vault_detail(request: HttpRequest, pk: UUID) -> HttpResponse:
     """One vault: its text for those who may read it, and who did what with it."""
     user = person(request)
-    vault = vault_seen(user, pk)
+    vault = visible_vault(user, pk)
     rights = vault_rights(user, vault)
     text = vault_text(vault) if rights.read else None
     form = _form(request, user, vault, text) if rights.change else None
     if request.method == "POST" and form is None:
         raise NotAllowed("You may see this vault, but not change it.")
-    if request.method == "POST" and form is not None and _saved(form, user, vault):
+    if request.method == "POST" and form is not None and _save(form, user, vault):
         messages.success(request, f"Vault {vault.name} is saved.")
         return redirect("vault_list")
     before = key_id(request.GET.get("before", "")) or None
@@ -116,7 +123,7 @@ def vault_switch_now(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Use it for tasks from now on, or not."""
     user = person(request)
     is_active = request.POST.get("is_active") == "1"
-    vault = vault_switch(actor=user, vault=vault_seen(user, pk), is_active=is_active)
+    vault = vault_switch(actor=user, vault=visible_vault(user, pk), is_active=is_active)
     word = "on: tasks that start from now on get it" if is_active else "off"
     messages.success(request, f"{vault.name} is {word}.")
     return redirect("vault_list")
@@ -131,7 +138,7 @@ def vault_move_now(request: HttpRequest, pk: UUID) -> HttpResponse:
     place = request.POST.get("place", "")
     if not place.isdecimal() or len(place) > 4:
         raise BadRequest
-    vault_move(actor=user, vault=vault_seen(user, pk), place=int(place))
+    vault_move(actor=user, vault=visible_vault(user, pk), place=int(place))
     return redirect("vault_list")
 
 
@@ -141,7 +148,7 @@ def vault_move_now(request: HttpRequest, pk: UUID) -> HttpResponse:
 def vault_delete(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Ask, and remove it."""
     user = person(request)
-    vault = vault_seen(user, pk)
+    vault = visible_vault(user, pk)
     if not vault_rights(user, vault).own:
         raise Http404
     if request.method == "POST":
@@ -158,7 +165,7 @@ def vault_delete(request: HttpRequest, pk: UUID) -> HttpResponse:
 def vault_download(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Its text as a file, with stars in the place of secrets."""
     user = person(request)
-    vault = vault_seen(user, pk)
+    vault = visible_vault(user, pk)
     if not vault_rights(user, vault).read:
         raise Http404
     ending = ENDINGS[VaultFormat(vault.format)]
@@ -176,8 +183,8 @@ def vault_download(request: HttpRequest, pk: UUID) -> HttpResponse:
 def vault_version(request: HttpRequest, pk: UUID, number: int) -> HttpResponse:
     """What it held before, and the way back to that."""
     user = person(request)
-    vault = vault_seen(user, pk)
-    row = vault_version_seen(user, vault, number)
+    vault = visible_vault(user, pk)
+    row = visible_vault_version(user, vault, number)
     context: dict[str, Any] = {"vault": vault, "row": row, "rights": vault_rights(user, vault)}
     if request.method == "POST":
         try:
@@ -186,7 +193,7 @@ def vault_version(request: HttpRequest, pk: UUID, number: int) -> HttpResponse:
         except RpmError as error:
             context["problem"] = error.detail
         else:
-            messages.success(request, f"{vault.name} holds what it held in version {number}.")
+            messages.success(request, f"{vault.name} is restored to version {number}.")
             return redirect("vault_detail", pk)
     context["text"] = version_text(row)
     status = 400 if "problem" in context else 200
@@ -200,7 +207,7 @@ def vault_version(request: HttpRequest, pk: UUID, number: int) -> HttpResponse:
 def task_vaults(request: HttpRequest, pk: UUID) -> HttpResponse:
     """What vaults bring to a task: asked for by its page, which does not wait for it."""
     user = person(request)
-    task = task_seen(user, str(pk))
+    task = visible_task(user, str(pk))
     if task is None:
         raise Http404
     try:
@@ -212,11 +219,11 @@ def task_vaults(request: HttpRequest, pk: UUID) -> HttpResponse:
     return render(request, "components/task_vaults.html", context)
 
 
-def _posted(request: HttpRequest) -> Any:
+def _post_data(request: HttpRequest) -> Any:
     return request.POST if request.method == "POST" else None
 
 
-def _first(request: HttpRequest) -> dict[str, Any]:
+def _initial(request: HttpRequest) -> dict[str, Any]:
     """What a new vault begins with; `?group=` comes from the section of groups."""
     return {"format": VaultFormat.HOCON, "group": key_id(request.GET.get("group", "")) or None}
 
@@ -232,17 +239,17 @@ def _form(request: HttpRequest, user: User, vault: Vault, text: str | None) -> V
         "version": vault.version,
     }
     files = request.FILES or None
-    return VaultForm(_posted(request), files, user=user, vault=vault, initial=initial)
+    return VaultForm(_post_data(request), files, user=user, vault=vault, initial=initial)
 
 
-def _history(user: User, vault: Vault, before: int | None) -> History:
-    """What was done with it, naming nobody who belongs to another tenant by now."""
+def _history(user: User, vault: Vault, before: int | None) -> VaultHistory:
+    """Its events, without the names of users who now belong to another tenant."""
     found = vault_events(vault, before)
-    return replace(found, events=tuple(without_strangers(user, found.events, "actor")))
+    return replace(found, events=tuple(without_other_tenants(user, found.events, "actor")))
 
 
-def _saved(form: VaultForm, user: User, vault: Vault) -> bool:
-    """Store it; where somebody was faster, both texts are shown and nothing is overwritten."""
+def _save(form: VaultForm, user: User, vault: Vault) -> bool:
+    """Save the vault; after a conflict both texts are shown and nothing is overwritten."""
     if form.is_valid():
         given = form.cleaned_data
         version = given["version"] or -1
@@ -250,8 +257,8 @@ def _saved(form: VaultForm, user: User, vault: Vault) -> bool:
             vault_change(actor=user, vault=vault, changes=form.changes(), version=version)
             vault_switch(actor=user, vault=vault, is_active=given["is_active"])
         except Stale as error:
-            words = f"{error.detail} What is stored now stands below; saving again replaces it."
-            # Whoever sends it once more has seen what is stored.
+            words = f"{error.detail} The stored text is below; saving again replaces it."
+            # The user sees what is stored and may send the form again.
             form.data = {**{name: form.data[name] for name in form.data}, "version": vault.version}
             form.add_error("text", ValidationError(words, code="stale"))
         except RpmError as error:

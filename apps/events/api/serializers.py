@@ -16,7 +16,7 @@ class AuditOtherSerializer(serializers.Serializer[Any]):
 
 
 class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
-    """Names are those of then; `position` is null until the entry is sealed, seconds later."""
+    """Names are those at that time; `position` is null until the entry is sealed, seconds later."""
 
     others = AuditOtherSerializer(many=True)
     before = serializers.DictField()
@@ -52,7 +52,7 @@ class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
 
 
 class AuditChainSerializer(serializers.Serializer[Any]):
-    """How long the chain is, how it ends, and how many entries wait to be sealed."""
+    """The length of the chain, its last hash, and how many entries wait to be sealed."""
 
     length = serializers.IntegerField()
     head = serializers.CharField()

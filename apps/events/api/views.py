@@ -14,11 +14,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
-from apps.accounts.api.permissions import Admins, person
+from apps.accounts.api.permissions import IsAdmin, person
 from apps.core.api import KeysetPagination
 from apps.core.errors import BadInput
 from apps.events.api.serializers import AuditChainSerializer, AuditEntrySerializer
-from apps.events.exporting import FORMATS, audit_download
+from apps.events.exports import FORMATS, audit_download
 from apps.events.models import AuditEntry
 from apps.events.selectors import (
     AuditFilter,
@@ -37,9 +37,11 @@ YEARS = (
 
 
 class _AuditFilterSet(FilterSet):  # type: ignore[misc]  # comes without types
-    """All of them narrow; text is looked for in names, reasons, addresses and values."""
+    """All filters apply together; text is looked for in names, reasons, addresses and values."""
 
-    who = CharFilter(max_length=300, label="User name of the actor, or of who acted for them.")
+    who = CharFilter(
+        max_length=300, label="User name of the actor, or of the account that acted for them."
+    )
     verb = CharFilter(max_length=100, label="`policy.changed`, or `policy.` for all of a kind.")
     target = CharFilter(max_length=400, label="`policy`, `policy 7` or `policy Dev`.")
     since = IsoDateTimeFilter(label="From this moment on.", validators=YEARS)
@@ -47,17 +49,17 @@ class _AuditFilterSet(FilterSet):  # type: ignore[misc]  # comes without types
     text = CharFilter(max_length=200, label="Part of a name, reason, address or value.")
 
     def filter_queryset(self, queryset: QuerySet[AuditEntry]) -> QuerySet[AuditEntry]:
-        return audit_filtered(queryset, AuditFilter(**_given(self.form.cleaned_data)))
+        return audit_filtered(queryset, AuditFilter(**_is_set(self.form.cleaned_data)))
 
 
-def _given(values: dict[str, Any]) -> dict[str, Any]:
+def _is_set(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in (None, "")}
 
 
 class AuditViewSet(ReadOnlyModelViewSet[AuditEntry]):
-    """Who did what, from where: entries are added and never changed."""
+    """The audit log: who did what, and from where. Entries are added and never changed."""
 
-    permission_classes = (Admins,)
+    permission_classes = (IsAdmin,)
     serializer_class = AuditEntrySerializer
     pagination_class = KeysetPagination
     filterset_class = _AuditFilterSet
@@ -68,7 +70,7 @@ class AuditViewSet(ReadOnlyModelViewSet[AuditEntry]):
         return audit_visible_to(self.request.user)
 
     @extend_schema(
-        parameters=[OpenApiParameter("as", enum=sorted(FORMATS), description="csv if left out.")],
+        parameters=[OpenApiParameter("as", enum=sorted(FORMATS), description="Default: csv.")],
         responses={
             (200, "text/csv"): OpenApiTypes.STR,
             (200, "application/jsonl"): OpenApiTypes.STR,
@@ -94,7 +96,7 @@ class AuditViewSet(ReadOnlyModelViewSet[AuditEntry]):
     @extend_schema(responses=AuditChainSerializer)
     @action(detail=False, pagination_class=None, filterset_class=None)
     def chain(self, request: Request) -> Response:  # noqa: ARG002  # the route's
-        """How the chain ends: keep the head elsewhere to prove later that nothing was rewritten."""
+        """The end of the chain. Keep the head elsewhere to prove later that nothing was changed."""
         chain = audit_chain()
         facts = {"length": chain.length, "head": chain.head, "unsealed": audit_unsealed()}
         return Response(AuditChainSerializer(facts).data)

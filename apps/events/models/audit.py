@@ -9,11 +9,11 @@ GENESIS = "0" * 64
 
 
 class AuditEntry(models.Model):
-    """One thing that a person, a service account or somebody at the command line did.
+    """One action of a person, a service account or a user at the command line.
 
-    Rows are added and never changed or removed (triggers refuse it). Whoever adds one leaves the
-    last three columns empty; sealing fills them once, in one order (`apps.events.sealing`). All
-    names are those of then, and no column refers to a row that could change or go.
+    Rows are added and never changed or removed (triggers refuse it). A new row has the last three
+    columns empty; sealing fills them once, in one order (`apps.events.services.seals`).
+    All names are those at that time, and no column refers to a row that could change or go.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -65,7 +65,7 @@ class AuditEntry(models.Model):
 
 
 class AuditChain(models.Model):
-    """How long the chain is and how it ends: one row, locked by whoever seals."""
+    """The length of the chain and its last hash: one row, locked while entries are sealed."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     length = models.BigIntegerField(default=0)

@@ -1,4 +1,4 @@
-"""The append-only log of what happened and who did it."""
+"""The append-only log of events and their actors."""
 
 from django.conf import settings
 from django.db import models

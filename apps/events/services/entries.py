@@ -1,4 +1,4 @@
-"""What services say of what they did."""
+"""The entries with which services record what they did."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ class Entry:
     """One thing that happened, before it is stored.
 
     `data` may hold the object's `name`, a `reason`, `others` that it concerned ({"type", "id",
-    "name"} each), and what was `before` and is `after`; never a secret. `is_audited`: somebody
-    answers for it, so it stands in the audit log, too. Plain task life does not.
+    "name"} each), and what was `before` and is `after`; never a secret. `is_audited`: a user
+    answers for it, so the audit log has it, too. The plain life of a task is not audited.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Bodies of what is done to nodes."""
+"""Request and response bodies of the nodes' REST."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ class NodeCheckSerializer(NodeChangeSerializer):
 class RekeySerializer(StrictSerializer):
     """`fingerprint` is that of the new key, compared with the machine's own.
 
-    `is_replaced`: the machine was set up anew, or is another one; what ran on the old one is lost.
+    `is_replaced`: the machine was set up again or is another one; what ran on the old one is lost.
     While tasks are there, `reason` says why nothing of them runs any more.
     """
 
@@ -77,12 +77,12 @@ class HostKeySerializer(serializers.Serializer[Any]):
 
 
 class NodeFindingSerializer(serializers.Serializer[Any]):
-    """One thing that was looked at; `mend` says what to do about it, empty where it is fine."""
+    """The result of one check; `fix` says what to do about it, empty where it is fine."""
 
     name = serializers.CharField()
     is_fine = serializers.BooleanField()
     words = serializers.CharField()
-    mend = serializers.CharField(allow_blank=True)
+    fix = serializers.CharField(allow_blank=True)
 
 
 class FoundDeviceSerializer(serializers.Serializer[Any]):

@@ -1,4 +1,4 @@
-"""REST of what is done to nodes, for administrators."""
+"""REST that changes nodes, for administrators."""
 
 from typing import Any
 
@@ -20,22 +20,22 @@ from apps.execution.api.serializers import (
     RemoveSerializer,
 )
 from apps.execution.connections import pinned_key
-from apps.execution.services.adding import (
+from apps.execution.services.node_changes import node_edit, node_rekey
+from apps.execution.services.node_examination import machine_examine
+from apps.execution.services.node_keys import node_key_path
+from apps.execution.services.node_registration import (
     host_key_confirmed,
     host_key_of,
     node_add,
     node_host_key,
 )
-from apps.execution.services.examining import machine_examine
-from apps.execution.services.node_changes import node_edit, node_rekey
-from apps.execution.services.node_keys import node_key_path
 from apps.execution.services.node_removal import node_remove, tasks_on
 from apps.nodes.api import views
 from apps.nodes.api.serializers import NodeSerializer
 from apps.policies.selectors import pools_visible_to
 
 
-class NodeViewSet(views.NodeViewSet):
+class NodeViewSet(views.BaseNodeViewSet):
     """Machines that run tasks."""
 
     @extend_schema(request=NodeAddSerializer, responses={201: NodeSerializer})
@@ -68,9 +68,9 @@ class NodeViewSet(views.NodeViewSet):
             key = node_host_key(address=values["address"], port=values.get("port", 22))
             return Response(_checked(key.kind, key.fingerprint))
         key = host_key_confirmed(values["address"], values.get("port", 22), wanted)
-        probed, findings = machine_examine(host_key=key, **values)
-        told = _checked(key.kind, key.fingerprint, findings=findings, devices=probed.devices)
-        return Response(told)
+        inventory, findings = machine_examine(host_key=key, **values)
+        payload = _checked(key.kind, key.fingerprint, findings=findings, devices=inventory.devices)
+        return Response(payload)
 
     @extend_schema(responses=HostKeySerializer)
     @action(detail=True, methods=["get"], url_path="host-key")
@@ -78,12 +78,12 @@ class NodeViewSet(views.NodeViewSet):
         """The pinned key's fingerprint and the one that the machine shows; nothing is sent."""
         node = self.get_object()
         shown, pinned = host_key_of(node), pinned_key(node)
-        told = {
+        payload = {
             "pinned": pinned.fingerprint if pinned is not None else "",
             "shown": shown.fingerprint,
             "kind": shown.kind,
         }
-        return Response(HostKeySerializer(told).data)
+        return Response(HostKeySerializer(payload).data)
 
     @extend_schema(request=RekeySerializer)
     @action(detail=True, methods=["post"])
@@ -136,5 +136,5 @@ def _pool(user: User, pk: int) -> Any:
 def _checked(
     kind: str, fingerprint: str, *, findings: Any = (), devices: Any = ()
 ) -> dict[str, Any]:
-    told = {"kind": kind, "fingerprint": fingerprint, "findings": findings, "devices": devices}
-    return dict(NodeCheckedSerializer(told).data)
+    payload = {"kind": kind, "fingerprint": fingerprint, "findings": findings, "devices": devices}
+    return dict(NodeCheckedSerializer(payload).data)

@@ -109,7 +109,7 @@ make_account() {
 	"$ACCOUNT:!"*) usermod --password '*' "$ACCOUNT" ;;
 	esac
 	if [ "$RUNTIME" = docker ]; then
-		# Whoever may talk to docker is root on this machine: this account is RPM's alone.
+		# Access to docker makes an account root on this machine: this account is for RPM alone.
 		usermod --append --groups docker "$ACCOUNT"
 	else
 		for kind in uid gid; do
@@ -156,7 +156,7 @@ write_gate() {
 	mkdir -p "$(dirname "$CLOSED")"
 }
 
-# What the helper lets tasks have at most, whoever asks. Changes made here by hand stay.
+# What the helper lets tasks have at most, whatever the control plane asks. Manual changes stay.
 write_allowlist() {
 	if [ -f "$ALLOWLIST" ] && [ "$(cat "$ALLOWLIST")" != "$ALLOWED" ]; then
 		printf '%s\n' "$ALLOWED" >"$ALLOWLIST.new"

@@ -1,6 +1,6 @@
-"""What a launch on this node may ask for at most, by a file of root's.
+"""What a launch on this node may ask for at most, by a file that belongs to root.
 
-The control plane's key reaches the helper, not this file: whoever has the key cannot widen it.
+The control plane's key reaches the helper, not this file: the holder of the key cannot widen it.
 `node prepare` writes it:
 
 {"runtimes": ["podman"], "mounts": ["/data"], "capabilities": [], "devices": [],
@@ -17,14 +17,14 @@ import os
 import stat
 from typing import Any, NamedTuple
 
-from apps.execution.node import checks
-from apps.execution.node.errors import Refusal
+from apps.execution.node import request_fields
+from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.specs import RUNTIMES, Spec
 
 FILE = "/etc/rpm-node/allowlist.json"
-# Another place, where whoever starts the helper says so: the node's sshd, never a request.
+# Another path, set by what starts the helper: the node's sshd, never a request.
 VARIABLE = "RPM_NODE_ALLOWLIST"
-# Those that a profile can name (`apps/policies/extras.py`).
+# Those that a profile can name (`apps/policies/extra_permissions.py`).
 CAPABILITIES = (
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "IPC_LOCK", "KILL", "NET_BIND_SERVICE", "NET_RAW",
     "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT", "SYS_NICE", "SYS_PTRACE",
@@ -64,7 +64,7 @@ def check(spec: Spec, home: str) -> None:
     """Refuse what goes beyond the list of this node.
 
     Raises:
-        Refusal: naming field and file.
+        RequestRefusal: naming field and file.
     """
     allowed = read()
     is_root = "0" in spec.user.split(":") or (not spec.user and os.geteuid() == 0)
@@ -77,7 +77,7 @@ def check(spec: Spec, home: str) -> None:
     for field, value, is_allowed in wanted:
         if not is_allowed:
             words = "%.200r is not in this node's list: root can allow it in %s"
-            raise checks.refuse(field, words % (value, _path()))
+            raise request_fields.refuse(field, words % (value, _path()))
 
 
 def _of_container(spec: Spec, allowed: Allowlist, home: str) -> list[tuple[str, str, bool]]:
@@ -95,15 +95,17 @@ def _of_container(spec: Spec, allowed: Allowlist, home: str) -> list[tuple[str, 
         for field, value in [("volumes", one.source) for one in spec.volumes]:
             wanted.append((field, value, _is_mount(value, allowed, home, trusted)))
     except OSError as error:
-        raise checks.refuse(field, "%.200r: %s" % (value, error.strerror or error)) from None
+        raise request_fields.refuse(
+            field, "%.200r: %s" % (value, error.strerror or error)
+        ) from None
     return wanted
 
 
 def is_mount(source: str, home: str) -> bool:
-    """Whether something may be made in this folder, by a way that follows no links of others.
+    """Whether something may be made in this folder, whose path follows no links of other users.
 
     Raises:
-        Refusal: the list cannot be used.
+        RequestRefusal: the list cannot be used.
     """
     allowed, trusted = read(), {0, os.geteuid()}
     try:
@@ -117,7 +119,7 @@ def read() -> Allowlist:
     """The node's list, the default one where there is none.
 
     Raises:
-        Refusal: there is one that cannot be used, so nothing is allowed.
+        RequestRefusal: there is one that cannot be used, so nothing is allowed.
     """
     path = _path()
     try:
@@ -127,7 +129,7 @@ def read() -> Allowlist:
     except FileNotFoundError:
         return DEFAULT
     except (OSError, ValueError, TypeError) as error:
-        raise Refusal("not_allowed", "%s cannot be used: %s" % (path, error)) from None
+        raise RequestRefusal("not_allowed", "%s cannot be used: %s" % (path, error)) from None
 
 
 def _path() -> str:
@@ -202,15 +204,15 @@ def _resolved_all(paths: tuple[str, ...], trusted: set[int]) -> tuple[str, ...]:
 def _resolved(path: str, trusted: set[int], given: tuple[str, ...] = ()) -> str:
     """The path without symbolic links; the runtime, which looks later, comes to the same place.
 
-    Each folder on the way is looked at before what is in it: only a trusted user can have changed
-    what was seen, so the last part may belong to anybody.
+    Each folder of the path is checked before what is in it: only a trusted user can have changed
+    what was checked, so the last part may belong to any user.
 
     Args:
         trusted: users who may change what the path leads to.
-        given: folders which tasks may change whoever owns them, with all below.
+        given: folders that tasks may change with all below, whatever user owns them.
 
     Raises:
-        OSError: somebody else can change it, or nobody can tell.
+        OSError: another user can change it, or that cannot be determined.
     """
     parts, real, links = path.split("/"), "", 0
     while parts:
@@ -242,7 +244,7 @@ def _entry(
     """What has this name in a folder, which only trusted users can change; None: nothing.
 
     Raises:
-        OSError: others can change it, or nobody can tell.
+        OSError: others can change it, or that cannot be determined.
     """
     try:
         status: os.stat_result | None = os.lstat("%s/%s" % (folder, name))
@@ -256,7 +258,7 @@ def _entry(
         words = "others can change the folder %s, and so what is mounted: use another one"
         raise PermissionError(errno.EPERM, words % (folder or "/"))
     if status is not None and stat.S_ISLNK(status.st_mode) and not is_own:
-        raise PermissionError(errno.EPERM, "%s/%s is a link of somebody else" % (folder, name))
+        raise PermissionError(errno.EPERM, "%s/%s is another user's link" % (folder, name))
     return status
 
 

@@ -6,7 +6,7 @@ import hashlib
 from typing import NamedTuple
 
 from apps.execution.node.environment import CHECKPOINT_FILE, SECRETS_FOLDER
-from apps.execution.node.specs import Spec, Volume
+from apps.execution.node.specs import Spec, VolumeSpec
 
 # Said even where it is the default: a node's containers.conf could open it. The proxies of the
 # node's own environment often hold a password.
@@ -14,11 +14,11 @@ PODMAN_CLOSED = ("--http-proxy=false", "--ipc=private", "--pid=private", "--uts=
 
 
 # podman 4 keeps a secret under at most so many.
-SECRET_ID_SIGNS = 64
+SECRET_ID_CHARACTERS = 64
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # where it is in a container
 
 
-class Place(NamedTuple):
+class ContainerPaths(NamedTuple):
     """What the argument list needs to know besides the specification."""
 
     name: str
@@ -28,7 +28,7 @@ class Place(NamedTuple):
     private: str = ""
 
 
-def podman_run(spec: Spec, place: Place) -> list[str]:
+def podman_run(spec: Spec, paths: ContainerPaths) -> list[str]:
     """Create and start a container that must not exist yet, and stay until it ends.
 
     Its output goes straight into the descriptor that podman was started with
@@ -40,11 +40,11 @@ def podman_run(spec: Spec, place: Place) -> list[str]:
         "run",
         "--pull=never",
         "--log-driver=passthrough",
-        "--pidfile=%s/pid" % place.folder,
+        "--pidfile=%s/pid" % paths.folder,
         *PODMAN_CLOSED,
-        *_common(spec, place),
+        *_common(spec, paths),
         *["--device=%s" % device.cdi for device in spec.devices if device.cdi],
-        *[_secret(spec, place, number, name) for number, name in enumerate(sorted(spec.secrets))],
+        *[_secret(spec, paths, number, name) for number, name in enumerate(sorted(spec.secrets))],
         "--",
         spec.image_id or spec.reference,
         *spec.command,
@@ -54,12 +54,12 @@ def podman_run(spec: Spec, place: Place) -> list[str]:
 def secret_id(member: str, number: int) -> str:
     """What podman keeps a secret under; by number, for its own name may be too long for podman."""
     readable = "%s-s%d" % (member, number)
-    if len(readable) <= SECRET_ID_SIGNS:
+    if len(readable) <= SECRET_ID_CHARACTERS:
         return readable
     return "rpm-%s-s%d" % (hashlib.sha256(member.encode()).hexdigest()[:40], number)
 
 
-def _secret(spec: Spec, place: Place, number: int, name: str) -> str:
+def _secret(spec: Spec, paths: ContainerPaths, number: int, name: str) -> str:
     """A file that only the task's user can read.
 
     Not a variable: podman 4.3 shows the value of a `type=env` secret in `inspect`.
@@ -67,35 +67,35 @@ def _secret(spec: Spec, place: Place, number: int, name: str) -> str:
     uid, _, gid = (spec.user or "0:0").partition(":")
     owner = "uid=%s,gid=%s,mode=0400" % (uid, gid)
     return "--secret=%s,type=mount,target=%s/%s,%s" % (
-        secret_id(place.name, number),
+        secret_id(paths.name, number),
         SECRETS_FOLDER,
         name,
         owner,
     )
 
 
-def _secret_file(place: Place, name: str) -> Volume:
+def _secret_file(paths: ContainerPaths, name: str) -> VolumeSpec:
     """A file in memory, mounted by itself: docker keeps secrets only for a swarm."""
     target = "%s/%s" % (SECRETS_FOLDER, name)
-    return Volume("%s/secrets/%s" % (place.private, name), target, read_only=True)
+    return VolumeSpec("%s/secrets/%s" % (paths.private, name), target, read_only=True)
 
 
-def _checkpoint(place: Place) -> list[Volume]:
-    if not place.private:
+def _checkpoint(paths: ContainerPaths) -> list[VolumeSpec]:
+    if not paths.private:
         return []
-    return [Volume("%s/checkpoint" % place.folder, CHECKPOINT_FILE, read_only=False)]
+    return [VolumeSpec("%s/checkpoint" % paths.folder, CHECKPOINT_FILE, read_only=False)]
 
 
-def docker_run(spec: Spec, place: Place) -> list[str]:
+def docker_run(spec: Spec, paths: ContainerPaths) -> list[str]:
     """Like `podman_run`; docker sends the output through its client, which the supervisor holds."""
     return [
         "docker",
         "run",
         "--pull=never",
-        "--cidfile=%s/cid" % place.folder,
+        "--cidfile=%s/cid" % paths.folder,
         "--ipc=private",
-        *_common(spec, place),
-        *[_mount(_secret_file(place, name)) for name in sorted(spec.secrets)],
+        *_common(spec, paths),
+        *[_mount(_secret_file(paths, name)) for name in sorted(spec.secrets)],
         *["--device=%s" % device.cdi for device in spec.devices if device.cdi],
         "--",
         spec.image_id or spec.reference,
@@ -116,26 +116,26 @@ def pull(tool: str, reference: str, *, login_folder: str = "") -> list[str]:
     return [tool, "pull", "--authfile=%s/config.json" % login_folder, "--", reference]
 
 
-def labels(spec: Spec, place: Place) -> dict[str, str]:
-    """What tells our containers from everybody else's, and one node's from another's."""
+def labels(spec: Spec, paths: ContainerPaths) -> dict[str, str]:
+    """Labels that distinguish RPM's containers from others, and one node's from another's."""
     return {
-        "rpm.installation": place.installation,
-        "rpm.home": place.home,
+        "rpm.installation": paths.installation,
+        "rpm.home": paths.home,
         "rpm.task": spec.identity.task_id,
         "rpm.generation": str(spec.identity.generation),
         "rpm.rank": str(spec.identity.rank),
     }
 
 
-def _common(spec: Spec, place: Place) -> list[str]:
+def _common(spec: Spec, paths: ContainerPaths) -> list[str]:
     return [
-        "--name=%s" % place.name,
+        "--name=%s" % paths.name,
         "--hostname=%s" % _hostname(spec),
         "--cap-drop=all",
         "--security-opt=no-new-privileges",
         "--pids-limit=%d" % spec.pids,
-        "--env-file=%s/env" % place.folder,
-        *["--label=%s=%s" % item for item in sorted(labels(spec, place).items())],
+        "--env-file=%s/env" % paths.folder,
+        *["--label=%s=%s" % item for item in sorted(labels(spec, paths).items())],
         *_amounts(spec),
         *["--cap-add=%s" % name for name in spec.capabilities],
         *["--device=%s" % path for path in spec.device_paths],
@@ -144,7 +144,7 @@ def _common(spec: Spec, place: Place) -> list[str]:
         *(["--read-only"] if spec.read_only else []),
         *(["--network=%s" % spec.network] if spec.network != "default" else []),
         *["--publish=%d:%d/tcp" % (port, port) for port in _published(spec)],
-        *[_mount(volume) for volume in (*spec.volumes, *_mps_volumes(spec), *_checkpoint(place))],
+        *[_mount(volume) for volume in (*spec.volumes, *_mps_volumes(spec), *_checkpoint(paths))],
     ]
 
 
@@ -168,16 +168,16 @@ def _amounts(spec: Spec) -> list[str]:
     return amounts
 
 
-def _mps_volumes(spec: Spec) -> list[Volume]:
+def _mps_volumes(spec: Spec) -> list[VolumeSpec]:
     """The sockets of the MPS daemon, under the path it knows, and the memory its server shares."""
     if not spec.mps_pipe:
         return []
     return [
-        Volume(spec.mps_pipe, spec.mps_pipe, read_only=False),
-        Volume(spec.mps_shared_memory, SHARED_MEMORY, read_only=False),
+        VolumeSpec(spec.mps_pipe, spec.mps_pipe, read_only=False),
+        VolumeSpec(spec.mps_shared_memory, SHARED_MEMORY, read_only=False),
     ]
 
 
-def _mount(volume: Volume) -> str:
+def _mount(volume: VolumeSpec) -> str:
     option = ",readonly" if volume.read_only else ""
     return "--mount=type=bind,source=%s,destination=%s%s" % (volume.source, volume.target, option)

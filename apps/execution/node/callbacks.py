@@ -13,16 +13,16 @@ import subprocess
 import time
 from typing import Any, NamedTuple
 
-from apps.execution.node import checks, clocks, files, processes
-from apps.execution.node.homes import Attempt, is_done
-from apps.execution.node.runtimes import Runtime
+from apps.execution.node import clocks, files, processes, request_fields
+from apps.execution.node.runtimes import TaskRuntime
+from apps.execution.node.state_files import MemberFolder, is_done
 
-# The script comes on standard input, so nothing of it stands in a command line.
+# The script comes on standard input, so nothing of it is in a command line.
 COMMANDS = {"bash": ("bash", "-s"), "python": ("python3", "-")}
 SCRIPT_BYTES = 1024 * 1024
 TIMEOUT_HIGHEST_S = 86_400
 STEP_S = 0.05
-# Made by whoever runs it, before: nobody runs it after that.
+# Created by the process that runs it, before it runs: no other process runs it after that.
 MARK = "callback"
 
 
@@ -40,48 +40,50 @@ def callback_of(request: dict[str, Any]) -> Callback | None:
     if item is None:
         return None
     if not isinstance(item, dict) or item.get("language") not in COMMANDS:
-        raise checks.refuse("abort_callback", "none of %s" % ", ".join(COMMANDS))
+        raise request_fields.refuse("abort_callback", "none of %s" % ", ".join(COMMANDS))
     script = item.get("script")
     try:
         is_short = isinstance(script, str) and len(script.encode()) <= SCRIPT_BYTES
     except UnicodeEncodeError:
         is_short = False
     if not is_short:
-        raise checks.refuse("abort_callback.script", "no text of at most %d bytes" % SCRIPT_BYTES)
-    timeout_s = checks.number(item, "timeout_s", highest=TIMEOUT_HIGHEST_S)
+        raise request_fields.refuse(
+            "abort_callback.script", "no text of at most %d bytes" % SCRIPT_BYTES
+        )
+    timeout_s = request_fields.number(item, "timeout_s", highest=TIMEOUT_HIGHEST_S)
     return Callback(item["language"], str(script), timeout_s)
 
 
-def keep(attempt: Attempt, callback: Callback) -> None:
-    """Write it down for whoever will stop the member."""
-    files.reserve(attempt.path(MARK), size=0, times=1)
-    files.reserve(attempt.path("callback-client.json"), size=4096, times=1)
-    attempt.write("callback.json", callback._asdict())
+def keep(member: MemberFolder, callback: Callback) -> None:
+    """Store it for the process that will stop the member."""
+    files.reserve(member.path(MARK), size=0, times=1)
+    files.reserve(member.path("callback-client.json"), size=4096, times=1)
+    member.write("callback.json", callback._asdict())
 
 
-def timeout_s(attempt: Attempt) -> float:
+def timeout_s(member: MemberFolder) -> float:
     """How long the member's callback may take; 0 without one."""
-    return float((attempt.read("callback.json") or {}).get("timeout_s", 0))
+    return float((member.read("callback.json") or {}).get("timeout_s", 0))
 
 
-def run(attempt: Attempt, runtime: Runtime) -> None:
-    """Run the member's callback if it has one that nobody has run, until it ends or is cut off."""
-    kept = attempt.read("callback.json")
-    if kept is None or not attempt.has("started.json") or _until(attempt) <= clocks.uptime_s():
+def run(member: MemberFolder, runtime: TaskRuntime) -> None:
+    """Run the member's callback if it has one that was not run, until it ends or is cut off."""
+    kept = member.read("callback.json")
+    if kept is None or not member.has("started.json") or _until(member) <= clocks.uptime_s():
         return
-    if not attempt.mark(MARK):
-        _await_other(attempt)
+    if not member.mark(MARK):
+        _await_other(member)
         return
     callback = Callback(**kept)
-    log = os.open(attempt.path("log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    log = os.open(member.path("log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _say(log, "starts (%s, at most %g s)" % (callback.language, callback.timeout_s))
-        _say(log, _run(attempt, runtime, callback, log))
+        _say(log, _run(member, runtime, callback, log))
     finally:
         os.close(log)
 
 
-def _run(attempt: Attempt, runtime: Runtime, callback: Callback, log: int) -> str:
+def _run(member: MemberFolder, runtime: TaskRuntime, callback: Callback, log: int) -> str:
     """Run it; the words about how it ended."""
     script = os.memfd_create("callback")
     os.write(script, callback.script.encode())
@@ -94,8 +96,8 @@ def _run(attempt: Attempt, runtime: Runtime, callback: Callback, log: int) -> st
         os.close(script)
     ticks = processes.start_ticks(client.pid)
     with contextlib.suppress(OSError):
-        attempt.write("callback-client.json", {"pid": client.pid, "pid_start": ticks})
-    while client.poll() is None and not _is_due(attempt):
+        member.write("callback-client.json", {"pid": client.pid, "pid_start": ticks})
+    while client.poll() is None and not _is_due(member):
         time.sleep(STEP_S)
     if client.poll() is None:
         _end(client.pid)
@@ -104,24 +106,24 @@ def _run(attempt: Attempt, runtime: Runtime, callback: Callback, log: int) -> st
     return "ended with code %d" % client.returncode
 
 
-def _await_other(attempt: Attempt) -> None:
-    """Somebody ran it and died; what it began may go on until its time is over."""
-    client = attempt.read("callback-client.json") or {}
+def _await_other(member: MemberFolder) -> None:
+    """Another process ran it and died; what it began may go on until its time is over."""
+    client = member.read("callback-client.json") or {}
     pid = int(client.get("pid", 0))
     while pid and processes.start_ticks(pid) == client.get("pid_start"):
-        if _is_due(attempt):
+        if _is_due(member):
             _end(pid)
             return
         time.sleep(STEP_S)
 
 
-def _is_due(attempt: Attempt) -> bool:
+def _is_due(member: MemberFolder) -> bool:
     """Whether its time is over, was cut short by a kill, or the task has ended meanwhile."""
-    return is_done(attempt) or clocks.uptime_s() >= _until(attempt)
+    return is_done(member) or clocks.uptime_s() >= _until(member)
 
 
-def _until(attempt: Attempt) -> float:
-    return float((attempt.read("stop.json") or {}).get("callback_until_s", 0))
+def _until(member: MemberFolder) -> float:
+    return float((member.read("stop.json") or {}).get("callback_until_s", 0))
 
 
 def _end(leader: int) -> None:

@@ -7,18 +7,18 @@ import subprocess
 import time
 from typing import Any, NamedTuple
 
-from apps.execution.node import arguments, clocks, environment, files, privates, processes
-from apps.execution.node.homes import Attempt
-from apps.execution.node.lookup import pinned
-from apps.execution.node.runtimes import Runtime, RuntimeAway, run_tool, tool_environment
+from apps.execution.node import arguments, clocks, environment, files, private_files, processes
+from apps.execution.node.image_lookup import pinned
+from apps.execution.node.runtimes import RuntimeUnavailable, TaskRuntime, run_tool, tool_environment
 from apps.execution.node.specs import Spec
+from apps.execution.node.state_files import MemberFolder
 
 # After its process has ended, a container is still called running until its monitor has written.
 EXIT_CODE_WAIT_S = 30.0
 GONE_WORDS = (b"no such container", b"no such object", b"no such secret")
 
 
-class Seen(NamedTuple):
+class ContainerState(NamedTuple):
     """What the runtime says of a container; `pid` is 0 when it does not run."""
 
     status: str
@@ -27,7 +27,7 @@ class Seen(NamedTuple):
     has_started: bool
 
 
-class Podman(Runtime):
+class Podman(TaskRuntime):
     """Containers of podman 4.1 and later, with or without root."""
 
     tool = "podman"
@@ -35,16 +35,16 @@ class Podman(Runtime):
     def start(self, spec: Spec, log: int) -> subprocess.Popen[bytes]:
         """Hand variables over in files, never in arguments, then `podman run`."""
         spec = pinned(spec, self.config)
-        privates.make(self.attempt, spec, self.config, secrets=False, is_open=False)
-        _write_variables(self.attempt, spec)
+        private_files.make(self.member, spec, self.config, secrets=False, is_open=False)
+        _write_variables(self.member, spec)
         for number, (_, value) in enumerate(sorted(spec.secrets.items())):
             secret = arguments.secret_id(self.name, number)
             self._tool(["podman", "secret", "create", secret, "-"], value.encode())
-        return _popen(arguments.podman_run(spec, self._place()), log, self.config)
+        return _popen(arguments.podman_run(spec, self._paths()), log, self.config)
 
     def started_pid(self) -> int | None:
         """What the container monitor wrote into the pid file."""
-        return _number_in(self.attempt.path("pid"))
+        return _number_in(self.member.path("pid"))
 
     def living_pid(self) -> int | None:
         """The container's process; looked up in the pid file first, which needs no podman.
@@ -52,32 +52,32 @@ class Podman(Runtime):
         podman killed half-way can leave a container that `podman ps` does not list, but its
         monitor, started before it, has written the pid file.
         """
-        if _number_in(self.attempt.path("pid")) is None:
-            return self._seen_pid()
+        if _number_in(self.member.path("pid")) is None:
+            return self._inspected_pid()
         return self._written_pid()
 
     def is_being_made(self) -> bool:
         """Whether `run` is at work and has not come to the start."""
-        if self.attempt.has("started.json"):
+        if self.member.has("started.json"):
             return False
         return self.started_pid() is None and bool(processes.clients(self.tool, self.name))
 
     def is_half_made(self) -> bool:
         """Whether `run` ended between the creation of the container and its start."""
-        seen = self._seen()
-        is_made = seen is not None and not seen.has_started
+        state = self._inspect()
+        is_made = state is not None and not state.has_started
         return is_made and not processes.clients(self.tool, self.name)
 
-    def _seen_pid(self) -> int | None:
-        seen = self._seen()
-        return (seen.pid or None) if seen is not None else None
+    def _inspected_pid(self) -> int | None:
+        state = self._inspect()
+        return (state.pid or None) if state is not None else None
 
     def _written_pid(self) -> int | None:
         """The living process of the pid file."""
-        pid = _number_in(self.attempt.path("pid"))
+        pid = _number_in(self.member.path("pid"))
         if pid is None:
             return None
-        started = self.attempt.read("started.json") or {}
+        started = self.member.read("started.json") or {}
         ticks = processes.start_ticks(pid)
         is_same = ticks is not None and started.get("pid_start", ticks) == ticks
         return pid if is_same else None
@@ -90,13 +90,13 @@ class Podman(Runtime):
         return done.returncode == 0
 
     def signal_directly(self, number: signal.Signals) -> bool:
-        """Signal the first process of the container, whose end is everybody's there."""
+        """Signal the first process of the container, with whose end all others there end."""
         pid = self._written_pid()
         return pid is not None and processes.send(pid, number)
 
     def kill(self) -> None:
         """SIGKILL; a client that has not made the container yet ends before it does."""
-        if not self.attempt.has("started.json"):
+        if not self.member.has("started.json"):
             for pid in processes.clients(self.tool, self.name):
                 processes.send(pid, signal.SIGKILL)
         if not self.signal_directly(signal.SIGKILL) and not self.is_known_dead():
@@ -111,11 +111,11 @@ class Podman(Runtime):
         """The runtime keeps the code until the container is removed, but knows it a little late."""
         until = clocks.uptime_s() + EXIT_CODE_WAIT_S
         while True:
-            seen = self._seen()
-            if seen is None or not seen.has_started:
+            state = self._inspect()
+            if state is None or not state.has_started:
                 return None
-            if seen.status in ("exited", "stopped", "dead"):
-                return seen.exit_code
+            if state.status in ("exited", "stopped", "dead"):
+                return state.exit_code
             if clocks.uptime_s() > until:
                 return None
             time.sleep(0.1)
@@ -123,7 +123,7 @@ class Podman(Runtime):
     def clean(self) -> bool:
         """Remove the container and its secrets."""
         is_clean = self._removed()
-        spec = self.attempt.read("spec.json") or {}
+        spec = self.member.read("spec.json") or {}
         for number, name in enumerate(spec.get("secrets", [])):
             # Helpers before this one named them by their own names, where those were short.
             for secret in (arguments.secret_id(self.name, number), "%s-%s" % (self.name, name)):
@@ -134,7 +134,7 @@ class Podman(Runtime):
     def _removed(self) -> bool:
         return _is_gone(self._tool([self.tool, "rm", "--force", "--volumes", "--", self.name]))
 
-    def _seen(self) -> Seen | None:
+    def _inspect(self) -> ContainerState | None:
         """The container by the runtime's word; None when there is none."""
         fields = "{{.State.Status}} {{.State.ExitCode}} {{.State.Pid}} {{.State.StartedAt}}"
         done = self._tool(
@@ -143,19 +143,21 @@ class Podman(Runtime):
         if done.returncode != 0:
             if _is_gone(done):
                 return None
-            raise RuntimeAway(done.stderr.decode(errors="replace").strip())
+            raise RuntimeUnavailable(done.stderr.decode(errors="replace").strip())
         words = done.stdout.decode(errors="replace")
         try:
             status, code, pid, started_at = words.split(None, 3)
-            return Seen(status, int(code), int(pid), not started_at.startswith("0001-"))
+            return ContainerState(status, int(code), int(pid), not started_at.startswith("0001-"))
         except ValueError:
-            raise RuntimeAway("%s said of %s: %.200r" % (self.tool, self.name, words)) from None
+            raise RuntimeUnavailable(
+                "%s said of %s: %.200r" % (self.tool, self.name, words)
+            ) from None
 
-    def _place(self) -> arguments.Place:
+    def _paths(self) -> arguments.ContainerPaths:
         installation = self.config["installation"]
-        private = privates.folder_of(self.attempt, self.config)
-        return arguments.Place(
-            self.name, installation, self.attempt.home, self.attempt.folder, private
+        private = private_files.folder_of(self.member, self.config)
+        return arguments.ContainerPaths(
+            self.name, installation, self.member.home, self.member.folder, private
         )
 
     def _tool(self, command: list[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -170,20 +172,20 @@ class Docker(Podman):
     def start(self, spec: Spec, log: int) -> subprocess.Popen[bytes]:
         """`docker run`; its secrets are files in memory."""
         spec = pinned(spec, self.config)
-        privates.make(self.attempt, spec, self.config, secrets=True, is_open=False)
-        _write_variables(self.attempt, spec)
-        return _popen(arguments.docker_run(spec, self._place()), log, self.config)
+        private_files.make(self.member, spec, self.config, secrets=True, is_open=False)
+        _write_variables(self.member, spec)
+        return _popen(arguments.docker_run(spec, self._paths()), log, self.config)
 
     def started_pid(self) -> int | None:
         """Ask docker, which has no pid file; only once it has created the container."""
         try:
-            return self.living_pid() if self.attempt.has("cid") else None
-        except RuntimeAway:
+            return self.living_pid() if self.member.has("cid") else None
+        except RuntimeUnavailable:
             return None
 
     def living_pid(self) -> int | None:
         """The container's process by docker's word."""
-        return self._seen_pid()
+        return self._inspected_pid()
 
     def send(self, number: signal.Signals) -> bool:
         """Ask docker."""
@@ -214,10 +216,10 @@ def _popen(
     )
 
 
-def _write_variables(attempt: Attempt, spec: Spec) -> None:
+def _write_variables(member: MemberFolder, spec: Spec) -> None:
     variables = environment.container_environment(spec)
     lines = ["%s=%s\n" % item for item in sorted(variables.items())]
-    files.write_bytes(attempt.path("env"), "".join(lines).encode(), durable=False)
+    files.write_bytes(member.path("env"), "".join(lines).encode(), durable=False)
 
 
 def _is_gone(done: subprocess.CompletedProcess[bytes]) -> bool:

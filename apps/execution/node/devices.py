@@ -24,7 +24,7 @@ def inventory() -> dict[str, Any]:
     is "ok", "no NVIDIA driver", "pynvml is not installed", or the driver's own complaint.
 
     `cuda` is the newest CUDA that the driver knows (12040 is 12.4), `capability` the oldest compute
-    capability among whole GPUs (90 is 9.0); 0 where nobody tells.
+    capability among whole GPUs (90 is 9.0); 0 where unknown.
     """
     nothing = {"driver": "", "devices": [], "cuda": 0, "capability": 0}
     nvml, state = _driver()
@@ -36,7 +36,7 @@ def inventory() -> dict[str, Any]:
             "state": "; ".join(complaints) or "ok",
             "driver": _text(nvml.nvmlSystemGetDriverVersion()),
             "devices": [device for device, _ in found],
-            "cuda": _told(nvml, "nvmlSystemGetCudaDriverVersion_v2", otherwise=0),
+            "cuda": _query(nvml, "nvmlSystemGetCudaDriverVersion_v2", otherwise=0),
             "capability": min((capability for _, capability in found if capability), default=0),
         }
     except nvml.NVMLError as error:
@@ -48,7 +48,7 @@ def inventory() -> dict[str, Any]:
 def device_processes(
     members: dict[int, dict[str, Any]], *, is_helpers: Callable[[int], bool] = lambda _: False
 ) -> list[dict[str, Any]]:
-    """Who computes on the devices.
+    """The processes that compute on the devices.
 
     Args:
         members: first process of each running member -> its identity.
@@ -64,19 +64,19 @@ def device_processes(
     found = []
     try:
         for handle in _all_handles(nvml):
-            uuid = _text(_told(nvml, "nvmlDeviceGetUUID", handle, otherwise=""))
+            uuid = _text(_query(nvml, "nvmlDeviceGetUUID", handle, otherwise=""))
             processes = _processes(nvml, handle) if uuid else []
-            strange = [process for process in processes if not is_helpers(process.pid)]
-            found += [_process(process, uuid, members) for process in strange]
+            others = [process for process in processes if not is_helpers(process.pid)]
+            found += [_process(process, uuid, members) for process in others]
     finally:
         nvml.nvmlShutdown()
     return found
 
 
 def _processes(nvml: Any, handle: Any) -> list[Any]:
-    """Processes with a context of their own, and clients of MPS, which some drivers tell apart."""
-    own = _told(nvml, "nvmlDeviceGetComputeRunningProcesses", handle, otherwise=[])
-    clients = _told(nvml, "nvmlDeviceGetMPSComputeRunningProcesses", handle, otherwise=[])
+    """Processes with a context of their own, and MPS clients, which some drivers list apart."""
+    own = _query(nvml, "nvmlDeviceGetComputeRunningProcesses", handle, otherwise=[])
+    clients = _query(nvml, "nvmlDeviceGetMPSComputeRunningProcesses", handle, otherwise=[])
     return list({process.pid: process for process in [*clients, *own]}.values())
 
 
@@ -96,7 +96,7 @@ def cdi_names(folders: tuple[str, ...] = CDI_FOLDERS) -> set[str]:
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
             path = os.path.join(folder, name)
             if name.endswith((".json", ".yaml", ".yml")):
-                # Somebody may be replacing the file, or keep it to themselves.
+                # The file may be in the middle of a replacement, or unreadable for the helper.
                 with (
                     contextlib.suppress(OSError),
                     open(path, encoding="utf-8", errors="replace") as source,
@@ -154,9 +154,9 @@ def _devices(nvml: Any, names: set[str]) -> tuple[list[tuple[dict[str, Any], int
                 found.append((_device(nvml, handle, index, names), _capability(nvml, handle)))
                 continue
             parent = _text(nvml.nvmlDeviceGetUUID(handle))
-            for place, one in _slices(nvml, handle):
-                number = SLICES_PER_GPU * (index + 1) + place
-                device = _device(nvml, one, number, names, alias="%d:%d" % (index, place))
+            for slot, one in _slices(nvml, handle):
+                number = SLICES_PER_GPU * (index + 1) + slot
+                device = _device(nvml, one, number, names, alias="%d:%d" % (index, slot))
                 found.append(({**device, "parent_uuid": parent}, 0))
         except nvml.NVMLError as error:
             complaints.append("GPU %d: %s" % (index, error))
@@ -185,21 +185,21 @@ def _device(
 
 def _is_split(nvml: Any, handle: Any) -> bool:
     """Whether the GPU is in MIG mode now; GPUs and drivers that know no MIG are whole."""
-    current, _pending = _told(nvml, "nvmlDeviceGetMigMode", handle, otherwise=(0, 0))
+    current, _pending = _query(nvml, "nvmlDeviceGetMigMode", handle, otherwise=(0, 0))
     return bool(current)
 
 
 def _slices(nvml: Any, handle: Any) -> Iterator[tuple[int, Any]]:
-    for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-        one = _told(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, place, otherwise=None)
+    for slot in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        one = _query(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, slot, otherwise=None)
         if one is not None:
-            yield place, one
+            yield slot, one
 
 
 def _all_handles(nvml: Any) -> Iterator[Any]:
     """Handles of all devices that answer: whole GPUs, and the slices of those that are split."""
-    for index in range(_told(nvml, "nvmlDeviceGetCount", otherwise=0)):
-        handle = _told(nvml, "nvmlDeviceGetHandleByIndex", index, otherwise=None)
+    for index in range(_query(nvml, "nvmlDeviceGetCount", otherwise=0)):
+        handle = _query(nvml, "nvmlDeviceGetHandleByIndex", index, otherwise=None)
         if handle is None:
             continue
         if _is_split(nvml, handle):
@@ -210,17 +210,17 @@ def _all_handles(nvml: Any) -> Iterator[Any]:
 
 def _capability(nvml: Any, handle: Any) -> int:
     question = "nvmlDeviceGetCudaComputeCapability"
-    major, minor = _told(nvml, question, handle, otherwise=(0, 0))
+    major, minor = _query(nvml, question, handle, otherwise=(0, 0))
     return int(major) * 10 + int(minor)
 
 
 def _utilisation(nvml: Any, handle: Any) -> int | None:
     """In percent; slices do not tell."""
-    rates = _told(nvml, "nvmlDeviceGetUtilizationRates", handle, otherwise=None)
+    rates = _query(nvml, "nvmlDeviceGetUtilizationRates", handle, otherwise=None)
     return None if rates is None else int(rates.gpu)
 
 
-def _told(nvml: Any, question: str, *arguments: Any, otherwise: Any) -> Any:
+def _query(nvml: Any, question: str, *arguments: Any, otherwise: Any) -> Any:
     """What the driver answers, or `otherwise` where it, or an old pynvml, does not know."""
     try:
         ask = getattr(nvml, question, None)
@@ -232,7 +232,7 @@ def _told(nvml: Any, question: str, *arguments: Any, otherwise: Any) -> Any:
 def _complaint(nvml: Any, error: Any) -> str:
     words = "the NVIDIA driver says: %s" % error
     if error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-        words += " (its libraries were updated: load its kernel modules anew, or restart the node)"
+        words += " (its libraries were updated: reload its kernel modules, or restart the node)"
     return words
 
 

@@ -40,7 +40,7 @@ def container_environment(spec: Spec) -> dict[str, str]:
     devices come through CDI only. Empty values undo what the image sets.
     """
     return {
-        **_harmless(spec.environment),
+        **_sanitize(spec.environment),
         **_private_variables(spec, CHECKPOINT_FILE, SECRETS_FOLDER),
         "NVIDIA_VISIBLE_DEVICES": "void",
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
@@ -59,7 +59,7 @@ def process_environment(spec: Spec, private: str = "/") -> dict[str, str]:
     return {
         "PATH": PROCESS_PATH,
         "LANG": "C.UTF-8",
-        **_harmless(spec.environment),
+        **_sanitize(spec.environment),
         **_private_variables(
             spec, os.path.join(private, "checkpoint"), os.path.join(private, "secrets")
         ),
@@ -68,9 +68,9 @@ def process_environment(spec: Spec, private: str = "/") -> dict[str, str]:
 
 
 def _private_variables(spec: Spec, checkpoint: str, secrets: str) -> dict[str, str]:
-    """Paths only: a variable's value is seen by whoever may look at the process."""
+    """Paths only: every user who may inspect the process sees a variable's value."""
     paths = {"%s_FILE" % name: os.path.join(secrets, name) for name in spec.secrets}
-    return {**_harmless(paths), "RPM_CHECKPOINT_FILE": checkpoint}
+    return {**_sanitize(paths), "RPM_CHECKPOINT_FILE": checkpoint}
 
 
 def is_replaced(name: str) -> bool:
@@ -78,7 +78,7 @@ def is_replaced(name: str) -> bool:
     return name in REPLACED_NAMES or name.startswith(REPLACED_PREFIXES)
 
 
-def _harmless(variables: dict[str, str]) -> dict[str, str]:
+def _sanitize(variables: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if not is_replaced(name)}
 
 
@@ -88,7 +88,7 @@ def _device_variables(spec: Spec) -> dict[str, str]:
 
 
 def _share_variables(spec: Spec) -> dict[str, str]:
-    """What a task is told of its share of a device, and the limits that MPS holds it to."""
+    """A task's share of a device, and the limits that MPS enforces on the task."""
     share = next((device for device in spec.devices if device.milli < 1000), None)
     if share is None:
         return {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Refusal(Exception):
+class RequestRefusal(Exception):
     """The request is understood and will not be carried out.
 
     `code` is stable and known to the control plane (protocol/answers.py); `detail` is for people.

@@ -9,7 +9,7 @@ import os
 from typing import Any, Iterator
 
 # Behind the name of a file: space set aside for it while there was some.
-ROOM = ".room"
+RESERVED = ".reserved"
 
 
 def reserve(path: str, *, size: int, times: int) -> None:
@@ -19,7 +19,7 @@ def reserve(path: str, *, size: int, times: int) -> None:
         size: bytes that its content never exceeds.
         times: 2 where the file is not there yet and will be replaced.
     """
-    for suffix in (ROOM, ROOM + ROOM)[:times]:
+    for suffix in (RESERVED, RESERVED + RESERVED)[:times]:
         descriptor = os.open(path + suffix, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if size:
@@ -36,8 +36,8 @@ def write_json(path: str, content: dict[str, Any], *, durable: bool) -> None:
             after a reboot anyway.
     """
     plain = json.dumps(content, sort_keys=True).encode()
-    if os.path.exists(path + ROOM):
-        _write_into_room(path, plain, durable=durable)
+    if os.path.exists(path + RESERVED):
+        _write_into_reserved(path, plain, durable=durable)
     else:
         write_bytes(path, plain, durable=durable)
 
@@ -56,21 +56,21 @@ def write_bytes(path: str, content: bytes, *, durable: bool) -> None:
         sync_folder(os.path.dirname(path))
 
 
-def _write_into_room(path: str, content: bytes, *, durable: bool) -> None:
-    """Write into the reserved space and put it in place; what was there is the next room."""
-    room, next_room = path + ROOM, path + ROOM + ROOM
-    descriptor = os.open(room, os.O_WRONLY | os.O_CLOEXEC)
+def _write_into_reserved(path: str, content: bytes, *, durable: bool) -> None:
+    """Write into the reserved space and put it in place; the old file is the next reserve."""
+    reserved, next_reserved = path + RESERVED, path + RESERVED + RESERVED
+    descriptor = os.open(reserved, os.O_WRONLY | os.O_CLOEXEC)
     try:
         _overwrite(descriptor, content, durable=durable)
     finally:
         os.close(descriptor)
     if os.path.exists(path):
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(next_room)
-        os.link(path, next_room)
-    os.rename(room, path)
+            os.unlink(next_reserved)
+        os.link(path, next_reserved)
+    os.rename(reserved, path)
     with contextlib.suppress(FileNotFoundError):
-        os.rename(next_room, room)
+        os.rename(next_reserved, reserved)
     if durable:
         sync_folder(os.path.dirname(path))
 
@@ -84,15 +84,15 @@ def _overwrite(descriptor: int, content: bytes, *, durable: bool) -> None:
 
 
 def write_json_once(path: str, content: dict[str, Any]) -> bool:
-    """Write a durable file that nobody has written yet; False when somebody has."""
-    room = take_lock(path + ROOM, wait=True) or 0
+    """Write a durable file unless it exists; False when it does."""
+    reserved = take_lock(path + RESERVED, wait=True) or 0
     try:
         if os.path.exists(path):
             return False
-        _overwrite(room, json.dumps(content, sort_keys=True).encode(), durable=True)
-        os.rename(path + ROOM, path)
+        _overwrite(reserved, json.dumps(content, sort_keys=True).encode(), durable=True)
+        os.rename(path + RESERVED, path)
     finally:
-        os.close(room)
+        os.close(reserved)
     sync_folder(os.path.dirname(path))
     return True
 
@@ -109,7 +109,7 @@ def sync_folder(path: str) -> None:
 def read_json(path: str) -> dict[str, Any] | None:
     """The content; None when there is no such file, or a power cut or the disk has damaged it.
 
-    Whoever has to tell one from the other asks whether the file is there.
+    A caller that has to distinguish them checks whether the file exists.
     """
     try:
         with open(path, "rb") as source:

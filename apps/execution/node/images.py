@@ -1,11 +1,11 @@
-"""What the name of an image stands for on this node: its digest and its number."""
+"""What the name of an image stands for on this node: its digest and its image ID."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, NamedTuple
 
-from apps.execution.node import checks
+from apps.execution.node import request_fields
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # What runtimes say of an image that is not on the node.
@@ -18,10 +18,10 @@ MISSING = (
 )
 
 
-class Image(NamedTuple):
+class LocalImage(NamedTuple):
     """Exactly one image. `digest` is what registries call it, empty where it never was in one."""
 
-    number: str
+    image_id: str
     digest: str
 
 
@@ -32,30 +32,30 @@ def is_missing(words: str) -> bool:
 
 
 def digest_of(request: dict[str, Any], field: str) -> str:
-    """An optional digest or number, empty when missing."""
-    return checks.text(request, field, DIGEST) if request.get(field) else ""
+    """An optional digest or image ID, empty when missing."""
+    return request_fields.text(request, field, DIGEST) if request.get(field) else ""
 
 
 def reference(image: str, digest: str) -> str:
     """The name by which runtimes and registries find exactly this digest; without one, the name.
 
-    A tag stands aside: not every runtime takes both.
+    A tag is left out then: not every runtime takes both.
     """
     return "%s@%s" % (_repository(image), digest) if digest else image
 
 
-def found_in(facts: dict[str, Any], tool: str, name: str) -> Image | None:
+def found_in(facts: dict[str, Any], tool: str, name: str) -> LocalImage | None:
     """The image of exactly this name, out of what the runtime answered when it was asked for it.
 
     None: it is another one, which the runtime takes for it.
     """
-    number = "sha256:%s" % str(facts["Id"]).rpartition(":")[2]
+    image_id = "sha256:%s" % str(facts["Id"]).rpartition(":")[2]
     digests = _names(facts, "RepoDigests", tool)
     is_same = name in digests or name in _names(facts, "RepoTags", tool)
-    if not is_same or not DIGEST.fullmatch(number):
+    if not is_same or not DIGEST.fullmatch(image_id):
         return None
     wanted = name.partition("@")[2]
-    return Image(number, wanted or _digest_in(digests, facts, _repository(name)))
+    return LocalImage(image_id, wanted or _digest_in(digests, facts, _repository(name)))
 
 
 def _digest_in(digests: list[str], facts: dict[str, Any], repository: str) -> str:
@@ -72,7 +72,7 @@ def _names(facts: dict[str, Any], field: str, tool: str) -> list[str]:
 
 
 def _qualified(name: str) -> str:
-    """A name in full: docker leaves out what stands for its hub."""
+    """A name in full: docker leaves out the name of its hub."""
     first, slash, _ = name.partition("/")
     if slash and (first == "localhost" or "." in first or ":" in first):
         return name

@@ -45,7 +45,7 @@ def install(payload: "dict[str, Any]") -> None:
 
 
 def _own_identity(home: str) -> str:
-    """What tells this folder of this machine from every other; made once, and kept."""
+    """The id of this folder on this machine, unlike every other; made once, and kept."""
     temporary = os.path.join(home, "identity.%d.tmp" % os.getpid())
     _replace(temporary, os.urandom(16).hex().encode())
     # Only if it has none.
@@ -80,7 +80,7 @@ def _write_files(folder: str, files: "dict[str, str]") -> None:
     try:
         os.rename(temporary, folder)
     except OSError:
-        # Somebody else installed the same helper at the same time.
+        # Another process installed the same helper at the same time.
         shutil.rmtree(temporary)
 
 

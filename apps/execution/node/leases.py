@@ -1,16 +1,16 @@
 """How long a member may run without hearing more from the control plane.
 
 A leased member is gone when its lease ends, because another node may start its task at that very
-moment. Two processes see to it, its supervisor and its watchdog, and neither needs the other.
-All times are seconds on the boot clock, which goes on while the node sleeps and which nobody sets.
+moment. Two processes end it, its supervisor and its watchdog, and neither needs the other.
+All times are seconds on the boot clock, which goes on while the node sleeps and cannot be set.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from apps.execution.node import clocks, files, homes
-from apps.execution.node.homes import Attempt
+from apps.execution.node import clocks, files, state_files
+from apps.execution.node.state_files import MemberFolder
 
 # It ends before its lease does: SIGTERM this long before, SIGKILL in the middle of it. Of a short
 # lease it is a quarter.
@@ -28,52 +28,52 @@ class Lease(NamedTuple):
     until_s: float
 
 
-def grant(attempt: Attempt, until_s: float) -> None:
+def grant(member: MemberFolder, until_s: float) -> None:
     """Give a member that is not started its lease; there before anything of it runs."""
-    files.reserve(attempt.path(MARK), size=0, times=1)
-    _write(attempt, until_s, durable=True)
-    files.reserve(attempt.path("lease.json"), size=homes.BLOCK_BYTES, times=1)
+    files.reserve(member.path(MARK), size=0, times=1)
+    _write(member, until_s, durable=True)
+    files.reserve(member.path("lease.json"), size=state_files.BLOCK_BYTES, times=1)
 
 
-def renew(attempt: Attempt, until_s: float) -> None:
+def renew(member: MemberFolder, until_s: float) -> None:
     """What the control plane asks for in passing; unknown members are ignored."""
-    if attempt.has("lease.json"):
-        with files.locked(homes.task_lock(attempt.home, attempt.identity.task_id)):
-            lengthen(attempt, until_s)
+    if member.has("lease.json"):
+        with files.locked(state_files.task_lock(member.home, member.identity.task_id)):
+            lengthen(member, until_s)
 
 
-def lengthen(attempt: Attempt, until_s: float) -> None:
-    """Never shorten a lease, and give none anew once it was over. Under the task's lock."""
-    lease = read(attempt)
-    if lease is None or is_over(attempt) or clocks.uptime_s() >= lease.until_s:
+def lengthen(member: MemberFolder, until_s: float) -> None:
+    """Lengthen a lease, but never one that is over. Under the task's lock."""
+    lease = read(member)
+    if lease is None or is_over(member) or clocks.uptime_s() >= lease.until_s:
         return
     if until_s > lease.until_s:
-        _write(attempt, until_s, durable=False)
+        _write(member, until_s, durable=False)
 
 
-def read(attempt: Attempt) -> Lease | None:
+def read(member: MemberFolder) -> Lease | None:
     """The member's lease; None when it may run for ever. One that is damaged is over."""
-    kept = attempt.read("lease.json")
+    kept = member.read("lease.json")
     if kept is None:
-        return Lease(0, 0, 0) if attempt.has("lease.json") else None
+        return Lease(0, 0, 0) if member.has("lease.json") else None
     return Lease(kept["term_at_s"], kept["kill_at_s"], kept["until_s"])
 
 
-def is_over(attempt: Attempt) -> bool:
+def is_over(member: MemberFolder) -> bool:
     """Whether the node has begun to end it because of its lease."""
-    return attempt.has(MARK)
+    return member.has(MARK)
 
 
-def mark_over(attempt: Attempt) -> bool:
+def mark_over(member: MemberFolder) -> bool:
     """From here on it ends because of its lease, and no renewal helps. True for the first one."""
     try:
-        return attempt.mark(MARK)
+        return member.mark(MARK)
     except OSError:
         # Whatever the disk says, it has to end.
         return False
 
 
-def _write(attempt: Attempt, until_s: float, *, durable: bool) -> None:
+def _write(member: MemberFolder, until_s: float, *, durable: bool) -> None:
     ahead_s = min(AHEAD_S, max(until_s - clocks.uptime_s(), 0) / AHEAD_SHARE)
     lease = Lease(until_s - ahead_s, until_s - ahead_s / 2, until_s)
-    files.write_json(attempt.path("lease.json"), lease._asdict(), durable=durable)
+    files.write_json(member.path("lease.json"), lease._asdict(), durable=durable)

@@ -10,21 +10,21 @@ from apps.execution.node import (
     allowlist,
     callbacks,
     checkpoints,
-    checks,
     clocks,
     files,
-    homes,
     images,
     leases,
+    request_fields,
+    state_files,
     supervisor,
 )
-from apps.execution.node.cleaning import is_clean
-from apps.execution.node.crashing import crash_point
-from apps.execution.node.errors import Refusal
-from apps.execution.node.homes import Attempt
-from apps.execution.node.pruning import note_image
+from apps.execution.node.cleanup import is_clean
+from apps.execution.node.crash_points import crash_point
+from apps.execution.node.errors import RequestRefusal
+from apps.execution.node.prune import note_image
 from apps.execution.node.results import note_exit
-from apps.execution.node.specs import Identity, Spec, identity_of, refuse_process, spec_of
+from apps.execution.node.specs import MemberIdentity, Spec, identity_of, refuse_process, spec_of
+from apps.execution.node.state_files import MemberFolder
 from apps.execution.node.stopper import ensure_stopper
 
 START_WAIT_HIGHEST_S = 120
@@ -38,36 +38,36 @@ def launch(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[s
     """
     spec, callback = spec_of(request), callbacks.callback_of(request)
     refuse_process(request, spec.runtime)
-    wait_s = checks.number(request, "start_wait_s", highest=START_WAIT_HIGHEST_S)
+    wait_s = request_fields.number(request, "start_wait_s", highest=START_WAIT_HIGHEST_S)
     lease_until_s = _lease_of(request)
-    attempt = Attempt(home, spec.identity)
-    with files.locked(homes.task_lock(home, spec.identity.task_id)):
-        # Asked under the lock: whoever held it may have taken long.
+    member = MemberFolder(home, spec.identity)
+    with files.locked(state_files.task_lock(home, spec.identity.task_id)):
+        # Checked under the lock: its last holder may have taken long.
         _refuse_other_time(request)
         _refuse_behind_fence(home, spec.identity)
-        is_known = _is_known(attempt)
-        is_begun = attempt.has("starting") or attempt.has("exit.json")
+        is_known = _is_known(member)
+        is_begun = member.has("starting") or member.has("exit.json")
         if not is_begun:
             # Also where an earlier launch was allowed: this one may ask for something else.
             allowlist.check(spec, home)
             spec = checkpoints.with_folder(spec, home)
         if not is_known:
-            homes.raise_fence(home, spec.identity, ended=False)
+            state_files.raise_fence(home, spec.identity, ended=False)
             crash_point("node.launch.fenced")
-            homes.add(attempt)
+            state_files.add(member)
             if callback is not None:
-                callbacks.keep(attempt, callback)
+                callbacks.keep(member, callback)
             if spec.image:
                 note_image(home, spec.runtime, spec.image)
                 note_image(home, spec.runtime, spec.reference)
-            _write_spec(attempt, spec, lease_until_s)
+            _write_spec(member, spec, lease_until_s)
             crash_point("node.launch.noted")
         elif lease_until_s is not None:
-            leases.lengthen(attempt, lease_until_s)
+            leases.lengthen(member, lease_until_s)
         if not is_begun:
-            supervisor.launch(attempt, spec, config, wait_s=wait_s)
+            supervisor.launch(member, spec, config, wait_s=wait_s)
             crash_point("node.launch.answering")
-    return _outcome(attempt)
+    return _outcome(member)
 
 
 def stop(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
@@ -77,20 +77,20 @@ def stop(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     A member that the node does not know is fenced, so that a launch on its way is refused.
     """
     identity = identity_of(request)
-    grace_s = checks.number(request, "grace_s", highest=86_400)
-    attempt = Attempt(home, identity)
-    with files.locked(homes.task_lock(home, identity.task_id)):
-        if not attempt.exists():
-            homes.raise_fence(home, identity, ended=True)
+    grace_s = request_fields.number(request, "grace_s", highest=86_400)
+    member = MemberFolder(home, identity)
+    with files.locked(state_files.task_lock(home, identity.task_id)):
+        if not member.exists():
+            state_files.raise_fence(home, identity, ended=True)
             return {"state": "absent"}
-        if attempt.has("exit.json"):
+        if member.has("exit.json"):
             return {"state": "exited"}
-        _write_stop(attempt, grace_s, is_kill=request.get("is_kill") is True)
+        _write_stop(member, grace_s, is_kill=request.get("is_kill") is True)
         crash_point("node.stop.noted")
-        if not attempt.is_supervised() and not attempt.has("starting"):
-            note_exit(attempt, config, None, "stopped before it started")
+        if not member.is_supervised() and not member.has("starting"):
+            note_exit(member, config, None, "stopped before it started")
             return {"state": "exited"}
-        ensure_stopper(attempt, config)
+        ensure_stopper(member, config)
     return {"state": "stopping"}
 
 
@@ -101,81 +101,81 @@ def forget(home: str, _config: dict[str, Any], request: dict[str, Any]) -> dict[
     `not_after` is long past. A task with a living member is left alone.
     """
     forgotten = []
-    for item in checks.records(request, "tasks", most=1000):
-        task_id = checks.text(item, "task_id", checks.IDENTIFIER)
-        generation = checks.whole(item, "generation", lowest=1, highest=2**53)
-        with files.locked(homes.task_lock(home, task_id)):
-            is_newer = homes.read_fence(home, task_id).generation > generation
-            if not is_newer and not homes.attempts_of(home, task_id):
+    for item in request_fields.records(request, "tasks", most=1000):
+        task_id = request_fields.text(item, "task_id", request_fields.IDENTIFIER)
+        generation = request_fields.whole(item, "generation", lowest=1, highest=2**53)
+        with files.locked(state_files.task_lock(home, task_id)):
+            is_newer = state_files.read_fence(home, task_id).generation > generation
+            if not is_newer and not state_files.members_of(home, task_id):
                 shutil.rmtree(os.path.join(home, "tasks", task_id))
                 forgotten.append(task_id)
     return {"forgotten": forgotten}
 
 
-def acknowledge(home: str, identity: Identity) -> bool:
+def acknowledge(home: str, identity: MemberIdentity) -> bool:
     """The database has the result of this member: remove all but the fence.
 
-    False while whoever removes its container still needs its files.
+    False while the removal of its container still needs its files.
     """
-    attempt = Attempt(home, identity)
-    if not attempt.exists():
+    member = MemberFolder(home, identity)
+    if not member.exists():
         return True
-    with files.locked(homes.task_lock(home, identity.task_id)):
+    with files.locked(state_files.task_lock(home, identity.task_id)):
         # The member stays in the report, so the acknowledgement comes again.
-        if not attempt.has("exit.json") or not is_clean(attempt) or attempt.is_supervised():
+        if not member.has("exit.json") or not is_clean(member) or member.is_supervised():
             return False
         crash_point("node.finish.acknowledged")
-        homes.remove(attempt)
+        state_files.remove(member)
         return True
 
 
 def _refuse_other_time(request: dict[str, Any]) -> None:
     boot_id = clocks.boot_id()
     if request.get("boot_id") != boot_id:
-        raise Refusal("other_boot", "the node has booted since; its boot is %s" % boot_id)
-    not_after = checks.number(request, "not_after_s", highest=1e10)
+        raise RequestRefusal("other_boot", "the node has booted since; its boot is %s" % boot_id)
+    not_after = request_fields.number(request, "not_after_s", highest=1e10)
     late_s = clocks.uptime_s() - not_after
     if late_s > 0:
-        raise Refusal("late", "the launch came %.3f s after its last moment" % late_s)
+        raise RequestRefusal("late", "the launch came %.3f s after its last moment" % late_s)
     lease_until_s = _lease_of(request)
     if lease_until_s is not None and lease_until_s <= clocks.uptime_s():
-        raise Refusal("late", "the lease that came with the launch is over")
+        raise RequestRefusal("late", "the lease that came with the launch is over")
 
 
-def _refuse_behind_fence(home: str, identity: Identity) -> None:
-    fence = homes.read_fence(home, identity.task_id)
-    if fence.generation == homes.UNKNOWN:
-        raise Refusal("fenced", "the task's fence.json on the node cannot be read")
+def _refuse_behind_fence(home: str, identity: MemberIdentity) -> None:
+    fence = state_files.read_fence(home, identity.task_id)
+    if fence.generation == state_files.UNKNOWN:
+        raise RequestRefusal("fenced", "the task's fence.json on the node cannot be read")
     if identity.generation < fence.generation:
-        raise Refusal("fenced", "generation %d is known here" % fence.generation)
+        raise RequestRefusal("fenced", "generation %d is known here" % fence.generation)
     if identity.generation == fence.generation and identity.rank in fence.ended:
-        raise Refusal("ended", "this member has ended or was stopped before it came")
-    for attempt in homes.attempts_of(home, identity.task_id):
-        is_older = attempt.identity.generation < identity.generation
-        if is_older and homes.is_of_this_boot(attempt) and not attempt.has("exit.json"):
-            raise Refusal(
-                "older_alive", "generation %d has not ended" % attempt.identity.generation
+        raise RequestRefusal("ended", "this member has ended or was stopped before it came")
+    for member in state_files.members_of(home, identity.task_id):
+        is_older = member.identity.generation < identity.generation
+        if is_older and state_files.is_of_this_boot(member) and not member.has("exit.json"):
+            raise RequestRefusal(
+                "older_alive", "generation %d has not ended" % member.identity.generation
             )
 
 
-def _is_known(attempt: Attempt) -> bool:
-    if not attempt.exists():
+def _is_known(member: MemberFolder) -> bool:
+    if not member.exists():
         return False
-    if not homes.is_of_this_boot(attempt):
-        raise Refusal("other_boot", "this member was launched before the node booted")
+    if not state_files.is_of_this_boot(member):
+        raise RequestRefusal("other_boot", "this member was launched before the node booted")
     return True
 
 
 def _lease_of(request: dict[str, Any]) -> float | None:
     if request.get("lease_until_s") is None:
         return None
-    return checks.number(request, "lease_until_s", highest=1e10)
+    return request_fields.number(request, "lease_until_s", highest=1e10)
 
 
-def _write_spec(attempt: Attempt, spec: Spec, lease_until_s: float | None) -> None:
+def _write_spec(member: MemberFolder, spec: Spec, lease_until_s: float | None) -> None:
     """Note what is kept of the specification; values of variables are not."""
     if lease_until_s is not None:
-        leases.grant(attempt, lease_until_s)
+        leases.grant(member, lease_until_s)
     kept = {
         "boot_id": clocks.boot_id(),
         "runtime": spec.runtime,
@@ -187,17 +187,17 @@ def _write_spec(attempt: Attempt, spec: Spec, lease_until_s: float | None) -> No
         "workdir": spec.workdir,
     }
     # Worthless after a power cut: the boot is another one then. Only the fence must survive.
-    attempt.write("spec.json", kept)
+    member.write("spec.json", kept)
 
 
-def _write_stop(attempt: Attempt, grace_s: float, *, is_kill: bool) -> None:
+def _write_stop(member: MemberFolder, grace_s: float, *, is_kill: bool) -> None:
     """By when it shall end: its callback first, then the grace period.
 
     A second stop can shorten that, never lengthen it; without a grace period it ends the callback.
     """
     now = clocks.uptime_s()
-    kept = attempt.read("stop.json")
-    callback_until_s = now + callbacks.timeout_s(attempt)
+    kept = member.read("stop.json")
+    callback_until_s = now + callbacks.timeout_s(member)
     if kept is not None:
         callback_until_s = float(kept.get("callback_until_s", now))
         is_kill = is_kill or (grace_s == 0 and kept.get("grace_s", 0) > 0)
@@ -212,14 +212,14 @@ def _write_stop(attempt: Attempt, grace_s: float, *, is_kill: bool) -> None:
         "deadline_uptime_s": deadline_s,
         "grace_s": grace_s,
     }
-    attempt.write("stop.json", stop)
+    member.write("stop.json", stop)
 
 
-def _outcome(attempt: Attempt) -> dict[str, Any]:
-    ended = homes.result_of(attempt)
+def _outcome(member: MemberFolder) -> dict[str, Any]:
+    ended = state_files.result_of(member)
     if ended is None:
-        return {"state": "running" if attempt.has("started.json") else "created"}
+        return {"state": "running" if member.has("started.json") else "created"}
     if ended["exit_code"] is not None:
         return {"state": "exited"}
     code = "image_missing" if images.is_missing(ended["error"]) else "start_failed"
-    raise Refusal(code, ended["error"])
+    raise RequestRefusal(code, ended["error"])

@@ -1,7 +1,7 @@
 """CUDA MPS: what holds a task to its share of a GPU, where the driver can.
 
-One control daemon per device, user and way of running (container or not), under the helper's care:
-started before the first task that needs it, started anew when it died, ended after the last one.
+The helper keeps one control daemon per device, user and kind of runtime (container or not):
+started before the first task that needs it, started again when it died, ended after the last one.
 Per user, because a daemon serves one user at a time and lets the next one wait until the programs
 of the first are over; and because what breaks in one program takes all clients of its server along.
 
@@ -25,12 +25,12 @@ import time
 from functools import partial
 from typing import Any, NamedTuple
 
-from apps.execution.node import clocks, files, homes, processes, task_files
-from apps.execution.node.detaching import detach
-from apps.execution.node.errors import Refusal
-from apps.execution.node.homes import Attempt
+from apps.execution.node import clocks, files, processes, state_files, task_files
+from apps.execution.node.detached_process import detach
+from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.runtimes import tool_environment
 from apps.execution.node.specs import Spec
+from apps.execution.node.state_files import MemberFolder
 
 PROGRAM = "nvidia-cuda-mps-control"
 # The kernel keeps 15 letters of a program's name; control daemon and server share these.
@@ -103,12 +103,12 @@ def enforcement(
         return None
     if all(device["parent_uuid"] for device in found["devices"]):
         return {"memory": "mig", "compute": "mig", "detail": ""}
-    lack = _lack(found, config, account)
-    way = "accounted" if lack else "mps"
-    return {"memory": way, "compute": way, "detail": lack}
+    lack = _missing_requirement(found, config, account)
+    method = "accounted" if lack else "mps"
+    return {"memory": method, "compute": method, "detail": lack}
 
 
-def _lack(found: dict[str, Any], config: dict[str, Any], account: int) -> str:
+def _missing_requirement(found: dict[str, Any], config: dict[str, Any], account: int) -> str:
     if _program(config) is None:
         return "%s is not installed" % PROGRAM
     if account != 0:
@@ -120,19 +120,19 @@ def _lack(found: dict[str, Any], config: dict[str, Any], account: int) -> str:
     return ""
 
 
-def prepare(attempt: Attempt, spec: Spec, config: dict[str, Any]) -> Spec:
+def prepare(member: MemberFolder, spec: Spec, config: dict[str, Any]) -> Spec:
     """Have the daemon run that this task needs, and say in the specification where it is.
 
     Raises:
-        Refusal: it does not start; code `start_failed`. A task that was promised a limit does not
-            run without one.
+        RequestRefusal: it does not start; code `start_failed`. A task that was promised a limit
+            does not run without one.
     """
     device = next((one for one in spec.devices if one.enforced_by == "mps"), None)
     if device is None:
         return spec
-    daemon = Daemon(attempt.home, device.uuid, spec.user or "0:0", spec.runtime != "process")
-    # First of all: who looks meanwhile for daemons that nobody needs must find this.
-    attempt.write("mps.json", {"name": daemon.name})
+    daemon = Daemon(member.home, device.uuid, spec.user or "0:0", spec.runtime != "process")
+    # First of all: a process that looks for unneeded daemons meanwhile must find this.
+    member.write("mps.json", {"name": daemon.name})
     _make_folders(daemon)
     with files.locked(_lock(daemon)):
         if _pid_of(daemon) is None:
@@ -140,28 +140,28 @@ def prepare(attempt: Attempt, spec: Spec, config: dict[str, Any]) -> Spec:
     return spec._replace(mps_pipe=daemon.pipe, mps_shared_memory=daemon.shared_memory)
 
 
-def tend(home: str, config: dict[str, Any]) -> None:
-    """Start again what died, and end what nobody needs any more."""
+def update_daemons(home: str, config: dict[str, Any]) -> None:
+    """Start daemons that died again, and end those that no task needs any more."""
     for daemon in daemons(home):
         if _is_needed(daemon) and _pid_of(daemon) is not None:
             continue
         lock = files.take_lock(_lock(daemon), wait=False)
         if lock is None:
-            # Somebody is at it.
+            # Another process is at it.
             continue
-        # Beside the exchange, whose caller waits for news of tasks.
-        detach(home, partial(_care, daemon, config), keep=(lock,))
+        # Outside the exchange, whose caller waits for news of tasks.
+        detach(home, partial(_update, daemon, config), keep=(lock,))
         os.close(lock)
 
 
-def _care(daemon: Daemon, config: dict[str, Any]) -> None:
-    """Under the daemon's lock, by somebody who has time."""
-    # Asked again: somebody may have come to need it, or have started it.
+def _update(daemon: Daemon, config: dict[str, Any]) -> None:
+    """Start or end the daemon as needed. Under its lock, in a process of its own."""
+    # Checked again: a task may need it by now, or another process may have started it.
     if not _is_needed(daemon):
         _end(daemon, config)
     elif _pid_of(daemon) is None:
         # What does not work now is tried again by the next sync and the next launch.
-        with contextlib.suppress(OSError, Refusal, subprocess.SubprocessError):
+        with contextlib.suppress(OSError, RequestRefusal, subprocess.SubprocessError):
             _start(daemon, config)
 
 
@@ -214,7 +214,7 @@ def _as_user(user: str) -> list[str]:
 def _start(daemon: Daemon, config: dict[str, Any]) -> None:
     program = _program(config)
     if program is None:
-        raise Refusal("start_failed", "MPS: %s is not installed any more" % PROGRAM)
+        raise RequestRefusal("start_failed", "MPS: %s is not installed any more" % PROGRAM)
     _make_folders(daemon)
     kept = {name: value for name, value in daemon._asdict().items() if name != "home"}
     files.write_json(os.path.join(daemon.folder, "daemon.json"), kept, durable=False)
@@ -237,7 +237,7 @@ def _start(daemon: Daemon, config: dict[str, Any]) -> None:
     while done.returncode == 0 and _pid_of(daemon) is None and clocks.uptime_s() < until:
         time.sleep(STEP_S)
     if _pid_of(daemon) is None:
-        raise Refusal("start_failed", "MPS does not start: %s" % _words(daemon, words))
+        raise RequestRefusal("start_failed", "MPS does not start: %s" % _words(daemon, words))
 
 
 def _end(daemon: Daemon, config: dict[str, Any]) -> None:
@@ -271,19 +271,21 @@ def _end(daemon: Daemon, config: dict[str, Any]) -> None:
 def _is_needed(daemon: Daemon) -> bool:
     """Whether an attempt that has not ended uses it; asked under the daemon's lock."""
     return any(
-        _uses(attempt, daemon) and not attempt.has("exit.json") and homes.is_of_this_boot(attempt)
-        for attempt in homes.attempts(daemon.home)
+        _uses(member, daemon)
+        and not member.has("exit.json")
+        and state_files.is_of_this_boot(member)
+        for member in state_files.members(daemon.home)
     )
 
 
-def _uses(attempt: Attempt, daemon: Daemon) -> bool:
+def _uses(member: MemberFolder, daemon: Daemon) -> bool:
     """Any, where the file that names it is damaged."""
-    kept = attempt.read("mps.json")
-    return attempt.has("mps.json") if kept is None else kept.get("name") == daemon.name
+    kept = member.read("mps.json")
+    return member.has("mps.json") if kept is None else kept.get("name") == daemon.name
 
 
 def _make_folders(daemon: Daemon) -> None:
-    """Its user owns what it writes to; nobody else comes past the folders above."""
+    """Its user owns what it writes to; no other user gets past the folders above."""
     for folder in (FOLDERS, _root(daemon.home), daemon.folder):
         # The helper's umask closes them, and the daemon has to pass.
         task_files.ensure_folder(folder, 0o711)
@@ -315,7 +317,7 @@ def _name_of(pid: int) -> str:
 
 
 def _words(daemon: Daemon, path: str) -> str:
-    """What it said, or wrote into its log."""
+    """The daemon's output, or the end of its log."""
     log = os.path.join(daemon.log, "control.log")
     for name, owner in ((path, os.geteuid()), (log, _ids(daemon)[0])):
         with contextlib.suppress(OSError):

@@ -13,14 +13,14 @@ import subprocess
 import tarfile
 from typing import Any
 
-from apps.execution.node import allowlist, arguments, checks, files, homes
-from apps.execution.node.errors import Refusal
-from apps.execution.node.privates import ids_of
+from apps.execution.node import allowlist, arguments, files, request_fields, state_files
+from apps.execution.node.errors import RequestRefusal
+from apps.execution.node.private_files import ids_of
 from apps.execution.node.runtimes import run_tool
 from apps.execution.node.specs import (
     NETWORKS,
     RUNTIMES,
-    Identity,
+    MemberIdentity,
     Spec,
     device_of,
     one_of,
@@ -50,14 +50,14 @@ def preflight(home: str, config: dict[str, Any], request: dict[str, Any]) -> dic
     try:
         refuse_process(request, runtime)
         allowlist.check(spec, home)
-    except Refusal as refusal:
+    except RequestRefusal as refusal:
         detail = refusal.detail[:DETAIL_CHARS]
     else:
-        detail = _process_tried(spec) if runtime == "process" else _tried(home, config, spec)
+        detail = _try_process(spec) if runtime == "process" else _try_start(home, config, spec)
     return {"state": "failed" if detail else "passed", "detail": detail}
 
 
-def _process_tried(spec: Spec) -> str:
+def _try_process(spec: Spec) -> str:
     """Words of what went wrong; empty when a process ran as tasks' processes do."""
     uid, gid = ids_of(spec.user) or (None, None)
     try:
@@ -80,35 +80,37 @@ def _process_tried(spec: Spec) -> str:
 
 def _spec_of(request: dict[str, Any], runtime: str) -> Spec:
     return Spec(
-        identity=Identity("preflight", 1, 0),
+        identity=MemberIdentity("preflight", 1, 0),
         runtime=runtime,
         image=IMAGE,
         command=(PROGRAM,),
         environment={},
         secrets={},
         workdir="",
-        devices=tuple(device_of(item) for item in checks.records(request, "devices", most=1)),
+        devices=tuple(
+            device_of(item) for item in request_fields.records(request, "devices", most=1)
+        ),
         volumes=(),
-        cpu_milli=checks.whole(request, "cpu_milli", lowest=0, highest=10**7),
-        memory_mb=checks.whole(request, "memory_mb", lowest=0, highest=10**9),
-        shm_mb=checks.whole(request, "shm_mb", lowest=0, highest=10**9),
-        pids=checks.whole(request, "pids", lowest=1, highest=4_194_304),
+        cpu_milli=request_fields.whole(request, "cpu_milli", lowest=0, highest=10**7),
+        memory_mb=request_fields.whole(request, "memory_mb", lowest=0, highest=10**9),
+        shm_mb=request_fields.whole(request, "shm_mb", lowest=0, highest=10**9),
+        pids=request_fields.whole(request, "pids", lowest=1, highest=4_194_304),
         user=user_of(request, is_required=runtime != "process"),
         network=one_of(request, "network", NETWORKS),
         read_only=False,
     )
 
 
-def _tried(home: str, config: dict[str, Any], spec: Spec) -> str:
+def _try_start(home: str, config: dict[str, Any], spec: Spec) -> str:
     """Words of what went wrong; empty when the container ran and ended with 0."""
     folder = os.path.join(home, "preflight")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     with files.locked(os.path.join(folder, "lock")):
-        return _container_tried(home, folder, config, spec)
+        return _try_container(home, folder, config, spec)
 
 
-def _container_tried(home: str, folder: str, config: dict[str, Any], spec: Spec) -> str:
-    tool, name = spec.runtime, homes.container_name(config["installation"], spec.identity)
+def _try_container(home: str, folder: str, config: dict[str, Any], spec: Spec) -> str:
+    tool, name = spec.runtime, state_files.container_name(config["installation"], spec.identity)
     problem = _ensure_image(tool, config)
     if problem:
         return problem
@@ -119,21 +121,21 @@ def _container_tried(home: str, folder: str, config: dict[str, Any], spec: Spec)
         if os.path.exists(os.path.join(folder, leftover)):
             os.unlink(os.path.join(folder, leftover))
     files.write_bytes(os.path.join(folder, "env"), b"", durable=False)
-    place = arguments.Place(name, config["installation"], home, folder)
+    paths = arguments.ContainerPaths(name, config["installation"], home, folder)
     start = arguments.podman_run if tool == "podman" else arguments.docker_run
-    done = run_tool(start(spec, place), config, timeout_s=START_TIMEOUT_S)
+    done = run_tool(start(spec, paths), config, timeout_s=START_TIMEOUT_S)
     removed = run_tool(remove, config, timeout_s=TOOL_TIMEOUT_S)
     return _words(done) or _words(removed, is_gone_fine=True)
 
 
 def _ensure_image(tool: str, config: dict[str, Any]) -> str:
     """Words of what went wrong; empty when the image is there."""
-    look = [tool, "image", "inspect", "--format={{.Id}}", "--", IMAGE]
-    if run_tool(look, config, timeout_s=TOOL_TIMEOUT_S).returncode == 0:
+    inspect = [tool, "image", "inspect", "--format={{.Id}}", "--", IMAGE]
+    if run_tool(inspect, config, timeout_s=TOOL_TIMEOUT_S).returncode == 0:
         return ""
     machine = PROGRAMS.get(platform.machine())
     if machine is None:
-        raise Refusal("not_allowed", "no preflight program for %s" % platform.machine())
+        raise RequestRefusal("not_allowed", "no preflight program for %s" % platform.machine())
     done = run_tool(
         [tool, "import", "-", IMAGE], config, stdin=_archive(*machine), timeout_s=START_TIMEOUT_S
     )
@@ -171,8 +173,8 @@ def _program(machine: int, code: bytes) -> bytes:
 def _words(done: subprocess.CompletedProcess[bytes], *, is_gone_fine: bool = False) -> str:
     if done.returncode == 0:
         return ""
-    said = (done.stderr or done.stdout).decode(errors="replace").strip()
-    if is_gone_fine and "no such container" in said.lower():
+    output = (done.stderr or done.stdout).decode(errors="replace").strip()
+    if is_gone_fine and "no such container" in output.lower():
         return ""
-    words = " ".join("".join(c if c.isprintable() else " " for c in said).split())
+    words = " ".join("".join(c if c.isprintable() else " " for c in output).split())
     return words[-DETAIL_CHARS:] or "%s ended with code %d" % (done.args[0], done.returncode)

@@ -1,8 +1,8 @@
-"""Looks at /proc. A pid alone says little: the kernel gives the numbers out again.
+"""Processes as /proc shows them. A pid alone says little: the kernel reuses the numbers.
 
-A process says itself where its arguments and variables are and how long they are, gigabytes of
-zeros if it likes, and on old kernels it can keep whoever reads them waiting for ever. So they are
-read only of processes whose user the kernel names as the right one, and never without a bound.
+A process itself sets where its arguments and variables are and how long they are, gigabytes of
+zeros if it likes, and on old kernels it can block their reader for ever. So they are read only for
+processes whose user the kernel names as the right one, and never without a bound.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def marked(name: str, *, owner: int | None, mark: str = MARK) -> set[int]:
     """The living processes of a user that carry this mark in their first environment.
 
     Args:
-        owner: whom a forged mark must come from to count; None where nobody knows the user.
+        owner: the user whose processes count; None where the user is unknown.
     """
     return {pid for pid in _all() if is_marked(pid, name, owner=owner, mark=mark)}
 
@@ -79,7 +79,7 @@ def _variables(pid: int) -> bytes:
 def environment_of(pid: int, *, owner: int) -> dict[bytes, bytes]:
     """The variables that a process of this user began with; empty when it is gone.
 
-    Anybody's process can carry a member's mark, and nobody's variables are for another user.
+    Any user's process can carry a member's mark, and variables must not reach another user.
     Empty as well where they are more than a program is ever started with.
     """
     if _users(pid)[:1] != [owner]:

@@ -8,28 +8,28 @@ import signal
 import subprocess
 from typing import Any, Iterator
 
-from apps.execution.node import environment, privates, processes, task_files
-from apps.execution.node.errors import Refusal
-from apps.execution.node.homes import Attempt, container_name
+from apps.execution.node import environment, private_files, processes, task_files
+from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.specs import Spec
+from apps.execution.node.state_files import MemberFolder, container_name
 
 TOOL_TIMEOUT_S = 120
 
 
-class RuntimeAway(Exception):
+class RuntimeUnavailable(Exception):
     """The runtime gave no answer: nothing is known, and it has to be asked again."""
 
 
-class Runtime:
+class TaskRuntime:
     """How one attempt is started, found, signalled and cleaned up."""
 
     # What `start` answers is the runtime's client; the task can outlive it.
     has_client = True
 
-    def __init__(self, attempt: Attempt, config: dict[str, Any]) -> None:
-        self.attempt = attempt
+    def __init__(self, member: MemberFolder, config: dict[str, Any]) -> None:
+        self.member = member
         self.config = config
-        self.name = container_name(config["installation"], attempt.identity)
+        self.name = container_name(config["installation"], member.identity)
 
     def start(self, spec: Spec, log: int) -> subprocess.Popen[bytes]:
         """Start it; the process returned ends when the task ends, with its exit code.
@@ -44,10 +44,10 @@ class Runtime:
         raise NotImplementedError
 
     def living_pid(self) -> int | None:
-        """The task's process, whoever started it; None when there is none.
+        """The task's process, whatever process started it; None when there is none.
 
         Raises:
-            RuntimeAway: nobody can tell at the moment.
+            RuntimeUnavailable: that cannot be determined at the moment.
         """
         raise NotImplementedError
 
@@ -55,7 +55,7 @@ class Runtime:
         """Whether there is certainly no process of the task."""
         try:
             return self.living_pid() is None
-        except RuntimeAway:
+        except RuntimeUnavailable:
             return False
 
     def is_being_made(self) -> bool:
@@ -66,7 +66,7 @@ class Runtime:
         """Whether something is there that will never begin, because its client is gone.
 
         Raises:
-            RuntimeAway: nobody can tell at the moment.
+            RuntimeUnavailable: that cannot be determined at the moment.
         """
         return False
 
@@ -75,7 +75,7 @@ class Runtime:
         raise NotImplementedError
 
     def signal_directly(self, number: signal.Signals) -> bool:
-        """Signal a task that runs without asking anybody. False where that is not possible."""
+        """Signal a running task without its runtime. False where that is not possible."""
         return self.send(number)
 
     def kill(self) -> None:
@@ -83,10 +83,10 @@ class Runtime:
         self.send(signal.SIGKILL)
 
     def exit_code(self) -> int | None:
-        """The code of a task that ended unwatched; None when it never ran or nobody kept it.
+        """The code of a task that ended unwatched; None when it never ran or the code is lost.
 
         Raises:
-            RuntimeAway: nobody can tell at the moment.
+            RuntimeUnavailable: that cannot be determined at the moment.
         """
         return None
 
@@ -98,7 +98,7 @@ class Runtime:
         """
         raise NotImplementedError
 
-    def sweep(self) -> None:
+    def remove_leftovers(self) -> None:
         """End what the task left behind, before its end is written down."""
 
     def clean(self) -> bool:
@@ -106,7 +106,7 @@ class Runtime:
         return True
 
 
-class Process(Runtime):
+class Process(TaskRuntime):
     """No isolation at all: for trying out, where an administrator allows it."""
 
     has_client = False
@@ -115,7 +115,7 @@ class Process(Runtime):
     def start(self, spec: Spec, log: int) -> subprocess.Popen[bytes]:
         """Start the command in a session of its own, which tells its descendants from others."""
         uid, gid = _ids(spec.user)
-        private = privates.make(self.attempt, spec, self.config, secrets=True, is_open=True)
+        private = private_files.make(self.member, spec, self.config, secrets=True, is_open=True)
         variables = environment.process_environment(spec, private)
         with _inside(spec.workdir, spec.user):
             process = subprocess.Popen(
@@ -138,43 +138,43 @@ class Process(Runtime):
 
     def living_pid(self) -> int | None:
         """The recorded process if it is still that one, else any that carries our mark."""
-        started = self.attempt.read("started.json") or {}
+        started = self.member.read("started.json") or {}
         pid = int(started.get("pid", 0))
         if pid and processes.start_ticks(pid) == started.get("pid_start"):
             return pid
         return min(self._marked(), default=None)
 
     def send(self, number: signal.Signals) -> bool:
-        """Signal the session's processes; SIGKILL also whoever left it but carries our mark."""
+        """Signal the session's processes; SIGKILL also marked processes that have left it."""
         session = self._session()
         for pid in session:
             processes.send(pid, number)
         # Afterwards: what marks say is the task's own word.
-        strays = self._marked() - session
-        for pid in strays:
+        descendants = self._marked() - session
+        for pid in descendants:
             processes.send(pid, number)
-        return bool(session or strays)
+        return bool(session or descendants)
 
     def _session(self) -> set[int]:
         """The processes of the session that the task began in, unless its number is another's."""
-        started = self.attempt.read("started.json") or {}
+        started = self.member.read("started.json") or {}
         leader = int(started.get("pid", 0))
         is_same = processes.start_ticks(leader) in (None, started.get("pid_start"))
         return processes.in_session(leader) if is_same else set()
 
     def _marked(self) -> set[int]:
-        """Of the task's user alone: nobody else can keep it from ending by a forged mark."""
-        spec = self.attempt.read("spec.json")
+        """Of the task's user alone: no other user can keep it from ending by a forged mark."""
+        spec = self.member.read("spec.json")
         if spec is None:
             return processes.marked(self.name, owner=None)
-        ids = privates.ids_of(spec.get("user", ""))
+        ids = private_files.ids_of(spec.get("user", ""))
         return processes.marked(self.name, owner=ids[0] if ids else os.geteuid())
 
     def call(self, command: tuple[str, ...], stdin: int, log: int) -> subprocess.Popen[bytes]:
-        """Beside the task, with the variables that its process began with."""
-        spec = self.attempt.read("spec.json")
+        """Run it next to the task, with the variables that the task's process began with."""
+        spec = self.member.read("spec.json")
         if spec is None:
-            # Nobody knows whose rights it may have.
+            # Which rights it may have is unknown.
             raise OSError("spec.json cannot be read")
         uid, gid = _ids(spec.get("user", ""))
         owner = os.geteuid() if uid is None else uid
@@ -191,7 +191,7 @@ class Process(Runtime):
                 extra_groups=None if uid is None else [],
             )
 
-    def sweep(self) -> None:
+    def remove_leftovers(self) -> None:
         """Kill descendants that outlived it; of a container nothing outlives the first process."""
         self.send(signal.SIGKILL)
 
@@ -229,7 +229,7 @@ def tool_environment(config: dict[str, Any]) -> dict[str, str]:
 @contextlib.contextmanager
 def _inside(workdir: str, user: str) -> Iterator[None]:
     """In the task's folder, which it has to reach with its own rights and not with ours."""
-    with task_files.as_user(privates.ids_of(user)):
+    with task_files.as_user(private_files.ids_of(user)):
         os.chdir((workdir or "/").encode())
     try:
         yield
@@ -248,5 +248,5 @@ def _ids(user: str) -> tuple[int | None, int | None]:
     if os.geteuid() == 0:
         return uid, gid
     if uid != os.geteuid():
-        raise Refusal("invalid", "uid: this node's account can only run processes as itself")
+        raise RequestRefusal("invalid", "uid: this node's account can only run processes as itself")
     return None, None

@@ -1,8 +1,8 @@
 """The highest serial of the control plane's database that this node has ever heard.
 
-It only grows while the database is itself. A node that has heard a higher one than it is told now
-gives away that the database was restored from a backup. The control plane believes only what bears
-its signature, so both are kept, and an unsigned serial (of an earlier release) is none.
+It only grows while the database is itself. A node that has heard a higher one than it receives now
+shows that the database was restored from a backup. The control plane believes only what bears its
+signature, so the node keeps both, and an unsigned serial (of an earlier release) is none.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import contextlib
 import os
 from typing import Any, NamedTuple
 
-from apps.execution.node import checks, clocks, files
+from apps.execution.node import clocks, files, request_fields
 
 # Every growth is written, but not every one waits for the disk: of a power cut's last seconds the
 # other nodes know.
 SYNC_S = 10.0
-ROOM_BYTES = 4096
+RESERVED_BYTES = 4096
 
 
 class Serial(NamedTuple):
-    """A serial with the control plane's signature; 0 and an empty one stand for none."""
+    """A serial with the control plane's signature; 0 and an empty one mean none."""
 
     number: int
     signature: str
@@ -29,7 +29,7 @@ class Serial(NamedTuple):
 NONE = Serial(0, "")
 
 
-def hear(home: str, told: Serial, *, refused: int = 0) -> Serial:
+def record(home: str, received: Serial, *, refused: int = 0) -> Serial:
     """Remember the serial of this request; the highest that was heard before it.
 
     Args:
@@ -37,21 +37,21 @@ def hear(home: str, told: Serial, *, refused: int = 0) -> Serial:
     """
     path = os.path.join(home, "serial.json")
     with files.locked(os.path.join(home, "serial.lock")):
-        kept = files.read_json(path) or {}
-        before = _serial_in(kept)
+        stored = files.read_json(path) or {}
+        before = _serial_in(stored)
         is_wrong = refused > 0 and before.number == refused
-        if told.signature and (told.number > before.number or is_wrong):
-            # On a full disk an older one is told until there is room again.
+        if received.signature and (received.number > before.number or is_wrong):
+            # On a full disk the node reports an older one until there is space again.
             with contextlib.suppress(OSError):
-                _write(path, told, kept.get("synced", ""))
+                _write(path, received, stored.get("synced", ""))
     return before
 
 
-def _serial_in(kept: dict[str, Any]) -> Serial:
-    number, signature = kept.get("serial"), kept.get("signature")
+def _serial_in(stored: dict[str, Any]) -> Serial:
+    number, signature = stored.get("serial"), stored.get("signature")
     is_number = type(number) is int and 0 <= number < 2**63
     # What is no signature would make the whole answer one that the control plane cannot read.
-    if is_number and isinstance(signature, str) and checks.SIGNATURE.fullmatch(signature):
+    if is_number and isinstance(signature, str) and request_fields.SIGNATURE.fullmatch(signature):
         return Serial(int(number or 0), signature) if signature else NONE
     return NONE
 
@@ -60,5 +60,5 @@ def _write(path: str, serial: Serial, synced: object) -> None:
     now = "%s %d" % (clocks.boot_id(), clocks.uptime_s() // SYNC_S)
     content = {"serial": serial.number, "signature": serial.signature, "synced": now}
     files.write_json(path, content, durable=now != synced)
-    if not os.path.exists(path + files.ROOM):
-        files.reserve(path, size=ROOM_BYTES, times=1)
+    if not os.path.exists(path + files.RESERVED):
+        files.reserve(path, size=RESERVED_BYTES, times=1)

@@ -8,18 +8,18 @@ import os
 import sys
 from typing import Any, Callable
 
-from apps.execution.node import checks, clocks, crashing, files
-from apps.execution.node.errors import Refusal
+from apps.execution.node import clocks, crash_points, files, request_fields
+from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.members import forget, launch, stop
 from apps.execution.node.preflight import preflight
-from apps.execution.node.probing import probe
-from apps.execution.node.pruning import prune
-from apps.execution.node.pulling import pull
-from apps.execution.node.syncing import sync
+from apps.execution.node.probe import probe
+from apps.execution.node.prune import prune
+from apps.execution.node.pull import pull
+from apps.execution.node.sync import sync
 
 PROTOCOL = 1
 REQUEST_BYTES = 16 * 1024 * 1024
-DETAIL_LETTERS = 4000
+DETAIL_CHARACTERS = 4000
 
 Verb = Callable[[str, dict[str, Any], dict[str, Any]], dict[str, Any]]
 VERBS: dict[str, Verb] = {
@@ -37,7 +37,7 @@ VERBS: dict[str, Verb] = {
 def serve(home: str) -> None:
     """Answer the one request on standard input; whatever happens, the answer is JSON."""
     os.umask(0o077)
-    crashing.arm(home)
+    crash_points.arm(home)
     content = sys.stdin.buffer.read(REQUEST_BYTES + 1)
     answer = answer_to(home, content)
     sys.stdout.buffer.write(json.dumps(answer).encode())
@@ -53,8 +53,8 @@ def answer_to(home: str, content: bytes) -> dict[str, Any]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         body = {"refusal": {"code": "disk_full", "detail": "%s: %s" % (home, error.strerror)}}
-    except Refusal as refusal:
-        body = {"refusal": {"code": refusal.code, "detail": refusal.detail[:DETAIL_LETTERS]}}
+    except RequestRefusal as refusal:
+        body = {"refusal": {"code": refusal.code, "detail": refusal.detail[:DETAIL_CHARACTERS]}}
     return {
         "protocol": PROTOCOL,
         "helper": config.get("helper", ""),
@@ -67,18 +67,18 @@ def answer_to(home: str, content: bytes) -> dict[str, Any]:
 
 def _carry_out(home: str, config: dict[str, Any], content: bytes) -> dict[str, Any]:
     if len(content) > REQUEST_BYTES:
-        raise Refusal("invalid", "the request is longer than %d bytes" % REQUEST_BYTES)
+        raise RequestRefusal("invalid", "the request is longer than %d bytes" % REQUEST_BYTES)
     try:
         request = json.loads(content)
     except (ValueError, RecursionError):
-        raise Refusal("invalid", "the request is not JSON") from None
+        raise RequestRefusal("invalid", "the request is not JSON") from None
     if not isinstance(request, dict):
-        raise Refusal("invalid", "the request is not an object")
+        raise RequestRefusal("invalid", "the request is not an object")
     if request.get("protocol") != PROTOCOL:
-        raise Refusal("protocol", "this helper speaks protocol %d" % PROTOCOL)
+        raise RequestRefusal("protocol", "this helper speaks protocol %d" % PROTOCOL)
     if not config or request.get("installation") != config.get("installation"):
-        raise Refusal("installation", "this helper serves another installation")
+        raise RequestRefusal("installation", "this helper serves another installation")
     verb = request.get("verb")
     if not isinstance(verb, str) or verb not in VERBS:
-        raise checks.refuse("verb", "%.40r is none of %s" % (verb, ", ".join(VERBS)))
+        raise request_fields.refuse("verb", "%.40r is none of %s" % (verb, ", ".join(VERBS)))
     return VERBS[verb](home, config, request)

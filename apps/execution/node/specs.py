@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from apps.execution.node import checks, images
-from apps.execution.node.errors import Refusal
+from apps.execution.node import images, request_fields
+from apps.execution.node.errors import RequestRefusal
 
 RUNTIMES = ("podman", "docker", "process")
 NETWORKS = ("default", "host", "none")
 ENFORCERS = ("mps",)
 
 
-class Identity(NamedTuple):
+class MemberIdentity(NamedTuple):
     """Which member of which admission of which task."""
 
     task_id: str
@@ -20,7 +20,7 @@ class Identity(NamedTuple):
     rank: int
 
 
-class Device(NamedTuple):
+class DeviceSpec(NamedTuple):
     """One device, or a share of it in thousandths.
 
     `cdi` is its fully qualified CDI name, empty for a simulated device; `memory_mb` the memory
@@ -35,7 +35,7 @@ class Device(NamedTuple):
     enforced_by: str = ""
 
 
-class Volume(NamedTuple):
+class VolumeSpec(NamedTuple):
     """A folder of the node, seen inside the container at `target`."""
 
     source: str
@@ -48,15 +48,15 @@ class Volume(NamedTuple):
 class Spec(NamedTuple):
     """What to run and with how much. Memory is in 2^20 bytes, CPU in thousandths of a core."""
 
-    identity: Identity
+    identity: MemberIdentity
     runtime: str
     image: str
     command: tuple[str, ...]
     environment: dict[str, str]
     secrets: dict[str, str]
     workdir: str
-    devices: tuple[Device, ...]
-    volumes: tuple[Volume, ...]
+    devices: tuple[DeviceSpec, ...]
+    volumes: tuple[VolumeSpec, ...]
     cpu_milli: int
     memory_mb: int
     shm_mb: int
@@ -75,7 +75,7 @@ class Spec(NamedTuple):
     image_id: str = ""
     # Of a container with a network of its own, reached at the same ports of the node.
     ports: tuple[int, ...] = ()
-    # Tell it to resume only where it has saved something.
+    # It resumes only where it has saved something.
     resume_if_saved: bool = False
 
     @property
@@ -84,12 +84,12 @@ class Spec(NamedTuple):
         return images.reference(self.image, self.digest)
 
 
-def identity_of(request: dict[str, Any]) -> Identity:
+def identity_of(request: dict[str, Any]) -> MemberIdentity:
     """The three numbers every verb about a member carries."""
-    return Identity(
-        checks.text(request, "task_id", checks.IDENTIFIER),
-        checks.whole(request, "generation", lowest=1, highest=2**53),
-        checks.whole(request, "rank", lowest=0, highest=99_999),
+    return MemberIdentity(
+        request_fields.text(request, "task_id", request_fields.IDENTIFIER),
+        request_fields.whole(request, "generation", lowest=1, highest=2**53),
+        request_fields.whole(request, "rank", lowest=0, highest=99_999),
     )
 
 
@@ -97,31 +97,35 @@ def spec_of(request: dict[str, Any]) -> Spec:
     """The specification in a launch request.
 
     Raises:
-        Refusal: a field does not fit its grammar; code `invalid`, the detail names it.
+        RequestRefusal: a field does not fit its grammar; code `invalid`, the detail names it.
     """
     runtime = one_of(request, "runtime", RUNTIMES)
-    command = checks.command(request)
+    command = request_fields.command(request)
     if runtime == "process" and not command:
-        raise checks.refuse("command", "empty, and the process runtime has no image to ask")
+        raise request_fields.refuse("command", "empty, and the process runtime has no image to ask")
     return Spec(
         identity=identity_of(request),
         runtime=runtime,
-        image="" if runtime == "process" else checks.image(request),
+        image="" if runtime == "process" else request_fields.image(request),
         command=command,
-        environment=checks.variables(request, "environment"),
-        secrets=checks.secrets(request, "secrets"),
-        workdir=checks.workdir(request, "workdir") if request.get("workdir") else "",
-        devices=tuple(device_of(item) for item in checks.records(request, "devices", most=1024)),
-        volumes=tuple(_volume_of(item) for item in checks.records(request, "volumes", most=64)),
-        cpu_milli=checks.whole(request, "cpu_milli", lowest=0, highest=10**7),
-        memory_mb=checks.whole(request, "memory_mb", lowest=0, highest=10**9),
-        shm_mb=checks.whole(request, "shm_mb", lowest=0, highest=10**9),
-        pids=checks.whole(request, "pids", lowest=1, highest=4_194_304),
+        environment=request_fields.variables(request, "environment"),
+        secrets=request_fields.secrets(request, "secrets"),
+        workdir=request_fields.workdir(request, "workdir") if request.get("workdir") else "",
+        devices=tuple(
+            device_of(item) for item in request_fields.records(request, "devices", most=1024)
+        ),
+        volumes=tuple(
+            _volume_of(item) for item in request_fields.records(request, "volumes", most=64)
+        ),
+        cpu_milli=request_fields.whole(request, "cpu_milli", lowest=0, highest=10**7),
+        memory_mb=request_fields.whole(request, "memory_mb", lowest=0, highest=10**9),
+        shm_mb=request_fields.whole(request, "shm_mb", lowest=0, highest=10**9),
+        pids=request_fields.whole(request, "pids", lowest=1, highest=4_194_304),
         user=user_of(request, is_required=runtime != "process"),
         network=one_of(request, "network", NETWORKS),
-        read_only=checks.flag(request, "read_only"),
-        capabilities=checks.texts(request, "capabilities", checks.CAPABILITY),
-        device_paths=checks.texts(request, "device_paths", checks.DEVICE_PATH),
+        read_only=request_fields.flag(request, "read_only"),
+        capabilities=request_fields.texts(request, "capabilities", request_fields.CAPABILITY),
+        device_paths=request_fields.texts(request, "device_paths", request_fields.DEVICE_PATH),
         digest=images.digest_of(request, "digest"),
         image_id=images.digest_of(request, "image_id"),
         ports=_ports_of(request),
@@ -130,29 +134,31 @@ def spec_of(request: dict[str, Any]) -> Spec:
 
 
 def refuse_process(request: dict[str, Any], runtime: str) -> None:
-    """Raises Refusal for a task without a container where the administrator allows none."""
+    """Raises RequestRefusal for a task without a container where the administrator allows none."""
     if runtime == "process" and request.get("allow_process") is not True:
-        raise Refusal("not_allowed", "this node does not allow tasks without a container")
+        raise RequestRefusal("not_allowed", "this node does not allow tasks without a container")
 
 
-def device_of(item: dict[str, Any]) -> Device:
+def device_of(item: dict[str, Any]) -> DeviceSpec:
     """A device, or a share of it, as launch and preflight name it."""
-    cdi = checks.text(item, "cdi", checks.CDI_NAME) if item.get("cdi") else ""
-    return Device(
-        checks.text(item, "uuid", checks.DEVICE_UUID),
+    cdi = request_fields.text(item, "cdi", request_fields.CDI_NAME) if item.get("cdi") else ""
+    return DeviceSpec(
+        request_fields.text(item, "uuid", request_fields.DEVICE_UUID),
         cdi,
-        checks.whole(item, "milli", lowest=1, highest=1000) if "milli" in item else 1000,
-        checks.whole(item, "memory_mb", lowest=0, highest=10**9) if "memory_mb" in item else 0,
+        request_fields.whole(item, "milli", lowest=1, highest=1000) if "milli" in item else 1000,
+        request_fields.whole(item, "memory_mb", lowest=0, highest=10**9)
+        if "memory_mb" in item
+        else 0,
         one_of(item, "enforced_by", ENFORCERS) if item.get("enforced_by") else "",
     )
 
 
-def _volume_of(item: dict[str, Any]) -> Volume:
-    return Volume(
-        checks.path(item, "source"),
-        checks.target(item, "target"),
-        checks.flag(item, "read_only"),
-        "checkpoints" in item and checks.flag(item, "checkpoints"),
+def _volume_of(item: dict[str, Any]) -> VolumeSpec:
+    return VolumeSpec(
+        request_fields.path(item, "source"),
+        request_fields.target(item, "target"),
+        request_fields.flag(item, "read_only"),
+        "checkpoints" in item and request_fields.flag(item, "checkpoints"),
     )
 
 
@@ -164,8 +170,8 @@ def user_of(request: dict[str, Any], *, is_required: bool) -> str:
     if request.get("uid") is None and not is_required:
         return ""
     lowest = 0 if request.get("allow_root") is True else 1
-    uid = checks.whole(request, "uid", lowest=lowest, highest=2**32 - 2)
-    gid = checks.whole(request, "gid", lowest=lowest, highest=2**32 - 2)
+    uid = request_fields.whole(request, "uid", lowest=lowest, highest=2**32 - 2)
+    gid = request_fields.whole(request, "gid", lowest=lowest, highest=2**32 - 2)
     return "%d:%d" % (uid, gid)
 
 
@@ -173,9 +179,10 @@ def _ports_of(request: dict[str, Any]) -> tuple[int, ...]:
     """Ports that need no rights on the node; a control plane that knows none sends none."""
     ports = request.get("ports", [])
     if not isinstance(ports, list) or len(ports) > 16:
-        raise checks.refuse("ports", "no list of at most 16")
+        raise request_fields.refuse("ports", "no list of at most 16")
     return tuple(
-        checks.whole({"ports": port}, "ports", lowest=1024, highest=65_535) for port in ports
+        request_fields.whole({"ports": port}, "ports", lowest=1024, highest=65_535)
+        for port in ports
     )
 
 
@@ -183,5 +190,5 @@ def one_of(request: dict[str, Any], field: str, allowed: tuple[str, ...]) -> str
     """A required string out of a list."""
     value = request.get(field)
     if value not in allowed:
-        raise checks.refuse(field, "%.80r is none of %s" % (value, ", ".join(allowed)))
+        raise request_fields.refuse(field, "%.80r is none of %s" % (value, ", ".join(allowed)))
     return str(value)

@@ -1,4 +1,4 @@
-"""A process of its own beside every task: starts it, waits for it, writes down how it ended.
+"""A process of its own for every task: starts it, waits for it, writes down how it ended.
 
 It is detached from the connection that brought the launch, so that nothing that happens to the
 control plane or to sshd reaches the task.
@@ -13,16 +13,16 @@ import subprocess
 import time
 from typing import Any, Callable, TypeVar
 
-from apps.execution.node import files, homes, leases, mps, privates
-from apps.execution.node.cleaning import clean_up
-from apps.execution.node.crashing import crash_point
-from apps.execution.node.detaching import detach
-from apps.execution.node.errors import Refusal
-from apps.execution.node.homes import Attempt
-from apps.execution.node.kinds import KINDS, runtime_of
+from apps.execution.node import files, leases, mps, private_files, state_files
+from apps.execution.node.cleanup import clean_up
+from apps.execution.node.crash_points import crash_point
+from apps.execution.node.detached_process import detach
+from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.results import insist_on_exit, note_started
-from apps.execution.node.runtimes import Runtime, RuntimeAway
+from apps.execution.node.runtime_kinds import KINDS, runtime_of
+from apps.execution.node.runtimes import RuntimeUnavailable, TaskRuntime
 from apps.execution.node.specs import Spec
+from apps.execution.node.state_files import MemberFolder
 from apps.execution.node.watchdog import enforce, ensure_watchdog
 
 # A task that runs away with its log must not fill the node's disk.
@@ -39,9 +39,9 @@ WORDS_BYTES = 2000
 T = TypeVar("T")
 
 
-def launch(attempt: Attempt, spec: Spec, config: dict[str, Any], *, wait_s: float) -> None:
+def launch(member: MemberFolder, spec: Spec, config: dict[str, Any], *, wait_s: float) -> None:
     """Start a supervisor for the attempt and wait until the task runs, has failed, or `wait_s`."""
-    alive = files.take_lock(attempt.path("alive"), wait=False)
+    alive = files.take_lock(member.path("alive"), wait=False)
     if alive is None:
         # An earlier launch made one that has not come to start the task yet. A second one would
         # wait for its end, and then run the task once more.
@@ -49,10 +49,10 @@ def launch(attempt: Attempt, spec: Spec, config: dict[str, Any], *, wait_s: floa
     reading, writing = os.pipe()
 
     def work() -> None:
-        homes.note_supervisor(alive)
-        supervise(attempt, spec, config, news=writing)
+        state_files.note_supervisor(alive)
+        supervise(member, spec, config, changes=writing)
 
-    detach(attempt.home, work, keep=(writing, alive))
+    detach(member.home, work, keep=(writing, alive))
     os.close(writing)
     # The lock lives on in the supervisor, which inherited the descriptor.
     os.close(alive)
@@ -60,73 +60,73 @@ def launch(attempt: Attempt, spec: Spec, config: dict[str, Any], *, wait_s: floa
         select.select([source], [], [], wait_s)
 
 
-def adopt(attempt: Attempt, config: dict[str, Any]) -> bool:
-    """Give an attempt whose supervisor died a new one. False when it has one."""
-    alive = files.take_lock(attempt.path("alive"), wait=False)
+def adopt(member: MemberFolder, config: dict[str, Any]) -> bool:
+    """Give an attempt whose supervisor died another one. False when it has one."""
+    alive = files.take_lock(member.path("alive"), wait=False)
     if alive is None:
         return False
 
     def work() -> None:
-        homes.note_supervisor(alive)
-        _watch(attempt, config)
+        state_files.note_supervisor(alive)
+        _watch(member, config)
 
-    detach(attempt.home, work, keep=(alive,))
+    detach(member.home, work, keep=(alive,))
     os.close(alive)
     return True
 
 
-def supervise(attempt: Attempt, spec: Spec, config: dict[str, Any], *, news: int) -> None:
+def supervise(member: MemberFolder, spec: Spec, config: dict[str, Any], *, changes: int) -> None:
     """Start the task and stay until its end is written down."""
-    if attempt.has("stop.json"):
-        insist_on_exit(attempt, config, None, "stopped before it started")
+    if member.has("stop.json"):
+        insist_on_exit(member, config, None, "stopped before it started")
         return
-    task = _Task(attempt, KINDS[spec.runtime](attempt, config), config)
-    ensure_watchdog(attempt, config, adopt)
-    enforce(attempt, task.runtime)
-    if leases.is_over(attempt):
-        insist_on_exit(attempt, config, None, "")
+    task = _Task(member, KINDS[spec.runtime](member, config), config)
+    ensure_watchdog(member, config, adopt)
+    enforce(member, task.runtime)
+    if leases.is_over(member):
+        insist_on_exit(member, config, None, "")
         return
-    log = os.open(attempt.path("log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    # From here on the runtime may have been asked; whoever comes later must look, not start.
-    attempt.mark("starting")
+    log = os.open(member.path("log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    # From here on the runtime may have been asked; a later supervisor must look, not start.
+    member.mark("starting")
     crash_point("node.launch.starting")
     try:
-        process = task.runtime.start(mps.prepare(attempt, spec, config), log)
-    except (OSError, Refusal, subprocess.SubprocessError) as error:
+        process = task.runtime.start(mps.prepare(member, spec, config), log)
+    except (OSError, RequestRefusal, subprocess.SubprocessError) as error:
         _conclude(task, None, "%s" % error)
         return
     crash_point("node.launch.created")
     has_started = _await_start(task, process)
     crash_point("node.launch.started")
     if has_started:
-        os.close(news)
+        os.close(changes)
     # Otherwise the launch waits a little longer, and hears why.
     _finish(task, _await_end(task, process))
 
 
 class _Task:
-    """What a supervisor looks after."""
+    """The task of a supervisor, with its log, lease and checkpoints."""
 
-    def __init__(self, attempt: Attempt, runtime: Runtime, config: dict[str, Any]) -> None:
-        self.attempt = attempt
+    def __init__(self, member: MemberFolder, runtime: TaskRuntime, config: dict[str, Any]) -> None:
+        self.member = member
         self.runtime = runtime
         self.config = config
         self.checkpointed_at: float | None = None
 
     def look_after(self) -> float:
         """Mind its log, its lease and its checkpoints; seconds until that is due again."""
-        checkpointed_at = privates.checkpointed_wall_s(self.attempt, self.config)
+        checkpointed_at = private_files.checkpointed_wall_s(self.member, self.config)
         if checkpointed_at != self.checkpointed_at:
             self.checkpointed_at = checkpointed_at
-            homes.ring(self.attempt.home)
+            state_files.notify(self.member.home)
         # Whatever the disk says, the lease is looked at.
         with contextlib.suppress(OSError):
-            shorten_log(self.attempt, limit=LOG_LIMIT_BYTES)
-        if not self.attempt.has("lease.json"):
+            shorten_log(self.member, limit=LOG_LIMIT_BYTES)
+        if not self.member.has("lease.json"):
             return LOG_CHECK_S
         with contextlib.suppress(OSError):
-            ensure_watchdog(self.attempt, self.config, adopt)
-        return enforce(self.attempt, self.runtime)
+            ensure_watchdog(self.member, self.config, adopt)
+        return enforce(self.member, self.runtime)
 
     def ask(self, question: Callable[[], T]) -> T:
         """What the runtime answers, however long it is away."""
@@ -134,7 +134,7 @@ class _Task:
         while True:
             try:
                 return question()
-            except RuntimeAway:
+            except RuntimeUnavailable:
                 time.sleep(min(wait_s, self.look_after()))
                 wait_s = min(wait_s * 2, AWAY_STEP_HIGHEST_S)
 
@@ -143,10 +143,10 @@ def _await_start(task: _Task, process: subprocess.Popen[bytes]) -> bool:
     while process.poll() is None:
         pid = task.runtime.started_pid()
         if pid is not None:
-            note_started(task.attempt, pid)
+            note_started(task.member, pid)
             return True
-        if task.attempt.has("lease.json"):
-            enforce(task.attempt, task.runtime)
+        if task.member.has("lease.json"):
+            enforce(task.member, task.runtime)
         time.sleep(STARTING_STEP_S)
     return False
 
@@ -165,11 +165,11 @@ def _finish(task: _Task, code: int) -> None:
     is_clients_own = code < 0 or code in CLIENT_CODES or (code > 0 and not has_started)
     if task.runtime.has_client and is_clients_own:
         # Killed, or failed itself: of the task that says nothing.
-        words = _last_words(task.attempt) or "the runtime ended with code %d" % code
+        words = _last_words(task.member) or "the runtime ended with code %d" % code
         _follow(task, words)
         return
-    if not task.attempt.has("started.json"):
-        note_started(task.attempt, 0)
+    if not task.member.has("started.json"):
+        note_started(task.member, 0)
     _conclude(task, code if code >= 0 else 128 - code, "")
 
 
@@ -184,31 +184,31 @@ def _follow(task: _Task, words: str) -> None:
     pid = task.ask(task.runtime.living_pid)
     if pid is not None and task.ask(task.runtime.is_half_made):
         task.runtime.kill()
-    elif pid is not None and not task.attempt.has("started.json"):
-        note_started(task.attempt, pid)
+    elif pid is not None and not task.member.has("started.json"):
+        note_started(task.member, pid)
     while pid is not None:
         _await_process(pid, task.look_after())
         pid = task.ask(task.runtime.living_pid)
     code = task.ask(task.runtime.exit_code)
-    if code is not None and not task.attempt.has("started.json"):
-        note_started(task.attempt, 0)
+    if code is not None and not task.member.has("started.json"):
+        note_started(task.member, 0)
     _conclude(task, code, "" if code is not None else words)
 
 
 def _conclude(task: _Task, code: int | None, error: str) -> None:
-    """Sweep up, write the end down, remove what is left: in this order."""
-    task.runtime.sweep()
+    """End leftover processes, store the result, clean up: in this order."""
+    task.runtime.remove_leftovers()
     crash_point("node.finish.ended")
-    insist_on_exit(task.attempt, task.config, code, error)
+    insist_on_exit(task.member, task.config, code, error)
     crash_point("node.finish.written")
-    clean_up(task.attempt, task.runtime)
+    clean_up(task.member, task.runtime)
     crash_point("node.finish.cleaned")
 
 
-def _watch(attempt: Attempt, config: dict[str, Any]) -> None:
-    """Follow a task that somebody else started, until it ends."""
+def _watch(member: MemberFolder, config: dict[str, Any]) -> None:
+    """Follow a task that another supervisor started, until it ends."""
     _follow(
-        _Task(attempt, runtime_of(attempt, config), config), "its supervisor died before it ended"
+        _Task(member, runtime_of(member, config), config), "its supervisor died before it ended"
     )
 
 
@@ -226,22 +226,22 @@ def _await_process(pid: int, wait_s: float) -> None:
         os.close(descriptor)
 
 
-def shorten_log(attempt: Attempt, *, limit: int) -> None:
+def shorten_log(member: MemberFolder, *, limit: int) -> None:
     """Throw the log away when it is beyond its bound; offsets go on counting."""
-    path = attempt.path("log")
+    path = member.path("log")
     try:
         size = os.stat(path).st_size
     except FileNotFoundError:
         return
     if size > limit:
-        dropped = int((attempt.read("dropped.json") or {}).get("bytes", 0))
-        attempt.write("dropped.json", {"bytes": dropped + size})
+        dropped = int((member.read("dropped.json") or {}).get("bytes", 0))
+        member.write("dropped.json", {"bytes": dropped + size})
         # The writers have the file open for appending, so they go on at its new end.
         os.truncate(path, 0)
 
 
-def _last_words(attempt: Attempt) -> str:
-    with open(attempt.path("log"), "rb") as source:
+def _last_words(member: MemberFolder) -> str:
+    with open(member.path("log"), "rb") as source:
         source.seek(0, os.SEEK_END)
         source.seek(max(0, source.tell() - WORDS_BYTES))
         return source.read().decode(errors="replace").strip()

@@ -1,7 +1,7 @@
 """The only way to files in places where a task can write: by descriptors, never by a path again.
 
 The helper is root on most nodes, and a task replaces what it may: a file by a symbolic or a hard
-link, a pipe that blocks whoever opens it, a folder nested a hundred thousand deep. So nothing
+link, a pipe that blocks its reader, a folder nested a hundred thousand deep. So nothing
 below a folder of a task is opened, changed or removed but relative to an open folder, without
 following a link and without waiting; and what was opened is looked at before it is used.
 `tests/execution/node/test_task_files.py` names the modules that may use files in any other way.
@@ -30,10 +30,10 @@ MOST_MOVED = 1_000_000
 def opened_folder(path: str) -> Iterator[int]:
     """The folder at an absolute path, as a descriptor.
 
-    A symbolic link on the way is followed only where nobody but root or we can have made it.
+    A symbolic link on the path is followed only where only root or the helper can have made it.
 
     Raises:
-        OSError: there is none, or a link on the way is somebody else's.
+        OSError: there is none, or a link on the path is another user's.
     """
     descriptor = _walk(path)
     try:
@@ -99,7 +99,7 @@ def ensure_folder(path: str, mode: int, ids: tuple[int, int] | None = None) -> N
     """A folder at this path, ours or given to `ids` (user and group), with this mode.
 
     Raises:
-        PermissionError: somebody else's is in the way.
+        PermissionError: another user's file or folder is there.
         OSError: not possible here.
     """
     parent, name = os.path.split(path)
@@ -110,10 +110,10 @@ def ensure_folder(path: str, mode: int, ids: tuple[int, int] | None = None) -> N
         try:
             descriptor = os.open(name, _FOLDER, dir_fd=folder)
         except NotADirectoryError:
-            raise PermissionError(errno.EPERM, "somebody else's is in the way", path) from None
+            raise PermissionError(errno.EPERM, "another user's file is there", path) from None
         try:
             if os.fstat(descriptor).st_uid not in owners:
-                raise PermissionError(errno.EPERM, "belongs to somebody else", path)
+                raise PermissionError(errno.EPERM, "belongs to another user", path)
             give(descriptor, mode, ids)
         finally:
             os.close(descriptor)
@@ -264,7 +264,7 @@ def _empty(top: int) -> None:
                         moved += 1
                         os.rename(inner, "%s-%d" % (own, moved), src_dir_fd=folder, dst_dir_fd=top)
             if moved > MOST_MOVED:
-                raise OSError(errno.ENOTEMPTY, "somebody goes on making folders there")
+                raise OSError(errno.ENOTEMPTY, "a process goes on making folders there")
             os.rmdir(name, dir_fd=top)
 
 
@@ -341,5 +341,5 @@ def _link(folder: int, name: str) -> str | None:
     if not stat.S_ISLNK(status.st_mode):
         return None
     if status.st_uid not in {0, os.geteuid()} or not _is_closed(folder):
-        raise PermissionError(errno.ELOOP, "a symbolic link that somebody else made", name)
+        raise PermissionError(errno.ELOOP, "a symbolic link of another user", name)
     return os.readlink(name, dir_fd=folder)

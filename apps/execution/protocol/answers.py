@@ -9,6 +9,7 @@ from apps.execution.protocol.bounds import (
     ANSWER_BYTES,
     LOG_BYTES,
     MOST_MEMBERS,
+    ByteCount,
     Code,
     Count,
     DeviceUuid,
@@ -16,7 +17,6 @@ from apps.execution.protocol.bounds import (
     LongText,
     Name,
     Seconds,
-    Serial,
     ShortText,
     Signature,
     TaskId,
@@ -26,7 +26,7 @@ from apps.execution.protocol.bounds import (
     plain,
     storable,
 )
-from apps.execution.protocol.requests import Member
+from apps.execution.protocol.requests import MemberKey
 
 T = TypeVar("T")
 # Of the column that keeps it.
@@ -48,7 +48,7 @@ RefusalCode = Literal[
 ]
 
 
-class AnswerMalformed(ValueError):
+class MalformedAnswer(ValueError):
     """The node answered something that is not of this protocol."""
 
     def __init__(self, problem: str) -> None:
@@ -71,7 +71,7 @@ class Clocks(Struct, frozen=True):
     wall_s: WallSeconds
 
 
-class Device(Struct, frozen=True):
+class DeviceReport(Struct, frozen=True):
     """A device of the node. `cdi` is empty when no CDI file names it.
 
     `parent_uuid` is the GPU that it is a slice of (MIG), empty for a whole GPU.
@@ -100,11 +100,11 @@ class Interface(Struct, frozen=True):
     """A network interface; bytes since boot."""
 
     name: ShortText
-    received_bytes: Serial
-    sent_bytes: Serial
+    received_bytes: ByteCount
+    sent_bytes: ByteCount
 
 
-class Probed(Struct, frozen=True):
+class NodeInventory(Struct, frozen=True):
     """The node's inventory. `nvidia` is "ok" or says in words what is wrong with its GPUs.
 
     `enforcement` is missing without real devices.
@@ -116,7 +116,7 @@ class Probed(Struct, frozen=True):
     account: Annotated[int, Meta(ge=0, le=2**32)]
     nvidia: LongText
     driver: ShortText
-    devices: Annotated[tuple[Device, ...], Meta(max_length=1024)]
+    devices: Annotated[tuple[DeviceReport, ...], Meta(max_length=1024)]
     cdi_names: Annotated[tuple[ShortText, ...], Meta(max_length=4096)]
     cpu_milli: Whole
     memory_mb: Count
@@ -138,7 +138,7 @@ class Probed(Struct, frozen=True):
             raise ValueError("a device is there twice")
 
 
-class Pulled(Struct, frozen=True):
+class PullAnswer(Struct, frozen=True):
     """Whether the image is there, and the last words of the runtime.
 
     Of one that is there: its number on the node (the digest of its configuration), and its digest
@@ -151,14 +151,14 @@ class Pulled(Struct, frozen=True):
     digest: ImageDigest = ""
 
 
-class Preflighted(Struct, frozen=True):
+class PreflightAnswer(Struct, frozen=True):
     """Whether the node starts containers; `detail` holds the runtime's words where it does not."""
 
     state: Literal["passed", "failed"]
     detail: ShortText = ""
 
 
-class LaunchedState(Struct, frozen=True):
+class LaunchAnswer(Struct, frozen=True):
     """`created` when the runtime was still at it as `start_wait_s` ended."""
 
     state: Literal["created", "running", "exited"]
@@ -188,12 +188,12 @@ class ReportedMember(Struct, frozen=True):
     is_lease_over: bool = False
 
     @property
-    def member(self) -> Member:
+    def member(self) -> MemberKey:
         """Which member this is about."""
-        return Member(self.task_id, self.generation, self.rank)
+        return MemberKey(self.task_id, self.generation, self.rank)
 
 
-class LogPart(Struct, frozen=True):
+class LogChunk(Struct, frozen=True):
     """New bytes of a log. An `offset` beyond the one asked means that the node threw bytes away."""
 
     task_id: TaskId
@@ -203,43 +203,43 @@ class LogPart(Struct, frozen=True):
     content: Annotated[bytes, Meta(max_length=LOG_BYTES)]
 
     @property
-    def member(self) -> Member:
+    def member(self) -> MemberKey:
         """Whose log this is."""
-        return Member(self.task_id, self.generation, self.rank)
+        return MemberKey(self.task_id, self.generation, self.rank)
 
 
 class DeviceProcess(Struct, frozen=True):
-    """A process that computes on a device; `member` is None when it is not ours."""
+    """A process that computes on a device; `member` is None when it belongs to no member."""
 
     uuid: Name
     pid: Whole
     memory_mb: Count
-    member: Member | None
+    member: MemberKey | None
 
 
-class Unreadable(Struct, frozen=True):
+class UnreadableMember(Struct, frozen=True):
     """A member of which a report says what cannot be; the others are not touched by it."""
 
-    member: Member
+    member: MemberKey
     has_ended: bool
     problem: ShortText
 
 
-class Report(Struct, frozen=True):
-    """Everything of ours. `version` goes into the next request's `seen`.
+class SyncReport(Struct, frozen=True):
+    """All members of this installation. `version` goes into the next request's `seen`.
 
     `serial` is the highest that the node had ever heard before this request, with the signature
-    that came with it. `unreadable` is of `decode`: no node says that.
+    that came with it. `decode` fills `unreadable`; nodes do not send it.
     """
 
     version: Token
     members: Annotated[tuple[ReportedMember, ...], Meta(max_length=MOST_MEMBERS)]
-    logs: Annotated[tuple[LogPart, ...], Meta(max_length=2 * MOST_MEMBERS)]
+    logs: Annotated[tuple[LogChunk, ...], Meta(max_length=2 * MOST_MEMBERS)]
     device_processes: Annotated[tuple[DeviceProcess, ...], Meta(max_length=10_000)] = ()
-    # Of any size: whoever judges it says what becomes of one that is too large.
+    # Of any size: its reader decides what becomes of one that is too large.
     serial: int = 0
     serial_signature: Signature = ""
-    unreadable: tuple[Unreadable, ...] = ()
+    unreadable: tuple[UnreadableMember, ...] = ()
 
     def __post_init__(self) -> None:
         # Each entry costs a transaction.
@@ -249,26 +249,26 @@ class Report(Struct, frozen=True):
             raise ValueError("a member is there twice")
 
 
-class StopState(Struct, frozen=True):
+class StopAnswer(Struct, frozen=True):
     """`absent`: never launched here, and now it cannot be any more."""
 
     state: Literal["absent", "stopping", "exited"]
 
 
-class Forgotten(Struct, frozen=True):
+class ForgetAnswer(Struct, frozen=True):
     """The tasks of which nothing is left on the node."""
 
     forgotten: Annotated[tuple[TaskId, ...], Meta(max_length=1000)]
 
 
-class Pruned(Struct, frozen=True):
+class PruneAnswer(Struct, frozen=True):
     """Names of what was removed."""
 
     containers: Annotated[tuple[ShortText, ...], Meta(max_length=100_000)]
     images: Annotated[tuple[ShortText, ...], Meta(max_length=100_000)]
 
 
-class Installed(Struct, frozen=True):
+class InstallAnswer(Struct, frozen=True):
     """Where the helper lives now, and what tells its folder from every other.
 
     With `known` nothing was installed: the folder belongs to the node of that name.
@@ -295,17 +295,17 @@ class _Named(Struct):
     state: Literal["created", "running", "exited"]
 
 
-# Answers that say little are short, whoever wrote them.
+# Answers that say little are short, whatever wrote them.
 _SHORT_BYTES: Final = 256 * 1024
 _MOST_BYTES: Final[dict[type, int]] = {
-    LaunchedState: _SHORT_BYTES,
-    Preflighted: _SHORT_BYTES,
-    Pulled: _SHORT_BYTES,
-    StopState: _SHORT_BYTES,
-    Forgotten: _SHORT_BYTES,
-    Installed: _SHORT_BYTES,
-    Probed: 16 * _SHORT_BYTES,
-    Pruned: 16 * _SHORT_BYTES,
+    LaunchAnswer: _SHORT_BYTES,
+    PreflightAnswer: _SHORT_BYTES,
+    PullAnswer: _SHORT_BYTES,
+    StopAnswer: _SHORT_BYTES,
+    ForgetAnswer: _SHORT_BYTES,
+    InstallAnswer: _SHORT_BYTES,
+    NodeInventory: 16 * _SHORT_BYTES,
+    PruneAnswer: 16 * _SHORT_BYTES,
 }
 # Of JSON that is not of this protocol: too deep for the decoder, not UTF-8, or with a value that
 # one of the classes above refuses.
@@ -316,7 +316,7 @@ def decode(content: bytes, kind: type[T]) -> tuple[Clocks, T | Refusal]:
     """The node's clocks and its answer, or its refusal.
 
     Raises:
-        AnswerMalformed: too long, not JSON, or not of this shape.
+        MalformedAnswer: too long, not JSON, or not of this shape.
     """
     _check_length(content, kind)
     try:
@@ -325,23 +325,23 @@ def decode(content: bytes, kind: type[T]) -> tuple[Clocks, T | Refusal]:
         if envelope.refusal is not None:
             return clocks, envelope.refusal
         if not bytes(envelope.answer):
-            raise AnswerMalformed("neither an answer nor a refusal")
+            raise MalformedAnswer("neither an answer nor a refusal")
         return clocks, _answer(envelope.answer, kind)
     except _ERRORS as error:
-        raise AnswerMalformed(str(error)) from error
+        raise MalformedAnswer(str(error)) from error
 
 
 def _answer(content: Raw, kind: type[T]) -> T:
     try:
         return json.decode(content, type=kind)
     except MsgspecError:
-        if kind is not Report:
+        if kind is not SyncReport:
             raise
     # Slower, and only where something is wrong: without the members that cannot be read.
     fields = json.decode(content, type=dict[str, Raw])
     members = json.decode(fields["members"], type=list[Raw]) if "members" in fields else []
     if len(members) > MOST_MEMBERS:
-        raise AnswerMalformed(f"a report of {len(members)} members")
+        raise MalformedAnswer(f"a report of {len(members)} members")
     unreadable = {at: one for at, one in enumerate(map(_judged, members)) if one is not None}
     rest: dict[str, Any] = {
         **fields,
@@ -351,46 +351,46 @@ def _answer(content: Raw, kind: type[T]) -> T:
     return structs.replace(answer, unreadable=tuple(unreadable.values()))  # type: ignore[type-var]  # it is a Report
 
 
-def _judged(content: Raw) -> Unreadable | None:
+def _judged(content: Raw) -> UnreadableMember | None:
     """What is wrong with one member of a report.
 
     Raises:
-        MsgspecError: so much that nobody can tell which member it is.
+        MsgspecError: so much that the member itself is unknown.
     """
     try:
         json.decode(content, type=ReportedMember)
     except MsgspecError as error:
         named = json.decode(content, type=_Named)
-        member = Member(named.task_id, named.generation, named.rank)
-        return Unreadable(member, named.state == "exited", plain(str(error)))
+        member = MemberKey(named.task_id, named.generation, named.rank)
+        return UnreadableMember(member, named.state == "exited", plain(str(error)))
     return None
 
 
-def decode_installed(content: bytes) -> Installed:
+def decode_installed(content: bytes) -> InstallAnswer:
     """Where the helper was installed.
 
     Raises:
-        AnswerMalformed: it was not; the message holds the node's own words.
+        MalformedAnswer: it was not; the message holds the node's own words.
     """
-    _check_length(content, Installed)
+    _check_length(content, InstallAnswer)
     try:
         answer = json.decode(storable(content), type=dict[str, str])
         if "error" in answer:
-            raise AnswerMalformed(answer["error"])
-        installed = Installed(
+            raise MalformedAnswer(answer["error"])
+        installed = InstallAnswer(
             home=answer["home"],
             helper=answer["helper"],
             identity=answer.get("identity", "")[:64],
             known=answer.get("known", "")[:120],
         )
     except (*_ERRORS, KeyError) as error:
-        raise AnswerMalformed(f"not the answer of an installation: {error}") from error
+        raise MalformedAnswer(f"not the answer of an installation: {error}") from error
     if len(installed.home) > HOME_CHARACTERS or not HOME.fullmatch(installed.home):
-        raise AnswerMalformed("its helper is in a folder that no helper can be in")
+        raise MalformedAnswer("its helper is in a folder that no helper can be in")
     return installed
 
 
 def _check_length(content: bytes, kind: type) -> None:
     most = min(ANSWER_BYTES, _MOST_BYTES.get(kind, ANSWER_BYTES))
     if len(content) > most:
-        raise AnswerMalformed(f"an answer of {len(content)} bytes, and {most} are the most")
+        raise MalformedAnswer(f"an answer of {len(content)} bytes, and {most} are the most")

@@ -1,7 +1,7 @@
-"""How much a node may say, and in which signs: the one border that its answers come through.
+"""How much a node may send, and in which characters: every answer of a node is checked here.
 
-A node can be anybody's by the time it answers, and what tasks and runtimes write reaches it. So
-nothing is longer, larger or stranger than the database and the pages can take.
+A node may be compromised by the time it answers, and what tasks and runtimes write reaches it. So
+nothing passes that the database or the pages cannot take.
 """
 
 import re
@@ -29,7 +29,7 @@ ImageDigest = Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64})?\Z")]
 # Of a column of 32 bits, of one of 64, and what stays exact in every reader of JSON.
 Whole = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Code = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
-Serial = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+ByteCount = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Seconds = Annotated[float, Meta(ge=0, le=1e10)]
 # By a clock that may be wrong.
@@ -43,7 +43,7 @@ _UNSTORABLE = re.compile(
 
 
 def storable(content: bytes) -> bytes:
-    """JSON without the escapes of what cannot be stored; a replacement stands for each."""
+    """JSON without the escapes of what cannot be stored; each is replaced by one character."""
     if b"\\u" not in content or b"\0" in content:
         return content
     # A backslash of the text is put aside, so that it begins no escape.
@@ -52,6 +52,6 @@ def storable(content: bytes) -> bytes:
 
 
 def plain(words: str, *, most: int = PROBLEM_CHARACTERS) -> str:
-    """What went wrong, in signs and of a length that can be stored and shown."""
+    """What went wrong, in characters and of a length that can be stored and shown."""
     shown = words[:most].replace("\0", "\N{REPLACEMENT CHARACTER}")
     return shown.encode("utf-8", "replace").decode()

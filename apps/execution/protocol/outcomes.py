@@ -17,7 +17,7 @@ class Answered(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class NodeRefusal:
     """The node understood and will not do it; nothing has changed there."""
 
     code: RefusalCode

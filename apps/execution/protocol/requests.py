@@ -1,11 +1,11 @@
-"""What the control plane asks of a node. The node checks every field again (node/checks.py)."""
+"""What the control plane asks of a node. The node checks every field again (node/specs.py)."""
 
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct, json
 
 PROTOCOL: Final = 1
-# Above the longest command, environment and secrets, every sign of them written as an escape.
+# Above the longest command, environment and secrets, each character written as an escape.
 REQUEST_BYTES: Final = 16 * 1024 * 1024
 
 TaskId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9-]{0,62}[A-Za-z0-9])?$")]
@@ -17,7 +17,7 @@ Port = Annotated[int, Meta(ge=1024, le=65_535)]
 Network = Literal["default", "host", "none"]
 
 
-class Member(Struct, frozen=True, order=True):
+class MemberKey(Struct, frozen=True, order=True):
     """One member (rank, 0 without a gang) of one admission (generation) of a task."""
 
     task_id: TaskId
@@ -25,7 +25,7 @@ class Member(Struct, frozen=True, order=True):
     rank: Rank = 0
 
 
-class GivenDevice(Struct, frozen=True):
+class AllocatedDevice(Struct, frozen=True):
     """A device the task gets, or a share of it in thousandths.
 
     `cdi` is what `probe` answered for it; empty when simulated. `memory_mb` is what belongs to the
@@ -39,7 +39,7 @@ class GivenDevice(Struct, frozen=True):
     enforced_by: Literal["", "mps"] = ""
 
 
-class GivenVolume(Struct, frozen=True):
+class VolumeMount(Struct, frozen=True):
     """A folder of the node and where the container sees it.
 
     With `checkpoints` the task saves its state there, in a folder of its own that the node makes.
@@ -52,7 +52,7 @@ class GivenVolume(Struct, frozen=True):
 
 
 class SimulatedDevice(Struct, frozen=True):
-    """A device that exists in the books only; `cdi` lets a container see a stand-in for it."""
+    """A device that exists in the ledger only; `cdi` lets a container see a stand-in for it."""
 
     uuid: str
     model: str
@@ -60,7 +60,7 @@ class SimulatedDevice(Struct, frozen=True):
     cdi: str = ""
 
 
-class AbortCallback(Struct, frozen=True):
+class AbortCallbackSpec(Struct, frozen=True):
     """A script run inside the container when the task is to stop, before SIGTERM."""
 
     language: Literal["bash", "python"]
@@ -68,7 +68,7 @@ class AbortCallback(Struct, frozen=True):
     timeout_s: float
 
 
-class Lease(Struct, frozen=True):
+class LeaseRenewal(Struct, frozen=True):
     """Until when, on the boot clock, a member may run without hearing more. Only ever later."""
 
     task_id: TaskId
@@ -86,25 +86,25 @@ class LogPosition(Struct, frozen=True):
     offset: Count = 0
 
 
-class Request(Struct, frozen=True, kw_only=True, tag_field="verb"):
-    """What stands in every request."""
+class NodeRequest(Struct, frozen=True, kw_only=True, tag_field="verb"):
+    """The fields of every request."""
 
     installation: str
     protocol: int = PROTOCOL
 
 
-class Probe(Request, frozen=True, kw_only=True, tag="probe"):
-    """What are you and what do you have?"""
+class ProbeRequest(NodeRequest, frozen=True, kw_only=True, tag="probe"):
+    """Ask for the node's inventory."""
 
     simulated_devices: tuple[SimulatedDevice, ...] = ()
 
 
-class Preflight(Request, frozen=True, kw_only=True, tag="preflight"):
+class PreflightRequest(NodeRequest, frozen=True, kw_only=True, tag="preflight"):
     """Start a container of the helper's own image, or a process, as tasks get theirs."""
 
     runtime: RuntimeName
     allow_process: bool = False
-    devices: tuple[GivenDevice, ...] = ()
+    devices: tuple[AllocatedDevice, ...] = ()
     cpu_milli: Count = 1000
     memory_mb: Count = 64
     shm_mb: Count = 16
@@ -114,7 +114,7 @@ class Preflight(Request, frozen=True, kw_only=True, tag="preflight"):
     network: Network = "default"
 
 
-class Login(Struct, frozen=True):
+class RegistryLogin(Struct, frozen=True):
     """User and password for the registry of an image; `revision` tells nothing about them."""
 
     registry: str
@@ -126,7 +126,7 @@ class Login(Struct, frozen=True):
         return f"Login({self.registry!r}, revision={self.revision!r})"
 
 
-class Pull(Request, frozen=True, kw_only=True, tag="pull"):
+class PullRequest(NodeRequest, frozen=True, kw_only=True, tag="pull"):
     """Fetch this image unless it is there, and tell how far it is after at most `wait_s`.
 
     With `digest` exactly that image of the name. With `always` the registry is asked whether the
@@ -136,12 +136,12 @@ class Pull(Request, frozen=True, kw_only=True, tag="pull"):
     runtime: RuntimeName
     image: str = ""
     digest: str = ""
-    login: Login | None = None
+    login: RegistryLogin | None = None
     always: bool = False
     wait_s: float = 0
 
 
-class Launch(Request, frozen=True, kw_only=True, tag="launch"):
+class LaunchRequest(NodeRequest, frozen=True, kw_only=True, tag="launch"):
     """Start this member, exactly once.
 
     `not_after_s` and `lease_until_s` are on the node's own boot clock (`Clocks.uptime_s`) and
@@ -150,8 +150,8 @@ class Launch(Request, frozen=True, kw_only=True, tag="launch"):
     Memory is in 2^20 bytes. A task finds each of `secrets` as a file that only its user can
     read (variable `NAME_FILE`). `capabilities` and `device_paths` are what its profile allows
     beyond the usual. `ports` of a container with a network of its own are those of the node, too.
-    With `resume_if_saved` it is told to resume (`RPM_RESUME`) only where its folder on the volume
-    for checkpoints holds something.
+    With `resume_if_saved` it resumes (`RPM_RESUME`) only where its folder on the volume for
+    checkpoints holds something.
     """
 
     task_id: TaskId
@@ -167,8 +167,8 @@ class Launch(Request, frozen=True, kw_only=True, tag="launch"):
     environment: dict[str, str] = {}
     secrets: dict[str, str] = {}
     workdir: str = ""
-    devices: tuple[GivenDevice, ...] = ()
-    volumes: tuple[GivenVolume, ...] = ()
+    devices: tuple[AllocatedDevice, ...] = ()
+    volumes: tuple[VolumeMount, ...] = ()
     cpu_milli: Count = 0
     memory_mb: Count = 0
     shm_mb: Count = 0
@@ -184,12 +184,12 @@ class Launch(Request, frozen=True, kw_only=True, tag="launch"):
     read_only: bool = False
     resume_if_saved: bool = False
     lease_until_s: float | None = None
-    abort_callback: AbortCallback | None = None
+    abort_callback: AbortCallbackSpec | None = None
     start_wait_s: float = 20
 
 
-class Sync(Request, frozen=True, kw_only=True, tag="sync"):
-    """What is there of ours? Answered at once if it is not what `seen` names, else on news.
+class SyncRequest(NodeRequest, frozen=True, kw_only=True, tag="sync"):
+    """Ask for the node's report. Answered at once if it is not what `seen` names, else on news.
 
     `acknowledged` are members whose results are committed in the database. `serial` only grows
     while the database is itself: a node that has heard a higher one tells of a restored backup, and
@@ -199,15 +199,15 @@ class Sync(Request, frozen=True, kw_only=True, tag="sync"):
     seen: str = ""
     wait_s: float = 0
     logs: tuple[LogPosition, ...] = ()
-    acknowledged: tuple[Member, ...] = ()
-    leases: tuple[Lease, ...] = ()
+    acknowledged: tuple[MemberKey, ...] = ()
+    leases: tuple[LeaseRenewal, ...] = ()
     serial: Count = 0
     serial_signature: str = ""
     serial_refused: Count = 0
     full: bool = False
 
 
-class Stop(Request, frozen=True, kw_only=True, tag="stop"):
+class StopRequest(NodeRequest, frozen=True, kw_only=True, tag="stop"):
     """End this member: its callback, SIGTERM, `grace_s`, SIGKILL; it is gone within the sum.
 
     A second one never lengthens that; without `grace_s` it ends the callback. With `is_kill` it is
@@ -221,26 +221,26 @@ class Stop(Request, frozen=True, kw_only=True, tag="stop"):
     is_kill: bool = False
 
 
-class Prune(Request, frozen=True, kw_only=True, tag="prune"):
+class PruneRequest(NodeRequest, frozen=True, kw_only=True, tag="prune"):
     """Remove dead containers that no member knows; images only if a number of days is given."""
 
     images_unused_days: float | None = None
 
 
-class OverTask(Struct, frozen=True):
+class EndedTask(Struct, frozen=True):
     """A task that will never again be launched with this generation or an older one."""
 
     task_id: TaskId
     generation: Generation
 
 
-class Forget(Request, frozen=True, kw_only=True, tag="forget"):
+class ForgetRequest(NodeRequest, frozen=True, kw_only=True, tag="forget"):
     """Drop even the fences of these tasks; at the earliest when no launch can be under way."""
 
-    tasks: tuple[OverTask, ...]
+    tasks: tuple[EndedTask, ...]
 
 
-def encode(request: Request) -> bytes:
+def encode(request: NodeRequest) -> bytes:
     """The request as the helper reads it.
 
     Raises:

@@ -10,7 +10,7 @@ from apps.accounts.models import User
 from apps.core.errors import BadInput, Conflict
 from apps.execution.connections import pinned_key
 from apps.execution.selectors import members_launched
-from apps.execution.services.adding import (
+from apps.execution.services.node_registration import (
     node_check,
     node_clean,
     refuse_known_devices,
@@ -20,7 +20,7 @@ from apps.execution.services.node_removal import tasks_named, tasks_on
 from apps.execution.transport.host_keys import HostKey
 from apps.nodes.models import Node, Runtime, Transport
 from apps.nodes.services import REACHED_BY, node_change
-from apps.tasks.services.attempts import Ended, member_exited
+from apps.tasks.services.attempts import MemberResult, member_note_exit
 
 # With these the helper would not find what it has started.
 ONLY_WHEN_EMPTY = frozenset({"user", "runtime", "environment", "state_dir"})
@@ -45,15 +45,15 @@ def node_edit(*, actor: User | None, node: Node, values: Mapping[str, Any]) -> N
     if node.transport != Transport.SSH:
         field = min(changed & REACHED_BY)
         raise BadInput(f"{field} is for nodes over SSH.", fields={field: "is for nodes over SSH"})
-    trial = _trial(node, kept)
+    candidate = _changed_copy(node, kept)
     tasks = tasks_on(node) if changed & ONLY_WHEN_EMPTY else []
     if tasks:
         words = f"It can be changed when nothing runs on the node: {tasks_named(tasks)}."
         field = min(changed & ONLY_WHEN_EMPTY)
         raise Conflict(words, fields={field: words})
     if changed & ANOTHER_FOLDER:
-        trial.identity = ""
-    return _tried(actor, node, trial, kept)
+        candidate.identity = ""
+    return _test_and_save(actor, node, candidate, kept)
 
 
 def _refuse_idle(values: Mapping[str, Any]) -> None:
@@ -74,8 +74,8 @@ def node_rekey(
     """Pin another host key, the one that an administrator has compared with the machine's own.
 
     Args:
-        is_replaced: the machine was set up anew, or is another one: what ran on the old one is
-            lost, and its queues say what then.
+        is_replaced: the machine was set up again, or is another one: what ran on the old one is
+            lost, and its queues say what happens then.
         reason: needed with `is_replaced` while tasks are on the node: why nothing of them runs
             any more.
 
@@ -90,9 +90,9 @@ def node_rekey(
         problem = "must say why you are sure that nothing of its work runs any more"
         raise BadInput(f"reason {problem}.", fields={"reason": problem})
     kept = {"host_key": f"{host_key.kind} {host_key.base64}"}
-    trial = _trial(node, kept)
+    candidate = _changed_copy(node, kept)
     if is_replaced:
-        trial.identity = ""
+        candidate.identity = ""
     pinned = pinned_key(node)
     notes = {
         "old_fingerprint": pinned.fingerprint if pinned is not None else "",
@@ -101,26 +101,26 @@ def node_rekey(
         "reason": reason,
     }
     lost = f"node_loss: {node.name} was replaced: {reason or 'nothing ran there'}."
-    return _tried(
-        *(actor, node, trial, kept),
+    return _test_and_save(
+        *(actor, node, candidate, kept),
         lost=lost if is_replaced else "",
         kind="node.rekeyed",
         notes=notes,
     )
 
 
-def _trial(node: Node, values: Mapping[str, Any]) -> Node:
-    trial = copy(node)
+def _changed_copy(node: Node, values: Mapping[str, Any]) -> Node:
+    candidate = copy(node)
     for name, value in values.items():
-        setattr(trial, name, value)
-    node_clean(trial)
-    return trial
+        setattr(candidate, name, value)
+    node_clean(candidate)
+    return candidate
 
 
-def _tried(
+def _test_and_save(
     actor: User | None,
     node: Node,
-    trial: Node,
+    candidate: Node,
     values: Mapping[str, Any],
     *,
     lost: str = "",
@@ -131,15 +131,18 @@ def _tried(
     Args:
         lost: why what was launched on the node is lost by now; empty: it is not.
     """
-    probed, clocks = node_check(trial, is_kept=False, starts_container=True)
-    refuse_known_devices(trial, probed)
-    is_moved = (clocks.boot_id, probed.machine_id) != (node.boot_id, node.report.get("machine_id"))
-    if is_moved and trial.identity != node.identity and not node.is_simulated:
-        refuse_known_machine(trial, probed, clocks)
-    found = {"helper_home": trial.helper_home, "identity": trial.identity}
+    inventory, clocks = node_check(candidate, is_kept=False, starts_container=True)
+    refuse_known_devices(candidate, inventory)
+    is_moved = (clocks.boot_id, inventory.machine_id) != (
+        node.boot_id,
+        node.report.get("machine_id"),
+    )
+    if is_moved and candidate.identity != node.identity and not node.is_simulated:
+        refuse_known_machine(candidate, inventory, clocks)
+    found = {"helper_home": candidate.helper_home, "identity": candidate.identity}
     with transaction.atomic():
         changed = node_change(actor=actor, node=node, values=values, found=found, **audit)
         if lost:
-            for holding_id in members_launched(node.pk):
-                member_exited(holding_id=holding_id, ended=Ended(None, lost, is_lost=True))
+            for member_id in members_launched(node.pk):
+                member_note_exit(member_id=member_id, ended=MemberResult(None, lost, is_lost=True))
     return changed

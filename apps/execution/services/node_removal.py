@@ -10,17 +10,17 @@ from apps.accounts.models import User
 from apps.core.errors import BadInput, Conflict
 from apps.nodes.models import Node, NodeState
 from apps.nodes.services import node_ask_removal, node_declare_off, node_drop
-from apps.tasks.models import Holding, Task
-from apps.tasks.services.attempts import attempt_stop, members_acknowledged
+from apps.tasks.models import Member, Task
+from apps.tasks.services.attempts import attempt_stop, members_acknowledge
 from apps.tasks.states import LIVE_ATTEMPT_STATES, TaskState
 
 NAMED = 10
-_LEAVING = Q(removal_asked_at__isnull=False, removed_at__isnull=True)
+_REMOVAL_PENDING = Q(removal_asked_at__isnull=False, removed_at__isnull=True)
 
 
 def tasks_on(node: Node) -> list[Task]:
-    """What holds anything of the node, oldest first."""
-    held = Holding.objects.filter(node=node, released_at__isnull=True)
+    """The tasks that hold anything of the node, oldest first."""
+    held = Member.objects.filter(node=node, released_at__isnull=True)
     tasks = Task.objects.filter(pk__in=held.values("attempt__task_id"))
     return list(tasks.select_related("owner").order_by("submitted_at", "pk"))
 
@@ -56,7 +56,7 @@ def node_remove(
         Conflict: tasks run there, or others than `shown`; it names them.
         BadInput: it has to be said why the machine is off.
     """
-    # Until this ends nobody serves the node, and what a pass gives it now was never launched.
+    # Until this ends no process serves the node: what a pass places there now was never launched.
     Node.objects.select_for_update().get(pk=node.pk)
     tasks = tasks_on(node)
     notes = {"is_forced": is_forced, "reason": reason, "stops": [str(task.pk) for task in tasks]}
@@ -80,7 +80,7 @@ def node_remove(
 
 
 def _refuse_others(node: Node, others: list[Task]) -> None:
-    """Raises Conflict where a removal would stop tasks that nobody was asked about."""
+    """Raises Conflict where a removal would stop tasks that the actor was not shown."""
     if not others:
         return
     count = "1 more task has" if len(others) == 1 else f"{len(others)} more tasks have"
@@ -91,11 +91,11 @@ def _refuse_others(node: Node, others: list[Task]) -> None:
     raise Conflict(words, fields={"force": words})
 
 
-def nodes_leave() -> None:
+def nodes_remove_drained() -> None:
     """Carry on with removals that were asked for; any process may, as often as it likes."""
-    for pk in Node.objects.filter(_LEAVING).values_list("pk", flat=True):
+    for pk in Node.objects.filter(_REMOVAL_PENDING).values_list("pk", flat=True):
         with transaction.atomic():
-            node = Node.objects.select_for_update().filter(_LEAVING, pk=pk).first()
+            node = Node.objects.select_for_update().filter(_REMOVAL_PENDING, pk=pk).first()
             if node is None:
                 continue
             if not tasks_on(node):
@@ -105,15 +105,15 @@ def nodes_leave() -> None:
 
 
 def _drop(actor: User | None, node: Node, notes: dict[str, object]) -> Node:
-    """What the node was not told has arrived is told it if it ever comes back."""
-    untold = Holding.objects.filter(node=node, is_acknowledged=False)
-    members_acknowledged(untold.values_list("pk", flat=True))
+    """Remove it. Results that it has not heard of are acknowledged if it ever comes back."""
+    unacknowledged = Member.objects.filter(node=node, is_acknowledged=False)
+    members_acknowledge(unacknowledged.values_list("pk", flat=True))
     return node_drop(actor=actor, node=node, notes=notes)
 
 
 def _stop(node: Node) -> None:
-    """Ask what is on the node to end; its node tells when it has."""
-    live = Holding.objects.filter(
+    """Ask the tasks on the node to end; the node reports when they have."""
+    live = Member.objects.filter(
         node=node, released_at__isnull=True, attempt__state__in=LIVE_ATTEMPT_STATES
     )
     found: dict[UUID, bool] = dict(live.values_list("attempt_id", "attempt__task__is_restartable"))

@@ -11,19 +11,19 @@ from weakref import WeakKeyDictionary
 import structlog
 from django.db import transaction
 
-from apps.core.doorbell import after_commit
+from apps.core.notifications import after_commit
 from apps.events.services import event_record
 from apps.execution.client import NodeClient
-from apps.execution.launching import NOBODY
+from apps.execution.launch_requests import NOBODY
 from apps.execution.protocol.outcomes import Answered
-from apps.execution.protocol.requests import GivenDevice, Preflight, RuntimeName
+from apps.execution.protocol.requests import AllocatedDevice, PreflightRequest, RuntimeName
 from apps.nodes.models import Device, DeviceState, Node, Runtime
 from apps.nodes.services import node_drain, node_resume
 
 log = structlog.get_logger(__name__)
 
 DRAINS_AFTER = 3
-# A check that passed stands for so long: tasks whose own commands fail cost the node no more.
+# A check that passed is valid for so long: tasks whose own commands fail cost the node no more.
 PASSED_FOR_S = 10.0
 _RUNTIMES: dict[str, RuntimeName] = {
     Runtime.PODMAN: "podman",
@@ -33,20 +33,20 @@ _RUNTIMES: dict[str, RuntimeName] = {
 _passed_at: WeakKeyDictionary[NodeClient, float] = WeakKeyDictionary()
 
 
-def given_device(node: Node) -> GivenDevice | None:
+def given_device(node: Node) -> AllocatedDevice | None:
     """A healthy device of the node that its runtime can hand over; None: it has none."""
     known = Device.objects.filter(node=node, state=DeviceState.HEALTHY).exclude(cdi="")
     device = known.order_by("index").first()
-    return GivenDevice(device.uuid, device.cdi) if device is not None else None
+    return AllocatedDevice(device.uuid, device.cdi) if device is not None else None
 
 
-def node_preflight(client: NodeClient, node: Node, *, devices: Iterable[GivenDevice]) -> str:
+def node_preflight(client: NodeClient, node: Node, *, devices: Iterable[AllocatedDevice]) -> str:
     """Have the node start a container, or a process; its words where it cannot, else empty.
 
     A node that does not answer is the heartbeat's business: nothing is said of its runtime.
     """
     outcome = client.preflight(
-        Preflight(
+        PreflightRequest(
             installation=client.installation,
             runtime=_RUNTIMES[node.runtime],
             allow_process=node.allows_process,

@@ -15,7 +15,7 @@ class TransportError(Exception):
 
 
 class Unreachable(TransportError):
-    """No connection, or the node's sshd said no."""
+    """No connection, or the node's sshd refused it."""
 
 
 class HostKeyRefused(TransportError):
@@ -40,7 +40,7 @@ class ExchangeFailed(TransportError):
     may_have_arrived = True
 
 
-class Transport(Protocol):
+class NodeTransport(Protocol):
     """One node. Safe to use from several threads at once."""
 
     def exchange(self, request: bytes, *, timeout_s: float) -> bytes:
@@ -58,4 +58,4 @@ class Transport(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the connection; the next exchange makes a new one."""
+        """Close the connection; the next exchange opens another one."""

@@ -17,7 +17,7 @@ SILENCE_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class HostKey:
-    """A host's public key, as it stands in a known_hosts file."""
+    """A host's public key, as a known_hosts file holds it."""
 
     kind: str
     base64: str
@@ -30,7 +30,7 @@ class HostKey:
 
 
 def ssh_host_key(address: str, port: int, *, timeout_s: float = CONNECT_TIMEOUT_S) -> HostKey:
-    """Ask a host for its key, for an administrator to confirm. Nothing is sent, nobody logs in.
+    """Ask a host for its key, for an administrator to confirm. There is no log-in.
 
     Raises:
         Unreachable: no SSH server answers there.
@@ -46,7 +46,7 @@ def open_connection(address: str, port: int, *, timeout_s: float) -> paramiko.Tr
     """Connect without speaking SSH yet.
 
     Raises:
-        Unreachable: nobody listens there.
+        Unreachable: nothing listens there.
     """
     try:
         plain = socket.create_connection((address, port), timeout=timeout_s)
@@ -66,7 +66,7 @@ def open_connection(address: str, port: int, *, timeout_s: float) -> paramiko.Tr
 
 
 def _unreachable(address: str, port: int, error: OSError) -> str:
-    """What happened, and what to look at."""
+    """What happened, and what to check."""
     place = f"{address}:{port}"
     if isinstance(error, socket.gaierror):
         return f"The name {address} is not known to this server. Check the address and DNS."

@@ -7,7 +7,7 @@ from time import monotonic, sleep
 
 import paramiko
 
-from apps.core.crashing import pieces
+from apps.core.crash_points import request_chunks
 from apps.execution.bundle import remote_command
 from apps.execution.protocol.bounds import ANSWER_BYTES
 from apps.execution.transport.base import ExchangeFailed, HostKeyRefused, Unreachable
@@ -20,7 +20,7 @@ from apps.execution.transport.host_keys import (
 )
 
 KEEP_ALIVE_S = 15
-# Below sshd's default MaxSessions of 10, so that an administrator's session fits beside.
+# Below sshd's default MaxSessions of 10, so that an administrator's session fits as well.
 EXCHANGES_AT_ONCE = 8
 # So long an sshd that is busy may count sessions that have ended here.
 FREE_WITHIN_S = 5.0
@@ -32,7 +32,7 @@ UNRESTRICTED = "not-restricted"
 
 @dataclass(frozen=True, slots=True)
 class SshNode:
-    """Where a node is and who the control plane is there.
+    """Where a node is and under which account it is reached.
 
     Args:
         private_key: PEM text of a key of this node's own, without pass phrase.
@@ -58,7 +58,7 @@ class SshTransport:
     def __init__(self, node: SshNode) -> None:
         self.node = node
         self._lock = threading.Lock()
-        # paramiko keeps the refusal of a channel for whoever asks first, not for whom it is.
+        # paramiko gives the refusal of a channel to the first thread that asks, not to its own.
         self._opening = threading.Lock()
         self._slots = threading.BoundedSemaphore(EXCHANGES_AT_ONCE)
         self._connection: paramiko.Transport | None = None
@@ -218,7 +218,7 @@ def _converse(channel: paramiko.Channel, command: str, content: bytes, deadline:
     timer.start()
     try:
         channel.exec_command(command)
-        for piece in pieces(content):
+        for piece in request_chunks(content):
             channel.sendall(piece)
         channel.shutdown_write()
         answer = _read_to_end(channel)

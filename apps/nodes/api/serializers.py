@@ -92,8 +92,8 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
     @extend_schema_field(EnforcementSerializer(allow_null=True))
     def get_enforcement(self, node: Node) -> dict[str, Any] | None:
         """As the node last said; null without real devices."""
-        told: dict[str, Any] | None = node.report.get("enforcement")
-        return told
+        reported: dict[str, Any] | None = node.report.get("enforcement")
+        return reported
 
 
 class VolumeSerializer(serializers.ModelSerializer[Volume]):
@@ -137,6 +137,6 @@ class MaintenanceSerializer(StrictSerializer):
 
 
 class DeclareOffSerializer(StrictSerializer):
-    """Why one is sure that the machine is off."""
+    """Why the machine is certainly off."""
 
     reason = serializers.CharField(max_length=500)

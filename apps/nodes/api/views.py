@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
-from apps.accounts.api.permissions import Admins, person
+from apps.accounts.api.permissions import IsAdmin, person
 from apps.core.api import KeysetPagination
 from apps.core.errors import BadInput
 from apps.core.filters import id_filter
@@ -53,10 +53,10 @@ class _NodeFilter(FilterSet):  # type: ignore[misc]  # comes without types
     name = CharFilter()
 
 
-class NodeViewSet(ReadOnlyModelViewSet[Node]):
+class BaseNodeViewSet(ReadOnlyModelViewSet[Node]):
     """Machines that run tasks: what is read and paused. apps/execution adds what reaches them."""
 
-    permission_classes = (Admins,)
+    permission_classes = (IsAdmin,)
     serializer_class = NodeSerializer
     pagination_class = _ByName
     queryset = Node.objects.none()
@@ -114,7 +114,7 @@ class NodeViewSet(ReadOnlyModelViewSet[Node]):
 class VolumeViewSet(ReadOnlyModelViewSet[Volume]):
     """Paths on the nodes that tasks mount by name."""
 
-    permission_classes = (Admins,)
+    permission_classes = (IsAdmin,)
     serializer_class = VolumeSerializer
     pagination_class = _ByName
     queryset = Volume.objects.none()
@@ -159,7 +159,7 @@ class VolumeViewSet(ReadOnlyModelViewSet[Volume]):
 class InstallationView(APIView):
     """The installation as a whole."""
 
-    permission_classes = (Admins,)
+    permission_classes = (IsAdmin,)
 
     @extend_schema(responses=InstallationSerializer)
     def get(self, _request: Request) -> Response:
@@ -170,7 +170,7 @@ class InstallationView(APIView):
 class MaintenanceView(APIView):
     """Planned work on the control plane."""
 
-    permission_classes = (Admins,)
+    permission_classes = (IsAdmin,)
 
     @extend_schema(request=MaintenanceSerializer, responses=InstallationSerializer)
     def post(self, request: Request) -> Response:
@@ -184,7 +184,7 @@ class MaintenanceView(APIView):
 class RestoreConfirmView(APIView):
     """After a backup was restored."""
 
-    permission_classes = (Admins,)
+    permission_classes = (IsAdmin,)
 
     @extend_schema(request=None, responses=InstallationSerializer)
     def post(self, request: Request) -> Response:
@@ -193,7 +193,7 @@ class RestoreConfirmView(APIView):
 
 
 def _installation(row: Installation) -> Response:
-    told = dict(InstallationSerializer(row).data)
+    payload = dict(InstallationSerializer(row).data)
     waits = row.restored_at is not None
-    told["unsettled"] = [node.name for node in nodes_unsettled()] if waits else []
-    return Response(told)
+    payload["unsettled"] = [node.name for node in nodes_unsettled()] if waits else []
+    return Response(payload)

@@ -1,8 +1,7 @@
 """The configuration as one document: pure code, the same for pages, REST, YAML and revisions."""
 
 from apps.policies.document.compare import Change, compare
-from apps.policies.document.parse import parse
-from apps.policies.document.shapes import (
+from apps.policies.document.entries import (
     POOL_COLUMNS,
     PROFILE_COLUMNS,
     SCHEMA,
@@ -16,6 +15,7 @@ from apps.policies.document.shapes import (
     as_data,
     as_yaml,
 )
+from apps.policies.document.parse import parse
 from apps.policies.document.yaml_text import yaml_data
 
 __all__ = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from apps.policies.document.shapes import Document, PolicyEntry, PoolEntry, ProfileEntry, as_data
+from apps.policies.document.entries import Document, PolicyEntry, PoolEntry, ProfileEntry, as_data
 
 Entries = Sequence[PoolEntry | ProfileEntry | PolicyEntry]
 
@@ -54,20 +54,20 @@ def _entries(kind: str, before: Entries, after: Entries) -> Iterator[Change]:
     for identity, entry in old.items():
         if identity not in new:
             yield Change(kind=kind, name=entry.name, what="removed")
-    stayed = _stayed([i for i in old if i in new], [i for i in new if i in old])
+    unmoved = _unmoved([i for i in old if i in new], [i for i in new if i in old])
     for identity, entry in new.items():
         if identity not in old:
             yield Change(kind=kind, name=entry.name, what="added")
             continue
-        if identity not in stayed:
+        if identity not in unmoved:
             yield Change(kind=kind, name=entry.name, what="moved")
         yield from _fields(
             kind, entry.name, msgspec.to_builtins(old[identity]), msgspec.to_builtins(entry)
         )
 
 
-def _stayed(before: Sequence[Hashable], after: Sequence[Hashable]) -> set[Hashable]:
-    """What keeps its place when as little as possible is said to have moved."""
+def _unmoved(before: Sequence[Hashable], after: Sequence[Hashable]) -> set[Hashable]:
+    """The entries that keep their place when as few as possible count as moved."""
     blocks = SequenceMatcher(a=before, b=after, autojunk=False).get_matching_blocks()
     return {identity for block in blocks for identity in before[block.a : block.a + block.size]}
 
@@ -96,7 +96,7 @@ def _fields(
 
 
 def _is_linking(field: str, before: Mapping[str, Any], value: Any) -> bool:
-    """Whether a pool's order differs only by who came or went: the profile says that already."""
+    """Whether a pool's order differs only by added or removed links, which the profile shows."""
     if field != "profiles":
         return False
     old, new = before.get(field, ()), value

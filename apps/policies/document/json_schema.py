@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from apps.policies.document.shapes import Document
+from apps.policies.document.entries import Document
 
 ADDRESS = "https://json-schema.org/draft/2020-12/schema"
 _MODES = "Who may be preempted: nobody, over-quota work, lower priority, or lower rank"
-# One sentence for each field; the tests ask for all of them.
+# One sentence for each field; a test checks that none is missing.
 WORDS = {
     "Document": {
         "schema": "The version of this form.",
@@ -27,7 +27,7 @@ WORDS = {
         "queueing": "strict: all policies are strict, no task starts before an earlier one.",
         "over_quota": "Who gets unreserved capacity first: by priority, or by fair share.",
         "preemption": f"{_MODES}.",
-        "consolidation": "Move preemptible work within a pool to make place for larger tasks.",
+        "consolidation": "Move preemptible tasks within a pool to free capacity for larger ones.",
     },
     "PoolEntry": {
         "key": "Joins draft and live; left out, the name does, or the pool is new.",
@@ -80,7 +80,7 @@ def document_schema() -> dict[str, Any]:
     for name, part in parts.items():
         part.pop("description", None)
         for field, value in part.get("properties", {}).items():
-            # What is sent may be a number; a document that is read back holds texts.
+            # Clients may send a number; a document that is read back holds texts.
             if value.get("additionalProperties") == {"type": "string"}:
                 default = value.get("default")
                 value.clear()

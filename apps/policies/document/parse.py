@@ -1,4 +1,4 @@
-"""From what somebody sent to a document; every error names the path of its field."""
+"""Parses a request body into a document; every error names the path of its field."""
 
 import re
 import unicodedata
@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from apps.core.errors import BadInput
-from apps.core.names import has_unseen
+from apps.core.names import has_invisible
 from apps.core.suggestions import nearest
 from apps.core.units import check_request, milli, quantities_text
-from apps.policies.document.shapes import (
+from apps.policies.document.entries import (
     Document,
     Link,
     PolicyEntry,
@@ -21,7 +21,7 @@ from apps.policies.document.shapes import (
     QueueEntry,
     Settings,
 )
-from apps.policies.extras import problem_of
+from apps.policies.extra_permissions import permission_problem
 from apps.policies.images import is_pattern
 
 _AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
@@ -47,7 +47,7 @@ _CHOICES = {
 def parse(raw: object) -> Document:
     """The checked document: amounts as texts, names without spaces around, orders complete.
 
-    What an order leaves out stands last in it.
+    Entries that an order leaves out come last in it.
 
     Args:
         raw: plain data as JSON or YAML gives it; it is not changed.
@@ -63,9 +63,9 @@ def parse(raw: object) -> Document:
     try:
         document = msgspec.convert(texts, Document)
     except msgspec.ValidationError as error:
-        path, problem = _explained(str(error))
+        path, problem = _explain(str(error))
         raise BadInput(f"{path} {problem}.", fields={path: problem}) from error
-    document = _tidied(document)
+    document = _strip_names(document)
     _check_texts(document, problems)
     _check_keys("pools", document.pools, problems)
     _check_keys("profiles", document.profiles, problems)
@@ -75,7 +75,7 @@ def parse(raw: object) -> Document:
     _check_containers(document, problems)
     _check_links(document, problems)
     _refuse(problems)
-    return _completed(document)
+    return _complete(document)
 
 
 def _refuse(problems: Mapping[str, str]) -> None:
@@ -134,8 +134,8 @@ def _amounts(
 # --- what msgspec found ----------------------------------------------------------------------
 
 
-def _explained(message: str) -> tuple[str, str]:
-    """Path and problem of one error of msgspec, in our words."""
+def _explain(message: str) -> tuple[str, str]:
+    """Path and problem of one error of msgspec, as messages of this project."""
     found = _AT.search(message)
     path = found["path"] if found else ""
     problem = _AT.sub("", message)
@@ -154,7 +154,7 @@ def _explained(message: str) -> tuple[str, str]:
 # --- texts, keys, names ----------------------------------------------------------------------
 
 
-def _tidied(document: Document) -> Document:
+def _strip_names(document: Document) -> Document:
     """Names without spaces around, and links without a name called as their pool."""
     pools = tuple(
         msgspec.structs.replace(
@@ -180,7 +180,7 @@ def _tidied(document: Document) -> Document:
 
 
 def _check_texts(document: Document, problems: dict[str, str]) -> None:
-    """No text holds what a database column or a page cannot: NUL, lone surrogates."""
+    """Refuse texts that a database column or a page cannot hold: NUL, lone surrogates."""
 
     def check(path: str, value: object) -> None:
         if isinstance(value, str):
@@ -226,11 +226,11 @@ def _check_names(
             problems[path] = "must not be empty"
         elif "\n" in name or "\t" in name or "\r" in name:
             problems[path] = "must be one line"
-        elif has_unseen(name):
-            # What is wrong with any text says more: it is there already.
+        elif has_invisible(name):
+            # A problem of the text itself says more, and is there already.
             problems.setdefault(path, "holds a character that cannot be seen: type it again")
         elif name in seen:
-            # At both: somebody has changed one of them, and only one of them is in sight.
+            # At both: the editor may show only one of them, and either may have been changed.
             problems[path] = f"{entry.name!r} is the name of two {kind}: choose another"
             problems.setdefault(f"{kind}[{seen[name]}].name", problems[path])
         seen.setdefault(name, index)
@@ -271,7 +271,7 @@ def _check_containers(document: Document, problems: dict[str, str]) -> None:
                 )
     for p, profile in enumerate(document.profiles):
         for i, permission in enumerate(profile.extra_permissions):
-            problem = problem_of(permission)
+            problem = permission_problem(permission)
             if problem:
                 problems[f"profiles[{p}].extra_permissions[{i}]"] = problem
 
@@ -306,7 +306,7 @@ def _check_once(path: str, names: Sequence[str], problems: dict[str, str]) -> No
     seen: set[str] = set()
     for index, name in enumerate(names):
         if name.lower() in seen:
-            problems[f"{path}[{index}]"] = f"{name!r} stands there twice"
+            problems[f"{path}[{index}]"] = f"{name!r} is listed twice"
         seen.add(name.lower())
 
 
@@ -316,10 +316,10 @@ def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
     return f"there is no {kind} {name!r}{hint}"
 
 
-def _completed(document: Document) -> Document:
+def _complete(document: Document) -> Document:
     """Names as their entries spell them, and every linked profile in the order of its pool."""
-    pools = _speller(pool.name for pool in document.pools)
-    profile_names = _speller(profile.name for profile in document.profiles)
+    pools = _spelling_of(pool.name for pool in document.pools)
+    profile_names = _spelling_of(profile.name for profile in document.profiles)
     profiles = tuple(
         msgspec.structs.replace(
             profile,
@@ -342,6 +342,6 @@ def _completed(document: Document) -> Document:
     )
 
 
-def _speller(names: Iterable[str]) -> Callable[[str], str]:
+def _spelling_of(names: Iterable[str]) -> Callable[[str], str]:
     known = {name.lower(): name for name in names}
     return lambda name: known.get(name.lower(), name)

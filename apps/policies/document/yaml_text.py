@@ -26,7 +26,7 @@ def yaml_data(text: str) -> Any:
 
 
 class _Loader(yaml.CSafeLoader):
-    """A key is text, and stands once: of two the parser would take the last without a word."""
+    """Requires keys that are text and unique: of two the parser would silently take the last."""
 
     def construct_mapping(
         self,
@@ -36,35 +36,35 @@ class _Loader(yaml.CSafeLoader):
         seen = set[str]()
         for key, _value in node.value:
             if key.tag == _MERGE:
-                raise _refused(key, "<< is not allowed", "holds <<")
+                raise _refusal(key, "<< is not allowed", "holds <<")
             if key.tag != _TEXT:
-                raise _refused(key, "a key must be text: put it into quotes", "has a key not text")
+                raise _refusal(key, "a key must be text: put it into quotes", "has a key not text")
             if key.value in seen:
                 name = repr(key.value[:80])
-                raise _refused(key, f"key {name} stands there twice", f"names {name} twice")
+                raise _refusal(key, f"key {name} occurs twice", f"names {name} twice")
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
 def _check_events(text: str) -> None:
-    """What is refused before anything is built from it."""
+    """Refuse unsafe YAML before anything is built from it."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > DEPTH:
             problem = f"nested more than {DEPTH} levels deep"
-            raise _refused(event, problem, f"is {problem}")
+            raise _refusal(event, problem, f"is {problem}")
         # Aliases let a small text describe a huge document.
         if isinstance(event, yaml.AliasEvent):
-            raise _refused(event, "YAML aliases are not allowed", "holds an alias")
+            raise _refusal(event, "YAML aliases are not allowed", "holds an alias")
         tag = getattr(event, "tag", None)
         if tag is not None:
             name = f"the type {tag[:80]}"
-            raise _refused(event, f"{name} is not allowed", f"names {name}")
+            raise _refusal(event, f"{name} is not allowed", f"names {name}")
 
 
-def _refused(place: yaml.Node | yaml.Event, problem: str, at_body: str) -> BadInput:
+def _refusal(place: yaml.Node | yaml.Event, problem: str, at_body: str) -> BadInput:
     mark = place.start_mark
     where = f" Line {mark.line + 1}, column {mark.column + 1}." if mark else ""
     return BadInput(f"{problem[0].upper()}{problem[1:]}.{where}", fields={"detail": at_body})

@@ -9,16 +9,16 @@ from apps.policies.models.draft import (
 )
 from apps.policies.models.live import LiveState, Pool, PoolLink, Profile
 from apps.policies.models.permissions import (
-    PolicyChosen,
     PolicyGroupPermission,
+    PolicyMember,
     PolicyUserPermission,
     PoolGroupPermission,
     PoolUserPermission,
     QueueGroupPermission,
     QueueUserPermission,
 )
+from apps.policies.models.policies import Policy, PolicyAmount, Queue
 from apps.policies.models.registries import RegistryCredential
-from apps.policies.models.rights import Policy, PolicyAmount, Queue
 
 __all__ = [
     "DraftPool",
@@ -29,8 +29,8 @@ __all__ = [
     "LiveState",
     "Policy",
     "PolicyAmount",
-    "PolicyChosen",
     "PolicyGroupPermission",
+    "PolicyMember",
     "PolicyUserPermission",
     "Pool",
     "PoolGroupPermission",

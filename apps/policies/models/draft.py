@@ -5,7 +5,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from apps.core.models import unique_name
-from apps.policies.models.shapes import PoolFields, PoolLinkFields, ProfileFields, SettingsFields
+from apps.policies.models.bases import PoolFields, PoolLinkFields, ProfileFields, SettingsFields
 
 
 class DraftState(SettingsFields):

@@ -1,9 +1,9 @@
 """Rights on single objects: guardian's rows with direct foreign keys.
 
-A grant vanishes with its object. Rights on a policy: `view_policy`, `enqueue_policy`,
+A grant is deleted with its object. Rights on a policy: `view_policy`, `enqueue_policy`,
 `manage_policy`, which reach its queues, and `exceed_limit_policy`, which does not; on a queue:
-`view_queue`, `enqueue_queue`, `manage_queue`. What a policy gives by itself and what a person gave
-stand beside each other, so that neither is lost with the other.
+`view_queue`, `enqueue_queue`, `manage_queue`. Grants of a policy itself and grants of people are
+separate rows, so that neither is lost with the other.
 """
 
 from django.conf import settings
@@ -12,7 +12,7 @@ from guardian.models import GroupObjectPermissionBase, UserObjectPermissionBase
 
 from apps.accounts.models.grants import GrantOrigin
 from apps.policies.models.live import Pool
-from apps.policies.models.rights import Policy, Queue
+from apps.policies.models.policies import Policy, Queue
 
 
 class PolicyUserPermission(UserObjectPermissionBase, GrantOrigin):
@@ -45,17 +45,17 @@ class QueueGroupPermission(GroupObjectPermissionBase, GrantOrigin):
     content_object = models.ForeignKey(Queue, on_delete=models.CASCADE)
 
 
-class PolicyChosen(models.Model):
-    """Somebody to whom a narrowed policy applies, while they are in its group."""
+class PolicyMember(models.Model):
+    """A user to whom a restricted policy applies, while they are in its group."""
 
-    policy = models.ForeignKey(Policy, on_delete=models.CASCADE, related_name="chosen")
+    policy = models.ForeignKey(Policy, on_delete=models.CASCADE, related_name="restricted_members")
     user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="chosen_by"
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="restricted_policies"
     )
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["policy", "user"], name="policy_chooses_once"),
+            models.UniqueConstraint(fields=["policy", "user"], name="policy_member_once"),
         ]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a group gives its nodes to fetch private images with."""
+"""The credentials with which nodes pull private images for a group."""
 
 from django.contrib.auth.models import Group
 from django.core.validators import RegexValidator
@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.core.keyring import SealContext
 from apps.policies.images import REGISTRY, REGISTRY_LENGTH
 
-# Only what nobody could take for the first part of a path: a dot, a port, or this very machine.
+# Only names that cannot be the first part of a path: with a dot, a port, or this very machine.
 _IS_REGISTRY = RegexValidator(
     rf"^{REGISTRY}\Z", _("Use a host such as registry.example.org or localhost:5000.")
 )
@@ -17,8 +17,8 @@ _IS_REGISTRY = RegexValidator(
 class RegistryCredential(models.Model):
     """User and password of a group at one registry; the password only sealed.
 
-    `version` counts the changes, so that nobody takes an answer of the registry to an earlier
-    password for one to this.
+    `version` counts the changes, so that a registry's answer to an earlier password is not taken
+    for one to this.
     """
 
     group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="registry_credentials")
@@ -47,6 +47,6 @@ class RegistryCredential(models.Model):
 
     @property
     def password_context(self) -> SealContext:
-        """Where its password opens: for this group at this registry."""
+        """The context to which its password is sealed: this group at this registry."""
         row = (self.group_id, self.registry)
         return SealContext("policies.registry_credential.password", row)

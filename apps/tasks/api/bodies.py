@@ -1,4 +1,4 @@
-"""What the requests hold, beside descriptions."""
+"""Request bodies other than task descriptions."""
 
 from typing import Any, TypeVar
 from uuid import UUID
@@ -9,7 +9,7 @@ from apps.core.errors import BadInput, RpmError
 from apps.core.parsers import not_json
 from apps.tasks.descriptions import CHANGEABLE, Description, read_description, type_error
 from apps.tasks.services.bulk import MANY
-from apps.tasks.services.reordering import Move
+from apps.tasks.services.queue_order import OrderMove
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -25,9 +25,9 @@ class PriorityBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReorderBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`other`: the task to stand before or after, for these two moves."""
+    """`other`: the task to move before or after; only for these two moves."""
 
-    move: Move
+    move: OrderMove
     other: UUID | None = None
 
 
@@ -45,7 +45,7 @@ def read_body(body: bytes, kind: type[Body]) -> Body:
         raise not_json(str(error), body=body) from error
 
 
-def named(body: QueueBody) -> str | int:
+def required_queue(body: QueueBody) -> str | int:
     """The queue of a body that has to name one.
 
     Raises:
@@ -72,7 +72,7 @@ def read_changes(body: bytes) -> dict[str, Any]:
 
 
 def read_many(body: bytes) -> list[Description | RpmError]:
-    """The descriptions of a bulk request, or what is wrong with each.
+    """The descriptions of a bulk request, or the error of each.
 
     Raises:
         BadInput: the body is no list, or a longer one than allowed.
@@ -88,10 +88,10 @@ def read_many(body: bytes) -> list[Description | RpmError]:
     if len(items) > MANY:
         problem = f"has {len(items)} tasks: at most {MANY} in one request"
         raise BadInput(f"The body {problem}.", fields={"body": problem})
-    return [_described(item) for item in items]
+    return [_description_or_error(item) for item in items]
 
 
-def _described(item: msgspec.Raw) -> Description | RpmError:
+def _description_or_error(item: msgspec.Raw) -> Description | RpmError:
     try:
         return read_description(item)
     except RpmError as error:

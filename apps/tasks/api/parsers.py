@@ -1,4 +1,4 @@
-"""Bodies as they came: the services read JSON themselves, once, with a limit."""
+"""Raw request bodies: the services parse JSON themselves, once, with a limit."""
 
 from collections.abc import Mapping
 from typing import IO, Any

@@ -1,6 +1,6 @@
-"""The shapes of requests and answers, for the OpenAPI file.
+"""The shapes of requests and responses, for the OpenAPI file.
 
-Requests are read by `apps.tasks.descriptions` and answers are made by `apps.tasks.answers`
+Requests are read by `apps.tasks.descriptions`, responses are made by `apps.tasks.task_payloads`
 (`tests/tasks/api/test_shapes.py` compares them with these).
 """
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.tasks.services.reordering import MOVES
+from apps.tasks.services.queue_order import MOVES
 from apps.tasks.states import AttemptState, TaskState
 
 
@@ -19,7 +19,7 @@ class AbortCallbackSerializer(serializers.Serializer[Any]):
 
 
 class DescriptionSerializer(serializers.Serializer[Any]):
-    """What a task may bring. Without a queue it becomes a draft."""
+    """The description of a task. Without a queue it becomes a draft."""
 
     name = serializers.CharField(max_length=200)
     queue = serializers.JSONField(required=False, help_text="Name or id of the queue.")
@@ -29,7 +29,7 @@ class DescriptionSerializer(serializers.Serializer[Any]):
     secrets = serializers.DictField(
         child=serializers.CharField(),
         required=False,
-        help_text="Each is a file in the container, NAME_FILE says where. Never shown again.",
+        help_text="Each is a file in the container; NAME_FILE holds its path. Never shown again.",
     )
     working_dir = serializers.CharField(required=False)
     request = serializers.JSONField(
@@ -43,14 +43,14 @@ class DescriptionSerializer(serializers.Serializer[Any]):
     time_limit_s = serializers.IntegerField(required=False, min_value=1)
     retries = serializers.IntegerField(default=0, min_value=0, max_value=100)
     checkpoint_volume = serializers.CharField(
-        required=False, help_text="Volume on which the task finds what it saved again."
+        required=False, help_text="Volume on which the task finds its checkpoints again."
     )
     abort_callback = AbortCallbackSerializer(required=False)
     tags = serializers.ListField(child=serializers.CharField(), required=False)
 
 
 class TaskSummarySerializer(serializers.Serializer[Any]):
-    """What everybody reads who sees the queue."""
+    """The fields that every user who sees the queue may read."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -80,7 +80,7 @@ class TaskSummarySerializer(serializers.Serializer[Any]):
 
 
 class TaskSerializer(TaskSummarySerializer):
-    """The whole task; the last fields are null for those who may not read its content."""
+    """The whole task; the last fields are null for users who may not read its content."""
 
     state_detail = serializers.CharField(allow_null=True)
     image = serializers.CharField(allow_null=True)
@@ -119,7 +119,7 @@ class QueueChoiceSerializer(serializers.Serializer[Any]):
 class TaskReorderSerializer(serializers.Serializer[Any]):
     move = serializers.ChoiceField(choices=MOVES)
     other = serializers.UUIDField(
-        required=False, help_text="The task to stand before or after, for these two moves."
+        required=False, help_text="The task to move before or after; only for these two moves."
     )
 
 
@@ -138,14 +138,14 @@ class MemberSerializer(serializers.Serializer[Any]):
         help_text="In a gang, since when its node has the image: it starts when all have it.",
     )
     detail = serializers.CharField(
-        allow_null=True, help_text="What its start waits for, or how it ended."
+        allow_null=True, help_text="Why its start waits, or how it ended."
     )
     devices = serializers.ListField(child=serializers.CharField())
     exit_code = serializers.IntegerField(allow_null=True)
 
 
 class AttemptSerializer(serializers.Serializer[Any]):
-    """One admission of a task. Pool and nodes are null for those who may not see the pool."""
+    """One admission of a task. Pool and nodes are null for users who may not see the pool."""
 
     id = serializers.UUIDField()
     generation = serializers.IntegerField()
@@ -178,18 +178,19 @@ class VaultNamedSerializer(serializers.Serializer[Any]):
 
 
 class VaultUsedSerializer(VaultNamedSerializer):
-    """A vault in the version that counts; what nobody gives any more is not told."""
+    """A vault in the version that counts; values that it no longer gives are left out."""
 
     version = serializers.IntegerField()
     kind = serializers.ChoiceField(choices=["personal", "group"])
 
 
 class VaultValueSerializer(serializers.Serializer[Any]):
-    """A value and where it came from; `is_used` is false where the task says it itself."""
+    """A value and its origin; `is_used` is false where the task sets it itself."""
 
     path = serializers.CharField()
     value = serializers.JSONField(
-        allow_null=True, help_text="`********` for secrets, and of others' personal vaults."
+        allow_null=True,
+        help_text="`********` for secrets, and for values of others' personal vaults.",
     )
     vault = VaultNamedSerializer()
     is_enforced = serializers.BooleanField()
@@ -197,7 +198,7 @@ class VaultValueSerializer(serializers.Serializer[Any]):
 
 
 class EffectiveVaultSerializer(serializers.Serializer[Any]):
-    """What vaults bring to a task; `generation` is null where it is as of now."""
+    """The values that vaults give a task; `generation` is null for the current state."""
 
     generation = serializers.IntegerField(allow_null=True)
     vaults = VaultUsedSerializer(many=True)
@@ -205,12 +206,12 @@ class EffectiveVaultSerializer(serializers.Serializer[Any]):
 
 
 class LogSerializer(serializers.Serializer[Any]):
-    """A part of what a member wrote; go on reading at `next_offset`."""
+    """A part of a member's output; continue at `next_offset`."""
 
     generation = serializers.IntegerField(allow_null=True)
     rank = serializers.IntegerField()
     offset = serializers.IntegerField()
     next_offset = serializers.IntegerField()
     is_cut = serializers.BooleanField()
-    is_over = serializers.BooleanField(help_text="The attempt has ended: nothing comes any more.")
+    is_over = serializers.BooleanField(help_text="The attempt has ended; no more output follows.")
     text = serializers.CharField()

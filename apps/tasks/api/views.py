@@ -15,26 +15,26 @@ from apps.core.api import KeysetPagination, error_body
 from apps.core.errors import BadInput, RpmError
 from apps.core.terminal import plain
 from apps.policies.selectors import pools_visible_to
-from apps.tasks.answers import task_detail, task_summary
-from apps.tasks.api.asked import (
-    body_of,
-    generation_asked,
-    listing_asked,
-    log_asked,
-    user_of,
-    version_of,
-    version_required,
-)
+from apps.tasks.api.attempt_payloads import attempt_payload, effective_vault_payload, log_payload
 from apps.tasks.api.bodies import (
     PriorityBody,
     QueueBody,
     ReorderBody,
-    named,
     read_body,
     read_changes,
     read_many,
+    required_queue,
 )
 from apps.tasks.api.parsers import RawBulkParser, RawJsonParser
+from apps.tasks.api.query_parameters import (
+    body_of,
+    check_version,
+    generation_parameter,
+    list_filters,
+    log_query,
+    user_of,
+    version_of,
+)
 from apps.tasks.api.serializers import (
     AttemptSerializer,
     BulkAnswerSerializer,
@@ -48,12 +48,11 @@ from apps.tasks.api.serializers import (
     TaskSerializer,
     TaskSummarySerializer,
 )
-from apps.tasks.api.told import attempt_told, effective_told, log_told
 from apps.tasks.descriptions import read_description
 from apps.tasks.models import Task
 from apps.tasks.selectors.attempts import attempts_of
-from apps.tasks.selectors.seen import task_rights, task_seen, tasks_listed
 from apps.tasks.selectors.vaults import effective_vault
+from apps.tasks.selectors.visibility import task_rights, tasks_matching_filters, visible_task
 from apps.tasks.services import (
     task_abort,
     task_change,
@@ -70,6 +69,7 @@ from apps.tasks.services import (
     tasks_enqueue_many,
 )
 from apps.tasks.services.idempotency import idempotency_of
+from apps.tasks.task_payloads import task_detail, task_summary
 
 _ERRORS = {"4XX": ErrorSerializer}
 _DETAIL = extend_schema(request=None, responses={200: TaskSerializer, **_ERRORS})
@@ -78,7 +78,7 @@ _KEY = OpenApiParameter(
     "Idempotency-Key", location="header", description="The same key and body give the same task."
 )
 _FILTERS = [
-    OpenApiParameter("state", description="Several by commas."),
+    OpenApiParameter("state", description="Several, separated by commas."),
     OpenApiParameter("queue", description="Name or id."),
     OpenApiParameter("policy", description="Name or id."),
     OpenApiParameter("owner", description="User name."),
@@ -88,20 +88,20 @@ _FILTERS = [
 _LOG = [
     OpenApiParameter("generation", OpenApiTypes.INT, description="Default: the last."),
     OpenApiParameter("rank", OpenApiTypes.INT, description="Member of a gang; default 0."),
-    OpenApiParameter("offset", OpenApiTypes.INT, description="Default: the end of what is there."),
+    OpenApiParameter("offset", OpenApiTypes.INT, description="Default: the end of the log."),
     OpenApiParameter("limit", OpenApiTypes.INT, description="Bytes."),
     OpenApiParameter("as", enum=["json", "text"], description="Default: json."),
     OpenApiParameter(
         "raw",
         OpenApiTypes.BOOL,
-        description="With colours and other control sequences, as it was written; default: no.",
+        description="With colours and other control sequences; default: no.",
     ),
 ]
 
 _GENERATION = OpenApiParameter(
     "generation",
     OpenApiTypes.INT,
-    description="Of an attempt; default: the one that holds something, else as of now.",
+    description="Of an attempt; default: the live attempt, else the current state.",
 )
 
 
@@ -120,7 +120,7 @@ _GENERATION = OpenApiParameter(
     ),
 )
 class TaskViewSet(viewsets.GenericViewSet[Task]):
-    """Tasks that one may know of: one's own, and those of queues that one sees."""
+    """The user's own tasks, and those of queues that the user sees."""
 
     queryset = Task.objects.none()
     serializer_class = TaskSerializer
@@ -132,7 +132,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     lookup_value_regex = "[^/]+"
 
     def list(self, request: Request) -> Response:
-        tasks = tasks_listed(user_of(request), listing_asked(request))
+        tasks = tasks_matching_filters(user_of(request), list_filters(request))
         page = self.paginate_queryset(tasks) or []
         return self.get_paginated_response([task_summary(task) for task in page])
 
@@ -144,18 +144,18 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         keep = idempotency_of(request.headers.get("Idempotency-Key", ""), body)
         make = task_create if description.queue is None else task_submit
         task = make(actor=user, description=description, idempotency=keep)
-        return self._told(request, task, status=status.HTTP_201_CREATED)
+        return self._response(request, task, status=status.HTTP_201_CREATED)
 
     def retrieve(self, request: Request, pk: str) -> Response:
-        return self._told(request, self._task(request, pk))
+        return self._response(request, self._task(request, pk))
 
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change a draft."""
         user = user_of(request)
         task = self._task(request, pk)
-        version_required(request, task)
+        check_version(request, task)
         task = task_change(actor=user, task=task, changes=read_changes(body_of(request)))
-        return self._told(request, task)
+        return self._response(request, task)
 
     @_TO_QUEUE
     @action(detail=True, methods=["post"])
@@ -164,46 +164,48 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         user = user_of(request)
         task = self._task(request, pk)
         body = read_body(body_of(request), QueueBody)
-        return self._told(request, task_enqueue(actor=user, task=task, queue=named(body)))
+        return self._response(
+            request, task_enqueue(actor=user, task=task, queue=required_queue(body))
+        )
 
     @_DETAIL
     @action(detail=True, methods=["post"])
     def dequeue(self, request: Request, pk: str) -> Response:
         """Take a waiting task out of its queue; it is a draft again."""
         user = user_of(request)
-        return self._told(request, task_dequeue(actor=user, task=self._task(request, pk)))
+        return self._response(request, task_dequeue(actor=user, task=self._task(request, pk)))
 
     @_DETAIL
     @action(detail=True, methods=["post"])
     def abort(self, request: Request, pk: str) -> Response:
         """End a task: at once if it does not run, else as soon as it has stopped."""
         user = user_of(request)
-        return self._told(request, task_abort(actor=user, task=self._task(request, pk)))
+        return self._response(request, task_abort(actor=user, task=self._task(request, pk)))
 
     @_DETAIL
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, pk: str) -> Response:
-        """Let a paused or rejected task wait again."""
+        """Put a paused or rejected task back into its queue."""
         user = user_of(request)
-        return self._told(request, task_resume(actor=user, task=self._task(request, pk)))
+        return self._response(request, task_resume(actor=user, task=self._task(request, pk)))
 
     @_TO_QUEUE
     @action(detail=True, methods=["post"], url_path="run-again")
     def run_again(self, request: Request, pk: str) -> Response:
-        """Enqueue a task that ended once more."""
+        """Enqueue an ended task again."""
         user = user_of(request)
         task = self._task(request, pk)
         body = read_body(body_of(request), QueueBody)
-        return self._told(request, task_run_again(actor=user, task=task, queue=body.queue))
+        return self._response(request, task_run_again(actor=user, task=task, queue=body.queue))
 
     @_DETAIL
     @action(detail=True, methods=["post"])
     def checkpoint(self, request: Request, pk: str) -> Response:
-        """The task's state is saved as of now: what came before is not lost with its place."""
+        """Report that the task has saved its state now: a preemption loses nothing older."""
         user = user_of(request)
         task = self._task(request, pk)
         task_checkpoint(actor=user, task=task)
-        return self._told(request, task)
+        return self._response(request, task)
 
     @extend_schema(request=PrioritySerializer, responses={200: TaskSerializer, **_ERRORS})
     @action(detail=True, methods=["post"])
@@ -212,26 +214,30 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         user = user_of(request)
         task = self._task(request, pk)
         body = read_body(body_of(request), PriorityBody)
-        return self._told(request, task_set_priority(actor=user, task=task, priority=body.priority))
+        return self._response(
+            request, task_set_priority(actor=user, task=task, priority=body.priority)
+        )
 
     @extend_schema(request=TaskReorderSerializer, responses={200: TaskSerializer, **_ERRORS})
     @action(detail=True, methods=["post"])
     def reorder(self, request: Request, pk: str) -> Response:
-        """Give a waiting task another place among its equals; for who manages the queue."""
+        """Move a waiting task among its equals; for users who manage the queue."""
         user = user_of(request)
         task = self._task(request, pk)
         body = read_body(body_of(request), ReorderBody)
         moved = task_reorder(actor=user, task=task, move=body.move, other=body.other)
-        return self._told(request, moved)
+        return self._response(request, moved)
 
     @_TO_QUEUE
     @action(detail=True, methods=["post"], url_path="change-queue")
     def change_queue(self, request: Request, pk: str) -> Response:
-        """Let a waiting task wait in another queue."""
+        """Move a waiting task to another queue."""
         user = user_of(request)
         task = self._task(request, pk)
         body = read_body(body_of(request), QueueBody)
-        return self._told(request, task_change_queue(actor=user, task=task, queue=named(body)))
+        return self._response(
+            request, task_change_queue(actor=user, task=task, queue=required_queue(body))
+        )
 
     @extend_schema(
         parameters=_LOG,
@@ -243,15 +249,15 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     )
     @action(detail=True)
     def logs(self, request: Request, pk: str) -> Response | HttpResponse:
-        """What a member wrote: its end, or from `offset` on."""
+        """A member's output: its end, or the part from `offset`."""
         user = user_of(request)
         task = self._task(request, pk)
-        asked = log_asked(request, task, task_rights(user, task))
-        if asked.is_text:
-            data = asked.part.data
-            shown = data if asked.is_raw else plain(data.decode(errors="replace"))
+        query = log_query(request, task, task_rights(user, task))
+        if query.is_text:
+            data = query.part.data
+            shown = data if query.is_raw else plain(data.decode(errors="replace"))
             return HttpResponse(shown, content_type="text/plain; charset=utf-8")
-        return Response(log_told(asked))
+        return Response(log_payload(query))
 
     @extend_schema(responses={200: AttemptSerializer(many=True), **_ERRORS})
     @action(detail=True, pagination_class=None)
@@ -263,7 +269,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         pools = set(pools_visible_to(user).values_list("pk", flat=True))
         return Response(
             [
-                attempt_told(attempt, has_content=has_content, pools=pools)
+                attempt_payload(attempt, has_content=has_content, pools=pools)
                 for attempt in attempts_of(task)
             ]
         )
@@ -271,11 +277,11 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     @extend_schema(parameters=[_GENERATION], responses={200: EffectiveVaultSerializer, **_ERRORS})
     @action(detail=True, url_path="effective-vault", pagination_class=None)
     def effective_vault(self, request: Request, pk: str) -> Response:
-        """What vaults bring to the task, and which one each value came from; secrets hidden."""
+        """The values that vaults give the task, each with its vault; secrets are hidden."""
         user = user_of(request)
-        task = task_seen(user, pk)
-        found = effective_vault(user, task, generation_asked(request))
-        return Response(effective_told(found), headers={"Cache-Control": "no-store"})
+        task = visible_task(user, pk)
+        found = effective_vault(user, task, generation_parameter(request))
+        return Response(effective_vault_payload(found), headers={"Cache-Control": "no-store"})
 
     @extend_schema(
         request=DescriptionSerializer(many=True),
@@ -283,9 +289,9 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     )
     @action(detail=False, methods=["post"], parser_classes=[RawBulkParser], pagination_class=None)
     def bulk(self, request: Request) -> Response:
-        """Up to 1,000 tasks; each is answered by itself, in order."""
+        """Enqueue up to 1,000 tasks; each has its own answer, in order."""
         if "Idempotency-Key" in request.headers:
-            # Taking it and not heeding it would double what the sender believes safe.
+            # Ignoring it would enqueue twice what the sender believes safe to repeat.
             problem = "is for single tasks: leave it out"
             raise BadInput(f"Idempotency-Key {problem}.", fields={"Idempotency-Key": problem})
         items = read_many(body_of(request))
@@ -293,18 +299,20 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         return Response([self._bulk_answer(answer) for answer in answers])
 
     def _task(self, request: Request, pk: str) -> Task:
-        """The task, where the credential is for what is asked of it."""
-        task = task_seen(user_of(request), pk)
+        """The task, where the credential's scope covers the action."""
+        task = visible_task(user_of(request), pk)
         self.check_object_permissions(request, task)
         return task
 
     def _bulk_answer(self, answer: Task | RpmError) -> dict[str, Any]:
         if isinstance(answer, RpmError):
             return {"task": None, "error": error_body(answer), "status": answer.status}
-        told = task_detail(answer, has_content=True)
-        return {"task": told, "error": None, "status": status.HTTP_201_CREATED}
+        payload = task_detail(answer, has_content=True)
+        return {"task": payload, "error": None, "status": status.HTTP_201_CREATED}
 
-    def _told(self, request: Request, task: Task, *, status: int = status.HTTP_200_OK) -> Response:
+    def _response(
+        self, request: Request, task: Task, *, status: int = status.HTTP_200_OK
+    ) -> Response:
         rights = task_rights(user_of(request), task)
         return Response(
             task_detail(task, has_content=rights.content),

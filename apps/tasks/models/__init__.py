@@ -1,15 +1,15 @@
 """Tasks, their attempts, what those hold, and what they wrote."""
 
-from apps.tasks.models.attempts import Attempt, AttemptLog, HeldDevice, Holding
-from apps.tasks.models.tasks import IdempotencyKey, ReasonChange, Run, Task
+from apps.tasks.models.attempts import Attempt, AttemptLog, HeldDevice, Member
+from apps.tasks.models.tasks import IdempotencyKey, ReasonChange, Task, TaskGroup
 
 __all__ = [
     "Attempt",
     "AttemptLog",
     "HeldDevice",
-    "Holding",
     "IdempotencyKey",
+    "Member",
     "ReasonChange",
-    "Run",
     "Task",
+    "TaskGroup",
 ]

@@ -1,4 +1,4 @@
-"""Admissions of tasks, and the ledger of what they hold."""
+"""Attempts, and the ledger of the devices and amounts that they hold."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -12,7 +12,7 @@ from apps.tasks.states import AttemptState, MemberState
 
 
 class Attempt(models.Model):
-    """One admission of a task, as it was decided: later changes of profiles do not touch it.
+    """One admission of a task, as the pass decided it: later changes of profiles do not affect it.
 
     `request` is what each member holds, in thousandths per key. `lock_token` is set by the
     process that works on the attempt; every edge it writes is guarded by it.
@@ -29,25 +29,25 @@ class Attempt(models.Model):
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="+")
     request = models.JSONField(default=dict)
     replicas = models.PositiveIntegerField(default=1)
-    # Launched when all of these are gone. Of each victim, `stops_for` is the one attempt that is
-    # charged with its room; the others only stand where it has not left yet.
+    # Launched when all of these are gone. `stops_for` of a victim is the one attempt that is
+    # charged for its capacity; the others only wait for its devices.
     blocked_by = models.ManyToManyField("self", symmetrical=False, related_name="beneficiaries")
     stops_for = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="victims"
     )
     allocated_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True, blank=True)
-    # When the task last said that it had saved its state: what came before is not lost with it.
+    # When the task last reported that it had saved its state.
     checkpointed_at = models.DateTimeField(null=True, blank=True)
     stop_asked_at = models.DateTimeField(null=True, blank=True)
     # The task's state after a stop: queued, paused, aborted or failed.
     stop_target = models.CharField(max_length=10, blank=True)
     stop_detail = models.CharField(max_length=DETAIL_CHARS, blank=True)
-    # Stopped by a pass, for the good of others. One that ended by itself before its node heard of
-    # it keeps its own result.
+    # A pass stopped it in favour of another task. An attempt that ended by itself before its node
+    # received the stop keeps its own result.
     is_preempted = models.BooleanField(default=False, db_default=False)
-    # Seats kept for the task's next admission, [node, [[index, thousandths], ...]] per member:
-    # it is moved there as soon as it is gone from here. They are charged instead of the old ones.
+    # The placement kept for the task's next attempt, [node, [[index, thousandths], ...]] per
+    # member: the task moves there once this attempt ends. It is charged instead of the old one.
     moves_to = models.JSONField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     exit_code = models.IntegerField(null=True, blank=True)
@@ -57,21 +57,21 @@ class Attempt(models.Model):
     lock_token = models.CharField(max_length=36, blank=True)
     log_bytes = models.PositiveBigIntegerField(default=0)
     log_is_cut = models.BooleanField(default=False)
-    # Exactly which image all of its members run, as the first of them found it: the digest in its
-    # registry, and the number on that node, which stands for images that never were in one.
+    # The image that all members run, as the first of them found it: its digest in the registry, and
+    # its image ID on that node, which identifies images that never were in a registry.
     image_digest = models.CharField(max_length=71, blank=True, default="", db_default="")
     image_id = models.CharField(max_length=71, blank=True, default="", db_default="")
-    # The vaults that it was launched with, [id, version] each, the lowest first, noted before its
-    # first member is launched; never what they hold. Null: not noted.
+    # The vaults that it was launched with, [id, version] each, the lowest first, noted before the
+    # first launch of a member; never their values. Null: not noted.
     vaults = models.JSONField(null=True, blank=True)
-    # Where the members of a gang meet, on the node of the first one; set before any is launched.
+    # The rendezvous port of a gang, on the node of the first member; set before any is launched.
     master_port = models.PositiveIntegerField(null=True, blank=True)
 
     class Meta:
         ordering = ["-id"]
         constraints = [
             models.UniqueConstraint(fields=["task", "generation"], name="attempt_once"),
-            # Never two live admissions of one task, whatever the code above believes.
+            # The database refuses two live attempts of one task.
             models.UniqueConstraint(
                 fields=["task"],
                 condition=~models.Q(state__in=["finished", "lost"]),
@@ -92,18 +92,18 @@ class Attempt(models.Model):
         return f"attempt {self.generation} of {self.task_id}"
 
 
-class Holding(models.Model):
+class Member(models.Model):
     """The ledger: what one member of an attempt holds until `released_at`.
 
     `amounts` in thousandths per key; `devices` as (index, thousandths) pairs. The columns after
     them are what the node last said about the member.
     """
 
-    attempt = models.ForeignKey(Attempt, on_delete=models.PROTECT, related_name="holdings")
+    attempt = models.ForeignKey(Attempt, on_delete=models.PROTECT, related_name="members")
     rank = models.PositiveIntegerField(default=0)
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="+")
     node = models.ForeignKey(
-        Node, null=True, blank=True, on_delete=models.PROTECT, related_name="holdings"
+        Node, null=True, blank=True, on_delete=models.PROTECT, related_name="members"
     )
     amounts = models.JSONField(default=dict)
     devices = models.JSONField(default=list)
@@ -117,42 +117,42 @@ class Holding(models.Model):
     exit_code = models.IntegerField(null=True, blank=True)
     detail = models.CharField(max_length=DETAIL_CHARS, blank=True)
     log_offset = models.PositiveBigIntegerField(default=0)
-    # It had been told to stop before it ended.
+    # Its node had been asked to stop it before it ended.
     is_stop_asked = models.BooleanField(default=False, db_default=False)
-    # Its node went away under it: no fault of the task.
+    # Its node was lost: no fault of the task.
     is_lost = models.BooleanField(default=False, db_default=False)
-    # The process that launches it; empty when nobody does.
+    # The process that launches it; empty where none does.
     lock_token = models.CharField(max_length=36, blank=True, default="", db_default="")
     # Since when its node has all that a launch needs. Members of a gang are launched once all are
-    # so far, so that none works while another one still waits for its image.
+    # ready, so that none runs while another one still waits for its image.
     ready_at = models.DateTimeField(null=True, blank=True)
     # When the first launch was sent, and to which boot of the node. From then on only the node
     # can tell whether the member is there.
     launched_at = models.DateTimeField(null=True, blank=True)
     boot_id = models.CharField(max_length=64, blank=True, default="", db_default="")
-    # The node itself ends the member at this moment of that boot's clock; written here before the
-    # node hears of it, so what it was granted is never later. Null: it runs without a lease.
+    # The node itself ends the member at this moment of that boot's clock; written before the node
+    # receives it, so the node's lease is never later. Null: it runs without a lease.
     lease_until_s = models.FloatField(null=True, blank=True)
-    # The node may forget the member's files once its result is here, and a day later even that
-    # it was ever there.
+    # The node may remove the member's files once its result is stored, and a day later its record
+    # of the member.
     is_acknowledged = models.BooleanField(default=False)
     is_forgotten = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         ordering = ["rank"]
         constraints = [
-            models.UniqueConstraint(fields=["attempt", "rank"], name="holding_once"),
+            models.UniqueConstraint(fields=["attempt", "rank"], name="member_once"),
         ]
         indexes = [
             models.Index(
                 fields=["node"],
                 condition=models.Q(released_at__isnull=True) | models.Q(is_acknowledged=False),
-                name="holding_open",
+                name="member_open",
             ),
             models.Index(
                 fields=["node", "id"],
                 condition=models.Q(is_acknowledged=True, is_forgotten=False),
-                name="holding_traces",
+                name="member_traces",
             ),
         ]
 
@@ -163,7 +163,7 @@ class Holding(models.Model):
 class HeldDevice(models.Model):
     """A device, or a share of it in thousandths, held until `released_at`."""
 
-    holding = models.ForeignKey(Holding, on_delete=models.CASCADE, related_name="held_devices")
+    member = models.ForeignKey(Member, on_delete=models.CASCADE, related_name="held_devices")
     device = models.ForeignKey(Device, on_delete=models.PROTECT, related_name="held")
     milli = models.PositiveIntegerField(default=1000)
     released_at = models.DateTimeField(null=True, blank=True)

@@ -1,4 +1,4 @@
-"""What users asked for."""
+"""Tasks as their owners described them, and their groups."""
 
 from datetime import datetime
 
@@ -15,14 +15,14 @@ from apps.tasks.details import DETAIL_CHARS
 from apps.tasks.states import TaskState
 
 
-class Run(models.Model):
-    """The equal tasks of a queue: the engine works on these, never on single waiting tasks.
+class TaskGroup(models.Model):
+    """The equal tasks of a queue: the engine works on groups, never on single waiting tasks.
 
     `request` None means the live request of the profile; `user` is set only where a limit per
-    person exists. `reason` is what the last pass said about the first waiting task, `head`.
+    person exists. `reason` is the last pass's reason for the first waiting task, `head`.
     """
 
-    queue = models.ForeignKey(Queue, on_delete=models.CASCADE, related_name="runs")
+    queue = models.ForeignKey(Queue, on_delete=models.CASCADE, related_name="task_groups")
     # A hash of the columns below, up to exceeds_limit (`apps.tasks.shapes`).
     shape = models.CharField(max_length=64)
     request = QuantitiesField(null=True, default=None)
@@ -41,22 +41,22 @@ class Run(models.Model):
     class Meta:
         ordering = ["id"]
         constraints = [
-            models.UniqueConstraint(fields=["queue", "shape"], name="run_is_distinct"),
+            models.UniqueConstraint(fields=["queue", "shape"], name="task_group_is_distinct"),
         ]
 
     def __str__(self) -> str:
-        return f"run {self.pk} of {self.queue_id}"
+        return f"task group {self.pk} of {self.queue_id}"
 
 
 class Task(models.Model):
-    """One piece of work, as its owner described it, and where it stands."""
+    """One task, as its owner described it, and its state."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     queue = models.ForeignKey(
         Queue, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
     )
-    run = models.ForeignKey(
-        Run, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
+    task_group = models.ForeignKey(
+        TaskGroup, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
     )
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tasks", db_index=False
@@ -84,9 +84,9 @@ class Task(models.Model):
         default=dict, blank=True, db_default=models.Value({}, models.JSONField())
     )
     tags = models.JSONField(default=list, blank=True)
-    # What all of the above counts for (`apps.tasks.sizes`).
+    # The bytes that all of the above counts for (`apps.tasks.sizes`).
     size_bytes = models.PositiveIntegerField(default=0, db_default=0, editable=False)
-    # Nobody else has written any of the above: only then its owner's personal vaults reach it.
+    # The owner alone wrote all of the above: only then the owner's personal vaults reach the task.
     is_by_owner = models.BooleanField(default=True, db_default=True, editable=False)
 
     state = models.CharField(
@@ -98,7 +98,7 @@ class Task(models.Model):
     failures = models.PositiveIntegerField(default=0)
     exit_code = models.IntegerField(null=True, blank=True)
     created_at = models.DateTimeField()
-    # Its place among its equals: when it was submitted, unless somebody gave it another place.
+    # Its place among its equals: the time of submission, unless the task was moved.
     submitted_at = models.DateTimeField(null=True, blank=True)
     # Since when it waits, where that is not `submitted_at` because it was moved.
     waiting_since = models.DateTimeField(null=True, blank=True, editable=False)
@@ -108,17 +108,17 @@ class Task(models.Model):
     class Meta:
         ordering = ["-id"]
         indexes = [
-            # The pass reads the heads of every run from this one.
+            # The pass reads the heads of every task group from this one.
             models.Index(
-                fields=["run", "submitted_at", "id", "waiting_since"],
+                fields=["task_group", "submitted_at", "id", "waiting_since"],
                 condition=models.Q(state="queued"),
                 name="task_heads",
             ),
-            # And pages the order in which a queue starts them.
+            # Pages read the order in which a queue starts its tasks.
             models.Index(
                 fields=["queue", "-priority", "is_preemptible", "submitted_at", "id"],
                 condition=models.Q(state="queued"),
-                name="task_line",
+                name="task_queue_order",
             ),
             models.Index(fields=["queue", "-id"], name="task_of_queue"),
             # With the size, so that the sum of a person's tasks reads nothing else.
@@ -134,14 +134,16 @@ class Task(models.Model):
             models.Index(
                 fields=["state", "queue"],
                 condition=models.Q(state__in=["allocated", "running", "stopping"]),
-                name="task_holding",
+                name="task_admitted",
             ),
         ]
         constraints = [
             models.CheckConstraint(
                 condition=~models.Q(state__in=["queued", "allocated", "running", "stopping"])
-                | models.Q(queue__isnull=False, run__isnull=False, submitted_at__isnull=False),
-                name="task_in_line_has_a_queue",
+                | models.Q(
+                    queue__isnull=False, task_group__isnull=False, submitted_at__isnull=False
+                ),
+                name="task_in_queue_has_a_queue",
             ),
         ]
 
@@ -149,12 +151,12 @@ class Task(models.Model):
         return self.name
 
     def secret_context(self, name: str) -> SealContext:
-        """Where a secret opens: in this task, as long as it is the same person's."""
+        """The context in which a secret opens: this task, as long as it has the same owner."""
         return SealContext("tasks.task.secrets", (str(self.pk), self.owner_id), name)
 
     @property
     def waits_since(self) -> datetime | None:
-        """When it was really submitted, wherever it stands in line."""
+        """When it was really submitted, whatever its place in the queue."""
         return self.waiting_since or self.submitted_at
 
 
@@ -175,7 +177,7 @@ class ReasonChange(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """A person's own key for one enqueueing: same key and body, same task."""
+    """A user's own key for one enqueueing: same key and body, same task."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=200)

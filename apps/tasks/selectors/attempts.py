@@ -1,11 +1,11 @@
-"""Admissions of a task, and what they wrote."""
+"""Attempts of a task, and their output."""
 
 from dataclasses import dataclass
 
 from django.db.models import Prefetch, QuerySet
 
 from apps.nodes.models import Volume, VolumeScope
-from apps.tasks.models import Attempt, AttemptLog, Holding, Task
+from apps.tasks.models import Attempt, AttemptLog, Member, Task
 
 LOG_BYTES = 256 * 1024
 MOST_LOG_BYTES = 1024 * 1024
@@ -15,7 +15,7 @@ MOST_LOG_BYTES = 1024 * 1024
 class LogPart:
     """Bytes of a member's output from `offset`; go on reading at `next_offset`.
 
-    `offset` lies behind what was asked for where earlier bytes were dropped.
+    `offset` is greater than the requested one where earlier bytes were dropped.
     """
 
     data: bytes
@@ -24,12 +24,12 @@ class LogPart:
 
 
 def attempts_of(task: Task) -> QuerySet[Attempt]:
-    """The admissions of a task, the latest first, with members, nodes and devices; four queries."""
-    holdings = Holding.objects.select_related("node").prefetch_related("held_devices__device")
+    """The attempts of a task, the latest first, with members, nodes and devices; four queries."""
+    members = Member.objects.select_related("node").prefetch_related("held_devices__device")
     return (
         Attempt.objects.filter(task=task)
         .select_related("pool")
-        .prefetch_related(Prefetch("holdings", queryset=holdings))
+        .prefetch_related(Prefetch("members", queryset=members))
         .order_by("-generation")
     )
 
@@ -44,9 +44,9 @@ def attempt_latest(task: Task, generation: int | None = None) -> Attempt | None:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Whether a task that runs again may find what it saved; `words` where it cannot.
+    """Whether a task that runs again may find its saved state; `words` where it cannot.
 
-    With `is_said` an earlier attempt said so itself; else only its folder can tell.
+    With `is_said` an earlier attempt reported that it saved; otherwise only its folder can tell.
     """
 
     is_possible: bool
@@ -55,9 +55,9 @@ class Resumption:
 
 
 def resumption_of(attempt: Attempt) -> Resumption:
-    """What an attempt finds of the earlier ones. Saved on a node's own volume, only that node.
+    """What an attempt finds of earlier ones. A node's own volume is found on that node only.
 
-    Without a volume for checkpoints nothing is known to be saved but what the task says.
+    Without a checkpoint volume only the task's own reports say what is saved.
     """
     earlier = Attempt.objects.filter(
         task=attempt.task_id, generation__lt=attempt.generation, started_at__isnull=False
@@ -78,12 +78,12 @@ def resumption_of(attempt: Attempt) -> Resumption:
 
 
 def _nodes_of(attempt: Attempt) -> dict[int, str]:
-    rows = Holding.objects.filter(attempt=attempt, node__isnull=False).order_by("rank")
+    rows = Member.objects.filter(attempt=attempt, node__isnull=False).order_by("rank")
     return dict(rows.values_list("rank", "node__name"))
 
 
 def log_from(attempt: Attempt, *, rank: int, offset: int, most: int = LOG_BYTES) -> LogPart:
-    """What a member wrote, from byte `offset` on, at most `most` bytes."""
+    """A member's output from byte `offset`, at most `most` bytes."""
     pieces = AttemptLog.objects.filter(attempt=attempt, rank=rank)
     # The piece that holds `offset` may begin before it.
     before = pieces.filter(offset__lte=offset).order_by("-offset").first()
@@ -108,7 +108,7 @@ def log_from(attempt: Attempt, *, rank: int, offset: int, most: int = LOG_BYTES)
 
 
 def log_tail(attempt: Attempt, *, rank: int, most: int = LOG_BYTES) -> LogPart:
-    """The last bytes that a member wrote."""
+    """The last bytes of a member's output."""
     pieces = AttemptLog.objects.filter(attempt=attempt, rank=rank)
     last = pieces.order_by("-offset").first()
     if last is None:

@@ -1,4 +1,4 @@
-"""What decides whether a queue takes a task, read from the live configuration."""
+"""The facts that decide whether a queue takes a task, read from the live configuration."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from apps.nodes.models import Node, Runtime, Volume
 from apps.policies.models import LiveState, Policy, PolicyAmount, Pool, Queue
 from apps.policies.selectors import known_keys, may_exceed_limit
 from apps.tasks.acceptance import QueueFacts
-from apps.tasks.fitting import Ceiling, Room
+from apps.tasks.feasibility import EmptyPool, PolicyBounds
 
 Reservations = Mapping[int, Mapping[str, int]]
 
@@ -16,7 +16,7 @@ Reservations = Mapping[int, Mapping[str, int]]
 def queue_facts(queue: Queue) -> QueueFacts:
     """The facts of a queue, as the database has them now; a fixed number of queries.
 
-    `version` is read first: what changes meanwhile makes the facts look older than they are.
+    `version` is read first: a change meanwhile makes the facts look older than they are.
     """
     version = live_version()
     profile = queue.profile
@@ -36,8 +36,8 @@ def queue_facts(queue: Queue) -> QueueFacts:
         request_max=profile.request_max,
         keys=frozenset(known_keys() | profile.request.keys()),
         volumes=_volumes(profile.volumes),
-        ceilings=_ceilings(queue.policy_id),
-        rooms=_rooms(pools, nodes),
+        policy_bounds=_policy_bounds(queue.policy_id),
+        empty_pools=_empty_pools(pools, nodes),
         images=tuple(tuple(pool.allowed_images) for pool in pools if pool.allowed_images),
         needs_image=any(one.runtime != Runtime.PROCESS for one in nodes),
         exceeding=frozenset(may_exceed_limit(queue.policy_id)),
@@ -56,7 +56,7 @@ def _volumes(names: list[str]) -> frozenset[str]:
     return frozenset(live.values_list("name", flat=True))
 
 
-def _ceilings(policy_id: int) -> tuple[Ceiling, ...]:
+def _policy_bounds(policy_id: int) -> tuple[PolicyBounds, ...]:
     """Of the policy and its ancestors, from the bottom up.
 
     A parent's reservation, for each key that it does not set, is the sum of its children's.
@@ -77,21 +77,21 @@ def _ceilings(policy_id: int) -> tuple[Ceiling, ...]:
     for pk, (parent, _) in policies.items():
         if parent is not None:
             children[parent].append(pk)
-    ceilings = []
+    policy_bounds = []
     seen: set[int] = set()
     at: int | None = policy_id
     while at is not None and at not in seen:
         seen.add(at)
         parent, user_limit = policies.get(at, (None, {}))
-        ceilings.append(
-            Ceiling(
+        policy_bounds.append(
+            PolicyBounds(
                 reserved=_reservation(at, reserved, children),
                 limit=limits[at],
                 user_limit=quantities_milli(user_limit),
             )
         )
         at = parent
-    return tuple(ceilings)
+    return tuple(policy_bounds)
 
 
 def _policy_rows(rows: "object") -> list[tuple[int, int | None, dict[str, str]]]:
@@ -119,16 +119,16 @@ def _nodes(pools: list[Pool]) -> list[Node]:
     return list(live.only("pool", "capacity", "runtime"))
 
 
-def _rooms(pools: list[Pool], live: list[Node]) -> tuple[Room, ...]:
-    """The pools as if they were empty."""
+def _empty_pools(pools: list[Pool], live: list[Node]) -> tuple[EmptyPool, ...]:
+    """The pools without any task."""
     nodes: dict[int, list[dict[str, int]]] = defaultdict(list)
     for node in live:
         if node.pool_id is not None:
             nodes[node.pool_id].append(quantities_milli(node.capacity))
     return tuple(
-        Room(
+        EmptyPool(
             capacity=quantities_milli(pool.capacity),
-            # A node that did not report yet may turn out to be large.
+            # A node that has not reported yet may be large.
             nodes=tuple(nodes[pool.pk]) if nodes[pool.pk] and all(nodes[pool.pk]) else None,
         )
         for pool in pools

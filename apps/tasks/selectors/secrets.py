@@ -1,4 +1,4 @@
-"""Secrets of tasks in clear: for nodes and for hiding them, never for pages or answers."""
+"""Secrets of tasks in clear: for nodes and log masks, never for pages or responses."""
 
 from contextlib import suppress
 

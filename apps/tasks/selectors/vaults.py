@@ -1,4 +1,4 @@
-"""What vaults bring to a task: for its launch, and for its owner to look at."""
+"""The values that vaults give a task: for its launch, and for its owner to read."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from apps.core.keyring import HIDDEN
 from apps.tasks.models import Attempt, Task
 from apps.tasks.redaction import is_secret, secret_names
 from apps.tasks.selectors.secrets import readable_secrets, task_secrets
-from apps.tasks.states import HOLDING_STATES, LIVE_ATTEMPT_STATES
+from apps.tasks.states import ADMITTED_STATES, LIVE_ATTEMPT_STATES
 from apps.vaults.contents import (
     CONTAINER,
     CONTAINER_FIELDS,
@@ -28,22 +28,22 @@ from apps.vaults.contents import (
     environment_of,
     rest_of,
 )
-from apps.vaults.merging import Layer, Origin, enforced_part, merged, values_of
-from apps.vaults.selectors.effective import Used, layers_of, vaults_applying_to
-from apps.vaults.text.shapes import SECRETS, Path
+from apps.vaults.layers import Layer, ValueOrigin, enforced_part, merge_layers, values_of
+from apps.vaults.selectors.effective import VaultRef, layers_of, vaults_applying_to
+from apps.vaults.text.bounds import SECRETS, Path
 
-# podman keeps no longer secret.
+# podman keeps no secret that is longer.
 FILE_BYTES = 500_000
 MOST_SECRETS = 256
-# Output of what is over arrives later where its node was away.
+# The output of an ended attempt arrives late where its node was unreachable.
 WRITES_FOR = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What a task is launched with: its own, and what vaults add or enforce.
+class LaunchInputs:
+    """The inputs of a launch: the task's own, and those that vaults add or enforce.
 
-    `file` is what vaults hold beside that, as JSON; empty where there is nothing.
+    `file` holds all other values of vaults as JSON; empty where there are none.
     """
 
     image: str
@@ -60,49 +60,49 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
-    """One value of a vault, as it is shown; `is_used`: the task does not say it itself.
+class VaultValue:
+    """One value of a vault, as it is shown; `is_used`: the task does not set it itself.
 
-    `value` is stars where it is a secret, or of somebody else's personal vault.
+    `value` is stars where it is a secret, or of another user's personal vault.
     """
 
     path: str
     value: Any = field(repr=False)
-    origin: Origin
+    origin: ValueOrigin
     is_used: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
-    """What vaults bring to a task: as of an attempt, or as of now (`generation` None)."""
+class EffectiveVault:
+    """The values that vaults give a task: as of an attempt, or as of now (`generation` None)."""
 
     generation: int | None
-    values: tuple[Brought, ...]
+    values: tuple[VaultValue, ...]
 
 
-def used_of(noted: Sequence[Sequence[object]] | None) -> list[Used]:
-    """What `Attempt.vaults` holds, as ids and versions."""
+def vault_refs_of(noted: Sequence[Sequence[object]] | None) -> list[VaultRef]:
+    """The ids and versions in `Attempt.vaults`."""
     return [(UUID(str(vault_id)), int(str(version))) for vault_id, version in noted or []]
 
 
-def vaults_in_use() -> set[Used]:
-    """Versions that attempts began with which may still be launched, or still write."""
+def vaults_in_use() -> set[VaultRef]:
+    """Versions of attempts that may still be launched, or may still write output."""
     recent = timezone.now() - WRITES_FOR
     may_write = Q(state__in=LIVE_ATTEMPT_STATES) | Q(ended_at__gte=recent)
     noted = Attempt.objects.filter(may_write, vaults__isnull=False).exclude(vaults=[])
-    return {one for kept in noted.values_list("vaults", flat=True) for one in used_of(kept)}
+    return {one for kept in noted.values_list("vaults", flat=True) for one in vault_refs_of(kept)}
 
 
-def given_to(task: Task, used: Sequence[Used]) -> Given:
-    """What the task gets with these vaults: enforced entries win over its own, others do not.
+def launch_inputs(task: Task, used: Sequence[VaultRef]) -> LaunchInputs:
+    """The inputs of the task with these vaults: enforced entries win over its own, others do not.
 
     Raises:
-        BadInput: all together are more than a container can be given.
+        BadInput: all together are more than a container takes.
         CannotUnseal: something was sealed with a key that is gone, or for another place.
         VaultGone: one of the vaults is not there any more.
     """
     layers = layers_of(used)
-    own = Given(
+    own = LaunchInputs(
         image=task.image,
         command=tuple(task.command),
         working_dir=task.working_dir,
@@ -112,8 +112,8 @@ def given_to(task: Task, used: Sequence[Used]) -> Given:
     return _with_vaults(own, layers) if layers else own
 
 
-def hidden_values(task: Task, used: Sequence[Used], own: Sequence[str]) -> list[str]:
-    """What nobody may read in the output of the task; what cannot be opened is left out.
+def hidden_values(task: Task, used: Sequence[VaultRef], own: Sequence[str]) -> list[str]:
+    """Values to hide in the output of the task; those that cannot be opened are left out.
 
     Args:
         own: patterns of the owner for variables whose values are hidden.
@@ -127,8 +127,8 @@ def hidden_values(task: Task, used: Sequence[Used], own: Sequence[str]) -> list[
     return values
 
 
-def _readable_layers(used: Sequence[Used]) -> list[Layer]:
-    """Of these vaults those that can be opened."""
+def _readable_layers(used: Sequence[VaultRef]) -> list[Layer]:
+    """The vaults that can be opened."""
     try:
         return layers_of(used)
     except RpmError:
@@ -139,8 +139,8 @@ def _readable_layers(used: Sequence[Used]) -> list[Layer]:
         return found
 
 
-def effective_vault(user: User, task: Task, generation: int | None = None) -> Effective:
-    """What vaults bring to the task, each value with its vault; secrets hidden.
+def effective_vault(user: User, task: Task, generation: int | None = None) -> EffectiveVault:
+    """The values that vaults give the task, each with its vault; secrets are hidden.
 
     Args:
         generation: of an attempt; None is the last one while it holds something, else now.
@@ -153,10 +153,10 @@ def effective_vault(user: User, task: Task, generation: int | None = None) -> Ef
     if user.pk != task.owner_id and not is_admin(user):
         raise NotFound("There is no such thing, or you may not see it.")
     attempt = _attempt(task, generation)
-    used = _applying(task) if attempt is None else used_of(attempt.vaults)
-    whole = merged(layers_of(used))
+    used = _applying(task) if attempt is None else vault_refs_of(attempt.vaults)
+    whole = merge_layers(layers_of(used))
     rows = [
-        Brought(
+        VaultValue(
             path=".".join(_quoted(key) for key in path),
             value=HIDDEN if _is_hidden(user, task, path, origin) else value,
             origin=origin,
@@ -164,11 +164,11 @@ def effective_vault(user: User, task: Task, generation: int | None = None) -> Ef
         )
         for path, value, origin in values_of(whole)
     ]
-    return Effective(attempt.generation if attempt else None, tuple(rows))
+    return EffectiveVault(attempt.generation if attempt else None, tuple(rows))
 
 
-def image_brought(owner_id: int, *, tenant_id: int | None, is_by_owner: bool) -> bool:
-    """Whether vaults bring an image to a task that names none, as far as they can be opened."""
+def vaults_have_image(owner_id: int, *, tenant_id: int | None, is_by_owner: bool) -> bool:
+    """Whether vaults that can be opened give an image to a task that names none."""
     used = vaults_applying_to(owner_id, tenant_id=tenant_id, is_by_owner=is_by_owner)
     try:
         layers = [
@@ -177,17 +177,17 @@ def image_brought(owner_id: int, *, tenant_id: int | None, is_by_owner: bool) ->
         ]
     except RpmError:
         return True
-    return bool(merged(layers).data.get(CONTAINER, {}).get("image"))
+    return bool(merge_layers(layers).data.get(CONTAINER, {}).get("image"))
 
 
-def _applying(task: Task) -> list[Used]:
-    """What it would get now: a draft without a queue nothing of any tenant."""
+def _applying(task: Task) -> list[VaultRef]:
+    """The vaults that would apply now; none of a tenant for a draft without a queue."""
     tenant_id = task.queue.policy.tenant_id if task.queue is not None else None
     return vaults_applying_to(task.owner_id, tenant_id=tenant_id, is_by_owner=task.is_by_owner)
 
 
-def _with_vaults(own: Given, layers: Sequence[Layer]) -> Given:
-    whole, forced = merged(layers).data, enforced_part(layers).data
+def _with_vaults(own: LaunchInputs, layers: Sequence[Layer]) -> LaunchInputs:
+    whole, forced = merge_layers(layers).data, enforced_part(layers).data
     variables = {
         name: value for name, value in environment_of(whole).items() if name not in own.secrets
     }
@@ -199,7 +199,7 @@ def _with_vaults(own: Given, layers: Sequence[Layer]) -> Given:
     }
     container, must = whole.get(CONTAINER, {}), forced.get(CONTAINER, {})
     rest = rest_of(whole)
-    given = Given(
+    given = LaunchInputs(
         image=must.get("image") or own.image or container.get("image", ""),
         command=tuple(must.get("command") or own.command or container.get("command", ())),
         working_dir=must.get("working_dir") or own.working_dir or container.get("working_dir", ""),
@@ -211,7 +211,7 @@ def _with_vaults(own: Given, layers: Sequence[Layer]) -> Given:
     return given
 
 
-def _check_fits(given: Given) -> None:
+def _check_fits(given: LaunchInputs) -> None:
     problems = environment_problems(given.environment)
     size = len(given.file.encode())
     if size > FILE_BYTES:
@@ -230,10 +230,10 @@ def _attempt(task: Task, generation: int | None) -> Attempt | None:
         if found is None:
             raise NotFound(f"There is no attempt {generation} that was launched.")
         return found
-    return noted.first() if task.state in HOLDING_STATES else None
+    return noted.first() if task.state in ADMITTED_STATES else None
 
 
-def _is_hidden(user: User, task: Task, path: Path, origin: Origin) -> bool:
+def _is_hidden(user: User, task: Task, path: Path, origin: ValueOrigin) -> bool:
     is_owner = user.pk == task.owner_id and user.acted_by_id is None
     if path[0] == SECRETS or (origin.is_personal and not is_owner):
         return True
@@ -242,7 +242,7 @@ def _is_hidden(user: User, task: Task, path: Path, origin: Origin) -> bool:
 
 
 def _says_itself(task: Task, path: Path) -> bool:
-    """Whether the task says it, so that a vault does not."""
+    """Whether the task sets it, so that a vault does not."""
     if len(path) < 2:
         return False
     name = path[1]

@@ -1,4 +1,4 @@
-"""Making many tasks with one request."""
+"""Bulk requests: many tasks with one request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,36 +17,36 @@ from apps.tasks.models import Task
 from apps.tasks.services.new_tasks import (
     drafts_announce,
     drafts_left,
-    let_wait,
+    mark_queued,
     new_draft,
     new_task,
     too_many_drafts,
     waiting_announce,
 )
-from apps.tasks.services.queues import Found, not_found, queues_found, queues_locked
-from apps.tasks.services.runs import runs_ensure
-from apps.tasks.services.waiting import (
+from apps.tasks.services.queue_bounds import (
     facts_for,
-    is_image_brought,
-    room_to_wait,
+    has_vault_image,
     too_many_waiting,
+    waiting_allowance,
 )
-from apps.tasks.shapes import Shape
+from apps.tasks.services.queues import QueueRef, queue_not_found, queue_refs, queues_lock
+from apps.tasks.services.task_groups import task_groups_ensure
+from apps.tasks.shapes import TaskShape
 
 MANY = 1000
-# Different ones in one request: each is locked and judged by itself.
+# Different queues in one request: each is locked and judged by itself.
 QUEUES = 20
 
 Items = list[tuple[int, Description]]
-# What one item of the request, by its number, is answered.
+# The answers by the number of the item in the request.
 Answers = dict[int, Any]
 
 
 @dataclass(slots=True)
-class _Place:
-    """Items that wait in the same queue, by its name or its id, and their tasks."""
+class _QueueItems:
+    """Items for the same queue, given by its name or id, and their tasks."""
 
-    found: Found
+    found: QueueRef
     items: Items = field(default_factory=list)
     tasks: dict[int, Task] = field(default_factory=dict)
     has_image: bool = True
@@ -55,11 +55,11 @@ class _Place:
 def tasks_enqueue_many(*, actor: User, items: Sequence[Description | RpmError]) -> list[Any]:
     """Enqueue many tasks at once; those without a queue become drafts.
 
-    All that can be taken are stored together, the others answered one by one.
+    All valid ones are stored together; each of the others gets its own error.
 
     Args:
-        items: descriptions, or what was wrong with them when they were read; at most `MANY`.
-            Those of more than `QUEUES` queues are refused.
+        items: descriptions, or the errors of reading them; at most `MANY`.
+            Items beyond the first `QUEUES` queues are refused.
 
     Returns:
         For each item, in order: the stored `Task`, or the error.
@@ -68,14 +68,14 @@ def tasks_enqueue_many(*, actor: User, items: Sequence[Description | RpmError]) 
         problem = f"has {len(items)} tasks: at most {MANY} in one request"
         raise BadInput(f"The body {problem}.", fields={"body": problem})
     answers: Answers = dict(enumerate(items))
-    # Everything that needs no lock is done before the transaction.
+    # All work that needs no lock is done before the transaction.
     drafts = _new_drafts(actor, answers)
-    places = _places(actor, answers)
+    by_queue = _items_by_queue(actor, answers)
     with transaction.atomic():
         _store_drafts(actor, drafts, answers)
-        locked = queues_locked(actor, places)
-        for queue_id, place in places.items():
-            _enqueue_in(actor, locked.get(queue_id), place, answers)
+        locked = queues_lock(actor, by_queue)
+        for queue_id, queue_items in by_queue.items():
+            _enqueue_in(actor, locked.get(queue_id), queue_items, answers)
     return list(answers.values())
 
 
@@ -90,35 +90,37 @@ def _new_drafts(actor: User, answers: Answers) -> dict[int, Task]:
     return drafts
 
 
-def _places(actor: User, answers: Answers) -> dict[int, _Place]:
-    """What waits where, by the id of the queue; refusals go to the answers."""
+def _items_by_queue(actor: User, answers: Answers) -> dict[int, _QueueItems]:
+    """Items by the id of their queue; refusals go to the answers."""
     named = _by_name(answers)
-    found = queues_found(actor, named)
-    places: dict[int, _Place] = {}
+    found = queue_refs(actor, named)
+    by_queue: dict[int, _QueueItems] = {}
     for given, items in named.items():
         queue = found[given]
         if isinstance(queue, RpmError):
             answers.update((index, queue) for index, _ in items)
         else:
-            places.setdefault(queue.pk, _Place(queue)).items.extend(items)
-    for place in places.values():
-        place.items.sort(key=itemgetter(0))
-        for index, item in place.items:
+            by_queue.setdefault(queue.pk, _QueueItems(queue)).items.extend(items)
+    for queue_items in by_queue.values():
+        queue_items.items.sort(key=itemgetter(0))
+        for index, item in queue_items.items:
             try:
-                place.tasks[index] = new_task(item, actor)
+                queue_items.tasks[index] = new_task(item, actor)
             except RpmError as error:
                 answers[index] = error
-        place.items = [(index, item) for index, item in place.items if index in place.tasks]
-        place.has_image = is_image_brought(
-            [item for _, item in place.items],
+        queue_items.items = [
+            (index, item) for index, item in queue_items.items if index in queue_items.tasks
+        ]
+        queue_items.has_image = has_vault_image(
+            [item for _, item in queue_items.items],
             owner_id=actor.pk,
-            tenant_id=place.found.tenant_id,
+            tenant_id=queue_items.found.tenant_id,
         )
-    return places
+    return by_queue
 
 
 def _by_name(answers: Answers) -> dict[str | int, Items]:
-    """Items by what they call their queue; those of one queue too many are refused."""
+    """Items by the name that they give their queue; those beyond `QUEUES` queues are refused."""
     named: dict[str | int, Items] = {}
     for index, item in answers.items():
         if not isinstance(item, Description) or item.queue is None:
@@ -131,32 +133,36 @@ def _by_name(answers: Answers) -> dict[str | int, Items]:
     return named
 
 
-def _enqueue_in(actor: User, queue: Queue | None, place: _Place, answers: Answers) -> None:
+def _enqueue_in(
+    actor: User, queue: Queue | None, queue_items: _QueueItems, answers: Answers
+) -> None:
     """Store the tasks of one queue.
 
     Args:
         queue: locked; None: it was closed since it was found.
     """
     if queue is None:
-        answers.update((index, not_found(item.queue or "")) for index, item in place.items)
+        answers.update(
+            (index, queue_not_found(item.queue or "")) for index, item in queue_items.items
+        )
         return
-    facts = facts_for(queue, has_image=place.has_image)
-    room = room_to_wait(facts, actor.pk, wanted=len(place.items))
-    shapes: dict[int, Shape] = {}
-    for index, item in place.items:
+    facts = facts_for(queue, has_image=queue_items.has_image)
+    allowance = waiting_allowance(facts, actor.pk, wanted=len(queue_items.items))
+    shapes: dict[int, TaskShape] = {}
+    for index, item in queue_items.items:
         try:
-            if len(shapes) >= room:
+            if len(shapes) >= allowance:
                 raise too_many_waiting(facts)
             shapes[index] = accept(item, facts, owner_id=actor.pk)
         except RpmError as error:
             answers[index] = error
-    runs = runs_ensure(facts.queue_id, shapes.values())
+    task_groups = task_groups_ensure(facts.queue_id, shapes.values())
     for index, shape in shapes.items():
-        task = answers[index] = place.tasks[index]
-        # Each has its own moment, so that they wait in the order of the request.
-        run_id = runs[shape.digest()]
-        let_wait(task, queue, shape=shape, run_id=run_id, at=timezone.now())
-    tasks = [place.tasks[index] for index in shapes]
+        task = answers[index] = queue_items.tasks[index]
+        # Each has its own time of submission, so that they wait in the order of the request.
+        task_group_id = task_groups[shape.digest()]
+        mark_queued(task, queue, shape=shape, task_group_id=task_group_id, at=timezone.now())
+    tasks = [queue_items.tasks[index] for index in shapes]
     Task.objects.bulk_create(tasks)
     waiting_announce(tasks, facts, actor.pk)
 

@@ -1,4 +1,4 @@
-"""Tasks that say that their state is saved: what came before is not lost with a preemption."""
+"""Checkpoints: a task reports that its state is saved, and a preemption loses nothing older."""
 
 from datetime import datetime
 from uuid import UUID
@@ -10,31 +10,31 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.core.errors import Conflict, NotAllowed
 from apps.tasks.models import Attempt, Task
-from apps.tasks.services.attempts.rows import tell
+from apps.tasks.services.attempts.records import attempt_record
 from apps.tasks.states import LIVE_ATTEMPT_STATES
 
 
-def attempt_checkpointed(*, attempt_id: UUID, at: datetime) -> bool:
-    """Note when an attempt saved its state: never earlier than it said before, never ahead."""
+def attempt_note_checkpoint(*, attempt_id: UUID, at: datetime) -> bool:
+    """Note when an attempt saved its state: never before its last report, never in the future."""
     at = min(at, timezone.now())
     changed = Attempt.objects.filter(
         Q(checkpointed_at__isnull=True) | Q(checkpointed_at__lt=at),
         pk=attempt_id,
         state__in=LIVE_ATTEMPT_STATES,
-        # A node's clock and ours differ by moments, and `started_at` is what we heard of the node.
+        # The clock of the node differs slightly, and `started_at` is the time of the node's report.
         started_at__isnull=False,
         allocated_at__lte=at,
     ).update(checkpointed_at=at)
     if changed:
-        tell(Attempt.objects.get(pk=attempt_id), [])
+        attempt_record(Attempt.objects.get(pk=attempt_id), [])
     return bool(changed)
 
 
 def task_checkpoint(*, actor: User, task: Task) -> Attempt:
-    """The task, or its owner for it, says that its state is saved as of now.
+    """Note that the state of a task is saved as of now; its owner or the task itself reports it.
 
     Raises:
-        NotAllowed: it is somebody else's.
+        NotAllowed: the task has another owner.
         Conflict: it does not run.
     """
     if task.owner_id != actor.pk:
@@ -44,6 +44,6 @@ def task_checkpoint(*, actor: User, task: Task) -> Attempt:
         attempt = live.select_for_update(no_key=True).first()
         if attempt is None or attempt.started_at is None:
             raise Conflict("The task does not run: there is nothing to save.")
-        attempt_checkpointed(attempt_id=attempt.pk, at=timezone.now())
+        attempt_note_checkpoint(attempt_id=attempt.pk, at=timezone.now())
     attempt.refresh_from_db()
     return attempt

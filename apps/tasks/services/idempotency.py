@@ -1,4 +1,4 @@
-"""A person's own key for one request: same key and body, same task."""
+"""A user's own key for one request: same key and body, same task."""
 
 import hashlib
 import uuid
@@ -29,13 +29,13 @@ def idempotency_of(key: str, body: bytes) -> Idempotency | None:
     if not key:
         return None
     if len(key) > KEY_LENGTH or not key.isprintable():
-        problem = f"must have 1 to {KEY_LENGTH} printable signs"
+        problem = f"must have 1 to {KEY_LENGTH} printable characters"
         raise BadInput(f"Idempotency-Key {problem}.", fields={"Idempotency-Key": problem})
     return Idempotency(key, hashlib.sha256(body).hexdigest())
 
 
 def earlier_task(owner_id: int, given: Idempotency | None) -> Task | None:
-    """The task that the same request made before.
+    """The task that the same request created before.
 
     Raises:
         Conflict: the key was used with another body.
@@ -52,10 +52,10 @@ def earlier_task(owner_id: int, given: Idempotency | None) -> Task | None:
 
 
 def key_keep(owner_id: int, given: Idempotency | None, task_id: uuid.UUID) -> None:
-    """Remember the key with the transaction that stores the task.
+    """Store the key in the transaction that stores the task.
 
     Raises:
-        IntegrityError: the same request was faster; nothing of this one may stay.
+        IntegrityError: the same request was faster; this one must be rolled back.
     """
     if given is None:
         return

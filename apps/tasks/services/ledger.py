@@ -1,7 +1,7 @@
-"""Which devices the members of attempts hold.
+"""The devices that the members of attempts hold.
 
-A whole device is held once, whatever the code above believes: the database refuses a second row.
-So a member that takes over devices of others gets its rows when those have let go.
+The database refuses a second row for a whole device. So a member that gets devices of its victims
+gets its rows once those are released.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ import structlog
 from django.db.models import Sum
 
 from apps.nodes.models import Device
-from apps.tasks.models import HeldDevice, Holding
+from apps.tasks.models import HeldDevice, Member
 
 WHOLE = 1000
 
@@ -28,19 +28,17 @@ def device_ids(node_ids: Collection[int]) -> DeviceIds:
 
 
 def devices_hold(
-    holdings: Sequence[Holding], devices: DeviceIds, *, blocked: Collection[object] = ()
+    members: Sequence[Member], devices: DeviceIds, *, blocked: Collection[object] = ()
 ) -> None:
-    """Write down what the members hold.
+    """Record the devices that the members hold.
 
     Args:
-        blocked: ids of attempts that wait for others to go. Of their devices only those are
-            written that are free now; `devices_claim` writes the others.
+        blocked: ids of attempts that wait for victims. Only their free devices are recorded;
+            `devices_claim` records the others.
     """
-    waits = {one.attempt_id for one in holdings if one.attempt_id in blocked}
+    waits = {one.attempt_id for one in members if one.attempt_id in blocked}
     named = [
-        (one, devices[one.node_id, index], milli)
-        for one in holdings
-        for index, milli in one.devices
+        (one, devices[one.node_id, index], milli) for one in members for index, milli in one.devices
     ]
     held = _held(pk for one, pk, _ in named if one.attempt_id in waits)
     rows = []
@@ -48,34 +46,34 @@ def devices_hold(
         if one.attempt_id in waits and held.get(pk, 0) + milli > WHOLE:
             continue
         held[pk] = held.get(pk, 0) + milli
-        rows.append(HeldDevice(holding=one, device_id=pk, milli=milli))
+        rows.append(HeldDevice(member=one, device_id=pk, milli=milli))
     HeldDevice.objects.bulk_create(rows)
 
 
-def devices_claim(holding: Holding) -> bool:
-    """Write down the devices that others held when the member got its place.
+def devices_claim(member: Member) -> bool:
+    """Record the devices that others held when the member was placed.
 
     Returns:
-        False while somebody still holds one of them: then nothing is written.
+        False while another member still holds one of them: then nothing is recorded.
     """
     mine = set(
-        HeldDevice.objects.filter(holding=holding, released_at__isnull=True).values_list(
+        HeldDevice.objects.filter(member=member, released_at__isnull=True).values_list(
             "device__index", flat=True
         )
     )
-    missing = [(index, milli) for index, milli in holding.devices if index not in mine]
+    missing = [(index, milli) for index, milli in member.devices if index not in mine]
     if not missing:
         return True
-    devices = device_ids({holding.node_id or 0})
-    known = {index: devices.get((holding.node_id, index)) for index, _ in missing}
+    devices = device_ids({member.node_id or 0})
+    known = {index: devices.get((member.node_id, index)) for index, _ in missing}
     held = _held(pk for pk in known.values() if pk is not None)
     rows = [
-        HeldDevice(holding=holding, device_id=pk, milli=milli)
+        HeldDevice(member=member, device_id=pk, milli=milli)
         for index, milli in missing
         if (pk := known[index]) is not None and held.get(pk, 0) + milli <= WHOLE
     ]
     if len(rows) < len(missing):
-        log.warning("devices.not_free", attempt=str(holding.attempt_id), rank=holding.rank)
+        log.warning("devices.not_free", attempt=str(member.attempt_id), rank=member.rank)
         return False
     HeldDevice.objects.bulk_create(rows)
     return True

@@ -1,4 +1,4 @@
-"""What tasks write, stored with their attempt, bounded."""
+"""The output of tasks, stored with their attempt, within a bound."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -7,19 +7,19 @@ from datetime import datetime
 
 from django.db import transaction
 
-from apps.core.doorbell import after_commit
-from apps.tasks.masking import MOST_BYTES as OVERLAP_BYTES
-from apps.tasks.masking import masked
-from apps.tasks.models import Attempt, AttemptLog, Holding
-from apps.tasks.selectors.hiding import hidden_in_log
+from apps.core.notifications import after_commit
+from apps.tasks.log_masks import MOST_BYTES as OVERLAP_BYTES
+from apps.tasks.log_masks import mask_piece
+from apps.tasks.models import Attempt, AttemptLog, Member
+from apps.tasks.selectors.log_needles import log_needles
 
-# Of one member; what comes after is left on the node and the cut is marked.
+# Of one member; the rest stays on the node, and the cut is marked.
 MOST_BYTES = 10 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class LogChange:
-    """What a piece changes; `ends` are stored pieces whose end turned out to be of a secret."""
+    """The changes of a piece; `ends` are stored pieces whose end belongs to a secret."""
 
     known: int
     start: int
@@ -30,7 +30,7 @@ class LogChange:
 
 def log_append(
     *,
-    holding_id: int,
+    member_id: int,
     offset: int,
     content: bytes,
     at: datetime,
@@ -38,8 +38,8 @@ def log_append(
 ) -> int:
     """Store a piece that begins at byte `offset` of the member's output.
 
-    A piece that was stored before, or a part of it, is not stored again. Secrets are masked,
-    before the transaction: the work grows with the piece.
+    Bytes that are stored already are not stored again. Secrets are masked before the transaction,
+    because the work grows with the piece.
 
     Args:
         guard: the transaction in which it is stored.
@@ -47,26 +47,26 @@ def log_append(
     Returns:
         The offset from which to go on.
     """
-    change = _log_change(holding_id, offset, content)
+    change = _log_change(member_id, offset, content)
     if not change.end > change.known:
         return change.known
     with guard():
-        # The attempt first, as everybody does who writes to both.
+        # The attempt first, as in every transaction that writes both.
         attempts = Attempt.objects.select_for_update(of=("self",))
-        attempt = attempts.get(holdings=holding_id)
-        holding = Holding.objects.get(pk=holding_id)
-        if holding.log_offset != change.known:
-            # Somebody else has stored one since: the node is asked for the rest again.
-            return holding.log_offset
+        attempt = attempts.get(members=member_id)
+        member = Member.objects.get(pk=member_id)
+        if member.log_offset != change.known:
+            # Another process has stored a piece meanwhile: the node is asked for the rest again.
+            return member.log_offset
         for pk, data in change.ends.items():
             AttemptLog.objects.filter(pk=pk).update(data=data)
         if change.data:
             AttemptLog.objects.create(
-                attempt=attempt, rank=holding.rank, offset=change.start, at=at, data=change.data
+                attempt=attempt, rank=member.rank, offset=change.start, at=at, data=change.data
             )
-        # A hole means that the node threw bytes away: the page shows the cut.
+        # A gap means that the node dropped bytes: the page shows the cut.
         is_cut = change.start > change.known or change.start + len(change.data) < change.end
-        Holding.objects.filter(pk=holding_id).update(log_offset=change.end)
+        Member.objects.filter(pk=member_id).update(log_offset=change.end)
         Attempt.objects.filter(pk=attempt.pk).update(
             log_bytes=attempt.log_bytes + len(change.data),
             log_is_cut=attempt.log_is_cut or is_cut,
@@ -75,27 +75,27 @@ def log_append(
         return change.end
 
 
-def _log_change(holding_id: int, offset: int, content: bytes) -> LogChange:
-    """What is to be stored of a piece, without secrets."""
-    holding = Holding.objects.select_related("attempt__task__owner").get(pk=holding_id)
-    known = holding.log_offset
+def _log_change(member_id: int, offset: int, content: bytes) -> LogChange:
+    """The change that stores a piece, without secrets."""
+    member = Member.objects.select_related("attempt__task__owner").get(pk=member_id)
+    known = member.log_offset
     fresh = content[max(0, known - offset) :]
     start = max(offset, known)
     kept = fresh[: max(0, MOST_BYTES - start)]
     ends: dict[int, bytes] = {}
-    needles = hidden_in_log(holding.attempt) if kept else ()
+    needles = log_needles(member.attempt) if kept else ()
     if needles:
-        before = _pieces_before(holding, start)
+        before = _pieces_before(member, start)
         written = b"".join(bytes(piece.data) for piece in before)[-OVERLAP_BYTES:]
-        hidden, kept = masked(written, kept, needles)
+        hidden, kept = mask_piece(written, kept, needles)
         if hidden != written:
             ends = _with_end(before, hidden)
     return LogChange(known, start, start + len(fresh) if fresh else known, kept, ends)
 
 
-def _pieces_before(holding: Holding, start: int) -> list[AttemptLog]:
-    """Stored pieces in which a secret may have begun: a task may write byte by byte."""
-    pieces = AttemptLog.objects.filter(attempt_id=holding.attempt_id, rank=holding.rank)
+def _pieces_before(member: Member, start: int) -> list[AttemptLog]:
+    """Stored pieces in which a secret may begin: a task may write byte by byte."""
+    pieces = AttemptLog.objects.filter(attempt_id=member.attempt_id, rank=member.rank)
     found: list[AttemptLog] = []
     at = start
     while at > start - OVERLAP_BYTES:
@@ -108,7 +108,7 @@ def _pieces_before(holding: Holding, start: int) -> list[AttemptLog]:
 
 
 def _with_end(pieces: list[AttemptLog], end: bytes) -> dict[int, bytes]:
-    """The data of these pieces, by their rows, once together they end so."""
+    """The new data of these pieces, by row, where together they end with `end`."""
     written = b"".join(bytes(piece.data) for piece in pieces)
     whole = written[: len(written) - len(end)] + end
     start = pieces[0].offset

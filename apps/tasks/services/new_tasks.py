@@ -1,4 +1,4 @@
-"""Tasks that are being made: their rows, and what becomes known of them."""
+"""New tasks: their rows, and their announcement."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,16 +16,16 @@ from apps.policies.models import Queue
 from apps.tasks.acceptance import QueueFacts
 from apps.tasks.descriptions import Description, request_texts
 from apps.tasks.models import Task
-from apps.tasks.services.sealing import with_secrets
 from apps.tasks.services.storage import check_may_store
-from apps.tasks.services.transitions import Moved, tasks_announce
-from apps.tasks.shapes import Shape
+from apps.tasks.services.task_secrets import with_secrets
+from apps.tasks.services.transitions import TaskTransition, tasks_announce
+from apps.tasks.shapes import TaskShape
 from apps.tasks.sizes import description_bytes
 from apps.tasks.states import TaskState
 
 
 def new_task(description: Description, owner: User) -> Task:
-    """A task that is not stored yet, and has neither request nor place.
+    """A task that is not stored yet, without a request and a position in a queue.
 
     Raises:
         Conflict: the tasks of its owner would take more bytes than they may.
@@ -55,17 +55,19 @@ def new_draft(description: Description, owner: User) -> Task:
     return task
 
 
-def let_wait(task: Task, queue: Queue, *, shape: Shape, run_id: int, at: datetime) -> None:
-    """Give a task that is not stored yet its place at the end of the queue."""
+def mark_queued(
+    task: Task, queue: Queue, *, shape: TaskShape, task_group_id: int, at: datetime
+) -> None:
+    """Put a task that is not stored yet at the end of the queue."""
     task.queue = queue
-    task.run_id = run_id
+    task.task_group_id = task_group_id
     task.state = TaskState.QUEUED
     task.request = shape.request
     task.submitted_at = task.changed_at = at
 
 
 def columns(description: Description) -> dict[str, Any]:
-    """Columns of a task that say what its owner described, without request, secrets and place."""
+    """Columns that hold the owner's description, without request, secrets and queue."""
     callback = description.abort_callback
     return {
         "name": description.name.strip(),
@@ -88,7 +90,7 @@ def columns(description: Description) -> dict[str, Any]:
 
 
 def drafts_left(owner: User) -> int:
-    """How many more drafts somebody may have; requests at the same moment may exceed it a bit."""
+    """How many more drafts a user may have; concurrent requests may exceed it slightly."""
     most: int = settings.RPM_DRAFTS_PER_PERSON
     drafts = Task.objects.filter(owner=owner, state=TaskState.DRAFT)
     return most - drafts.values("pk")[:most].count()
@@ -96,7 +98,7 @@ def drafts_left(owner: User) -> int:
 
 def too_many_drafts() -> Conflict:
     problem = f"may be {settings.RPM_DRAFTS_PER_PERSON} at most: remove some, or enqueue them"
-    return Conflict(f"Drafts of one person {problem}.", fields={"body": problem})
+    return Conflict(f"Drafts of one user {problem}.", fields={"body": problem})
 
 
 def drafts_announce(drafts: Sequence[Task], owner_id: int) -> None:
@@ -109,8 +111,9 @@ def drafts_announce(drafts: Sequence[Task], owner_id: int) -> None:
 
 
 def waiting_announce(tasks: Sequence[Task], facts: QueueFacts, owner_id: int) -> None:
-    """Record new tasks that wait, and ask for a pass."""
+    """Record new waiting tasks, and notify the pass."""
     moved = [
-        Moved(task.pk, "", 0, facts.queue_id, facts.policy_id, task.owner_id) for task in tasks
+        TaskTransition(task.pk, "", 0, facts.queue_id, facts.policy_id, task.owner_id)
+        for task in tasks
     ]
     tasks_announce(moved, to=TaskState.QUEUED, actor_id=owner_id)

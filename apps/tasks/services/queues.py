@@ -1,4 +1,4 @@
-"""Finding the queue that somebody names, with the rights that they need."""
+"""Lookup of queues by name or id, with the permission to enqueue or manage."""
 
 import re
 from collections.abc import Collection
@@ -17,49 +17,49 @@ _DIGITS = re.compile(r"[0-9]{1,19}")
 _NAME = re.compile(r"[^\0]{1,100}")
 
 
-class Found(NamedTuple):
-    """A queue on which somebody may enqueue, and the tenant of its policy."""
+class QueueRef(NamedTuple):
+    """A queue in which the user may enqueue, and the tenant of its policy."""
 
     pk: int
     tenant_id: int | None
 
 
 def queue_open_to(user: User, given: str | int) -> Queue:
-    """The queue of this name or id, on which the user may enqueue; locked until the commit.
+    """The queue of this name or id, in which the user may enqueue; locked until the commit.
 
     Raises:
         NotFound: there is none that the user may see.
-        NotAllowed: they see it and may not enqueue.
+        NotAllowed: the user sees it and may not enqueue.
     """
-    return queue_locked(user, queue_found(user, given).pk, given)
+    return queue_lock(user, queue_ref(user, given).pk, given)
 
 
-def queue_found(user: User, given: str | int) -> Found:
+def queue_ref(user: User, given: str | int) -> QueueRef:
     """The same, not locked.
 
     Raises:
         NotFound, NotAllowed: as `queue_open_to`.
     """
-    found = queues_found(user, [given])[given]
+    found = queue_refs(user, [given])[given]
     if isinstance(found, RpmError):
         raise found
     return found
 
 
-def queue_locked(user: User, queue_id: int, given: str | int) -> Queue:
-    """The queue that was found, locked until the commit.
+def queue_lock(user: User, queue_id: int, given: str | int) -> Queue:
+    """The queue of the reference, locked until the commit.
 
     Raises:
         NotFound: it is not open to the user any more.
     """
-    queue = queues_locked(user, [queue_id]).get(queue_id)
+    queue = queues_lock(user, [queue_id]).get(queue_id)
     if queue is None:
-        raise not_found(given)
+        raise queue_not_found(given)
     return queue
 
 
-def queues_found(user: User, given: Collection[str | int]) -> dict[str | int, Found | RpmError]:
-    """Each queue that is named, or why the user may not enqueue there.
+def queue_refs(user: User, given: Collection[str | int]) -> dict[str | int, QueueRef | RpmError]:
+    """Each given queue, or why the user may not enqueue there.
 
     The number of queries does not grow with the names.
     """
@@ -67,7 +67,7 @@ def queues_found(user: User, given: Collection[str | int]) -> dict[str | int, Fo
         return {}
     wanted = _any_of(given)
     open_ones = _by_name_and_id(queues_open_to(user).filter(wanted))
-    found: dict[str | int, Found | RpmError] = {
+    found: dict[str | int, QueueRef | RpmError] = {
         name: queue for name in given if (queue := _named(open_ones, name)) is not None
     }
     if len(found) < len(set(given)):
@@ -75,16 +75,15 @@ def queues_found(user: User, given: Collection[str | int]) -> dict[str | int, Fo
         for name in given:
             if name not in found:
                 is_seen = _named(visible, name) is not None
-                found[name] = _not_open(name) if is_seen else not_found(name)
+                found[name] = _not_open(name) if is_seen else queue_not_found(name)
     return found
 
 
-def queues_locked(user: User, ids: Collection[int]) -> dict[int, Queue]:
-    """Those of these queues on which the user may enqueue, by id, locked until the commit.
+def queues_lock(user: User, ids: Collection[int]) -> dict[int, Queue]:
+    """The queues in which the user may enqueue, by id, locked until the commit.
 
-    The lock makes sure that a queue which is being closed takes no task any more; so the right is
-    asked again behind it. All requests lock in the order of the ids, so that two never wait in a
-    circle.
+    A queue that is being closed must take no task, so the permission is checked again after the
+    lock. All requests lock in the order of the ids, so that two never deadlock.
     """
     if not ids:
         return {}
@@ -95,35 +94,36 @@ def queues_locked(user: User, ids: Collection[int]) -> dict[int, Queue]:
     return {pk: locked[pk] for pk in sorted(still_open.values_list("pk", flat=True))}
 
 
-def may_manage(user: User, queue_id: int | None) -> bool:
+def can_manage_queue(user: User, queue_id: int | None) -> bool:
     """Whether the user may reorder the queue and abort others' tasks in it."""
     return queue_id is not None and queues_managed_by(user).filter(pk=queue_id).exists()
 
 
-def check_may(user: User, task: Task) -> None:
-    """One's own tasks, those of queues that one manages, and all for administrators.
+def check_can_manage_task(user: User, task: Task) -> None:
+    """Allow the owner, users who manage the queue of the task, and administrators.
 
     Raises:
-        NotAllowed: it is neither.
+        NotAllowed: the user is none of these.
     """
-    if task.owner_id == user.pk or is_admin(user) or may_manage(user, task.queue_id):
+    if task.owner_id == user.pk or is_admin(user) or can_manage_queue(user, task.queue_id):
         return
-    raise NotAllowed("This task is somebody else's, and you do not manage its queue.")
+    raise NotAllowed("This task has another owner, and you do not manage its queue.")
 
 
 def check_open_to_owner(task: Task, queue: Queue) -> None:
-    """What waits is charged to its owner and runs with their vaults: who manages a queue puts
-    nothing of theirs where they could not.
+    """Check that the owner of a task may enqueue in the queue, also where another user moves it.
+
+    A waiting task is charged to its owner and runs with the owner's vaults.
 
     Raises:
         NotAllowed: the owner may not enqueue there.
     """
     if not queues_open_to(task.owner).filter(pk=queue.pk).exists():
-        problem = f"is not open to {task.owner}, whose task it is"
+        problem = f"is not open to {task.owner}, the owner of the task"
         raise NotAllowed(f"Queue {queue.name} {problem}.", fields={"queue": problem})
 
 
-def not_found(given: str | int) -> NotFound:
+def queue_not_found(given: str | int) -> NotFound:
     return NotFound(
         f"There is no queue {given}, or you may not see it.",
         fields={"queue": "is unknown: give the name or id of a queue"},
@@ -135,11 +135,11 @@ def _not_open(given: str | int) -> NotAllowed:
 
 
 # By name, and by id.
-Known = tuple[dict[str, Found], dict[int, Found]]
+Known = tuple[dict[str, QueueRef], dict[int, QueueRef]]
 
 
 def _any_of(given: Collection[str | int]) -> Q:
-    """Queues that could be meant. What no queue can be called is not even asked for."""
+    """Queues that match; names that no queue can have are not looked up."""
     names = [one for one in given if isinstance(one, str) and _NAME.fullmatch(one)]
     ids = [pk for one in given if (pk := _as_id(one)) is not None]
     return Q(name__in=names) | Q(pk__in=ids)
@@ -148,12 +148,12 @@ def _any_of(given: Collection[str | int]) -> Q:
 def _by_name_and_id(queues: QuerySet[Queue]) -> Known:
     rows = list(queues.order_by().values_list("name", "pk", "policy__tenant_id"))
     return (
-        {name: Found(pk, tenant_id) for name, pk, tenant_id in rows},
-        {pk: Found(pk, tenant_id) for _, pk, tenant_id in rows},
+        {name: QueueRef(pk, tenant_id) for name, pk, tenant_id in rows},
+        {pk: QueueRef(pk, tenant_id) for _, pk, tenant_id in rows},
     )
 
 
-def _named(queues: Known, given: str | int) -> Found | None:
+def _named(queues: Known, given: str | int) -> QueueRef | None:
     """A name comes first: it may consist of digits."""
     by_name, by_id = queues
     if isinstance(given, str) and given in by_name:
@@ -163,7 +163,7 @@ def _named(queues: Known, given: str | int) -> Found | None:
 
 
 def _as_id(given: str | int) -> int | None:
-    """Larger numbers are no ids, and SQLite cannot even hold them."""
+    """The id, if it is one; larger numbers are no ids, and SQLite cannot hold them."""
     if isinstance(given, str):
         if not _DIGITS.fullmatch(given):
             return None

@@ -1,8 +1,8 @@
-"""What is kept for a set time only: output, finished tasks, keys of requests.
+"""Retention of output, ended tasks, events and keys of requests.
 
-Each run works in small transactions until nothing is left or its time is over; the next goes on.
-Rows are found in the order of their ids, which is that of their times, so that no run reads what
-is too young. Two runs at once do no harm: what one holds, the other leaves out.
+Each run works in small transactions until no expired row is left or its time is over; the next one
+continues. Rows are found in the order of their ids, which is that of their times, so that no run
+reads younger rows. Two runs can overlap: each skips the rows that the other has locked.
 """
 
 import time
@@ -22,8 +22,8 @@ from apps.tasks.models import (
     Attempt,
     AttemptLog,
     HeldDevice,
-    Holding,
     IdempotencyKey,
+    Member,
     ReasonChange,
     Task,
 )
@@ -37,16 +37,16 @@ LOOKED_AT = 1000
 PIECES_AT_ONCE = 200
 TASKS_AT_ONCE = 100
 KEYS_DAYS = 7
-# However much somebody's tasks take, what has just ended can still be looked at.
+# However much the tasks of a user take, those that have just ended can still be read.
 STAYS_FOR = timedelta(days=1)
 OF_TASKS = ("task", "attempt")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """For how long; None: for ever.
+class Retention:
+    """How long rows are kept; None: for ever.
 
-    `bytes_per_person`: of more than half of it, the oldest ended tasks go earlier; 0: none.
+    `bytes_per_person`: above half of it, the oldest ended tasks of a user go earlier; 0: never.
     """
 
     logs: timedelta | None
@@ -56,8 +56,8 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
-    """How many rows a run removed; `is_over` where it left nothing for the next."""
+class RemovedCounts:
+    """How many rows a run removed; `is_over` where it left none for the next."""
 
     log_pieces: int
     tasks: int
@@ -66,9 +66,11 @@ class Removed:
     events: int = 0
 
 
-def kept_of(*, logs_days: int, tasks_days: int, events_days: int = 0, task_bytes: int = 0) -> Kept:
+def retention_of(
+    *, logs_days: int, tasks_days: int, events_days: int = 0, task_bytes: int = 0
+) -> Retention:
     """From days, where 0 means for ever."""
-    return Kept(
+    return Retention(
         logs=timedelta(days=logs_days) if logs_days else None,
         tasks=timedelta(days=tasks_days) if tasks_days else None,
         events=timedelta(days=events_days) if events_days else None,
@@ -76,39 +78,41 @@ def kept_of(*, logs_days: int, tasks_days: int, events_days: int = 0, task_bytes
     )
 
 
-def old_remove(kept: Kept, *, now: datetime | None = None, run_s: float = RUN_S) -> Removed:
-    """Remove what is kept no longer, for `run_s` seconds at most.
+def expired_remove(
+    retention: Retention, *, now: datetime | None = None, run_s: float = RUN_S
+) -> RemovedCounts:
+    """Remove expired rows, for `run_s` seconds at most.
 
-    Never anything of a task that is not over, of one whose result its node has not been told
-    about, or of an attempt that another still refers to.
+    Tasks stay that have not ended, whose node does not know yet that their result is stored, or
+    whose attempt another one refers to.
     """
     if now is None and clock.is_in_doubt():
-        # Nothing that is removed comes back; what is kept a day longer harms nobody.
+        # Removed rows never come back; rows that are kept a day longer do no damage.
         log.warning("retention.clock_in_doubt", advice="Set the clock, and start this again.")
-        return Removed(0, 0, 0, is_over=True)
+        return RemovedCounts(0, 0, 0, is_over=True)
     now = now or clock.now()
     until = time.monotonic() + run_s
     keys, are_keys_over = _each(_old_keys(now - timedelta(days=KEYS_DAYS)), _keys_delete, until)
     pieces, are_logs_over, tasks, are_tasks_over = 0, True, 0, True
-    if kept.logs is not None:
-        pieces, are_logs_over = _each(_old_pieces(now - kept.logs), _pieces_delete, until)
-    if kept.tasks is not None:
-        tasks, are_tasks_over = _each(_old_tasks(now - kept.tasks), _tasks_delete, until)
-    if kept.tasks is not None and kept.bytes_per_person and are_tasks_over:
-        excess = _excess_tasks(most=kept.bytes_per_person // 2, now=now)
+    if retention.logs is not None:
+        pieces, are_logs_over = _each(_old_pieces(now - retention.logs), _pieces_delete, until)
+    if retention.tasks is not None:
+        tasks, are_tasks_over = _each(_old_tasks(now - retention.tasks), _tasks_delete, until)
+    if retention.tasks is not None and retention.bytes_per_person and are_tasks_over:
+        excess = _excess_tasks(most=retention.bytes_per_person // 2, now=now)
         more, are_tasks_over = _each(excess, _tasks_delete, until)
         tasks += more
     events, are_events_over = 0, True
-    if kept.events is not None:
-        events, are_events_over = _each(_old_events(now - kept.events), _events_delete, until)
+    if retention.events is not None:
+        events, are_events_over = _each(_old_events(now - retention.events), _events_delete, until)
     is_over = are_keys_over and are_logs_over and are_tasks_over and are_events_over
-    return Removed(pieces, tasks, keys, is_over=is_over, events=events)
+    return RemovedCounts(pieces, tasks, keys, is_over=is_over, events=events)
 
 
 def _each(
     batches: Iterator[Sequence[Any]], delete: Callable[[Sequence[Any]], int], until: float
 ) -> tuple[int, bool]:
-    """How many rows went, and whether there was time for all."""
+    """How many rows were removed, and whether there was time for all."""
     removed = 0
     for batch in batches:
         if time.monotonic() >= until:
@@ -117,7 +121,7 @@ def _each(
     return removed, True
 
 
-# --- what is old -----------------------------------------------------------------------------
+# --- expired rows ----------------------------------------------------------------------------
 
 
 def _old_keys(before: datetime) -> Iterator[Sequence[int]]:
@@ -129,7 +133,7 @@ def _old_keys(before: datetime) -> Iterator[Sequence[int]]:
 
 
 def _old_pieces(before: datetime) -> Iterator[Sequence[int]]:
-    """Pieces of attempts that ended before; pieces of those that go on are passed over."""
+    """Pieces of attempts that ended before; pieces of live attempts are skipped."""
     last = 0
     while rows := list(
         AttemptLog.objects.filter(pk__gt=last)
@@ -140,14 +144,14 @@ def _old_pieces(before: datetime) -> Iterator[Sequence[int]]:
         for start in range(0, len(old), PIECES_AT_ONCE):
             yield old[start : start + PIECES_AT_ONCE]
         yield ()
-        # Nothing that was written later can be of an attempt that ended before.
+        # No later piece can belong to an attempt that ended before.
         if rows[-1][1] >= before:
             return
         last = rows[-1][0]
 
 
 def _old_tasks(before: datetime) -> Iterator[Sequence[uuid.UUID]]:
-    """Tasks that ended before; ids are times, and nothing ends before it was made."""
+    """Tasks that ended before; ids are times, and no task ends before it was created."""
     last = uuid.UUID(int=0)
     while rows := list(
         Task.objects.filter(pk__gt=last)
@@ -168,12 +172,13 @@ def _old_tasks(before: datetime) -> Iterator[Sequence[uuid.UUID]]:
 
 
 def _excess_tasks(*, most: int, now: datetime) -> Iterator[Sequence[uuid.UUID]]:
-    """Of people whose ended tasks take more bytes than this, those that ended first, until the
-    rest do not; what ended within the last day stays.
+    """The oldest ended tasks of users whose ended tasks take more bytes than this.
+
+    Tasks that ended within the last day stay.
     """
     sums = Task.objects.order_by().values_list("owner").annotate(sum=Sum("size_bytes"))
     for owner in [owner for owner, _ in sums.filter(sum__gt=most)]:
-        # Those from before sizes were written free nothing that is counted.
+        # Tasks from before sizes were stored free no counted bytes.
         ended = Task.objects.filter(owner=owner, state__in=ENDED_STATES, size_bytes__gt=0)
         excess = (ended.aggregate(sum=Sum("size_bytes"))["sum"] or 0) - most
         old = ended.filter(ended_at__lt=now - STAYS_FOR).order_by("ended_at", "pk")
@@ -191,7 +196,7 @@ def _excess_tasks(*, most: int, now: datetime) -> Iterator[Sequence[uuid.UUID]]:
 
 
 def _old_events(before: datetime) -> Iterator[Sequence[int]]:
-    """Events that are not of tasks, with which those go."""
+    """Expired events; those of tasks go with their task."""
     last = 0
     while rows := list(
         Event.objects.filter(pk__gt=last)
@@ -204,7 +209,7 @@ def _old_events(before: datetime) -> Iterator[Sequence[int]]:
         last = rows[-1][0]
 
 
-# --- how it goes -----------------------------------------------------------------------------
+# --- removal ---------------------------------------------------------------------------------
 
 
 def _keys_delete(batch: Sequence[Any]) -> int:
@@ -216,18 +221,18 @@ def _pieces_delete(batch: Sequence[Any]) -> int:
 
 
 def _tasks_delete(batch: Sequence[Any]) -> int:
-    """Tasks with everything that is told about them, unless something still needs one."""
+    """Delete tasks with their events, attempts and reasons, unless one is still needed."""
     with transaction.atomic():
         free = Task.objects.filter(pk__in=batch, state__in=ENDED_STATES).exclude(_is_needed())
-        # On SQLite the transaction itself keeps everybody else out.
+        # On SQLite the transaction itself excludes other writers.
         has_locks = connection.features.has_select_for_update_skip_locked
         locked = free.select_for_update(skip_locked=True, of=("self",)) if has_locks else free
         tasks = list(locked.values_list("pk", flat=True))
         attempts = list(Attempt.objects.filter(task__in=tasks).values_list("pk", flat=True))
         AttemptLog.objects.filter(attempt__in=attempts).delete()
-        HeldDevice.objects.filter(holding__attempt__in=attempts).delete()
-        Holding.objects.filter(attempt__in=attempts).delete()
-        # Attempts that are over may name each other: who stopped for whom.
+        HeldDevice.objects.filter(member__attempt__in=attempts).delete()
+        Member.objects.filter(attempt__in=attempts).delete()
+        # Ended attempts may refer to each other: a victim to its beneficiary.
         Attempt.objects.filter(stops_for__in=attempts).update(stops_for=None)
         Attempt.blocked_by.through.objects.filter(
             Q(from_attempt__in=attempts) | Q(to_attempt__in=attempts)
@@ -246,18 +251,19 @@ def _events_delete(batch: Sequence[Any]) -> int:
 
 
 def _delete(events: QuerySet[Event]) -> int:
-    """All but the latest that there is: nodes remember its number, and take a database whose
-    numbers fall for one that was restored.
+    """Delete all but the latest event: nodes remember its number.
+
+    A node takes a database whose numbers fall for a restored one.
     """
     latest = Event.objects.aggregate(Max("pk"))["pk__max"]
     return events.exclude(pk=latest).delete()[0]
 
 
 def _is_needed() -> Q:
-    """Tasks of which a node or a live attempt still has to hear."""
+    """Whether a node or a live attempt still needs the task."""
     live = Attempt.objects.filter(state__in=LIVE_ATTEMPT_STATES)
     untold = Q(is_acknowledged=False, node__isnull=False, node__removed_at=None)
-    unsettled = Holding.objects.filter(Q(released_at=None) | untold)
+    unsettled = Member.objects.filter(Q(released_at=None) | untold)
     return (
         Q(attempts__in=live)
         | Q(attempts__in=unsettled.values("attempt"))

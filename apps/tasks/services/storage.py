@@ -1,7 +1,7 @@
-"""How many bytes the tasks of one person take, whatever state they are in.
+"""The bound on the bytes of all tasks of one user, in whatever state.
 
-The sum reads one index entry for each task of the person. A process reads it once for every
-hundredth of the bound that it lets in, so no row is locked and hardly any request waits for it;
+The sum reads one index entry for each task of the user. A process reads it once for every
+hundredth of the bound that it accepts, so no row is locked and hardly any request waits for it;
 each process may exceed the bound by that hundredth, and by one request.
 """
 
@@ -15,20 +15,20 @@ from apps.core.errors import Conflict
 from apps.tasks.models import Task
 
 MOST_REMEMBERED = 10_000
-# Who is above the bound and asks again at once is answered by the last sum.
+# A user above the bound who asks again at once gets the answer of the last sum.
 REFUSED_S = 1.0
 
 
 @dataclass(slots=True)
 class _Stored:
-    """The last sum of a person, and what this process let in since then."""
+    """The last sum of a user, and the bytes that this process accepted since then."""
 
     sum: int
     at: float
     since: int = 0
 
     def with_one(self, size: int) -> int:
-        """What all would take with one more task, as far as this process knows."""
+        """The sum with one more task, as far as this process knows."""
         return self.sum + self.since + size
 
 
@@ -48,7 +48,7 @@ def storage_is_due(owner_id: int, size: int) -> bool:
 
 
 def check_may_store(owner_id: int, size: int) -> None:
-    """Raises Conflict where the tasks of this person would take more than they may."""
+    """Raise Conflict where the tasks of this user would exceed the bound."""
     if not storage_is_due(owner_id, size):
         return
     most: int = settings.RPM_TASK_BYTES_PER_PERSON
@@ -63,7 +63,7 @@ def check_may_store(owner_id: int, size: int) -> None:
 
 
 def stored_bytes(owner_id: int) -> int:
-    """What the tasks of this person take now."""
+    """The bytes that the tasks of this user take now."""
     found = Task.objects.filter(owner=owner_id).order_by().aggregate(sum=Sum("size_bytes"))
     return found["sum"] or 0
 
@@ -73,4 +73,4 @@ def _too_much_stored(wanted: int, most: int) -> Conflict:
     advice = "remove drafts, or abort tasks that wait"
     if settings.KEEP_TASKS_DAYS:
         advice += "; ended tasks are removed within minutes, oldest first"
-    return Conflict(f"Tasks of one person {problem}: {advice}.", fields={"body": problem})
+    return Conflict(f"Tasks of one user {problem}: {advice}.", fields={"body": problem})

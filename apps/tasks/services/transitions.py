@@ -1,8 +1,8 @@
-"""The one way in which tasks change their state.
+"""State transitions of tasks; every change of a state goes through `tasks_move`.
 
 An edge is one conditional UPDATE: a row that is not in the expected state any more is left alone
-and is missing in the answer. Which edges are legal stands in `apps.tasks.states`; the database
-refuses all others by a trigger.
+and is missing in the result. `apps.tasks.states` lists the legal edges; a trigger in the database
+refuses all others.
 """
 
 import uuid
@@ -13,28 +13,29 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from apps.core.doorbell import after_commit
+from apps.core.notifications import after_commit
 from apps.events.services import Entry, events_record
 from apps.policies.models import Queue
 from apps.tasks.models import Task
 from apps.tasks.states import ENDED_STATES, TASK_EDGES, TaskState
 from apps.tasks.topics import task_topics
 
-DECIDE = "allocation.run_pass"
-LOOK = "execution.look"
-# Statements of this many rows at most.
+ALLOCATE = "allocation.run_pass"
+NOTIFY_EXECUTION = "execution.poll"
+# The most rows of one statement.
 BATCH = 1000
-# Who has to look once tasks are in a state. Whatever leaves its place may let others move up.
-_LOOKS = {
-    TaskState.ALLOCATED: (LOOK,),
+# The workers to notify once tasks are in a state. For all other states it is the pass: a task
+# that leaves its state may let others start.
+_NOTIFICATIONS = {
+    TaskState.ALLOCATED: (NOTIFY_EXECUTION,),
     TaskState.RUNNING: (),
-    TaskState.STOPPING: (LOOK,),
+    TaskState.STOPPING: (NOTIFY_EXECUTION,),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """A task that took the edge: where it came from, and whom it concerns."""
+class TaskTransition:
+    """A moved task: its previous state, and the queue, policy and owner that it concerns."""
 
     id: uuid.UUID
     previous: str
@@ -55,21 +56,21 @@ def tasks_move(
     changes: Mapping[str, Any] | None = None,
     data: Mapping[str, Any] | None = None,
     topics: Iterable[str] = (),
-) -> list[Moved]:
+) -> list[TaskTransition]:
     """Move those of the tasks that are in one of the expected states to the state `to`.
 
-    Writes an event `task.<state>` for each, announces their topics and rings, all with the
-    transaction that is open, else with one of its own. Batches are locked in order of id, so two
-    callers never wait for each other in a circle.
+    Writes an event `task.<state>` for each, announces topics and notifies workers, all with the
+    open transaction, else with one of its own. Batches are locked in order of id, so that two
+    callers never deadlock.
 
     Args:
         generation: only tasks with this generation; None where it does not matter.
         changes: further columns to set, the same for all; may hold expressions such as `F()`.
-        data: what the events say beside the two states.
+        data: further data of the events, in addition to the two states.
         topics: further topics to announce, e.g. `pool.3`.
 
     Returns:
-        The tasks that really moved; the others are stale, drop them.
+        The tasks that moved; the others are stale.
 
     Raises:
         ValueError: the table of edges does not list one of these edges.
@@ -79,7 +80,7 @@ def tasks_move(
         raise ValueError(f"there is no edge from {illegal[0]} to {to}")
     wanted = sorted(set(ids))
     with transaction.atomic():
-        moved: list[Moved] = []
+        moved: list[TaskTransition] = []
         for batch in _batches(wanted):
             moved += _move_batch(
                 batch, expected=expected, to=to, generation=generation, changes=changes or {}
@@ -89,14 +90,14 @@ def tasks_move(
 
 
 def tasks_announce(
-    moved: Sequence[Moved],
+    moved: Sequence[TaskTransition],
     *,
     to: str,
     actor_id: int | None,
     data: Mapping[str, Any] | None = None,
     topics: Iterable[str] = (),
 ) -> None:
-    """Write the events of an edge, tell browsers, and ring whoever has to look."""
+    """Write the events of an edge, announce topics, and notify workers."""
     if not moved:
         return
     entries = [
@@ -118,7 +119,7 @@ def tasks_announce(
             dict.fromkeys(task_topics(task.id, queue_id=task.queue_id, policy_id=task.policy_id))
         )
     events_record(entries, topics=names)
-    after_commit(tasks=_LOOKS.get(TaskState(to), (DECIDE,)))
+    after_commit(notify=_NOTIFICATIONS.get(TaskState(to), (ALLOCATE,)))
 
 
 def _batches(ids: Sequence[uuid.UUID]) -> Iterator[Sequence[uuid.UUID]]:
@@ -133,11 +134,11 @@ def _move_batch(
     to: str,
     generation: int | None,
     changes: Mapping[str, Any],
-) -> list[Moved]:
+) -> list[TaskTransition]:
     rows = Task.objects.filter(pk__in=ids, state__in=list(expected))
     if generation is not None:
         rows = rows.filter(generation=generation)
-    # The lock makes the UPDATE meet exactly the rows that were read; SQLite has one writer.
+    # With the lock, the UPDATE finds exactly the rows that were read; SQLite has one writer.
     found: list[tuple[uuid.UUID, str, int, int | None, int]] = list(
         rows.select_for_update(no_key=True)
         .order_by("pk")
@@ -145,7 +146,7 @@ def _move_batch(
     )
     if not found:
         return []
-    # Who enters a queue by this edge is told of in that queue.
+    # The event of a task that enters a queue by this edge belongs to that queue.
     entered = changes.get("queue_id")
     queues = {row[0]: entered or row[3] for row in found}
     policies = _policies({queue for queue in queues.values() if queue is not None})
@@ -157,7 +158,7 @@ def _move_batch(
         **values, **changes
     )
     return [
-        Moved(
+        TaskTransition(
             id=pk,
             previous=state,
             generation=number,

@@ -1,4 +1,4 @@
-"""Vaults as REST reads and answers them."""
+"""Request and response shapes of vaults."""
 
 from functools import cached_property
 from typing import Any
@@ -12,15 +12,15 @@ from apps.core.serializers import NameSerializer, StrictSerializer
 from apps.events.models import Event
 from apps.vaults.models import NAME_LENGTH, Vault, VaultFormat, VaultVersion
 from apps.vaults.selectors.effective import version_text
-from apps.vaults.selectors.seen import group_places, vault_rights
-from apps.vaults.text.shapes import TEXT_BYTES
+from apps.vaults.selectors.visibility import group_positions, vault_rights
+from apps.vaults.text.bounds import TEXT_BYTES
 
-_TEXT_HELP = "Values under `secrets` are `********`; sent back so, they stay what they are."
+_TEXT_HELP = "Values under `secrets` are `********`; sent back like that, they stay unchanged."
 _ENFORCED_HELP = "Paths such as `environment.HTTP_PROXY` that win over everything; `*` is all."
 
 
 class VaultSerializer(serializers.ModelSerializer[Vault]):
-    """What everybody may know who sees the vault; `may` is what the reader may do."""
+    """The fields for every user who sees the vault; `may` is what the reader may do."""
 
     kind = serializers.SerializerMethodField()
     owner = serializers.CharField(
@@ -28,14 +28,14 @@ class VaultSerializer(serializers.ModelSerializer[Vault]):
     )
     group = NameSerializer(read_only=True, allow_null=True)
     position = serializers.SerializerMethodField(
-        help_text="From 1; of a group's vault among those that the reader sees. Higher ones win."
+        help_text="From 1; for a group's vault among those that the reader sees. Higher ones win."
     )
     keys = serializers.SerializerMethodField(
-        help_text="Those at the top; null for who may only switch it off."
+        help_text="The keys at the top; null for users who may only switch it off."
     )
     enforced = serializers.SerializerMethodField(help_text=_ENFORCED_HELP)
     updated_by = serializers.SerializerMethodField(
-        help_text="Who changed it last; null for who may not read who did what with it, or them."
+        help_text="The last user who changed it; null for readers who may not see that user."
     )
     may = serializers.SerializerMethodField()
 
@@ -53,8 +53,8 @@ class VaultSerializer(serializers.ModelSerializer[Vault]):
     def get_position(self, vault: Vault) -> int:
         if vault.is_personal or is_admin(self._user):
             return vault.position
-        # One that came since the places were read is the highest.
-        return self._places.get(vault.pk, len(self._places) + 1)
+        # A vault that was created after the places were read is the highest.
+        return self._positions.get(vault.pk, len(self._positions) + 1)
 
     def get_keys(self, vault: Vault) -> list[str] | None:
         return list(vault.summary) if _may_summarize(self._user, vault) else None
@@ -64,8 +64,8 @@ class VaultSerializer(serializers.ModelSerializer[Vault]):
 
     def get_updated_by(self, vault: Vault) -> str | None:
         rights = vault_rights(self._user, vault)
-        is_told = rights.read or rights.switch_off
-        return vault.updated_by.username if is_told and vault.updated_by else None
+        can_know = rights.read or rights.switch_off
+        return vault.updated_by.username if can_know and vault.updated_by else None
 
     def get_may(self, vault: Vault) -> dict[str, bool]:
         rights = vault_rights(self._user, vault)
@@ -82,12 +82,12 @@ class VaultSerializer(serializers.ModelSerializer[Vault]):
         return user
 
     @cached_property
-    def _places(self) -> dict[UUID, int]:
-        return group_places(self._user)
+    def _positions(self) -> dict[UUID, int]:
+        return group_positions(self._user)
 
 
 class VaultTextSerializer(VaultSerializer):
-    """With its text, for those who may read it."""
+    """A vault with its text, for users who may read it."""
 
     text = serializers.CharField(read_only=True, allow_null=True, help_text=_TEXT_HELP)
 
@@ -105,7 +105,7 @@ class VaultCreateSerializer(StrictSerializer):
         allow_null=True,
         default=None,
         max_length=150,
-        help_text="Name of a group; only administrators. Null: a vault of one's own.",
+        help_text="Name of a group; only administrators. Null: a personal vault.",
     )
     is_active = serializers.BooleanField(default=False)
     enforced = serializers.ListField(
@@ -143,12 +143,12 @@ class VaultMoveSerializer(StrictSerializer):
 
 class VaultRestoreSerializer(StrictSerializer):
     to = serializers.IntegerField(
-        min_value=1, max_value=2**31 - 1, help_text="The version whose text comes back."
+        min_value=1, max_value=2**31 - 1, help_text="The version to restore."
     )
 
 
 class VaultVersionSerializer(serializers.ModelSerializer[VaultVersion]):
-    """One version of a vault; the last ones are kept."""
+    """One of the kept versions of a vault."""
 
     by = serializers.CharField(source="by.username", default=None, allow_null=True, read_only=True)
 
@@ -159,7 +159,7 @@ class VaultVersionSerializer(serializers.ModelSerializer[VaultVersion]):
 
 
 class VaultVersionTextSerializer(VaultVersionSerializer):
-    """With what the vault held then."""
+    """A version with its text."""
 
     text = serializers.SerializerMethodField(help_text=_TEXT_HELP)
 
@@ -176,9 +176,9 @@ class VaultCheckSerializer(StrictSerializer):
 
 
 class VaultCheckedSerializer(serializers.Serializer[Any]):
-    """Whether the text would do; `line` and `column` count from 1, 0 where there is no place."""
+    """Whether the text is valid; `line` and `column` count from 1, and are 0 without a place."""
 
-    is_valid = serializers.BooleanField()  # type: ignore[assignment]  # the metaclass takes it away
+    is_valid = serializers.BooleanField()  # type: ignore[assignment]  # the metaclass removes it
     problem = serializers.CharField(allow_blank=True)
     line = serializers.IntegerField()
     column = serializers.IntegerField()
@@ -186,7 +186,7 @@ class VaultCheckedSerializer(serializers.Serializer[Any]):
 
 
 class VaultEventSerializer(serializers.ModelSerializer[Event]):
-    """Who did what with a vault; never what it holds."""
+    """A change of a vault and its actor; never what the vault holds."""
 
     actor = serializers.CharField(
         source="actor.username", default=None, allow_null=True, read_only=True
@@ -199,5 +199,5 @@ class VaultEventSerializer(serializers.ModelSerializer[Event]):
 
 
 def _may_summarize(user: User, vault: Vault) -> bool:
-    """Of somebody else's personal vault administrators know the name and size only."""
+    """Whether the user sees keys; administrators see none of other users' personal vaults."""
     return not vault.is_personal or vault_rights(user, vault).read

@@ -33,18 +33,18 @@ from apps.vaults.api.serializers import (
 )
 from apps.vaults.models import Vault
 from apps.vaults.selectors.effective import vault_text
-from apps.vaults.selectors.seen import (
+from apps.vaults.selectors.isolation import without_other_tenants
+from apps.vaults.selectors.visibility import (
     FILTERS,
     vault_history,
     vault_rights,
-    vault_seen,
-    vault_version_seen,
     vault_versions,
-    vaults_listed,
-    vaults_told,
+    vaults_matching_filters,
+    vaults_with_rights,
+    visible_vault,
+    visible_vault_version,
 )
-from apps.vaults.selectors.walls import without_strangers
-from apps.vaults.services.checking import vault_text_check
+from apps.vaults.services.text_check import vault_text_check
 from apps.vaults.services.vaults import (
     vault_change,
     vault_create,
@@ -67,7 +67,7 @@ _CURSOR = SealContext("vaults.list.cursor")
 
 
 class _ByPosition(KeysetPagination):
-    """Cursors hold the position sealed: it is among the vaults of all tenants."""
+    """Cursors hold the position sealed, because it counts the vaults of all tenants."""
 
     ordering = ("position", "id")  # type: ignore[assignment]  # DRF takes tuples too
 
@@ -83,7 +83,7 @@ class _ByPosition(KeysetPagination):
         try:
             return _at(cursor, unseal(str(cursor.position), context=_CURSOR))
         except CannotUnseal as error:
-            # What `paginate_queryset` refuses as a cursor that somebody made up.
+            # `paginate_queryset` answers this as a forged cursor.
             raise ValueError(cursor.position) from error
 
 
@@ -96,7 +96,7 @@ class _ByVersion(KeysetPagination):
 
 
 class VaultViewSet(GenericViewSet[Vault]):
-    """Vaults: one's own, those of one's groups, and for administrators all."""
+    """The user's own vaults, those of the user's groups, and for administrators all."""
 
     serializer_class = VaultSerializer
     pagination_class = _ByPosition
@@ -105,15 +105,15 @@ class VaultViewSet(GenericViewSet[Vault]):
     lookup_value_regex = UUID
 
     def get_queryset(self) -> QuerySet[Vault]:
-        return vaults_told(person(self.request))
+        return vaults_with_rights(person(self.request))
 
     @extend_schema(parameters=_FILTERS, responses=VaultSerializer(many=True))
     def list(self, request: Request) -> Response:
         """Vaults without their texts, the lowest first."""
         wanted = _wanted(request)
         user = person(request)
-        page = self.paginate_queryset(vaults_listed(user, wanted)) or []
-        rows = without_strangers(user, page, "updated_by")
+        page = self.paginate_queryset(vaults_matching_filters(user, wanted)) or []
+        rows = without_other_tenants(user, page, "updated_by")
         return self.get_paginated_response(self.get_serializer(rows, many=True).data)
 
     @extend_schema(request=VaultCreateSerializer, responses={201: VaultTextSerializer})
@@ -122,18 +122,18 @@ class VaultViewSet(GenericViewSet[Vault]):
         body = _checked(VaultCreateSerializer, request)
         group = _group(person(request), body.pop("group"))
         vault = vault_create(actor=person(request), group=group, **body)
-        return self._told(request, vault, status=201)
+        return self._response(request, vault, status=201)
 
     @extend_schema(responses=VaultTextSerializer)
     def retrieve(self, request: Request, pk: str) -> Response:
         """A vault, with its text for those who may read it; its ETag is the version."""
-        return self._told(request, vault_seen(person(request), pk))
+        return self._response(request, visible_vault(person(request), pk))
 
     @extend_schema(request=VaultChangeSerializer, parameters=[_ETAG], responses=VaultTextSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:
-        """Change or switch it. All but switching needs If-Match."""
+        """Change a vault or switch it on or off. All but switching needs If-Match."""
         actor = person(request)
-        vault = vault_seen(actor, pk)
+        vault = visible_vault(actor, pk)
         changes = _checked(VaultChangeSerializer, request)
         is_active = changes.pop("is_active", None)
         if changes:
@@ -141,54 +141,54 @@ class VaultViewSet(GenericViewSet[Vault]):
             vault_change(actor=actor, vault=vault, changes=changes, version=version)
         if is_active is not None:
             vault_switch(actor=actor, vault=vault, is_active=is_active)
-        return self._told(request, vault)
+        return self._response(request, vault)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Remove it; tasks that began with it keep what they have."""
+        """Remove a vault; tasks that started with it keep their values."""
         actor = person(request)
-        vault_remove(actor=actor, vault=vault_seen(actor, pk))
+        vault_remove(actor=actor, vault=visible_vault(actor, pk))
         return Response(status=204)
 
     @extend_schema(request=VaultMoveSerializer, responses=VaultTextSerializer)
     @action(detail=True, methods=["post"])
     def move(self, request: Request, pk: str) -> Response:
-        """Give it another place among those of its owner, or of all groups."""
+        """Move a vault among those of its owner, or of all groups."""
         actor = person(request)
         body = _checked(VaultMoveSerializer, request)
-        vault = vault_seen(actor, pk)
+        vault = visible_vault(actor, pk)
         vault_move(actor=actor, vault=vault, place=body["place"])
-        return self._told(request, vault)
+        return self._response(request, vault)
 
     @extend_schema(responses=VaultEventSerializer(many=True))
     @action(detail=True, pagination_class=KeysetPagination)
     def history(self, request: Request, pk: str) -> Response:
-        """Who did what with it, the latest first."""
+        """The changes of a vault and their actors, the latest first."""
         actor = person(request)
-        vault = vault_seen(actor, pk)
+        vault = visible_vault(actor, pk)
         if not vault_rights(actor, vault).switch_off and not vault_rights(actor, vault).read:
             raise NotFound("There is no such thing, or you may not see it.")
         events: Any = vault_history(vault)
         page: Any = self.paginate_queryset(events) or []
-        told = without_strangers(actor, page, "actor")
-        return self.get_paginated_response(VaultEventSerializer(told, many=True).data)
+        rows = without_other_tenants(actor, page, "actor")
+        return self.get_paginated_response(VaultEventSerializer(rows, many=True).data)
 
     @extend_schema(responses=VaultVersionSerializer(many=True))
     @action(detail=True, pagination_class=_ByVersion)
     def versions(self, request: Request, pk: str) -> Response:
-        """What it held before, the latest first, for those who may read its text."""
+        """The kept versions, the latest first, for users who may read the text."""
         actor = person(request)
         rows: Any = vault_versions(actor, _readable(actor, pk))
         page: Any = self.paginate_queryset(rows) or []
-        told = without_strangers(actor, page, "by")
-        return self.get_paginated_response(VaultVersionSerializer(told, many=True).data)
+        kept = without_other_tenants(actor, page, "by")
+        return self.get_paginated_response(VaultVersionSerializer(kept, many=True).data)
 
     @extend_schema(responses=VaultVersionTextSerializer)
     @action(detail=True, url_path="versions/(?P<number>[1-9][0-9]{0,8})")
     def version(self, request: Request, pk: str, number: str) -> Response:
         """One version, with its text."""
         actor = person(request)
-        row = vault_version_seen(actor, vault_seen(actor, pk), int(number))
+        row = visible_vault_version(actor, visible_vault(actor, pk), int(number))
         headers = {"Cache-Control": "no-store"}
         return Response(VaultVersionTextSerializer(row).data, headers=headers)
 
@@ -197,25 +197,25 @@ class VaultViewSet(GenericViewSet[Vault]):
     )
     @action(detail=True, methods=["post"])
     def restore(self, request: Request, pk: str) -> Response:
-        """Let it hold again what it held in a version before; needs If-Match."""
+        """Restore an earlier version as a new one; needs If-Match."""
         actor = person(request)
-        vault = vault_seen(actor, pk)
+        vault = visible_vault(actor, pk)
         body = _checked(VaultRestoreSerializer, request)
         version = if_match(request, is_required=True)
         vault_restore(actor=actor, vault=vault, to=body["to"], version=version)
-        return self._told(request, vault)
+        return self._response(request, vault)
 
     @extend_schema(request=VaultCheckSerializer, responses=VaultCheckedSerializer)
     @action(detail=False, methods=["post"])
     def validate(self, request: Request) -> Response:
-        """Whether a text would do, and if not, where it would not."""
+        """Check a text without saving it, and report the place of an error."""
         body = _checked(VaultCheckSerializer, request)
         found = vault_text_check(text=body["text"], format=body["format"])
         return Response(VaultCheckedSerializer(found).data)
 
-    def _told(self, request: Request, vault: Vault, *, status: int = 200) -> Response:
+    def _response(self, request: Request, vault: Vault, *, status: int = 200) -> Response:
         user = person(request)
-        (row,) = without_strangers(user, [vault_seen(user, vault.pk)], "updated_by")
+        (row,) = without_other_tenants(user, [visible_vault(user, vault.pk)], "updated_by")
         facts = {**self.get_serializer(row).data, "text": None}
         if vault_rights(user, row).read:
             facts["text"] = vault_text(row)
@@ -224,8 +224,8 @@ class VaultViewSet(GenericViewSet[Vault]):
 
 
 def _readable(actor: User, pk: str) -> Vault:
-    """The vault, where its text may be read."""
-    vault = vault_seen(actor, pk)
+    """The vault, where the user may read its text."""
+    vault = visible_vault(actor, pk)
     if not vault_rights(actor, vault).read:
         raise NotFound("There is no such thing, or you may not see it.")
     return vault
@@ -241,7 +241,7 @@ def _checked(serializer: type[BaseSerializer[Any]], request: Request) -> dict[st
 def _wanted(request: Request) -> dict[str, str]:
     wanted = {name: request.query_params.get(name, "") for name in FILTERS}
     for name in (name for name, value in wanted.items() if "\0" in value):
-        raise BadInput(f"{name} holds a NUL sign.", fields={name: "holds a NUL sign"})
+        raise BadInput(f"{name} holds a NUL character.", fields={name: "holds a NUL character"})
     for name, known in (("kind", {"personal", "group", ""}), ("is_active", {"true", "false", ""})):
         if wanted[name] not in known:
             problem = f"must be one of {', '.join(sorted(known - {''}))}"
@@ -250,11 +250,11 @@ def _wanted(request: Request) -> dict[str, str]:
 
 
 def _group(user: User, name: str | None) -> Group | None:
-    """The group of this name, of those that the user looks after."""
+    """The group of this name, among those that the user administers."""
     if name is None:
         return None
     if not manages_people(user):
-        raise NotAllowed("Only administrators make vaults of groups.")
+        raise NotAllowed("Only administrators create vaults of groups.")
     group = groups_visible_to(user).filter(name=name).first()
     if group is None:
         raise BadInput("group is not known.", fields={"group": "is not known"})

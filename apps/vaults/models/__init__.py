@@ -1,4 +1,4 @@
-"""Vaults, their versions, and the rights on them."""
+"""Vaults, their versions, and the permissions on them."""
 
 from apps.vaults.models.permissions import VaultGroupPermission, VaultUserPermission
 from apps.vaults.models.vaults import NAME_LENGTH, Vault, VaultFormat, VaultVersion

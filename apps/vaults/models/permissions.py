@@ -1,4 +1,4 @@
-"""Rights on single vaults: guardian's rows, which vanish with their vault."""
+"""Permissions on single vaults: rows of guardian, which are deleted with their vault."""
 
 from django.db import models
 from guardian.models import GroupObjectPermissionBase, UserObjectPermissionBase
@@ -8,7 +8,7 @@ from apps.vaults.models.vaults import Vault
 
 
 class VaultUserPermission(UserObjectPermissionBase, GrantOrigin):
-    """Rights of a person on one vault: `view_vault` reads its text, `change_vault` changes it."""
+    """Permission of a user on one vault: `view_vault` reads the text, `change_vault` changes it."""
 
     content_object = models.ForeignKey(Vault, on_delete=models.CASCADE)
 

@@ -20,12 +20,12 @@ class VaultFormat(models.TextChoices):
 
 
 class Vault(models.Model):
-    """A text of a person, or of a group; what it holds now is its version `version`.
+    """A text of a user or of a group; its current content is the version `version`.
 
     `position` orders the vaults of one owner, and those of all groups: later ones win.
     `summary` are the keys at the top. `enforced` are paths that win over everything, "*" all.
-    `size` are the bytes of the text, `data_size` those of its data, substitutions written out.
-    A removed vault stays until no task that began with it is left.
+    `size` is the bytes of the text, `data_size` those of its data, with substitutions written out.
+    A removed vault stays until no task that started with it is left.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -89,11 +89,11 @@ class Vault(models.Model):
 
 
 class VaultVersion(models.Model):
-    """What a vault held, only sealed: the whole text, and its data as JSON.
+    """The sealed content of a version: the whole text, and its data as JSON.
 
-    Texts are read when they are written; tasks, logs and requests take the data, for reading one
-    text may take a large part of a second. `sealed_data` is empty in versions that were written
-    before it was there, until `vaults_read`.
+    Texts are parsed when they are written; tasks, logs and requests read the data, because parsing
+    a text may take a large part of a second. `sealed_data` is empty in old versions until
+    `vaults_store_data`.
     """
 
     vault = models.ForeignKey(Vault, on_delete=models.CASCADE, related_name="versions")
@@ -118,12 +118,12 @@ class VaultVersion(models.Model):
 
     @property
     def text_context(self) -> SealContext:
-        """Where its text opens: in another format, stars would not cover its secrets."""
+        """The context of the text: in another format, stars would not cover its secrets."""
         return self._context("vaults.version.text")
 
     @property
     def data_context(self) -> SealContext:
-        """Where the data of its text open."""
+        """The context of the data."""
         return self._context("vaults.version.data")
 
     def _context(self, purpose: str) -> SealContext:

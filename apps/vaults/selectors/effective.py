@@ -1,4 +1,4 @@
-"""What vaults hold, opened: for tasks, and for people without what they hide."""
+"""Opened vaults: with secrets for tasks, without them for readers."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,16 +10,16 @@ from django.db.models import Q, QuerySet
 
 from apps.core.errors import RpmError
 from apps.core.keyring import unseal
-from apps.vaults.merging import Layer, Origin
+from apps.vaults.layers import Layer, ValueOrigin
 from apps.vaults.models import Vault, VaultVersion
-from apps.vaults.text.reading import read, with_hidden
+from apps.vaults.text.reader import hide_secrets, read
 
-# A vault as it was at one moment: its id and version.
-Used = tuple[UUID, int]
+# A vault at one version: its id and the version.
+VaultRef = tuple[UUID, int]
 
 
 class VaultGone(RpmError):
-    """A vault that a task began with was removed before all of the task had begun."""
+    """A vault of an attempt was removed before all of its members were launched."""
 
     code = "vault_gone"
     status = 409
@@ -27,14 +27,14 @@ class VaultGone(RpmError):
 
 def vaults_applying_to(
     owner_id: int, *, tenant_id: int | None, is_by_owner: bool = True
-) -> list[Used]:
-    """Which vaults tasks of this owner get now, the lowest first.
+) -> list[VaultRef]:
+    """The vaults that tasks of this owner get now, the lowest first.
 
     Args:
         tenant_id: of the policy whose queue the task is in. Vaults of groups of a tenant reach
-            tasks in its own queues alone: nobody decides on work that others answer for.
-        is_by_owner: False: somebody else wrote what the task runs, and could let it print what
-            is the owner's alone.
+            tasks in its own queues alone, so that no tenant configures tasks of another.
+        is_by_owner: False: another user wrote what the task runs, and could make it print the
+            owner's private values.
     """
     applying = _applying(owner_id, tenant_id)
     if not is_by_owner:
@@ -44,8 +44,8 @@ def vaults_applying_to(
     return [(pk, version) for pk, version, _, _ in found]
 
 
-def layers_of(used: Sequence[Used]) -> list[Layer]:
-    """These vaults as they were then, opened, in this order.
+def layers_of(used: Sequence[VaultRef]) -> list[Layer]:
+    """The opened vaults at these versions, in this order.
 
     Raises:
         VaultGone: one is not there any more.
@@ -57,41 +57,41 @@ def layers_of(used: Sequence[Used]) -> list[Layer]:
     for vault_id, version in used:
         wanted |= Q(vault=vault_id, version=version)
     rows = VaultVersion.objects.filter(wanted).select_related("vault").defer("sealed_text")
-    found: dict[Used, VaultVersion] = {(row.vault_id, row.version): row for row in rows}
+    found: dict[VaultRef, VaultVersion] = {(row.vault_id, row.version): row for row in rows}
     if len(found) < len(used):
-        raise VaultGone("A vault that it began with is not there any more.")
+        raise VaultGone("A vault of this attempt does not exist any more.")
     return [_layer(found[one]) for one in used]
 
 
 def vault_text(vault: Vault) -> str:
-    """The text as those read it who may, with stars in the place of secrets.
+    """The current text, with stars in place of secrets.
 
     Raises:
         CannotUnseal: it was sealed with a key that is gone, or for another vault.
     """
     row = version_of(vault, vault.version)
     if row is None:
-        raise VaultGone("What this vault holds is not there any more.")
+        raise VaultGone("The content of this vault does not exist any more.")
     return version_text(row)
 
 
 def version_of(vault: Vault, number: int) -> VaultVersion | None:
-    """What it held in this version, still sealed."""
+    """The sealed content of this version."""
     row = VaultVersion.objects.filter(vault=vault, version=number).first()
     if row is not None:
-        # Whose it is decides what opens it: not asked for again.
+        # The owner is part of the context that opens it: no further query.
         row.vault = vault
     return row
 
 
 def version_text(row: VaultVersion) -> str:
-    """What a vault held in this version, with stars in the place of secrets.
+    """The text of this version, with stars in place of secrets.
 
     Raises:
         CannotUnseal: it was sealed with a key that is gone, or for another vault.
     """
     text = unseal(row.sealed_text, context=row.text_context)
-    return with_hidden(text, read(text, format=row.format, is_stored=True))
+    return hide_secrets(text, read(text, format=row.format, is_stored=True))
 
 
 def version_data(row: VaultVersion) -> Mapping[str, Any]:
@@ -118,5 +118,5 @@ def _applying(owner_id: int, tenant_id: int | None) -> QuerySet[Vault]:
 
 def _layer(row: VaultVersion) -> Layer:
     vault = row.vault
-    origin = Origin(vault.pk, vault.name, row.version, is_personal=vault.is_personal)
+    origin = ValueOrigin(vault.pk, vault.name, row.version, is_personal=vault.is_personal)
     return Layer(origin, version_data(row), tuple(row.enforced))

@@ -1,4 +1,4 @@
-"""Making, changing, ordering and removing vaults. What they hold is stored sealed only."""
+"""Creation, change, order and removal of vaults. Their content is only stored sealed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,13 +11,13 @@ from django.utils import timezone
 
 from apps.accounts.models import TenantGroup, User
 from apps.accounts.selectors import groups_visible_to, is_admin
-from apps.accounts.strangers import strangers_of
+from apps.accounts.tenant_isolation import users_isolated_from
 from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
 from apps.core.keyring import HIDDEN, seal, unseal
 from apps.core.model_errors import from_model_error
 from apps.events.services import event_record
-from apps.vaults.contents import hidden_names, read_checked
-from apps.vaults.merging import EVERYTHING, selected
+from apps.vaults.contents import hidden_names, read_valid
+from apps.vaults.layers import EVERYTHING, select_paths
 from apps.vaults.models import (
     Vault,
     VaultFormat,
@@ -26,13 +26,13 @@ from apps.vaults.models import (
     VaultVersion,
 )
 from apps.vaults.selectors.effective import version_data, version_of, version_text
-from apps.vaults.selectors.seen import vault_rights, vault_seen, vaults_ordered_by
-from apps.vaults.text.reading import data_text, stored_secrets, with_stored
+from apps.vaults.selectors.visibility import vault_rights, vaults_ordered_by, visible_vault
+from apps.vaults.text.reader import data_text, put_back_secrets, stored_secrets
 
 CHANGEABLE = ("name", "format", "text", "enforced")
 MOST_PERSONAL = 50
 MOST_OF_GROUPS = 200
-# Data of those that are active: each launch, and each piece of a log, opens them all.
+# Data of active vaults: each launch, and each piece of a log, opens them all.
 ACTIVE_BYTES = 1024 * 1024
 ACTIVE_BYTES_OF_GROUPS = 4 * 1024 * 1024
 MOST_ENFORCED = 100
@@ -50,22 +50,22 @@ def vault_create(
     is_active: bool = False,
     enforced: Sequence[str] = (),
 ) -> Vault:
-    """A vault of one's own, or, by administrators, of a group; it is the highest of its kind.
+    """Create a personal vault, or, as an administrator, one of a group; it gets the highest place.
 
     Raises:
         BadInput: naming the field.
-        NotAllowed: only administrators make vaults of groups.
+        NotAllowed: only administrators create vaults of groups.
     """
     if group is not None and not groups_visible_to(actor).filter(pk=group.pk).exists():
-        raise NotAllowed("Only administrators make vaults of groups.")
+        raise NotAllowed("Only administrators create vaults of groups.")
     vault = Vault(owner=None if group else actor, group=group, is_active=is_active, version=0)
     most = MOST_PERSONAL if group is None else MOST_OF_GROUPS
     if _counted_with(vault).count() >= most:
         raise Conflict(f"There are {most} vaults already: remove one, or put two into one.")
-    vault.position = (_alike(vault).aggregate(last=Max("position"))["last"] or 0) + 1
+    vault.position = (_ordered_with(vault).aggregate(last=Max("position"))["last"] or 0) + 1
     values = {"name": name, "format": format, "text": text, "enforced": list(enforced)}
     _write(vault, actor=actor, changes=values)
-    _record("vault.created", vault, actor=actor, after=_told(vault))
+    _record("vault.created", vault, actor=actor, after=_event_data(vault))
     return vault
 
 
@@ -76,12 +76,12 @@ def vault_change(
     """Change some of `CHANGEABLE`; stars in the text stand for the secrets that are stored.
 
     Args:
-        version: the one that was read; None does not ask.
+        version: the one that was read; None does not check.
 
     Raises:
         BadInput: naming the field.
-        NotAllowed: the vault may be seen, and not changed.
-        Stale: somebody else changed it meanwhile.
+        NotAllowed: the actor may see the vault, but not change it.
+        Stale: another user changed it meanwhile.
     """
     row = _locked(actor, vault)
     rights = vault_rights(actor, row)
@@ -94,30 +94,30 @@ def vault_change(
         )
     if "enforced" in changes and list(changes["enforced"]) != row.enforced and not rights.enforce:
         raise NotAllowed("Only administrators enforce entries, and only in vaults of groups.")
-    before = _told(row)
+    before = _event_data(row)
     if _write(row, actor=actor, changes=changes):
-        _record("vault.changed", row, actor=actor, before=before, after=_told(row))
+        _record("vault.changed", row, actor=actor, before=before, after=_event_data(row))
     return row
 
 
 @transaction.atomic
 def vault_restore(*, actor: User, vault: Vault, to: int, version: int | None = None) -> Vault:
-    """Let it hold again what it held in version `to`, as a version of its own.
+    """Restore the content of version `to` as a new version.
 
-    Text, format and enforced entries come back, secrets too; name, place and switch stay.
+    Text, format, enforced entries and secrets are restored; name, place and switch stay.
 
     Args:
-        version: the one that was read; None does not ask.
+        version: the one that was read; None does not check.
 
     Raises:
-        BadInput: that version is not kept any more, or is the one of now.
-        NotAllowed: the vault may be seen, and not changed.
-        Stale: somebody else changed it meanwhile.
+        BadInput: that version is not kept any more, or is the current one.
+        NotAllowed: the actor may see the vault, but not change it.
+        Stale: another user changed it meanwhile.
     """
     row = _locked(actor, vault)
     old = version_of(row, to)
     if vault_rights(actor, row).change and (old is None or to == row.version):
-        problem = "is not kept any more" if old is None else "is the one of now"
+        problem = "is not kept any more" if old is None else "is the current one"
         raise BadInput(f"Version {to} {problem}.", fields={"to": problem})
     changes: dict[str, Any] = {}
     if old is not None:
@@ -131,10 +131,10 @@ def vault_restore(*, actor: User, vault: Vault, to: int, version: int | None = N
 
 @transaction.atomic
 def vault_switch(*, actor: User, vault: Vault, is_active: bool) -> Vault:
-    """Let tasks that are launched from now on have it, or not.
+    """Switch a vault on or off for tasks that are launched from now on.
 
     Raises:
-        NotAllowed: administrators switch vaults of other people off, never on.
+        NotAllowed: administrators switch other users' vaults off, never on.
     """
     row = _locked(actor, vault)
     rights = vault_rights(actor, row)
@@ -153,17 +153,17 @@ def vault_switch(*, actor: User, vault: Vault, is_active: bool) -> Vault:
 
 @transaction.atomic
 def vault_move(*, actor: User, vault: Vault, place: int) -> Vault:
-    """Give it the place `place` (0 is the lowest) among its kind.
+    """Move a vault to the place `place` (0 is the lowest) of its kind.
 
     Raises:
-        NotAllowed: it is somebody else's.
+        NotAllowed: the vault has another owner.
     """
     row = _locked(actor, vault)
     if not vault_rights(actor, row).own:
         raise NotAllowed("You may see this vault, but not move it.")
-    alike = vaults_ordered_by(actor, row).select_for_update(of=("self",))
-    rows = list(alike.order_by("position", "pk"))
-    # Administrators of a tenant share out the places that their vaults have among all.
+    same_order = vaults_ordered_by(actor, row).select_for_update(of=("self",))
+    rows = list(same_order.order_by("position", "pk"))
+    # Administrators of a tenant redistribute the places that their vaults have among all.
     positions = [one.position for one in rows]
     if row.is_personal or is_admin(actor):
         positions = list(range(1, len(rows) + 1))
@@ -175,18 +175,18 @@ def vault_move(*, actor: User, vault: Vault, place: int) -> Vault:
         if one.position != position:
             Vault.objects.filter(pk=one.pk).update(position=position)
     if place != before:
-        told = {"before": {"place": before}, "after": {"place": place}}
-        _record("vault.moved", moved, actor=actor, **told)
+        changed = {"before": {"place": before}, "after": {"place": place}}
+        _record("vault.moved", moved, actor=actor, **changed)
     moved.position = place + 1
     return moved
 
 
 @transaction.atomic
 def vault_remove(*, actor: User, vault: Vault) -> None:
-    """Take it away; tasks that began with it keep what they have.
+    """Remove a vault; tasks that started with it keep their values.
 
     Raises:
-        NotAllowed: it is somebody else's.
+        NotAllowed: the vault has another owner.
     """
     row = _locked(actor, vault)
     if not vault_rights(actor, row).own:
@@ -195,46 +195,46 @@ def vault_remove(*, actor: User, vault: Vault) -> None:
     row.save(update_fields=["removed_at", "is_active"])
     VaultUserPermission.objects.filter(content_object=row).delete()
     VaultGroupPermission.objects.filter(content_object=row).delete()
-    _record("vault.removed", row, actor=actor, before=_told(row))
+    _record("vault.removed", row, actor=actor, before=_event_data(row))
 
 
-def _alike(vault: Vault) -> QuerySet[Vault]:
-    """The vaults with which it stands in one order."""
+def _ordered_with(vault: Vault) -> QuerySet[Vault]:
+    """The vaults in the same order."""
     live = Vault.objects.filter(removed_at__isnull=True)
     return live.filter(owner=vault.owner) if vault.is_personal else live.filter(group__isnull=False)
 
 
 def _counted_with(vault: Vault) -> QuerySet[Vault]:
-    """The vaults that share its bound: a tenant's groups have one of their own.
+    """The vaults that share its bound: a tenant's groups have a bound of their own.
 
-    Else a tenant could leave no room for others, and would learn how many they have.
+    Otherwise a tenant could use up the bound of others, and would learn how many they have.
     """
     if vault.is_personal:
-        return _alike(vault)
+        return _ordered_with(vault)
     tenant = TenantGroup.objects.filter(group=vault.group).values_list("tenant", flat=True).first()
-    return _alike(vault).filter(group__belongs__tenant=tenant)
+    return _ordered_with(vault).filter(group__belongs__tenant=tenant)
 
 
 def _locked(actor: User, vault: Vault) -> Vault:
-    """The vault as it is now, held against other writers, with what is granted on it now.
+    """The vault, locked against other writers, with the current grants.
 
-    It is read after the lock: a rule may have taken the right away while the actor waited.
-    NotFound where it is gone, or not to be seen any more.
+    Grants are read after the lock: a rule may have removed the permission while the actor waited.
+    NotFound where the vault is gone or not visible any more.
     """
     Vault.objects.select_for_update().filter(pk=vault.pk).first()
-    return vault_seen(actor, vault.pk)
+    return visible_vault(actor, vault.pk)
 
 
 def _last_writer(reader: User, vault: Vault) -> str:
-    """Who changed it last, as far as the reader may know of them."""
+    """The name of the last writer, as far as the reader may see that user."""
     writer = vault.updated_by
-    if writer is None or strangers_of(reader).filter(pk=writer.pk).exists():
-        return "somebody"
+    if writer is None or users_isolated_from(reader).filter(pk=writer.pk).exists():
+        return "Another user"
     return writer.username
 
 
 def _write(vault: Vault, *, actor: User, changes: Mapping[str, Any]) -> bool:
-    """Store the next version of the vault; False where nothing is another."""
+    """Store the next version of the vault; False where nothing changed."""
     stored = version_of(vault, vault.version)
     text = "" if stored is None else unseal(stored.sealed_text, context=stored.text_context)
     before = (vault.name, vault.format, vault.enforced, text)
@@ -275,28 +275,28 @@ def _write(vault: Vault, *, actor: User, changes: Mapping[str, Any]) -> bool:
 
 
 def _is_same(given: str, text: str, stored: VaultVersion) -> bool:
-    """Whether somebody sends what is stored, as it is or as they read it.
+    """Whether the given text is the stored one, in clear or as a reader sees it.
 
-    Such a text need not keep to bounds that are newer than it.
+    Such a text need not satisfy bounds that are newer than it.
     """
     return given == text or (HIDDEN in given and given == version_text(stored))
 
 
 def _text(given: str, format_: str, stored: VaultVersion | None) -> tuple[str, Mapping[str, Any]]:
-    """What is stored for a text that somebody sends, with its data.
+    """The text to store for a given one, with its data.
 
-    What was stored before is read for the secrets alone: one that cannot be read can be replaced.
+    The stored version is only read for its secrets, so an unreadable one can be replaced.
     """
-    seen = read_checked(given, format=format_)
+    seen = read_valid(given, format=format_)
     secrets: Mapping[str, str] = {}
     if stored is not None and hidden_names(seen.data):
         secrets = stored_secrets(version_data(stored))
-    text = with_stored(given, seen, secrets)
-    return text, seen.data if text == given else read_checked(text, format=format_).data
+    text = put_back_secrets(given, seen, secrets)
+    return text, seen.data if text == given else read_valid(text, format=format_).data
 
 
 def _check_active(vault: Vault, *, field: str) -> None:
-    """Refuse what would make active vaults larger than tasks can be given."""
+    """Refuse a change that would make active vaults too large for tasks."""
     most = ACTIVE_BYTES if vault.is_personal else ACTIVE_BYTES_OF_GROUPS
     others = _counted_with(vault).filter(is_active=True).exclude(pk=vault.pk)
     total = (others.aggregate(total=Sum("data_size"))["total"] or 0) + vault.data_size
@@ -319,9 +319,9 @@ def _enforced(given: Sequence[str], vault: Vault, data: Mapping[str, Any]) -> li
     if paths and vault.is_personal:
         problem = "is for vaults of groups only"
     elif len(paths) > MOST_ENFORCED or any(len(path) > PATH_LENGTH for path in paths):
-        problem = f"has up to {MOST_ENFORCED} paths of up to {PATH_LENGTH} signs"
+        problem = f"has up to {MOST_ENFORCED} paths of up to {PATH_LENGTH} characters"
     else:
-        unknown = [one for one in paths if one != EVERYTHING and not selected(data, [one])]
+        unknown = [one for one in paths if one != EVERYTHING and not select_paths(data, [one])]
         if unknown:
             problem = f"names {unknown[0]!r}, which is no key of the text (* is everything)"
     if problem:
@@ -329,8 +329,8 @@ def _enforced(given: Sequence[str], vault: Vault, data: Mapping[str, Any]) -> li
     return paths
 
 
-def _told(vault: Vault) -> dict[str, Any]:
-    """What events say of it: never the text."""
+def _event_data(vault: Vault) -> dict[str, Any]:
+    """The event data of a vault: never its text."""
     return {
         "name": vault.name,
         "owner": vault.owner.username if vault.owner else None,

@@ -1,4 +1,4 @@
-"""What a text in HOCON says, before substitutions are put in: keys with layers of values."""
+"""The tree of a HOCON text before substitutions: keys with layers of values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class HoconText:
     """A part of a value: quoted text, bare text, or the blanks between two parts."""
 
     text: str
@@ -15,7 +15,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class HoconReference:
     """`${path}`, or `${?path}`, which may be missing."""
 
     path: tuple[str, ...]
@@ -24,39 +24,39 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class HoconList:
     """A list; each entry is a value."""
 
-    values: tuple[Value, ...]
+    values: tuple[HoconValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """Parts that stand beside each other, at `at` of the text.
+class HoconValue:
+    """Adjacent parts, at `at` of the text.
 
-    With `is_mapping` it stands beside a mapping, and must be one as well.
+    With `is_mapping` it is next to a mapping, and must be one as well.
     """
 
-    parts: tuple[Text | Reference | Items | Node, ...]
+    parts: tuple[HoconText | HoconReference | HoconList | HoconNode, ...]
     at: int
     is_mapping: bool = False
 
 
 @dataclass(slots=True)
-class Node:
-    """Everything that is said of one key, in order: mappings in one, other values between them."""
+class HoconNode:
+    """All layers of one key, in order: merged mappings, and other values between them."""
 
-    layers: list[dict[str, Node] | Value] = field(default_factory=list)
+    layers: list[dict[str, HoconNode] | HoconValue] = field(default_factory=list)
 
-    def child(self, key: str) -> Node:
+    def child(self, key: str) -> HoconNode:
         """The node below, in the mapping that is written last."""
         if not self.layers or not isinstance(self.layers[-1], dict):
             self.layers.append({})
         last = self.layers[-1]
         assert isinstance(last, dict)  # noqa: S101  # made just before; for the type checker
-        return last.setdefault(key, Node())
+        return last.setdefault(key, HoconNode())
 
     def open(self) -> None:
-        """A mapping is written here, be it empty."""
+        """Open a mapping here, even an empty one."""
         if not self.layers or not isinstance(self.layers[-1], dict):
             self.layers.append({})

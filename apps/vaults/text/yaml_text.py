@@ -1,4 +1,4 @@
-"""Reading YAML as plain data: its own words for numbers and truth, no types, bounded aliases."""
+"""A reader of YAML as plain data: words of YAML 1.2, no types, bounded aliases."""
 
 import re
 from collections.abc import Iterator
@@ -6,15 +6,15 @@ from typing import Any, Final
 
 import yaml
 
-from apps.vaults.text.shapes import (
+from apps.vaults.text.bounds import (
     DEPTH,
     DIGITS,
     SECRETS,
     VALUES,
     BadText,
+    ParsedText,
     Path,
-    ReadText,
-    Span,
+    SecretSpan,
     check_bounds,
     check_size,
 )
@@ -25,7 +25,7 @@ _WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}
 
 
 class _Loader(yaml.CSafeLoader):
-    """The words of YAML 1.2 (and `<<`): no is a text, and so is 2026-01-31."""
+    """A loader for YAML 1.2 (and `<<`): no is a text, and so is 2026-01-31."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
 
@@ -37,14 +37,14 @@ for _tag, _pattern, _first in (
     ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z", "-+.0123456789"),
     ("merge", r"<<\Z", "<"),
 ):
-    # An empty scalar has no first sign.
+    # An empty scalar has no first character.
     for _sign in ["" if one == "\0" else one for one in _first]:
         _Loader.yaml_implicit_resolvers.setdefault(_sign, []).append(
             (_TAG + _tag, re.compile(_pattern))
         )
 
 
-def read_yaml(text: str) -> ReadText:
+def read_yaml(text: str) -> ParsedText:
     """The data of a text in YAML.
 
     Raises:
@@ -57,18 +57,18 @@ def read_yaml(text: str) -> ReadText:
     except (yaml.YAMLError, ValueError) as error:
         raise _problem(error) from None
     if root is None:
-        return ReadText({})
+        return ParsedText({})
     if not isinstance(root, yaml.MappingNode):
         raise _bad(root, "a vault is a mapping of keys to values")
     reader = _Reader()
     data = reader.value(root, 1)
     check_bounds(data)
     places = dict(_places(root))
-    return ReadText(data, tuple(_spans(text, root)), places)
+    return ParsedText(data, tuple(_spans(text, root)), places)
 
 
 def _check_events(text: str) -> None:
-    """Depth and number of nodes, before anything is built from them; one document only."""
+    """Check depth and number of nodes before building them, and that there is one document."""
     depth = count = documents = 0
     try:
         for event in yaml.parse(text, Loader=_Loader):
@@ -88,7 +88,7 @@ def _check_events(text: str) -> None:
 
 
 class _Reader:
-    """From nodes to data; what an alias repeats is one object, looked at once."""
+    """Builds data from nodes; a part that an alias repeats is one object, built once."""
 
     def __init__(self) -> None:
         self._done: dict[int, Any] = {}
@@ -126,12 +126,12 @@ class _Reader:
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != f"{_TAG}str":
                 raise _bad(key_node, "a key must be text: put it into quotes")
             if key_node.value in data:
-                raise _bad(key_node, f"key {key_node.value[:80]!r} stands twice in one mapping")
+                raise _bad(key_node, f"key {key_node.value[:80]!r} occurs twice in one mapping")
             data[key_node.value] = self.value(value_node, level + 1)
         return {**below, **data}
 
     def _merges(self, node: yaml.Node, level: int) -> Iterator[dict[str, Any]]:
-        """The mappings that `<<` brings, the strongest first."""
+        """The mappings that `<<` merges, the strongest first."""
         for one in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             if not isinstance(one, yaml.MappingNode):
                 raise _bad(one, "<< takes a mapping, or a list of mappings")
@@ -147,7 +147,7 @@ def _scalar(node: yaml.ScalarNode) -> Any:
     if kind == "str":
         return text
     if kind in {"int", "float"} and len(text) > DIGITS:
-        raise _bad(node, f"a number has more than {DIGITS} signs: put it into quotes")
+        raise _bad(node, f"a number has more than {DIGITS} characters: put it into quotes")
     if kind == "int":
         return int(text)
     if kind == "float":
@@ -163,7 +163,7 @@ def _check_tag(node: yaml.Node, kind: str) -> None:
 
 
 def _places(root: yaml.MappingNode) -> Iterator[tuple[Path, int]]:
-    """Where the keys of the first two levels stand."""
+    """The places of the keys of the first two levels."""
     for key, value in root.value:
         yield (str(key.value),), key.start_mark.index
         if isinstance(value, yaml.MappingNode):
@@ -171,8 +171,8 @@ def _places(root: yaml.MappingNode) -> Iterator[tuple[Path, int]]:
                 yield (str(key.value), str(below.value)), below.start_mark.index
 
 
-def _spans(text: str, root: yaml.MappingNode) -> Iterator[Span]:
-    """Where secrets stand: plain texts, and each in no other place of the text by an alias."""
+def _spans(text: str, root: yaml.MappingNode) -> Iterator[SecretSpan]:
+    """The places of secrets: plain texts, and none repeated by an alias."""
     known = [(key, value) for key, value in root.value if key.value == SECRETS]
     others = set[int]()
     for key, value in root.value:
@@ -187,13 +187,13 @@ def _spans(text: str, root: yaml.MappingNode) -> Iterator[Span]:
             if not isinstance(value, yaml.ScalarNode) or value.tag != f"{_TAG}str":
                 raise _bad(value, "a secret must be one text: put it into quotes")
             start, end = value.start_mark.index, value.end_mark.index
-            yield Span(str(name.value), start, start + len(text[start:end].rstrip()))
+            yield SecretSpan(str(name.value), start, start + len(text[start:end].rstrip()))
 
 
 def _check_own(node: yaml.Node, others: set[int]) -> None:
-    """A node that stands once: not by an alias here, nor by one elsewhere."""
+    """Refuse a node that an alias repeats, here or elsewhere."""
     if id(node) in others:
-        raise _bad(node, "a secret cannot stand in two places by an alias")
+        raise _bad(node, "an alias cannot repeat a secret")
     others.add(id(node))
 
 
@@ -218,7 +218,7 @@ def _bad(node: yaml.Node | yaml.Event, problem: str) -> BadText:
 
 
 def _problem(error: Exception) -> BadText:
-    """What the parser says, without the line itself, which may hold a secret."""
+    """The parser's error without the line itself, which may hold a secret."""
     mark = getattr(error, "problem_mark", None)
     problem = str(getattr(error, "problem", None) or "is not YAML")[:200]
     if mark is None:

@@ -8,14 +8,14 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.core.errors import RpmError
-from rpm.backups.asking import add_passphrase, passphrase_of
+from rpm.backups.audit_notes import NOT_RECORDED, backup_note
 from rpm.backups.keys import keys_by_variable
-from rpm.backups.noting import NOT_NOTED, made_note
+from rpm.backups.passphrase import add_passphrase, passphrase_of
 from rpm.backups.services import backup_make, backup_verify, backups_prune
 
 
 class Command(BaseCommand):
-    help = "Write database and keys into one file, while everything goes on."
+    help = "Write database and keys into one file, while RPM runs."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -25,7 +25,7 @@ class Command(BaseCommand):
             "--keep",
             type=int,
             metavar="N",
-            help="afterwards remove older backups beside it, named alike but for digits, except N",
+            help="keep N backups: remove older ones next to it whose names differ in digits only",
         )
         parser.add_argument(
             "--verify", action="store_true", help="write nothing: read FILE and compare checksums"
@@ -60,15 +60,15 @@ class Command(BaseCommand):
         if target.is_dir():
             target /= f"rpm-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup"
         manifest = backup_make(target, passphrase=passphrase)
-        is_noted = made_note(target.name, is_sealed=bool(passphrase))
+        is_noted = backup_note(target.name, is_sealed=bool(passphrase))
         size = target.stat().st_size
         how = "sealed with the passphrase" if passphrase else "not sealed, readable by you alone"
         self.stdout.write(f"{target}: {size / 1e6:.1f} MB, {how}.")
         self.stdout.write(f"  Holds {', '.join(part.name for part in manifest.parts)}.")
         if not passphrase:
-            self.stdout.write("  Whoever reads it has every key: keep it where nobody else can.")
+            self.stdout.write("  It holds every key in clear: keep it where only you can read it.")
         if not is_noted:
-            self.stdout.write(f"  {NOT_NOTED}")
+            self.stdout.write(f"  {NOT_RECORDED}")
         for variable in keys_by_variable():
             self.stdout.write(f"  Does not hold {variable}, which is a variable: keep it yourself.")
         for key in manifest.elsewhere:

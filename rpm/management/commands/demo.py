@@ -1,4 +1,4 @@
-"""`manage.py demo`: load the worked example; `--remove` takes it out."""
+"""`manage.py demo`: load the worked example; `--remove` removes it."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -10,20 +10,20 @@ from rpm import demonstration
 
 
 class Command(BaseCommand):
-    help = "Load the demonstration (simulated GPUs), or take it out."
+    help = "Load the demonstration (simulated GPUs), or remove it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--remove", action="store_true", help="take the demonstration out")
+        parser.add_argument("--remove", action="store_true", help="remove the demonstration")
         parser.add_argument("--again", action="store_true", help="load it although it was removed")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         if options["remove"]:
             self._remove()
         elif demonstration.is_present():
-            count = demonstration.enqueue_work()
-            words = f"{count} new tasks are enqueued" if count else "its work goes on"
+            count = demonstration.enqueue_tasks()
+            words = f"{count} new tasks are enqueued" if count else "its tasks continue"
             self.stdout.write(f"The demonstration is loaded; {words}.")
-            self._show(demonstration.kept_logins())
+            self._show(demonstration.stored_logins())
         elif demonstration.is_loaded() and not options["again"]:
             self.stdout.write("The demonstration was removed; `demo --again` loads it.")
         else:
@@ -37,11 +37,11 @@ class Command(BaseCommand):
         self.stdout.write("The demonstration is removed: work aborted, people deactivated.")
         for name in staying:
             self.stdout.write(
-                f"{name} stays, for nobody else administers: make somebody else one "
+                f"{name} stays, as there is no other administrator. Add one "
                 f"(manage.py person add NAME --group {ADMINS}), then deactivate {name}."
             )
 
-    def _show(self, logins: list[demonstration.Login]) -> None:
+    def _show(self, logins: list[demonstration.DemonstrationLogin]) -> None:
         self.stdout.write("Log-ins of the demonstration:")
         for login in logins:
             self.stdout.write(f"  {login.username:<14} {login.password:<14} {login.role}")

@@ -8,14 +8,14 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.accounts.services.identity_sealing import identity_secrets_reseal
+from apps.accounts.services.identity_secrets import identity_secrets_reseal
 from apps.core import keyring
 from apps.core.errors import MOST_PROBLEMS
-from apps.core.resealing import Resealing, bound_note, is_bound
+from apps.core.resealer import Resealer, bound_note, is_bound
 from apps.events.services import event_record
 from apps.policies.services import registry_passwords_reseal
-from apps.tasks.services.sealing import secrets_reseal
-from apps.vaults.services.keeping import vaults_reseal
+from apps.tasks.services.task_secrets import secrets_reseal
+from apps.vaults.services.maintenance import vaults_reseal
 
 
 class Command(BaseCommand):
@@ -24,7 +24,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
         actions.add_parser("list", help="How many keys there are, and where they come from.")
-        actions.add_parser("new", help="Print a key that nobody has yet, for RPM_SECRET_KEYS.")
+        actions.add_parser("new", help="Print a new key, for RPM_SECRET_KEYS.")
         actions.add_parser("rotate", help="Make a new key and seal everything with it.")
         actions.add_parser("prune", help="Drop all keys but the first; seals everything before.")
         bind = actions.add_parser("bind", help="Take over what an earlier version has sealed.")
@@ -45,9 +45,11 @@ class Command(BaseCommand):
 
     def _list(self) -> None:
         by_variable = bool(settings.RPM_SECRET_KEYS)
-        place = "the variable RPM_SECRET_KEYS" if by_variable else settings.RPM_KEY_RING_FILE
+        source = "the variable RPM_SECRET_KEYS" if by_variable else settings.RPM_KEY_RING_FILE
         count = len(keyring.keys())
-        self.stdout.write(f"{count} key{'s' if count > 1 else ''} in {place}; the first one seals.")
+        self.stdout.write(
+            f"{count} key{'s' if count > 1 else ''} in {source}; the first one seals."
+        )
 
     def _new(self) -> None:
         self.stdout.write(keyring.new_key())
@@ -80,20 +82,20 @@ class Command(BaseCommand):
         """Seal what an earlier version has sealed for the places in which it is now."""
         if is_once and is_bound():
             return
-        resealing = Resealing(binds=True)
-        _everything(resealing)
+        resealer = Resealer(binds=True)
+        _everything(resealer)
         bound_note(is_done=True)
-        if resealing.changed:
-            _note("keys.bound", values=resealing.changed)
-            self.stdout.write(f"Sealed values bound to their places: {resealing.changed}.")
-        if resealing.problems:
-            self.stderr.write(_unreadable(resealing))
+        if resealer.changed:
+            _note("keys.bound", values=resealer.changed)
+            self.stdout.write(f"Sealed values bound to their places: {resealer.changed}.")
+        if resealer.problems:
+            self.stderr.write(_unreadable(resealer))
 
     def _reseal(self) -> None:
-        resealing = Resealing()
-        tasks, registries, vaults, providers, factors = _everything(resealing)
-        if resealing.problems:
-            raise CommandError(_unreadable(resealing))
+        resealer = Resealer()
+        tasks, registries, vaults, providers, factors = _everything(resealer)
+        if resealer.problems:
+            raise CommandError(_unreadable(resealer))
         self.stdout.write(
             f"Sealed the secrets of {tasks} task{'' if tasks == 1 else 's'}, {registries} "
             f"password{'' if registries == 1 else 's'} of registries and {vaults} "
@@ -103,28 +105,28 @@ class Command(BaseCommand):
         )
 
 
-def _everything(resealing: Resealing) -> tuple[int, int, int, int, int]:
+def _everything(resealer: Resealer) -> tuple[int, int, int, int, int]:
     """Go through all that is sealed: tasks, registries, vaults, identity providers, factors."""
     return (
-        secrets_reseal(resealing),
-        registry_passwords_reseal(resealing),
-        vaults_reseal(resealing),
-        *identity_secrets_reseal(resealing),
+        secrets_reseal(resealer),
+        registry_passwords_reseal(resealer),
+        vaults_reseal(resealer),
+        *identity_secrets_reseal(resealer),
     )
 
 
-def _unreadable(resealing: Resealing) -> str:
-    found = resealing.problems
+def _unreadable(resealer: Resealer) -> str:
+    found = resealer.problems
     more = f"\nand {len(found) - MOST_PROBLEMS} more" if len(found) > MOST_PROBLEMS else ""
     are = "value is" if len(found) == 1 else "values are"
     return f"{len(found)} {are} as before:\n" + "\n".join(found[:MOST_PROBLEMS]) + more
 
 
-def _note(kind: str, **told: int) -> None:
+def _note(kind: str, **details: int) -> None:
     event_record(
         kind,
         actor=None,
         object_type="installation",
         object_id="1",
-        data={"name": "Key ring", "keys_now": len(keyring.keys()), **told},
+        data={"name": "Key ring", "keys_now": len(keyring.keys()), **details},
     )

@@ -7,16 +7,16 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.core.errors import RpmError
-from rpm.backups.asking import add_passphrase, passphrase_of
+from rpm.backups.audit_notes import NOT_RECORDED, restore_note
 from rpm.backups.keys import BEFORE
-from rpm.backups.noting import NOT_NOTED, restored_note
+from rpm.backups.passphrase import add_passphrase, passphrase_of
 from rpm.backups.services import backup_restore
 from rpm.static_files import static_collect
 
 NEXT = (
-    "Next: manage.py upgrade, start everything again, and look at the nodes: what was started "
+    "Next: manage.py upgrade, start everything again, and check the nodes: what was started "
     "after the backup is unknown to this database. Nothing of it is killed, and nothing new is "
-    "started, until an administrator says `rpmctl confirm-restored`: then the unknown is ended."
+    "started, until an administrator runs `rpmctl confirm-restored`: then the unknown is ended."
 )
 
 
@@ -40,7 +40,7 @@ class Command(BaseCommand):
         except RpmError as error:
             raise CommandError(error.detail) from error
         made = restored.manifest
-        is_noted = restored_note(options["file"].name, made.made_at.isoformat())
+        is_noted = restore_note(options["file"].name, made.made_at.isoformat())
         self.stdout.write(
             f"Installation {made.installation} is as it was on {made.made_at:%Y-%m-%d %H:%M} UTC, "
             f"under RPM {made.version}."
@@ -49,7 +49,7 @@ class Command(BaseCommand):
             self.stdout.write(f"  {path} is the backup's.")
             if path in restored.replaced:
                 self.stdout.write(f"    What was there is {path.name}{BEFORE} now.")
-        for warning in (*restored.warnings, *(() if is_noted else (NOT_NOTED,))):
+        for warning in (*restored.warnings, *(() if is_noted else (NOT_RECORDED,))):
             self.stdout.write(f"  {warning}")
         if where := static_collect():
             self.stdout.write(f"  {where}")

@@ -11,9 +11,9 @@ from django.core.management.base import BaseCommand
 from django.db import InterfaceError, OperationalError, close_old_connections
 
 from apps.allocation.services import run_pass
-from apps.configuration.services.revision_retention import revisions_sweep
-from apps.execution.serving.server import NodeServer
-from apps.tasks.services.retention import kept_of, old_remove
+from apps.configuration.services.revision_retention import revisions_remove_old
+from apps.execution.node_server.server import NodeServer
+from apps.tasks.services.retention import expired_remove, retention_of
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +34,7 @@ class Command(BaseCommand):
         self.stdout.write("Serving passes and nodes. Ctrl-C ends it.")
         while not stopped.wait(min(1.0, settings.PASS_EVERY_S)):
             if decide_once():
-                server.look()
+                server.wake()
             if time.monotonic() - tidied_at > TIDY_EVERY_S:
                 tidied_at = time.monotonic()
                 tidy_once()
@@ -42,23 +42,23 @@ class Command(BaseCommand):
 
 
 def tidy_once() -> None:
-    """Remove a little of what is kept no longer; passes wait for it, so it is short."""
-    kept = kept_of(
+    """Remove some expired data; this is short, because passes wait for it."""
+    kept = retention_of(
         logs_days=settings.KEEP_LOGS_DAYS,
         tasks_days=settings.KEEP_TASKS_DAYS,
         events_days=settings.KEEP_EVENTS_DAYS,
         task_bytes=settings.RPM_TASK_BYTES_PER_PERSON,
     )
     try:
-        old_remove(kept, run_s=TIDY_FOR_S)
-        revisions_sweep(most=settings.KEEP_REVISIONS)
+        expired_remove(kept, run_s=TIDY_FOR_S)
+        revisions_remove_old(most=settings.KEEP_REVISIONS)
     except (OperationalError, InterfaceError) as error:
         log.warning("retention.failed", detail=str(error).strip())
         close_old_connections()
 
 
 def decide_once() -> bool:
-    """Whether anything was decided; a database that is away is asked again at the next turn."""
+    """Whether a pass decided anything; without an answer of the database, try again next turn."""
     try:
         outcome = run_pass()
     except (OperationalError, InterfaceError) as error:

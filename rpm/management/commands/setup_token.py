@@ -1,4 +1,4 @@
-"""`manage.py setup_token`: the way in to an empty installation that `up` did not start."""
+"""`manage.py setup_token`: the first sign-in where `up` is not used."""
 
 from typing import Any
 

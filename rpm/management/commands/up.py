@@ -22,7 +22,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.accounts.services.people import setup_token_create
-from rpm.lifeline import end_with_parent
+from rpm.parent_death import end_with_parent
 
 STOP_WITHIN_S = 15.0
 # Ctrl-C, a service manager, and a terminal that is closed, unless `nohup` said to ignore that.
@@ -53,7 +53,7 @@ class Command(BaseCommand):
             # From now on every one of them unwinds, so that nothing started here outlives this.
             signal.signal(number, signal.default_int_handler)
         try:
-            with _only_one() as lock:
+            with _exclusive_lock() as lock:
                 self._serve(lock, **options)
         except KeyboardInterrupt:
             self.stdout.write("RPM is down.")
@@ -85,7 +85,7 @@ def _list_programs(host: str, port: int) -> list[Program]:
                 *(python, "-m", "uvicorn", "rpm.asgi:application"),
                 *("--host", host, "--port", str(port), "--no-access-log"),
                 *("--log-level", "warning", "--timeout-graceful-shutdown", "3"),
-                # Which proxy is believed says RPM_TRUSTED_PROXIES alone.
+                # RPM_TRUSTED_PROXIES alone says which proxy is trusted.
                 "--no-proxy-headers",
                 *("--ws-max-size", "65536", "--http", "rpm.http_protocol:BoundedProtocol"),
             ],
@@ -123,7 +123,7 @@ def _worker_environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _only_one() -> Iterator[int]:
+def _exclusive_lock() -> Iterator[int]:
     """Refuse a second one on the same folder: its Redis would take the socket of the first.
 
     The programs inherit the lock, so that it lasts as long as any of them. The file names this
@@ -139,7 +139,7 @@ def _only_one() -> Iterator[int]:
                     f"RPM is up already with {settings.HOME.path}: end it, or give RPM_HOME "
                     "another folder."
                 )
-            # It was killed; its programs were told to end with it. A worker whose Redis went first
+            # It was killed, and its programs end with it. A worker whose Redis went first
             # may not come to it, and nothing is lost where it is killed, too.
             if time.monotonic() > deadline and not are_killed:
                 _kill_groups(programs, os.path.realpath(lock.name))
@@ -240,10 +240,10 @@ def _stop(running: dict[str, subprocess.Popen[bytes]]) -> None:
 
 def _watch(running: dict[str, subprocess.Popen[bytes]]) -> str:
     """Wait for Ctrl-C; the name of a program that ended by itself, or empty."""
-    asked: list[int] = []
+    signals: list[int] = []
     for number in ENDING:
-        signal.signal(number, lambda got, _frame: asked.append(got))
-    while not asked:
+        signal.signal(number, lambda got, _frame: signals.append(got))
+    while not signals:
         for name, process in running.items():
             if process.poll() is not None:
                 return name

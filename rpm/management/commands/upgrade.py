@@ -11,21 +11,21 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, SystemCheckError
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
-from django.db.migrations.loader import MigrationLoader
 
 from apps.core.errors import RpmError
-from rpm.backups.asking import add_passphrase, passphrase_of
+from rpm.apps import OTHER_VERSION, unknown_migration
 from rpm.backups.manifest import version
+from rpm.backups.passphrase import add_passphrase, passphrase_of
 from rpm.backups.services import backup_make
 from rpm.static_files import static_collect
 
 RESTART = """\
-Restart now, in this order; what runs on the nodes goes on meanwhile:
+Restart now, in this order; tasks on the nodes continue:
   1. workers (`celery ... worker`, `serve_passes`): they put the new helper on each node
   2. beat
   3. web (`gunicorn`) and sockets (`uvicorn`)
 With `manage.py up`: end it and start it again. With systemd: systemctl restart 'rpm-*'.
-Processes of the version before may go on beside the new ones until then."""
+Until then, processes of the version before may run next to the new ones."""
 
 
 class Command(BaseCommand):
@@ -35,7 +35,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--backup", type=Path, metavar="FILE", help="default: backups/ in RPM_HOME"
         )
-        parser.add_argument("--no-backup", action="store_true", help="somebody else made one")
+        parser.add_argument("--no-backup", action="store_true", help="skip the backup")
         add_passphrase(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -61,13 +61,8 @@ class Command(BaseCommand):
             raise CommandError(f"The settings are not fit: {error}") from error
         except DatabaseError as error:
             raise CommandError(f"The database does not answer: {error}") from error
-        unknown = set(executor.loader.applied_migrations) - set(MigrationLoader(None).graph.nodes)
-        if unknown:
-            app, name = max(unknown)
-            raise CommandError(
-                f"The database is of a newer RPM, it knows {app}.{name}: there is no way back but "
-                "the backup that was made before."
-            )
+        if found := unknown_migration():
+            raise CommandError(OTHER_VERSION.format(found))
         plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
         return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
 

@@ -8,7 +8,7 @@ import { startFailedRequests } from "./failed-requests.js";
 import fetchedDialog from "./fetched-dialog.js";
 import followEnd from "./follow-end.js";
 import growingBar from "./growing-bar.js";
-import { startLeaving } from "./leaving.js";
+import { startPageReload } from "./page-reload.js";
 import loadDialog from "./load-dialog.js";
 import localTime from "./local-time.js";
 import openDialog from "./open-dialog.js";
@@ -19,7 +19,7 @@ import submitOnChange from "./submit-on-change.js";
 import suggestedName from "./suggested-name.js";
 import themeChoice from "./theme-choice.js";
 import themeToggle from "./theme-toggle.js";
-import useHistory from "./use-history.js";
+import usageHistory from "./usage-history.js";
 import vaultText from "./vault-text.js";
 import { startLive } from "./live.js";
 import { startMorphing } from "./morph.js";
@@ -43,7 +43,7 @@ const behaviours = {
   "suggested-name": suggestedName,
   "theme-choice": themeChoice,
   "theme-toggle": themeToggle,
-  "use-history": useHistory,
+  "usage-history": usageHistory,
   "vault-text": vaultText,
 };
 const bound = new WeakSet();
@@ -72,5 +72,5 @@ new MutationObserver((records) => {
 bind(document.body);
 startMorphing();
 startFailedRequests();
-startLeaving();
+startPageReload();
 startLive();

@@ -30,8 +30,8 @@ export default async function dragOrder(list) {
 
 const id = (row) => row?.dataset?.task;
 
-/** Beside which row it was dropped: one of its equals where there is one, for beside others the
- * server lets none stand. */
+/** The row that it was dropped next to: an equal one where there is one, because the server places
+ * a task only next to its equals. */
 function place(item) {
   const [next, previous] = [item.nextElementSibling, item.previousElementSibling];
   const isEqual = (row) => row?.dataset.equals === item.dataset.equals;

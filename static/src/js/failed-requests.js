@@ -1,5 +1,5 @@
 // What htmx asked for and did not get. It is said in a toast, or in the dialog that covers those,
-// and every live card comes anew: what was dragged, say, stands where the server never put it.
+// and every live card is fetched again: a dragged row, say, is where the server never put it.
 import { refetch } from "./live.js";
 
 let isLeaving = false;
@@ -9,12 +9,12 @@ export function startFailedRequests() {
     isLeaving = true;
   });
   for (const kind of ["htmx:responseError", "htmx:sendError"]) {
-    document.body.addEventListener(kind, failed);
+    document.body.addEventListener(kind, onFailure);
   }
   document.body.addEventListener("htmx:beforeSwap", stayOnPath);
 }
 
-function failed(event) {
+function onFailure(event) {
   const { elt, requestConfig, xhr } = event.detail;
   // What asks by itself, each minute, asks again.
   if (isLeaving || !requestConfig.triggeringEvent?.isTrusted) return;

@@ -1,4 +1,4 @@
-// A time-line whose last part goes on: each second its parts are laid out between the first moment
+// A timeline whose last part goes on: each second its parts are laid out between the first moment
 // and now. Times are seconds since the epoch; a flag has no end and keeps its width.
 export default function growingBar(bar) {
   const timer = setInterval(() => {

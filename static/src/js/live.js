@@ -1,14 +1,14 @@
 // Cards that change by themselves: every `[data-live]` element is one. The socket pushes a card's
 // whole HTML when it changed and the page morphs it in place. While the socket is down the page
 // asks every ten seconds, and says so.
-import { beginAnew } from "./leaving.js";
+import { reloadPage } from "./page-reload.js";
 import { morph } from "./morph.js";
 
 const POLL_MS = 10_000;
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 15_000;
 const ANNOUNCE_MS = 5_000;
-// Close codes of the server; the same stand in apps/dashboard/consumers.py.
+// Close codes of the server; the same as in apps/dashboard/consumers.py.
 const NOT_SIGNED_IN = 4401;
 const RIGHTS_CHANGED = 4403;
 const TOO_MANY = 4429;
@@ -32,7 +32,7 @@ function setState(state) {
   }
 }
 
-function answered() {
+function showAnswerTime() {
   for (const place of document.querySelectorAll("[data-live-answered]")) {
     place.textContent = new Date().toLocaleTimeString(undefined, { hourCycle: "h23" });
   }
@@ -105,21 +105,21 @@ async function fetchCard(card) {
   });
   if (reply.status === 304) return;
   // Signed out meanwhile: the answer is the page to sign in, which is no card.
-  if (reply.redirected) beginAnew();
+  if (reply.redirected) reloadPage();
   else if (reply.ok) replace(card.dataset.live, await reply.text());
-  else if (reply.status === 404 || reply.status === 403) beginAnew(placeAfter(card));
+  else if (reply.status === 404 || reply.status === 403) reloadPage(placeAfter(card));
 }
 
 async function poll() {
   try {
     for (const card of cards()) await fetchCard(card);
-    answered();
+    showAnswerTime();
   } catch {
     // No answer: the strip keeps the time of the last one.
   }
 }
 
-/** Get every card anew, now or once the server answers again: the page may differ from it. */
+/** Get every card again, now or once the server answers again: the page may differ from it. */
 export function refetch() {
   for (const card of cards()) delete card.dataset.version;
   return poll();
@@ -133,11 +133,11 @@ function watch() {
   socket.send(JSON.stringify({ type: "watch", cards: watched }));
 }
 
-function received(message) {
-  answered();
+function onMessage(message) {
+  showAnswerTime();
   if (message.type === "card") replace(message.card, message.html);
   // What it shows is removed, or not ours to see any more: the page itself says which.
-  else if (message.type === "gone") beginAnew(placeAfter(named(message.card)[0]));
+  else if (message.type === "gone") reloadPage(placeAfter(named(message.card)[0]));
 }
 
 function connect() {
@@ -152,11 +152,11 @@ function connect() {
     setState("live");
     watch();
   });
-  socket.addEventListener("message", (event) => received(JSON.parse(event.data)));
+  socket.addEventListener("message", (event) => onMessage(JSON.parse(event.data)));
   socket.addEventListener("close", (event) => {
     if (event.code === NOT_SIGNED_IN || event.code === RIGHTS_CHANGED) {
       // Another page is due: begin again with the rights of now.
-      beginAnew();
+      reloadPage();
       return;
     }
     if (event.code === TOO_MANY) {
@@ -177,7 +177,7 @@ function connect() {
 export function startLive() {
   if (!cards().length) return;
   setState("connecting");
-  answered();
+  showAnswerTime();
   addEventListener("pagehide", () => {
     isLeaving = true;
     socket?.close();

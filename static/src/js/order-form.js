@@ -1,4 +1,4 @@
-// A form whose buttons stand outside it, in a card that is replaced: htmx sees only what the form
+// A form whose buttons are outside it, in a card that is replaced: htmx sees only what the form
 // holds, and that only when it sends, which is later while an earlier move is under way. So each
 // move, pressed or dragged, waits here; the form says `hx-sync="this:queue all"`.
 export default function orderForm(form) {

@@ -1,4 +1,4 @@
-// A form in which the server suggests `name` anew for what is chosen; what a person typed stays.
+// A form in which the server suggests another `name` for each choice; what a person typed stays.
 export default function suggestedName(form) {
   form.addEventListener("htmx:beforeSwap", (event) => {
     const { name, suggested } = form.elements;

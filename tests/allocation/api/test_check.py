@@ -16,9 +16,9 @@ from apps.configuration.services.provision import document_provision
 from apps.events.models import Event
 from apps.policies.document import parse
 from apps.policies.models import Queue
-from apps.tasks.models import IdempotencyKey, Run, Task
+from apps.tasks.models import IdempotencyKey, Task, TaskGroup
 from tests.allocation.state import enqueue, make_node
-from tests.cast import EXAMPLE, Example
+from tests.people import EXAMPLE, Example
 
 As = Callable[[User], APIClient]
 pytestmark = pytest.mark.django_db
@@ -45,8 +45,8 @@ def test_a_task_that_would_run_says_where(
     seen = checked(api_as, root, example.dev_queue)
 
     assert own["would_run"] is True
-    assert own["sentence"] == "It would start now in your first pool, within the reservation."
-    assert (own["pool"], own["nodes"], own["standing"]) == ("your first pool", [], "reserved")
+    assert own["sentence"] == "It would start now in your first pool (reserved)."
+    assert (own["pool"], own["nodes"], own["tier"]) == ("your first pool", [], "reserved")
     assert (own["place"], own["ahead"], own["reasons"], own["stops"]) == (1, 0, [], 0)
     assert (seen["pool"], seen["nodes"]) == (example.bare_metal.name, ["b1"])
 
@@ -59,12 +59,12 @@ def test_nothing_is_stored(
 ) -> None:
     make_node(example.bare_metal, name="b1")
     client = api_as(alice)
-    before = [model._default_manager.count() for model in (Task, Run, Event, IdempotencyKey)]
+    before = [model._default_manager.count() for model in (Task, TaskGroup, Event, IdempotencyKey)]
 
     with django_capture_on_commit_callbacks() as callbacks:
         checked(lambda _user: client, alice, example.dev_queue, priority=0)
 
-    assert [m._default_manager.count() for m in (Task, Run, Event, IdempotencyKey)] == before
+    assert [m._default_manager.count() for m in (Task, TaskGroup, Event, IdempotencyKey)] == before
     assert callbacks == []
 
 
@@ -137,12 +137,12 @@ def test_names_of_other_teams_never_show_up(
     enqueue(charlie, example.research_queue, 1)
     run_pass()
 
-    told = {who: str(checked(api_as, who, example.dev_queue)) for who in (alice, root)}
+    payloads = {who: str(checked(api_as, who, example.dev_queue)) for who in (alice, root)}
 
     for hidden in ("Research", "research-4xgpu", "Bare Metal", "H100"):
-        assert hidden not in told[alice]
-    assert "Bare Metal" in told[root]
-    assert "Research" in told[root]
+        assert hidden not in payloads[alice]
+    assert "Bare Metal" in payloads[root]
+    assert "Research" in payloads[root]
 
 
 def test_whoever_would_stop_for_it_is_counted_and_named_only_to_those_who_see_them(
@@ -155,9 +155,9 @@ def test_whoever_would_stop_for_it_is_counted_and_named_only_to_those_who_see_th
 
     own, seen = (checked(api_as, who, example.dev_queue) for who in (alice, root))
 
-    assert (own["would_run"], own["standing"]) == (True, "reserved")
+    assert (own["would_run"], own["tier"]) == (True, "reserved")
     assert (own["stops"], own["stopped"]) == (1, [])
-    assert "once 1 task there has stopped to make room" in own["sentence"]
+    assert "once 1 task there has stopped" in own["sentence"]
     assert "research" not in str(own).lower()
     assert seen["stops"] == len(seen["stopped"]) == 1
     assert seen["stopped"][0].startswith(example.research_queue.name)

@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.allocation import forecast
 from apps.allocation.engine.snapshot import Snapshot
-from apps.allocation.explaining import expecting
+from apps.allocation.explanation import start_estimates
 from apps.allocation.services import run_pass
 from apps.configuration.services.pools import policy_pause
 from apps.configuration.services.queues import profile_connect
@@ -21,7 +21,7 @@ from apps.policies.models import Profile
 from apps.tasks.models import Attempt, Task
 from apps.tasks.states import AttemptState, TaskState
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
+from tests.people import Example
 
 As = Callable[[User], APIClient]
 pytestmark = pytest.mark.django_db
@@ -34,7 +34,7 @@ def _nothing_remembered() -> Iterator[None]:
     cache.clear()
 
 
-def told(api_as: As, user: User, task: Task) -> dict[str, Any]:
+def explained(api_as: As, user: User, task: Task) -> dict[str, Any]:
     answer = api_as(user).get(f"/api/v1/tasks/{task.pk}/explain/")
     assert answer.status_code == 200, answer.content
     found: dict[str, Any] = answer.json()
@@ -46,7 +46,7 @@ def page(api_as: As, user: User, task: Task) -> str:
 
 
 def start_all(ran: timedelta) -> None:
-    """Let everything that has its place run for so long already."""
+    """Let everything that is placed have run for so long already."""
     at = timezone.now() - ran
     for state in (AttemptState.STARTING, AttemptState.RUNNING):
         Attempt.objects.exclude(state=AttemptState.FINISHED).update(state=state, started_at=at)
@@ -86,11 +86,11 @@ def full(example: Example, alice: User) -> list[Task]:
 
 
 def test_time_limits_bound_the_start(api_as: As, alice: User, full: list[Task]) -> None:
-    answer = told(api_as, alice, full[1])
+    answer = explained(api_as, alice, full[1])
 
     expected, now = answer["expected_start"], timezone.now()
     assert (expected["basis"], expected["is_estimate"]) == ("time_limit", True)
-    assert expected["sentence"] == "Judged by the time limits of the work before it."
+    assert expected["sentence"] == "Estimated from the time limits of the tasks before it."
     earliest, latest = (datetime.fromisoformat(expected[one]) for one in ("earliest", "latest"))
     assert now < earliest < latest
     # The one that runs has half an hour left at most; the interval is wider than that by design.
@@ -110,14 +110,14 @@ def test_the_history_of_another_queue_is_not_called_its_own(
     start_all(timedelta(minutes=1))
     run_pass()
 
-    expected = told(api_as, charlie, theirs)["expected_start"]
+    expected = explained(api_as, charlie, theirs)["expected_start"]
 
     assert expected["basis"] == "queue"
-    assert expected["sentence"] == "Judged by how long earlier tasks of the queues before it ran."
+    assert expected["sentence"] == "Estimated from earlier tasks of the queues before it."
 
 
 def test_whoever_stands_behind_starts_later(api_as: As, alice: User, full: list[Task]) -> None:
-    starts = [told(api_as, alice, task)["expected_start"]["earliest"] for task in full[1:]]
+    starts = [explained(api_as, alice, task)["expected_start"]["earliest"] for task in full[1:]]
 
     assert starts == sorted(starts)
     assert len(set(starts)) == 3
@@ -133,10 +133,10 @@ def test_the_history_of_the_queue_is_the_basis_where_there_are_no_limits(
     start_all(timedelta(minutes=1))
     run_pass()
 
-    expected = told(api_as, alice, tasks[1])["expected_start"]
+    expected = explained(api_as, alice, tasks[1])["expected_start"]
 
     assert expected["basis"] == "queue"
-    assert expected["sentence"] == "Judged by how long 30 earlier tasks of its queue ran."
+    assert expected["sentence"] == "Estimated from 30 earlier tasks of this queue."
     latest = datetime.fromisoformat(expected["latest"])
     assert timedelta(hours=1) < latest - timezone.now() < timedelta(hours=6)
 
@@ -150,11 +150,11 @@ def test_with_nothing_to_go_by_there_is_no_estimate_and_a_reason(
     start_all(timedelta(minutes=1))
     run_pass()
 
-    answer = told(api_as, alice, tasks[1])
+    answer = explained(api_as, alice, tasks[1])
 
     assert answer["expected_start"] is None
-    assert answer["no_estimate"].startswith("Too little work has ended to judge by")
-    assert "Too little work has ended" in page(api_as, alice, tasks[1])
+    assert answer["no_estimate"].startswith("No estimate: too few tasks have ended")
+    assert "too few tasks have ended" in page(api_as, alice, tasks[1])
 
 
 def test_what_only_people_can_change_has_no_estimate(
@@ -163,14 +163,14 @@ def test_what_only_people_can_change_has_no_estimate(
     policy_pause(actor=root, policy=example.dev, reason="Audit.")
     run_pass()
 
-    answer = told(api_as, alice, full[1])
+    answer = explained(api_as, alice, full[1])
 
     assert (answer["code"], answer["expected_start"]) == ("paused", None)
     assert answer["no_estimate"] == "No start is in sight: see why it waits."
 
 
 def test_a_task_that_does_not_wait_has_neither(api_as: As, alice: User, full: list[Task]) -> None:
-    answer = told(api_as, alice, full[0])
+    answer = explained(api_as, alice, full[0])
 
     assert (answer["expected_start"], answer["no_estimate"]) == (None, "")
     assert page(api_as, alice, full[0]) == ""
@@ -183,7 +183,9 @@ def test_the_page_says_it_is_an_estimate_and_what_it_goes_by(
 
     assert "Estimate" in fragment
     assert re.search("Probably in [0-9]+ (s|min) to [0-9]+ min: between <time", fragment)
-    assert "Judged by the time limits of the work before it. Four of five such tasks" in fragment
+    assert (
+        "Estimated from the time limits of the tasks before it. Four of five such tasks" in fragment
+    )
     assert f'hx-get="/tasks/{full[1].pk}/expected-start/"' in (
         api_as(alice).get(f"/tasks/{full[1].pk}/").content.decode()
     )
@@ -193,13 +195,13 @@ def test_the_page_says_it_is_an_estimate_and_what_it_goes_by(
 def test_where_it_would_take_too_long_it_is_not_begun(
     api_as: As, alice: User, full: list[Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expecting, "MOST_ROWS", 100)
-    monkeypatch.setattr(expecting, "estimate", None)
+    monkeypatch.setattr(start_estimates, "MOST_ROWS", 100)
+    monkeypatch.setattr(start_estimates, "estimate", None)
 
-    answer = told(api_as, alice, full[1])
+    answer = explained(api_as, alice, full[1])
 
     assert answer["expected_start"] is None
-    assert answer["no_estimate"] == "There is too much work here to estimate it on the spot."
+    assert answer["no_estimate"] == "No estimate: too many tasks are queued or running."
 
 
 def test_work_of_other_pools_is_left_out_and_that_of_the_own_ones_is_not(
@@ -224,11 +226,11 @@ def test_work_of_other_pools_is_left_out_and_that_of_the_own_ones_is_not(
     estimate = forecast.expected_start
 
     def listening(snapshot: Snapshot, **rest: Any) -> Any:
-        seen.append({run.queue for run in snapshot.runs})
+        seen.append({run.queue for run in snapshot.queued_groups})
         return estimate(snapshot, **rest)
 
-    monkeypatch.setattr(expecting, "estimate", listening)
-    told(api_as, alice, full[1])
+    monkeypatch.setattr(start_estimates, "estimate", listening)
+    explained(api_as, alice, full[1])
 
     assert seen == [{example.dev_queue.pk, shares.pk}]
 
@@ -236,9 +238,9 @@ def test_work_of_other_pools_is_left_out_and_that_of_the_own_ones_is_not(
 def test_it_is_worked_out_once_a_minute_at_most(
     api_as: As, alice: User, full: list[Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = told(api_as, alice, full[1])["expected_start"]
-    monkeypatch.setattr(expecting, "estimate", None)
+    first = explained(api_as, alice, full[1])["expected_start"]
+    monkeypatch.setattr(start_estimates, "estimate", None)
 
-    assert told(api_as, alice, full[1])["expected_start"] == first
+    assert explained(api_as, alice, full[1])["expected_start"] == first
     with pytest.raises(TypeError):
-        told(api_as, alice, full[2])
+        explained(api_as, alice, full[2])

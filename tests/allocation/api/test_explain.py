@@ -10,20 +10,20 @@ from guardian.shortcuts import assign_perm
 from rest_framework.test import APIClient
 
 from apps.accounts.models import User
-from apps.allocation.engine.reasons import Code
+from apps.allocation.engine.reasons import ReasonCode
 from apps.allocation.services import run_pass
 from apps.nodes.models import Node
 from apps.policies.models import Policy
-from apps.tasks.models import Attempt, ReasonChange, Run, Task
+from apps.tasks.models import Attempt, ReasonChange, Task, TaskGroup
 from apps.tasks.states import AttemptState, TaskState
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
+from tests.people import Example
 
 As = Callable[[User], APIClient]
 pytestmark = pytest.mark.django_db
 
 
-def told(api_as: As, user: User, task: Task) -> dict[str, Any]:
+def explained(api_as: As, user: User, task: Task) -> dict[str, Any]:
     answer = api_as(user).get(f"/api/v1/tasks/{task.pk}/explain/")
     assert answer.status_code == 200, answer.content
     found: dict[str, Any] = answer.json()
@@ -31,9 +31,9 @@ def told(api_as: As, user: User, task: Task) -> dict[str, Any]:
 
 
 def store(task: Task, *reasons: dict[str, Any], head: Task | None = None) -> None:
-    """Let the last pass have said this about the run of `task`."""
-    assert task.run is not None
-    Run.objects.filter(pk=task.run.pk).update(
+    """Let the last pass have said this about the group of `task`."""
+    assert task.task_group is not None
+    TaskGroup.objects.filter(pk=task.task_group.pk).update(
         head_id=(head or task).pk,
         reason_code=reasons[0]["code"],
         reason={"reasons": list(reasons)},
@@ -66,7 +66,7 @@ def test_ids_and_names_of_other_teams_never_show_up(
 ) -> None:
     own, foreign = held
 
-    answer = told(api_as, alice, own)
+    answer = explained(api_as, alice, own)
 
     assert answer["reasons"][0]["details"] == [
         {
@@ -101,13 +101,19 @@ def test_ids_and_names_of_other_teams_never_show_up(
 @pytest.mark.parametrize(
     ("code", "field"),
     [
-        *((code, "") for code in Code if code not in {Code.PAUSED, Code.BEHIND}),
-        *((Code.PAUSED, field) for field in ("queue", "policy", "pool")),
-        (Code.BEHIND, "policy"),
+        *((code, "") for code in ReasonCode if code not in {ReasonCode.PAUSED, ReasonCode.BEHIND}),
+        *((ReasonCode.PAUSED, field) for field in ("queue", "policy", "pool")),
+        (ReasonCode.BEHIND, "policy"),
     ],
 )
 def test_no_reason_of_any_kind_tells_of_others(
-    api_as: As, alice: User, bob: User, charlie: User, example: Example, code: Code, field: str
+    api_as: As,
+    alice: User,
+    bob: User,
+    charlie: User,
+    example: Example,
+    code: ReasonCode,
+    field: str,
 ) -> None:
     """Each code with everything foreign in its details; a few sentences ask for one field only."""
     (own,), (foreign,) = enqueue(alice, example.dev_queue), enqueue(charlie, example.research_queue)
@@ -144,7 +150,7 @@ def test_no_reason_of_any_kind_tells_of_others(
     )
 
     for reader in (alice, bob):
-        answer = told(api_as, reader, own)
+        answer = explained(api_as, reader, own)
         page = api_as(reader).get(f"/tasks/{own.pk}/").content.decode()
 
         assert answer["reasons"][0]["sentence"]
@@ -163,7 +169,7 @@ def test_others_read_it_too_as_far_as_they_see(
 ) -> None:
     own, foreign = held
 
-    answer = told(api_as, request.getfixturevalue(who), own)
+    answer = explained(api_as, request.getfixturevalue(who), own)
 
     sees_all = who == "root"
     assert ("Research" in answer["sentence"]) == sees_all
@@ -194,13 +200,13 @@ def test_a_limit_per_user_speaks_to_the_owner_and_of_the_owner(
     }
     store(task, {"code": "limit", "details": [detail]})
 
-    answer = told(api_as, request.getfixturevalue(who), task)
+    answer = explained(api_as, request.getfixturevalue(who), task)
 
     assert answer["sentence"].startswith(want)
     assert answer["reasons"][0]["details"][0]["user"] == (alice.pk if who == "alice" else None)
 
 
-def test_a_stranger_gets_no_word(api_as: As, charlie: User, held: tuple[Task, Task]) -> None:
+def test_a_other_tenant_gets_no_word(api_as: As, charlie: User, held: tuple[Task, Task]) -> None:
     own, _ = held
 
     assert api_as(charlie).get(f"/api/v1/tasks/{own.pk}/explain/").status_code == 404
@@ -212,7 +218,7 @@ def test_whoever_was_let_see_a_policy_reads_its_name(
 ) -> None:
     assign_perm("view_policy", alice, Policy.objects.get(pk=example.research.pk))
 
-    assert "Research" in told(api_as, alice, held[0])["sentence"]
+    assert "Research" in explained(api_as, alice, held[0])["sentence"]
 
 
 def test_a_pass_explains_every_task_with_its_own_place(
@@ -220,14 +226,14 @@ def test_a_pass_explains_every_task_with_its_own_place(
 ) -> None:
     make_node(example.bare_metal, name="b1", gpus=8)
     tasks = enqueue(alice, example.dev_queue, 5)
-    # The second looks at those behind the heads that went.
+    # The second decides about those behind the heads that went.
     run_pass()
     run_pass()
 
-    third, fifth = (told(api_as, alice, task) for task in (tasks[2], tasks[4]))
+    third, fifth = (explained(api_as, alice, task) for task in (tasks[2], tasks[4]))
 
     assert (third["state"], third["code"], third["place"]) == ("queued", "capacity", 1)
-    assert "There is not enough room" in third["sentence"]
+    assert "There is not enough free capacity" in third["sentence"]
     # What the pass said of the first holds for its equals, each in its own place.
     assert [one["code"] for one in fifth["reasons"]][:2] == ["capacity", "behind"]
     assert fifth["reasons"][1]["details"][0]["place"] == fifth["place"] == 3
@@ -238,11 +244,11 @@ def test_a_place_is_counted_when_somebody_looks(api_as: As, alice: User, example
     first, second = enqueue(alice, example.dev_queue, 2)
     behind = {"code": "behind", "details": [{"queue": example.dev_queue.pk, "place": 7}]}
     store(second, behind)
-    assert told(api_as, alice, second)["reasons"][0]["details"][0]["place"] == 2
+    assert explained(api_as, alice, second)["reasons"][0]["details"][0]["place"] == 2
 
     Task.objects.filter(pk=first.pk).update(state=TaskState.ABORTED)
 
-    assert told(api_as, alice, second)["reasons"][0]["details"][0]["place"] == 1
+    assert explained(api_as, alice, second)["reasons"][0]["details"][0]["place"] == 1
 
 
 def test_the_history_says_when_the_reason_changed(
@@ -253,7 +259,7 @@ def test_the_history_says_when_the_reason_changed(
     node = make_node(example.bare_metal, name="b1", gpus=2)
     run_pass()
 
-    history = told(api_as, alice, task)["history"]
+    history = explained(api_as, alice, task)["history"]
 
     assert [one["code"] for one in history] == ["capacity", "no_server"]
     assert history[0]["at"] > history[1]["at"]
@@ -268,7 +274,7 @@ def test_the_history_masks_what_was_said_before(
     data = {"reasons": [{"code": "limit", "details": [{"policy": example.research.pk}]}]}
     ReasonChange.objects.create(task=own, at=timezone.now(), code="limit", data=data)
 
-    (past,) = told(api_as, alice, own)["history"]
+    (past,) = explained(api_as, alice, own)["history"]
 
     assert (past["code"], past["details"][0]["policy"]) == ("limit", None)
     assert past["sentence"].startswith("Another team")
@@ -288,8 +294,8 @@ def test_a_task_that_was_never_first_reads_what_the_first_of_its_kind_waited_for
     run_pass()
 
     # What was before it came is not its history.
-    assert [one["code"] for one in told(api_as, alice, second)["history"]] == ["no_server"]
-    assert [one["code"] for one in told(api_as, alice, first)["history"]] == [
+    assert [one["code"] for one in explained(api_as, alice, second)["history"]] == ["no_server"]
+    assert [one["code"] for one in explained(api_as, alice, first)["history"]] == [
         "no_server",
         "no_pool",
     ]
@@ -300,7 +306,7 @@ def test_before_the_first_pass_there_is_a_place_and_no_reason(
 ) -> None:
     (task,) = enqueue(alice, example.dev_queue)
 
-    answer = told(api_as, alice, task)
+    answer = explained(api_as, alice, task)
 
     assert (answer["code"], answer["sentence"], answer["reasons"]) == ("", "", [])
     assert (answer["place"], answer["history"]) == (1, [])
@@ -333,18 +339,18 @@ def test_a_task_that_has_its_place_says_whom_it_waits_for(
     victims = [admit(task, AttemptState.STOPPING) for task in (own, foreign)]
     attempt.blocked_by.set(victims)
 
-    answer = told(api_as, alice, taker)
+    answer = explained(api_as, alice, taker)
 
     assert (answer["state"], answer["code"]) == ("allocated", "draining")
     assert answer["reasons"][0]["details"][0]["tasks"] == [str(own.pk)]
     assert answer["reasons"][0]["details"][0]["task_count"] == 2
     assert foreign.name not in str(answer)
-    assert foreign.name in str(told(api_as, root, taker))
+    assert foreign.name in str(explained(api_as, root, taker))
     Attempt.objects.filter(pk__in=[one.pk for one in victims]).update(state=AttemptState.FINISHED)
-    assert told(api_as, alice, taker)["reasons"] == []
+    assert explained(api_as, alice, taker)["reasons"] == []
 
 
-def test_who_waits_for_room_reads_which_nodes_take_nothing_new(
+def test_who_waits_for_capacity_reads_which_nodes_take_nothing_new(
     api_as: As, example: Example, alice: User
 ) -> None:
     closed: dict[str, dict[str, Any]] = {
@@ -360,8 +366,8 @@ def test_who_waits_for_room_reads_which_nodes_take_nothing_new(
     short = {"pool": example.bare_metal.pk, "key": "gpu", "needed": 2000, "free": 1000}
     store(task, {"code": "capacity", "details": [short]})
 
-    (reason,) = told(api_as, alice, task)["reasons"]
+    (reason,) = explained(api_as, alice, task)["reasons"]
 
     assert reason["help"].endswith(
-        ": 3 of 4 nodes take nothing new: 1 draining, 1 paused, 1 silent."
+        ": 3 of 4 nodes take nothing new: 1 draining, 1 paused, 1 suspect."
     )

@@ -11,7 +11,7 @@ from apps.allocation.models import PassRecord
 from apps.allocation.scenarios import read_scenario
 from apps.allocation.services import run_pass
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
+from tests.people import Example
 
 ApiAs = Callable[[User], APIClient]
 
@@ -42,7 +42,7 @@ def test_the_snapshot_comes_as_a_file_that_can_be_read_back(
 
     assert answer["Content-Disposition"] == f'attachment; filename="pass-{decided.pk}.json"'
     snapshot = read_scenario(answer.content.decode()).snapshot
-    assert sum(len(run.heads) for run in snapshot.runs) == 2
+    assert sum(len(run.heads) for run in snapshot.queued_groups) == 2
 
 
 def test_a_snapshot_that_is_not_kept_any_more_is_not_found(

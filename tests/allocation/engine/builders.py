@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from apps.allocation.engine.plan import Place, Plan
+from apps.allocation.engine.plan import Placement, Plan
 from apps.allocation.engine.quantities import Quantities
 from apps.allocation.engine.snapshot import (
-    Head,
-    Held,
     Id,
-    Member,
-    Node,
-    Policy,
-    Pool,
-    Preemption,
-    Profile,
-    Queue,
-    Run,
-    Running,
-    Settings,
+    MemberPlacement,
+    NodeSnapshot,
+    PolicySnapshot,
+    PoolSnapshot,
+    PreemptionMode,
+    ProfileSnapshot,
+    QueuedGroup,
+    QueuedTask,
+    QueueSnapshot,
+    RunningGroup,
+    RunningTask,
+    SettingsSnapshot,
     Snapshot,
 )
 from apps.allocation.scenarios import snapshot_from_json
 
-NO_PREEMPTION = Settings(preemption=Preemption.NONE)
+NO_PREEMPTION = SettingsSnapshot(preemption=PreemptionMode.NONE)
 
 
 def amounts(**units: float) -> Quantities:
@@ -38,7 +38,7 @@ def gpus(count: float) -> Quantities:
 
 
 def scenario(**fields: object) -> Snapshot:
-    """A snapshot from fields of a scenario file; taking back is off unless said otherwise."""
+    """A snapshot from fields of a scenario file; preemption is off unless given."""
     return snapshot_from_json({"settings": {"preemption": "none"}, **fields})
 
 
@@ -78,21 +78,27 @@ def after(
     profiles = {profile.id: profile for profile in snapshot.profiles}
     queues = {queue.id: queue for queue in snapshot.queues}
     groups = _carried_out(snapshot, plan, is_drained=is_drained)
-    runs = []
-    for run in snapshot.runs:
-        left = tuple(head for head in run.heads if head.task not in places)
+    queued_groups = []
+    for queued in snapshot.queued_groups:
+        left = tuple(head for head in queued.heads if head.task not in places)
         groups += [
-            _started(run, head, places[head.task], queues, profiles)
-            for head in run.heads
+            _started(queued, head, places[head.task], queues, profiles)
+            for head in queued.heads
             if head.task in places and (wanted is None or head.task in wanted)
         ]
-        runs.append(replace(run, heads=left, count=run.count - len(run.heads) + len(left)))
+        queued_groups.append(
+            replace(queued, heads=left, count=queued.count - len(queued.heads) + len(left))
+        )
     if is_drained:
-        runs = _requeued(snapshot, plan, runs)
-    return replace(snapshot, runs=tuple(run for run in runs if run.heads), running=tuple(groups))
+        queued_groups = _requeued(snapshot, plan, queued_groups)
+    return replace(
+        snapshot,
+        queued_groups=tuple(queued for queued in queued_groups if queued.heads),
+        running=tuple(groups),
+    )
 
 
-def _carried_out(snapshot: Snapshot, plan: Plan, *, is_drained: bool) -> list[Running]:
+def _carried_out(snapshot: Snapshot, plan: Plan, *, is_drained: bool) -> list[RunningGroup]:
     takers = {one.task: one.beneficiary for one in plan.preempted}
     moved = {one.task: one.members for one in plan.moved}
     groups = []
@@ -100,14 +106,14 @@ def _carried_out(snapshot: Snapshot, plan: Plan, *, is_drained: bool) -> list[Ru
         if is_drained and group.is_stopping:
             continue
         kept = tuple(
-            replace(held, members=moved.get(held.task, held.members))
-            for held in group.tasks
-            if held.task not in takers
+            replace(running_task, members=moved.get(running_task.task, running_task.members))
+            for running_task in group.tasks
+            if running_task.task not in takers
         )
         taken = tuple(
-            replace(held, stops_for=takers[held.task])
-            for held in group.tasks
-            if held.task in takers
+            replace(running_task, stops_for=takers[running_task.task])
+            for running_task in group.tasks
+            if running_task.task in takers
         )
         if kept:
             groups.append(replace(group, tasks=kept))
@@ -116,15 +122,17 @@ def _carried_out(snapshot: Snapshot, plan: Plan, *, is_drained: bool) -> list[Ru
     return groups
 
 
-def _requeued(snapshot: Snapshot, plan: Plan, runs: list[Run]) -> list[Run]:
+def _requeued(
+    snapshot: Snapshot, plan: Plan, queued_groups: list[QueuedGroup]
+) -> list[QueuedGroup]:
     """Victims wait again with their original time, counted as preempted once more."""
     victims = {one.task for one in plan.preempted}
-    return runs + [
-        Run(
+    return queued_groups + [
+        QueuedGroup(
             queue=group.queue,
             request=group.request,
             count=1,
-            heads=(Head(held.submitted_us, held.task),),
+            heads=(QueuedTask(running_task.submitted_us, running_task.task),),
             replicas=group.replicas,
             priority=group.priority,
             is_preemptible=group.is_preemptible,
@@ -132,41 +140,41 @@ def _requeued(snapshot: Snapshot, plan: Plan, runs: list[Run]) -> list[Run]:
             can_exceed_limit=group.can_exceed_limit,
         )
         for group in snapshot.running
-        for held in group.tasks
-        if held.task in victims and group.queue is not None
+        for running_task in group.tasks
+        if running_task.task in victims and group.queue is not None
     ]
 
 
 def _started(
-    run: Run,
-    head: Head,
-    place: Place,
-    queues: Mapping[Id, Queue],
-    profiles: Mapping[Id, Profile],
-) -> Running:
-    queue = queues[run.queue]
-    return Running(
+    queued: QueuedGroup,
+    head: QueuedTask,
+    place: Placement,
+    queues: Mapping[Id, QueueSnapshot],
+    profiles: Mapping[Id, ProfileSnapshot],
+) -> RunningGroup:
+    queue = queues[queued.queue]
+    return RunningGroup(
         pool=place.pool,
         policy=queue.policy,
         profile=profiles[queue.profile].id,
-        request=run.request,
-        tasks=(Held(head.task, head.submitted_us, started_us=1, members=place.members),),
+        request=queued.request,
+        tasks=(RunningTask(head.task, head.submitted_us, started_us=1, members=place.members),),
         queue=queue.id,
-        replicas=run.replicas,
-        priority=run.priority,
-        is_preemptible=run.is_preemptible,
-        user=run.user,
-        can_exceed_limit=run.can_exceed_limit,
+        replicas=queued.replicas,
+        priority=queued.priority,
+        is_preemptible=queued.is_preemptible,
+        user=queued.user,
+        can_exceed_limit=queued.can_exceed_limit,
     )
 
 
 __all__ = [
     "NO_PREEMPTION",
-    "Head",
-    "Member",
-    "Node",
-    "Policy",
-    "Pool",
+    "MemberPlacement",
+    "NodeSnapshot",
+    "PolicySnapshot",
+    "PoolSnapshot",
+    "QueuedTask",
     "after",
     "amounts",
     "gpus",
@@ -179,5 +187,5 @@ __all__ = [
 
 
 def preempted(plan: Plan) -> dict[Id, Id]:
-    """Who is taken for whom."""
+    """Victims by their beneficiaries."""
     return {one.task: one.beneficiary for one in plan.preempted}

@@ -15,5 +15,5 @@ settings.register_profile(
 settings.register_profile(
     "properties", max_examples=8_500, deadline=None, suppress_health_check=SLOW
 )
-if settings.get_current_profile_name() == "default":
+if settings.get_current_profile_name() == "suite":
     settings.load_profile("engine")

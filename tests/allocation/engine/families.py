@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 
 from apps.allocation.engine.snapshot import (
-    OverQuota,
+    OverQuotaMode,
 )
 
 
@@ -17,17 +17,17 @@ def one_in(number: int) -> st.SearchStrategy[bool]:
 
 
 @dataclass(frozen=True)
-class Kind:
+class Family:
     """What may occur; switches that make a family of configurations harder or plainer."""
 
     has_nodes: bool = True
-    over_quota: OverQuota | None = None
+    over_quota: OverQuotaMode | None = None
     # Whether preemption may be none, and whether it may be anything else.
     can_be_calm: bool = True
     can_take: bool = True
     can_be_strict: bool = True
     can_lack_backfill: bool = True
-    # Few queues took all there was, and reservations of others claim it now.
+    # Few queues use everything, and reservations of others claim it now.
     has_claims: bool = False
     # What keeps work waiting; each case has some of it only, so that the rest is reached too.
     has_pauses: bool = True
@@ -41,15 +41,15 @@ class Kind:
     steps: int = 2
 
 
-EVERYTHING = Kind()
-# Work that was given room when nobody else wanted it, and reservations that claim it now.
-TAKING = Kind(can_be_calm=False, has_claims=True)
+EVERYTHING = Family()
+# Work that was placed when no other work wanted its capacity, and reservations that claim it now.
+TAKING = Family(can_be_calm=False, has_claims=True)
 # Gaps on nodes that moving closes.
-PACKED = Kind(can_be_calm=False, has_claims=True, is_packed=True)
+PACKED = Family(can_be_calm=False, has_claims=True, is_packed=True)
 
 
 @st.composite
-def some_of(draw: st.DrawFn, kind: Kind) -> Kind:
+def some_of(draw: st.DrawFn, kind: Family) -> Family:
     return replace(
         kind,
         has_pauses=kind.has_pauses and draw(one_in(6)),

@@ -1,5 +1,5 @@
 """A slow, plain reading of docs/allocation.md, to check plans against. It shares no code with the
-engine but the data of snapshot and plan: everything is added up anew from those two.
+engine but the data of snapshot and plan: everything is added up again from those two.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from apps.allocation.engine.plan import Plan
 from apps.allocation.engine.quantities import Quantities
 from apps.allocation.engine.snapshot import (
-    Head,
     Id,
-    Member,
-    Node,
-    Pool,
-    Preemption,
-    Profile,
-    Queue,
-    Queueing,
-    Run,
-    Running,
+    MemberPlacement,
+    NodeSnapshot,
+    PoolSnapshot,
+    PreemptionMode,
+    ProfileSnapshot,
+    QueuedGroup,
+    QueuedTask,
+    QueueingMode,
+    QueueSnapshot,
+    RunningGroup,
     Snapshot,
 )
 
@@ -30,12 +30,12 @@ ServingKey = tuple[int, int, int, int, int, Id]
 # ("usage", policy, key), ("fixed", policy, key), ("counted", policy, key),
 # ("user", policy, user, key), ("pool", pool, key), ("node", node, key), ("gpu", node, index)
 Account = tuple[object, ...]
-ROOM = frozenset({"pool", "node", "gpu"})
+CAPACITY = frozenset({"pool", "node", "gpu"})
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One task that holds room, wherever it comes from."""
+    """One task that holds capacity, wherever it comes from."""
 
     task: Id
     policy: Id
@@ -47,7 +47,7 @@ class Entry:
     is_preemptible: bool
     user: Id | None
     is_exempt: bool
-    members: tuple[Member, ...]
+    members: tuple[MemberPlacement, ...]
     submitted_us: int
     # Of running work; -1: placed by the plan.
     started_us: int = -1
@@ -62,7 +62,7 @@ class Entry:
 
 
 class World:
-    """The state after a plan: `entries` hold room, the heads that are not `placed` wait."""
+    """The state after a plan: `entries` hold capacity, the heads that are not `placed` wait."""
 
     def __init__(self, snapshot: Snapshot, entries: Iterable[Entry], placed: set[Id]) -> None:
         self.snapshot = snapshot
@@ -81,7 +81,7 @@ class World:
         left = [entry for entry in self.entries if entry.task not in tasks]
         return World(self.snapshot, left, self.placed - set(tasks))
 
-    def beside(self, *entries: Entry) -> World:
+    def with_entries(self, *entries: Entry) -> World:
         """The same with those tasks in their old place."""
         return World(self.snapshot, [*self.entries, *entries], self.placed)
 
@@ -112,9 +112,9 @@ class World:
         own: dict[Account, int] = {}
         for account, amount in self._accounts(entry):
             own[account] = own.get(account, 0) + amount
-        # What policies use is the taker's already; room is held until the victims are gone.
-        rooms = {one: amount for one, amount in below.items() if one[0] in ROOM}
-        return {one: max(own.get(one, 0), rooms.get(one, 0)) for one in {**rooms, **own}}
+        # What policies use is the taker's already; capacity is held until the victims are gone.
+        capacities = {one: amount for one, amount in below.items() if one[0] in CAPACITY}
+        return {one: max(own.get(one, 0), capacities.get(one, 0)) for one in {**capacities, **own}}
 
     def _accounts(self, entry: Entry) -> Iterator[tuple[Account, int]]:
         for key, each in entry.request.items():
@@ -166,20 +166,20 @@ class World:
     def used_by(self, user: Id | None, policy: Id, key: str) -> int:
         return self.sums().get(("user", policy, user, key), 0)
 
-    # Room
+    # Capacity
 
-    def free(self, pool: Pool, key: str) -> int | None:
+    def free(self, pool: PoolSnapshot, key: str) -> int | None:
         """None: the pool does not count the key."""
         if key not in pool.capacity and key in OPTIONAL:
             return None
         return pool.capacity.get(key) - self.sums().get(("pool", pool.id, key), 0)
 
-    def node_free(self, node: Node, key: str) -> int | None:
+    def node_free(self, node: NodeSnapshot, key: str) -> int | None:
         if key not in node.capacity and key in OPTIONAL:
             return None
         return node.capacity.get(key) - self.sums().get(("node", node.id, key), 0)
 
-    def gpus_free(self, node: Node) -> list[int]:
+    def gpus_free(self, node: NodeSnapshot) -> list[int]:
         return [
             0
             if index in node.unavailable_gpus
@@ -187,77 +187,77 @@ class World:
             for index in range(node.capacity.get("gpu") // 1000)
         ]
 
-    # Questions about a waiting run
+    # Questions about a waiting group
 
-    def policy_of(self, run: Run) -> Id:
-        return self.queues[run.queue].policy
+    def policy_of(self, queued: QueuedGroup) -> Id:
+        return self.queues[queued.queue].policy
 
-    def profile_of(self, run: Run) -> Profile:
-        return self.profiles[self.queues[run.queue].profile]
+    def profile_of(self, queued: QueuedGroup) -> ProfileSnapshot:
+        return self.profiles[self.queues[queued.queue].profile]
 
-    def covers(self, policy: Id, run: Run) -> bool:
-        used = self.usage if run.is_preemptible else self.fixed
+    def covers(self, policy: Id, queued: QueuedGroup) -> bool:
+        used = self.usage if queued.is_preemptible else self.fixed
         reserved = self.reserved(policy)
-        named = [key for key, amount in run.request.items() if amount > 0 and key in reserved]
+        named = [key for key, amount in queued.request.items() if amount > 0 and key in reserved]
         return bool(named) and all(
-            used(policy, key) + run.request.get(key) * run.replicas <= reserved[key]
+            used(policy, key) + queued.request.get(key) * queued.replicas <= reserved[key]
             for key in named
         )
 
-    def standing(self, run: Run) -> tuple[bool, ...] | None:
+    def tier(self, queued: QueuedGroup) -> tuple[bool, ...] | None:
         """True: not covered; comparable, the less the better. None: not admissible now."""
         depth = max(len(self.chain(policy)) for policy in self.policies)
-        chain = self.chain(self.policy_of(run))
-        levels = [not self.covers(policy, run) for policy in chain]
-        if run.can_exceed_limit and run.is_preemptible:
+        chain = self.chain(self.policy_of(queued))
+        levels = [not self.covers(policy, queued) for policy in chain]
+        if queued.can_exceed_limit and queued.is_preemptible:
             levels = [True]
-        if not run.is_preemptible and any(levels):
+        if not queued.is_preemptible and any(levels):
             return None
         levels += [levels[-1]] * (depth - len(levels))
-        if levels[0] and not self.queues[run.queue].allows_over_quota:
+        if levels[0] and not self.queues[queued.queue].allows_over_quota:
             return None
         return tuple(levels)
 
-    def within_limits(self, run: Run) -> bool:
-        return not any(True for _ in self.short_limits(run))
+    def within_limits(self, queued: QueuedGroup) -> bool:
+        return not any(True for _ in self.short_limits(queued))
 
-    def short_limits(self, run: Run) -> Iterator[tuple[Id, str, bool]]:
+    def short_limits(self, queued: QueuedGroup) -> Iterator[tuple[Id, str, bool]]:
         """Policy and key of each limit that one more task would pass; True: per user."""
-        own = self.policy_of(run)
-        is_exempt = run.can_exceed_limit and run.is_preemptible
+        own = self.policy_of(queued)
+        is_exempt = queued.can_exceed_limit and queued.is_preemptible
         for policy in self.chain(own):
             facts = self.policies[policy]
-            for key, amount in run.request.items():
+            for key, amount in queued.request.items():
                 if amount <= 0:
                     continue
-                more = amount * run.replicas
+                more = amount * queued.replicas
                 counted = self.counted(policy, key) + more
                 if not (is_exempt and policy == own) and counted > facts.limit.get(key, FAR):
                     yield policy, key, False
-                used = self.used_by(run.user, policy, key) + more
-                if run.user is not None and used > facts.user_limit.get(key, FAR):
+                used = self.used_by(queued.user, policy, key) + more
+                if queued.user is not None and used > facts.user_limit.get(key, FAR):
                     yield policy, key, True
 
-    def is_paused(self, run: Run) -> bool:
-        chain = self.chain(self.policy_of(run))
-        return self.queues[run.queue].is_paused or any(
+    def is_paused(self, queued: QueuedGroup) -> bool:
+        chain = self.chain(self.policy_of(queued))
+        return self.queues[queued.queue].is_paused or any(
             self.policies[policy].is_paused for policy in chain
         )
 
     def is_strict(self, policy: Id) -> bool:
         queueing = self.policies[policy].queueing or self.snapshot.settings.queueing
-        return queueing is Queueing.STRICT
+        return queueing is QueueingMode.STRICT
 
-    def waiting(self, run: Run) -> list[Head]:
-        return [head for head in run.heads if head.task not in self.placed]
+    def waiting(self, queued: QueuedGroup) -> list[QueuedTask]:
+        return [head for head in queued.heads if head.task not in self.placed]
 
-    def is_behind(self, run: Run, head: Head, pool: Id) -> bool:
+    def is_behind(self, queued: QueuedGroup, head: QueuedTask, pool: Id) -> bool:
         """Whether strict order lets it not start in `pool` yet."""
-        if not self.is_strict(self.policy_of(run)):
+        if not self.is_strict(self.policy_of(queued)):
             return False
-        mine = self.strict_key(run, head)
-        for other in self.snapshot.runs:
-            if self.policy_of(other) != self.policy_of(run) or self.is_paused(other):
+        mine = self.strict_key(queued, head)
+        for other in self.snapshot.queued_groups:
+            if self.policy_of(other) != self.policy_of(queued) or self.is_paused(other):
                 continue
             if pool not in self.open_pools(other):
                 continue
@@ -265,55 +265,57 @@ class World:
                 return True
         return False
 
-    def strict_key(self, run: Run, head: Head) -> tuple[int, int, Id]:
-        return (-run.priority, head.submitted_us, head.task)
+    def strict_key(self, queued: QueuedGroup, head: QueuedTask) -> tuple[int, int, Id]:
+        return (-queued.priority, head.submitted_us, head.task)
 
-    def open_pools(self, run: Run) -> list[Id]:
+    def open_pools(self, queued: QueuedGroup) -> list[Id]:
         return [
             pool
-            for pool in self.profile_of(run).pools
+            for pool in self.profile_of(queued).pools
             if self.pools[pool].has_server and not self.pools[pool].is_paused
         ]
 
-    def level(self, pool: Id) -> Preemption:
+    def level(self, pool: Id) -> PreemptionMode:
         return self.pools[pool].preemption or self.snapshot.settings.preemption
 
-    def serving_key(self, run: Run, head: Head, pool: Id) -> ServingKey:
-        profile = self.profile_of(run)
+    def serving_key(self, queued: QueuedGroup, head: QueuedTask, pool: Id) -> ServingKey:
+        profile = self.profile_of(queued)
         return (
             self.pools[pool].profiles.index(profile.id),
-            profile.policies.index(self.policy_of(run)),
-            -run.priority,
-            1 if run.is_preemptible else 0,
+            profile.policies.index(self.policy_of(queued)),
+            -queued.priority,
+            1 if queued.is_preemptible else 0,
             head.submitted_us,
             head.task,
         )
 
-    def fits(self, run: Run, pool: Pool, held: dict[str, int] | None = None) -> bool:
-        """Whether one more task of the run fits into the pool, beside what is `held` there."""
+    def fits(
+        self, queued: QueuedGroup, pool: PoolSnapshot, held: dict[str, int] | None = None
+    ) -> bool:
+        """Whether one more task of the group fits into the pool, next to what is `held` there."""
         held = held or {}
-        for key, amount in run.request.items():
+        for key, amount in queued.request.items():
             free = self.free(pool, key)
             if free is None or amount <= 0:
                 continue
-            if free - held.get(key, 0) < amount * run.replicas:
+            if free - held.get(key, 0) < amount * queued.replicas:
                 return False
         if not pool.nodes:
             return True
-        models = self.profile_of(run).models
+        models = self.profile_of(queued).models
         return (
             sum(
-                self._members_on(pool, node, run)
+                self._members_on(pool, node, queued)
                 for node in pool.nodes
                 if node.is_schedulable and (not models or node.model in models)
             )
-            >= run.replicas
+            >= queued.replicas
         )
 
-    def _members_on(self, pool: Pool, node: Node, run: Run) -> int:
-        found = run.replicas
+    def _members_on(self, pool: PoolSnapshot, node: NodeSnapshot, queued: QueuedGroup) -> int:
+        found = queued.replicas
         listed = {key for one in pool.nodes for key in one.capacity}
-        for key, amount in run.request.items():
+        for key, amount in queued.request.items():
             if amount <= 0:
                 continue
             if key == "gpu":
@@ -334,7 +336,7 @@ def running_entries(snapshot: Snapshot) -> list[Entry]:
     queues = {(queue.policy, queue.profile): queue for queue in snapshot.queues}
     return [
         Entry(
-            task=held.task,
+            task=running_task.task,
             policy=group.policy,
             profile=group.profile,
             pool=group.pool,
@@ -344,21 +346,21 @@ def running_entries(snapshot: Snapshot) -> list[Entry]:
             is_preemptible=group.is_preemptible,
             user=group.user,
             is_exempt=group.can_exceed_limit and group.is_preemptible,
-            members=held.members,
-            submitted_us=held.submitted_us,
-            started_us=held.started_us,
-            checkpointed_us=held.checkpointed_us,
-            preemptions=held.preemptions,
+            members=running_task.members,
+            submitted_us=running_task.submitted_us,
+            started_us=running_task.started_us,
+            checkpointed_us=running_task.checkpointed_us,
+            preemptions=running_task.preemptions,
             queue=_queue_of(group, queues),
             is_stopping=group.is_stopping,
-            stops_for=held.stops_for,
+            stops_for=running_task.stops_for,
         )
         for group in snapshot.running
-        for held in group.tasks
+        for running_task in group.tasks
     ]
 
 
-def _queue_of(group: Running, queues: dict[tuple[Id, Id], Queue]) -> Id | None:
+def _queue_of(group: RunningGroup, queues: dict[tuple[Id, Id], QueueSnapshot]) -> Id | None:
     found = queues.get((group.policy, group.profile))
     return group.queue if group.queue is not None else found.id if found else None
 
@@ -372,25 +374,27 @@ def world_after(snapshot: Snapshot, plan: Plan | None) -> World:
         for entry in running_entries(snapshot)
         if entry.task not in gone
     ]
-    runs = {head.task: (run, head) for run in snapshot.runs for head in run.heads}
+    queued_groups = {
+        head.task: (queued, head) for queued in snapshot.queued_groups for head in queued.heads
+    }
     queues = {queue.id: queue for queue in snapshot.queues}
     for place in plan.placed if plan else ():
-        run, head = runs[place.task]
+        queued, head = queued_groups[place.task]
         entries.append(
             Entry(
                 task=place.task,
-                policy=queues[run.queue].policy,
-                profile=queues[run.queue].profile,
+                policy=queues[queued.queue].policy,
+                profile=queues[queued.queue].profile,
                 pool=place.pool,
-                request=run.request,
-                replicas=run.replicas,
-                priority=run.priority,
-                is_preemptible=run.is_preemptible,
-                user=run.user,
-                is_exempt=run.can_exceed_limit and run.is_preemptible,
+                request=queued.request,
+                replicas=queued.replicas,
+                priority=queued.priority,
+                is_preemptible=queued.is_preemptible,
+                user=queued.user,
+                is_exempt=queued.can_exceed_limit and queued.is_preemptible,
                 members=place.members,
                 submitted_us=head.submitted_us,
-                queue=run.queue,
+                queue=queued.queue,
             )
         )
     return World(snapshot, entries, {one.task for one in plan.placed} if plan else set())

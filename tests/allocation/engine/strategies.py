@@ -9,22 +9,22 @@ from hypothesis import strategies as st
 from apps.allocation.engine import decide
 from apps.allocation.engine.quantities import NOTHING, Quantities
 from apps.allocation.engine.snapshot import (
-    Head,
-    Held,
-    Node,
-    OverQuota,
-    Policy,
-    Pool,
-    Preemption,
-    Profile,
-    Queue,
-    Queueing,
-    Run,
-    Running,
-    Settings,
+    NodeSnapshot,
+    OverQuotaMode,
+    PolicySnapshot,
+    PoolSnapshot,
+    PreemptionMode,
+    ProfileSnapshot,
+    QueuedGroup,
+    QueuedTask,
+    QueueingMode,
+    QueueSnapshot,
+    RunningGroup,
+    RunningTask,
+    SettingsSnapshot,
     Snapshot,
 )
-from tests.allocation.engine.families import EVERYTHING, PACKED, TAKING, Kind, one_in, some_of
+from tests.allocation.engine.families import EVERYTHING, PACKED, TAKING, Family, one_in, some_of
 from tests.allocation.engine.laws.history import SECOND, Case, Step, carried_out, merged
 
 GPU_REQUESTS = (1000, 2000, 1000, 1000, 500, 2000, 250, 3000, 700, 4000)
@@ -48,7 +48,7 @@ def quantities(draw: st.DrawFn, most_gpus: int) -> Quantities:
 
 
 @st.composite
-def nodes(draw: st.DrawFn, pool: int) -> tuple[Node, ...]:
+def nodes(draw: st.DrawFn, pool: int) -> tuple[NodeSnapshot, ...]:
     found = []
     for number in range(draw(st.integers(1, 3))):
         gpus = draw(st.sampled_from((4, 2, 4, 3, 4, 1, 8, 0)))
@@ -58,7 +58,7 @@ def nodes(draw: st.DrawFn, pool: int) -> tuple[Node, ...]:
             if draw(one_in(3)):
                 capacity["memory_mb"] = 1000 * draw(st.sampled_from((16, 8, 4)))
         found.append(
-            Node(
+            NodeSnapshot(
                 id=f"n{pool}{number}",
                 name=f"n{pool}{number}",
                 capacity=Quantities.of(capacity),
@@ -71,10 +71,10 @@ def nodes(draw: st.DrawFn, pool: int) -> tuple[Node, ...]:
 
 
 @st.composite
-def pools(draw: st.DrawFn, profiles: list[str], kind: Kind) -> tuple[Pool, ...]:
+def pools(draw: st.DrawFn, profiles: list[str], kind: Family) -> tuple[PoolSnapshot, ...]:
     found = []
     for number in range(draw(st.sampled_from((1, 2, 1, 2, 3)))):
-        members: tuple[Node, ...] = ()
+        members: tuple[NodeSnapshot, ...] = ()
         capacity: dict[str, int]
         if kind.is_packed or (kind.has_nodes and draw(one_in(3))):
             members = draw(nodes(number))
@@ -90,7 +90,7 @@ def pools(draw: st.DrawFn, profiles: list[str], kind: Kind) -> tuple[Pool, ...]:
         if draw(one_in(3)):
             capacity["license"] = 1000 * draw(st.sampled_from((3, 2, 1, 0)))
         found.append(
-            Pool(
+            PoolSnapshot(
                 id=f"pool{number}",
                 name=f"pool{number}",
                 capacity=Quantities.of(capacity),
@@ -105,8 +105,8 @@ def pools(draw: st.DrawFn, profiles: list[str], kind: Kind) -> tuple[Pool, ...]:
 
 
 @st.composite
-def policies(draw: st.DrawFn, kind: Kind) -> tuple[Policy, ...]:
-    """Up to three levels and more; leaves are those that nobody names as parent."""
+def policies(draw: st.DrawFn, kind: Family) -> tuple[PolicySnapshot, ...]:
+    """Up to three levels and more; leaves are those that no policy names as parent."""
     count = draw(st.sampled_from((3, 2, 4, 3, 5, 2, 1)))
     ranks = draw(st.permutations(range(count)))
     found = []
@@ -118,9 +118,9 @@ def policies(draw: st.DrawFn, kind: Kind) -> tuple[Policy, ...]:
         user_limit = draw(quantities(4)) if kind.has_limits and draw(one_in(4)) else NOTHING
         queueing = None
         if kind.can_be_strict and draw(one_in(5)):
-            queueing = Queueing.STRICT
+            queueing = QueueingMode.STRICT
         found.append(
-            Policy(
+            PolicySnapshot(
                 id=f"policy{number}",
                 name=f"policy{number}",
                 rank=ranks[number],
@@ -163,12 +163,14 @@ def _seldom(draw: st.DrawFn, values: tuple[int, ...], *, if_any: bool) -> int | 
 
 
 @st.composite
-def queues(draw: st.DrawFn, leaves: list[str], names: list[str], kind: Kind) -> tuple[Queue, ...]:
+def queues(
+    draw: st.DrawFn, leaves: list[str], names: list[str], kind: Family
+) -> tuple[QueueSnapshot, ...]:
     links = [(leaf, name) for leaf in leaves for name in names]
     least = 2 if len(links) > 1 else 1
     chosen = draw(st.lists(st.sampled_from(links), min_size=least, max_size=6, unique=True))
     return tuple(
-        Queue(
+        QueueSnapshot(
             id=f"{policy}/{profile}",
             policy=policy,
             profile=profile,
@@ -182,18 +184,18 @@ def queues(draw: st.DrawFn, leaves: list[str], names: list[str], kind: Kind) -> 
 
 
 @st.composite
-def settings_of(draw: st.DrawFn, kind: Kind) -> Settings:
-    levels = [level for level in Preemption if level is not Preemption.NONE]
-    calm = [Preemption.NONE] * len(levels) if kind.can_be_calm else []
-    return Settings(
+def settings_of(draw: st.DrawFn, kind: Family) -> SettingsSnapshot:
+    levels = [level for level in PreemptionMode if level is not PreemptionMode.NONE]
+    calm = [PreemptionMode.NONE] * len(levels) if kind.can_be_calm else []
+    return SettingsSnapshot(
         preemption=draw(st.sampled_from((*calm, *(levels if kind.can_take else ())))),
-        over_quota=kind.over_quota or draw(st.sampled_from(tuple(OverQuota))),
+        over_quota=kind.over_quota or draw(st.sampled_from(tuple(OverQuotaMode))),
         has_consolidation=kind.is_packed or (kind.can_take and draw(one_in(4))),
     )
 
 
 @st.composite
-def configurations(draw: st.DrawFn, kind: Kind) -> Snapshot:
+def configurations(draw: st.DrawFn, kind: Family) -> Snapshot:
     """Everything but tasks."""
     names = [f"profile{number}" for number in range(draw(st.sampled_from((2, 3, 1))))]
     pool_list = draw(pools(names, kind))
@@ -206,7 +208,7 @@ def configurations(draw: st.DrawFn, kind: Kind) -> Snapshot:
         routing = draw(st.permutations(ids))
         length = draw(st.integers(min(1, len(ids)), len(ids)))
         profiles.append(
-            Profile(
+            ProfileSnapshot(
                 id=name,
                 name=name,
                 request=draw(profile_requests()),
@@ -234,16 +236,18 @@ def configurations(draw: st.DrawFn, kind: Kind) -> Snapshot:
     )
 
 
-def _own_level(draw: st.DrawFn, kind: Kind) -> Preemption | None:
+def _own_level(draw: st.DrawFn, kind: Family) -> PreemptionMode | None:
     """Seldom a pool has a level of its own."""
     if kind.can_take and kind.can_be_calm and draw(one_in(12)):
-        return draw(st.sampled_from(tuple(Preemption)))
+        return draw(st.sampled_from(tuple(PreemptionMode)))
     return None
 
 
 @st.composite
-def runs(draw: st.DrawFn, base: Snapshot, prefix: str, most: int, kind: Kind) -> tuple[Run, ...]:
-    """Waiting work for the queues of `base`; equal tasks are one run."""
+def queued_groups(
+    draw: st.DrawFn, base: Snapshot, prefix: str, most: int, kind: Family
+) -> tuple[QueuedGroup, ...]:
+    """Waiting work for the queues of `base`; equal tasks are one group."""
     profiles = {profile.id: profile for profile in base.profiles}
     found = []
     number = 0
@@ -253,7 +257,7 @@ def runs(draw: st.DrawFn, base: Snapshot, prefix: str, most: int, kind: Kind) ->
         request = profile.request
         if draw(one_in(5)):
             request = draw(profile_requests())
-        run = Run(
+        queued = QueuedGroup(
             queue=queue.id,
             request=request,
             count=0,
@@ -266,34 +270,34 @@ def runs(draw: st.DrawFn, base: Snapshot, prefix: str, most: int, kind: Kind) ->
         )
         times = draw(st.lists(st.integers(0, 9), min_size=1, max_size=5))
         heads = tuple(
-            Head(time * SECOND, f"{prefix}{number + place:02d}")
+            QueuedTask(time * SECOND, f"{prefix}{number + place:02d}")
             for place, time in enumerate(sorted(times))
         )
         number += len(heads)
-        found.append(replace(run, heads=heads))
+        found.append(replace(queued, heads=heads))
     return merged(found)
 
 
 @st.composite
-def snapshots(draw: st.DrawFn, kind: Kind = EVERYTHING) -> Snapshot:
-    """A configuration with running work that once had room, and new waiting work."""
+def snapshots(draw: st.DrawFn, kind: Family = EVERYTHING) -> Snapshot:
+    """A configuration with running work that once fitted, and new waiting work."""
     kind = draw(some_of(kind))
     base = draw(configurations(kind))
     if not draw(one_in(10)):
         most = 8 if kind.has_claims else 6
-        old = draw(runs(_few_queues(draw, base, kind), "r", most, kind))
+        old = draw(queued_groups(_few_queues(draw, base, kind), "r", most, kind))
         if not draw(one_in(3)):
-            old = tuple(replace(run, is_preemptible=True) for run in old)
-        first = replace(_unbound(base), runs=old)
+            old = tuple(replace(queued, is_preemptible=True) for queued in old)
+        first = replace(_unbound(base), queued_groups=old)
         running = carried_out(first, decide(first)).running
         lived = [_lived(draw, group) for group in running]
         base = replace(base, running=tuple(group for group in lived if group.tasks))
         if draw(one_in(4)):
             base = replace(base, policies=draw(_changed(base.policies)))
-    return replace(base, runs=draw(runs(base, "t", 6, kind)))
+    return replace(base, queued_groups=draw(queued_groups(base, "t", 6, kind)))
 
 
-def _few_queues(draw: st.DrawFn, base: Snapshot, kind: Kind) -> Snapshot:
+def _few_queues(draw: st.DrawFn, base: Snapshot, kind: Family) -> Snapshot:
     """Whose work ran before: all queues', or where there are claims those of few."""
     if not kind.has_claims or draw(one_in(4)):
         return base
@@ -301,7 +305,7 @@ def _few_queues(draw: st.DrawFn, base: Snapshot, kind: Kind) -> Snapshot:
 
 
 @st.composite
-def cases(draw: st.DrawFn, kind: Kind = EVERYTHING) -> Case:
+def cases(draw: st.DrawFn, kind: Family = EVERYTHING) -> Case:
     """A snapshot, and often one or two more passes with what happens between them."""
     snapshot = draw(snapshots(kind))
     count = draw(st.sampled_from((0, 1, *range(kind.steps + 1))))
@@ -321,22 +325,22 @@ def steps(draw: st.DrawFn, base: Snapshot, number: int) -> Step:
     return Step(
         is_drained=draw(st.booleans()),
         ends=tuple(draw(st.lists(st.integers(0, 20), max_size=3))),
-        arrivals=draw(runs(base, f"a{number}", 2, EVERYTHING)) if draw(one_in(2)) else (),
+        arrivals=draw(queued_groups(base, f"a{number}", 2, EVERYTHING)) if draw(one_in(2)) else (),
         seconds=draw(st.sampled_from((10, 1, 60))),
     )
 
 
-def _lived(draw: st.DrawFn, group: Running) -> Running:
+def _lived(draw: st.DrawFn, group: RunningGroup) -> RunningGroup:
     """Running work with a past: when it started, what it saved; some has ended meanwhile."""
-    left = [held for held in group.tasks if not draw(one_in(5))]
-    return replace(group, tasks=tuple(_past(draw, held) for held in left))
+    left = [running_task for running_task in group.tasks if not draw(one_in(5))]
+    return replace(group, tasks=tuple(_past(draw, running_task) for running_task in left))
 
 
-def _past(draw: st.DrawFn, held: Held) -> Held:
+def _past(draw: st.DrawFn, running_task: RunningTask) -> RunningTask:
     started = draw(st.sampled_from((10, 20, 50, 90)))
     checkpointed = started + 5 if draw(one_in(6)) else None
     return replace(
-        held,
+        running_task,
         started_us=started * SECOND,
         checkpointed_us=checkpointed * SECOND if checkpointed else None,
         preemptions=draw(st.sampled_from((0, 0, 0, 1))),
@@ -344,7 +348,7 @@ def _past(draw: st.DrawFn, held: Held) -> Held:
 
 
 def _unbound(base: Snapshot) -> Snapshot:
-    """The same without limits, pauses and claims: whatever fits runs, as of old."""
+    """The same without limits, pauses and claims: whatever fits runs, as before."""
     return replace(
         base,
         policies=tuple(
@@ -353,11 +357,11 @@ def _unbound(base: Snapshot) -> Snapshot:
         ),
         queues=tuple(replace(one, is_paused=False, allows_over_quota=True) for one in base.queues),
         pools=tuple(replace(one, preemption=None) for one in base.pools),
-        settings=replace(base.settings, preemption=Preemption.NONE),
+        settings=replace(base.settings, preemption=PreemptionMode.NONE),
     )
 
 
 @st.composite
-def _changed(draw: st.DrawFn, before: tuple[Policy, ...]) -> tuple[Policy, ...]:
-    """Somebody lowers or raises reservations while work runs."""
+def _changed(draw: st.DrawFn, before: tuple[PolicySnapshot, ...]) -> tuple[PolicySnapshot, ...]:
+    """An administrator lowers or raises reservations while work runs."""
     return tuple(replace(policy, reserved=draw(quantities(6))) for policy in before)

@@ -1,4 +1,4 @@
-"""A pool that does not backfill: who may stand in whose way, as tables."""
+"""A pool that does not backfill: which tasks block which, as tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.allocation.engine.builders import after, placed, queued, scenario
 
 Fields = dict[str, object]
 
-# Two tasks of 3 GPUs stand before a small one of the same policy; the pool has 4.
+# Two tasks of 3 GPUs come before a small one of the same policy; the pool has 4.
 LARGE = [queued("big1", "team", "large", 1), queued("big2", "team", "large", 2)]
 SMALL = queued("little", "team", "small", 3)
 
@@ -45,7 +45,7 @@ def without_backfill(*tasks: object, team: Fields, other: Fields | None = None) 
         pytest.param({"reserved": {"gpu": 8}, "limit": {"gpu": 4}}, id="a limit holds it back"),
     ],
 )
-def test_who_is_no_candidate_of_the_standing_stands_in_nobodys_way(team: Fields) -> None:
+def test_who_is_no_candidate_of_the_tier_stands_in_nobodys_way(team: Fields) -> None:
     snapshot = without_backfill(*LARGE, SMALL, team=team)
 
     plan = decide(snapshot)
@@ -61,7 +61,7 @@ def test_who_is_no_candidate_of_the_standing_stands_in_nobodys_way(team: Fields)
         pytest.param({"reserved": {"gpu": 3}}, id="both are over quota"),
     ],
 )
-def test_nothing_passes_a_candidate_of_its_standing_that_found_no_room(team: Fields) -> None:
+def test_nothing_passes_a_candidate_of_its_tier_that_found_no_free_capacity(team: Fields) -> None:
     snapshot = without_backfill(*LARGE, SMALL, team=team)
 
     plan = decide(snapshot)
@@ -70,7 +70,7 @@ def test_nothing_passes_a_candidate_of_its_standing_that_found_no_room(team: Fie
     assert placed(decide(after(snapshot, plan))) == {}
 
 
-def test_over_quota_work_does_not_pass_a_reserved_candidate_that_found_no_room() -> None:
+def test_over_quota_work_does_not_pass_a_reserved_candidate_that_found_no_free_capacity() -> None:
     little = queued("little", "other", "small", 0)
     snapshot = without_backfill(
         *LARGE, little, team={"reserved": {"gpu": 8}}, other={"reserved": {"gpu": 0}}

@@ -1,4 +1,4 @@
-"""Take away exactly what a reason names, by its numbers, and the verdict is another one."""
+"""Remove exactly what a reason names, by its numbers, and the verdict is another one."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from hypothesis import given
 
 from apps.allocation.engine import decide
 from apps.allocation.engine.plan import Plan, Wait
-from apps.allocation.engine.reasons import Code, Reason
+from apps.allocation.engine.reasons import Reason, ReasonCode
 from apps.allocation.engine.sentences import sentence
 from apps.allocation.engine.snapshot import Id, Snapshot
+from tests.allocation.engine.laws.blocker_removal import alone, without_blocker
 from tests.allocation.engine.laws.history import Case, moments
-from tests.allocation.engine.laws.removing import alone, without_blocker
 from tests.allocation.engine.strategies import any_cases
 from tests.allocation.engine.test_reasons import CASES, Plain
 
-# Others who wait are named by these: without them the task would wait for another reason.
-OF_OTHERS = frozenset({Code.OUTRANKED, Code.BEHIND, Code.HELD})
+# Other waiting tasks are named by these: without them the task would wait for another reason.
+OF_OTHERS = frozenset({ReasonCode.OUTRANKED, ReasonCode.BEHIND, ReasonCode.HELD})
 NUMBERS = {
-    Code.LIMIT: ("policy", "key", "usage", "limit", "needed"),
-    Code.NEEDS_RESERVATION: ("policy", "key", "usage", "limit", "needed"),
-    Code.OVER_QUOTA_NOT_ALLOWED: ("policy", "key", "usage", "limit", "needed"),
-    Code.CAPACITY: ("pool", "key", "needed", "free"),
-    Code.OUTRANKED: ("pool", "count", "policies"),
-    Code.HELD: ("pool", "policy", "tasks", "key", "free", "limit", "needed"),
-    Code.DRAINING: ("pool", "tasks"),
-    Code.PROTECTED: ("pool", "tasks"),
-    Code.NO_SERVER: ("pool",),
+    ReasonCode.LIMIT: ("policy", "key", "usage", "limit", "needed"),
+    ReasonCode.NEEDS_RESERVATION: ("policy", "key", "usage", "limit", "needed"),
+    ReasonCode.OVER_QUOTA_NOT_ALLOWED: ("policy", "key", "usage", "limit", "needed"),
+    ReasonCode.CAPACITY: ("pool", "key", "needed", "free"),
+    ReasonCode.OUTRANKED: ("pool", "count", "policies"),
+    ReasonCode.HELD: ("pool", "policy", "tasks", "key", "free", "limit", "needed"),
+    ReasonCode.DRAINING: ("pool", "tasks"),
+    ReasonCode.PROTECTED: ("pool", "tasks"),
+    ReasonCode.NO_SERVER: ("pool",),
 }
 
 
@@ -54,7 +54,7 @@ def check_words(reason: Reason) -> None:
 
 @pytest.mark.parametrize(("blocked", "freed", "want"), CASES)
 def test_without_what_its_reason_names_a_task_has_another_verdict(
-    blocked: Snapshot, freed: Snapshot, want: Code
+    blocked: Snapshot, freed: Snapshot, want: ReasonCode
 ) -> None:
     del freed
     wait = wait_of(decide(blocked), "t1")
@@ -65,12 +65,12 @@ def test_without_what_its_reason_names_a_task_has_another_verdict(
 
 
 def test_every_code_is_in_the_table() -> None:
-    assert {case.values[2] for case in CASES} == set(Code)
+    assert {case.values[2] for case in CASES} == set(ReasonCode)
 
 
 @given(any_cases())
 def test_in_any_state_the_named_blocker_is_the_blocker(case: Case) -> None:
-    """For a task that waits alone, so that nobody else takes what is given."""
+    """For a task that waits alone, so that no other task takes what is given."""
     for moment in moments(case, decide):
         for wait in moment.plan.waiting:
             for reason in wait.reasons:

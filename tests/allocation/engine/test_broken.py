@@ -11,8 +11,8 @@ from apps.allocation.engine import decide
 from apps.allocation.engine.snapshot import Snapshot
 from apps.allocation.scenarios import snapshot_from_json
 from tests.allocation.engine.broken.engines import BROKEN
-from tests.allocation.engine.broken.finding import FOLDER, is_broken
 from tests.allocation.engine.broken.misreadings import Broken
+from tests.allocation.engine.broken.search import FOLDER, is_broken
 from tests.allocation.engine.laws import BY_NAME
 
 

@@ -58,7 +58,7 @@ def test_who_was_left_over_waits_and_holds_nothing() -> None:
     assert [(wait.tasks, wait.count) for wait in plan.waiting] == [(("d2", "d3"), 2)]
 
 
-def test_no_more_is_taken_back_than_may_start() -> None:
+def test_no_more_is_reclaimed_than_may_start() -> None:
     held = [running(f"h{number}", "dev", "one", pool) for number, pool in enumerate("aabb")]
     claims = [queued(f"r{number}", "research", "one", number) for number in range(4)]
     snapshot = two_pools(

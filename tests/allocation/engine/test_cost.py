@@ -1,11 +1,11 @@
-"""What a pass does not do: work whose result nobody would look at."""
+"""What a pass does not do: work whose result is not used."""
 
 from __future__ import annotations
 
 import pytest
 
-from apps.allocation.engine import decide, opening, taking
-from apps.allocation.engine.reasons import Code
+from apps.allocation.engine import decide, initial_state, preemption
+from apps.allocation.engine.reasons import ReasonCode
 from apps.allocation.engine.snapshot import Snapshot
 from tests.allocation.engine.builders import placed, queued, running, scenario
 
@@ -38,7 +38,7 @@ def two_nodes(*, reserved: int = 0, gpus: int = 1) -> Snapshot:
 
 
 class LookedAt(Exception):
-    """Raised where nobody should look."""
+    """Raised where the pass should not look."""
 
 
 def look(*_: object) -> None:
@@ -46,23 +46,23 @@ def look(*_: object) -> None:
 
 
 def test_nobody_looks_at_the_nodes_of_a_full_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening.Opening, "_nodes", look)
+    monkeypatch.setattr(initial_state.InitialState, "_nodes", look)
 
     [wait] = decide(two_nodes()).waiting
 
-    [capacity] = [one for one in wait.reasons if one.code is Code.CAPACITY]
+    [capacity] = [one for one in wait.reasons if one.code is ReasonCode.CAPACITY]
     assert [(one.free, one.largest) for one in capacity.details] == [(0, 0)]
 
 
 def test_a_right_makes_a_pass_look_at_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening.Opening, "_nodes", look)
+    monkeypatch.setattr(initial_state.InitialState, "_nodes", look)
 
     with pytest.raises(LookedAt):
         decide(two_nodes(reserved=1))
 
 
-def test_who_has_no_right_makes_nobody_look_for_prey(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taking, "find_flocks", look)
+def test_who_has_no_right_makes_nobody_look_for_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preemption, "find_candidate_groups", look)
 
     assert placed(decide(two_nodes())) == {}
 
@@ -71,7 +71,7 @@ def test_who_has_no_right_makes_nobody_look_for_prey(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("gpus", [1, 2])
-def test_unknown_seats_are_found_once_somebody_takes_them(gpus: int) -> None:
+def test_unknown_placements_are_found_once_somebody_takes_them(gpus: int) -> None:
     plan = decide(two_nodes(reserved=2, gpus=gpus))
 
     assert placed(plan) == {"t": "a"}

@@ -31,7 +31,7 @@ def pass_over(snapshot: Snapshot) -> Moment:
 
 
 def test_a_policy_whose_victims_still_stop_is_not_over_because_of_them() -> None:
-    """Dev is back at its reservation once `d2` stops; the next pass took `d1` as well."""
+    """Dev is back at its reservation once `d2` stops; the next pass preempted `d1` as well."""
     profiles = [{"name": "p", "request": {"gpu": 2}, "pools": ["a"]}]
     snapshot = scenario(
         settings={"preemption": "reclaim", "over_quota": "fair_share"},
@@ -56,7 +56,7 @@ def test_a_policy_whose_victims_still_stop_is_not_over_because_of_them() -> None
 
 
 def test_a_better_rank_takes_nothing_that_its_team_covers() -> None:
-    """Low covers `t` and takes `r` back from high, whose better place took `t`, and so on."""
+    """Low covers `t` and reclaims from `r` of high, whose better place preempted `t`, and so on."""
     snapshot = scenario(
         settings={"preemption": "rank"},
         pools=[{"name": "a", "capacity": {"gpu": 2}}],
@@ -95,8 +95,8 @@ def test_a_task_that_asks_for_nothing_says_why_it_waits() -> None:
     assert [reason.code for reason in waits[0].reasons] == ["capacity"]
 
 
-def test_worst_first_may_find_no_room_where_another_order_would() -> None:
-    """Why law 6 speaks of an order: once `small` is taken dev is covered, and `large` is safe."""
+def test_worst_first_may_find_no_free_capacity_where_another_order_would() -> None:
+    """Why law 6 speaks of an order: once `small` is a victim dev is covered, `large` is safe."""
     profiles = [
         {"name": name, "request": {"gpu": gpus}, "pools": ["a"]}
         for name, gpus in (("p1", 1), ("p4", 4))
@@ -132,8 +132,8 @@ def test_a_state_that_once_broke_a_law_keeps_all_of_them(path: Path) -> None:
         law.check(moment)
 
 
-def test_the_rest_of_a_run_may_start_where_the_one_that_was_taken_again_did_not() -> None:
-    """`t` takes the room that `o` got in `a`: what is left of the limit serves `o` in `c`."""
+def test_the_rest_of_a_group_may_start_where_the_one_that_was_displaced_did_not() -> None:
+    """`t` takes the capacity that `o` got in `a`: what is left of the limit serves `o` in `c`."""
     both = {"request": {"gpu": 2}, "pools": ["a", "c"]}
     snapshot = scenario(
         settings={"preemption": "reclaim"},
@@ -164,13 +164,13 @@ def test_the_rest_of_a_run_may_start_where_the_one_that_was_taken_again_did_not(
     plan = decide(snapshot)
 
     assert placed(plan) == {"t": "a", "x": "b", "o": "c"}
-    assert plan.taken_again == ("o2",)
+    assert plan.displaced == ("o2",)
 
 
 def test_only_the_next_pass_takes_what_one_has_given_to_a_strict_policy() -> None:
     """Why law 7 makes an exception: `t3` starts behind `t0`, which then must not wait after all.
 
-    Once `t0` runs it stands in nobody's way, and `t4`, which may not be preempted, takes its room.
+    Once `t0` runs it blocks no task, and `t4`, which may not be preempted, takes its capacity.
     """
     profiles = [{"name": name, "request": {"gpu": 1}, "pools": ["a"]} for name in ("p1", "p2")]
     snapshot = scenario(
@@ -191,7 +191,7 @@ def test_only_the_next_pass_takes_what_one_has_given_to_a_strict_policy() -> Non
     second = decide(carried_out(snapshot, moment.plan))
 
     assert placed(moment.plan) == {"t0": "a", "t3": "a"}
-    assert moment.plan.taken_again == ()
+    assert moment.plan.displaced == ()
     assert [(one.task, one.beneficiary) for one in second.preempted] == [("t0", "t4")]
     strict_order_holds(moment)
     a_second_pass_decides_nothing(moment)
@@ -201,7 +201,7 @@ def test_only_the_next_pass_takes_what_one_has_given_to_a_strict_policy() -> Non
 @pytest.mark.parametrize(
     ("is_leaving", "want"),
     [
-        pytest.param(True, [], id="it leaves, and nobody takes its room"),
+        pytest.param(True, [], id="it leaves, and no task takes its capacity"),
         pytest.param(False, ["d1"], id="it is moved, and will be there again"),
     ],
 )

@@ -8,7 +8,7 @@ from tests.allocation.engine.laws.history import Moment
 from tests.allocation.engine.laws.service import nobody_envies_with_reason
 
 
-def test_lower_priority_does_not_get_room_that_a_barrier_kept_from_higher() -> None:
+def test_lower_priority_does_not_get_capacity_that_a_barrier_kept_from_higher() -> None:
     """`large2` goes on to `b`, so that `a` takes small work; `low` came before `high` there."""
     snapshot = scenario(
         pools=[

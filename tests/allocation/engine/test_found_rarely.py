@@ -22,7 +22,7 @@ def pass_over(snapshot: Snapshot) -> Moment:
 
 
 def test_work_beyond_the_limit_takes_nothing_from_what_its_policy_covers() -> None:
-    """It took `plain`, and stood over quota in room that `later` had the better rank for."""
+    """It preempted `plain`, over quota, where `later` had the better rank."""
     snapshot = scenario(
         settings={"preemption": "priority"},
         pools=[{"name": "a", "capacity": {"gpu": 7}}],
@@ -46,8 +46,8 @@ def test_work_beyond_the_limit_takes_nothing_from_what_its_policy_covers() -> No
 
 
 def test_work_beyond_the_limit_does_not_keep_passes_going() -> None:
-    """It took a covered task of its own policy, a better rank took it, and the covered task took
-    that one back: for ever.
+    """It preempted a covered task of its own policy, a better rank preempted it, and the covered
+    task preempted that one: for ever.
     """
     beyond = {"priority": 1, "exceed_limit": True, "started": 10}
     snapshot = scenario(
@@ -100,7 +100,7 @@ def test_a_task_sits_where_those_are_whom_its_limit_makes_it_take() -> None:
 
 
 def test_what_only_the_pool_counts_is_there_when_its_last_holder_is_gone() -> None:
-    """`licensed` sits on another node than `r`, and still needs the one licence that `r` has."""
+    """`licensed` is on another node than `r`, and still needs the one licence that `r` has."""
     nodes = [{"name": "n1", "capacity": {"gpu": 2}}, {"name": "n2", "capacity": {"gpu": 3}}]
     snapshot = scenario(
         settings={"preemption": "reclaim"},
@@ -156,7 +156,7 @@ def test_who_waited_for_an_earlier_task_looks_for_victims_once_it_is_placed() ->
 
 
 def test_tasks_of_two_runs_take_by_turns_in_the_order_of_submission() -> None:
-    """All of the first run took, before any of the second: `last` got the room of `second`."""
+    """All of the first group preempted before the second: `last` got what was for `second`."""
     waits = [("first", 0, "u1"), ("second", 1, "u2"), ("last", 2, "u1")]
     snapshot = scenario(
         settings={"preemption": "rank"},
@@ -246,7 +246,7 @@ def test_what_this_pass_placed_is_taken_before_what_runs() -> None:
 
 
 def test_a_second_pass_may_move_what_the_first_has_placed() -> None:
-    """Why law 7 speaks of it: of two tasks for `n2` alone, one gets the room of `r`, which moves;
+    """Why law 7 speaks of it: of two tasks for `n2` alone, one takes the place of `r`, which moves;
     `any` has only just been placed there.
     """
     snapshot = scenario(
@@ -287,7 +287,7 @@ def test_a_second_pass_may_move_what_the_first_has_placed() -> None:
 
 def test_strict_order_may_serve_others_before_what_is_reserved() -> None:
     """Why law 4 speaks of it: `one` and `two` are covered, and come after `first`, which is over
-    quota and so served after `lent`.
+    quota and so served after `other`, which is borrowed.
     """
     snapshot = scenario(
         pools=[{"name": "a", "capacity": {"cpu": 2, "gpu": 1}}],
@@ -298,7 +298,7 @@ def test_strict_order_may_serve_others_before_what_is_reserved() -> None:
             {"name": "team", "parent": "top", "reserved": {"cpu": 0}, "profiles": ["p"]},
         ],
         tasks=[
-            queued("lent", "team", "p"),
+            queued("other", "team", "p"),
             queued("first", "dev", "p", request={"gpu": 1}),
             queued("one", "dev", "p", 1),
             queued("two", "dev", "p", 2),
@@ -307,5 +307,5 @@ def test_strict_order_may_serve_others_before_what_is_reserved() -> None:
 
     moment = pass_over(snapshot)
 
-    assert placed(moment.plan) == {"lent": "a", "first": "a", "one": "a"}
+    assert placed(moment.plan) == {"other": "a", "first": "a", "one": "a"}
     nobody_envies_with_reason(moment)

@@ -1,6 +1,6 @@
 """The laws of docs/allocation.md, "What always holds", over generated states and histories.
 
-`make properties` tries them on many more cases; those of taking back are beside this file.
+`make properties` tries them on many more cases; those of preemption are next to this file.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def test_generated_cases_are_not_trivial() -> None:
 
 def _shown(moment: Moment) -> list[str]:
     snapshot, plan = moment.snapshot, moment.plan
-    placed = [moment.runs[one.task] for one in plan.placed]
+    placed = [moment.queued_groups[one.task] for one in plan.placed]
     facts = {
         "placed": bool(placed),
         "waits": bool(plan.waiting),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.reasons import Code, Detail, Reason, from_data, to_data
+from apps.allocation.engine.reasons import Detail, Reason, ReasonCode, from_data, to_data
 from apps.allocation.engine.sentences import amount_text, sentence
 from apps.allocation.engine.snapshot import Id, Snapshot
 from tests.allocation.engine.builders import placed, queued, reasons, running, scenario
@@ -63,7 +63,7 @@ NO_LINK: list[object] = [{"name": "p1", "request": {"gpu": 1}, "pools": []}, PRO
 
 
 def _protected_case(**queue: int) -> Snapshot:
-    """Work over quota in the way of a reservation, with these settings of its queue."""
+    """Work over quota that blocks a reservation, with these settings of its queue."""
     return scenario(
         settings={"preemption": "reclaim"},
         now=100,
@@ -76,33 +76,42 @@ def _protected_case(**queue: int) -> Snapshot:
 
 CASES = [
     pytest.param(
-        snapshot(T1, settings={"enabled": False}), snapshot(T1), Code.DISABLED, id="switched off"
+        snapshot(T1, settings={"enabled": False}),
+        snapshot(T1),
+        ReasonCode.DISABLED,
+        id="switched off",
     ),
     pytest.param(
         snapshot(T1, team={"queues": {"p1": {"paused": True}}}),
         snapshot(T1),
-        Code.PAUSED,
+        ReasonCode.PAUSED,
         id="the queue is paused",
     ),
     pytest.param(
-        snapshot(T1, team={"paused": True}), snapshot(T1), Code.PAUSED, id="the policy is paused"
+        snapshot(T1, team={"paused": True}),
+        snapshot(T1),
+        ReasonCode.PAUSED,
+        id="the policy is paused",
     ),
     pytest.param(
-        snapshot(T1, pool={"paused": True}), snapshot(T1), Code.PAUSED, id="the pool is paused"
+        snapshot(T1, pool={"paused": True}),
+        snapshot(T1),
+        ReasonCode.PAUSED,
+        id="the pool is paused",
     ),
     pytest.param(
-        snapshot(T1, profiles=NO_LINK), snapshot(T1), Code.NO_POOL, id="linked to no pool"
+        snapshot(T1, profiles=NO_LINK), snapshot(T1), ReasonCode.NO_POOL, id="linked to no pool"
     ),
     pytest.param(
         snapshot(T1, pool={"has_server": False}),
         snapshot(T1),
-        Code.NO_SERVER,
+        ReasonCode.NO_SERVER,
         id="nobody serves the pool",
     ),
     pytest.param(
         snapshot(T1, running("r", "team", "p1", "a"), team={"limit": {"gpu": 1}}),
         snapshot(T1, team={"limit": {"gpu": 1}}),
-        Code.LIMIT,
+        ReasonCode.LIMIT,
         id="the limit is reached",
     ),
     pytest.param(
@@ -116,7 +125,7 @@ CASES = [
             running("r", "team", "p1", "a", user="bob"),
             team={"user_limit": {"gpu": 1}},
         ),
-        Code.LIMIT,
+        ReasonCode.LIMIT,
         id="the limit per user is reached",
     ),
     pytest.param(
@@ -130,7 +139,7 @@ CASES = [
             running("r", "team", "p1", "a"),
             team={"reserved": {"gpu": 1}},
         ),
-        Code.NEEDS_RESERVATION,
+        ReasonCode.NEEDS_RESERVATION,
         id="the reservation is full of work that is never preempted",
     ),
     pytest.param(
@@ -142,10 +151,10 @@ CASES = [
             T1,
             team={"reserved": {"gpu": 1}, "queues": {"p1": {"allow_over_quota": False}}},
         ),
-        Code.OVER_QUOTA_NOT_ALLOWED,
+        ReasonCode.OVER_QUOTA_NOT_ALLOWED,
         id="the queue takes nothing over quota",
     ),
-    pytest.param(snapshot(T1, FULL), snapshot(T1), Code.CAPACITY, id="the pool is full"),
+    pytest.param(snapshot(T1, FULL), snapshot(T1), ReasonCode.CAPACITY, id="the pool is full"),
     pytest.param(
         snapshot(
             queued("t1", "other", "p1", 5),
@@ -162,7 +171,7 @@ CASES = [
             others=[OTHER | {"reserved": {"gpu": 1}}],
             team={"reserved": {"gpu": 8}},
         ),
-        Code.OUTRANKED,
+        ReasonCode.OUTRANKED,
         id="a pool without backfill waits for a larger task",
     ),
     pytest.param(
@@ -177,7 +186,7 @@ CASES = [
             running("r", "team", "p1", "a"),
             team={"strict": True, "reserved": {"gpu": 8}},
         ),
-        Code.BEHIND,
+        ReasonCode.BEHIND,
         id="a strict policy starts its tasks in order",
     ),
     pytest.param(
@@ -188,8 +197,8 @@ CASES = [
             others=[OTHER],
         ),
         snapshot(queued("t1", "other", "p1", 5), running("r", "other", "p1", "a"), others=[OTHER]),
-        Code.HELD,
-        id="room is held for a reservation",
+        ReasonCode.HELD,
+        id="capacity is held for a reservation",
     ),
     pytest.param(
         snapshot(
@@ -197,19 +206,24 @@ CASES = [
             running("r", "team", "p4", "a", state="stopping") | {"for": "t1"},  # type: ignore[operator]  # a dict
         ),
         snapshot(queued("t1", "team", "p4", 1)),
-        Code.DRAINING,
+        ReasonCode.DRAINING,
         id="work is stopping for it",
     ),
-    pytest.param(_protected_case(min_runtime=60), _protected_case(), Code.PROTECTED, id="too new"),
     pytest.param(
-        _protected_case(max_preemptions=0), _protected_case(), Code.PROTECTED, id="taken too often"
+        _protected_case(min_runtime=60), _protected_case(), ReasonCode.PROTECTED, id="too new"
+    ),
+    pytest.param(
+        _protected_case(max_preemptions=0),
+        _protected_case(),
+        ReasonCode.PROTECTED,
+        id="taken too often",
     ),
 ]
 
 
 @pytest.mark.parametrize(("blocked", "freed", "want"), CASES)
 def test_the_dominant_reason_names_what_is_in_the_way(
-    blocked: Snapshot, freed: Snapshot, want: Code
+    blocked: Snapshot, freed: Snapshot, want: ReasonCode
 ) -> None:
     plan = decide(blocked)
 
@@ -221,7 +235,7 @@ def test_the_dominant_reason_names_what_is_in_the_way(
 def test_every_reason_is_a_sentence_and_survives_storing(
     blocked: Snapshot,
     freed: Snapshot,
-    want: Code,
+    want: ReasonCode,
 ) -> None:
     del freed, want
     for wait in decide(blocked).waiting:
@@ -239,11 +253,11 @@ def test_a_full_pool_says_how_much_is_needed_and_free() -> None:
 
     words = sentence(plan.waiting[0].reasons[0], Plain())
 
-    want = "There is not enough room: pool a has 3 GPUs free of the 4 GPUs needed."
+    want = "There is not enough free capacity: pool a has 3 GPUs free of the 4 GPUs needed."
     assert words.text == want
 
 
-def test_room_on_several_nodes_is_not_room_on_one() -> None:
+def test_capacity_on_several_nodes_is_not_capacity_on_one() -> None:
     nodes = [{"name": "n1", "capacity": {"gpu": 2}}, {"name": "n2", "capacity": {"gpu": 2}}]
     plan = decide(snapshot(queued("t1", "team", "p4"), pool={"nodes": nodes}))
 
@@ -253,7 +267,9 @@ def test_room_on_several_nodes_is_not_room_on_one() -> None:
 
 
 def test_a_protected_reason_says_when() -> None:
-    reason = Reason(Code.PROTECTED, (Detail(pool="a", tasks=("x", "y"), until_us=90 * 1_000_000),))
+    reason = Reason(
+        ReasonCode.PROTECTED, (Detail(pool="a", tasks=("x", "y"), until_us=90 * 1_000_000),)
+    )
 
     words = sentence(reason, Plain(), now_us=0)
 
@@ -282,7 +298,7 @@ def test_a_reason_with_an_unknown_field_is_refused() -> None:
 
 
 def test_a_sentence_names_few_pools_and_counts_the_rest() -> None:
-    reason = Reason(Code.NO_SERVER, tuple(Detail(pool=name) for name in "abcde"))
+    reason = Reason(ReasonCode.NO_SERVER, tuple(Detail(pool=name) for name in "abcde"))
 
     words = sentence(reason, Plain())
 
@@ -293,27 +309,29 @@ def test_a_sentence_names_few_pools_and_counts_the_rest() -> None:
     ("code", "want"),
     [
         pytest.param(
-            Code.NEEDS_RESERVATION,
+            ReasonCode.NEEDS_RESERVATION,
             "The task may not be preempted and needs 4 GPUs, more than the 2 GPUs reserved for "
             "policy dev.",
             id="not preemptible",
         ),
         pytest.param(
-            Code.OVER_QUOTA_NOT_ALLOWED,
+            ReasonCode.OVER_QUOTA_NOT_ALLOWED,
             "The task needs 4 GPUs, more than the 2 GPUs reserved for policy dev, and this queue "
             "takes no work beyond the reservation.",
             id="nothing over quota",
         ),
     ],
 )
-def test_a_reservation_that_is_too_small_is_not_said_to_be_used_up(code: Code, want: str) -> None:
+def test_a_reservation_that_is_too_small_is_not_said_to_be_used_up(
+    code: ReasonCode, want: str
+) -> None:
     detail = Detail(policy="dev", key="gpu", usage=0, limit=2000, needed=4000)
 
     assert sentence(Reason(code, (detail,)), Plain()).text == want
 
 
 def test_work_that_may_never_be_stopped_again_gives_no_hope_of_it() -> None:
-    words = sentence(Reason(Code.PROTECTED, (Detail(pool="a", tasks=("x",)),)), Plain())
+    words = sentence(Reason(ReasonCode.PROTECTED, (Detail(pool="a", tasks=("x",)),)), Plain())
 
     assert words.text.endswith("but the task there may not be stopped again.")
     assert words.help.endswith("as soon as enough of that work ends.")

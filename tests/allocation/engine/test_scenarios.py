@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from apps.allocation.scenarios import read_scenario, snapshot_from_json, snapshot_to_json
-from apps.allocation.scenarios.reading import Scenario
-from apps.allocation.scenarios.simulating import (
+from apps.allocation.scenarios.parser import Scenario
+from apps.allocation.scenarios.simulation import (
     is_as_expected,
     meets,
     simulate,
@@ -53,7 +53,7 @@ def test_a_snapshot_written_and_read_again_gives_the_same_plan(path: Path) -> No
     assert simulate(again) == simulate(snapshot)
 
 
-def test_an_outcome_that_is_not_expected_is_told() -> None:
+def test_an_outcome_that_is_not_expected_is_reported() -> None:
     scenario = load(FOLDER / "clearml" / "limit_holds_although_gpus_are_idle.json")
     outcome = simulate(scenario.snapshot)
     other = load(FOLDER / "clearml" / "doc_example_reserved_of_both_teams_first.json")

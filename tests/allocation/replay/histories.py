@@ -2,17 +2,17 @@
 
 from hypothesis import strategies as st
 
-from apps.allocation.replay.trace import Job
+from apps.allocation.replay.trace import TraceTask
 
 
-def job(number: int, submitted: int, duration: int, gpus: int = 1, team: str = "a") -> Job:
-    return Job(number, submitted, duration, gpus * 1000, team)
+def task(number: int, submitted: int, duration: int, gpus: int = 1, team: str = "a") -> TraceTask:
+    return TraceTask(number, submitted, duration, gpus * 1000, team)
 
 
 @st.composite
-def histories(draw: st.DrawFn, *, most: int = 24) -> tuple[Job, ...]:
+def histories(draw: st.DrawFn, *, most: int = 24) -> tuple[TraceTask, ...]:
     """Jobs of up to three teams that crowd a pool of eight GPUs."""
-    jobs = draw(
+    tasks = draw(
         st.lists(
             st.tuples(
                 st.integers(-5, 60),
@@ -24,4 +24,4 @@ def histories(draw: st.DrawFn, *, most: int = 24) -> tuple[Job, ...]:
             max_size=most,
         )
     )
-    return tuple(job(number, *one) for number, one in enumerate(sorted(jobs), start=1))
+    return tuple(task(number, *one) for number, one in enumerate(sorted(tasks), start=1))

@@ -1,20 +1,20 @@
-"""Estimates beside what came."""
+"""Estimates compared with what came."""
 
 from dataclasses import replace
 
 from apps.allocation.forecast import Basis, Estimate
 from apps.allocation.replay.estimates import Coverage, Sample, coverage
-from apps.allocation.replay.measures import Terms, replay
-from apps.allocation.replay.playing import Record
+from apps.allocation.replay.measures import ReplayTerms, replay
+from apps.allocation.replay.playback import TaskRecord
 from apps.allocation.replay.regimes import FIFO, REGIMES
 from apps.allocation.replay.tables import table
-from tests.allocation.replay.histories import job
+from tests.allocation.replay.histories import task
 
 ESTIMATE = Estimate(0, 0, Basis.QUEUE, futures=20, ended=20)
 
 
 def sample(number: int, submitted: int, earliest: int, latest: int | None) -> Sample:
-    return Sample(job(number, submitted, 5), ESTIMATE, earliest, latest)
+    return Sample(task(number, submitted, 5), ESTIMATE, earliest, latest)
 
 
 def test_starts_are_counted_by_half_and_basis() -> None:
@@ -27,8 +27,9 @@ def test_starts_are_counted_by_half_and_basis() -> None:
     ]
     waits = {1: 20, 2: 30, 3: 30, 4: 10**6, 5: 1}
     records = {
-        one.job.number: Record(
-            one.job, [(one.job.submitted_s + waits[one.job.number], one.job.submitted_s + 10**7)]
+        one.task.number: TaskRecord(
+            one.task,
+            [(one.task.submitted_s + waits[one.task.number], one.task.submitted_s + 10**7)],
         )
         for one in samples
     }
@@ -44,19 +45,19 @@ def test_starts_are_counted_by_half_and_basis() -> None:
 
 def test_a_history_of_equal_jobs_starts_them_when_expected() -> None:
     """Two GPUs, a job of ten minutes every four: each waits a little longer than the one before."""
-    jobs = tuple(job(number, 240 * number, 600, gpus=1) for number in range(90))
+    tasks = tuple(task(number, 240 * number, 600, gpus=1) for number in range(90))
 
-    report = replay(REGIMES[FIFO], jobs, Terms(2, 0, 240 * 90, None), estimates_each=5)
+    report = replay(REGIMES[FIFO], tasks, ReplayTerms(2, 0, 240 * 90, None), estimates_each=5)
 
-    told = [one for one in report.estimates if one.basis == "queue"]
-    assert sum(one.samples for one in told) >= 8
-    assert sum(one.inside for one in told) == sum(one.samples for one in told)
+    estimated = [one for one in report.estimates if one.basis == "queue"]
+    assert sum(one.samples for one in estimated) >= 8
+    assert sum(one.inside for one in estimated) == sum(one.samples for one in estimated)
     assert "expected starts" in table([report])
 
 
 def test_only_every_so_manieth_waiting_job_of_the_measured_time_is_estimated() -> None:
-    jobs = tuple(job(number, number, 50, gpus=1) for number in range(20))
+    tasks = tuple(task(number, number, 50, gpus=1) for number in range(20))
 
-    report = replay(REGIMES[FIFO], jobs, Terms(1, 10, 20, None), estimates_each=2)
+    report = replay(REGIMES[FIFO], tasks, ReplayTerms(1, 10, 20, None), estimates_each=2)
 
     assert sum(one.samples for one in report.estimates) == 5

@@ -5,7 +5,7 @@ import pytest
 
 from apps.allocation.replay.trace import read_trace
 from apps.core.errors import BadInput
-from tests.allocation.replay.histories import job
+from tests.allocation.replay.histories import task
 
 TEXT = "submit_s,duration_s,gpus,team\n5,10,2,a\n-3,7,1,b\n"
 
@@ -14,7 +14,7 @@ def test_jobs_come_in_order_of_submission(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(TEXT)
 
-    assert read_trace(path) == (job(2, -3, 7, 1, "b"), job(1, 5, 10, 2, "a"))
+    assert read_trace(path) == (task(2, -3, 7, 1, "b"), task(1, 5, 10, 2, "a"))
 
 
 def test_a_compressed_trace_reads_the_same(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_compressed_trace_reads_the_same(tmp_path: Path) -> None:
     assert [one.number for one in read_trace(path)] == [2, 1]
 
 
-def test_columns_may_come_in_any_order_and_beside_others(tmp_path: Path) -> None:
+def test_columns_may_come_in_any_order_and_with_others(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("team,user,gpus,duration_s,submit_s\na,eve,0.5,3,1\n")
 

@@ -1,7 +1,7 @@
-"""Pages, what is open to everybody, and live cards."""
+"""Pages, open addresses, and live cards."""
 
-from tests.authorisation.roles import NOBODY, QUEUE_ADMIN, Whose
-from tests.authorisation.rules.shaping import (
+from tests.authorisation.roles import NOBODY, QUEUE_ADMIN, Relation
+from tests.authorisation.rules.builders import (
     ABSENT,
     ADMINS,
     ALL,
@@ -28,20 +28,20 @@ OPEN = section(
         ALL,
         ALLOW,
     ),
-    # There is nothing at all.
+    # These addresses have nothing at all.
     rule("/api/v1/", ALL, HIDE),
-    # An installation in which there are people is set up; then one signs in.
+    # An installation with people is set up already: sign in instead.
     rule("/set-up/ /sign-in/again/ /sign-out/", ALL, SIGN_IN),
     # Only in the middle of a log-in.
     rule("/sign-in/second-factor/", ALL, SIGN_IN, ALLOW),
-    # Whoever has a link that works.
-    rule("/join/<token>/", ALL, GONE, whose=[ABSENT]),
+    # Holders of a link that works.
+    rule("/join/<token>/", ALL, GONE, relation=[ABSENT]),
     rule("/join/<token>/", ALL, ALLOW),
     # Providers that there are; of their answers, state and signature are checked. The world's
     # provider speaks OpenID Connect: as a SAML one it does not exist.
-    rule("/sign-in/with/*", ALL, HIDE, whose=[ABSENT]),
+    rule("/sign-in/with/*", ALL, HIDE, relation=[ABSENT]),
     rule("/sign-in/with/*acs/* /sign-in/with/*/metadata/", ALL, HIDE),
-    # Nobody comes back from it without having been sent there.
+    # Nobody returns from a provider without having been sent there.
     rule("/sign-in/with/<slug>/callback/", ALL, FORBID),
     rule("/sign-in/with/<slug>/", ALL, ALLOW),
 )
@@ -51,26 +51,26 @@ OPEN = section(
 CARDS = section(
     rule("card:*", PAGELESS, SIGN_IN, method="CARD"),
     rule("card:*", [NOBODY], SIGN_IN, method="WATCH"),
-    rule("card:*", SIGNED, HIDE, whose=[ABSENT]),
+    rule("card:*", SIGNED, HIDE, relation=[ABSENT]),
     rule("card:*", ADMINS, ALLOW),
     rule("card:node_* card:resource_state", SIGNED, HIDE),
     rule("card:overview card:*_rows card:resource_board", SIGNED, ALLOW),
-    rule("card:policy_pause", TENANT, ALLOW, whose=[BELOW]),
+    rule("card:policy_pause", TENANT, ALLOW, relation=[BELOW]),
     rule("card:policy_pause", SIGNED, HIDE),
-    rule("card:policy_* card:queue_waiting", SIGNED, ALLOW, whose=[TEAM]),
+    rule("card:policy_* card:queue_waiting", SIGNED, ALLOW, relation=[TEAM]),
     rule("card:queue_waiting", [QUEUE_ADMIN], ALLOW),
-    rule("card:task_*", SIGNED, ALLOW, whose=[OWN]),
+    rule("card:task_*", SIGNED, ALLOW, relation=[OWN]),
     rule("card:task_*", SIGNED, HIDE, kind="draft"),
-    rule("card:policy_* card:queue_* card:task_*", TENANT, ALLOW, whose=[BELOW]),
+    rule("card:policy_* card:queue_* card:task_*", TENANT, ALLOW, relation=[BELOW]),
     rule("card:task_log", SIGNED, HIDE),
-    rule("card:task_*", SIGNED, ALLOW, whose=[MATE]),
+    rule("card:task_*", SIGNED, ALLOW, relation=[MATE]),
     rule("card:task_*", [QUEUE_ADMIN], ALLOW),
     rule("card:*", SIGNED, HIDE),
 )
 
 # --- pages -------------------------------------------------------------------------------------
 
-PAGES_HOUSE = section(
+PAGES_INSTALLATION = section(
     rule("/*", PAGELESS, SIGN_IN),
     rule(
         "/policies/new/ /settings/people/ /settings/people/groups/ /settings/people/groups/new/ "
@@ -78,20 +78,20 @@ PAGES_HOUSE = section(
         TENANT,
         ALLOW,
     ),
-    rule("/settings/people/groups/<pk>/*", TENANT, ALLOW, whose=[TEAM, BELOW]),
+    rule("/settings/people/groups/<pk>/*", TENANT, ALLOW, relation=[TEAM, BELOW]),
     rule("/settings/people/<pk>/credentials/*", TENANT, HIDE, kind="guest"),
     # Theirs; the administrator of the world's tenant has no credential.
-    rule("/settings/people/<pk>/credentials/*", TENANT, HIDE, whose=[OWN]),
-    rule("/settings/people/<pk>/*", TENANT, ALLOW, whose=[OWN, BELOW]),
+    rule("/settings/people/<pk>/credentials/*", TENANT, HIDE, relation=[OWN]),
+    rule("/settings/people/<pk>/*", TENANT, ALLOW, relation=[OWN, BELOW]),
     rule("/policies/<pk>/queue-name/", TENANT, HIDE),
-    # Rules of what one manages, and to whom a policy applies; why, everybody asks about themselves.
+    # Rules and restrictions of what a role manages; everybody may ask for their own explanation.
     rule("/settings/access/explain/", SIGNED, ALLOW),
     rule("/settings/access/ /settings/access/new/", TENANT, ALLOW),
-    rule("/settings/access/rules/<key>/*", TENANT, ALLOW, whose=[BELOW]),
+    rule("/settings/access/rules/<key>/*", TENANT, ALLOW, relation=[BELOW]),
     # The top is the installation's.
-    rule("/policies/<pk>/narrow/", TENANT, HIDE, whose=[TEAM]),
-    rule("/policies/<pk>/narrow/ /settings/access/*", SIGNED - ADMINS - TENANT, HIDE, FORBID),
-    rule("/policies/<pk>/*", TENANT, ALLOW, whose=[BELOW]),
+    rule("/policies/<pk>/restrict/", TENANT, HIDE, relation=[TEAM]),
+    rule("/policies/<pk>/restrict/ /settings/access/*", SIGNED - ADMINS - TENANT, HIDE, FORBID),
+    rule("/policies/<pk>/*", TENANT, ALLOW, relation=[BELOW]),
     # Another's test of a provider, and one that was never made, do not exist.
     rule("/settings/identity/test/*", SIGNED, HIDE),
     rule(
@@ -105,7 +105,7 @@ PAGES_HOUSE = section(
         SIGNED - ADMINS,
         HIDE,
     ),
-    rule("/*", SIGNED, HIDE, whose=[ABSENT]),
+    rule("/*", SIGNED, HIDE, relation=[ABSENT]),
     # Only credentials of that very person are revoked on their page; the guest has none.
     rule("/settings/people/<pk>/credentials/*", ADMINS, HIDE, kind="guest"),
     rule("/settings/people/<pk>/credentials/*", ADMINS, ALLOW, HIDE),
@@ -122,21 +122,21 @@ PAGES_HOUSE = section(
 
 PAGES_OWN = section(
     rule(
-        "/ /policies/ /policies/sparks/ /queues/ /tasks/ /tasks/new/ /credentials/ "
+        "/ /policies/ /policies/sparklines/ /queues/ /tasks/ /tasks/new/ /credentials/ "
         "/settings/account/ /live/<name>/ /settings/resources/ /settings/vaults/ "
         "/settings/vaults/new/",
         SIGNED,
         ALLOW,
     ),
-    rule("/settings/second-factor/keys/<pk>/remove/", SIGNED, HIDE, whose=set(Whose) - {OWN}),
-    # Who has no app and no codes finds none to show or to take away.
+    rule("/settings/second-factor/keys/<pk>/remove/", SIGNED, HIDE, relation=set(Relation) - {OWN}),
+    # A user without app and codes finds none to show or to remove.
     rule("/settings/second-factor/app/remove/ /settings/second-factor/codes/", SIGNED, ALLOW, HIDE),
     rule("/settings/second-factor/*", SIGNED, ALLOW, METHOD, method="PUT DELETE"),
     rule("/settings/second-factor/*", SIGNED, ALLOW),
-    rule("/credentials/<pk>/*", SIGNED, ALLOW, whose=[OWN]),
+    rule("/credentials/<pk>/*", SIGNED, ALLOW, relation=[OWN]),
     rule("/credentials/<pk>/*", ADMINS, ALLOW),
     rule("/credentials/<pk>/*", SIGNED, HIDE),
-    rule("/policies/<pk>/*", SIGNED, ALLOW, whose=[TEAM]),
+    rule("/policies/<pk>/*", SIGNED, ALLOW, relation=[TEAM]),
     rule("/policies/<pk>/*", SIGNED, HIDE),
 )
 
@@ -144,29 +144,29 @@ PAGES_WORK = section(
     rule("/queues/<pk>/*", ADMINS, ALLOW),
     rule("/queues/<pk>/order/", [QUEUE_ADMIN], FORBID),
     rule("/queues/<pk>/*", [QUEUE_ADMIN], ALLOW),
-    rule("/queues/<pk>/*", TENANT, ALLOW, whose=[BELOW]),
-    rule("/queues/<pk>/", SIGNED, ALLOW, whose=[TEAM]),
-    rule("/queues/<pk>/*", SIGNED, FORBID, whose=[TEAM]),
+    rule("/queues/<pk>/*", TENANT, ALLOW, relation=[BELOW]),
+    rule("/queues/<pk>/", SIGNED, ALLOW, relation=[TEAM]),
+    rule("/queues/<pk>/*", SIGNED, FORBID, relation=[TEAM]),
     rule("/queues/<pk>/*", SIGNED, HIDE),
     # Without an attempt there is no log.
     rule("/tasks/<pk>/log/<generation>/", SIGNED, HIDE, kind="draft waiting"),
     # A draft goes into a queue by its owner's hand.
-    rule("/tasks/<pk>/enqueue/", SIGNED, ALLOW, whose=[OWN]),
+    rule("/tasks/<pk>/enqueue/", SIGNED, ALLOW, relation=[OWN]),
     rule("/tasks/<pk>/enqueue/", SIGNED, HIDE),
-    rule("/tasks/<pk>/*", SIGNED, ALLOW, whose=[OWN]),
+    rule("/tasks/<pk>/*", SIGNED, ALLOW, relation=[OWN]),
     rule("/tasks/<pk>/*", ADMINS, ALLOW),
     rule("/tasks/<pk>/*", SIGNED, HIDE, kind="draft"),
     rule("/tasks/<pk>/vaults/", SIGNED, HIDE),
-    rule("/tasks/<pk>/*", TENANT, ALLOW, whose=[BELOW]),
+    rule("/tasks/<pk>/*", TENANT, ALLOW, relation=[BELOW]),
     rule("/tasks/<pk>/log/*", SIGNED, HIDE),
-    rule("/tasks/<pk>/ /tasks/<pk>/expected-start/", SIGNED, ALLOW, whose=[MATE]),
+    rule("/tasks/<pk>/ /tasks/<pk>/expected-start/", SIGNED, ALLOW, relation=[MATE]),
     rule("/tasks/<pk>/ /tasks/<pk>/expected-start/", [QUEUE_ADMIN], ALLOW),
-    rule("/tasks/<pk>/*", SIGNED, FORBID, whose=[MATE]),
+    rule("/tasks/<pk>/*", SIGNED, FORBID, relation=[MATE]),
     rule("/tasks/<pk>/*", [QUEUE_ADMIN], FORBID),
     rule("/tasks/<pk>/*", SIGNED, HIDE),
-    rule("/settings/vaults/<pk>/*", SIGNED, ALLOW, whose=[OWN]),
+    rule("/settings/vaults/<pk>/*", SIGNED, ALLOW, relation=[OWN]),
     rule("/settings/vaults/<pk>/*", ADMINS, ALLOW, kind="team-vault"),
-    rule("/settings/vaults/<pk>/*", TENANT, ALLOW, whose=[BELOW], kind="team-vault"),
+    rule("/settings/vaults/<pk>/*", TENANT, ALLOW, relation=[BELOW], kind="team-vault"),
     rule("/settings/vaults/<pk>/ /settings/vaults/<pk>/move/", ADMINS, FORBID, method="POST"),
     rule(
         "/settings/vaults/<pk>/delete/ /settings/vaults/<pk>/download/ "
@@ -175,7 +175,7 @@ PAGES_WORK = section(
         HIDE,
     ),
     rule("/settings/vaults/<pk>/*", ADMINS, ALLOW),
-    rule("/settings/vaults/<pk>/", SIGNED, ALLOW, method="GET", whose=[TEAM]),
-    rule("/settings/vaults/<pk>/*", SIGNED, FORBID, whose=[TEAM]),
+    rule("/settings/vaults/<pk>/", SIGNED, ALLOW, method="GET", relation=[TEAM]),
+    rule("/settings/vaults/<pk>/*", SIGNED, FORBID, relation=[TEAM]),
     rule("/settings/vaults/<pk>/*", SIGNED, HIDE),
 )

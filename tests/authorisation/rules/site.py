@@ -1,7 +1,7 @@
 """The admin site: for administrators, and for those of queues as far as queues go."""
 
-from tests.authorisation.roles import NOBODY, QUEUE_ADMIN, SERVICE, Whose
-from tests.authorisation.rules.shaping import (
+from tests.authorisation.roles import NOBODY, QUEUE_ADMIN, SERVICE, Relation
+from tests.authorisation.rules.builders import (
     ABSENT,
     ADMINS,
     ALL,
@@ -23,7 +23,7 @@ _LOOKED_AT = (
 )
 
 SITE = section(
-    # One page to sign in at; who is signed in and may not enter finds nothing there.
+    # One page to sign in; signed-in users without access find nothing there.
     rule("/admin/login/", SIGNED - {SERVICE}, HIDE),
     rule("/admin/logout/", QUEUES, METHOD, method="GET"),
     rule("/admin/logout/", QUEUES, SIGN_IN),
@@ -36,25 +36,25 @@ SITE = section(
     rule("/admin/autocomplete/", ADMINS, ALLOW, method="GET"),
     rule("/admin/autocomplete/", ADMINS, METHOD),
     rule("/admin/autocomplete/", [QUEUE_ADMIN], FORBID, METHOD),
-    # Both lead to the page of one's own account.
+    # Both redirect to the page of the user's own account.
     rule("/admin/password_change/*", QUEUES, ALLOW),
     # Nothing has an address of its own there.
     rule("/admin/r/*", QUEUES, HIDE),
-    rule("/admin/policies/queue/<object_id>/*/", QUEUES, HIDE, whose=[ABSENT]),
+    rule("/admin/policies/queue/<object_id>/*/", QUEUES, HIDE, relation=[ABSENT]),
     rule("/admin/policies/queue/*", QUEUES, ALLOW),
-    # They only lead on: to a form, which asks who it is, or to a step.
+    # They only redirect: to a form, which checks the user, or to a step.
     rule("/admin/*/<object_id>/", QUEUES, ALLOW),
-    rule("/admin/policies/draftp*/*", [QUEUE_ADMIN], ALLOW, FORBID, whose=[Whose.NOTHING]),
+    rule("/admin/policies/draftp*/*", [QUEUE_ADMIN], ALLOW, FORBID, relation=[Relation.NOTHING]),
     rule("/admin/*", [QUEUE_ADMIN], FORBID, HIDE),
     rule("/admin/*/add/ /admin/*/delete/", ADMINS, FORBID, HIDE, kind="person draft-state"),
-    # To add and to remove a node it leads on to their pages, which ask who it is.
+    # To add and remove a node it redirects to their pages, which check the user.
     rule("/admin/nodes/node/add/", ADMINS, ALLOW),
     rule("/admin/policies/draftstate/add/", ADMINS, FORBID),
 )
 SITE += section(
     rule(" ".join(f"{one}add/ {one}delete/" for one in _LOOKED_AT.split()), ADMINS, FORBID, HIDE),
     # Their history is read, and lists have actions; else nothing is sent there.
-    rule("/admin/*/<object_id>/history/", ADMINS, HIDE, whose=[ABSENT]),
+    rule("/admin/*/<object_id>/history/", ADMINS, HIDE, relation=[ABSENT]),
     rule(
         " ".join(f"{one}change/" for one in _LOOKED_AT.split()),
         ADMINS,
@@ -62,6 +62,6 @@ SITE += section(
         HIDE,
         method="POST",
     ),
-    rule("/admin/*", ADMINS, HIDE, FORBID, whose=[ABSENT]),
+    rule("/admin/*", ADMINS, HIDE, FORBID, relation=[ABSENT]),
     rule("/admin/*", ADMINS, ALLOW),
 )

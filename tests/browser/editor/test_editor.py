@@ -183,7 +183,7 @@ def test_findings_stand_at_the_card_that_they_concern(example: Client, open_edit
     page.get_by_role("button", name="Validate").click()
 
     expect(card(page, "Profile 8xGPU")).to_contain_text("is linked to no pool: link one")
-    expect(card(page, "Pool H100")).to_contain_text("Nobody serves pool")
+    expect(card(page, "Pool H100")).to_contain_text("No node serves pool")
     page.get_by_role("button", name="Preview").click()
     expect(dialog(page)).to_contain_text("This cannot be provisioned.")
     expect(dialog(page).get_by_role("button", name="Provision revision")).to_be_disabled()
@@ -191,12 +191,12 @@ def test_findings_stand_at_the_card_that_they_concern(example: Client, open_edit
 
 def test_a_pool_card_says_once_that_nobody_serves_it(example: Client, open_editor: Open) -> None:
     page = open_editor()
-    said = card(page, "Pool H100").get_by_text("Nobody serves")
+    said = card(page, "Pool H100").get_by_text("No node serves")
     expect(said).to_have_count(1)
 
     page.get_by_role("button", name="Validate").click()
 
-    expect(said).to_have_text(re.compile("it has no node and admits nothing"))
+    expect(said).to_have_text(re.compile("the pool admits nothing"))
     expect(said).to_have_count(1)
 
 
@@ -222,7 +222,7 @@ def test_provision_is_offered_only_when_nothing_is_unsaved(
     assert len(example.get("/configuration/")["profiles"]) == 3
 
 
-def test_the_second_to_save_is_told_who_changed_what(
+def test_the_second_to_save_sees_who_changed_what(
     example: Client, ben: Client, open_editor: Open
 ) -> None:
     page = open_editor()

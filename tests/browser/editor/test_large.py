@@ -74,7 +74,7 @@ WATCH = """() => {
 }"""
 
 
-def test_while_a_card_of_a_large_board_is_dragged_nothing_is_drawn_anew(
+def test_while_a_card_of_a_large_board_is_dragged_nothing_is_drawn_again(
     example: Client, open_editor: Open
 ) -> None:
     put(example, large())
@@ -123,24 +123,24 @@ def test_dialogs_and_both_views_are_readable_by_everybody(
     page.get_by_role("button", name="Delete 2xGPU").click()
     page.get_by_role("button", name="Validate").click()
     expect(page.get_by_text("each stands at its card")).to_be_visible()
-    found += seen_by_all(page, axe)
+    found += check_accessibility(page, axe)
     for opens in ("Add pool", "Add profile", "Settings", "Reset…", "Connect a pool to 4xGPU"):
         page.get_by_role("button", name=opens).click()
         expect(dialog(page)).to_be_visible()
-        found += seen_by_all(page, axe)
+        found += check_accessibility(page, axe)
         page.keyboard.press("Escape")
     page.get_by_role("button", name="Preview").click()
     expect(dialog(page).get_by_role("button", name="Run again")).to_be_enabled()
-    found += seen_by_all(page, axe)
+    found += check_accessibility(page, axe)
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Matrix", exact=True).click()
     expect(page.get_by_role("grid")).to_be_visible()
-    found += seen_by_all(page, axe)
+    found += check_accessibility(page, axe)
 
     assert found == []
 
 
-def seen_by_all(page: Page, axe: str) -> list[str]:
+def check_accessibility(page: Page, axe: str) -> list[str]:
     wide = page.evaluate(OVERFLOW)
     return violations(page, axe) + ([f"{wide} px too wide"] if wide > 0 else [])
 

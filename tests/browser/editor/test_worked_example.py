@@ -108,7 +108,7 @@ def expect_it_live(admin: Client) -> None:
 
 def policy(page: Page, clicks: Clicks, name: str) -> None:
     page.get_by_role("link", name="Policies").first.click()
-    page.get_by_role("link", name="New policy").first.click()
+    page.get_by_role("link", name="Create policy").first.click()
     dialog(page).get_by_label("Name").fill(name)
     clicks.choose(page, "Group", name.lower())
     dialog(page).get_by_label("Reservation, GPU").fill("32")
@@ -137,4 +137,4 @@ def task_is_enqueued(site: Installation, clicks: Clicks, new_page: NewPage) -> N
     page.get_by_label("Command").fill("sleep 60")
     page.get_by_role("button", name="Enqueue task").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("first")
-    expect(page.get_by_text("Waiting").first).to_be_visible()
+    expect(page.get_by_text("Queued").first).to_be_visible()

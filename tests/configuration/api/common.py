@@ -1,4 +1,4 @@
-"""What the tests of REST share."""
+"""Helpers of the tests of REST."""
 
 from collections.abc import Callable
 from typing import Any

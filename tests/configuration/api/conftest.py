@@ -1,4 +1,4 @@
-"""Who does most of it."""
+"""The client of most tests of REST."""
 
 import pytest
 from rest_framework.test import APIClient

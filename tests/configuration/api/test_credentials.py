@@ -6,8 +6,8 @@ import pytest
 from rest_framework.test import APIClient
 
 from apps.accounts.models import User
-from tests.cast import Example
 from tests.configuration.api.common import V1, SignIn, names
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 

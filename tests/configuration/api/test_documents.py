@@ -10,8 +10,8 @@ from apps.configuration.selectors import draft_document, live_document
 from apps.configuration.services.drafts import draft_write
 from apps.policies.document import Document
 from apps.policies.models import LiveState
-from tests.cast import Example
 from tests.configuration.api.common import V1, SignIn
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 

@@ -11,8 +11,8 @@ from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.people_changes import person_deactivate
 from apps.events.models import Event
 from apps.policies.models import PolicyGroupPermission
-from tests.cast import Example
 from tests.configuration.api.common import V1, SignIn, names
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -161,14 +161,14 @@ def test_a_group_is_made_filled_emptied_and_removed(
     assert admin.delete(address).status_code == 204
 
 
-def test_a_group_tells_what_it_holds_up(
+def test_a_group_says_what_uses_it(
     admin: APIClient, root: User, example: Example, research_group: Group
 ) -> None:
-    admin.put(f"{V1}/policies/{example.dev.pk}/exceeding/", {"users": [], "groups": ["research"]})
+    admin.put(f"{V1}/policies/{example.dev.pk}/exceeders/", {"users": [], "groups": ["research"]})
     address = f"{V1}/groups/{research_group.pk}/"
 
     row = admin.get(address).json()
-    held = admin.get(f"{address}holding/").json()
+    held = admin.get(f"{address}used-by/").json()
     refused = admin.delete(address)
 
     assert (row["policies"], row["rules"]) == (1, 1)
@@ -181,7 +181,7 @@ def test_a_group_tells_what_it_holds_up(
     ]
     assert refused.status_code == 409
     night = admin.post(f"{V1}/groups/", {"name": "night"}).json()["id"]
-    admin.put(f"{V1}/policies/{example.dev.pk}/exceeding/", {"users": [], "groups": ["night"]})
+    admin.put(f"{V1}/policies/{example.dev.pk}/exceeders/", {"users": [], "groups": ["night"]})
     admin.delete(f"{V1}/groups/{night}/")
     assert not PolicyGroupPermission.objects.filter(source="person").exists()
 

@@ -12,8 +12,8 @@ from apps.configuration.models import Revision
 from apps.configuration.selectors import live_document
 from apps.configuration.services.policies import MOST_LEVELS
 from apps.policies.models import Policy
-from tests.cast import Example
 from tests.configuration.api.common import V1, SignIn, names
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 

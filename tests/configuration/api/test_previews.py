@@ -1,4 +1,4 @@
-"""What provisioning the draft, or saving a policy, would do; nothing of it is kept."""
+"""Previews of provisioning the draft, or saving a policy; nothing is kept."""
 
 from typing import Any
 
@@ -16,10 +16,10 @@ from apps.configuration.services.provision import document_provision
 from apps.events.models import Event
 from apps.policies.document import parse
 from apps.policies.models import DraftState, LiveState, Policy, Pool, Profile, Queue
-from apps.tasks.models import Attempt, Run, Task
+from apps.tasks.models import Attempt, Task, TaskGroup
 from tests.allocation.state import enqueue, make_node
-from tests.cast import EXAMPLE, Example
 from tests.configuration.api.common import V1, SignIn
+from tests.people import EXAMPLE, Example
 
 pytestmark = pytest.mark.django_db
 
@@ -28,24 +28,24 @@ DRAFT = f"{V1}/configuration/draft/preview/"
 
 def everything() -> list[Any]:
     """All rows that a preview could have touched."""
-    models = (Event, Revision, DraftState, LiveState, Policy, Pool, Profile, Queue, Run, Task)
+    models = (Event, Revision, DraftState, LiveState, Policy, Pool, Profile, Queue, TaskGroup, Task)
     rows: list[Any] = [list(model._default_manager.order_by("pk").values()) for model in models]
     return [*rows, list(Attempt.objects.order_by("pk").values()), live_document(), draft_document()]
 
 
-def drafted(admin: APIClient) -> dict[str, Any]:
+def saved_draft(admin: APIClient) -> dict[str, Any]:
     document: dict[str, Any] = admin.get(f"{V1}/configuration/draft/").json()
     return document
 
 
 def without_profile(document: dict[str, Any]) -> None:
-    """4xGPU, the only one that is connected, leaves."""
+    """A draft without 4xGPU, the only connected profile."""
     document["profiles"] = document["profiles"][1:]
     for pool in document["pools"]:
         pool["profiles"] = [name for name in pool["profiles"] if name != "4xGPU"]
 
 
-def previewed(admin: APIClient, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+def preview_of(admin: APIClient, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     answer = admin.post(path, body, format="json") if body is not None else admin.post(path)
     assert answer.status_code == 200, answer.content
     found: dict[str, Any] = answer.json()
@@ -64,16 +64,16 @@ def busy(example: Example, alice: User, charlie: User) -> list[Task]:
 
 
 def test_nothing_is_kept(admin: APIClient, example: Example, busy: list[Task]) -> None:
-    document = drafted(admin)
+    document = saved_draft(admin)
     document["pools"][0]["capacity"] = {"gpu": 16, "license": 3}
     without_profile(document)
     document["pools"].append({"name": "new", "capacity": 8})
     before = everything()
 
-    previewed(admin, DRAFT, document)
-    previewed(admin, DRAFT)
-    previewed(admin, f"{V1}/policies/preview/", {"name": "Third", "group": "dev", "reserved": 8})
-    previewed(
+    preview_of(admin, DRAFT, document)
+    preview_of(admin, DRAFT)
+    preview_of(admin, f"{V1}/policies/preview/", {"name": "Third", "group": "dev", "reserved": 8})
+    preview_of(
         admin, f"{V1}/policies/{example.dev.pk}/preview/", {"reserved": 4, "group": "research"}
     )
 
@@ -81,9 +81,9 @@ def test_nothing_is_kept(admin: APIClient, example: Example, busy: list[Task]) -
 
 
 def test_a_draft_that_changes_nothing_does_nothing(admin: APIClient, busy: list[Task]) -> None:
-    found = previewed(admin, DRAFT)
+    found = preview_of(admin, DRAFT)
 
-    lists = ("starts", "preempted", "moved", "delayed", "spared", "rejected", "closed")
+    lists = ("starts", "preempted", "moved", "delayed", "no_longer_preempted", "rejected", "closed")
     assert {name: found[name]["count"] for name in lists} == dict.fromkeys(lists, 0)
     assert (found["passes"], found["is_at_rest"]) == (1, True)
     assert found["waiting"]["count"] == 3
@@ -97,14 +97,14 @@ def test_a_larger_pool_starts_what_waits_for_it(
     admin: APIClient, example: Example, busy: list[Task]
 ) -> None:
     make_node(example.bare_metal, name="b2", gpus=8)
-    document = drafted(admin)
+    document = saved_draft(admin)
     document["pools"][1]["capacity"] = {"gpu": 16}
 
-    found = previewed(admin, DRAFT, document)
+    found = preview_of(admin, DRAFT, document)
 
     rows = found["starts"]["rows"]
     assert {row["task"] for row in rows} <= {str(task.pk) for task in busy}
-    assert {(row["policy"], row["standing"], row["pool"]) for row in rows} == {
+    assert {(row["policy"], row["tier"], row["pool"]) for row in rows} == {
         ("Research", "reserved", "Bare Metal Low END GPUs"),
         ("Dev", "over_quota", "Bare Metal Low END GPUs"),
     }
@@ -121,7 +121,7 @@ def test_a_larger_pool_starts_what_waits_for_it(
 def test_names_of_the_draft_are_used_before_they_have_ids(
     admin: APIClient, example: Example, busy: list[Task]
 ) -> None:
-    document = drafted(admin)
+    document = saved_draft(admin)
     document["pools"].append({"name": "Cloud", "capacity": 8})
     document["pools"][1]["name"] = "Cellar"
     for profile in document["profiles"]:
@@ -130,7 +130,7 @@ def test_names_of_the_draft_are_used_before_they_have_ids(
                 link["pool"] = "Cellar"
     document["profiles"][0]["pools"].append({"pool": "Cloud"})
 
-    found = previewed(admin, DRAFT, document)
+    found = preview_of(admin, DRAFT, document)
 
     pools = {row["pool"]: row for row in found["pools"]}
     assert pools["Cloud"]["before"] is None
@@ -142,10 +142,10 @@ def test_names_of_the_draft_are_used_before_they_have_ids(
 def test_work_that_could_never_run_any_more_is_listed(
     admin: APIClient, example: Example, busy: list[Task]
 ) -> None:
-    # Else Research takes back what Dev holds beyond its smaller reservation.
+    # Else Research reclaims what Dev holds beyond its smaller reservation.
     LiveState.objects.update(preemption="none")
 
-    found = previewed(
+    found = preview_of(
         admin, f"{V1}/policies/{example.dev.pk}/preview/", {"reserved": 2, "limit": 2}
     )
 
@@ -159,10 +159,10 @@ def test_work_that_could_never_run_any_more_is_listed(
 def test_a_profile_that_leaves_closes_its_queues_and_running_work_stays(
     admin: APIClient, example: Example, busy: list[Task]
 ) -> None:
-    document = drafted(admin)
+    document = saved_draft(admin)
     without_profile(document)
 
-    found = previewed(admin, DRAFT, document)
+    found = preview_of(admin, DRAFT, document)
 
     assert found["closed"]["count"] == 3
     assert {
@@ -178,11 +178,11 @@ def test_a_profile_that_leaves_closes_its_queues_and_running_work_stays(
 def test_a_pool_that_leaves_keeps_its_running_work(
     admin: APIClient, example: Example, busy: list[Task]
 ) -> None:
-    document = drafted(admin)
+    document = saved_draft(admin)
     del document["pools"][1]
     document["profiles"][0]["pools"] = [{"pool": "H100 Half a Superpod"}]
 
-    found = previewed(admin, DRAFT, document)
+    found = preview_of(admin, DRAFT, document)
 
     assert found["preempted"]["count"] == 0
     (dev,) = [row for row in found["policies"] if row["policy"] == "Dev"]
@@ -195,7 +195,7 @@ def test_a_pool_that_leaves_keeps_its_running_work(
 def test_another_group_takes_the_tasks_of_who_loses_the_right(
     admin: APIClient, example: Example, busy: list[Task]
 ) -> None:
-    found = previewed(admin, f"{V1}/policies/{example.dev.pk}/preview/", {"group": "research"})
+    found = preview_of(admin, f"{V1}/policies/{example.dev.pk}/preview/", {"group": "research"})
 
     assert found["closed"]["rows"] == [
         {
@@ -207,12 +207,12 @@ def test_another_group_takes_the_tasks_of_who_loses_the_right(
     ]
 
 
-def test_a_new_policy_stands_beside_the_others(
+def test_a_new_policy_stands_next_to_the_others(
     admin: APIClient, example: Example, busy: list[Task]
 ) -> None:
     body = {"name": "Third", "group": "dev", "reserved": 8, "parent": None}
 
-    found = previewed(admin, f"{V1}/policies/preview/", body)
+    found = preview_of(admin, f"{V1}/policies/preview/", body)
 
     third = found["policies"][-1]
     assert (third["policy"], third["before"]) == ("Third", None)
@@ -221,7 +221,7 @@ def test_a_new_policy_stands_beside_the_others(
 
 
 @pytest.fixture
-def lent(example: Example, root: User, alice: User, charlie: User) -> tuple[list[Task], Task]:
+def borrowed(example: Example, root: User, alice: User, charlie: User) -> tuple[list[Task], Task]:
     """Nobody is preempted. Dev borrows Research's reservation, and Research waits for it."""
     settings = {"preemption": "none"}
     draft_write(document=parse({**EXAMPLE, "settings": settings}), actor=root)
@@ -236,28 +236,28 @@ def lent(example: Example, root: User, alice: User, charlie: User) -> tuple[list
 
 
 @pytest.mark.parametrize(
-    ("then", "waits_again"), [("requeue", True), ("pause", False), ("end", False)]
+    ("then", "is_requeued"), [("requeue", True), ("pause", False), ("end", False)]
 )
-def test_a_draft_that_lets_take_back_says_who_stops_for_whom(
+def test_a_draft_that_allows_reclaim_names_victims_and_beneficiaries(
     admin: APIClient,
     example: Example,
-    lent: tuple[list[Task], Task],
+    borrowed: tuple[list[Task], Task],
     then: str,
-    waits_again: bool,
+    is_requeued: bool,
 ) -> None:
-    running, waiting = lent
+    running, waiting = borrowed
     Queue.objects.filter(pk=example.dev_queue.pk).update(on_preemption=then)
-    document = drafted(admin)
-    assert previewed(admin, DRAFT, document)["preempted"]["count"] == 0
+    document = saved_draft(admin)
+    assert preview_of(admin, DRAFT, document)["preempted"]["count"] == 0
     document["settings"]["preemption"] = "reclaim"
 
-    found = previewed(admin, DRAFT, document)
+    found = preview_of(admin, DRAFT, document)
 
     (start,), (victim,) = found["starts"]["rows"], found["preempted"]["rows"]
-    assert (start["task"], start["standing"]) == (str(waiting.pk), "reserved")
-    assert start["takes_room_of"] == 1
+    assert (start["task"], start["tier"]) == (str(waiting.pk), "reserved")
+    assert start["preempts"] == 1
     assert victim["task"] in {str(task.pk) for task in running}
-    assert (victim["policy"], victim["waits_again"]) == ("Dev", waits_again)
+    assert (victim["policy"], victim["is_requeued"]) == ("Dev", is_requeued)
     assert victim["beneficiary"] == {
         "task": str(waiting.pk),
         "name": waiting.name,
@@ -267,12 +267,12 @@ def test_a_draft_that_lets_take_back_says_who_stops_for_whom(
     assert found["is_at_rest"]
     (dev,) = [row for row in found["policies"] if row["policy"] == "Dev"]
     assert (dev["before"]["running"], dev["after"]["running"]) == (4, 3)
-    assert dev["after"]["waiting"] == (1 if waits_again else 0)
+    assert dev["after"]["waiting"] == (1 if is_requeued else 0)
     assert (dev["starts"], dev["preempted"]) == (0, 1)
-    assert found["waiting"]["count"] == (1 if waits_again else 0)
+    assert found["waiting"]["count"] == (1 if is_requeued else 0)
 
 
-def test_a_larger_reservation_takes_back_at_once(
+def test_a_larger_reservation_reclaims_at_once(
     admin: APIClient, example: Example, alice: User, charlie: User
 ) -> None:
     for pool in (example.bare_metal, example.h100):
@@ -284,7 +284,7 @@ def test_a_larger_reservation_takes_back_at_once(
     enqueue(charlie, example.research_queue, 3)
     run_pass()
 
-    found = previewed(admin, f"{V1}/policies/{example.research.pk}/preview/", {"reserved": 8})
+    found = preview_of(admin, f"{V1}/policies/{example.research.pk}/preview/", {"reserved": 8})
 
     assert (found["starts"]["count"], found["preempted"]["count"]) == (2, 2)
     assert {row["policy"] for row in found["preempted"]["rows"]} == {"Dev"}
@@ -357,7 +357,7 @@ def test_only_administrators_look_ahead(
     assert changed.status_code == (403 if who in {"alice", "bob"} else 404)
 
 
-def test_nobody_is_told_of_what_did_not_happen(
+def test_a_preview_sends_no_notification(
     example: Example,
     busy: list[Task],
     root: User,
@@ -376,9 +376,9 @@ def test_long_lists_are_cut_and_counted(
     alice: User,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("apps.configuration.services.preview.told.MOST_ROWS", 1)
+    monkeypatch.setattr("apps.configuration.services.preview.report.MOST_ROWS", 1)
 
-    found = previewed(admin, DRAFT)
+    found = preview_of(admin, DRAFT)
 
     waiting = found["waiting"]
     assert (waiting["count"], len(waiting["rows"]), waiting["more"]) == (3, 1, 1)

@@ -6,8 +6,8 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.configuration.selectors import live_document
 from apps.policies.models import PolicyGroupPermission, Profile, Queue
-from tests.cast import Example
 from tests.configuration.api.common import V1, SignIn
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 

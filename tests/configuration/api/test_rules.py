@@ -9,17 +9,17 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create, service_account_remove
-from apps.configuration.rules.levels import Kind, Level
+from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import Target
 from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.policies import policy_remove
 from apps.configuration.services.provision import document_provision
 from apps.configuration.services.queues import profile_disconnect
-from apps.configuration.services.rules import Named, rule_change, rule_give
+from apps.configuration.services.rules import RuleSubjects, rule_change, rule_grant
 from apps.policies.document import parse
 from apps.policies.models import (
-    PolicyChosen,
     PolicyGroupPermission,
+    PolicyMember,
     PolicyUserPermission,
     PoolUserPermission,
     QueueUserPermission,
@@ -32,7 +32,7 @@ from apps.policies.selectors import (
     queues_visible_to,
 )
 from apps.vaults.models import VaultUserPermission
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 # Whatever stands there now.
@@ -122,11 +122,11 @@ def test_exceeding_a_limit_is_a_level_of_its_own(
     admin.post(RULES, body("policy", example.dev.pk, "exceed", "bob"))
     admin.post(RULES, body("policy", example.dev.pk, "manage", "bob"))
 
-    assert admin.get(f"/api/v1/policies/{example.dev.pk}/exceeding/").json()["users"] == ["bob"]
+    assert admin.get(f"/api/v1/policies/{example.dev.pk}/exceeders/").json()["users"] == ["bob"]
     levels = [row["level"] for row in admin.get(f"{RULES}?user=bob").json()["results"]]
     assert levels == ["exceed", "manage"]
     admin.delete(f"{RULES}policy.{example.dev.pk}.exceed.person/")
-    assert admin.get(f"/api/v1/policies/{example.dev.pk}/exceeding/").json()["users"] == []
+    assert admin.get(f"/api/v1/policies/{example.dev.pk}/exceeders/").json()["users"] == []
     assert queues_managed_by(bob).exists()
 
 
@@ -177,28 +177,28 @@ def test_nobody_grants_what_they_do_not_hold(
     queue = example.dev_queue.pk
 
     own = client.post(RULES, body("queue", queue, "manage", "bob"))
-    stranger = client.post(RULES, body("queue", queue, "read", "charlie"))
+    outsider = client.post(RULES, body("queue", queue, "read", "charlie"))
     nobody = client.post(RULES, body("queue", queue, "read", "zoe"))
     policy = client.post(RULES, body("policy", example.dev.pk, "read", "bob"))
     kind = client.post(RULES, body("queue", None, "read", "bob"))
-    narrowed = client.put(
-        f"/api/v1/policies/{example.dev.pk}/narrowing/",
-        {"is_narrowed": True, "people": ["bob"]},
+    restricted = client.put(
+        f"/api/v1/policies/{example.dev.pk}/restriction/",
+        {"is_restricted": True, "people": ["bob"]},
         headers=ANY,
     )
 
     assert own.status_code == 201
-    # Somebody whom one may not name is told of as nobody is.
+    # A user whom the actor may not name is answered like an unknown one.
     assert (
-        stranger.json()["fields"]["users"].replace("charlie", "zoe")
+        outsider.json()["fields"]["users"].replace("charlie", "zoe")
         == (nobody.json()["fields"]["users"])
     )
-    assert (policy.status_code, kind.status_code, narrowed.status_code) == (404, 404, 403)
-    told = {
+    assert (policy.status_code, kind.status_code, restricted.status_code) == (404, 404, 403)
+    visible = {
         row["target"] if "target" in row else row["id"]
         for row in client.get(RULES).json()["results"]
     }
-    assert told == {f"queue.{queue}.manage.person"}
+    assert visible == {f"queue.{queue}.manage.person"}
 
 
 def test_nobody_raises_whom_they_may_not_name(
@@ -226,9 +226,9 @@ def test_a_rule_with_many_names_is_not_compared_name_by_name(
     root: User, example: Example, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     people = User.objects.bulk_create(User(username=f"many-{n}") for n in range(400))
-    named = Named(users=tuple(people))
-    target = Target(Kind.POLICY, str(example.dev.pk), example.dev.name)
-    rule_give(actor=root, target=target, level=Level.READ, named=named)
+    subjects = RuleSubjects(users=tuple(people))
+    target = Target(RuleKind.POLICY, str(example.dev.pk), example.dev.name)
+    rule_grant(actor=root, target=target, level=Level.READ, subjects=subjects)
     compared: list[int] = []
 
     def equal(self: User, other: object) -> bool:
@@ -236,36 +236,36 @@ def test_a_rule_with_many_names_is_not_compared_name_by_name(
         return isinstance(other, User) and self.pk == other.pk
 
     monkeypatch.setattr(User, "__eq__", equal)
-    rule_change(actor=root, target=target, level=Level.READ, named=named)
+    rule_change(actor=root, target=target, level=Level.READ, subjects=subjects)
 
     assert len(compared) < 10 * len(people)
 
 
-def test_what_its_policy_makes_is_narrowed_and_not_removed(
+def test_what_its_policy_makes_is_restricted_and_not_removed(
     api_as: As, admin: APIClient, example: Example, alice: User, bob: User
 ) -> None:
     key = f"{RULES}policy.{example.dev.pk}.modify.policy/"
-    narrowing = f"/api/v1/policies/{example.dev.pk}/narrowing/"
+    restriction = f"/api/v1/policies/{example.dev.pk}/restriction/"
 
     assert admin.delete(key).status_code == 409
-    blind = admin.put(narrowing, {"is_narrowed": True, "people": ["bob"]})
-    strange = admin.put(narrowing, {"is_narrowed": True, "people": ["root"]}, headers=ANY)
-    done = admin.put(narrowing, {"is_narrowed": True, "people": ["bob"]}, headers=ANY)
+    blind = admin.put(restriction, {"is_restricted": True, "people": ["bob"]})
+    strange = admin.put(restriction, {"is_restricted": True, "people": ["root"]}, headers=ANY)
+    done = admin.put(restriction, {"is_restricted": True, "people": ["bob"]}, headers=ANY)
 
     assert (blind.status_code, list(blind.json()["fields"])) == (400, ["If-Match"])
     assert (strange.status_code, list(strange.json()["fields"])) == (400, ["people"])
-    told = {"is_narrowed": True, "people": ["bob"], "others": 0, "tasks_returned": 0}
-    assert done.json() == told
-    assert admin.get(key).json()["is_narrowed"] is True
+    want = {"is_restricted": True, "people": ["bob"], "others": 0, "tasks_returned": 0}
+    assert done.json() == want
+    assert admin.get(key).json()["is_restricted"] is True
     assert api_as(alice).get(f"/api/v1/queues/{example.dev_queue.name}/").status_code == 404
     assert api_as(bob).get(f"/api/v1/queues/{example.dev_queue.name}/").status_code == 200
-    read = {"If-Match": admin.get(narrowing).headers["ETag"]}
-    admin.put(narrowing, {"is_narrowed": True, "people": ["alice"]}, headers=read)
-    late = admin.put(narrowing, {"is_narrowed": True, "people": ["bob"]}, headers=read)
+    read = {"If-Match": admin.get(restriction).headers["ETag"]}
+    admin.put(restriction, {"is_restricted": True, "people": ["alice"]}, headers=read)
+    late = admin.put(restriction, {"is_restricted": True, "people": ["bob"]}, headers=read)
     assert late.status_code == 412
-    assert admin.get(narrowing).json()["people"] == ["alice"]
-    now = {"If-Match": admin.get(narrowing).headers["ETag"]}
-    assert admin.put(narrowing, {"is_narrowed": False}, headers=now).status_code == 200
+    assert admin.get(restriction).json()["people"] == ["alice"]
+    now = {"If-Match": admin.get(restriction).headers["ETag"]}
+    assert admin.put(restriction, {"is_restricted": False}, headers=now).status_code == 200
     assert api_as(alice).get(f"/api/v1/queues/{example.dev_queue.name}/").status_code == 200
 
 
@@ -291,7 +291,7 @@ def test_it_explains_what_somebody_may_do_and_why(
     admin.post(RULES, body("policy", None, "read", groups=["research"]))
     about = f"object=queue.{example.dev_queue.pk}"
 
-    told = admin.get(f"{EXPLAIN}?user=charlie&{about}").json()
+    answer = admin.get(f"{EXPLAIN}?user=charlie&{about}").json()
     own = api_as(alice).get(f"{EXPLAIN}?{about}").json()
     other = api_as(alice).get(f"{EXPLAIN}?user=bob&{about}")
     unknown = api_as(alice).get(f"{EXPLAIN}?user=charlie&{about}")
@@ -299,9 +299,9 @@ def test_it_explains_what_somebody_may_do_and_why(
     unseen = api_as(alice).get(f"{EXPLAIN}?object=policy.{example.research.pk}")
     bad = admin.get(f"{EXPLAIN}?object=planet.1")
 
-    held = {one["right"]: one["is_held"] for one in told["rights"]}
+    held = {one["right"]: one["is_held"] for one in answer["rights"]}
     assert held == {"see": True, "enqueue": False, "manage": False}
-    assert told["rights"][0]["reasons"][0]["text"] == "A rule on every policy for group research."
+    assert answer["rights"][0]["reasons"][0]["text"] == "A rule on every policy for group research."
     assert own["rights"][1]["reasons"][0]["code"] == "policy_group"
     assert (other.status_code, unseen.status_code) == (404, 404)
     assert (unknown.status_code, unknown.json()["fields"]) == (400, nobody.json()["fields"])
@@ -324,8 +324,8 @@ def test_no_rule_outlives_its_object(
     for kind, pk in objects.items():
         assert admin.post(RULES, body(kind, pk, "read", "bob")).status_code == 201, kind
     admin.put(
-        f"/api/v1/policies/{example.dev.pk}/narrowing/",
-        {"is_narrowed": True, "people": ["bob"]},
+        f"/api/v1/policies/{example.dev.pk}/restriction/",
+        {"is_restricted": True, "people": ["bob"]},
         headers=ANY,
     )
     rows = {
@@ -339,7 +339,7 @@ def test_no_rule_outlives_its_object(
     if thing == "policy":
         policy_remove(actor=root, policy=example.dev)
         assert not PolicyGroupPermission.objects.filter(content_object=example.dev).exists()
-        assert not PolicyChosen.objects.exists()
+        assert not PolicyMember.objects.exists()
     elif thing == "queue":
         profile_disconnect(actor=root, queue=example.dev_queue)
     elif thing == "pool":
@@ -364,8 +364,8 @@ def test_a_service_account_that_goes_is_named_by_no_rule(
     shared = admin.post("/api/v1/vaults/", vault).json()["id"]
     assert admin.post(RULES, body("vault", shared, "modify", "ci")).status_code == 201
     admin.put(
-        f"/api/v1/policies/{example.dev.pk}/narrowing/",
-        {"is_narrowed": True, "people": ["ci"]},
+        f"/api/v1/policies/{example.dev.pk}/restriction/",
+        {"is_restricted": True, "people": ["ci"]},
         headers=ANY,
     )
 
@@ -373,16 +373,16 @@ def test_a_service_account_that_goes_is_named_by_no_rule(
 
     assert not PolicyUserPermission.objects.exists()
     assert not VaultUserPermission.objects.exists()
-    assert not PolicyChosen.objects.exists()
+    assert not PolicyMember.objects.exists()
     assert not account.user_permissions.exists()
 
 
-def test_who_comes_back_into_the_group_of_a_narrowed_policy_is_chosen_still(
+def test_a_restricted_policy_names_members_who_rejoin_its_group(
     admin: APIClient, example: Example, dev_group: Group, alice: User
 ) -> None:
     admin.put(
-        f"/api/v1/policies/{example.dev.pk}/narrowing/",
-        {"is_narrowed": True, "people": ["alice"]},
+        f"/api/v1/policies/{example.dev.pk}/restriction/",
+        {"is_restricted": True, "people": ["alice"]},
         headers=ANY,
     )
 

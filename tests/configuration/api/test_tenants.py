@@ -10,8 +10,8 @@ from apps.accounts.models import Tenant, TenantGroup, User
 from apps.accounts.services.groups import group_members_add
 from apps.accounts.services.people import user_create
 from apps.policies.models import Policy, Profile, Queue
-from tests.cast import Example
 from tests.configuration.api.common import V1, SignIn, names
+from tests.people import Example
 from tests.tenants import RIVAL, Organisations
 
 pytestmark = pytest.mark.django_db
@@ -140,7 +140,7 @@ def test_administrators_of_a_tenant_work_below_its_top(
     assert Policy.objects.get(pk=acme.team.pk).removed_at is None
 
 
-def test_profiles_of_others_are_told_by_what_a_task_takes(
+def test_profiles_of_others_show_what_a_task_takes(
     organisations: Organisations, api_as: SignIn
 ) -> None:
     client, team = api_as(organisations.acme.admin), organisations.acme.team
@@ -168,16 +168,16 @@ def test_the_top_is_for_administrators_of_the_installation(
         client.patch(path, {"limit": 100}, format="json"),
         client.post(f"{path}preview/", {"limit": 100}, format="json"),
         client.post(f"{path}pause/", {"reason": "x"}, format="json"),
-        client.put(f"{path}exceeding/", {"users": [], "groups": []}, format="json"),
+        client.put(f"{path}exceeders/", {"users": [], "groups": []}, format="json"),
         client.post(f"{path}profiles/", {"profile": "4xGPU"}, format="json"),
-        client.put(f"{path}narrowing/", {"is_narrowed": True, "people": []}, format="json"),
+        client.put(f"{path}restriction/", {"is_restricted": True, "people": []}, format="json"),
         client.delete(path),
     ]
 
     assert {answer.status_code for answer in answers} == {403}
 
 
-def test_people_and_groups_are_narrowed(organisations: Organisations, api_as: SignIn) -> None:
+def test_people_and_groups_are_restricted(organisations: Organisations, api_as: SignIn) -> None:
     acme, rival = organisations.acme, organisations.rival
     client = api_as(acme.admin)
 

@@ -13,7 +13,7 @@ from apps.allocation.services import run_pass
 from apps.nodes.models import Node, NodeState
 from rpm.env import Home
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
+from tests.people import Example
 from tests.services.sshd import SshdNode
 
 pytestmark = pytest.mark.django_db
@@ -53,7 +53,7 @@ def test_a_machine_is_tried_added_changed_given_another_key_and_removed(
     confirmed = description | {"fingerprint": shown["fingerprint"]}
 
     tried = admin.post(f"{V1}/nodes/check/", confirmed).json()
-    assert "key" in [one["name"] for one in tried["findings"] if not one["is_fine"] and one["mend"]]
+    assert "key" in [one["name"] for one in tried["findings"] if not one["is_fine"] and one["fix"]]
     assert not Node.objects.exists()
     added = admin.post(f"{V1}/nodes/", confirmed)
     assert (added.status_code, added.json()["state"]) == (201, "healthy"), added.content

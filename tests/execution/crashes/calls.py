@@ -10,15 +10,15 @@ from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.policies import policy_create
 from apps.configuration.services.provision import document_provision
 from apps.configuration.services.queues import profile_connect
-from apps.execution.services.adding import SimulatedGpus, node_add
+from apps.execution.services.node_registration import SimulatedGpus, node_add
 from apps.execution.transport.host_keys import HostKey
 from apps.nodes.models import Runtime, Transport
 from apps.policies.document import parse
 from apps.policies.models import Pool, Profile, Queue
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
-from apps.tasks.services.ending import task_abort
-from apps.tasks.services.enqueueing import task_submit
+from apps.tasks.services.lifecycle import task_abort
+from apps.tasks.services.submission import task_submit
 
 POLICIES = ("poor", "rich")
 
@@ -26,7 +26,7 @@ POLICIES = ("poor", "rich")
 def install(*, lanes: dict[str, int], grace_s: int) -> None:
     """A pool of this capacity and two queues for each lane.
 
-    What `rich` submits takes the room of what `poor` runs.
+    What `rich` submits takes the slots of what `poor` runs.
     """
     root = user_create(username="root", password=None, groups=[ADMINS])
     document = {

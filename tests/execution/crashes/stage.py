@@ -15,22 +15,29 @@ from typing import Any
 
 import psycopg
 
-from tests.chaos import job
+from tests.chaos import workload
 from tests.chaos.checker import Breach, check
-from tests.chaos.history import Accepted, AttemptRow, History, Killed, TaskRow, read_journal
+from tests.chaos.history import (
+    AcceptedTask,
+    AttemptRow,
+    History,
+    KilledAttempt,
+    TaskRow,
+    read_journal,
+)
 from tests.chaos.machine import boot_clock, kill
-from tests.chaos.observe import ATTEMPTS, TASKS
+from tests.chaos.observation import ATTEMPTS, TASKS
 from tests.chaos.servers import is_alive
 from tests.services.databases import empty_database
 from tests.services.ports import end_with_parent, wait_until
 from tests.services.sshd import SshdNode, kill_helpers, running_sshd
 
 ROOT = Path(__file__).resolve().parents[3]
-# Of the control plane's steps one is tried after the other, beside much work; of the helper's one
-# on each node, all at once.
-WIDE, TIGHT, ROOM = "wide", "tight", 20
+# Steps of the control plane are tried one after the other, with much work on the nodes; those of
+# the helper all at once, one on each node.
+WIDE, TIGHT, SLOTS = "wide", "tight", 20
 NARROW = tuple(f"narrow{number}" for number in range(6))
-LANES = {WIDE: 2 * ROOM, TIGHT: ROOM, **dict.fromkeys(NARROW, 1)}
+LANES = {WIDE: 2 * SLOTS, TIGHT: SLOTS, **dict.fromkeys(NARROW, 1)}
 GRACE_S = 1
 # How long to look at a busy machine, never how fast it is.
 PATIENCE_S = 180.0
@@ -43,10 +50,10 @@ class Stage:
     folder: Path
     sshd: SshdNode
     database: psycopg.Connection[tuple[Any, ...]]
-    zygote: subprocess.Popen[str]
+    fork_server: subprocess.Popen[str]
     server: int = 0
-    accepted: list[Accepted] = field(default_factory=list)
-    unwatched: list[Killed] = field(default_factory=list)
+    accepted: list[AcceptedTask] = field(default_factory=list)
+    unwatched: list[KilledAttempt] = field(default_factory=list)
     settled_s: dict[str, float] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -107,11 +114,11 @@ class Stage:
         """Ask for work that lasts; the tasks' ids.
 
         Args:
-            wanted: queue, `poor-...` or `rich-...` of a lane, and manner of the work (job.c).
+            wanted: queue, `poor-...` or `rich-...` of a lane, and manner of the work (workload.c).
         """
         calls = [("submit", self._submission(queue, manner)) for queue, manner in wanted]
         tasks = [str(task) for task in self.call(*calls)]
-        self.accepted += [Accepted(task, task) for task in tasks]
+        self.accepted += [AcceptedTask(task, task) for task in tasks]
         return tasks
 
     def _submission(self, queue: str, manner: str) -> dict[str, Any]:
@@ -164,7 +171,7 @@ class Stage:
     def kept(self, lane: str) -> int:
         """Members that have ended and that the lane's node has not dropped yet."""
         row = self.database.execute(
-            "SELECT count(*) FROM tasks_holding h JOIN tasks_attempt a ON a.id = h.attempt_id "
+            "SELECT count(*) FROM tasks_member h JOIN tasks_attempt a ON a.id = h.attempt_id "
             "JOIN nodes_node n ON n.id = h.node_id "
             "WHERE n.name = %s AND a.ended_at IS NOT NULL AND NOT h.is_acknowledged",
             [lane],
@@ -186,7 +193,7 @@ class Stage:
     def is_dropped(self, task: str) -> bool:
         """Whether no node keeps anything of the ended attempts of this task but its fence."""
         row = self.database.execute(
-            "SELECT count(*) FROM tasks_holding h JOIN tasks_attempt a ON a.id = h.attempt_id "
+            "SELECT count(*) FROM tasks_member h JOIN tasks_attempt a ON a.id = h.attempt_id "
             "WHERE a.task_id = %s AND a.ended_at IS NOT NULL AND NOT h.is_acknowledged",
             [task],
         ).fetchone()
@@ -230,17 +237,19 @@ class Stage:
         self.abort(*self.open_tasks())
 
     def note_unwatched(self, *tasks: str) -> None:
-        """Whoever waits for this work is killed: its result may be unknown."""
+        """The process that waits for this work is killed: its result may be unknown."""
         self.unwatched += [
-            Killed(task, generation, boot_clock()) for task in tasks for generation in (1, 2, 3)
+            KilledAttempt(task, generation, boot_clock())
+            for task in tasks
+            for generation in (1, 2, 3)
         ]
 
     def _fork(self, request: dict[str, Any]) -> int:
-        assert self.zygote.stdin is not None
-        assert self.zygote.stdout is not None
-        self.zygote.stdin.write(json.dumps(request) + "\n")
-        self.zygote.stdin.flush()
-        return int(json.loads(self.zygote.stdout.readline())["pid"])
+        assert self.fork_server.stdin is not None
+        assert self.fork_server.stdout is not None
+        self.fork_server.stdin.write(json.dumps(request) + "\n")
+        self.fork_server.stdin.flush()
+        return int(json.loads(self.fork_server.stdout.readline())["pid"])
 
 
 @contextmanager
@@ -253,7 +262,7 @@ def opened() -> Iterator[Stage]:
             )
         )
         _folders(folder)
-        job.compile_to(folder / "job")
+        workload.compile_to(folder / "job")
         sshd = stack.enter_context(running_sshd())
         for lane in LANES:
             stack.callback(kill_helpers, str(Path(sshd.home, lane)))
@@ -261,8 +270,8 @@ def opened() -> Iterator[Stage]:
         environment = _environment(url, folder)
         _migrate(environment)
         database = stack.enter_context(psycopg.connect(url, autocommit=True))
-        zygote = stack.enter_context(_zygote(environment, folder))
-        stage = Stage(folder, sshd, database, zygote)
+        fork_server = stack.enter_context(_fork_server(environment, folder))
+        stage = Stage(folder, sshd, database, fork_server)
         stage.call(("install", {"lanes": LANES, "grace_s": GRACE_S}))
         yield stage
 
@@ -299,10 +308,10 @@ def _migrate(environment: dict[str, str]) -> None:
 
 
 @contextmanager
-def _zygote(environment: dict[str, str], folder: Path) -> Iterator[subprocess.Popen[str]]:
+def _fork_server(environment: dict[str, str], folder: Path) -> Iterator[subprocess.Popen[str]]:
     with (folder / "log").open("ab") as log:
-        zygote = subprocess.Popen(
-            [sys.executable, "-m", "tests.execution.crashes.zygote"],
+        fork_server = subprocess.Popen(
+            [sys.executable, "-m", "tests.execution.crashes.fork_server"],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.PIPE,
@@ -313,10 +322,10 @@ def _zygote(environment: dict[str, str], folder: Path) -> Iterator[subprocess.Po
             preexec_fn=end_with_parent,  # noqa: PLW1509 - one C call, no lock is taken
         )
     try:
-        assert zygote.stdout is not None
-        assert "ready" in zygote.stdout.readline(), (folder / "log").read_text()[-4000:]
-        yield zygote
+        assert fork_server.stdout is not None
+        assert "ready" in fork_server.stdout.readline(), (folder / "log").read_text()[-4000:]
+        yield fork_server
     finally:
         with suppress(ProcessLookupError):
-            os.killpg(zygote.pid, signal.SIGKILL)
-        zygote.communicate()
+            os.killpg(fork_server.pid, signal.SIGKILL)
+        fork_server.communicate()

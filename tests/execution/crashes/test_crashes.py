@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.chaos.machine import boot_clock
-from tests.execution.crashes.stage import NARROW, PATIENCE_S, ROOM, TIGHT, WIDE, Stage, opened
+from tests.execution.crashes.stage import NARROW, PATIENCE_S, SLOTS, TIGHT, WIDE, Stage, opened
 from tests.execution.crashes.verbs import (
     Finish,
     Launch,
@@ -25,8 +25,8 @@ from tests.execution.crashes.verbs import (
     is_cleared,
     prepare,
 )
-from tests.services.patience import patient
 from tests.services.requirements import need
+from tests.services.timeouts import scale_timeout
 from tools.packages import find_program
 
 pytestmark = pytest.mark.postgres_only
@@ -67,7 +67,7 @@ NODE: tuple[tuple[type[Verb], tuple[str, ...]], ...] = (
 UNWATCHED = frozenset({"node.launch.starting", "node.finish.ended"})
 # Ended here, the work goes on, and when it ends nobody that waits for it as its parent lives.
 ORPHANED = frozenset({"node.launch.created", "node.launch.started"})
-# Being preempted for somebody else is a stop, an end and a launch: with it nearly every step is
+# Being preempted for another task is a stop, an end and a launch: with it nearly every step is
 # tried once. The others are tried with `-m chaos`.
 BESIDES = frozenset({("stop", "stop.asked"), ("finish", "finish.committed")})
 CONTROL_CASES = [
@@ -85,7 +85,7 @@ BATCHES = [
     NODE_CASES[first : first + len(NARROW)] for first in range(0, len(NODE_CASES), len(NARROW))
 ]
 # Passed by the process that waits for the work, which has to know of it when it is launched.
-BESIDE = frozenset({"node.finish.ended", "node.finish.written", "node.finish.cleaned"})
+BY_SUPERVISOR = frozenset({"node.finish.ended", "node.finish.written", "node.finish.cleaned"})
 
 
 @pytest.fixture(scope="module")
@@ -94,12 +94,12 @@ def stage() -> Iterator[Stage]:
     need("sshd")
     need("cc", because=None if find_program("cc") else "cc not found")
     if os.geteuid() != 0:
-        need("root", because="the work of a node runs as somebody else")
+        need("root", because="the work of a node runs as another user")
     with opened() as stage:
         stage.add_nodes(WIDE, TIGHT)
         stage.serve()
-        stage.submit(*[(f"poor-{TIGHT}", "plain")] * ROOM)
-        patiently(lambda: stage.counts(f"poor-{TIGHT}")["running"] == ROOM, "the pool is full")
+        stage.submit(*[(f"poor-{TIGHT}", "plain")] * SLOTS)
+        patiently(lambda: stage.counts(f"poor-{TIGHT}")["running"] == SLOTS, "the pool is full")
         yield stage
 
 
@@ -107,7 +107,7 @@ def patiently(condition: Callable[[], bool], what: str) -> None:
     """Looks seldom: each look asks the database several things."""
     began_s = boot_clock()
     while not condition():
-        assert boot_clock() - began_s < patient(PATIENCE_S), f"never happened: {what}"
+        assert boot_clock() - began_s < scale_timeout(PATIENCE_S), f"never happened: {what}"
         time.sleep(0.1)
 
 
@@ -156,10 +156,10 @@ def test_processes_of_the_helper_are_killed(
     stage = narrow
     cases = [_case(stage, lane, *one) for lane, one in zip(NARROW, batch, strict=False)]
     try:
-        _arm(cases, batch, are_beside=True)
+        _arm(cases, batch, is_supervisor=True)
         prepare(stage, cases)
         patiently(lambda: all(case.is_prepared for case in cases), "all of them run")
-        _arm(cases, batch, are_beside=False)
+        _arm(cases, batch, is_supervisor=False)
 
         begin(stage, cases)
         _await_all(stage, cases, batch)
@@ -192,7 +192,7 @@ def _await_all(stage: Stage, cases: list[Verb], batch: list[tuple[type[Verb], st
     while not are_settled():
         found = [f"{point} ({'it' if point in crashed_s else 'nothing'} crashed)" for point in left]
         waited_s = boot_clock() - began_s
-        assert waited_s < patient(PATIENCE_S), f"not settled: {', '.join(found)}"
+        assert waited_s < scale_timeout(PATIENCE_S), f"not settled: {', '.join(found)}"
         time.sleep(0.1)
 
 
@@ -203,9 +203,9 @@ def _case(stage: Stage, lane: str, kind: type[Verb], point: str) -> Verb:
     return case
 
 
-def _arm(cases: list[Verb], batch: list[tuple[type[Verb], str]], *, are_beside: bool) -> None:
+def _arm(cases: list[Verb], batch: list[tuple[type[Verb], str]], *, is_supervisor: bool) -> None:
     for case, (_, point) in zip(cases, batch, strict=True):
-        if (point in BESIDE) == are_beside:
+        if (point in BY_SUPERVISOR) == is_supervisor:
             case.stage.crash_node_at(case.lane, point)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from apps.core import crashing
-from apps.execution.node import crashing as node_crashing
+from apps.core import crash_points
+from apps.execution.node import crash_points as node_crash_points
 
 APPS = Path(__file__).resolve().parents[3] / "apps"
 USE = re.compile(r'\bcrash_point\("([^"]+)"\)')
@@ -22,19 +22,19 @@ def named(*, on_nodes: bool) -> list[str]:
     return [
         name
         for path in APPS.rglob("*.py")
-        if path.is_relative_to(APPS / NODE) == on_nodes and path.name != "crashing.py"
+        if path.is_relative_to(APPS / NODE) == on_nodes and path.name != "crash_points.py"
         for name in USE.findall(path.read_text(encoding="utf-8"))
     ]
 
 
 def test_every_step_of_the_control_plane_stands_once_in_the_code() -> None:
-    want = set(crashing.POINTS) - set(crashing.HALF_SENT)
+    want = set(crash_points.POINTS) - set(crash_points.HALF_SENT)
 
     assert sorted(named(on_nodes=False)) == sorted(want)
 
 
 def test_every_step_of_the_helper_stands_once_in_the_code() -> None:
-    assert sorted(named(on_nodes=True)) == sorted(node_crashing.POINTS)
+    assert sorted(named(on_nodes=True)) == sorted(node_crash_points.POINTS)
 
 
 def status_of(code: str, **variables: str) -> tuple[int, str]:
@@ -50,7 +50,7 @@ def status_of(code: str, **variables: str) -> tuple[int, str]:
 
 
 POINTS = """
-from apps.core.crashing import crash_point
+from apps.core.crash_points import crash_point
 crash_point("launch.noted")
 print("beyond", flush=True)
 crash_point("launch.claimed")
@@ -72,10 +72,10 @@ def test_a_step_that_is_none_stops_the_start() -> None:
 
 HALVES = """
 import sys
-from apps.core.crashing import pieces
+from apps.core.crash_points import request_chunks
 for request in (b'{"verb":"sync"}', b'{"verb":"launch"}'):
-    for piece in pieces(request):
-        sys.stdout.write(piece.decode())
+    for chunk in request_chunks(request):
+        sys.stdout.write(chunk.decode())
         sys.stdout.flush()
 """
 
@@ -89,10 +89,10 @@ def test_half_of_the_request_is_sent_and_then_nobody_is_there() -> None:
 
 ON_A_NODE = """
 import sys
-from apps.execution.node import crashing
-crashing.arm(HOME)
-crashing.crash_point("node.launch.noted")
-crashing.crash_point("node.launch.fenced")
+from apps.execution.node import crash_points
+crash_points.arm(HOME)
+crash_points.crash_point("node.launch.noted")
+crash_points.crash_point("node.launch.fenced")
 print("beyond", flush=True)
 """
 
@@ -109,8 +109,8 @@ def test_of_all_processes_of_a_node_one_ends_at_the_step_in_the_file(tmp_path: P
 
 
 def test_a_step_of_which_nobody_asked_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crashing, "_wanted", "")
+    monkeypatch.setattr(crash_points, "_wanted", "")
 
-    crashing.crash_point("launch.claimed")
+    crash_points.crash_point("launch.claimed")
 
-    assert list(crashing.pieces(b'{"verb":"launch"}')) == [b'{"verb":"launch"}']
+    assert list(crash_points.request_chunks(b'{"verb":"launch"}')) == [b'{"verb":"launch"}']

@@ -14,8 +14,8 @@ class Verb:
 
     Args:
         task: what it happens to; there before, but for a launch.
-        is_unwatched: a step of the helper kills whoever waits for the work, or is to start it, so
-            that nobody may know its result.
+        is_unwatched: a step of the helper kills the process that waits for the work or starts it,
+            so that its result may be unknown.
     """
 
     stage: Stage
@@ -39,7 +39,7 @@ class Verb:
         return [self.task] if self.task else []
 
     def is_never_started(self, task: str) -> bool:
-        """Whether it failed because whoever was to start it was killed, and nothing began."""
+        """Whether it failed because its starting process was killed, and nothing began."""
         is_failed = self.is_unwatched and self.stage.state(task) == "failed"
         return is_failed and self.stage.starts(task) == 0
 
@@ -62,7 +62,7 @@ class Stop(Verb):
 
 @dataclass(slots=True)
 class Preempt(Verb):
-    """Room for one: what is there stops, waits again, and what is worth more starts."""
+    """A slot for one: what runs there stops, waits again, and what is worth more starts."""
 
     taker: str = ""
 

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from apps.execution.protocol.answers import ReportedMember
-from apps.execution.protocol.requests import Member
+from apps.execution.protocol.requests import MemberKey
 
 State = Literal["created", "running", "exited"]
 
 
 @dataclass
-class Held:
+class MemberRecord:
     """A member in the node's books."""
 
     state: State
@@ -28,21 +28,21 @@ class Node:
     boot: int = 1
     uptime_s: float = 100.0
     is_on: bool = True
-    members: dict[Member, Held] = field(default_factory=dict)
+    members: dict[MemberKey, MemberRecord] = field(default_factory=dict)
     # The newest generation heard of per task, and whether that one is over here.
     fences: dict[str, tuple[int, bool]] = field(default_factory=dict)
-    starts: list[Member] = field(default_factory=list)
+    starts: list[MemberKey] = field(default_factory=list)
 
     @property
     def boot_id(self) -> str:
         return f"{self.name}-{self.boot}"
 
-    def alive(self) -> list[Member]:
+    def alive(self) -> list[MemberKey]:
         """What really runs."""
         return [one for one, held in self.members.items() if self.is_on and held.state == "running"]
 
     def launch(
-        self, member: Member, *, boot_id: str, not_after_s: float, lease_until_s: float | None
+        self, member: MemberKey, *, boot_id: str, not_after_s: float, lease_until_s: float | None
     ) -> str:
         """The state of the member, or the code of a refusal."""
         if boot_id != self.boot_id:
@@ -59,11 +59,11 @@ class Node:
             return "older_alive"
         if member not in self.members:
             self.fences[member.task_id] = (member.generation, False)
-            self.members[member] = Held("running", lease_until_s)
+            self.members[member] = MemberRecord("running", lease_until_s)
             self.starts.append(member)
         return self.members[member].state
 
-    def stop(self, member: Member, *, is_kill: bool) -> str:
+    def stop(self, member: MemberKey, *, is_kill: bool) -> str:
         """`absent` fences: what is not here may not come."""
         held = self.members.get(member)
         if held is None:
@@ -76,17 +76,17 @@ class Node:
             self._end(held, 137)
         return "stopping"
 
-    def end(self, member: Member, code: int) -> None:
+    def end(self, member: MemberKey, code: int) -> None:
         """It ends by itself, or heeds the stop."""
         self._end(self.members[member], code)
 
-    def renew(self, member: Member, until_s: float) -> None:
+    def renew(self, member: MemberKey, until_s: float) -> None:
         """Only ever later."""
         held = self.members.get(member)
         if held is not None and held.lease_until_s is not None:
             held.lease_until_s = max(held.lease_until_s, until_s)
 
-    def acknowledge(self, member: Member) -> bool:
+    def acknowledge(self, member: MemberKey) -> bool:
         """Drop a member that ended; whether there was one."""
         held = self.members.get(member)
         if held is None or held.state != "exited":
@@ -121,7 +121,7 @@ class Node:
                 held.is_lease_over = True
                 self._end(held, 137)
 
-    def power_off(self) -> list[Member]:
+    def power_off(self) -> list[MemberKey]:
         """What ran is gone, without a result."""
         lost = self.alive()
         self.is_on = False
@@ -135,12 +135,12 @@ class Node:
                 del self.members[member]
                 self._fence(member)
 
-    def _fence(self, member: Member) -> None:
+    def _fence(self, member: MemberKey) -> None:
         generation, _ = self.fences.get(member.task_id, (0, False))
         if member.generation >= generation:
             self.fences[member.task_id] = (member.generation, True)
 
     @staticmethod
-    def _end(held: Held, code: int) -> None:
+    def _end(held: MemberRecord, code: int) -> None:
         if held.state != "exited":
             held.state, held.exit_code = "exited", code

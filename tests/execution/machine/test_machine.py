@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from apps.execution import reconcile as real
+from apps.execution import reconciler as real
 from apps.execution.leases import NodeClock
-from apps.execution.reconcile import (
+from apps.execution.reconciler import (
     Acknowledge,
     Action,
     Kill,
@@ -25,9 +25,9 @@ from apps.execution.reconcile import (
     NoteVanished,
     Phase,
     Quarantine,
-    Unknown,
+    UnknownMembers,
 )
-from tests.execution.machine.driving import STEPS, calm, step
+from tests.execution.machine.steps import STEPS, calm, step
 from tests.execution.machine.world import World
 
 STEPS_EACH = 50
@@ -77,7 +77,9 @@ def test_chance_finds_nothing_either(seed: int) -> None:
     walk(World(), seed)
 
 
-Broken = Callable[[tuple[Action, ...], Iterable[MemberRow], NodeReport, Unknown], Iterable[Action]]
+Broken = Callable[
+    [tuple[Action, ...], Iterable[MemberRow], NodeReport, UnknownMembers], Iterable[Action]
+]
 
 
 def takes_what_runs_for_lost(
@@ -119,7 +121,7 @@ def never_hears_of_the_end(actions: tuple[Action, ...], *_: object) -> Iterable[
 )
 def test_a_broken_reconciler_is_caught(broken: Broken) -> None:
     def decide(
-        rows: Iterable[MemberRow], report: NodeReport, unknown: Unknown, *, now: float
+        rows: Iterable[MemberRow], report: NodeReport, unknown: UnknownMembers, *, now: float
     ) -> tuple[Action, ...]:
         kept = list(rows)
         actions = real.reconcile(kept, report, unknown, now=now)

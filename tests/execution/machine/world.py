@@ -8,27 +8,34 @@ in any order; each leaves the promise intact, or asserts.
 from copy import deepcopy
 
 from apps.execution import leases
-from apps.execution.protocol.requests import Member
-from tests.execution.machine.books import Attempt, Task
-from tests.execution.machine.hearing import DRIFTS, LEASE_S, WINDOW_S, Answer, Hearing, Message
+from apps.execution.protocol.requests import MemberKey
+from tests.execution.machine.control_plane import (
+    DRIFTS,
+    LEASE_S,
+    WINDOW_S,
+    Answer,
+    ControlPlane,
+    Message,
+)
+from tests.execution.machine.database import Attempt, Task
 
 
-class World(Hearing):
+class World(ControlPlane):
     """Two nodes, and the steps that may happen."""
 
     # --- what people and passes do -----------------------------------------------------------
 
     def submit(self, policy: str) -> None:
-        name = f"t{len(self.books.tasks) + 1000 * self.epoch}"
-        self.books.tasks[name] = Task(name, policy)  # type: ignore[arg-type]  # one of the three
+        name = f"t{len(self.database.tasks) + 1000 * self.epoch}"
+        self.database.tasks[name] = Task(name, policy)  # type: ignore[arg-type]  # one of the three
 
     def admit(self, task: Task, node: str) -> None:
-        row = self.books.nodes[node]
-        if task.state != "queued" or row.state != "healthy" or self.books.is_doubted:
+        row = self.database.nodes[node]
+        if task.state != "queued" or row.state != "healthy" or self.database.is_doubted:
             return
         task.generation, task.state = task.generation + 1, "held"
-        member = Member(task.name, task.generation)
-        self.books.attempts[member] = Attempt(member, node)
+        member = MemberKey(task.name, task.generation)
+        self.database.attempts[member] = Attempt(member, node)
 
     def stop(self, attempt: Attempt, target: str) -> None:
         if attempt.phase in {"allocated", "starting", "running"}:
@@ -40,19 +47,19 @@ class World(Hearing):
 
     def launch(self, attempt: Attempt) -> None:
         """Claim, write the lease, send."""
-        clock = self.heard[attempt.node]
+        clock = self.clocks[attempt.node]
         is_free = attempt.member_state == "allocated" or (
             attempt.member_state == "starting" and attempt.token != self.token
         )
         if attempt.phase not in {"allocated", "starting"} or not is_free:
             return
-        if attempt.node not in self.answered or self.books.is_doubted:
+        if attempt.node not in self.answered or self.database.is_doubted:
             return
         attempt.phase = attempt.member_state = "starting"
         attempt.token, attempt.claimed_at = self.token, self.now
         uptime = clock.uptime_s + self.now - clock.read_at
         before = attempt.lease_until_s if attempt.boot_id == clock.boot_id else None
-        if before is not None or self.books.tasks[attempt.member.task_id].policy != "wait":
+        if before is not None or self.database.tasks[attempt.member.task_id].policy != "wait":
             attempt.lease_until_s = max(uptime + leases.granted_s(LEASE_S), before or 0.0)
         attempt.boot_id, attempt.is_sent = clock.boot_id, True
         self.messages.append(
@@ -78,7 +85,7 @@ class World(Hearing):
 
     def judge(self, name: str) -> None:
         """Give up what a silent node has certainly ended, or what is declared off."""
-        clock, row = self.heard[name], self.books.nodes[name]
+        clock, row = self.clocks[name], self.database.nodes[name]
         for attempt in self._maybe_alive(name):
             until = attempt.lease_until_s
             is_judged = (
@@ -92,37 +99,39 @@ class World(Hearing):
 
     def fall_silent(self, name: str) -> None:
         if name in self.cut or not self.nodes[name].is_on:
-            self.books.nodes[name].state = "suspect"
+            self.database.nodes[name].state = "suspect"
             self.answered.discard(name)
 
     def declare_off(self, name: str) -> None:
         """Administrators tell the truth."""
-        if not self.nodes[name].is_on and self.books.nodes[name].state == "suspect":
-            self.books.nodes[name].is_off = True
+        if not self.nodes[name].is_on and self.database.nodes[name].state == "suspect":
+            self.database.nodes[name].is_off = True
 
     def backup(self) -> None:
-        self.kept = deepcopy(self.books)
+        self.kept = deepcopy(self.database)
 
     def restore(self) -> None:
         if self.kept is None:
             return
-        self.books = deepcopy(self.kept)
-        self.books.is_doubted, self.books.is_confirmed = True, False
+        self.database = deepcopy(self.kept)
+        self.database.is_doubted, self.database.is_confirmed = True, False
         self.was_restored = True
         self.epoch += 1
         self._take_over()
 
     def confirm(self) -> None:
-        if self.books.is_doubted and not self.books.is_confirmed:
-            self.books.is_confirmed = True
-            for row in self.books.nodes.values():
-                row.told_since_confirmed = False
+        if self.database.is_doubted and not self.database.is_confirmed:
+            self.database.is_confirmed = True
+            for row in self.database.nodes.values():
+                row.reported_since_confirmed = False
 
     def settle(self) -> None:
-        rows = self.books.nodes.values()
-        is_clear = all(row.is_off or (row.told_since_confirmed and not row.unknown) for row in rows)
-        if self.books.is_doubted and self.books.is_confirmed and is_clear:
-            self.books.is_doubted = self.books.is_confirmed = False
+        rows = self.database.nodes.values()
+        is_clear = all(
+            row.is_off or (row.reported_since_confirmed and not row.unknown) for row in rows
+        )
+        if self.database.is_doubted and self.database.is_confirmed and is_clear:
+            self.database.is_doubted = self.database.is_confirmed = False
 
     # --- what the network does ---------------------------------------------------------------
 
@@ -135,21 +144,21 @@ class World(Hearing):
         if not is_kept:
             del self.messages[index]
         if message.is_stop:
-            said = node.stop(message.member, is_kill=message.is_kill)
+            reply = node.stop(message.member, is_kill=message.is_kill)
         else:
-            said = node.launch(
+            reply = node.launch(
                 message.member,
                 boot_id=message.boot_id,
                 not_after_s=message.not_after_s,
                 lease_until_s=message.lease_until_s,
             )
-        attempt = self.books.attempts.get(message.member)
+        attempt = self.database.attempts.get(message.member)
         if is_answered and message.token == self.token and attempt is not None:
-            self._hear(attempt, message, said)
+            self._receive(attempt, message, reply)
 
     def lose(self, index: int) -> None:
         message = self.messages.pop(index)
-        attempt = self.books.attempts.get(message.member)
+        attempt = self.database.attempts.get(message.member)
         if attempt is not None and message.token == attempt.token and not message.is_stop:
             attempt.token = 0
 
@@ -160,7 +169,7 @@ class World(Hearing):
             return
         before = {one.member: one.member_state for one in self._of(name)}
         for member in self.acks[name]:
-            attempt = self.books.attempts.get(member)
+            attempt = self.database.attempts.get(member)
             if node.acknowledge(member) and attempt is not None:
                 assert attempt.phase == "over", f"the result of {member} is thrown away"
         self._renew(name)
@@ -175,7 +184,7 @@ class World(Hearing):
 
     # --- what nodes and time do --------------------------------------------------------------
 
-    def finish(self, name: str, member: Member, code: int) -> None:
+    def finish(self, name: str, member: MemberKey, code: int) -> None:
         if member in self.nodes[name].alive():
             self.nodes[name].end(member, code)
 
@@ -202,5 +211,5 @@ class World(Hearing):
                 places.setdefault(member.task_id, []).append(f"{member.generation} on {name}")
         for task, found in places.items():
             assert len(found) == 1, f"{task} runs as {found}"
-        for name in self.books.tasks:
-            self.books.live(name)
+        for name in self.database.tasks:
+            self.database.live(name)

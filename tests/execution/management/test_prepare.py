@@ -20,16 +20,16 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from apps.execution.client import NodeClient
-from apps.execution.management.preparing import Machine, script_for
-from apps.execution.protocol.outcomes import Refused
+from apps.execution.management.prepare_script import MachineSetup, script_for
+from apps.execution.protocol.outcomes import NodeRefusal
 from apps.execution.transport.base import ExchangeFailed
 from apps.execution.transport.host_keys import ssh_host_key
 from apps.execution.transport.ssh import SshNode, SshTransport
 from apps.nodes.models import Installation
 from tests.execution.nodes import INSTALLATION, TestedNode
 from tests.services import ports
-from tests.services.patience import patient
 from tests.services.requirements import need
+from tests.services.timeouts import scale_timeout
 
 PREPARED_WITHIN_S = 240
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB7k2a0mD0jvKc1J4g2r9r8V1o3V4w4w4w4w4w4w4w4w alice@home"
@@ -92,8 +92,8 @@ exec /usr/sbin/sshd -D -e
 """
 
 
-def machine(**changes: Any) -> Machine:
-    return replace(Machine(public_key=KEY), **changes)
+def machine(**changes: Any) -> MachineSetup:
+    return replace(MachineSetup(public_key=KEY), **changes)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -256,16 +256,16 @@ def test_a_prepared_machine_lets_the_key_run_the_helper_and_nothing_else(tmp_pat
         outcome = node.probe()
         process = node.launch("true")
         with pytest.raises(ExchangeFailed, match="runs the helper of RPM and nothing else"):
-            SshTransport(replace(place, home="/tmp")).exchange(b"", timeout_s=patient(20))
+            SshTransport(replace(place, home="/tmp")).exchange(b"", timeout_s=scale_timeout(20))
         with pytest.raises(ExchangeFailed, match="nothing else"):
-            transport._run("id; python3 -", b"", patient(20))  # what an intruder would send
+            transport._run("id; python3 -", b"", scale_timeout(20))  # what an intruder would send
         with pytest.raises(ExchangeFailed, match="nothing else"):
-            transport._run(f"python3 -ES {home}/helper; id", b"", patient(20))  # likewise
+            transport._run(f"python3 -ES {home}/helper; id", b"", scale_timeout(20))  # likewise
         transport.close()
         client.transport.close()
 
     assert outcome.answer.account != 0
-    assert isinstance(process, Refused)
+    assert isinstance(process, NodeRefusal)
     assert "/etc/rpm-node/allowlist.json" in process.detail
     assert installed.home == home
     for line in (

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 # Use descriptors, processes or mere text; everything else of these modules takes a path, or runs a
 # program that may.
-HARMLESS = {
+SAFE = {
     "os": {
         "close", "devnull", "dup2", "environ", "_exit", "fchmod", "fchown", "fork", "fstat",
         "fsync", "ftruncate", "getegid", "geteuid", "getgroups", "getpid", "kill", "killpg",
@@ -68,30 +68,30 @@ def _annotations(tree: ast.AST) -> set[int]:
 def _use(node: ast.AST, *, is_owned: bool) -> str:
     """What in it may use a path; empty when nothing does."""
     if isinstance(node, ast.Import | ast.ImportFrom):
-        return "" if all(_is_harmless(node, one) for one in node.names) else ast.unparse(node)
+        return "" if all(_is_safe(node, one) for one in node.names) else ast.unparse(node)
     if isinstance(node, ast.Name):
         # A module by itself can be asked for any of its names.
-        is_module = node.id in HARMLESS and not is_owned
+        is_module = node.id in SAFE and not is_owned
         return node.id if is_module or node.id in BUILTINS else ""
     if not isinstance(node, ast.Attribute):
         return ""
     module, _, name = ast.unparse(node).partition(".")
     # Of another module that has it, such as `contextlib.os`.
-    is_borrowed = node.attr in HARMLESS
+    is_borrowed = node.attr in SAFE
     if not name.replace(".", "").isidentifier():
         # Of what a call returned, which is looked at by itself.
         return ""
     is_constant = name.isupper() or name.startswith("environ.")
-    is_path = module in HARMLESS and name not in HARMLESS[module] and not is_constant
+    is_path = module in SAFE and name not in SAFE[module] and not is_constant
     return ast.unparse(node) if is_path or is_borrowed else ""
 
 
-def _is_harmless(node: ast.Import | ast.ImportFrom, one: ast.alias) -> bool:
+def _is_safe(node: ast.Import | ast.ImportFrom, one: ast.alias) -> bool:
     if isinstance(node, ast.Import):
-        is_known = one.name in NEUTRAL or one.name in HARMLESS
+        is_known = one.name in NEUTRAL or one.name in SAFE
         return is_known and one.asname in (None, one.name)
     if node.module in NEUTRAL:
         return True
     is_files = (node.module, one.name, one.asname) == (OURS, "files", None)
     is_ours = str(node.module).startswith(OURS) and node.module != OURS + ".files"
-    return is_files or (is_ours and one.name not in HARMLESS)
+    return is_files or (is_ours and one.name not in SAFE)

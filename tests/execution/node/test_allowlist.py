@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from apps.execution.node import allowlist
-from apps.execution.node.errors import Refusal
-from apps.execution.protocol.outcomes import Answered, Refused
-from apps.execution.protocol.requests import GivenVolume
-from apps.policies import extras
+from apps.execution.node.errors import RequestRefusal
+from apps.execution.protocol.outcomes import Answered, NodeRefusal
+from apps.execution.protocol.requests import VolumeMount
+from apps.policies import extra_permissions
 from tests.execution.node.test_arguments import spec, volume
 from tests.execution.node.test_containers import container
 from tests.execution.nodes import installed_ssh, member_of
@@ -43,13 +43,13 @@ def problem(home: Path, **changes: Any) -> str:
     """The field that is refused; empty where nothing is."""
     try:
         allowlist.check(spec(**changes), str(home))
-    except Refusal as refusal:
+    except RequestRefusal as refusal:
         return refusal.detail.partition(":")[0]
     return ""
 
 
 def test_it_knows_the_capabilities_of_profiles() -> None:
-    assert set(allowlist.CAPABILITIES) == extras.CAPABILITIES
+    assert set(allowlist.CAPABILITIES) == extra_permissions.CAPABILITIES
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_without_a_list_no_volume_holds_the_helpers_own_files(path: Path) -> Non
 def test_a_list_that_cannot_be_read_allows_nothing(path: Path, content: str) -> None:
     path.write_text(content)
 
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(RequestRefusal) as refusal:
         allowlist.check(spec(), str(path.parent / "home"))
 
     assert (refusal.value.code, str(path) in refusal.value.detail) == ("not_allowed", True)
@@ -248,7 +248,7 @@ def test_a_stolen_key_gets_no_more_than_the_node_allows(
 ) -> None:
     node = installed_ssh(ssh_node, podman.environment)
     stolen = [
-        container(node, podman, "true", volumes=(GivenVolume("/", "/host"),)),
+        container(node, podman, "true", volumes=(VolumeMount("/", "/host"),)),
         container(node, podman, "true", capabilities=("SYS_ADMIN",)),
         container(node, podman, "true", network="host"),
     ]
@@ -259,7 +259,7 @@ def test_a_stolen_key_gets_no_more_than_the_node_allows(
     process = node.launch("true")
 
     for outcome in (*outcomes, process):
-        assert isinstance(outcome, Refused), outcome
+        assert isinstance(outcome, NodeRefusal), outcome
         assert f"root can allow it in {ssh_node.allowlist}" in outcome.detail
     assert isinstance(allowed, Answered), allowed
     assert node.wait_for_exit(member_of(stolen[2])).exit_code == 0
@@ -280,7 +280,7 @@ def test_a_launch_that_has_not_begun_is_checked_when_it_comes_again(
     other = container(node, podman, "true", task_id=request.task_id, network="host")
     outcome = node.client.launch(other)
 
-    assert isinstance(outcome, Refused), outcome
+    assert isinstance(outcome, NodeRefusal), outcome
     assert f"root can allow it in {ssh_node.allowlist}" in outcome.detail
 
 
@@ -292,12 +292,12 @@ def test_a_task_that_swaps_a_folder_of_its_volume_gets_nothing_else_of_the_node(
     (data / "inner").mkdir(parents=True)
     data.chmod(0o777)
     ssh_node.allowlist.write_text(json.dumps(NOTHING | {"mounts": [str(data)]}))
-    outer = container(node, podman, "true", volumes=(GivenVolume(str(data), "/v"),))
-    inner = container(node, podman, "true", volumes=(GivenVolume(str(data / "inner"), "/v"),))
+    outer = container(node, podman, "true", volumes=(VolumeMount(str(data), "/v"),))
+    inner = container(node, podman, "true", volumes=(VolumeMount(str(data / "inner"), "/v"),))
 
     first, second = node.client.launch(outer), node.client.launch(inner)
 
     assert isinstance(first, Answered), first
     assert node.wait_for_exit(member_of(outer)).exit_code == 0
-    assert isinstance(second, Refused), second
+    assert isinstance(second, NodeRefusal), second
     assert f"others can change the folder {data}" in second.detail

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.execution.node.arguments import Place, docker_run, podman_run, secret_id
+from apps.execution.node.arguments import ContainerPaths, docker_run, podman_run, secret_id
 from apps.execution.node.environment import container_environment, is_replaced
-from apps.execution.node.errors import Refusal
+from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.specs import Spec, spec_of
 
-PLACE = Place("rpm-inst-t1-1-0", "inst", "/home", "/home/tasks/t1/1-0")
+PATHS = ContainerPaths("rpm-inst-t1-1-0", "inst", "/home", "/home/tasks/t1/1-0")
 PLAIN: dict[str, Any] = {
     "task_id": "t1",
     "generation": 1,
@@ -58,18 +58,18 @@ def test_a_secret_may_have_several_lines() -> None:
 
 @pytest.mark.parametrize("build", BUILDERS)
 def test_a_container_with_a_network_of_its_own_is_reached_at_ports_of_the_node(build: Any) -> None:
-    inside = build(spec(ports=[29_500]), PLACE)
-    beside = build(spec(ports=[29_500], network="host"), PLACE)
+    inside = build(spec(ports=[29_500]), PATHS)
+    on_host = build(spec(ports=[29_500], network="host"), PATHS)
 
     assert "--publish=29500:29500/tcp" in inside[: inside.index("--")]
-    assert not [word for word in (*beside, *build(spec(), PLACE)) if "publish" in word]
+    assert not [word for word in (*on_host, *build(spec(), PATHS)) if "publish" in word]
 
 
 @pytest.mark.parametrize("build", BUILDERS)
 def test_limits_devices_and_labels_stand_before_the_image(build: Any) -> None:
-    asked = spec(devices=[{"uuid": "GPU-1", "cdi": "nvidia.com/gpu=GPU-1"}])
+    launch_spec = spec(devices=[{"uuid": "GPU-1", "cdi": "nvidia.com/gpu=GPU-1"}])
 
-    arguments = build(asked, PLACE)
+    arguments = build(launch_spec, PATHS)
 
     options = arguments[: arguments.index("--")]
     assert {
@@ -91,7 +91,7 @@ def test_limits_devices_and_labels_stand_before_the_image(build: Any) -> None:
 
 @pytest.mark.parametrize("build", BUILDERS)
 def test_a_container_is_closed_unless_its_profile_says_more(build: Any) -> None:
-    usual = build(spec(), PLACE)
+    usual = build(spec(), PATHS)
     open_words = {"privileged", "host", "userns", "cap-add", "device", "unconfined", "rw"}
 
     assert not [one for one in usual[2:] if any(word in one for word in open_words - {"host"})]
@@ -106,7 +106,7 @@ def test_a_container_is_closed_unless_its_profile_says_more(build: Any) -> None:
             capabilities=["IPC_LOCK"],
             device_paths=["/dev/infiniband/uverbs0"],
         ),
-        PLACE,
+        PATHS,
     )
 
     assert set(more) - set(usual) == {
@@ -119,7 +119,7 @@ def test_a_container_is_closed_unless_its_profile_says_more(build: Any) -> None:
 
 @pytest.mark.parametrize("build", BUILDERS)
 def test_simulated_devices_are_not_asked_of_the_runtime(build: Any) -> None:
-    arguments = build(spec(devices=[{"uuid": "SIM-1", "cdi": ""}]), PLACE)
+    arguments = build(spec(devices=[{"uuid": "SIM-1", "cdi": ""}]), PATHS)
 
     assert not [argument for argument in arguments if argument.startswith("--device")]
 
@@ -130,26 +130,26 @@ def test_whatever_the_command_is_it_stands_behind_the_image_or_is_refused(
     build: Any, command: list[str]
 ) -> None:
     try:
-        asked = spec(command=command)
-    except Refusal:
+        launch_spec = spec(command=command)
+    except RequestRefusal:
         return
 
-    arguments = build(asked, PLACE)
+    arguments = build(launch_spec, PATHS)
 
     end = arguments.index("--")
-    assert arguments[end + 1 :] == [asked.image, *command]
-    assert arguments[:end] == build(spec(command=[]), PLACE)[:end]
+    assert arguments[end + 1 :] == [launch_spec.image, *command]
+    assert arguments[:end] == build(spec(command=[]), PATHS)[:end]
 
 
 @given(source=st.text(max_size=40), target=st.text(max_size=40))
 def test_a_mount_never_holds_more_than_its_four_parts(source: str, target: str) -> None:
     volume = {"source": "/" + source, "target": "/" + target, "read_only": True}
     try:
-        asked = spec(volumes=[volume])
-    except Refusal:
+        launch_spec = spec(volumes=[volume])
+    except RequestRefusal:
         return
 
-    (mount,) = [one for one in podman_run(asked, PLACE) if one.startswith("--mount")]
+    (mount,) = [one for one in podman_run(launch_spec, PATHS) if one.startswith("--mount")]
 
     assert mount == f"--mount=type=bind,source=/{source},destination=/{target},readonly"
     assert mount.count(",") == 3
@@ -159,11 +159,11 @@ def test_a_mount_never_holds_more_than_its_four_parts(source: str, target: str) 
 @given(value=st.text(max_size=60))
 def test_a_variable_is_one_line_of_the_environment_file_or_refused(value: str) -> None:
     try:
-        asked = spec(environment={"NAME": value})
-    except Refusal:
+        launch_spec = spec(environment={"NAME": value})
+    except RequestRefusal:
         return
 
-    variables = container_environment(asked)
+    variables = container_environment(launch_spec)
 
     assert variables["NAME"] == value
     assert "\n" not in value
@@ -225,7 +225,7 @@ def test_variables_that_decide_about_devices_are_the_nodes(name: str) -> None:
     ],
 )
 def test_a_field_out_of_its_grammar_refuses_the_request(changes: dict[str, Any]) -> None:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(RequestRefusal) as refusal:
         spec(**changes)
 
     assert refusal.value.code == "invalid"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from apps.execution.node.homes import Attempt, supervisor_of
-from apps.execution.node.specs import Identity
-from apps.execution.protocol.outcomes import Refused
-from apps.execution.protocol.requests import AbortCallback, GivenVolume, Launch
+from apps.execution.node.specs import MemberIdentity
+from apps.execution.node.state_files import MemberFolder, supervisor_of
+from apps.execution.protocol.outcomes import NodeRefusal
+from apps.execution.protocol.requests import AbortCallbackSpec, LaunchRequest, VolumeMount
 from tests.execution.node.test_containers import container
 from tests.execution.nodes import TestedNode, installed_local, installed_ssh, member_of
 from tests.services.podman import PodmanStore
@@ -39,16 +39,16 @@ def node(home: str) -> Iterator[TestedNode]:
 
 def with_callback(
     node: TestedNode, script: str, *, language: str = "bash", timeout_s: float = 60, **more: object
-) -> Launch:
+) -> LaunchRequest:
     """A launched task that says `ready`, and `asked` when it gets SIGTERM."""
-    callback = AbortCallback(language, script, timeout_s)  # type: ignore[arg-type]  # the node checks it
+    callback = AbortCallbackSpec(language, script, timeout_s)  # type: ignore[arg-type]  # the node checks it
     request = node.launch_request("sh", "-c", WAITS, abort_callback=callback, **more)
     node.client.launch(request)
     node.wait_for_log(member_of(request), b"ready")
     return request
 
 
-def lines_of(node: TestedNode, request: Launch) -> list[str]:
+def lines_of(node: TestedNode, request: LaunchRequest) -> list[str]:
     """Its output, without what some shells say of their own of a child that was stopped."""
     lines = node.logs[member_of(request)].decode().splitlines()
     return [line for line in lines if line not in {"Killed", "Terminated"}]
@@ -129,7 +129,7 @@ def test_a_task_that_ends_by_itself_does_not_wait_for_its_callback(
     node: TestedNode, home: str
 ) -> None:
     request = with_callback(node, "echo begun; sleep 600", timeout_s=3600)
-    started = Attempt(home, identity_of(request)).read("started.json")
+    started = MemberFolder(home, identity_of(request)).read("started.json")
     assert started is not None
     node.stop(member_of(request))
     node.wait_for_log(member_of(request), b"begun")
@@ -147,7 +147,7 @@ def test_a_callback_is_not_run_again_when_the_process_that_ran_it_was_killed(
     node.stop(member_of(request))
     node.wait_for_log(member_of(request), b"begun")
 
-    supervisor = supervisor_of(Attempt(home, identity_of(request)))
+    supervisor = supervisor_of(MemberFolder(home, identity_of(request)))
     for pid in set(helpers_of(home)) - {supervisor}:
         os.kill(pid, signal.SIGKILL)
 
@@ -158,17 +158,19 @@ def test_a_callback_is_not_run_again_when_the_process_that_ran_it_was_killed(
 @pytest.mark.parametrize(
     "callback",
     [
-        AbortCallback("perl", "", 1),  # type: ignore[arg-type]  # that is the point
-        AbortCallback("bash", "x" * (2**20 + 1), 1),
-        AbortCallback("bash", "", -1),
-        AbortCallback("bash", "", 1e9),
+        AbortCallbackSpec("perl", "", 1),  # type: ignore[arg-type]  # that is the point
+        AbortCallbackSpec("bash", "x" * (2**20 + 1), 1),
+        AbortCallbackSpec("bash", "", -1),
+        AbortCallbackSpec("bash", "", 1e9),
     ],
     ids=["of another language", "too long", "no time", "too much time"],
 )
-def test_a_callback_that_cannot_be_is_refused(node: TestedNode, callback: AbortCallback) -> None:
+def test_a_callback_that_cannot_be_is_refused(
+    node: TestedNode, callback: AbortCallbackSpec
+) -> None:
     outcome = node.launch("true", abort_callback=callback)
 
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, NodeRefusal)
     assert outcome.code == "invalid"
 
 
@@ -179,7 +181,9 @@ def test_a_callback_runs_in_the_container(
     bash = tmp_path / "bash"
     bash.write_text('#!/bin/sh\nexec sh "$@"\n')
     bash.chmod(0o755)
-    callback = AbortCallback("bash", "echo saved $WORD by $(id -u) of $(hostname) $HOSTNAME", 60)
+    callback = AbortCallbackSpec(
+        "bash", "echo saved $WORD by $(id -u) of $(hostname) $HOSTNAME", 60
+    )
     request = container(
         node,
         podman,
@@ -188,7 +192,7 @@ def test_a_callback_runs_in_the_container(
         WAITS,
         abort_callback=callback,
         environment={"WORD": "x"},
-        volumes=(GivenVolume(str(bash), "/bin/bash", read_only=True),),
+        volumes=(VolumeMount(str(bash), "/bin/bash", read_only=True),),
     )
     node.client.launch(request)
     node.wait_for_log(member_of(request), b"ready")
@@ -202,11 +206,11 @@ def test_a_callback_runs_in_the_container(
     assert lines[-2:] == ["[rpm] abort callback ended with code 0", "asked"]
 
 
-def test_an_image_without_bash_is_told_in_the_log_and_the_task_ends(
+def test_an_image_without_bash_is_reported_in_the_log_and_the_task_ends(
     ssh_node: SshdNode, podman: PodmanStore
 ) -> None:
     node = installed_ssh(ssh_node, podman.environment)
-    callback = AbortCallback("bash", "echo saved", 60)
+    callback = AbortCallbackSpec("bash", "echo saved", 60)
     request = container(node, podman, "sh", "-c", WAITS, abort_callback=callback)
     node.client.launch(request)
     node.wait_for_log(member_of(request), b"ready")
@@ -219,5 +223,5 @@ def test_an_image_without_bash_is_told_in_the_log_and_the_task_ends(
     assert b"[rpm] abort callback ended with code 127\nasked\n" in log
 
 
-def identity_of(request: Launch) -> Identity:
-    return Identity(request.task_id, request.generation, request.rank)
+def identity_of(request: LaunchRequest) -> MemberIdentity:
+    return MemberIdentity(request.task_id, request.generation, request.rank)

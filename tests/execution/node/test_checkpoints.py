@@ -1,4 +1,4 @@
-"""The folder of a task on its checkpoint volume, and whether it is told to resume."""
+"""The folder of a task on its checkpoint volume, and whether the task is to resume."""
 
 import os
 from contextlib import suppress
@@ -58,7 +58,7 @@ def test_it_resumes_once_something_is_saved_and_its_folder_stays_as_it_is(volume
     assert (volume / "t1" / "state").exists()
 
 
-def test_who_said_that_it_saved_and_a_gang_are_told_alike_whatever_lies_there(
+def test_a_task_that_said_that_it_saved_and_a_gang_resume_alike_whatever_lies_there(
     volume: Path,
 ) -> None:
     assert resumes(volume, resume_if_saved=False) == "1"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from apps.execution.node import processes
-from apps.execution.node.homes import Attempt, supervisor_of
-from apps.execution.node.specs import Identity
+from apps.execution.node.specs import MemberIdentity
+from apps.execution.node.state_files import MemberFolder, supervisor_of
 from apps.execution.protocol.outcomes import Answered, StartFailed
-from apps.execution.protocol.requests import GivenVolume, Launch
+from apps.execution.protocol.requests import LaunchRequest, VolumeMount
 from tests.execution.node.test_containers import container, name_of
 from tests.execution.nodes import TestedNode, installed_ssh, member_of
 from tests.services.podman import PodmanStore
@@ -55,8 +55,10 @@ def node(ssh_node: SshdNode, podman: PodmanStore, tools: Path) -> TestedNode:
     return installed_ssh(ssh_node, podman.environment | {"PATH": path})
 
 
-def attempt_of(server: SshdNode, request: Launch) -> Attempt:
-    return Attempt(server.home, Identity(request.task_id, request.generation, request.rank))
+def member_of_request(server: SshdNode, request: LaunchRequest) -> MemberFolder:
+    return MemberFolder(
+        server.home, MemberIdentity(request.task_id, request.generation, request.rank)
+    )
 
 
 @pytest.mark.parametrize("code", [125, 126, 127])
@@ -133,7 +135,7 @@ def test_an_acknowledged_task_whose_supervisor_died_leaves_nothing(
     node.client.launch(request)
     member = member_of(request)
     node.wait_for_exit(member)
-    supervisor = supervisor_of(attempt_of(ssh_node, request))
+    supervisor = supervisor_of(member_of_request(ssh_node, request))
     if supervisor is not None:
         os.kill(supervisor, signal.SIGKILL)
     (tools / "fail-rm").unlink()
@@ -155,16 +157,16 @@ def test_a_podman_that_cannot_start_it_says_why(
     assert "database is locked" in outcome.detail
 
 
-def gated(node: TestedNode, podman: PodmanStore, tools: Path) -> tuple[Launch, Path]:
+def gated(node: TestedNode, podman: PodmanStore, tools: Path) -> tuple[LaunchRequest, Path]:
     """A task that waits for a file, and that file."""
     shared = tools / "shared"
     shared.mkdir()
-    volume = GivenVolume(str(shared), "/in", read_only=True)
+    volume = VolumeMount(str(shared), "/in", read_only=True)
     command = "echo ready; until [ -e /in/gate ]; do sleep 0.05; done; echo done; exit 6"
     return container(node, podman, "sh", "-c", command, volumes=(volume,)), shared / "gate"
 
 
-def wrappers_of(request: Launch) -> list[int]:
+def wrappers_of(request: LaunchRequest) -> list[int]:
     """The script that stands before `podman run`."""
     name = f"--name={name_of(request)}".encode()
     found = []

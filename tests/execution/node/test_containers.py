@@ -8,15 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from apps.execution.protocol.outcomes import Answered, ImageMissing, Refused, StartFailed
-from apps.execution.protocol.requests import GivenDevice, GivenVolume, Launch, Probe, Pull
+from apps.execution.protocol.outcomes import Answered, ImageMissing, NodeRefusal, StartFailed
+from apps.execution.protocol.requests import (
+    AllocatedDevice,
+    LaunchRequest,
+    ProbeRequest,
+    PullRequest,
+    VolumeMount,
+)
 from tests.execution.nodes import INSTALLATION, TestedNode, installed_ssh, member_of
 from tests.services.cdi import MakeDevices
 from tests.services.podman import PodmanStore
 from tests.services.ports import wait_until
 from tests.services.sshd import SshdNode, StartSshNode, helpers_of
 
-Container = Callable[..., Launch]
+Container = Callable[..., LaunchRequest]
 
 
 @pytest.fixture
@@ -25,7 +31,9 @@ def node(ssh_node: SshdNode, podman: PodmanStore) -> TestedNode:
     return installed_ssh(ssh_node, podman.environment)
 
 
-def container(node: TestedNode, podman: PodmanStore, *command: str, **changes: object) -> Launch:
+def container(
+    node: TestedNode, podman: PodmanStore, *command: str, **changes: object
+) -> LaunchRequest:
     """A launch request for a container of the test image, as an ordinary user."""
     fields: dict[str, object] = {
         "runtime": "podman",
@@ -146,7 +154,7 @@ def test_what_decides_about_devices_is_replaced(node: TestedNode, podman: Podman
         podman,
         "env",
         environment={"NVIDIA_VISIBLE_DEVICES": "all", "CUDA_VISIBLE_DEVICES": "0", "A": "b"},
-        devices=(GivenDevice("GPU-7"),),
+        devices=(AllocatedDevice("GPU-7"),),
     )
 
     node.client.launch(request)
@@ -171,8 +179,8 @@ def test_volumes_are_mounted_and_read_only_ones_cannot_be_written(
         "-c",
         "cat /in/data > /out/copy; touch /in/x 2>/dev/null || echo refused",
         volumes=(
-            GivenVolume(str(tmp_path / "in"), "/in", read_only=True),
-            GivenVolume(str(tmp_path / "out"), "/out"),
+            VolumeMount(str(tmp_path / "in"), "/in", read_only=True),
+            VolumeMount(str(tmp_path / "out"), "/out"),
         ),
     )
 
@@ -194,17 +202,19 @@ def test_a_read_only_root_cannot_be_written(node: TestedNode, podman: PodmanStor
     assert node.logs[member_of(request)] == b"refused\n"
 
 
-def test_a_missing_image_is_told_apart_and_can_be_pulled_for(
+def test_a_missing_image_is_an_answer_of_its_own_and_can_be_pulled_for(
     node: TestedNode, podman: PodmanStore
 ) -> None:
     request = container(node, podman, "true", image="localhost/none:1")
 
     outcome = node.client.launch(request)
     there = node.client.pull(
-        Pull(installation=INSTALLATION, runtime="podman", image=podman.image, wait_s=30)
+        PullRequest(installation=INSTALLATION, runtime="podman", image=podman.image, wait_s=30)
     )
     missing = node.client.pull(
-        Pull(installation=INSTALLATION, runtime="podman", image="localhost:1/none:1", wait_s=50)
+        PullRequest(
+            installation=INSTALLATION, runtime="podman", image="localhost:1/none:1", wait_s=50
+        )
     )
 
     assert isinstance(outcome, ImageMissing), outcome
@@ -220,10 +230,12 @@ def test_a_missing_image_is_told_apart_and_can_be_pulled_for(
     [
         pytest.param({"command": ("/no/program",)}, "/no/program", id="a missing program"),
         pytest.param(
-            {"devices": (GivenDevice("X", "none.example/gpu=X"),)}, "none.example", id="a device"
+            {"devices": (AllocatedDevice("X", "none.example/gpu=X"),)},
+            "none.example",
+            id="a device",
         ),
         pytest.param(
-            {"volumes": (GivenVolume("/no/such/folder", "/x"),)}, "/no/such/folder", id="a volume"
+            {"volumes": (VolumeMount("/no/such/folder", "/x"),)}, "/no/such/folder", id="a volume"
         ),
     ],
 )
@@ -243,9 +255,9 @@ def test_what_podman_cannot_start_fails_in_its_own_words(
     "changes",
     [
         pytest.param({"image": "--privileged"}, id="an option as image"),
-        pytest.param({"volumes": (GivenVolume("/a,suid", "/x"),)}, id="a comma in a mount"),
-        pytest.param({"volumes": (GivenVolume("/a/../b", "/x"),)}, id="dots in a mount"),
-        pytest.param({"devices": (GivenDevice("X", "/dev/kmsg"),)}, id="a path as device"),
+        pytest.param({"volumes": (VolumeMount("/a,suid", "/x"),)}, id="a comma in a mount"),
+        pytest.param({"volumes": (VolumeMount("/a/../b", "/x"),)}, id="dots in a mount"),
+        pytest.param({"devices": (AllocatedDevice("X", "/dev/kmsg"),)}, id="a path as device"),
         pytest.param({"uid": 0, "gid": 0}, id="the host's root"),
     ],
 )
@@ -256,7 +268,7 @@ def test_what_does_not_fit_its_grammar_never_reaches_podman(
 
     outcome = node.client.launch(request)
 
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, NodeRefusal)
     assert outcome.code == "invalid"
 
 
@@ -337,7 +349,7 @@ def test_a_probe_names_podman_and_the_devices_in_cdi(
     (device,) = cdi_devices("probed", 1)
 
     outcome = node.client.probe(
-        Probe(installation=INSTALLATION, simulated_devices=(device.simulated(),))
+        ProbeRequest(installation=INSTALLATION, simulated_devices=(device.simulated(),))
     )
 
     assert isinstance(outcome, Answered)
@@ -347,7 +359,7 @@ def test_a_probe_names_podman_and_the_devices_in_cdi(
     assert (found.uuid, found.simulated, found.cdi) == (device.uuid, True, device.cdi)
 
 
-def clients_of(request: Launch) -> list[int]:
+def clients_of(request: LaunchRequest) -> list[int]:
     """The `podman run` of this member."""
     name = f"--name={name_of(request)}".encode()
     found = []
@@ -359,6 +371,6 @@ def clients_of(request: Launch) -> list[int]:
     return found
 
 
-def name_of(request: Launch) -> str:
+def name_of(request: LaunchRequest) -> str:
     """The container's name."""
     return f"rpm-{INSTALLATION}-{request.task_id}-{request.generation}-{request.rank}"

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from apps.execution.node import homes, leases, serials
-from apps.execution.node.homes import Attempt
-from apps.execution.node.kinds import runtime_of
+from apps.execution.node import leases, serials, state_files
+from apps.execution.node.runtime_kinds import runtime_of
 from apps.execution.node.serials import Serial
-from apps.execution.node.specs import Identity
-from apps.execution.protocol.outcomes import Refused
+from apps.execution.node.specs import MemberIdentity
+from apps.execution.node.state_files import MemberFolder
+from apps.execution.protocol.outcomes import NodeRefusal
 from tests.execution.nodes import INSTALLATION, TestedNode, installed_local, member_of
 from tests.services.sshd import kill_helpers
 
@@ -36,8 +36,8 @@ def node(tmp_path: Path) -> Iterator[TestedNode]:
 
 
 @pytest.fixture
-def attempt(tmp_path: Path) -> Attempt:
-    attempt = Attempt(str(tmp_path / "home"), Identity("t1", 1, 0))
+def attempt(tmp_path: Path) -> MemberFolder:
+    attempt = MemberFolder(str(tmp_path / "home"), MemberIdentity("t1", 1, 0))
     Path(attempt.folder).mkdir(parents=True)
     return attempt
 
@@ -47,7 +47,7 @@ def folder_of(node: TestedNode, task_id: str) -> Path:
 
 
 @pytest.mark.parametrize("name", ["spec.json", "started.json"])
-def test_a_sync_goes_on_and_a_task_is_not_started_beside_one_whose_files_are_damaged(
+def test_a_sync_goes_on_and_a_task_is_not_started_next_to_one_whose_files_are_damaged(
     node: TestedNode, name: str
 ) -> None:
     request = node.launch_request("sleep", "60")
@@ -59,7 +59,7 @@ def test_a_sync_goes_on_and_a_task_is_not_started_beside_one_whose_files_are_dam
         path.write_bytes(content)
         assert [one.member for one in node.sync().members] == [member_of(request)]
         newer = node.client.launch(msgspec.structs.replace(request, generation=2))
-        assert isinstance(newer, Refused)
+        assert isinstance(newer, NodeRefusal)
         assert newer.code == "older_alive"
 
     path.write_bytes(whole)
@@ -81,7 +81,7 @@ def test_a_damaged_fence_lets_nothing_start_and_a_sync_go_on(
 
         for generation in (1, 2):
             outcome = node.client.launch(msgspec.structs.replace(request, generation=generation))
-            assert isinstance(outcome, Refused)
+            assert isinstance(outcome, NodeRefusal)
             assert (outcome.code, "cannot be read" in outcome.detail) == ("fenced", True)
 
     assert not (tmp_path / "mark").exists()
@@ -98,7 +98,7 @@ def test_a_damaged_result_is_an_end_without_a_code(node: TestedNode) -> None:
         assert (member.state, member.exit_code, member.error) == (
             "exited",
             None,
-            homes.DAMAGED_RESULT,
+            state_files.DAMAGED_RESULT,
         )
     while node.sync(member_of(request)).members:
         pass
@@ -110,13 +110,13 @@ def test_a_damaged_serial_is_none_and_the_next_one_replaces_it(
 ) -> None:
     (tmp_path / "serial.json").write_bytes(content)
 
-    heard = [serials.hear(str(tmp_path), Serial(number, SIGNED)) for number in (5, 6)]
+    known = [serials.record(str(tmp_path), Serial(number, SIGNED)) for number in (5, 6)]
 
-    assert heard == [Serial(0, ""), Serial(5, SIGNED)]
+    assert known == [Serial(0, ""), Serial(5, SIGNED)]
 
 
 @damaged
-def test_a_damaged_lease_is_over(attempt: Attempt, content: bytes) -> None:
+def test_a_damaged_lease_is_over(attempt: MemberFolder, content: bytes) -> None:
     assert leases.read(attempt) is None
 
     Path(attempt.path("lease.json")).write_bytes(content)
@@ -125,18 +125,20 @@ def test_a_damaged_lease_is_over(attempt: Attempt, content: bytes) -> None:
 
 
 @damaged
-def test_what_a_power_cut_damaged_is_of_an_earlier_boot(attempt: Attempt, content: bytes) -> None:
+def test_what_a_power_cut_damaged_is_of_an_earlier_boot(
+    attempt: MemberFolder, content: bytes
+) -> None:
     path = attempt.path("spec.json")
     Path(path).write_bytes(content)
 
-    assert homes.is_of_this_boot(attempt)
+    assert state_files.is_of_this_boot(attempt)
     os.utime(path, (1_000_000_000, 1_000_000_000))
-    assert not homes.is_of_this_boot(attempt)
+    assert not state_files.is_of_this_boot(attempt)
 
 
 @pytest.mark.parametrize(("name", "want"), [("cid", "Docker"), ("pid", "Podman"), ("", "Process")])
 def test_a_damaged_specification_does_not_make_a_container_a_process(
-    attempt: Attempt, name: str, want: str
+    attempt: MemberFolder, name: str, want: str
 ) -> None:
     Path(attempt.path("spec.json")).touch()
     if name:
@@ -148,7 +150,7 @@ def test_a_damaged_specification_does_not_make_a_container_a_process(
 
 
 def test_a_callback_does_not_run_with_the_helpers_rights_for_want_of_others(
-    attempt: Attempt,
+    attempt: MemberFolder,
 ) -> None:
     Path(attempt.path("spec.json")).touch()
 

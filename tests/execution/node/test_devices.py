@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from apps.execution.protocol.answers import Device, DeviceProcess, Probed
+from apps.execution.protocol.answers import DeviceProcess, DeviceReport, NodeInventory
 from tests.execution.nodes import TestedNode, installed_local, member_of
 from tests.nvml.driver import GPU_IS_LOST, VERSION_MISMATCH, Gpu, Slice, StubDriver
 
 # No process has this number: it is beyond the kernel's highest.
-STRANGER = 4_194_305
+FOREIGN_PID = 4_194_305
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def node(stub_driver: StubDriver, tmp_path: Path) -> TestedNode:
     return installed_local(str(tmp_path / "home"))
 
 
-def probed(node: TestedNode) -> Probed:
+def inventory(node: TestedNode) -> NodeInventory:
     return node.probe().answer
 
 
@@ -28,7 +28,7 @@ def processes(node: TestedNode) -> tuple[DeviceProcess, ...]:
     return node.sync(full=True).device_processes
 
 
-def test_devices_are_told_as_the_driver_knows_them(
+def test_devices_are_reported_as_the_driver_knows_them(
     stub_driver: StubDriver, node: TestedNode
 ) -> None:
     stub_driver.tell(
@@ -37,43 +37,43 @@ def test_devices_are_told_as_the_driver_knows_them(
         version="570.86.10",
     )
 
-    answer = probed(node)
+    answer = inventory(node)
 
     assert (answer.nvidia, answer.driver) == ("ok", "570.86.10")
     assert answer.devices == (
-        Device(0, "GPU-a", "NVIDIA H100 80GB HBM3", 81_559, 1_024, "", False, 37),
-        Device(1, "GPU-b", "NVIDIA L4", 24_576, 0, "", False, 0),
+        DeviceReport(0, "GPU-a", "NVIDIA H100 80GB HBM3", 81_559, 1_024, "", False, 37),
+        DeviceReport(1, "GPU-b", "NVIDIA L4", 24_576, 0, "", False, 0),
     )
 
 
 def test_a_machine_without_gpus_has_a_driver_that_is_fine(node: TestedNode) -> None:
-    assert (probed(node).nvidia, probed(node).devices) == ("ok", ())
+    assert (inventory(node).nvidia, inventory(node).devices) == ("ok", ())
 
 
 def test_a_gpu_that_falls_off_the_bus_is_named_and_hides_no_other(
     stub_driver: StubDriver, node: TestedNode
 ) -> None:
     stub_driver.tell(Gpu("GPU-a"), Gpu("GPU-b"), Gpu("GPU-c"))
-    assert len(probed(node).devices) == 3
+    assert len(inventory(node).devices) == 3
 
     stub_driver.tell(Gpu("GPU-a"), Gpu("GPU-b", error=GPU_IS_LOST), Gpu("GPU-c"))
 
-    answer = probed(node)
+    answer = inventory(node)
     assert answer.nvidia == "GPU 1: GPU is lost"
     assert [(one.index, one.uuid) for one in answer.devices] == [(0, "GPU-a"), (2, "GPU-c")]
 
 
-def test_libraries_that_are_newer_than_the_driver_are_told_with_the_remedy(
+def test_libraries_that_are_newer_than_the_driver_are_reported_with_the_fix(
     stub_driver: StubDriver, node: TestedNode
 ) -> None:
     stub_driver.tell(Gpu("GPU-a"), init=VERSION_MISMATCH)
 
-    answer = probed(node)
+    answer = inventory(node)
 
     assert answer.devices == ()
     assert answer.nvidia == (
         "the NVIDIA driver says: RM has detected an NVML/RM version mismatch. "
-        "(its libraries were updated: load its kernel modules anew, or restart the node)"
+        "(its libraries were updated: reload its kernel modules, or restart the node)"
     )
 
 
@@ -82,7 +82,7 @@ def test_a_driver_whose_modules_are_not_loaded_says_so(
 ) -> None:
     stub_driver.scenario.unlink()
 
-    assert probed(node).nvidia == "the NVIDIA driver says: Driver Not Loaded"
+    assert inventory(node).nvidia == "the NVIDIA driver says: Driver Not Loaded"
 
 
 def test_slices_are_devices_and_the_gpu_that_is_split_is_not(
@@ -91,7 +91,7 @@ def test_slices_are_devices_and_the_gpu_that_is_split_is_not(
     slices = (Slice("MIG-1", used_mb=12), Slice("MIG-2", name="NVIDIA H100 MIG 2g.20gb"))
     stub_driver.tell(Gpu("GPU-a", is_split=True, slices=slices), Gpu("GPU-b"))
 
-    first, second, whole = probed(node).devices
+    first, second, whole = inventory(node).devices
 
     assert (first.uuid, first.parent_uuid, first.index) == ("MIG-1", "GPU-a", 100)
     assert (first.memory_mb, first.used_mb, first.utilisation_percent) == (9_856, 12, None)
@@ -104,7 +104,7 @@ def test_a_split_gpu_without_slices_offers_nothing(
 ) -> None:
     stub_driver.tell(Gpu("GPU-a", is_split=True))
 
-    assert (probed(node).nvidia, probed(node).devices) == ("ok", ())
+    assert (inventory(node).nvidia, inventory(node).devices) == ("ok", ())
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def test_a_slice_is_handed_over_by_the_name_that_cdi_files_give_it(
 
 
 def test_a_process_of_somebody_else_is_not_ours(stub_driver: StubDriver, node: TestedNode) -> None:
-    stub_driver.tell(Gpu("GPU-a"), Gpu("GPU-b", processes=((STRANGER, 512),)))
+    stub_driver.tell(Gpu("GPU-a"), Gpu("GPU-b", processes=((FOREIGN_PID, 512),)))
 
-    assert processes(node) == (DeviceProcess("GPU-b", STRANGER, 512, None),)
+    assert processes(node) == (DeviceProcess("GPU-b", FOREIGN_PID, 512, None),)
 
 
 def test_a_process_below_a_member_is_the_members(
@@ -146,11 +146,11 @@ def test_a_process_below_a_member_is_the_members(
     node.wait_for(member, lambda _: node.logs.get(member, b"").endswith(b"\n"))
     child = int(node.logs[member])
 
-    stub_driver.tell(Gpu("GPU-a", processes=((child, 700), (STRANGER, 1))))
+    stub_driver.tell(Gpu("GPU-a", processes=((child, 700), (FOREIGN_PID, 1))))
 
     assert processes(node) == (
         DeviceProcess("GPU-a", child, 700, member),
-        DeviceProcess("GPU-a", STRANGER, 1, None),
+        DeviceProcess("GPU-a", FOREIGN_PID, 1, None),
     )
     node.stop(member, grace_s=0)
     node.wait_for_exit(member)
@@ -158,25 +158,29 @@ def test_a_process_below_a_member_is_the_members(
 
 def test_clients_of_mps_are_seen_once(stub_driver: StubDriver, node: TestedNode) -> None:
     stub_driver.tell(
-        Gpu("GPU-a", processes=((STRANGER, 512),), clients=((STRANGER, 512), (STRANGER + 1, 8)))
+        Gpu(
+            "GPU-a",
+            processes=((FOREIGN_PID, 512),),
+            clients=((FOREIGN_PID, 512), (FOREIGN_PID + 1, 8)),
+        )
     )
 
-    assert {one.pid for one in processes(node)} == {STRANGER, STRANGER + 1}
+    assert {one.pid for one in processes(node)} == {FOREIGN_PID, FOREIGN_PID + 1}
     assert len(processes(node)) == 2
 
 
 def test_processes_of_a_split_gpu_are_those_of_its_slices(
     stub_driver: StubDriver, node: TestedNode
 ) -> None:
-    slices = (Slice("MIG-1"), Slice("MIG-2", processes=((STRANGER, 64),)))
+    slices = (Slice("MIG-1"), Slice("MIG-2", processes=((FOREIGN_PID, 64),)))
     stub_driver.tell(Gpu("GPU-a", is_split=True, slices=slices))
 
-    assert processes(node) == (DeviceProcess("MIG-2", STRANGER, 64, None),)
+    assert processes(node) == (DeviceProcess("MIG-2", FOREIGN_PID, 64, None),)
 
 
 def test_a_lost_gpu_does_not_hide_who_computes_on_the_others(
     stub_driver: StubDriver, node: TestedNode
 ) -> None:
-    stub_driver.tell(Gpu("GPU-a", error=GPU_IS_LOST), Gpu("GPU-b", processes=((STRANGER, 5),)))
+    stub_driver.tell(Gpu("GPU-a", error=GPU_IS_LOST), Gpu("GPU-b", processes=((FOREIGN_PID, 5),)))
 
-    assert processes(node) == (DeviceProcess("GPU-b", STRANGER, 5, None),)
+    assert processes(node) == (DeviceProcess("GPU-b", FOREIGN_PID, 5, None),)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from apps.execution.node import files, leases
-from apps.execution.node.homes import Attempt
-from apps.execution.node.specs import Identity
-from apps.execution.protocol.outcomes import Answered, Refused
-from apps.execution.protocol.requests import Lease
+from apps.execution.node.specs import MemberIdentity
+from apps.execution.node.state_files import MemberFolder
+from apps.execution.protocol.outcomes import Answered, NodeRefusal
+from apps.execution.protocol.requests import LeaseRenewal
 from tests.execution.nodes import TestedNode, installed_local, member_of
 from tests.services.ports import wait_until
 from tests.services.requirements import need
@@ -69,7 +69,7 @@ def test_a_result_is_kept_and_fetched_while_the_disk_is_full(
     while node.sync(member_of(request)).members:
         pass
     again = node.client.launch(request)
-    assert isinstance(again, Refused)
+    assert isinstance(again, NodeRefusal)
     assert again.code == "ended"
 
 
@@ -93,11 +93,11 @@ def test_a_lease_is_renewed_and_ends_while_the_disk_is_full(node: TestedNode, sm
     until_s = node.probe().clocks.uptime_s + 60
     request = node.launch_request("sleep", "600", lease_until_s=until_s)
     node.client.launch(request)
-    attempt = Attempt(str(small / "home"), Identity(request.task_id, 1, 0))
+    attempt = MemberFolder(str(small / "home"), MemberIdentity(request.task_id, 1, 0))
     fill(small)
 
     for more_s in (60, 120, 180):
-        node.sync(leases=(Lease(request.task_id, 1, 0, until_s + more_s),))
+        node.sync(leases=(LeaseRenewal(request.task_id, 1, 0, until_s + more_s),))
         lease = leases.read(attempt)
         assert lease is not None
         assert lease.until_s == until_s + more_s
@@ -116,7 +116,7 @@ def test_a_launch_is_refused_while_the_disk_is_full_and_goes_well_afterwards(
     (small / "filler").unlink()
     outcome = node.client.launch(request)
 
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, NodeRefusal)
     assert refused.code == "disk_full"
     assert isinstance(outcome, Answered)
     assert node.wait_for_exit(member_of(request)).exit_code == 0

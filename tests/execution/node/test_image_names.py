@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from apps.core.errors import BadInput
 from apps.core.images import ImageName
-from apps.execution.node import lookup
-from apps.execution.node.images import Image, found_in
-from apps.execution.protocol.outcomes import ImageMissing, Refused
+from apps.execution.node import image_lookup
+from apps.execution.node.images import LocalImage, found_in
+from apps.execution.protocol.outcomes import ImageMissing, NodeRefusal
 from tests.execution.node.test_containers import container
 from tests.execution.nodes import TestedNode, installed_ssh
 from tests.services.podman import PodmanStore
@@ -67,7 +67,7 @@ def test_a_name_is_no_other_image_of_the_node(podman: PodmanStore, number: str, 
     config = {"environment": podman.environment}
     full = parsed(name.format(number=number[:12]))
 
-    found = lookup.look_up("podman", full, config) if full else None
+    found = image_lookup.find_image("podman", full, config) if full else None
 
     assert (found is not None) == (full in THERE)
     if full:
@@ -84,8 +84,8 @@ def test_a_runtime_that_fails_is_not_an_image_that_is_missing(tmp_path: Path) ->
     program.chmod(0o755)
     config = {"environment": {"PATH": f"{tmp_path}:/usr/bin:/bin"}}
 
-    with pytest.raises(lookup.RuntimeFails, match='"nope" not found'):
-        lookup.look_up("podman", "docker.io/library/debian:12", config)
+    with pytest.raises(image_lookup.RuntimeFailure, match='"nope" not found'):
+        image_lookup.find_image("podman", "docker.io/library/debian:12", config)
 
 
 @ONE_STORE
@@ -115,7 +115,7 @@ def test_a_launch_takes_only_the_image_that_was_found_under_the_name(
         container(node, podman, "true", image="docker.io/private/model:1")
     )
 
-    assert isinstance(short, Refused)
+    assert isinstance(short, NodeRefusal)
     assert isinstance(other, ImageMissing)
     assert isinstance(elsewhere, ImageMissing)
 
@@ -132,4 +132,9 @@ def test_docker_names_its_hub_shortly() -> None:
 
     number = "sha256:" + "0a" * 32
     digest = "sha256:" + "0b" * 32
-    assert found == [Image(number, ""), Image(number, digest), Image(number, ""), None]
+    assert found == [
+        LocalImage(number, ""),
+        LocalImage(number, digest),
+        LocalImage(number, ""),
+        None,
+    ]

@@ -1,4 +1,4 @@
-"""Work with a lease is gone when the lease ends, whatever is killed or stopped beside it."""
+"""Work with a lease is gone when the lease ends, whatever is killed or stopped with it."""
 
 import os
 import signal
@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from apps.execution.node import clocks, files, leases, processes
-from apps.execution.node.homes import Attempt, supervisor_of
-from apps.execution.node.specs import Identity
-from apps.execution.protocol.outcomes import Answered, Refused
-from apps.execution.protocol.requests import Launch, Lease
+from apps.execution.node.specs import MemberIdentity
+from apps.execution.node.state_files import MemberFolder, supervisor_of
+from apps.execution.protocol.outcomes import Answered, NodeRefusal
+from apps.execution.protocol.requests import LaunchRequest, LeaseRenewal
 from tests.execution.nodes import TestedNode, installed_local, installed_ssh, member_of
-from tests.services.patience import patient
 from tests.services.podman import PodmanStore
 from tests.services.ports import wait_until
 from tests.services.sshd import SshdNode, helpers_of, kill_helpers
+from tests.services.timeouts import scale_timeout
 
 LEASE_S = 8.0
 # Says every 50 ms that it lives, on the clock by which leases end.
@@ -38,24 +38,26 @@ def node(home: str) -> Iterator[TestedNode]:
     kill_helpers(home)
 
 
-def leased(node: TestedNode, *command: str, lease_s: float = LEASE_S, **changes: object) -> Launch:
+def leased(
+    node: TestedNode, *command: str, lease_s: float = LEASE_S, **changes: object
+) -> LaunchRequest:
     """A request whose lease ends in `lease_s`, in which a busy machine still starts it."""
-    until_s = node.probe().clocks.uptime_s + patient(lease_s)
+    until_s = node.probe().clocks.uptime_s + scale_timeout(lease_s)
     return node.launch_request(*command, lease_until_s=until_s, **changes)
 
 
-def until_of(request: Launch) -> float:
+def until_of(request: LaunchRequest) -> float:
     assert request.lease_until_s is not None
     return request.lease_until_s
 
 
-def attempt_of(home: str, request: Launch) -> Attempt:
-    return Attempt(home, Identity(request.task_id, request.generation, request.rank))
+def member_of_request(home: str, request: LaunchRequest) -> MemberFolder:
+    return MemberFolder(home, MemberIdentity(request.task_id, request.generation, request.rank))
 
 
-def watchdogs_of(home: str, request: Launch) -> set[int]:
-    """The helper's processes beside one member, without its supervisor."""
-    return set(helpers_of(home)) - {supervisor_of(attempt_of(home, request))}
+def watchdogs_of(home: str, request: LaunchRequest) -> set[int]:
+    """The helper's processes for one member, without its supervisor."""
+    return set(helpers_of(home)) - {supervisor_of(member_of_request(home, request))}
 
 
 def last_sign(log: bytes) -> float:
@@ -86,20 +88,20 @@ def test_a_task_that_ignores_sigterm_is_gone_when_its_lease_ends(node: TestedNod
     assert last_sign(node.logs[member_of(request)]) <= until_of(request)
 
 
-def kill_supervisor(home: str, request: Launch) -> None:
-    os.kill(supervisor_of(attempt_of(home, request)) or 0, signal.SIGKILL)
+def kill_supervisor(home: str, request: LaunchRequest) -> None:
+    os.kill(supervisor_of(member_of_request(home, request)) or 0, signal.SIGKILL)
 
 
-def stop_supervisor(home: str, request: Launch) -> None:
-    os.kill(supervisor_of(attempt_of(home, request)) or 0, signal.SIGSTOP)
+def stop_supervisor(home: str, request: LaunchRequest) -> None:
+    os.kill(supervisor_of(member_of_request(home, request)) or 0, signal.SIGSTOP)
 
 
-def kill_watchdog(home: str, request: Launch) -> None:
+def kill_watchdog(home: str, request: LaunchRequest) -> None:
     for pid in watchdogs_of(home, request):
         os.kill(pid, signal.SIGKILL)
 
 
-def stop_watchdog(home: str, request: Launch) -> None:
+def stop_watchdog(home: str, request: LaunchRequest) -> None:
     for pid in watchdogs_of(home, request):
         os.kill(pid, signal.SIGSTOP)
 
@@ -110,7 +112,7 @@ def stop_watchdog(home: str, request: Launch) -> None:
     ids=lambda f: f.__name__,
 )
 def test_no_harm_to_one_of_its_watchers_lets_a_task_outlive_its_lease(
-    node: TestedNode, home: str, tmp_path: Path, harm: Callable[[str, Launch], None]
+    node: TestedNode, home: str, tmp_path: Path, harm: Callable[[str, LaunchRequest], None]
 ) -> None:
     signs = tmp_path / "signs"
     signs.touch()
@@ -122,7 +124,7 @@ def test_no_harm_to_one_of_its_watchers_lets_a_task_outlive_its_lease(
     harm(home, request)
 
     # Nobody asks the node meanwhile: the control plane is away.
-    wait_until(lambda: attempt_of(home, request).has("exit.json"), what="the end")
+    wait_until(lambda: member_of_request(home, request).has("exit.json"), what="the end")
     ended = node.wait_for_exit(member_of(request))
     assert ended.is_lease_over
     assert last_sign(signs.read_bytes()) <= until_of(request)
@@ -132,13 +134,13 @@ def test_each_watcher_starts_the_other_again(node: TestedNode, home: str) -> Non
     request = leased(node, "sleep", "60", lease_s=600)
     node.client.launch(request)
     wait_until(lambda: bool(watchdogs_of(home, request)), what="the watchdog")
-    first, watchdogs = supervisor_of(attempt_of(home, request)), watchdogs_of(home, request)
+    first, watchdogs = supervisor_of(member_of_request(home, request)), watchdogs_of(home, request)
 
     kill_watchdog(home, request)
     wait_until(lambda: bool(watchdogs_of(home, request)), what="another watchdog")
     kill_supervisor(home, request)
     wait_until(
-        lambda: supervisor_of(attempt_of(home, request)) not in {None, first},
+        lambda: supervisor_of(member_of_request(home, request)) not in {None, first},
         what="another supervisor",
     )
 
@@ -153,12 +155,12 @@ def test_renewals_keep_a_task_alive_and_are_never_shorter(
     request = leased(node, "sh", "-c", command)
     until_s = until_of(request)
     node.client.launch(request)
-    later = Lease(request.task_id, 1, 0, until_s + 60)
+    later = LeaseRenewal(request.task_id, 1, 0, until_s + 60)
 
     node.sync(leases=(later,))
     node.sync(leases=(msgspec.structs.replace(later, until_s=until_s - 1),))
-    node.sync(leases=(Lease("unknown", 1, 0, until_s + 60),))
-    kept = leases.read(attempt_of(home, request))
+    node.sync(leases=(LeaseRenewal("unknown", 1, 0, until_s + 60),))
+    kept = leases.read(member_of_request(home, request))
 
     assert kept is not None
     assert kept.until_s == until_s + 60
@@ -168,12 +170,12 @@ def test_renewals_keep_a_task_alive_and_are_never_shorter(
     assert (ended.exit_code, ended.is_lease_over, ended.error) == (7, False, "")
 
 
-def test_a_lease_that_is_over_is_not_given_anew(node: TestedNode, home: str) -> None:
+def test_a_lease_that_is_over_is_not_given_again(node: TestedNode, home: str) -> None:
     request = leased(node, "sleep", "60")
     assert isinstance(node.client.launch(request), Answered)
-    wait_until(lambda: leases.is_over(attempt_of(home, request)), what="the lease is over")
+    wait_until(lambda: leases.is_over(member_of_request(home, request)), what="the lease is over")
 
-    node.sync(leases=(Lease(request.task_id, 1, 0, until_of(request) + 600),))
+    node.sync(leases=(LeaseRenewal(request.task_id, 1, 0, until_of(request) + 600),))
 
     assert node.wait_for_exit(member_of(request)).is_lease_over
 
@@ -181,7 +183,7 @@ def test_a_lease_that_is_over_is_not_given_anew(node: TestedNode, home: str) -> 
 def test_a_launch_whose_lease_is_over_is_late(node: TestedNode) -> None:
     outcome = node.client.launch(leased(node, "true", lease_s=-1))
 
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, NodeRefusal)
     assert outcome.code == "late"
     assert node.sync().members == ()
 
@@ -194,7 +196,7 @@ def test_a_repeated_launch_can_bring_a_longer_lease(node: TestedNode, home: str)
     again = node.client.launch(longer)
 
     assert isinstance(again, Answered)
-    kept = leases.read(attempt_of(home, request))
+    kept = leases.read(member_of_request(home, request))
     assert kept is not None
     assert kept.until_s == longer.lease_until_s
 
@@ -206,7 +208,7 @@ def test_a_task_that_is_to_wait_for_ever_has_no_watchdog(node: TestedNode, home:
     node.sync()
 
     assert watchdogs_of(home, request) == set()
-    assert not attempt_of(home, request).has("lease.json")
+    assert not member_of_request(home, request).has("lease.json")
 
 
 # What podman says of a container that was never made.
@@ -221,7 +223,7 @@ def test_a_lease_ends_before_a_slow_runtime_has_made_the_container(
     tools.mkdir()
     slow = tools / "podman"
     # Longer than the lease, which is longer on a busy machine.
-    runs_s = 4 * patient(LEASE_S)
+    runs_s = 4 * scale_timeout(LEASE_S)
     slow.write_text(
         f"#!/bin/sh\n[ $1 = image ] && exec echo '{THERE}'\n"
         f"[ $1 = run ] || {NOTHING}\nsleep {runs_s:.0f}\ntouch {tmp_path}/made\n"
@@ -245,14 +247,14 @@ def test_a_lease_ends_before_a_slow_runtime_has_made_the_container(
 
 def test_the_lease_is_there_before_anything_runs(node: TestedNode, home: str) -> None:
     request = leased(node, "sleep", "60", lease_s=600)
-    folder = Path(attempt_of(home, request).folder)
+    folder = Path(member_of_request(home, request).folder)
     folder.mkdir(parents=True)
     slow = files.take_lock(str(folder / "alive"), wait=False)
     assert slow is not None
 
     node.client.launch(request)
 
-    kept = leases.read(attempt_of(home, request))
+    kept = leases.read(member_of_request(home, request))
     os.close(slow)
     assert kept is not None
     assert kept.term_at_s < kept.kill_at_s < kept.until_s
@@ -261,7 +263,7 @@ def test_the_lease_is_there_before_anything_runs(node: TestedNode, home: str) ->
 
 @pytest.mark.parametrize("harm", [kill_supervisor, kill_watchdog], ids=lambda f: f.__name__)
 def test_a_container_is_gone_when_its_lease_ends(
-    ssh_node: SshdNode, podman: PodmanStore, harm: Callable[[str, Launch], None]
+    ssh_node: SshdNode, podman: PodmanStore, harm: Callable[[str, LaunchRequest], None]
 ) -> None:
     node = installed_ssh(ssh_node, podman.environment)
     member_home = ssh_node.home
@@ -284,7 +286,7 @@ def test_a_container_is_gone_when_its_lease_ends(
 
     harm(member_home, request)
 
-    wait_until(lambda: attempt_of(member_home, request).has("exit.json"), what="the end")
+    wait_until(lambda: member_of_request(member_home, request).has("exit.json"), what="the end")
     ended = node.wait_for_exit(member)
     assert ended.is_lease_over
     assert ended.exit_code == 128 + signal.SIGKILL

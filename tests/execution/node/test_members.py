@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from apps.execution.node import files, processes
-from apps.execution.protocol.answers import LaunchedState
-from apps.execution.protocol.outcomes import Answered, Refused, StartFailed
-from apps.execution.protocol.requests import Forget, GivenDevice, OverTask
+from apps.execution.protocol.answers import LaunchAnswer
+from apps.execution.protocol.outcomes import Answered, NodeRefusal, StartFailed
+from apps.execution.protocol.requests import AllocatedDevice, EndedTask, ForgetRequest
 from tests.execution.nodes import INSTALLATION, TestedNode, installed_local, member_of
 from tests.services.ports import wait_until
 from tests.services.sshd import helpers_of, kill_helpers
@@ -47,13 +47,13 @@ def test_the_same_launch_twice_starts_once(node: TestedNode, tmp_path: Path) -> 
     outcomes = [node.client.launch(request) for _ in range(3)]
 
     assert all(
-        isinstance(one, Answered) and one.answer == LaunchedState("running") for one in outcomes
+        isinstance(one, Answered) and one.answer == LaunchAnswer("running") for one in outcomes
     )
     node.wait_for(member_of(request), lambda one: marks.exists())
     assert marks.read_text() == "x\n"
 
 
-def test_a_launch_starts_no_second_supervisor_beside_one_that_is_slow(
+def test_a_launch_starts_no_second_supervisor_next_to_one_that_is_slow(
     node: TestedNode, tmp_path: Path
 ) -> None:
     marks = tmp_path / "marks"
@@ -63,16 +63,16 @@ def test_a_launch_starts_no_second_supervisor_beside_one_that_is_slow(
     slow = files.take_lock(str(folder / "alive"), wait=False)
     assert slow is not None
 
-    beside = node.client.launch(request)
+    second = node.client.launch(request)
     was_started = marks.exists()
     os.close(slow)
     after = node.client.launch(request)
 
-    assert isinstance(beside, Answered)
-    assert beside.answer == LaunchedState("created")
+    assert isinstance(second, Answered)
+    assert second.answer == LaunchAnswer("created")
     assert not was_started
     assert isinstance(after, Answered)
-    assert after.answer == LaunchedState("running")
+    assert after.answer == LaunchAnswer("running")
     node.wait_for(member_of(request), lambda one: marks.exists())
     assert marks.read_text() == "x\n"
 
@@ -86,7 +86,7 @@ def test_a_launch_after_the_end_was_acknowledged_is_refused(node: TestedNode) ->
         pass
     again = node.client.launch(request)
 
-    assert isinstance(again, Refused)
+    assert isinstance(again, NodeRefusal)
     assert again.code == "ended"
 
 
@@ -132,7 +132,7 @@ def test_a_launch_that_must_not_be_is_refused_and_leaves_nothing(
 ) -> None:
     outcome = node.launch("true", **changes)
 
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, NodeRefusal)
     assert outcome.code == want_code
     assert node.sync().members == ()
 
@@ -144,7 +144,7 @@ def test_an_older_generation_is_fenced(node: TestedNode) -> None:
 
     outcome = node.client.launch(older)
 
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, NodeRefusal)
     assert outcome.code == "fenced"
 
 
@@ -154,7 +154,7 @@ def test_a_newer_generation_waits_for_the_older_to_end(node: TestedNode) -> None
 
     outcome = node.client.launch(msgspec.structs.replace(older, generation=2))
 
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, NodeRefusal)
     assert outcome.code == "older_alive"
 
 
@@ -165,7 +165,7 @@ def test_a_stop_that_overtakes_its_launch_keeps_it_from_starting(node: TestedNod
     outcome = node.client.launch(request)
 
     assert state == "absent"
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, NodeRefusal)
     assert outcome.code == "ended"
 
 
@@ -232,7 +232,7 @@ def test_a_task_sees_the_devices_it_was_given_and_cannot_say_otherwise(node: Tes
     request = node.launch_request(
         "env",
         environment={"CUDA_VISIBLE_DEVICES": "9", "LD_PRELOAD": "/x.so", "NVIDIA_X": "1", "A": "b"},
-        devices=(GivenDevice("GPU-1"), GivenDevice("GPU-2")),
+        devices=(AllocatedDevice("GPU-1"), AllocatedDevice("GPU-2")),
     )
 
     node.client.launch(request)
@@ -313,7 +313,7 @@ def test_a_task_outlives_its_supervisor_and_is_followed_again(
     assert node.logs[member_of(request)] == b"ready\ndone\n"
 
 
-def test_a_stop_is_carried_out_although_the_processes_beside_the_task_were_killed(
+def test_a_stop_is_carried_out_although_the_processes_next_to_the_task_were_killed(
     node: TestedNode, tmp_path: Path
 ) -> None:
     command = "trap '' TERM; echo ready; while true; do sleep 0.05; done"
@@ -350,7 +350,7 @@ def test_a_task_that_is_over_can_be_forgotten(node: TestedNode, tmp_path: Path) 
     node.wait_for_exit(member_of(request))
     while node.sync(member_of(request)).members:
         pass
-    over = Forget(installation=INSTALLATION, tasks=(OverTask(request.task_id, 1),))
+    over = ForgetRequest(installation=INSTALLATION, tasks=(EndedTask(request.task_id, 1),))
 
     outcome = node.client.forget(over)
 
@@ -362,7 +362,7 @@ def test_a_task_that_is_over_can_be_forgotten(node: TestedNode, tmp_path: Path) 
 def test_a_living_task_is_not_forgotten(node: TestedNode) -> None:
     request = node.launch_request("sleep", "30")
     node.client.launch(request)
-    over = Forget(installation=INSTALLATION, tasks=(OverTask(request.task_id, 1),))
+    over = ForgetRequest(installation=INSTALLATION, tasks=(EndedTask(request.task_id, 1),))
 
     outcome = node.client.forget(over)
 

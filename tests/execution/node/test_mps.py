@@ -11,7 +11,7 @@ from apps.execution.node import mps
 from apps.execution.node.mps import Daemon
 from apps.execution.node.processes import start_ticks
 from apps.execution.protocol.outcomes import Answered, StartFailed
-from apps.execution.protocol.requests import GivenDevice, Launch, Member
+from apps.execution.protocol.requests import AllocatedDevice, LaunchRequest, MemberKey
 from tests.execution.nodes import TestedNode, installed_local, installed_ssh, member_of
 from tests.nvml.driver import Gpu, StubDriver
 from tests.services.mps import MpsControl
@@ -19,7 +19,7 @@ from tests.services.podman import PodmanStore
 from tests.services.ports import wait_until
 from tests.services.sshd import SshdNode
 
-HALF = GivenDevice("GPU-a", milli=500, memory_mb=40_779, enforced_by="mps")
+HALF = AllocatedDevice("GPU-a", milli=500, memory_mb=40_779, enforced_by="mps")
 
 
 @pytest.fixture
@@ -31,21 +31,23 @@ def home_of(node: TestedNode) -> str:
     return node.client.transport.home  # type: ignore[attr-defined,no-any-return]  # a local one
 
 
-def launched(node: TestedNode, *command: str, device: GivenDevice = HALF, **more: Any) -> Launch:
+def launched(
+    node: TestedNode, *command: str, device: AllocatedDevice = HALF, **more: Any
+) -> LaunchRequest:
     request = node.launch_request(*command, devices=(device,), **more)
     outcome = node.client.launch(request)
     assert isinstance(outcome, Answered), outcome
     return request
 
 
-def ended(node: TestedNode, member: Member) -> None:
+def ended(node: TestedNode, member: MemberKey) -> None:
     node.stop(member, grace_s=0)
     node.wait_for_exit(member)
     node.sync(member)
 
 
 def none_left(home: str) -> None:
-    """Daemons are ended beside the exchange that saw that nobody needs them."""
+    """Daemons end in a process of their own once an exchange sees that no task needs them."""
     wait_until(lambda: not mps.daemons(home), what="the end of every daemon")
 
 
@@ -105,7 +107,7 @@ def test_the_last_task_takes_the_daemon_with_it(node: TestedNode, mps_control: M
 def test_another_device_or_user_has_a_daemon_of_its_own(
     node: TestedNode, mps_control: MpsControl
 ) -> None:
-    other = GivenDevice("GPU-b", milli=500, memory_mb=1, enforced_by="mps")
+    other = AllocatedDevice("GPU-b", milli=500, memory_mb=1, enforced_by="mps")
     members = [
         member_of(launched(node, "sleep", "60")),
         member_of(launched(node, "sleep", "60", device=other)),
@@ -166,12 +168,14 @@ def test_a_daemon_that_does_not_listen_is_killed(node: TestedNode, mps_control: 
 @pytest.mark.parametrize(
     "device",
     [
-        pytest.param(GivenDevice("GPU-a"), id="a whole device"),
-        pytest.param(GivenDevice("GPU-a", milli=250, memory_mb=9), id="a share that is accounted"),
+        pytest.param(AllocatedDevice("GPU-a"), id="a whole device"),
+        pytest.param(
+            AllocatedDevice("GPU-a", milli=250, memory_mb=9), id="a share that is accounted"
+        ),
     ],
 )
 def test_without_a_limit_to_hold_there_is_no_daemon(
-    node: TestedNode, mps_control: MpsControl, device: GivenDevice
+    node: TestedNode, mps_control: MpsControl, device: AllocatedDevice
 ) -> None:
     request = launched(node, "env", device=device)
 
@@ -189,7 +193,7 @@ def test_the_server_of_our_daemon_does_not_occupy_the_device(
     member = member_of(launched(node, "sh", "-c", "echo $$; exec sleep 60"))
     node.wait_for(member, lambda _: node.logs.get(member, b"").endswith(b"\n"))
     server, client = pid_in(daemon_of(node), "server"), int(node.logs[member])
-    # A stranger that calls itself like a server is still one.
+    # A foreign process that calls itself like a server is still foreign.
     stub_driver.tell(Gpu("GPU-a", processes=((server, 30), (client, 400), (os.getpid(), 1))))
 
     found = node.sync(full=True).device_processes

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from apps.execution.protocol.answers import Preflighted
+from apps.execution.protocol.answers import PreflightAnswer
 from apps.execution.protocol.outcomes import Answered
-from apps.execution.protocol.requests import Preflight
+from apps.execution.protocol.requests import PreflightRequest
 from tests.execution.nodes import INSTALLATION, TestedNode, installed_local
 from tests.services.cdi import MakeDevices
 from tests.services.podman import PodmanStore
@@ -15,14 +15,14 @@ from tests.services.podman import PodmanStore
 NOBODY = 65_534
 
 
-def tried(node: TestedNode, **changes: object) -> Preflighted:
+def tried(node: TestedNode, **changes: object) -> PreflightAnswer:
     fields: dict[str, object] = {
         "installation": INSTALLATION,
         "runtime": "podman",
         "uid": NOBODY,
         "gid": NOBODY,
     }
-    outcome = node.client.preflight(Preflight(**(fields | changes)))  # type: ignore[arg-type]  # the helper checks each field
+    outcome = node.client.preflight(PreflightRequest(**(fields | changes)))  # type: ignore[arg-type]  # the helper checks each field
     assert isinstance(outcome, Answered), outcome
     return outcome.answer
 
@@ -34,7 +34,7 @@ def test_a_runtime_that_starts_containers_passes_and_nothing_is_left(
     (device,) = cdi_devices("preflight", 1)
 
     for _ in range(2):
-        assert tried(node, devices=(device.given(),)) == Preflighted("passed")
+        assert tried(node, devices=(device.given(),)) == PreflightAnswer("passed")
 
     assert not [name for name in podman.names() if "preflight" in name]
 
@@ -72,7 +72,7 @@ def test_a_runtime_that_starts_nothing_fails_it(
 def test_plain_processes_need_no_container(tmp_path: Path) -> None:
     node = installed_local(str(tmp_path / "node"))
 
-    assert tried(node, runtime="process", allow_process=True) == Preflighted("passed")
+    assert tried(node, runtime="process", allow_process=True) == PreflightAnswer("passed")
 
 
 def test_a_node_that_does_not_allow_plain_processes_fails_it(tmp_path: Path) -> None:

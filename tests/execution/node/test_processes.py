@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from apps.execution.node import processes
-from apps.execution.node.homes import Attempt, container_name
 from apps.execution.node.runtimes import Process
-from apps.execution.node.specs import Identity
+from apps.execution.node.specs import MemberIdentity
+from apps.execution.node.state_files import MemberFolder, container_name
 from tests.execution.nodes import INSTALLATION, installed_local, member_of
 from tests.services.ports import wait_until
 from tests.services.sshd import kill_helpers
@@ -171,7 +171,7 @@ def test_a_forged_mark_neither_keeps_a_member_from_ending_nor_ends_with_it(tmp_p
     home = str(tmp_path / "home")
     node = installed_local(home)
     request = node.launch_request("true", uid=NOBODY, gid=NOBODY)
-    name = container_name(INSTALLATION, Identity(request.task_id, 1, 0))
+    name = container_name(INSTALLATION, MemberIdentity(request.task_id, 1, 0))
     try:
         with running("sleep", "60", uid=4711, RPM_MEMBER=name) as forged:
             node.client.launch(request)
@@ -185,7 +185,7 @@ def test_a_forged_mark_neither_keeps_a_member_from_ending_nor_ends_with_it(tmp_p
 
 
 def test_a_session_is_not_a_members_once_its_number_is_another_process(tmp_path: Path) -> None:
-    attempt = Attempt(str(tmp_path), Identity("t1", 1, 0))
+    attempt = MemberFolder(str(tmp_path), MemberIdentity("t1", 1, 0))
     Path(attempt.folder).mkdir(parents=True)
     attempt.write("spec.json", {"user": ""})
     with running("sleep", "60", is_leader=True) as other:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from apps.execution.node import devices, homes, supervisor
-from apps.execution.node.specs import Identity
-from apps.execution.protocol.outcomes import Refused
+from apps.execution.node import devices, state_files, supervisor
+from apps.execution.node.specs import MemberIdentity
+from apps.execution.protocol.outcomes import NodeRefusal
 from apps.execution.protocol.requests import LogPosition
 from tests.execution.nodes import installed_local, member_of
 from tests.services.ports import wait_until
@@ -69,8 +69,8 @@ def test_a_log_beyond_its_bound_is_cut_and_its_offsets_go_on(tmp_path: Path) -> 
     node.client.launch(request)
     member = member_of(request)
     node.wait_for_log(member, b"0123456789\n")
-    identity = Identity(member.task_id, member.generation, member.rank)
-    attempt = homes.Attempt(str(tmp_path / "home"), identity)
+    identity = MemberIdentity(member.task_id, member.generation, member.rank)
+    attempt = state_files.MemberFolder(str(tmp_path / "home"), identity)
 
     supervisor.shorten_log(attempt, limit=10)
     with Path(attempt.path("log")).open("ab") as log:
@@ -104,7 +104,7 @@ def test_what_ran_before_the_node_booted_is_not_reported_and_not_started_again(
 
     assert report.members == ()
     wait_until(lambda: not folder.exists(), what="the folder is removed")
-    assert isinstance(again, Refused)
+    assert isinstance(again, NodeRefusal)
     assert again.code == "ended"
 
 

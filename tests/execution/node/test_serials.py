@@ -16,19 +16,19 @@ FORGED = "f" * 64
 def test_a_node_answers_with_the_highest_serial_that_it_had_heard_before(tmp_path: Path) -> None:
     node = installed_local(str(tmp_path / "home"))
 
-    told = [node.sync(serial=n, serial_signature=f"{n:064x}") for n in (5, 9, 7)] + [node.sync()]
+    answers = [node.sync(serial=n, serial_signature=f"{n:064x}") for n in (5, 9, 7)] + [node.sync()]
 
-    assert [one.serial for one in told] == [0, 5, 9, 9]
-    assert [one.serial_signature for one in told] == ["", f"{5:064x}", f"{9:064x}", f"{9:064x}"]
+    assert [one.serial for one in answers] == [0, 5, 9, 9]
+    assert [one.serial_signature for one in answers] == ["", f"{5:064x}", f"{9:064x}", f"{9:064x}"]
     assert json.loads((tmp_path / "home" / "serial.json").read_text())["serial"] == 9
 
 
 def test_a_serial_is_never_reported_lower_whatever_comes(tmp_path: Path) -> None:
-    told = [Serial(n, f"{n:064x}") for n in (3, 10**15, 2, 10**15 + 1, 1, 1)]
+    answers = [Serial(n, f"{n:064x}") for n in (3, 10**15, 2, 10**15 + 1, 1, 1)]
 
-    heard = [serials.hear(str(tmp_path), serial).number for serial in told]
+    known = [serials.record(str(tmp_path), serial).number for serial in answers]
 
-    assert heard == [0, 3, 10**15, 10**15, 10**15 + 1, 10**15 + 1]
+    assert known == [0, 3, 10**15, 10**15, 10**15 + 1, 10**15 + 1]
 
 
 @pytest.mark.parametrize(
@@ -48,19 +48,19 @@ def test_a_serial_without_a_signature_is_none_and_the_next_one_replaces_it(
 ) -> None:
     (tmp_path / "serial.json").write_text(json.dumps(content))
 
-    heard = [serials.hear(str(tmp_path), Serial(number, SIGNED)) for number in (5, 6)]
+    known = [serials.record(str(tmp_path), Serial(number, SIGNED)) for number in (5, 6)]
 
-    assert heard == [Serial(0, ""), Serial(5, SIGNED)]
+    assert known == [Serial(0, ""), Serial(5, SIGNED)]
 
 
 def test_what_the_control_plane_never_signed_is_replaced(tmp_path: Path) -> None:
     home = str(tmp_path)
-    serials.hear(home, Serial(2**62, FORGED))
+    serials.record(home, Serial(2**62, FORGED))
 
-    heard = [
-        serials.hear(home, Serial(5, SIGNED), refused=4),
-        serials.hear(home, Serial(6, SIGNED), refused=2**62),
-        serials.hear(home, Serial(6, SIGNED)),
+    known = [
+        serials.record(home, Serial(5, SIGNED), refused=4),
+        serials.record(home, Serial(6, SIGNED), refused=2**62),
+        serials.record(home, Serial(6, SIGNED)),
     ]
 
-    assert heard == [Serial(2**62, FORGED), Serial(2**62, FORGED), Serial(6, SIGNED)]
+    assert known == [Serial(2**62, FORGED), Serial(2**62, FORGED), Serial(6, SIGNED)]

@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from apps.execution.node import mps
-from apps.execution.node.arguments import Place, docker_run, podman_run
+from apps.execution.node.arguments import ContainerPaths, docker_run, podman_run
 from apps.execution.node.environment import container_environment, process_environment
-from apps.execution.node.errors import Refusal
+from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.mps import Daemon
 from apps.execution.node.specs import Spec, spec_of
-from apps.execution.protocol.requests import GivenDevice
+from apps.execution.protocol.requests import AllocatedDevice
 from tests.nvml.driver import Gpu, Slice
 
-HALF = GivenDevice("GPU-a", milli=500, memory_mb=40_779, enforced_by="mps")
-PLACE = Place("rpm-inst-t1-1-0", "inst", "/home", "/home/tasks/t1/1-0")
+HALF = AllocatedDevice("GPU-a", milli=500, memory_mb=40_779, enforced_by="mps")
+PATHS = ContainerPaths("rpm-inst-t1-1-0", "inst", "/home", "/home/tasks/t1/1-0")
 
 
-def spec(device: GivenDevice, **changes: Any) -> Spec:
+def spec(device: AllocatedDevice, **changes: Any) -> Spec:
     plain: dict[str, Any] = {
         "task_id": "t1",
         "generation": 1,
@@ -48,9 +48,9 @@ def spec(device: GivenDevice, **changes: Any) -> Spec:
 
 @pytest.mark.parametrize(("milli", "want"), [(999, "99"), (142, "14"), (10, "1"), (1, "1")])
 def test_threads_are_limited_in_whole_percent_and_never_to_none(milli: int, want: str) -> None:
-    asked = spec(GivenDevice("GPU-a", milli=milli, memory_mb=100, enforced_by="mps"))
+    launch_spec = spec(AllocatedDevice("GPU-a", milli=milli, memory_mb=100, enforced_by="mps"))
 
-    variables = container_environment(asked._replace(mps_pipe="/p", mps_shared_memory="/s"))
+    variables = container_environment(launch_spec._replace(mps_pipe="/p", mps_shared_memory="/s"))
 
     assert variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == want
 
@@ -59,16 +59,18 @@ def test_what_a_task_says_of_mps_is_not_passed_on() -> None:
     own = {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/x", "RPM_GPU_SHARE": "1.000"}
 
     for build in (container_environment, process_environment):
-        variables = build(spec(GivenDevice("GPU-a"), environment=own))
+        variables = build(spec(AllocatedDevice("GPU-a"), environment=own))
 
         assert not own.items() & variables.items()
 
 
 @pytest.mark.parametrize("build", [podman_run, docker_run])
 def test_a_container_gets_sockets_and_shared_memory_by_mounts(build: Any) -> None:
-    asked = spec(HALF)._replace(mps_pipe="/run/rpm-mps/a/b/pipe", mps_shared_memory="/dev/shm/c")
+    launch_spec = spec(HALF)._replace(
+        mps_pipe="/run/rpm-mps/a/b/pipe", mps_shared_memory="/dev/shm/c"
+    )
 
-    arguments = build(asked, PLACE)
+    arguments = build(launch_spec, PATHS)
 
     options = arguments[: arguments.index("--")]
     pipe = "source=/run/rpm-mps/a/b/pipe,destination=/run/rpm-mps/a/b/pipe"
@@ -80,10 +82,10 @@ def test_a_container_gets_sockets_and_shared_memory_by_mounts(build: Any) -> Non
 
 @pytest.mark.parametrize("build", [podman_run, docker_run])
 def test_a_slice_is_given_by_its_uuid(build: Any) -> None:
-    asked = spec(GivenDevice("MIG-1f2e", "nvidia.com/gpu=MIG-1f2e", memory_mb=9_856))
+    launch_spec = spec(AllocatedDevice("MIG-1f2e", "nvidia.com/gpu=MIG-1f2e", memory_mb=9_856))
 
-    assert "--device=nvidia.com/gpu=MIG-1f2e" in build(asked, PLACE)
-    assert container_environment(asked)["CUDA_VISIBLE_DEVICES"] == "MIG-1f2e"
+    assert "--device=nvidia.com/gpu=MIG-1f2e" in build(launch_spec, PATHS)
+    assert container_environment(launch_spec)["CUDA_VISIBLE_DEVICES"] == "MIG-1f2e"
 
 
 def test_the_daemon_is_started_as_the_user_of_the_tasks() -> None:
@@ -115,8 +117,8 @@ def test_sockets_of_the_longest_paths_can_still_be_made() -> None:
     ],
 )
 def test_a_share_that_makes_no_sense_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(Refusal, match=r"is not|is none of"):
-        spec(GivenDevice("GPU-a"), devices=[{"uuid": "GPU-a", **changes}])
+    with pytest.raises(RequestRefusal, match=r"is not|is none of"):
+        spec(AllocatedDevice("GPU-a"), devices=[{"uuid": "GPU-a", **changes}])
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from apps.execution.bundle import NODE_FILES
-from apps.execution.node import privates, processes, task_files
-from apps.execution.node.homes import Attempt
+from apps.execution.node import private_files, processes, task_files
 from apps.execution.node.specs import Spec, spec_of
+from apps.execution.node.state_files import MemberFolder
 from apps.execution.protocol.outcomes import StartFailed
 from tests.execution.node.path_walk import MODULE, paths_used
 from tests.execution.node.test_arguments import PLAIN
@@ -20,7 +20,7 @@ from tests.services.sshd import kill_helpers
 
 CONFIG = {"installation": INSTALLATION}
 NOBODY = 65_534
-LONG = privates.CHECKPOINT_BYTES + 1
+LONG = private_files.CHECKPOINT_BYTES + 1
 ALL = None
 # Who may use a path, or start a program that does, and the functions that do. A task writes to none
 # of these places: the helper's own home is closed, the rest is the kernel's or the administrator's.
@@ -28,52 +28,52 @@ ALLOWED: dict[str, set[str] | None] = {
     # The node's own list, and whether a path is on it: nothing is opened that it names.
     "allowlist": {"_entry", "_is_disk", "_is_given", "_resolved", "read"},
     "callbacks": {"keep", "run"},
-    "cleaning": {"clean_up", "ensure_clean"},
+    "cleanup": {"clean_up", "ensure_clean"},
     "clocks": {"boot_id"},
     # The runtimes' clients.
     "containers": {"_number_in", "_popen", "_write_variables"},
-    "crashing": ALL,
-    "detaching": ALL,
+    "crash_points": ALL,
+    "detached_process": ALL,
     "devices": ALL,
     "files": ALL,
-    "homes": {
-        "_entries", "add", "has", "is_of_this_boot", "is_supervised", "mark", "raise_fence", "read",
-        "read_fence", "remove", "ring", "supervisor_of", "task_lock", "waiter_path", "write",
-        "write_once",
-    },
     "installer": ALL,
     "leases": {"_write", "grant", "renew"},
-    "logins": {"sweep"},
     "members": {"acknowledge", "forget", "launch", "stop"},
     # Its own folders, and /proc.
-    "mps": {"_end", "_name_of", "_start", "daemons", "prepare", "tend"},
+    "mps": {"_end", "_name_of", "_start", "daemons", "prepare", "update_daemons"},
     # A folder of the home that nothing of the container of a preflight reaches; an archive in
     # memory; and the node's own shell.
-    "preflight": {MODULE, "_container_tried", "_process_tried", "_tried"},
+    "preflight": {MODULE, "_try_container", "_try_process", "_try_start"},
     # Which file systems there are; and the time of an open file.
-    "privates": {"_base", "_in_memory", "_touched_at"},
-    "probing": ALL,
+    "private_files": {"_base", "_in_memory", "_touched_at"},
+    "probe": ALL,
     # The kernel's files. What a task says in them is read with a bound.
     "processes": {"_all", "_read", "_status", "_variables"},
-    "pruning": {
+    "prune": {
         "_is_known", "_older_than", "_remove_leftovers", "_unused_images", "ensure_pruned",
         "note_image",
     },
-    "pulling": {"_await_result", "_ensure_puller", "_fetch", "_progress", "_started", "pull"},
+    "pull": {"_await_result", "_ensure_puller", "_fetch", "_progress", "_started", "pull"},
+    "registry_login": {"remove_leftovers"},
     # To where the task's user may go, with that user's rights; and its programs.
     "runtimes": {"_inside", "call", "run_tool", "start"},
-    "serials": {"_write", "hear"},
+    "serials": {"_write", "record"},
     "service": {"answer_to"},
+    "state_files": {
+        "_entries", "add", "has", "is_of_this_boot", "is_supervised", "mark", "notify",
+        "raise_fence", "read", "read_fence", "remove", "supervisor_of", "task_lock", "waiter_path",
+        "write", "write_once",
+    },
     "stopper": {"_end_callback", "ensure_stopper"},
     "supervisor": {"_last_words", "adopt", "launch", "shorten_log", "supervise"},
-    "syncing": {"_clear_away", "_log_end", "_read_log", "waiter"},
+    "sync": {"_clear_away", "_log_end", "_read_log", "waiter"},
     "task_files": ALL,
     "watchdog": {"ensure_watchdog"},
 }  # fmt: skip
 
 
 def test_files_of_tasks_are_used_in_one_module_only() -> None:
-    """Whoever adds a name here says with it that no task can write to that place."""
+    """A name is added only if no task can write to that place."""
     found = [
         f"{path.stem}.{function}: {call}"
         for path in sorted(NODE_FILES.glob("*.py"))
@@ -149,7 +149,7 @@ def test_the_walk_sees_a_path_in_a_function(code: str, want: str) -> None:
         "from subprocess import run",
         "from apps.execution.node import files as f",
         "from apps.execution.node.files import write_bytes",
-        "from apps.execution.node.homes import os as o",
+        "from apps.execution.node.state_files import os as o",
         "os.truncate('/x', 0)",
         "g = lambda p: os.truncate(p, 0)",
         "if True: os.unlink('/x')",
@@ -163,8 +163,8 @@ def test_the_walk_sees_a_path_in_a_module(code: str) -> None:
     "code",
     [
         "import os\nimport subprocess\nfrom functools import partial",
-        "from apps.execution.node import files, homes\nfrom apps.execution.node.homes import add",
-        "def f(): os.close(os.path.join(1, os.O_RDONLY, os.environ['HOME'], files.ROOM))",
+        "from apps.execution.node import files\nfrom apps.execution.node.state_files import add",
+        "def f(): os.close(os.path.join(1, os.O_RDONLY, os.environ['HOME'], files.RESERVED))",
         "def f(fd): os.fchmod(fd, 0)",
         "def f(one: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]: one.wait()",
         "def f(fd): os.fstat(fd).st_size",
@@ -182,31 +182,31 @@ def spec() -> Spec:
 
 
 @pytest.fixture
-def attempt(tmp_path: Path, spec: Spec) -> Iterator[Attempt]:
-    attempt = Attempt(str(tmp_path / "home"), spec.identity)
+def attempt(tmp_path: Path, spec: Spec) -> Iterator[MemberFolder]:
+    attempt = MemberFolder(str(tmp_path / "home"), spec.identity)
     Path(attempt.folder).mkdir(parents=True)
     attempt.write("spec.json", {"user": spec.user})
-    privates.make(attempt, spec, CONFIG, secrets=True, is_open=True)
+    private_files.make(attempt, spec, CONFIG, secrets=True, is_open=True)
     yield attempt
-    assert privates.remove(attempt, CONFIG)
+    assert private_files.remove(attempt, CONFIG)
 
 
 @pytest.fixture
-def file(attempt: Attempt) -> Path:
-    return Path(privates.folder_of(attempt, CONFIG)) / "checkpoint"
+def file(attempt: MemberFolder) -> Path:
+    return Path(private_files.folder_of(attempt, CONFIG)) / "checkpoint"
 
 
 @pytest.fixture
 def victim(tmp_path: Path, file: Path) -> Iterator[Path]:
-    """Somebody else's, longer than a checkpoint file may be, and where a link can be made to it."""
+    """Another user's, longer than a checkpoint file may be, and where it can be linked to."""
     victim = file.parent.parent / f"{tmp_path.name}-victim"
     victim.write_bytes(b"x" * LONG)
     yield victim
     victim.unlink()
 
 
-def saved(attempt: Attempt) -> float | None:
-    return privates.checkpointed_wall_s(attempt, CONFIG)
+def saved(attempt: MemberFolder) -> float | None:
+    return private_files.checkpointed_wall_s(attempt, CONFIG)
 
 
 HOSTILE: dict[str, Callable[[Path, Path], object]] = {
@@ -221,7 +221,7 @@ HOSTILE: dict[str, Callable[[Path, Path], object]] = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_what_stands_in_the_place_of_a_checkpoint_file_is_not_touched(
-    kind: str, attempt: Attempt, file: Path, victim: Path
+    kind: str, attempt: MemberFolder, file: Path, victim: Path
 ) -> None:
     file.unlink()
     HOSTILE[kind](file, victim)
@@ -233,11 +233,11 @@ def test_what_stands_in_the_place_of_a_checkpoint_file_is_not_touched(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
 def test_a_link_to_another_folder_in_place_of_the_tasks_own_is_not_followed(
-    attempt: Attempt, file: Path, tmp_path: Path
+    attempt: MemberFolder, file: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "checkpoint").write_bytes(b"x" * LONG)
     os.chown(tmp_path / "checkpoint", NOBODY, NOBODY)
-    privates.remove(attempt, CONFIG)
+    private_files.remove(attempt, CONFIG)
     file.parent.symlink_to(tmp_path)
     os.chown(file.parent, NOBODY, NOBODY, follow_symlinks=False)
 
@@ -246,7 +246,7 @@ def test_a_link_to_another_folder_in_place_of_the_tasks_own_is_not_followed(
     assert (tmp_path / "checkpoint").stat().st_size == LONG
 
 
-def test_a_checkpoint_dated_ahead_is_of_now_and_stays_so(attempt: Attempt, file: Path) -> None:
+def test_a_checkpoint_dated_ahead_is_of_now_and_stays_so(attempt: MemberFolder, file: Path) -> None:
     before = file.stat().st_ctime
     os.utime(file, (99_999_999_999, 99_999_999_999))
 
@@ -257,13 +257,13 @@ def test_a_checkpoint_dated_ahead_is_of_now_and_stays_so(attempt: Attempt, file:
     assert before <= first < 99_999_999_999
 
 
-def test_a_checkpoint_dated_before_all_time_says_nothing(attempt: Attempt, file: Path) -> None:
+def test_a_checkpoint_dated_before_all_time_says_nothing(attempt: MemberFolder, file: Path) -> None:
     os.utime(file, (-5, -5))
 
     assert saved(attempt) is None
 
 
-def test_a_folder_is_removed_however_deep_it_is_and_nothing_beside_it(
+def test_a_folder_is_removed_however_deep_it_is_and_nothing_next_to_it(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "kept").mkdir()

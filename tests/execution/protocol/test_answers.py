@@ -5,7 +5,7 @@ import json
 import pytest
 
 from apps.execution.protocol import answers, requests
-from apps.execution.protocol.answers import AnswerMalformed, Refusal, StopState, decode
+from apps.execution.protocol.answers import MalformedAnswer, Refusal, StopAnswer, decode
 
 AROUND = {"protocol": 1, "helper": "h", "boot_id": "b", "uptime_s": 1.5, "wall_s": 2.5}
 
@@ -13,16 +13,16 @@ AROUND = {"protocol": 1, "helper": "h", "boot_id": "b", "uptime_s": 1.5, "wall_s
 def test_an_answer_comes_with_the_clocks_of_the_node() -> None:
     content = json.dumps(AROUND | {"answer": {"state": "absent"}}).encode()
 
-    clocks, answer = decode(content, StopState)
+    clocks, answer = decode(content, StopAnswer)
 
-    assert answer == StopState("absent")
+    assert answer == StopAnswer("absent")
     assert (clocks.boot_id, clocks.uptime_s) == ("b", 1.5)
 
 
 def test_a_refusal_is_an_answer_of_every_verb() -> None:
     refusal = {"code": "late", "detail": "3 s"}
 
-    _, answer = decode(json.dumps(AROUND | {"refusal": refusal}).encode(), StopState)
+    _, answer = decode(json.dumps(AROUND | {"refusal": refusal}).encode(), StopAnswer)
 
     assert answer == Refusal("late", "3 s")
 
@@ -44,19 +44,19 @@ def test_a_refusal_is_an_answer_of_every_verb() -> None:
     ],
 )
 def test_anything_else_is_malformed(content: bytes) -> None:
-    with pytest.raises(AnswerMalformed):
-        decode(content, StopState)
+    with pytest.raises(MalformedAnswer):
+        decode(content, StopAnswer)
 
 
 def test_an_answer_beyond_the_bound_is_not_even_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "ANSWER_BYTES", 10)
 
-    with pytest.raises(AnswerMalformed, match="bytes"):
-        decode(json.dumps(AROUND).encode(), StopState)
+    with pytest.raises(MalformedAnswer, match="bytes"):
+        decode(json.dumps(AROUND).encode(), StopAnswer)
 
 
 def test_a_request_that_no_node_would_read_is_not_sent() -> None:
-    launch = requests.Launch(
+    launch = requests.LaunchRequest(
         installation="test0001",
         task_id="t1",
         generation=1,

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.execution.protocol.answers import (
-    AnswerMalformed,
-    Installed,
-    LaunchedState,
-    Probed,
-    Pulled,
+    InstallAnswer,
+    LaunchAnswer,
+    MalformedAnswer,
+    NodeInventory,
+    PullAnswer,
     Refusal,
-    Report,
-    StopState,
+    StopAnswer,
+    SyncReport,
     decode,
     decode_installed,
 )
@@ -81,9 +81,9 @@ def test_an_answer_is_storable_or_malformed(data: st.DataObject) -> None:
         place = data.draw(st.sampled_from(places_of(envelope)))
         envelope = changed(envelope, place, data.draw(HOSTILE))
     try:
-        clocks, told = decode(json.dumps(envelope).encode(), kind)
-        answered = [msgspec.to_builtins(clocks), msgspec.to_builtins(told) | {"serial": 0}]
-    except AnswerMalformed as error:
+        clocks, found = decode(json.dumps(envelope).encode(), kind)
+        answered = [msgspec.to_builtins(clocks), msgspec.to_builtins(found) | {"serial": 0}]
+    except MalformedAnswer as error:
         answered = [str(error)]
 
     assert_storable(answered)
@@ -92,8 +92,8 @@ def test_an_answer_is_storable_or_malformed(data: st.DataObject) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.binary())
 def test_bytes_are_malformed_at_most(content: bytes) -> None:
-    for ask in (lambda: decode(content, Report), lambda: decode_installed(content)):
-        with pytest.raises(AnswerMalformed):
+    for ask in (lambda: decode(content, SyncReport), lambda: decode_installed(content)):
+        with pytest.raises(MalformedAnswer):
             ask()
 
 
@@ -111,7 +111,7 @@ def test_only_what_cannot_be_stored_is_replaced(parts: list[str]) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", [Report, Probed, Pulled, LaunchedState, StopState])
+@pytest.mark.parametrize("kind", [SyncReport, NodeInventory, PullAnswer, LaunchAnswer, StopAnswer])
 @pytest.mark.parametrize(
     "answer",
     [
@@ -122,17 +122,17 @@ def test_only_what_cannot_be_stored_is_replaced(parts: list[str]) -> None:
     ],
 )
 def test_what_no_helper_says_is_malformed(kind: type, answer: str) -> None:
-    with pytest.raises(AnswerMalformed):
+    with pytest.raises(MalformedAnswer):
         decode((HEAD + answer + "}").encode(), kind)
 
 
 def test_an_answer_that_says_little_may_not_be_long() -> None:
     content = (HEAD + '{"state": "absent"}}').encode()
 
-    with pytest.raises(AnswerMalformed, match="262144 are the most"):
-        decode(content.ljust(300_000), StopState)
-    with pytest.raises(AnswerMalformed, match="the most"):
-        decode(b" " * (ANSWER_BYTES + 1), Report)
+    with pytest.raises(MalformedAnswer, match="262144 are the most"):
+        decode(content.ljust(300_000), StopAnswer)
+    with pytest.raises(MalformedAnswer, match="the most"):
+        decode(b" " * (ANSWER_BYTES + 1), SyncReport)
 
 
 def test_a_member_that_cannot_be_read_leaves_the_others() -> None:
@@ -142,11 +142,11 @@ def test_a_member_that_cannot_be_read_leaves_the_others() -> None:
     bad = good | {"task_id": "t2", "state": "exited", "exit_code": 2**40}
     report = {"version": "v", "members": [bad, good], "logs": []}
 
-    _, told = decode(json.dumps(AROUND | {"answer": report}).encode(), Report)
+    _, found = decode(json.dumps(AROUND | {"answer": report}).encode(), SyncReport)
 
-    assert isinstance(told, Report)
-    assert [one.task_id for one in told.members] == ["t1"]
-    (unreadable,) = told.unreadable
+    assert isinstance(found, SyncReport)
+    assert [one.task_id for one in found.members] == ["t1"]
+    (unreadable,) = found.unreadable
     assert (unreadable.member.task_id, unreadable.has_ended) == ("t2", True)
     assert "exit_code" in unreadable.problem
 
@@ -158,8 +158,8 @@ def test_a_member_that_is_named_twice_is_malformed(bad: tuple[int, ...]) -> None
     members = [member if at in bad else one for at in range(2)]
     report = {"version": "v", "members": members, "logs": []}
 
-    with pytest.raises(AnswerMalformed, match="a member is there twice"):
-        decode(json.dumps(AROUND | {"answer": report}).encode(), Report)
+    with pytest.raises(MalformedAnswer, match="a member is there twice"):
+        decode(json.dumps(AROUND | {"answer": report}).encode(), SyncReport)
 
 
 def test_a_report_of_too_many_members_is_malformed() -> None:
@@ -168,25 +168,25 @@ def test_a_report_of_too_many_members_is_malformed() -> None:
     }  # fmt: skip
     report = {"version": "v", "members": [member] * 10_001, "logs": []}
 
-    with pytest.raises(AnswerMalformed, match="10001 members"):
-        decode(json.dumps(AROUND | {"answer": report}).encode(), Report)
+    with pytest.raises(MalformedAnswer, match="10001 members"):
+        decode(json.dumps(AROUND | {"answer": report}).encode(), SyncReport)
 
 
 def test_a_helper_is_in_a_folder_that_can_be_asked_for() -> None:
     fine = decode_installed(b'{"home": "/var/lib/rpm/x", "helper": "0f"}')
 
-    assert fine == Installed("/var/lib/rpm/x", "0f")
+    assert fine == InstallAnswer("/var/lib/rpm/x", "0f")
     for home in ("/a b", "relative", "/x\n", "/" + "x" * 500, "/\0"):
-        with pytest.raises(AnswerMalformed):
+        with pytest.raises(MalformedAnswer):
             decode_installed(json.dumps({"home": home, "helper": "0f"}).encode())
 
 
 def test_a_refusal_is_of_a_length_that_is_kept() -> None:
     answer = AROUND | {"refusal": {"code": "late", "detail": "a\0" + "x" * 100}}
-    _, told = decode(json.dumps(answer).encode(), StopState)
+    _, found = decode(json.dumps(answer).encode(), StopAnswer)
 
-    assert isinstance(told, Refusal)
-    assert told.detail.startswith("a\N{REPLACEMENT CHARACTER}")
+    assert isinstance(found, Refusal)
+    assert found.detail.startswith("a\N{REPLACEMENT CHARACTER}")
 
 
 def test_what_a_helper_prints_as_it_fails_can_be_stored() -> None:

@@ -7,8 +7,8 @@ from apps.allocation.services import run_pass
 from apps.nodes.models import Runtime
 from apps.tasks.models import Attempt
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
-from tests.execution.services.scripted import ScriptedNode
+from tests.execution.services.scripted_node import ScriptedNode
+from tests.people import Example
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def attempt(example: Example, alice: User) -> Attempt:
 @pytest.fixture
 def process(attempt: Attempt) -> Attempt:
     """On a node without images."""
-    holding = attempt.holdings.select_related("node").get()
-    assert holding.node is not None
-    type(holding.node).objects.update(runtime=Runtime.PROCESS, allows_process=True)
+    member = attempt.members.select_related("node").get()
+    assert member.node is not None
+    type(member.node).objects.update(runtime=Runtime.PROCESS, allows_process=True)
     return attempt

@@ -1,4 +1,4 @@
-"""Members of a gang: launched when the nodes of all are ready, and told where they meet."""
+"""Members of a gang: launched when the nodes of all are ready, with the address where they meet."""
 
 import pytest
 
@@ -7,15 +7,15 @@ from apps.allocation.services import run_pass
 from apps.execution.client import NodeClient
 from apps.execution.leases import NodeClock
 from apps.execution.selectors import attempts_stranded, members_to_launch
-from apps.execution.services.starting import member_launch
+from apps.execution.services.member_launch import member_launch
 from apps.execution.transport.base import ExchangeFailed
 from apps.nodes.models import Node, NodeState, Runtime
 from apps.policies.models import Profile
-from apps.tasks.models import Attempt, Holding
+from apps.tasks.models import Attempt, Member
 from apps.tasks.services.attempts.gangs import PORTS, WAITING
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
-from tests.execution.services.scripted import Answer, ScriptedNode, done
+from tests.execution.services.scripted_node import Answer, ScriptedNode, done
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -39,12 +39,12 @@ def duo(example: Example, alice: User) -> Attempt:
     return Attempt.objects.get()
 
 
-def member(holding: Holding, *answers: Answer) -> ScriptedNode:
+def launch_member(member: Member, *answers: Answer) -> ScriptedNode:
     """Try to launch it; what its node was asked."""
     node = ScriptedNode()
     node.answers = list(answers)
     member_launch(
-        holding_id=holding.pk,
+        member_id=member.pk,
         client=NodeClient(node, "ours"),
         clock=NodeClock("boot", 100.0, read_at=0.0),
         token="t",
@@ -63,16 +63,16 @@ def running() -> Answer:
 
 def to_launch() -> list[int]:
     nodes = list(Node.objects.values_list("pk", flat=True))
-    return [holding.rank for holding in members_to_launch(nodes, token="t")]
+    return [member.rank for member in members_to_launch(nodes, token="t")]
 
 
 def test_nobody_is_launched_before_every_node_is_ready(duo: Attempt) -> None:
-    first, second = duo.holdings.order_by("rank")
+    first, second = duo.members.order_by("rank")
     assert to_launch() == [0, 1]
 
-    asked = member(first, present())
+    requests = launch_member(first, present())
 
-    assert asked.verbs() == ["pull"]
+    assert requests.verbs() == ["pull"]
     first.refresh_from_db()
     duo.refresh_from_db()
     assert (first.state, first.lock_token, first.detail) == ("allocated", "", WAITING)
@@ -80,22 +80,22 @@ def test_nobody_is_launched_before_every_node_is_ready(duo: Attempt) -> None:
     # Found again when the other one is ready, and not before.
     assert to_launch() == [1]
 
-    asked = member(second, present(), running())
+    requests = launch_member(second, present(), running())
 
-    assert asked.verbs() == ["pull", "launch"]
+    assert requests.verbs() == ["pull", "launch"]
     assert to_launch() == [0]
-    assert member(first, present(), running()).verbs() == ["pull", "launch"]
+    assert launch_member(first, present(), running()).verbs() == ["pull", "launch"]
     duo.refresh_from_db()
     assert (duo.state, to_launch()) == ("running", [])
 
 
 def test_an_image_that_one_node_cannot_get_lets_nobody_start(duo: Attempt) -> None:
-    first, second = duo.holdings.order_by("rank")
-    member(first, present())
+    first, second = duo.members.order_by("rank")
+    launch_member(first, present())
 
     words = "no space left on the registry"
     # It is not the node's fault: containers start there.
-    member(second, done(state="failed", progress=words), done(state="passed"))
+    launch_member(second, done(state="failed", progress=words), done(state="passed"))
 
     duo.refresh_from_db()
     first.refresh_from_db()
@@ -106,8 +106,8 @@ def test_an_image_that_one_node_cannot_get_lets_nobody_start(duo: Attempt) -> No
 
 
 def test_a_gang_that_waits_for_a_node_that_is_gone_waits_for_another(duo: Attempt) -> None:
-    first, _second = duo.holdings.order_by("rank")
-    member(first, present())
+    first, _second = duo.members.order_by("rank")
+    launch_member(first, present())
     assert attempts_stranded() == []
 
     Node.objects.filter(name="b2").update(state=NodeState.SUSPECT)
@@ -116,32 +116,32 @@ def test_a_gang_that_waits_for_a_node_that_is_gone_waits_for_another(duo: Attemp
 
 
 def test_a_launch_that_is_sent_again_waits_for_nobody(duo: Attempt) -> None:
-    first, second = duo.holdings.order_by("rank")
-    member(first, present())
-    member(second, present(), ExchangeFailed("cut"))
-    Holding.objects.filter(pk=first.pk).update(ready_at=None)
+    first, second = duo.members.order_by("rank")
+    launch_member(first, present())
+    launch_member(second, present(), ExchangeFailed("cut"))
+    Member.objects.filter(pk=first.pk).update(ready_at=None)
 
     assert to_launch() == [0, 1]
-    assert member(second, present(), running()).verbs() == ["pull", "launch"]
+    assert launch_member(second, present(), running()).verbs() == ["pull", "launch"]
 
 
 def launched(*attempts: Attempt) -> list[dict[str, object]]:
     """What each member was launched with, by attempt and rank."""
     found: list[dict[str, object]] = []
     for attempt in attempts:
-        first, second = attempt.holdings.order_by("rank")
-        member(first, present())
-        last = member(second, present(), running()).asked[-1]
-        found += [member(first, present(), running()).asked[-1], last]
+        first, second = attempt.members.order_by("rank")
+        launch_member(first, present())
+        last = launch_member(second, present(), running()).requests[-1]
+        found += [launch_member(first, present(), running()).requests[-1], last]
     return found
 
 
-def meeting_place(asked: dict[str, object]) -> tuple[object, ...]:
+def meeting_place(requests: dict[str, object]) -> tuple[object, ...]:
     """Rank, size, address and port, and what the node opens."""
-    variables = asked["environment"]
+    variables = requests["environment"]
     assert isinstance(variables, dict)
     names = ("RPM_RANK", "RPM_WORLD_SIZE", "RPM_MASTER_ADDR", "RPM_MASTER_PORT")
-    return (*(variables[name] for name in names), asked["ports"])
+    return (*(variables[name] for name in names), requests["ports"])
 
 
 def test_members_learn_where_they_meet_and_the_node_of_the_first_opens_the_port(
@@ -172,7 +172,7 @@ def test_gangs_that_meet_on_one_node_have_a_port_each_until_they_end(
     run_pass()
     gangs = list(Attempt.objects.order_by("pk"))
     for gang in gangs:
-        gang.holdings.filter(rank=0).update(node=Node.objects.get(name="b1"))
+        gang.members.filter(rank=0).update(node=Node.objects.get(name="b1"))
 
     launched(*gangs)
 

@@ -10,14 +10,14 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
-from apps.execution.protocol.answers import Clocks, Report, decode
-from apps.execution.services.reporting import Asked, key_of, members_of, report_apply
+from apps.execution.protocol.answers import Clocks, SyncReport, decode
+from apps.execution.services.reports import ReportContext, member_key, members_of, report_apply
 from apps.nodes.models import Node
 from apps.tasks.models import Attempt
-from apps.tasks.services.attempts import member_claim_start, member_started
+from apps.tasks.services.attempts import member_claim_start, member_note_start
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
-from tests.execution.services.test_reporting import BOOT, hear, seen, told
+from tests.execution.services.test_reports import BOOT, apply_report, member_report, states_of
+from tests.people import Example
 
 
 @pytest.fixture
@@ -25,13 +25,13 @@ def node(example: Example) -> Node:
     return make_node(example.bare_metal, name="b1", boot_id=BOOT)
 
 
-def decoded(*members: dict[str, object]) -> Report:
+def decoded(*members: dict[str, object]) -> SyncReport:
     """As it comes from a node."""
     around = {"protocol": 1, "helper": "1", "boot_id": BOOT, "uptime_s": 100.0, "wall_s": 0.0}
     report = {"version": "v", "members": members, "logs": []}
-    _, told = decode(json.dumps(around | {"answer": report}).encode(), Report)
-    assert isinstance(told, Report)
-    return told
+    _, member_report = decode(json.dumps(around | {"answer": report}).encode(), SyncReport)
+    assert isinstance(member_report, SyncReport)
+    return member_report
 
 
 def reported(attempt: Attempt, **changes: object) -> dict[str, object]:
@@ -54,8 +54,8 @@ def two(node: Node, example: Example, alice: User) -> list[Attempt]:
     attempts = list(Attempt.objects.order_by("task_id"))
     assert len(attempts) == 2
     for attempt in attempts:
-        member_claim_start(holding_id=attempt.holdings.get().pk, token="t")
-        member_started(holding_id=attempt.holdings.get().pk, at=timezone.now())
+        member_claim_start(member_id=attempt.members.get().pk, token="t")
+        member_note_start(member_id=attempt.members.get().pk, at=timezone.now())
     return attempts
 
 
@@ -82,22 +82,22 @@ def test_one_hostile_member_does_not_hold_up_the_others(
 
     node.refresh_from_db()
     clocks = Clocks(helper="1", boot_id=BOOT, uptime_s=100.0, wall_s=0.0)
-    result = report_apply(node, report, clocks, Asked(members_of(node)))
+    result = report_apply(node, report, clocks, ReportContext(members_of(node)))
 
-    assert seen(good) == ("finished", "completed")
-    assert seen(bad) == ("finished", want)
-    assert set(result.acknowledged) == {key_of(one.holdings.get()) for one in two}
+    assert states_of(good) == ("finished", "completed")
+    assert states_of(bad) == ("finished", want)
+    assert set(result.acknowledged) == {member_key(one.members.get()) for one in two}
     assert (str(bad.task_id) in result.problem) == (want == "failed")
 
 
 def test_a_result_that_no_column_takes_fails_its_task_alone(node: Node, two: list[Attempt]) -> None:
     bad, good = two
-    unforeseen = told(bad, "exited", exit_code=2**70)
+    unforeseen = member_report(bad, "exited", exit_code=2**70)
 
-    result = hear(node, unforeseen, told(good, "exited", exit_code=0))
+    result = apply_report(node, unforeseen, member_report(good, "exited", exit_code=0))
 
-    assert seen(good) == ("finished", "completed")
-    assert seen(bad) == ("finished", "failed")
+    assert states_of(good) == ("finished", "completed")
+    assert states_of(bad) == ("finished", "failed")
     assert bad.detail.startswith("The node's report of it cannot be used:")
     assert str(bad.task_id) in result.problem
 
@@ -112,9 +112,9 @@ def test_a_member_that_runs_and_cannot_be_read_is_left_alone(
 
     node.refresh_from_db()
     clocks = Clocks(helper="1", boot_id=BOOT, uptime_s=100.0, wall_s=0.0)
-    result = report_apply(node, report, clocks, Asked(members_of(node)))
+    result = report_apply(node, report, clocks, ReportContext(members_of(node)))
 
-    assert seen(bad) == ("running", "running")
+    assert states_of(bad) == ("running", "running")
     assert (result.acknowledged, result.to_stop) == ((), ())
     assert "log_bytes" in result.problem
 
@@ -123,11 +123,13 @@ def test_thousands_of_members_that_nobody_knows_are_looked_up_in_few_questions(
     node: Node, two: list[Attempt]
 ) -> None:
     running = two[0]
-    strange = [told(running, "exited", task_id=str(UUID(int=number))) for number in range(2000)]
-    odd = [told(running, "exited", task_id=name) for name in ("-" * 36, "0" * 36, "t1")]
+    strange = [
+        member_report(running, "exited", task_id=str(UUID(int=number))) for number in range(2000)
+    ]
+    odd = [member_report(running, "exited", task_id=name) for name in ("-" * 36, "0" * 36, "t1")]
 
     with CaptureQueriesContext(connection) as queries:
-        result = hear(node, *(told(one, "running") for one in two), *strange, *odd)
+        result = apply_report(node, *(member_report(one, "running") for one in two), *strange, *odd)
 
     assert len(result.unknown) == 2003
     assert len(queries) < 20

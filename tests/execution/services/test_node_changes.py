@@ -12,7 +12,9 @@ from apps.allocation.services import run_pass
 from apps.core.errors import BadInput, Conflict
 from apps.events.models import Event
 from apps.execution.protocol.answers import Clocks
-from apps.execution.services.adding import (
+from apps.execution.services.node_changes import node_edit, node_rekey
+from apps.execution.services.node_examination import machine_examine
+from apps.execution.services.node_registration import (
     NodeFailed,
     SimulatedGpus,
     host_key_of,
@@ -21,14 +23,12 @@ from apps.execution.services.adding import (
     refuse_known_devices,
     refuse_known_machine,
 )
-from apps.execution.services.examining import machine_examine
-from apps.execution.services.node_changes import node_edit, node_rekey
 from apps.nodes.models import Device, DeviceState, Node, Runtime
 from apps.policies.models import Queue
-from apps.tasks.models import Holding
+from apps.tasks.models import Member
 from tests.allocation.state import begin, enqueue, latest, make_node, states
-from tests.cast import Example
-from tests.execution.test_fitness import FIT
+from tests.execution.test_preflight_findings import FIT
+from tests.people import Example
 from tests.services.sshd import SshdNode, StartSshNode
 
 pytestmark = pytest.mark.django_db
@@ -83,17 +83,17 @@ def test_a_gpu_that_another_node_gives_out_is_known_whatever_the_folder(
 ) -> None:
     """A second folder on the same machine would give its GPUs out twice."""
     node = add(ssh_node)
-    probed, _clocks = node_check(node)
-    real = msgspec.structs.replace(probed.devices[0], uuid="GPU-1", simulated=False)
-    probed = msgspec.structs.replace(probed, devices=(real,))
+    inventory, _clocks = node_check(node)
+    real = msgspec.structs.replace(inventory.devices[0], uuid="GPU-1", simulated=False)
+    inventory = msgspec.structs.replace(inventory, devices=(real,))
     other = Node.objects.create(name="other", pool=example.bare_metal)
     device = Device.objects.create(node=other, index=0, uuid="GPU-1")
 
     with pytest.raises(Conflict, match="is node other already: GPU-1"):
-        refuse_known_devices(node, probed)
+        refuse_known_devices(node, inventory)
     # It was moved from there.
     Device.objects.filter(pk=device.pk).update(state=DeviceState.MISSING)
-    refuse_known_devices(node, probed)
+    refuse_known_devices(node, inventory)
 
 
 def test_a_machine_gives_out_its_cpu_once_whatever_the_folder(
@@ -134,14 +134,14 @@ def test_boot_and_number_together_tell_machines_apart(
         report={"machine_id": "number"},
     )
     node = Node(name="two", transport="ssh", host_key="c d")
-    probed = msgspec.structs.replace(FIT, machine_id=number)
+    inventory = msgspec.structs.replace(FIT, machine_id=number)
     clocks = Clocks(helper="1", boot_id=boot, uptime_s=1.0, wall_s=1.0)
 
     if not is_known:
-        refuse_known_machine(node, probed, clocks)
+        refuse_known_machine(node, inventory, clocks)
         return
     with pytest.raises(Conflict, match="is node one already"):
-        refuse_known_machine(node, probed, clocks)
+        refuse_known_machine(node, inventory, clocks)
 
 
 def test_another_address_is_tried_before_it_is_kept(
@@ -217,7 +217,7 @@ def test_a_new_host_key_is_pinned_once_it_is_confirmed_and_both_are_noted(
     assert (event.data["old_fingerprint"], event.data["new_fingerprint"]) == (old, new)
 
 
-def test_a_machine_that_was_set_up_anew_is_a_deliberate_act(
+def test_a_machine_that_was_set_up_again_is_a_deliberate_act(
     add: Add, ssh_node: SshdNode, example: Example, alice: User, root: User
 ) -> None:
     node = add(ssh_node)
@@ -226,7 +226,7 @@ def test_a_machine_that_was_set_up_anew_is_a_deliberate_act(
     show_another_key(ssh_node)
     key = host_key_of(node)
 
-    with pytest.raises(Conflict, match="set up anew"):
+    with pytest.raises(Conflict, match="set up again"):
         node_rekey(actor=root, node=node, host_key=key)
     (task,) = enqueue(alice, example.dev_queue)
     run_pass()
@@ -240,7 +240,7 @@ def test_a_machine_that_was_set_up_anew_is_a_deliberate_act(
     attempt = latest(task)
     assert (attempt.state, attempt.detail) == ("lost", "node_loss: far was replaced: a new disk.")
     assert states([task]) == ["queued"]
-    assert not Holding.objects.filter(released_at__isnull=True).exists()
+    assert not Member.objects.filter(released_at__isnull=True).exists()
 
 
 def test_work_of_a_replaced_machine_fails_where_its_queue_says_so(

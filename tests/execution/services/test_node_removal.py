@@ -6,14 +6,14 @@ from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.core.errors import BadInput, Conflict
 from apps.events.models import Event
+from apps.execution.node_server.loop import NodeLoop
+from apps.execution.node_server.periodic_checks import PeriodicChecks
 from apps.execution.services.node_removal import node_remove
-from apps.execution.serving.loop import NodeLoop
-from apps.execution.serving.sweeps import Sweeps
 from apps.nodes.models import Node, NodeState
 from apps.nodes.services import node_resume
-from apps.tasks.models import Attempt, Holding, Task
+from apps.tasks.models import Attempt, Member, Task
 from tests.allocation.state import begin, end, enqueue, make_node
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -28,9 +28,9 @@ def busy(example: Example, alice: User) -> Node:
     return node
 
 
-def sweep(node: Node) -> None:
+def run_checks(node: Node) -> None:
     loop = NodeLoop(node, token="t", installation="ours", tick_s=1)
-    Sweeps("t").sweep({node.pk: loop})
+    PeriodicChecks("t").run_checks({node.pk: loop})
 
 
 def state_of_task() -> str:
@@ -48,9 +48,9 @@ def test_an_empty_node_is_removed_its_name_is_free_and_its_history_stays(
     busy.refresh_from_db()
     assert (busy.is_removed, busy.served_by) == (True, "")
     assert again.pk != busy.pk
-    holding = Holding.objects.get()
+    member = Member.objects.get()
     # It will never hear of the result: whatever keeps history need not wait for that.
-    assert (holding.node, holding.is_acknowledged) == (busy, True)
+    assert (member.node, member.is_acknowledged) == (busy, True)
     assert Event.objects.get(kind="node.removed").actor == root
 
 
@@ -64,12 +64,12 @@ def test_a_node_with_work_is_not_removed_and_the_work_is_named(busy: Node, root:
 
 def test_a_forced_removal_stops_the_work_first_and_it_waits_again(busy: Node, root: User) -> None:
     node_remove(actor=root, node=busy, is_forced=True)
-    sweep(busy)
+    run_checks(busy)
     busy.refresh_from_db()
     assert (state_of_task(), busy.is_removed, busy.is_draining) == ("stopping", False, True)
 
     end(Attempt.objects.get())
-    sweep(busy)
+    run_checks(busy)
 
     busy.refresh_from_db()
     assert (state_of_task(), busy.is_removed) == ("queued", True)
@@ -93,7 +93,7 @@ def test_a_task_that_may_not_start_again_ends(busy: Node, root: User) -> None:
     Task.objects.update(is_restartable=False)
 
     node_remove(actor=root, node=busy, is_forced=True)
-    sweep(busy)
+    run_checks(busy)
     end(Attempt.objects.get())
 
     assert state_of_task() == "aborted"
@@ -101,18 +101,18 @@ def test_a_task_that_may_not_start_again_ends(busy: Node, root: User) -> None:
 
 def test_a_silent_node_is_removed_once_somebody_says_that_it_is_off(busy: Node, root: User) -> None:
     Node.objects.update(state=NodeState.SUSPECT)
-    sweep(busy)
+    run_checks(busy)
     busy.refresh_from_db()
 
     with pytest.raises(BadInput, match="the machine is off"):
         node_remove(actor=root, node=busy, is_forced=True)
     node_remove(actor=root, node=busy, is_forced=True, reason="the plug is out")
-    sweep(busy)
+    run_checks(busy)
 
     busy.refresh_from_db()
     # Lost with its node, and waiting again; the node goes at the next look.
     assert (Attempt.objects.get(generation=1).state, state_of_task()) == ("lost", "queued")
-    sweep(busy)
+    run_checks(busy)
     busy.refresh_from_db()
     assert busy.is_removed
 
@@ -121,7 +121,7 @@ def test_a_removal_that_was_asked_for_is_called_off(busy: Node, root: User) -> N
     node_remove(actor=root, node=busy, is_forced=True)
 
     node_resume(actor=root, node=busy)
-    sweep(busy)
+    run_checks(busy)
 
     busy.refresh_from_db()
     assert (busy.is_removed, state_of_task()) == (False, "running")
@@ -139,6 +139,6 @@ def test_what_a_pass_gives_a_node_that_is_being_removed_goes_elsewhere(
     Node.objects.update(removed_at="2026-01-01T00:00Z", state=NodeState.REFUSED)
     assert state_of_task() == "allocated"
 
-    sweep(node)
+    run_checks(node)
 
     assert state_of_task() == "queued"

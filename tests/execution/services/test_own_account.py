@@ -9,12 +9,12 @@ import pytest
 
 from apps.execution import own_account
 from apps.execution.node.clocks import boot_id
-from apps.execution.services.adding import NodeFailed, node_add
+from apps.execution.services.node_registration import NodeFailed, node_add
 from apps.nodes.models import Node, Runtime, Transport
 from apps.tasks.models import Attempt, Task
-from apps.tasks.services.sealing import secrets_sealed
-from tests.cast import Example
-from tests.execution.services.scripted import ScriptedNode, done, launch, seen
+from apps.tasks.services.task_secrets import seal_secrets
+from tests.execution.services.scripted_node import ScriptedNode, done, launch, states_of
+from tests.people import Example
 from tests.services.sshd import kill_helpers
 
 OWN = 4711
@@ -29,7 +29,7 @@ def as_shipped(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def put(node_of: Attempt, *, account: int = OWN, **fields: Any) -> None:
-    node = node_of.holdings.select_related("node").get().node
+    node = node_of.members.select_related("node").get().node
     assert node is not None
     fields = {"transport": Transport.LOCAL, "report": {"account": account}} | fields
     Node.objects.filter(pk=node.pk).update(**fields)
@@ -39,7 +39,7 @@ def everything_of_a_person() -> None:
     task = Task.objects.get()
     task.command = ["sh", "-c", "cat key-ring"]
     task.environment = {"ENV": "/tmp/mine", "PATH": "/tmp"}
-    task.secrets = secrets_sealed({"KEY": "geheim"}, task)
+    task.secrets = seal_secrets({"KEY": "geheim"}, task)
     task.working_dir = "/tmp"
     task.abort_callback = CALLBACK
     task.save()
@@ -59,12 +59,12 @@ def test_on_simulated_devices_a_script_of_ours_runs_in_place_of_the_command(
 
     launch(process, node)
 
-    (asked,) = node.asked
+    (requests,) = node.requests
     words = "sh -c 'cat key-ring'"
-    assert asked["command"] == ["/bin/sh", "-c", own_account.SCRIPT, "rpm", "30", words]
-    assert {name for name in asked["environment"] if not name.startswith("RPM_")} == set()  # type: ignore[attr-defined]  # decoded JSON
-    assert (asked["secrets"], asked["workdir"], asked["volumes"]) == ({}, "", [])
-    assert asked["abort_callback"] is None
+    assert requests["command"] == ["/bin/sh", "-c", own_account.SCRIPT, "rpm", "30", words]
+    assert {name for name in requests["environment"] if not name.startswith("RPM_")} == set()  # type: ignore[attr-defined]  # decoded JSON
+    assert (requests["secrets"], requests["workdir"], requests["volumes"]) == ({}, "", [])
+    assert requests["abort_callback"] is None
 
 
 def test_without_simulated_devices_nothing_runs_and_the_task_says_why(
@@ -74,7 +74,7 @@ def test_without_simulated_devices_nothing_runs_and_the_task_says_why(
 
     launch(process, node)
 
-    assert node.asked == []
+    assert node.requests == []
     process.refresh_from_db()
     assert "RPM_ALLOW_OWN_ACCOUNT" in process.detail
 
@@ -97,7 +97,7 @@ def test_elsewhere_commands_run(
 
     launch(process, node)
 
-    assert seen(process)[0] == "running"
+    assert states_of(process)[0] == "running"
 
 
 def test_root_gives_a_person_who_is_the_control_planes_account_nothing_either(
@@ -110,7 +110,7 @@ def test_root_gives_a_person_who_is_the_control_planes_account_nothing_either(
 
     launch(process, node)
 
-    assert node.asked[0]["command"][2] == own_account.SCRIPT  # type: ignore[index]  # decoded JSON
+    assert node.requests[0]["command"][2] == own_account.SCRIPT  # type: ignore[index]  # decoded JSON
 
 
 def test_an_installation_may_allow_it(process: Attempt, node: ScriptedNode, settings: Any) -> None:
@@ -120,7 +120,7 @@ def test_an_installation_may_allow_it(process: Attempt, node: ScriptedNode, sett
 
     launch(process, node)
 
-    assert seen(process)[0] == "running"
+    assert states_of(process)[0] == "running"
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_a_node_without_simulated_devices_is_not_added_under_the_own_account(
 ) -> None:
     monkeypatch.undo()
     problem = own_account.own_account_problem
-    # Its helper runs as whoever runs the tests.
+    # Its helper runs as the user who runs the tests.
     monkeypatch.setattr(
-        "apps.execution.services.adding.own_account_problem",
+        "apps.execution.services.node_registration.own_account_problem",
         lambda node, _: problem(node, os.geteuid() or OWN),
     )
     monkeypatch.setattr(own_account, "is_own_account", lambda *_: True)

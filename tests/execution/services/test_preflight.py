@@ -8,14 +8,14 @@ from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.core.errors import BadInput
 from apps.events.models import Event
-from apps.execution.services.adding import NodeFailed, node_add
 from apps.execution.services.node_changes import node_edit
+from apps.execution.services.node_registration import NodeFailed, node_add
 from apps.execution.services.preflight import preflight_note
 from apps.nodes.models import Node, Runtime, Transport
 from apps.nodes.services import node_drain, node_resume
 from apps.tasks.models import Attempt, Task
-from tests.cast import Example
-from tests.execution.services.scripted import ScriptedNode, done, launch, refusal, seen
+from tests.execution.services.scripted_node import ScriptedNode, done, launch, refusal, states_of
+from tests.people import Example
 
 PULLED = done(state="present", progress="")
 BROKEN = done(state="failed", detail="OCI runtime is broken")
@@ -51,7 +51,7 @@ def test_a_start_that_fails_where_others_start_is_the_tasks_own(
 
     launch(attempt, node)
 
-    assert seen(attempt) == ("exited", "finished", "failed")
+    assert states_of(attempt) == ("exited", "finished", "failed")
     assert Task.objects.get().state_detail == "no such file: train"
     assert Node.objects.get().preflight_failures == 0
 
@@ -82,7 +82,7 @@ def test_a_refusal_of_one_tasks_own_wishes_is_that_tasks_own(
 
     launch(process, node)
 
-    assert seen(process) == ("exited", "finished", "failed")
+    assert states_of(process) == ("exited", "finished", "failed")
     assert Node.objects.get().preflight_failures == 0
 
 
@@ -120,10 +120,10 @@ def test_an_image_that_is_gone_where_containers_start_is_the_tasks_own(
 
     launch(attempt, node)
 
-    assert seen(attempt) == ("exited", "finished", "failed")
+    assert states_of(attempt) == ("exited", "finished", "failed")
 
 
-def test_a_check_that_passes_begins_the_count_anew(attempt: Attempt) -> None:
+def test_a_check_that_passes_begins_the_count_again(attempt: Attempt) -> None:
     row = Node.objects.get()
     for detail in ("broken", "broken", "", "broken", "broken"):
         preflight_note(row.pk, detail)

@@ -10,15 +10,15 @@ from django.contrib.auth.models import Group
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.execution.leases import NodeClock
-from apps.execution.protocol.requests import Member
-from apps.execution.services.starting import member_launch
+from apps.execution.protocol.requests import MemberKey
+from apps.execution.services.member_launch import member_launch
 from apps.nodes.models import Runtime
 from apps.policies.services import registry_credential_save
 from apps.tasks.models import Attempt, Task
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
 from tests.execution.nodes import TestedNode, installed_ssh
-from tests.execution.services.scripted import seen
+from tests.execution.services.scripted_node import states_of
+from tests.people import Example
 from tests.services.podman import PodmanStore
 from tests.services.registry import Registry, running_registry
 from tests.services.sshd import SshdNode
@@ -52,7 +52,7 @@ def launched(alice: User, example: Example, machine: TestedNode, image: str) -> 
     type(alice).objects.filter(pk=alice.pk).update(unix_uid=12345)
     clocks = machine.probe().clocks
     member_launch(
-        holding_id=attempt.holdings.get().pk,
+        member_id=attempt.members.get().pk,
         client=machine.client,
         clock=NodeClock(clocks.boot_id, clocks.uptime_s, read_at=time.monotonic()),
         token="t",
@@ -72,7 +72,7 @@ def test_the_policys_group_runs_what_it_has_the_password_for(
     attempt = launched(alice, example, machine, f"{registry.host}/team/train:1")
 
     assert attempt.image_digest == digest, attempt.detail
-    member = Member(str(attempt.task_id), 1)
+    member = MemberKey(str(attempt.task_id), 1)
     assert machine.wait_for_exit(member).exit_code == 0
     assert machine.logs[member] == b"ours alone"
 
@@ -91,7 +91,7 @@ def test_another_groups_password_is_no_help(
 
     attempt = launched(alice, example, machine, f"{registry.host}/team/train:1")
 
-    assert seen(attempt) == ("exited", "finished", "failed")
+    assert states_of(attempt) == ("exited", "finished", "failed")
     assert "unauthorized" in attempt.detail
     assert {name for name, _ in registry.asked} == {""}
 
@@ -133,7 +133,7 @@ def test_another_groups_private_image_runs_under_no_other_name(
     )
 
     podman.run("untag", podman.image, private)
-    assert seen(attempt) == ("exited", "finished", "failed")
+    assert states_of(attempt) == ("exited", "finished", "failed")
     assert attempt.image_id == ""
 
 
@@ -148,5 +148,5 @@ def test_what_one_group_fetched_from_its_own_registry_is_not_docker_hubs(
     attempt = launched(alice, example, machine, "pytorch/pytorch:2")
 
     podman.run("rmi", "--force", f"{registry.host}/pytorch/pytorch:2")
-    assert seen(attempt) == ("exited", "finished", "failed")
+    assert states_of(attempt) == ("exited", "finished", "failed")
     assert "Image docker.io/pytorch/pytorch:2: " in attempt.detail

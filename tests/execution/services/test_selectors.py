@@ -16,11 +16,16 @@ from apps.execution.selectors import (
     members_unsent,
 )
 from apps.nodes.models import Node, Volume
-from apps.tasks.models import Attempt, Holding, Task
-from apps.tasks.services.attempts import Ended, member_claim_start, member_exited, member_started
-from apps.tasks.services.ending import task_abort
+from apps.tasks.models import Attempt, Member, Task
+from apps.tasks.services.attempts import (
+    MemberResult,
+    member_claim_start,
+    member_note_exit,
+    member_note_start,
+)
+from apps.tasks.services.lifecycle import task_abort
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
+from tests.people import Example
 
 
 @pytest.fixture
@@ -37,14 +42,14 @@ def attempts(node: Node, example: Example, alice: User) -> list[Attempt]:
 
 
 def to_launch(node: Node) -> list[object]:
-    return [holding.attempt_id for holding in members_to_launch([node.pk], token="t")]
+    return [member.attempt_id for member in members_to_launch([node.pk], token="t")]
 
 
-def run(attempt: Attempt) -> Holding:
-    holding = attempt.holdings.get()
-    member_claim_start(holding_id=holding.pk, token="t")
-    member_started(holding_id=holding.pk, at=timezone.now())
-    return holding
+def run(attempt: Attempt) -> Member:
+    member = attempt.members.get()
+    member_claim_start(member_id=member.pk, token="t")
+    member_note_start(member_id=member.pk, at=timezone.now())
+    return member
 
 
 def test_what_was_admitted_is_launched_on_the_nodes_served_here(
@@ -58,8 +63,8 @@ def test_what_was_admitted_is_launched_on_the_nodes_served_here(
 def test_what_a_process_that_is_gone_had_begun_to_launch_is_launched_again(
     node: Node, attempts: list[Attempt]
 ) -> None:
-    member_claim_start(holding_id=attempts[0].holdings.get().pk, token="gone")
-    member_claim_start(holding_id=attempts[1].holdings.get().pk, token="t")
+    member_claim_start(member_id=attempts[0].members.get().pk, token="gone")
+    member_claim_start(member_id=attempts[1].members.get().pk, token="t")
 
     assert to_launch(node) == [attempts[0].pk]
 
@@ -69,10 +74,10 @@ def test_what_takes_from_others_waits_until_they_are_gone(
 ) -> None:
     victim, taker = attempts
     taker.blocked_by.add(victim)
-    holding = run(victim)
+    member = run(victim)
     assert to_launch(node) == []
 
-    member_exited(holding_id=holding.pk, ended=Ended(143))
+    member_note_exit(member_id=member.pk, ended=MemberResult(143))
 
     assert to_launch(node) == [taker.pk]
 
@@ -97,11 +102,11 @@ def test_a_time_that_a_clock_gone_wrong_has_set_holds_nobody_back(
 def test_what_is_to_stop_is_stopped_until_it_has_ended(
     node: Node, attempts: list[Attempt], alice: User
 ) -> None:
-    holding = run(attempts[0])
+    member = run(attempts[0])
     task_abort(actor=alice, task=Task.objects.get(pk=attempts[0].task_id))
-    assert [one.pk for one in members_to_stop([node.pk])] == [holding.pk]
+    assert [one.pk for one in members_to_stop([node.pk])] == [member.pk]
 
-    member_exited(holding_id=holding.pk, ended=Ended(143))
+    member_note_exit(member_id=member.pk, ended=MemberResult(143))
 
     assert list(members_to_stop([node.pk])) == []
 
@@ -113,7 +118,7 @@ def test_what_was_never_launched_needs_no_node_to_end(
     for attempt in attempts:
         task_abort(actor=alice, task=Task.objects.get(pk=attempt.task_id))
 
-    assert members_unsent() == [attempts[1].holdings.get().pk]
+    assert members_unsent() == [attempts[1].members.get().pk]
 
 
 @pytest.mark.parametrize(
@@ -161,17 +166,17 @@ def test_the_facts_of_a_launch_are_those_of_the_admission(
     Node.objects.filter(pk=node.pk).update(report={"account": 1000})
     Task.objects.update(volumes=["data"], environment={"A": "1"})
     type(alice).objects.filter(pk=alice.pk).update(unix_uid=1234, unix_gid=99)
-    holding = Holding.objects.select_related(
+    member = Member.objects.select_related(
         "attempt__task__owner", "attempt__queue__profile", "node"
     ).get(attempt=attempts[0])
 
-    facts = member_facts(holding, installation="ours")
+    facts = member_facts(member, installation="ours")
 
     assert (facts.task_id, facts.generation, facts.rank) == (str(attempts[0].task_id), 1, 0)
     assert (facts.uid, facts.gid, facts.account) == (1234, 99, 1000)
     assert facts.amounts == {"gpu": 4000}
     assert [device.uuid for device in facts.devices] == [
-        f"GPU-b1-{index}" for index, _ in holding.devices
+        f"GPU-b1-{index}" for index, _ in member.devices
     ]
     (volume,) = facts.volumes
     assert (volume.source, volume.target, volume.read_only) == ("/srv/data", "/volumes/data", True)

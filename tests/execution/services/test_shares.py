@@ -4,12 +4,12 @@ import pytest
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
-from apps.execution.protocol.requests import GivenDevice
+from apps.execution.protocol.requests import AllocatedDevice
 from apps.execution.selectors import member_facts
 from apps.nodes.models import Device, Node
-from apps.tasks.models import Holding
+from apps.tasks.models import Member
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
+from tests.people import Example
 
 MPS = {"memory": "mps", "compute": "mps", "detail": ""}
 MIG = {"memory": "mig", "compute": "mig", "detail": ""}
@@ -17,45 +17,49 @@ ACCOUNTED = {"memory": "accounted", "compute": "accounted", "detail": "no MPS"}
 
 
 @pytest.fixture
-def holding(example: Example, alice: User) -> Holding:
+def member(example: Example, alice: User) -> Member:
     """A task on a node whose devices have 81,559 MiB each."""
     node = make_node(example.bare_metal, name="b1")
     Device.objects.filter(node=node).update(memory_mb=81_559, cdi="nvidia.com/gpu=0")
     enqueue(alice, example.dev_queue)
     run_pass()
-    return Holding.objects.select_related("node", "attempt__task__owner").get()
+    return Member.objects.select_related("node", "attempt__task__owner").get()
 
 
-def given(holding: Holding, *, milli: int, told: object = MPS, **device: object) -> GivenDevice:
-    """What the node is told of its device, of which the task holds so much."""
-    Node.objects.update(report={"enforcement": told})
+def given(
+    member: Member, *, milli: int, enforcement: object = MPS, **device: object
+) -> AllocatedDevice:
+    """The device in the launch request, of which the task holds so much."""
+    Node.objects.update(report={"enforcement": enforcement})
     Device.objects.update(**device or {"is_simulated": False})
-    holding.refresh_from_db()
-    holding.devices = [[0, milli]]
-    (found,) = member_facts(holding, installation="i").devices
+    member.refresh_from_db()
+    member.devices = [[0, milli]]
+    (found,) = member_facts(member, installation="i").devices
     return found
 
 
-def test_a_share_has_its_part_of_the_memory_and_is_enforced_by_mps(holding: Holding) -> None:
-    assert given(holding, milli=250) == GivenDevice(
+def test_a_share_has_its_part_of_the_memory_and_is_enforced_by_mps(member: Member) -> None:
+    assert given(member, milli=250) == AllocatedDevice(
         "GPU-b1-0", "nvidia.com/gpu=0", milli=250, memory_mb=20_389, enforced_by="mps"
     )
 
 
-def test_a_whole_device_needs_nobody_to_hold_a_task_to_it(holding: Holding) -> None:
-    assert given(holding, milli=1000) == GivenDevice(
+def test_a_whole_device_needs_nobody_to_hold_a_task_to_it(member: Member) -> None:
+    assert given(member, milli=1000) == AllocatedDevice(
         "GPU-b1-0", "nvidia.com/gpu=0", milli=1000, memory_mb=81_559
     )
 
 
-@pytest.mark.parametrize("told", [ACCOUNTED, MIG, None])
-def test_where_the_node_has_no_mps_a_share_is_accounted(holding: Holding, told: object) -> None:
-    assert given(holding, milli=500, told=told).enforced_by == ""
+@pytest.mark.parametrize("enforcement", [ACCOUNTED, MIG, None])
+def test_where_the_node_has_no_mps_a_share_is_accounted(
+    member: Member, enforcement: object
+) -> None:
+    assert given(member, milli=500, enforcement=enforcement).enforced_by == ""
 
 
-def test_a_simulated_device_is_never_enforced(holding: Holding) -> None:
-    assert given(holding, milli=500, is_simulated=True).enforced_by == ""
+def test_a_simulated_device_is_never_enforced(member: Member) -> None:
+    assert given(member, milli=500, is_simulated=True).enforced_by == ""
 
 
-def test_a_share_of_a_slice_is_accounted(holding: Holding) -> None:
-    assert given(holding, milli=500, parent_uuid="GPU-1").enforced_by == ""
+def test_a_share_of_a_slice_is_accounted(member: Member) -> None:
+    assert given(member, milli=500, parent_uuid="GPU-1").enforced_by == ""

@@ -7,13 +7,13 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
-from apps.execution.protocol.answers import Clocks, Report, ReportedMember
-from apps.execution.services.reporting import Asked, members_of, report_apply
+from apps.execution.protocol.answers import Clocks, ReportedMember, SyncReport
+from apps.execution.services.reports import ReportContext, members_of, report_apply
 from apps.nodes.models import Node
 from apps.tasks.models import Attempt
 from apps.tasks.services.attempts import member_claim_start
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -26,7 +26,7 @@ def test_a_node_whose_clock_is_wrong_tells_when_its_work_began(
     enqueue(alice, example.dev_queue)
     run_pass()
     attempt = Attempt.objects.get()
-    member_claim_start(holding_id=attempt.holdings.get().pk, token="t")
+    member_claim_start(member_id=attempt.members.get().pk, token="t")
     there = timezone.now() + timedelta(hours=hours)
     began = timezone.now() - timedelta(minutes=10)
     seen = ReportedMember(
@@ -40,7 +40,7 @@ def test_a_node_whose_clock_is_wrong_tells_when_its_work_began(
     clocks = Clocks(helper="1", boot_id="boot-1", uptime_s=100.0, wall_s=there.timestamp())
 
     node = Node.objects.get(pk=node.pk)
-    report_apply(node, Report("v", (seen,), ()), clocks, Asked(members_of(node)))
+    report_apply(node, SyncReport("v", (seen,), ()), clocks, ReportContext(members_of(node)))
 
     attempt.refresh_from_db()
     assert attempt.started_at is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.execution.nodes import installed_ssh
-from tests.execution.specifications.recording import RecordedNode
+from tests.execution.specifications.recorded_node import RecordedNode
 from tests.services.requirements import need
 from tests.services.sshd import SshdNode
 from tools.packages import find_program
@@ -43,7 +43,7 @@ def seed(pytestconfig: pytest.Config) -> int:
 
 @pytest.fixture
 def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    """Writes a line to whoever watches the run."""
+    """Writes a line to the terminal of the run."""
     capturing = pytestconfig.pluginmanager.get_plugin("capturemanager")
 
     def written(line: str) -> None:
@@ -56,13 +56,13 @@ def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
 
 @pytest.fixture
 def recording_node(ssh_node: SshdNode, tmp_path: Path) -> Iterator[RecordedNode]:
-    """An sshd node whose podman only writes down what it is told."""
+    """An sshd node whose podman only records its arguments."""
     need("cc", because=None if find_program("cc") else "no C compiler found")
     (tmp_path / "bin").mkdir()
     (tmp_path / "records").mkdir()
     program = tmp_path / "bin" / "podman"
     subprocess.run(["cc", "-O1", "-static", "-o", program, SOURCE], check=True)
-    # Nothing else is on the PATH: what a shell would start is missed, and told.
+    # Nothing else is on the PATH: what a shell would start is missing, and reported.
     node = installed_ssh(ssh_node, {"PATH": str(program.parent)})
     yield RecordedNode(node, tmp_path / "records")
     node.client.transport.close()

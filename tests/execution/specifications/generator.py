@@ -75,7 +75,7 @@ class Generator:
         self._canary = canary
 
     def fields(self) -> dict[str, Any]:
-        """What a launch request asks for beside its member, its moment and its runtime.
+        """What a launch request asks for next to its member, its moment and its runtime.
 
         Most fields are plain, so that not everything is refused for one of many reasons.
         """

@@ -9,13 +9,13 @@ from unittest.mock import patch
 import pytest
 
 from apps.execution.protocol.outcomes import Answered, NodeUnreachable
-from apps.execution.protocol.requests import Probe, Sync
+from apps.execution.protocol.requests import ProbeRequest, SyncRequest
 from apps.execution.transport.base import ExchangeFailed, HostKeyRefused, Unreachable
 from apps.execution.transport.host_keys import ssh_host_key
 from apps.execution.transport.ssh import SshTransport, load_private_key
 from tests.execution.nodes import INSTALLATION, installed_ssh, member_of
-from tests.services.patience import patient
 from tests.services.sshd import CONFIG, SshdNode, StartSshNode
+from tests.services.timeouts import scale_timeout
 
 
 def test_a_task_runs_on_a_node_over_ssh(ssh_node: SshdNode) -> None:
@@ -47,7 +47,7 @@ def test_an_unconfirmed_or_changed_host_key_is_refused_and_nothing_is_sent(
         ssh_node.start()
 
     with pytest.raises(HostKeyRefused) as refusal:
-        transport.exchange(b"{}", timeout_s=patient(10))
+        transport.exchange(b"{}", timeout_s=scale_timeout(10))
 
     assert refusal.value.shown == ssh_node.host_key.fingerprint
     assert ssh_node.host_key.fingerprint in str(refusal.value)
@@ -63,7 +63,7 @@ def test_a_key_that_the_node_does_not_know_is_not_let_in(
     transport = SshTransport(replace(ours.ssh_node(), private_key=other.private_key))
 
     with pytest.raises(Unreachable, match="may not log in"):
-        transport.exchange(b"{}", timeout_s=patient(10))
+        transport.exchange(b"{}", timeout_s=scale_timeout(10))
 
 
 def test_many_exchanges_share_one_connection(ssh_node: SshdNode) -> None:
@@ -71,7 +71,9 @@ def test_many_exchanges_share_one_connection(ssh_node: SshdNode) -> None:
 
     with ThreadPoolExecutor(16) as pool:
         outcomes = list(
-            pool.map(lambda _: node.client.probe(Probe(installation=INSTALLATION)), range(32))
+            pool.map(
+                lambda _: node.client.probe(ProbeRequest(installation=INSTALLATION)), range(32)
+            )
         )
 
     assert all(isinstance(one, Answered) for one in outcomes)
@@ -86,7 +88,7 @@ def test_after_a_restart_of_sshd_the_next_exchange_connects_again(ssh_node: Sshd
     node.client.launch(request)
 
     ssh_node.stop()
-    away = node.client.probe(Probe(installation=INSTALLATION))
+    away = node.client.probe(ProbeRequest(installation=INSTALLATION))
     ssh_node.start()
 
     assert isinstance(away, NodeUnreachable)
@@ -99,7 +101,7 @@ def test_a_cut_during_an_exchange_says_that_the_request_may_have_arrived(
 ) -> None:
     node = installed_ssh(ssh_node)
     node.sync()
-    waiting = Sync(installation=INSTALLATION, seen=node.seen, wait_s=20)
+    waiting = SyncRequest(installation=INSTALLATION, seen=node.seen, wait_s=20)
 
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(node.client.sync, waiting)
@@ -123,7 +125,7 @@ def test_the_words_of_a_failing_helper_come_back(ssh_node: SshdNode) -> None:
     transport = SshTransport(ssh_node.ssh_node(is_installed=False))
 
     with pytest.raises(ExchangeFailed, match="ValueError: no such thing"):
-        transport.install(b"raise ValueError('no such thing')", timeout_s=patient(20))
+        transport.install(b"raise ValueError('no such thing')", timeout_s=scale_timeout(20))
 
 
 def test_a_port_where_nobody_speaks_is_unreachable_in_time(ssh_node: SshdNode) -> None:
@@ -138,7 +140,7 @@ def test_a_node_whose_own_key_is_broken_is_unreachable(ssh_node: SshdNode) -> No
     transport = SshTransport(replace(ssh_node.ssh_node(), private_key="-----BEGIN NOTHING-----"))
 
     with pytest.raises(Unreachable, match="cannot be used"):
-        transport.exchange(b"{}", timeout_s=patient(10))
+        transport.exchange(b"{}", timeout_s=scale_timeout(10))
 
 
 def test_a_text_that_is_no_key_is_not_loaded() -> None:
@@ -146,34 +148,34 @@ def test_a_text_that_is_no_key_is_not_loaded() -> None:
         load_private_key("-----BEGIN NOTHING-----")
 
 
-def test_a_key_that_runs_anything_is_told_from_one_that_runs_the_helper_only(
+def test_a_key_that_runs_anything_is_distinguished_from_one_that_runs_the_helper_only(
     ssh_node: SshdNode,
 ) -> None:
     free = SshTransport(ssh_node.ssh_node())
-    assert not free.is_restricted(timeout_s=patient(20))
+    assert not free.is_restricted(timeout_s=scale_timeout(20))
     free.close()
 
     keys = ssh_node.folder / "authorized_keys"
     keys.write_text(f'restrict,command="echo no >&2; exit 1" {keys.read_text()}')
 
     bound = SshTransport(ssh_node.ssh_node())
-    assert bound.is_restricted(timeout_s=patient(20))
+    assert bound.is_restricted(timeout_s=scale_timeout(20))
     bound.close()
 
 
 def test_how_many_sessions_a_connection_has_is_found_by_trying(ssh_node: SshdNode) -> None:
     transport = SshTransport(ssh_node.ssh_node())
-    assert transport.sessions_at_once(most=9, timeout_s=patient(20)) == 9
+    assert transport.sessions_at_once(most=9, timeout_s=scale_timeout(20)) == 9
     transport.close()
     ssh_node.stop()
 
     with patch("tests.services.sshd.CONFIG", CONFIG + "MaxSessions 4\n"):
         ssh_node.start()
 
-    assert transport.sessions_at_once(most=9, timeout_s=patient(20)) == 4
+    assert transport.sessions_at_once(most=9, timeout_s=scale_timeout(20)) == 4
     transport.close()
     # A new connection has all of them again.
-    assert transport.sessions_at_once(most=9, timeout_s=patient(20)) == 4
+    assert transport.sessions_at_once(most=9, timeout_s=scale_timeout(20)) == 4
     transport.close()
 
 
@@ -185,11 +187,13 @@ def test_an_exchange_waits_for_a_session_that_has_just_ended(ssh_node: SshdNode)
     node = installed_ssh(ssh_node)
 
     with (
-        patch("apps.execution.transport.ssh.FREE_WITHIN_S", patient(60)),
+        patch("apps.execution.transport.ssh.FREE_WITHIN_S", scale_timeout(60)),
         ThreadPoolExecutor(4) as pool,
     ):
         outcomes = list(
-            pool.map(lambda _: node.client.probe(Probe(installation=INSTALLATION)), range(12))
+            pool.map(
+                lambda _: node.client.probe(ProbeRequest(installation=INSTALLATION)), range(12)
+            )
         )
 
     assert [type(one) for one in outcomes] == [Answered] * 12

@@ -25,17 +25,17 @@ django.setup()
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from apps.core.origin import origin_of_command
-told = []
+results = []
 for words in json.loads(sys.argv[1]):
     out = io.StringIO()
     origin_of_command(words[0])
     try:
         call_command(*words, stdout=out)
     except CommandError as error:
-        told.append([False, out.getvalue() + str(error)])
+        results.append([False, out.getvalue() + str(error)])
     else:
-        told.append([True, out.getvalue()])
-print("\\n" + json.dumps(told))
+        results.append([True, out.getvalue()])
+print("\\n" + json.dumps(results))
 """
 
 
@@ -72,9 +72,9 @@ class Site:
 
     def done(self, *commands: list[str]) -> str:
         """What they said, all of which went well."""
-        told = self.run(*commands)
-        assert all(is_fine for is_fine, _ in told), told
-        return "".join(words for _, words in told)
+        results = self.run(*commands)
+        assert all(is_fine for is_fine, _ in results), results
+        return "".join(words for _, words in results)
 
     def refused(self, *command: str) -> str:
         """Why the command was not carried out."""
@@ -89,7 +89,7 @@ class Site:
 
     @contextmanager
     def session(self) -> Iterator[Any]:
-        """Somebody else who uses the database; what they change is kept."""
+        """Another session of the database; its changes are committed."""
         if self.is_postgres:
             with psycopg.connect(self.url) as session:
                 yield session
@@ -99,7 +99,7 @@ class Site:
             database.commit()
 
     def add(self, name: str) -> None:
-        """A person more, like those who are there."""
+        """Add a user like the others."""
         with self.session() as session:
             cursor = session.execute("SELECT * FROM accounts_user WHERE username = 'alice'")
             columns = [column[0] for column in cursor.description if column[0] != "id"]

@@ -12,7 +12,7 @@ from msgspec import json, structs
 from rpm.backups.archive import part_of, read_archive, write_archive
 from rpm.backups.errors import BackupFailed
 from rpm.backups.keys import StagedKeys
-from rpm.backups.manifest import FORMAT, KEY_FILES, Manifest, Part, read_manifest
+from rpm.backups.manifest import FORMAT, KEY_FILES, BackupPart, Manifest, read_manifest
 from rpm.env import Home
 
 CONTENT = bytes(range(256)) * 8192
@@ -150,9 +150,10 @@ def test_what_holds_no_key_is_put_nowhere(tmp_path: Path, settings: Any) -> None
 
     with pytest.raises(BackupFailed, match="is no key"):
         StagedKeys(
-            unpacked, structs.replace(manifest_of_nothing(), parts=[Part("home/gpu01", 7, "")])
+            unpacked,
+            structs.replace(manifest_of_nothing(), parts=[BackupPart("home/gpu01", 7, "")]),
         )
-    kept = structs.replace(manifest_of_nothing(), parts=[Part("home/gpu02", 7, "")])
+    kept = structs.replace(manifest_of_nothing(), parts=[BackupPart("home/gpu02", 7, "")])
     StagedKeys(unpacked, kept).put()
 
     assert [one.name for one in home.iterdir()] == ["gpu02"]
@@ -166,7 +167,7 @@ def test_no_key_is_put_where_a_name_leads_out_of_the_folder(tmp_path: Path, sett
     (home / "keys").symlink_to(tmp_path)
     settings.HOME = Home(home)
     for name in ("home//etc/x", f"home/{tmp_path}/x", "home/../x", "home/keys/x"):
-        parts = [Part(name, 5, "")]
+        parts = [BackupPart(name, 5, "")]
 
         with pytest.raises(BackupFailed, match="outside of itself"):
             StagedKeys(unpacked, structs.replace(manifest_of_nothing(), parts=parts))

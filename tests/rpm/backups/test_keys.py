@@ -22,16 +22,16 @@ def ring(settings: Any, monkeypatch: pytest.MonkeyPatch, *keys: str) -> Manifest
     return describe([], elsewhere=[])
 
 
-def test_a_backup_names_the_keys_that_seal_and_tells_none(
+def test_a_backup_names_the_keys_that_seal_and_reveals_none(
     settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = keyring.new_key(), keyring.new_key()
 
-    told = ring(settings, monkeypatch, first, second).fingerprints[KEY_RING]
+    fingerprints = ring(settings, monkeypatch, first, second).fingerprints[KEY_RING]
 
-    assert len(set(told.split())) == 2
-    assert first not in told
-    assert second not in told
+    assert len(set(fingerprints.split())) == 2
+    assert first not in fingerprints
+    assert second not in fingerprints
 
 
 def test_a_ring_without_a_key_of_the_backup_is_named(

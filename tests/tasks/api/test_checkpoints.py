@@ -14,7 +14,7 @@ from apps.accounts.services.credentials import credential_create
 from apps.allocation.services import run_pass
 from apps.tasks.models import Attempt
 from tests.allocation.state import begin, enqueue, make_node
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -49,9 +49,9 @@ def test_a_task_says_with_its_owners_credential_that_its_state_is_saved(
     assert running.checkpointed_at is not None
     assert before <= running.checkpointed_at <= timezone.now()
     address_of_attempts = f"/api/v1/tasks/{running.task_id}/attempts/"
-    (told,) = api_as(alice).get(address_of_attempts).json()
-    assert parse_datetime(told["checkpointed_at"]) == running.checkpointed_at
-    assert [one["detail"] for one in told["members"]] == [""]
+    (attempt,) = api_as(alice).get(address_of_attempts).json()
+    assert parse_datetime(attempt["checkpointed_at"]) == running.checkpointed_at
+    assert [one["detail"] for one in attempt["members"]] == [""]
 
 
 def test_nobody_says_it_for_another(

@@ -9,7 +9,7 @@ from apps.policies.models import Pool
 from apps.tasks.models import Task
 from apps.vaults.services.vaults import vault_create
 from tests.allocation.state import make_node
-from tests.cast import Example
+from tests.people import Example
 from tests.tasks.api.test_tasks import TASKS, As, post, wanted
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ from apps.core.keyring import HIDDEN
 from apps.events.models import Event
 from apps.tasks.models import Task
 from apps.tasks.selectors.secrets import task_secrets
-from tests.cast import Example
+from tests.people import Example
 from tests.tasks.api.test_tasks import TASKS, As, post, wanted
 
 pytestmark = pytest.mark.django_db
@@ -33,9 +33,9 @@ def test_a_secret_is_stored_sealed_and_shown_to_nobody(
     assert answer.json()["secrets"] == {"KEY": HIDDEN}
     task = Task.objects.get()
     for reader in (alice, root):
-        told = api_as(reader).get(f"{TASKS}{task.pk}/")
-        assert told.json()["secrets"] == {"KEY": HIDDEN}
-        assert b"horse" not in told.content
+        answer = api_as(reader).get(f"{TASKS}{task.pk}/")
+        assert answer.json()["secrets"] == {"KEY": HIDDEN}
+        assert b"horse" not in answer.content
     assert "horse" not in str(vars(task))
     assert not [event for event in Event.objects.all() if "horse" in str(event.data)]
     assert task_secrets(task) == {"KEY": KEY}

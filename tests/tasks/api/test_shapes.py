@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from apps.accounts.models import User
-from apps.tasks.answers import task_detail, task_summary
 from apps.tasks.api.serializers import (
     AbortCallbackSerializer,
     DescriptionSerializer,
@@ -13,6 +12,7 @@ from apps.tasks.api.serializers import (
 )
 from apps.tasks.descriptions import AbortCallback, Description, description_of
 from apps.tasks.services import task_create
+from apps.tasks.task_payloads import task_detail, task_summary
 
 
 def test_requests_have_the_fields_of_descriptions() -> None:

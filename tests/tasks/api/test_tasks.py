@@ -12,8 +12,8 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.events.models import Event
 from apps.policies.models import PolicyGroupPermission, Queue
-from apps.tasks.models import Run, Task
-from tests.cast import Example
+from apps.tasks.models import Task, TaskGroup
+from tests.people import Example
 
 As = Callable[[User], APIClient]
 pytestmark = pytest.mark.django_db
@@ -38,8 +38,8 @@ def test_a_task_with_a_queue_waits_in_it(api_as: As, alice: User, example: Examp
     assert answer.status_code == 201, answer.content
     task = Task.objects.get(pk=answer.json()["id"])
     assert (task.state, task.queue_id, task.owner_id) == ("queued", example.dev_queue.pk, alice.pk)
-    assert task.run is not None
-    assert task.run.queue_id == example.dev_queue.pk
+    assert task.task_group is not None
+    assert task.task_group.queue_id == example.dev_queue.pk
     assert client.get(f"{TASKS}{task.pk}/").json() == answer.json()
     event = Event.objects.get(kind="task.queued")
     assert (event.object_id, event.actor_id) == (str(task.pk), alice.pk)
@@ -366,7 +366,7 @@ def test_equal_tasks_behind_the_first_wait_for_the_same_reason(
     ids = [post(client, body=wanted(example)).json()["id"] for _ in range(3)]
     reason = {"code": "capacity", "details": []}
     said = {"head_id": ids[0], "reason_code": "capacity", "reason": {"reasons": [reason]}}
-    Run.objects.update(**said)
+    TaskGroup.objects.update(**said)
 
     codes = [client.get(f"{TASKS}{one}/explain/").json()["code"] for one in ids]
     client.post(f"{TASKS}{ids[0]}/abort/")

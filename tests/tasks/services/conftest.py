@@ -3,7 +3,7 @@
 import pytest
 
 from tests.allocation.state import make_node
-from tests.cast import Example
+from tests.people import Example
 
 
 @pytest.fixture

@@ -7,43 +7,43 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.policies.models import Profile
-from apps.tasks.models import Attempt, HeldDevice, Holding, Task
+from apps.tasks.models import Attempt, HeldDevice, Member, Task
 from apps.tasks.services.attempts import (
     member_claim_start,
-    member_started,
+    member_note_start,
 )
 from tests.allocation.state import enqueue
-from tests.cast import Example
+from tests.people import Example
 
 
 def admitted(actor: User, example: Example, **changes: Any) -> Attempt:
-    """One task that was given its place."""
+    """One task that was placed."""
     (task,) = enqueue(actor, example.dev_queue, **changes)
     run_pass()
     return Attempt.objects.get(task=task)
 
 
-def gang(actor: User, example: Example, **changes: Any) -> tuple[Attempt, Holding, Holding]:
-    """A task of two members of four GPUs each, both with their place."""
+def gang(actor: User, example: Example, **changes: Any) -> tuple[Attempt, Member, Member]:
+    """A task of two members of four GPUs each, both placed."""
     Profile.objects.filter(pk=example.profile.pk).update(replicas=2)
     attempt = admitted(actor, example, **changes)
-    first, second = attempt.holdings.order_by("rank")
+    first, second = attempt.members.order_by("rank")
     return attempt, first, second
 
 
-def member(attempt: Attempt) -> Holding:
-    return attempt.holdings.get()
+def member_of(attempt: Attempt) -> Member:
+    return attempt.members.get()
 
 
-def running(attempt: Attempt) -> Holding:
+def running(attempt: Attempt) -> Member:
     """The attempt's members were launched and run."""
-    for holding in attempt.holdings.all():
-        assert member_claim_start(holding_id=holding.pk, token="t")
-        assert member_started(holding_id=holding.pk, at=timezone.now())
-    return attempt.holdings.order_by("rank")[0]
+    for member in attempt.members.all():
+        assert member_claim_start(member_id=member.pk, token="t")
+        assert member_note_start(member_id=member.pk, at=timezone.now())
+    return attempt.members.order_by("rank")[0]
 
 
-def seen(attempt: Attempt) -> tuple[str, str]:
+def states_of(attempt: Attempt) -> tuple[str, str]:
     """The states of the attempt and of its task."""
     attempt.refresh_from_db()
     return str(attempt.state), str(Task.objects.get(pk=attempt.task_id).state)
@@ -51,5 +51,5 @@ def seen(attempt: Attempt) -> tuple[str, str]:
 
 def is_released(attempt: Attempt) -> bool:
     """Whether it holds nothing any more, in the ledger and of devices."""
-    held = HeldDevice.objects.filter(holding__attempt=attempt, released_at__isnull=True)
-    return not held.exists() and not attempt.holdings.filter(released_at__isnull=True).exists()
+    held = HeldDevice.objects.filter(member__attempt=attempt, released_at__isnull=True)
+    return not held.exists() and not attempt.members.filter(released_at__isnull=True).exists()

@@ -1,4 +1,4 @@
-"""Many tasks with one request: what it may cost everybody else."""
+"""Many tasks with one request, and the bounds that protect other users."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from apps.policies.models import Queue
 from apps.tasks.descriptions import description_of
 from apps.tasks.models import Task
 from apps.tasks.services import bulk, queues, tasks_enqueue_many
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -56,13 +56,13 @@ def test_no_name_is_looked_up_while_a_queue_is_locked(
     alice: User, example: Example, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_up: list[list[str]] = []
-    plain = queues.queues_found
+    plain = queues.queue_refs
 
     def found(*args: Any) -> Any:
         looked_up.append(connection.savepoint_ids[:])
         return plain(*args)
 
-    monkeypatch.setattr(bulk, "queues_found", found)
+    monkeypatch.setattr(bulk, "queue_refs", found)
     tasks_enqueue_many(actor=alice, items=[described(example.dev_queue.name), described("nope")])
 
     assert looked_up == [[]]
@@ -99,20 +99,20 @@ def test_each_item_is_answered_by_itself_whatever_it_calls_its_queue(
 def test_a_right_that_is_gone_by_the_time_of_the_lock_lets_nothing_in(
     alice: User, example: Example, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = queues.queues_locked
+    plain = queues.queues_lock
 
     def closed_meanwhile(*args: Any) -> Any:
         User.groups.through._default_manager.filter(user=alice).delete()
         return plain(*args)
 
-    monkeypatch.setattr(bulk, "queues_locked", closed_meanwhile)
+    monkeypatch.setattr(bulk, "queues_lock", closed_meanwhile)
     answers = tasks_enqueue_many(actor=alice, items=[described(example.dev_queue.name)])
 
     assert [type(one) for one in answers] == [NotFound]
     assert not Task.objects.exists()
 
 
-def test_a_queue_that_is_seen_and_not_open_is_told_apart_from_an_unknown_one(
+def test_a_queue_that_is_seen_and_not_open_is_distinguished_from_an_unknown_one(
     charlie: User, example: Example
 ) -> None:
     charlie.groups.add(Group.objects.get(name=QUEUE_ADMINS))
@@ -137,6 +137,6 @@ def test_tasks_that_all_differ_ask_no_more_often_than_equal_ones(
         )
 
     assert {type(one) for one in answers} == {Task}
-    assert len({one.run_id for one in answers}) == 50
+    assert len({one.task_group_id for one in answers}) == 50
     # The first of the two also sums up what the person stores.
     assert len(many) <= len(few)

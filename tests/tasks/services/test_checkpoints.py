@@ -9,12 +9,12 @@ from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.core.errors import Conflict, NotAllowed
 from apps.nodes.models import Node, Volume
-from apps.tasks.models import Attempt, Holding, Task
+from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.selectors.attempts import Resumption, resumption_of
-from apps.tasks.services.attempts import Ended, member_exited
-from apps.tasks.services.checkpoints import attempt_checkpointed, task_checkpoint
+from apps.tasks.services.attempts import MemberResult, member_note_exit
+from apps.tasks.services.checkpoints import attempt_note_checkpoint, task_checkpoint
 from tests.allocation.state import begin, enqueue, latest, make_node
-from tests.cast import Example
+from tests.people import Example
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ def test_what_does_not_run_saves_nothing(example: Example, alice: User) -> None:
 
 def test_it_never_goes_back_and_never_lies_ahead(running: Attempt) -> None:
     now = timezone.now()
-    assert attempt_checkpointed(attempt_id=running.pk, at=now - timedelta(minutes=5))
-    assert not attempt_checkpointed(attempt_id=running.pk, at=now - timedelta(minutes=6))
+    assert attempt_note_checkpoint(attempt_id=running.pk, at=now - timedelta(minutes=5))
+    assert not attempt_note_checkpoint(attempt_id=running.pk, at=now - timedelta(minutes=6))
     # Of before this attempt: a file that an earlier one left there.
-    assert not attempt_checkpointed(attempt_id=running.pk, at=now - timedelta(hours=3))
+    assert not attempt_note_checkpoint(attempt_id=running.pk, at=now - timedelta(hours=3))
 
-    assert attempt_checkpointed(attempt_id=running.pk, at=now + timedelta(hours=2))
+    assert attempt_note_checkpoint(attempt_id=running.pk, at=now + timedelta(hours=2))
 
     running.refresh_from_db()
     assert running.checkpointed_at is not None
@@ -60,7 +60,7 @@ def test_what_is_saved_before_we_heard_of_the_start_counts(running: Attempt) -> 
     started = timezone.now()
     Attempt.objects.update(started_at=started)
 
-    assert attempt_checkpointed(attempt_id=running.pk, at=started - timedelta(milliseconds=30))
+    assert attempt_note_checkpoint(attempt_id=running.pk, at=started - timedelta(milliseconds=30))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_second_run_resumes_where_what_it_saved_is(
     Volume.objects.create(name="ckpt", path="/srv/ckpt", scope=scope)
     Task.objects.update(checkpoint_volume="ckpt", retries=1)
     assert not resumption_of(Attempt.objects.get()).is_possible
-    member_exited(holding_id=Holding.objects.get().pk, ended=Ended(1))
+    member_note_exit(member_id=Member.objects.get().pk, ended=MemberResult(1))
     if is_moved:
         Node.objects.update(state="suspect")
         make_node(example.bare_metal, name="b2")
@@ -97,8 +97,8 @@ def test_without_a_volume_only_what_it_said_can_be_resumed(
 ) -> None:
     Task.objects.update(retries=1)
     if is_said:
-        attempt_checkpointed(attempt_id=running.pk, at=timezone.now())
-    member_exited(holding_id=Holding.objects.get().pk, ended=Ended(1))
+        attempt_note_checkpoint(attempt_id=running.pk, at=timezone.now())
+    member_note_exit(member_id=Member.objects.get().pk, ended=MemberResult(1))
     run_pass()
     again = latest(running.task)
 

@@ -1,4 +1,4 @@
-"""What is kept for a set time goes after it, and nothing else."""
+"""Rows that are kept for a set time are removed after it, and no others."""
 
 import time
 from datetime import timedelta
@@ -13,33 +13,33 @@ from apps.tasks.models import (
     Attempt,
     AttemptLog,
     HeldDevice,
-    Holding,
     IdempotencyKey,
+    Member,
     ReasonChange,
     Task,
 )
 from apps.tasks.services import retention
 from apps.tasks.services.attempts import attempt_stop
 from apps.tasks.services.logs import log_append
-from apps.tasks.services.retention import Kept, kept_of, old_remove
+from apps.tasks.services.retention import Retention, expired_remove, retention_of
 from apps.tasks.states import AttemptState, TaskState
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
-MONTH = Kept(logs=timedelta(days=30), tasks=timedelta(days=30))
+MONTH = Retention(logs=timedelta(days=30), tasks=timedelta(days=30))
 LATER = timedelta(days=31)
 
 
 @pytest.fixture
 def ended(example: Example, alice: User) -> Task:
-    """A task with a log that ran on a node and is over, its node told so."""
+    """An ended task with a log, whose node has acknowledged its end."""
     make_node(example.bare_metal, name="b1")
     (task,) = enqueue(alice, example.dev_queue)
     run_pass()
-    holding = Holding.objects.get()
-    log_append(holding_id=holding.pk, offset=0, content=b"step 1\n", at=timezone.now())
+    member = Member.objects.get()
+    log_append(member_id=member.pk, offset=0, content=b"step 1\n", at=timezone.now())
     end(task)
     return task
 
@@ -48,15 +48,15 @@ def end(task: Task, *, is_acknowledged: bool = True) -> None:
     """As a report that it completed would, in the rows alone."""
     now = timezone.now()
     Attempt.objects.filter(task=task).update(state=AttemptState.FINISHED, ended_at=now)
-    Holding.objects.filter(attempt__task=task).update(
+    Member.objects.filter(attempt__task=task).update(
         released_at=now, is_acknowledged=is_acknowledged
     )
-    HeldDevice.objects.filter(holding__attempt__task=task).update(released_at=now)
+    HeldDevice.objects.filter(member__attempt__task=task).update(released_at=now)
     Task.objects.filter(pk=task.pk).update(state=TaskState.COMPLETED, ended_at=now)
 
 
 def test_what_is_young_stays(ended: Task) -> None:
-    removed = old_remove(MONTH)
+    removed = expired_remove(MONTH)
 
     assert (removed.tasks, removed.log_pieces, removed.is_over) == (0, 0, True)
     assert AttemptLog.objects.count() == 1
@@ -70,23 +70,23 @@ def test_nothing_goes_while_the_clock_is_years_ahead(
     monkeypatch.setattr(timezone, "now", lambda: real() + years)
     monkeypatch.setattr(time, "time", lambda: real_s() + years.total_seconds())
 
-    removed = old_remove(MONTH)
+    removed = expired_remove(MONTH)
 
     assert (removed.tasks, removed.log_pieces, removed.keys) == (0, 0, 0)
     assert Task.objects.filter(pk=ended.pk).exists()
 
 
-def test_an_old_task_goes_with_everything_that_is_told_about_it(ended: Task) -> None:
+def test_an_old_task_goes_with_everything_that_is_stored_about_it(ended: Task) -> None:
     ReasonChange.objects.create(task=ended, at=timezone.now(), code="full")
     assert Event.objects.filter(object_id=str(ended.pk)).exists()
     other = Event.objects.create(kind="node.added", object_type="node", object_id="1")
 
-    removed = old_remove(MONTH, now=timezone.now() + LATER)
+    removed = expired_remove(MONTH, now=timezone.now() + LATER)
 
     assert removed.tasks == 1
     assert not Task.objects.exists()
     assert not Attempt.objects.exists()
-    assert not Holding.objects.exists()
+    assert not Member.objects.exists()
     assert not AttemptLog.objects.exists()
     assert not ReasonChange.objects.exists()
     assert not Event.objects.filter(object_id=str(ended.pk)).exists()
@@ -94,9 +94,9 @@ def test_an_old_task_goes_with_everything_that_is_told_about_it(ended: Task) -> 
 
 
 def test_the_output_goes_before_the_task_where_that_is_asked(ended: Task) -> None:
-    kept = Kept(logs=timedelta(days=30), tasks=None)
+    kept = Retention(logs=timedelta(days=30), tasks=None)
 
-    removed = old_remove(kept, now=timezone.now() + LATER)
+    removed = expired_remove(kept, now=timezone.now() + LATER)
 
     assert (removed.log_pieces, removed.tasks) == (1, 0)
     assert Attempt.objects.get().log_bytes == 7
@@ -104,8 +104,8 @@ def test_the_output_goes_before_the_task_where_that_is_asked(ended: Task) -> Non
 
 
 def test_what_is_kept_for_ever_stays(ended: Task) -> None:
-    removed = old_remove(
-        kept_of(logs_days=0, tasks_days=0), now=timezone.now() + timedelta(days=9999)
+    removed = expired_remove(
+        retention_of(logs_days=0, tasks_days=0), now=timezone.now() + timedelta(days=9999)
     )
 
     assert (removed.tasks, removed.log_pieces) == (0, 0)
@@ -117,15 +117,15 @@ def test_live_work_stays_however_old_it_is(example: Example, alice: User, state:
     make_node(example.bare_metal, name="b1")
     (task,) = enqueue(alice, example.dev_queue)
     run_pass()
-    holding = Holding.objects.get()
-    log_append(holding_id=holding.pk, offset=0, content=b"step 1\n", at=timezone.now())
+    member = Member.objects.get()
+    log_append(member_id=member.pk, offset=0, content=b"step 1\n", at=timezone.now())
     if state == TaskState.RUNNING:
         Task.objects.filter(pk=task.pk).update(state=TaskState.RUNNING)
     if state == TaskState.STOPPING:
-        attempt_stop(attempt_id=holding.attempt_id, target=TaskState.ABORTED, detail="asked")
+        attempt_stop(attempt_id=member.attempt_id, target=TaskState.ABORTED, detail="asked")
     assert Task.objects.get().state == state
 
-    removed = old_remove(MONTH, now=timezone.now() + timedelta(days=999))
+    removed = expired_remove(MONTH, now=timezone.now() + timedelta(days=999))
 
     assert (removed.tasks, removed.log_pieces) == (0, 0)
 
@@ -133,65 +133,65 @@ def test_live_work_stays_however_old_it_is(example: Example, alice: User, state:
 def test_waiting_work_and_drafts_stay(example: Example, alice: User) -> None:
     enqueue(alice, example.dev_queue)
 
-    assert old_remove(MONTH, now=timezone.now() + timedelta(days=999)).tasks == 0
+    assert expired_remove(MONTH, now=timezone.now() + timedelta(days=999)).tasks == 0
 
 
 def test_a_task_that_was_started_again_stays_with_its_earlier_attempts(ended: Task) -> None:
     Task.objects.filter(pk=ended.pk).update(state=TaskState.QUEUED, ended_at=None)
 
-    assert old_remove(MONTH, now=timezone.now() + LATER).tasks == 0
+    assert expired_remove(MONTH, now=timezone.now() + LATER).tasks == 0
     assert Attempt.objects.count() == 1
 
 
-def test_a_task_whose_node_was_not_told_of_its_result_stays(ended: Task) -> None:
-    Holding.objects.update(is_acknowledged=False)
+def test_a_task_whose_node_has_not_acknowledged_its_result_stays(ended: Task) -> None:
+    Member.objects.update(is_acknowledged=False)
 
-    assert old_remove(MONTH, now=timezone.now() + LATER).tasks == 0
+    assert expired_remove(MONTH, now=timezone.now() + LATER).tasks == 0
 
-    node = Holding.objects.get().node
+    node = Member.objects.get().node
     assert node is not None
     node.removed_at = timezone.now()
     node.save()
-    assert old_remove(MONTH, now=timezone.now() + LATER).tasks == 1
+    assert expired_remove(MONTH, now=timezone.now() + LATER).tasks == 1
 
 
 def test_a_task_for_which_another_still_leaves_stays(
     ended: Task, example: Example, alice: User
 ) -> None:
-    """The other one's room is charged to it."""
+    """The capacity of the other one is charged to it."""
     (victim,) = enqueue(alice, example.dev_queue)
     run_pass()
     leaving = Attempt.objects.get(task=victim)
     Attempt.objects.filter(pk=leaving.pk).update(stops_for=Attempt.objects.get(task=ended))
 
-    assert old_remove(MONTH, now=timezone.now() + LATER).tasks == 0
+    assert expired_remove(MONTH, now=timezone.now() + LATER).tasks == 0
 
     end(victim)
-    assert old_remove(MONTH, now=timezone.now() + LATER).tasks == 2
+    assert expired_remove(MONTH, now=timezone.now() + LATER).tasks == 2
 
 
 def test_the_latest_event_of_all_stays(ended: Task) -> None:
     """Nodes remember its number: one that falls would look like a restored backup."""
-    latest = Event.objects.create(kind="task.told", object_type="task", object_id=str(ended.pk))
+    latest = Event.objects.create(kind="task.ended", object_type="task", object_id=str(ended.pk))
 
-    old_remove(MONTH, now=timezone.now() + LATER)
+    expired_remove(MONTH, now=timezone.now() + LATER)
 
     assert Event.objects.order_by("-pk").values_list("pk", flat=True).first() == latest.pk
 
 
 def test_old_events_go_but_for_those_of_tasks_and_the_latest(ended: Task) -> None:
-    kept = kept_of(logs_days=0, tasks_days=0, events_days=30)
+    kept = retention_of(logs_days=0, tasks_days=0, events_days=30)
     Event.objects.create(kind="node.added", object_type="node", object_id="1")
     of_tasks = set(Event.objects.filter(object_type__in=("task", "attempt")))
-    young = old_remove(kept)
+    young = expired_remove(kept)
     latest = Event.objects.create(kind="node.left", object_type="node", object_id="1")
 
-    removed = old_remove(kept, now=timezone.now() + LATER)
+    removed = expired_remove(kept, now=timezone.now() + LATER)
 
     assert young.events == 0
     assert removed.events > 0
     assert set(Event.objects.all()) == {*of_tasks, latest}
-    assert old_remove(kept_of(logs_days=0, tasks_days=0)).events == 0
+    assert expired_remove(retention_of(logs_days=0, tasks_days=0)).events == 0
 
 
 def test_keys_of_requests_go_after_a_week(alice: User, ended: Task) -> None:
@@ -203,7 +203,7 @@ def test_keys_of_requests_go_after_a_week(alice: User, ended: Task) -> None:
     keep("old", timedelta(days=8))
     keep("young", timedelta(days=6))
 
-    assert old_remove(MONTH).keys == 1
+    assert expired_remove(MONTH).keys == 1
     assert IdempotencyKey.objects.get().key == "young"
 
 
@@ -217,8 +217,8 @@ def test_many_go_in_batches_and_one_run_ends_in_its_time(
         Task.objects.filter(pk=task.pk).update(state=TaskState.ABORTED, ended_at=timezone.now())
     (waiting,) = enqueue(alice, example.dev_queue)
 
-    nothing = old_remove(MONTH, now=timezone.now() + LATER, run_s=0)
-    removed = old_remove(MONTH, now=timezone.now() + LATER)
+    nothing = expired_remove(MONTH, now=timezone.now() + LATER, run_s=0)
+    removed = expired_remove(MONTH, now=timezone.now() + LATER)
 
     assert (nothing.tasks, nothing.is_over) == (0, False)
     assert (removed.tasks, removed.is_over) == (7, True)

@@ -5,22 +5,22 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
-from apps.execution.selectors import attempts_answering, attempts_in_silence
+from apps.execution.selectors import attempts_to_suspect, attempts_to_unsuspect
 from apps.nodes.models import Node
-from apps.tasks.models import Attempt, HeldDevice, Holding, Task
+from apps.tasks.models import Attempt, HeldDevice, Member, Task
 from apps.tasks.services.attempts import (
-    Ended,
-    Launching,
+    LaunchRecord,
+    MemberResult,
     attempt_suspect,
     attempt_unsuspect,
     member_claim_start,
     member_confirm_start,
-    member_exited,
-    member_started,
+    member_note_exit,
+    member_note_start,
 )
-from apps.tasks.services.ending import task_abort
+from apps.tasks.services.lifecycle import task_abort
 from tests.allocation.state import enqueue, make_node
-from tests.cast import Example
+from tests.people import Example
 
 
 @pytest.fixture
@@ -32,42 +32,42 @@ def node(example: Example) -> Node:
 def sent(node: Node, example: Example, alice: User) -> Attempt:
     enqueue(alice, example.dev_queue)
     run_pass()
-    pk = Holding.objects.get().pk
-    member_claim_start(holding_id=pk, token="t")
-    member_confirm_start(holding_id=pk, token="t", launching=Launching("boot"))
+    pk = Member.objects.get().pk
+    member_claim_start(member_id=pk, token="t")
+    member_confirm_start(member_id=pk, token="t", launching=LaunchRecord("boot"))
     return Attempt.objects.get()
 
 
 @pytest.fixture
 def running(sent: Attempt) -> Attempt:
-    member_started(holding_id=Holding.objects.get().pk, at=timezone.now())
+    member_note_start(member_id=Member.objects.get().pk, at=timezone.now())
     return sent
 
 
-def seen(attempt: Attempt) -> tuple[str, str]:
+def states_of(attempt: Attempt) -> tuple[str, str]:
     attempt.refresh_from_db()
     return str(attempt.state), str(Task.objects.get().state)
 
 
 def fall_silent() -> None:
     Node.objects.update(state="suspect")
-    for attempt_id, name in attempts_in_silence():
+    for attempt_id, name in attempts_to_suspect():
         attempt_suspect(attempt_id=attempt_id, detail=f"{name} is silent")
 
 
 def answer() -> None:
     Node.objects.update(state="healthy")
-    for attempt_id in attempts_answering():
+    for attempt_id in attempts_to_unsuspect():
         attempt_unsuspect(attempt_id=attempt_id)
 
 
 def test_what_runs_on_a_silent_node_is_suspect_and_stays_charged(running: Attempt) -> None:
     fall_silent()
 
-    assert seen(running) == ("suspect", "running")
+    assert states_of(running) == ("suspect", "running")
     assert Task.objects.get().state_detail == "b1 is silent"
     assert HeldDevice.objects.filter(released_at__isnull=True).count() == 4
-    assert attempts_answering() == []
+    assert attempts_to_unsuspect() == []
 
 
 def test_it_runs_again_when_the_node_answers(running: Attempt) -> None:
@@ -76,35 +76,35 @@ def test_it_runs_again_when_the_node_answers(running: Attempt) -> None:
 
     answer()
 
-    assert seen(running) == ("running", "running")
+    assert states_of(running) == ("running", "running")
     assert (running.started_at, Task.objects.get().state_detail) == (started_at, "")
 
 
 def test_a_launch_without_an_answer_is_suspect_and_starting_again_afterwards(sent: Attempt) -> None:
     fall_silent()
-    assert seen(sent) == ("suspect", "allocated")
+    assert states_of(sent) == ("suspect", "allocated")
 
     answer()
 
-    assert seen(sent) == ("starting", "allocated")
+    assert states_of(sent) == ("starting", "allocated")
 
 
 def test_a_start_that_is_heard_of_while_suspect_counts(sent: Attempt) -> None:
     fall_silent()
-    member_started(holding_id=Holding.objects.get().pk, at=timezone.now())
+    member_note_start(member_id=Member.objects.get().pk, at=timezone.now())
 
     answer()
 
-    assert seen(sent) == ("running", "running")
+    assert states_of(sent) == ("running", "running")
     assert sent.started_at is not None
 
 
 def test_a_result_that_is_heard_of_while_suspect_counts(running: Attempt) -> None:
     fall_silent()
 
-    member_exited(holding_id=Holding.objects.get().pk, ended=Ended(0))
+    member_note_exit(member_id=Member.objects.get().pk, ended=MemberResult(0))
 
-    assert seen(running) == ("finished", "completed")
+    assert states_of(running) == ("finished", "completed")
 
 
 def test_what_was_never_sent_there_is_not_suspect(
@@ -121,7 +121,7 @@ def test_what_was_never_sent_there_is_not_suspect(
 def test_what_is_to_stop_stays_so_on_a_silent_node(running: Attempt, alice: User) -> None:
     task_abort(actor=alice, task=Task.objects.get())
     fall_silent()
-    assert seen(running) == ("stopping", "stopping")
+    assert states_of(running) == ("stopping", "stopping")
 
 
 def test_a_suspect_task_can_be_aborted_and_ends_when_its_node_tells(
@@ -129,9 +129,9 @@ def test_a_suspect_task_can_be_aborted_and_ends_when_its_node_tells(
 ) -> None:
     fall_silent()
     task_abort(actor=alice, task=Task.objects.get())
-    assert seen(running) == ("stopping", "stopping")
+    assert states_of(running) == ("stopping", "stopping")
     answer()
 
-    member_exited(holding_id=Holding.objects.get().pk, ended=Ended(143))
+    member_note_exit(member_id=Member.objects.get().pk, ended=MemberResult(143))
 
-    assert seen(running) == ("finished", "aborted")
+    assert states_of(running) == ("finished", "aborted")

@@ -1,4 +1,4 @@
-"""What the tasks of one person take is bounded, and ended ones go first."""
+"""The bytes of a user's tasks are bounded, and ended tasks are removed first."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -19,10 +19,10 @@ from apps.tasks.services import (
     task_submit,
     tasks_enqueue_many,
 )
-from apps.tasks.services.retention import kept_of, old_remove
+from apps.tasks.services.retention import expired_remove, retention_of
 from apps.tasks.services.storage import stored_bytes
 from apps.tasks.sizes import TASK_BYTES, description_bytes
-from tests.cast import Example
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -127,26 +127,26 @@ def test_who_asks_again_above_the_bound_is_answered_by_the_last_sum(
 
 
 def test_the_oldest_ended_tasks_of_who_has_much_go_first(alice: User, bob: User) -> None:
-    kept = kept_of(logs_days=0, tasks_days=730, task_bytes=MOST)
+    kept = retention_of(logs_days=0, tasks_days=730, task_bytes=MOST)
     ended = [task_of(alice, size=20 * KB, state="completed") for _ in range(4)]
     waiting = task_of(alice, size=30 * KB, state="draft")
     older = task_of(alice, size=0, state="completed")
     other = task_of(bob, size=45 * KB, state="failed")
 
-    removed = old_remove(kept)
+    removed = expired_remove(kept)
 
     # 80 KB of ended ones: two go, until no more than 50 KB are left.
     assert (removed.tasks, removed.is_over) == (2, True)
     left = {*ended[2:], waiting, older, other}
     assert set(Task.objects.all()) == left
-    assert old_remove(kept).tasks == 0
+    assert expired_remove(kept).tasks == 0
 
 
 def test_what_ended_a_moment_ago_stays_however_long_it_ran(alice: User) -> None:
     long = task_of(alice, size=30 * KB, state="completed", days_ago=0.1)
     short = [task_of(alice, size=30 * KB, state="completed", days_ago=3) for _ in range(3)]
 
-    removed = old_remove(kept_of(logs_days=0, tasks_days=730, task_bytes=MOST))
+    removed = expired_remove(retention_of(logs_days=0, tasks_days=730, task_bytes=MOST))
 
     assert removed.tasks == 3
     assert list(Task.objects.all()) == [long]
@@ -158,14 +158,14 @@ def test_what_is_not_ended_stays_above_the_bound(alice: User) -> None:
         task_of(alice, size=80 * KB, state="draft")
     task_of(alice, size=40 * KB, state="completed")
 
-    assert old_remove(kept_of(logs_days=0, tasks_days=730, task_bytes=MOST)).tasks == 0
+    assert expired_remove(retention_of(logs_days=0, tasks_days=730, task_bytes=MOST)).tasks == 0
 
 
 def test_what_is_kept_for_ever_stays_above_the_bound(alice: User) -> None:
     for _ in range(3):
         task_of(alice, size=80 * KB, state="completed")
 
-    for_ever = old_remove(kept_of(logs_days=0, tasks_days=0, task_bytes=MOST))
-    unbounded = old_remove(kept_of(logs_days=0, tasks_days=730))
+    for_ever = expired_remove(retention_of(logs_days=0, tasks_days=0, task_bytes=MOST))
+    unbounded = expired_remove(retention_of(logs_days=0, tasks_days=730))
 
     assert (for_ever.tasks, unbounded.tasks) == (0, 0)

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from apps.allocation.engine.snapshot import Node
+from apps.allocation.engine.snapshot import NodeSnapshot
 from apps.allocation.placement.inflation import Cluster, compare, inflate
 from apps.allocation.placement.tables import ListReport, OrderReport, data, table
 from apps.allocation.placement.traces import (
@@ -71,7 +71,12 @@ class Command(BaseCommand):
 
 
 def _measured(
-    bar: Progress, name: str, nodes: tuple[Node, ...], pods: tuple[Pod, ...], *, seeds: range
+    bar: Progress,
+    name: str,
+    nodes: tuple[NodeSnapshot, ...],
+    pods: tuple[Pod, ...],
+    *,
+    seeds: range,
 ) -> ListReport:
     task = bar.add_task(name, total=len(ORDERS) * len(seeds) + 1)
     orders = []

@@ -1,4 +1,4 @@
-"""`manage.py replay TRACE`: a history of jobs, decided anew by the engine, without a database."""
+"""`manage.py replay TRACE`: a history of jobs, decided again by the engine, without a database."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, Self
 
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.allocation.replay.measures import Terms, replay
+from apps.allocation.replay.measures import ReplayTerms, replay
 from apps.allocation.replay.regimes import FIFO, REGIMES, STATIC
 from apps.allocation.replay.tables import data, table
-from apps.allocation.replay.trace import Job, read_trace
+from apps.allocation.replay.trace import TraceTask, read_trace
 from apps.core.errors import BadInput
 
 ALL = "all"
@@ -47,7 +47,7 @@ class Command(BaseCommand):
             type=_checkpoint,
             default=1800,
             metavar="30m",
-            help="how often work is saved, counted from its start; `never`: it begins anew",
+            help="how often work is saved, counted from its start; `never`: it begins again",
         )
         parser.add_argument(
             "--from",
@@ -68,27 +68,27 @@ class Command(BaseCommand):
             "--estimates",
             type=int,
             metavar="EACH",
-            help="also estimate the start of every EACH-th job that waits, and tell how many "
+            help="also estimate the start of every EACH-th job that waits, and print how many "
             "started within their interval",
         )
         parser.add_argument("--json", action="store_true", help="one JSON line per regime")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         try:
-            jobs = read_trace(options["trace"])
+            tasks = read_trace(options["trace"])
         except BadInput as error:
             raise CommandError(str(error)) from error
-        terms = _terms(jobs, options)
+        terms = _terms(tasks, options)
         each = options["estimates"]
         if each is not None and each < 1:
             raise CommandError("--estimates must be at least 1.")
         reports = []
         for name in _regimes(options["regime"]):
-            with _Bar(self.stderr, name, len(jobs)) as bar:
+            with _Bar(self.stderr, name, len(tasks)) as bar:
                 reports.append(
                     replay(
                         REGIMES[name],
-                        jobs,
+                        tasks,
                         terms,
                         on_progress=bar.advance,
                         estimates_each=each,
@@ -100,15 +100,15 @@ class Command(BaseCommand):
             self.stdout.write(table(reports))
 
 
-def _terms(jobs: Sequence[Job], options: dict[str, Any]) -> Terms:
+def _terms(tasks: Sequence[TraceTask], options: dict[str, Any]) -> ReplayTerms:
     end_s = options["end_s"]
     if end_s is None:
-        end_s = jobs[-1].submitted_s + 1
+        end_s = tasks[-1].submitted_s + 1
     if options["gpus"] < 1:
         raise CommandError("--gpus must be at least 1.")
-    if not any(options["start_s"] <= job.submitted_s < end_s for job in jobs):
+    if not any(options["start_s"] <= task.submitted_s < end_s for task in tasks):
         raise CommandError("No job was submitted between --from and --until.")
-    return Terms(options["gpus"], options["start_s"], end_s, options["checkpoint"])
+    return ReplayTerms(options["gpus"], options["start_s"], end_s, options["checkpoint"])
 
 
 def _regimes(named: list[str] | None) -> list[str]:

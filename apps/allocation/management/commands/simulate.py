@@ -10,8 +10,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.allocation.scenarios.reading import Scenario, read_scenario
-from apps.allocation.scenarios.simulating import (
+from apps.allocation.scenarios.parser import Scenario, read_scenario
+from apps.allocation.scenarios.simulation import (
     is_as_expected,
     simulate,
 )

@@ -1,14 +1,14 @@
-"""What provisioning the draft, or saving a policy, would do; nothing of it is kept."""
+"""Previews of provisioning the draft or saving a policy; nothing is kept."""
 
-from apps.configuration.services.preview.returned import (
-    tasks_returned_by_change,
-    tasks_returned_by_narrowing,
-)
-from apps.configuration.services.preview.told import Preview
-from apps.configuration.services.preview.trying import (
+from apps.configuration.services.preview.dry_run import (
     draft_preview,
     policy_change_preview,
     policy_create_preview,
+)
+from apps.configuration.services.preview.report import Preview
+from apps.configuration.services.preview.returned_tasks import (
+    tasks_returned_by_change,
+    tasks_returned_by_restriction,
 )
 
 __all__ = [
@@ -17,5 +17,5 @@ __all__ = [
     "policy_change_preview",
     "policy_create_preview",
     "tasks_returned_by_change",
-    "tasks_returned_by_narrowing",
+    "tasks_returned_by_restriction",
 ]

@@ -1,22 +1,22 @@
-"""One side of a preview: the snapshot, and what people call its rows."""
+"""One side of a preview: the snapshot, and the names of its rows."""
 
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from apps.allocation.engine.snapshot import Id, Pool, Run, Snapshot
+from apps.allocation.engine.snapshot import Id, PoolSnapshot, QueuedGroup, Snapshot
 from apps.allocation.loader import load
 from apps.allocation.loader.configuration import Configuration, load_configuration
-from apps.allocation.loader.counted import counted, waiting_counts
+from apps.allocation.loader.queued_counts import queued_counts, with_count
+from apps.allocation.loader.queued_groups import load_queued_groups
 from apps.allocation.loader.texts import microseconds
-from apps.allocation.loader.waiting import load_runs
 from apps.policies.models import Queue
-from apps.policies.models.rights import OnPreemption
+from apps.policies.models.policies import OnPreemption
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PreviewState:
     """`waiting` counts tasks per queue; `returning` are the queues whose victims wait again."""
 
     snapshot: Snapshot
@@ -25,7 +25,7 @@ class State:
     returning: frozenset[Id]
 
 
-def state_now(*, now: datetime, base: Snapshot | None = None) -> State:
+def state_now(*, now: datetime, base: Snapshot | None = None) -> PreviewState:
     """The state of this moment.
 
     Args:
@@ -35,17 +35,19 @@ def state_now(*, now: datetime, base: Snapshot | None = None) -> State:
     configuration = load_configuration()
     if base is None:
         base = load(now_us=microseconds(now)).snapshot
-    counts = waiting_counts()
-    # With nothing running: on the way to rest room comes free that is taken now. And in pools
-    # of twice the size, so that of those who find no room some are there to say why.
-    roomy = replace(configuration, pools=tuple(map(_twice, configuration.pools)))
-    runs = [counted(run, counts[pk]) for pk, run in load_runs(roomy, ())]
+    counts = queued_counts()
+    # With nothing running: capacity in use now becomes free before rest. And in pools of twice
+    # the size, so that some of the tasks that do not fit are loaded to say why.
+    with_capacity = replace(configuration, pools=tuple(map(_double, configuration.pools)))
+    queued_groups = [
+        with_count(queued, counts[pk]) for pk, queued in load_queued_groups(with_capacity, ())
+    ]
     names = dict(Queue.objects.values_list("pk", "name"))
     waiting: dict[Id, int] = defaultdict(int)
-    for run in runs:
-        waiting[run.queue] += run.count
-    return State(
-        snapshot=_with(base, configuration, tuple(runs)),
+    for queued in queued_groups:
+        waiting[queued.queue] += queued.count
+    return PreviewState(
+        snapshot=_with(base, configuration, tuple(queued_groups)),
         queues=names,
         waiting=waiting,
         returning=frozenset(
@@ -56,11 +58,13 @@ def state_now(*, now: datetime, base: Snapshot | None = None) -> State:
     )
 
 
-def _twice(pool: Pool) -> Pool:
+def _double(pool: PoolSnapshot) -> PoolSnapshot:
     return replace(pool, capacity=pool.capacity.times(2))
 
 
-def _with(base: Snapshot, configuration: Configuration, runs: tuple[Run, ...]) -> Snapshot:
+def _with(
+    base: Snapshot, configuration: Configuration, queued_groups: tuple[QueuedGroup, ...]
+) -> Snapshot:
     profiles = {profile.id for profile in configuration.profiles}
     return replace(
         base,
@@ -69,5 +73,5 @@ def _with(base: Snapshot, configuration: Configuration, runs: tuple[Run, ...]) -
         profiles=configuration.profiles,
         policies=configuration.policies,
         queues=tuple(queue for queue in configuration.queues if queue.profile in profiles),
-        runs=runs,
+        queued_groups=queued_groups,
     )

@@ -1,4 +1,4 @@
-"""`manage.py audit`: prove that the audit log is whole, and seal what waits."""
+"""`manage.py audit`: prove that the audit log is whole, and seal waiting entries."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.core.terminal import plain
+from apps.events.chain_check import MOST_FINDINGS
 from apps.events.selectors import audit_unsealed, audit_verified
-from apps.events.services.sealing import audit_seal
-from apps.events.verifying import MOST_FINDINGS
+from apps.events.services.seals import audit_seal
 
 
 class Command(BaseCommand):
@@ -20,7 +20,7 @@ class Command(BaseCommand):
         verify.add_argument(
             "--expect", default="", metavar="HASH", help="a head that was printed or kept earlier"
         )
-        verbs.add_parser("seal", help="what the worker does every few seconds")
+        verbs.add_parser("seal", help="seal waiting entries, as the worker does every few seconds")
 
     def handle(self, *_args: Any, verb: str, **options: Any) -> None:
         if verb == "seal":

@@ -9,17 +9,17 @@ from apps.core.errors import RpmError
 from apps.core.terminal import plain
 from apps.core.units import quantities_text
 from apps.execution.connections import pinned_key
-from apps.execution.management.changing import CHANGES, add_change_parsers, port
-from apps.execution.management.preparing import add_prepare_arguments, prepared_script
-from apps.execution.protocol.answers import Probed
-from apps.execution.services.adding import (
+from apps.execution.management.node_changes import CHANGES, add_change_parsers, port
+from apps.execution.management.prepare_script import add_prepare_arguments, prepared_script
+from apps.execution.protocol.answers import NodeInventory
+from apps.execution.services.node_examination import node_examine
+from apps.execution.services.node_registration import (
     SimulatedGpus,
     host_key_of,
     node_add,
     node_check,
     node_host_key,
 )
-from apps.execution.services.examining import node_examine
 from apps.execution.services.node_removal import tasks_named, tasks_on
 from apps.execution.transport.host_keys import HostKey
 from apps.nodes.models import Node, Runtime, Transport
@@ -35,12 +35,12 @@ class Command(BaseCommand):
         _add_arguments(add)
         check = verbs.add_parser(
             "check",
-            help="what it has, and what would have to be mended",
+            help="what it has, and what has to be fixed",
         )
         check.add_argument("name")
         verbs.add_parser("list", help="all nodes")
         add_change_parsers(verbs)
-        prepare = verbs.add_parser("prepare", help="a script that makes a bare machine fit")
+        prepare = verbs.add_parser("prepare", help="a script that prepares a bare machine")
         add_prepare_arguments(prepare)
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -106,36 +106,36 @@ class Command(BaseCommand):
 
     def _check(self, options: dict[str, Any]) -> None:
         node = _node(options["name"])
-        probed, findings = node_examine(node)
-        self._show_inventory(probed)
+        inventory, findings = node_examine(node)
+        self._show_inventory(inventory)
         for finding in findings:
             mark = "ok  " if finding.is_fine else "BAD "
             self._say(f"{mark} {finding.name:<8} {finding.words}")
-            if finding.mend:
-                self._say(f"     {'':<8} {finding.mend}")
+            if finding.fix:
+                self._say(f"     {'':<8} {finding.fix}")
         wrong = sum(not finding.is_fine for finding in findings)
         if wrong:
             raise CommandError(f"{wrong} of {len(findings)} things need attention.")
 
     def _show(self, node: Node) -> None:
-        probed, _ = node_check(node)
-        self._show_inventory(probed)
+        inventory, _ = node_check(node)
+        self._show_inventory(inventory)
 
-    def _show_inventory(self, probed: Probed) -> None:
-        self._say(f"  {probed.hostname}, {probed.kernel}, Python {probed.python}")
-        gpus = f"{len(probed.devices)} GPU" if probed.devices else "no GPU"
-        self._say(f"  {gpus}; NVIDIA: {probed.nvidia}")
-        for device in probed.devices:
+    def _show_inventory(self, inventory: NodeInventory) -> None:
+        self._say(f"  {inventory.hostname}, {inventory.kernel}, Python {inventory.python}")
+        gpus = f"{len(inventory.devices)} GPU" if inventory.devices else "no GPU"
+        self._say(f"  {gpus}; NVIDIA: {inventory.nvidia}")
+        for device in inventory.devices:
             made_up = " (simulated)" if device.simulated else ""
             handed = device.cdi or "no CDI name"
             self._say(
                 f"    {device.index}: {device.model}, {device.memory_mb} MB, {handed}{made_up}"
             )
         self._say(
-            f"  CPU {probed.cpu_milli / 1000:g}, memory {probed.memory_mb} MB, "
-            f"disk {probed.disk_free_mb} of {probed.disk_mb} MB free"
+            f"  CPU {inventory.cpu_milli / 1000:g}, memory {inventory.memory_mb} MB, "
+            f"disk {inventory.disk_free_mb} of {inventory.disk_mb} MB free"
         )
-        for name, words in sorted(probed.runtimes.items()):
+        for name, words in sorted(inventory.runtimes.items()):
             self._say(f"  {name}: {words}")
 
     def _change(self, options: dict[str, Any]) -> None:
@@ -177,7 +177,7 @@ class Command(BaseCommand):
         for node in nodes:
             where = "this machine" if node.transport == Transport.LOCAL else node.address
             pool = node.pool.name if node.pool else "no pool"
-            asked = [
+            flags = [
                 word
                 for word, is_so in (
                     ("being removed", node.removal_asked_at),
@@ -187,7 +187,7 @@ class Command(BaseCommand):
                 )
                 if is_so
             ]
-            state = ", ".join([*asked, node.state])
+            state = ", ".join([*flags, node.state])
             self._say(node.name, pool, where, state, node.state_detail or node.preflight_problem)
 
 
@@ -239,7 +239,7 @@ def _confirm() -> None:
     try:
         answer = input("Is this the machine's own key? Type yes: ")
     except EOFError:
-        words = "Nobody is there to confirm the key: name it with --fingerprint SHA256:..."
+        words = "There is no terminal to confirm the key on. Pass --fingerprint SHA256:..."
         raise CommandError(words) from None
     if answer.strip().lower() != "yes":
         raise CommandError("Not confirmed: nothing was sent to it.")

@@ -1,7 +1,7 @@
 """Attempts whose node has fallen silent.
 
-Nothing is killed and nothing started elsewhere: the attempt is *suspect* and stays charged. What
-was asked to stop is left *stopping*: nobody may take that back.
+Nothing is stopped and nothing is started elsewhere: the attempt is *suspect* and stays charged. An
+attempt that was asked to stop stays *stopping*: a stop is final.
 """
 
 from datetime import datetime
@@ -10,53 +10,53 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from apps.tasks.details import shortened
-from apps.tasks.models import Attempt, Holding, Task
-from apps.tasks.services.attempts.rows import entry, locked, tell
-from apps.tasks.services.attempts.starting import attempt_runs, members_waiting
-from apps.tasks.states import HOLDING_STATES, AttemptState
+from apps.tasks.details import shorten
+from apps.tasks.models import Attempt, Member, Task
+from apps.tasks.services.attempts.records import attempt_entry, attempt_lock, attempt_record
+from apps.tasks.services.attempts.starts import attempt_note_running, has_waiting_members
+from apps.tasks.states import ADMITTED_STATES, AttemptState
 
 BEFORE_SILENCE = (AttemptState.STARTING, AttemptState.RUNNING)
 
 
 def attempt_suspect(*, attempt_id: UUID, detail: str) -> bool:
-    """A node that runs a member of it is silent."""
+    """Mark an attempt as suspect: a node that runs a member of it is silent."""
     with transaction.atomic():
-        attempt = locked(attempt_id)
+        attempt = attempt_lock(attempt_id)
         if attempt.state not in BEFORE_SILENCE:
             return False
         Attempt.objects.filter(pk=attempt.pk, state=attempt.state).update(
-            state=AttemptState.SUSPECT, detail=shortened(detail)
+            state=AttemptState.SUSPECT, detail=shorten(detail)
         )
-        _say(attempt, detail)
-        tell(attempt, [entry(attempt, "task.suspect", reason=detail)])
+        _set_detail(attempt, detail)
+        attempt_record(attempt, [attempt_entry(attempt, "task.suspect", reason=detail)])
         return True
 
 
 def attempt_unsuspect(*, attempt_id: UUID) -> bool:
-    """All of its nodes answer again: it is what its members are."""
+    """Restore the state of an attempt from its members: all of its nodes answer again."""
     with transaction.atomic():
-        attempt = locked(attempt_id)
+        attempt = attempt_lock(attempt_id)
         if attempt.state != AttemptState.SUSPECT:
             return False
-        is_running = not members_waiting(attempt)
+        is_running = not has_waiting_members(attempt)
         begun = is_running and attempt.started_at is not None
         state = AttemptState.RUNNING if begun else AttemptState.STARTING
         Attempt.objects.filter(pk=attempt.pk, state=attempt.state).update(state=state, detail="")
         attempt.state = state
-        _say(attempt, "")
-        tell(attempt, [entry(attempt, "task.answers")])
+        _set_detail(attempt, "")
+        attempt_record(attempt, [attempt_entry(attempt, "task.answers")])
         if is_running and not begun:
-            attempt_runs(attempt, _latest_start(attempt))
+            attempt_note_running(attempt, _latest_start(attempt))
         return True
 
 
-def _say(attempt: Attempt, detail: str) -> None:
+def _set_detail(attempt: Attempt, detail: str) -> None:
     Task.objects.filter(
-        pk=attempt.task_id, generation=attempt.generation, state__in=HOLDING_STATES
-    ).update(state_detail=shortened(detail), changed_at=timezone.now())
+        pk=attempt.task_id, generation=attempt.generation, state__in=ADMITTED_STATES
+    ).update(state_detail=shorten(detail), changed_at=timezone.now())
 
 
 def _latest_start(attempt: Attempt) -> datetime:
-    starts = Holding.objects.filter(attempt=attempt).values_list("started_at", flat=True)
+    starts = Member.objects.filter(attempt=attempt).values_list("started_at", flat=True)
     return max((at for at in starts if at is not None), default=timezone.now())

@@ -1,17 +1,17 @@
-"""Which vaults an attempt runs with, whatever becomes of them meanwhile."""
+"""The vaults that an attempt runs with, even if they change later."""
 
 from uuid import UUID
 
 from apps.tasks.models import Attempt
-from apps.tasks.selectors.vaults import used_of
-from apps.vaults.selectors.effective import Used, vaults_applying_to
+from apps.tasks.selectors.vaults import vault_refs_of
+from apps.vaults.selectors.effective import VaultRef, vaults_applying_to
 
 
-def attempt_note_vaults(*, attempt_id: UUID) -> list[Used]:
-    """Note the vaults of this moment, when the first member of an attempt is to be launched.
+def attempt_note_vaults(*, attempt_id: UUID) -> list[VaultRef]:
+    """Note the vaults that apply when the first member of an attempt is launched.
 
     Returns:
-        What all of its members are launched with: what was noted first.
+        The vaults that all members are launched with: those that were noted first.
     """
     facts = Attempt.objects.values_list("task__owner", "policy__tenant", "task__is_by_owner")
     owner_id, tenant_id, is_by_owner = facts.get(pk=attempt_id)
@@ -19,4 +19,4 @@ def attempt_note_vaults(*, attempt_id: UUID) -> list[Used]:
     noted = [[str(vault_id), version] for vault_id, version in used]
     Attempt.objects.filter(pk=attempt_id, vaults__isnull=True).update(vaults=noted)
     kept = Attempt.objects.values_list("vaults", flat=True).get(pk=attempt_id)
-    return used_of(kept)
+    return vault_refs_of(kept)

@@ -4,11 +4,11 @@ import { differences } from "./differences.js";
 import { fromData, same, toData } from "./document.js";
 import { merged } from "./merge.js";
 import { count } from "./parts.js";
-import { ask, placed } from "./talk.js";
+import { locate, request } from "./rest.js";
 
 const FORBIDDEN = 403;
 const STALE = 412;
-const LOST = "The server did not answer: it is not known whether this was done. Look before you try again.";
+const LOST = "The server did not answer. The change may have been made: check before you try again.";
 
 /** One request at a time; `name` is the button that is busy. */
 async function busy(app, name, step) {
@@ -23,20 +23,20 @@ async function busy(app, name, step) {
 
 /** Signing in again, in another tab, made the page's CSRF token void: then once more with a new one. */
 async function send(app, url, options) {
-  const once = () => ask(url, { method: "POST", csrf: app.csrf, ...options });
+  const once = () => request(url, { method: "POST", csrf: app.csrf, ...options });
   const answer = await once();
   if (answer.status !== FORBIDDEN) return answer;
-  const state = await ask(app.urls.state);
+  const state = await request(app.urls.state);
   if (!state.isOk) return state.status ? answer : state;
   app.csrf = state.data.csrf;
   return once();
 }
 
-/** As `send`; where it is not known whether it was done, the page looks what is there now. */
+/** As `send`; where it is not known whether it was done, the page fetches the current state. */
 async function write(app, url, options) {
   const answer = await send(app, url, options);
   if (answer.status && answer.status < 500) return answer;
-  const state = await ask(app.urls.state);
+  const state = await request(app.urls.state);
   if (state.isOk) settle(app, state.data);
   if (answer.isLost) answer.data.detail = LOST;
   return answer;
@@ -58,9 +58,9 @@ async function put(app, doc) {
   return true;
 }
 
-/** Somebody saved since: says who changed what, keeps ours, writes over nothing. */
+/** Another user saved since: says who changed what, keeps ours, writes over nothing. */
 async function conflict(app, detail) {
-  const answer = await ask(app.urls.state);
+  const answer = await request(app.urls.state);
   if (!answer.isOk) {
     say(app, detail, null, true);
     return false;
@@ -84,7 +84,7 @@ async function conflict(app, detail) {
 
 function refuse(app, doc, answer) {
   const fields = Object.entries(answer.data.fields ?? {});
-  const findings = fields.map(([path, text]) => placed(doc, path, text, true));
+  const findings = fields.map(([path, text]) => locate(doc, path, text, true));
   app.set({ findings: findings.length ? findings : app.findings });
   say(app, answer.data.detail, null, true);
   return false;
@@ -121,7 +121,7 @@ export const validate = (app) =>
     const doc = app.doc;
     const answer = await send(app, app.urls.validate, { body: toData(doc) });
     if (!answer.isOk) return refuse(app, doc, answer);
-    const side = (list, isError) => list.map((one) => placed(doc, one.path, one.detail, isError, one.code));
+    const side = (list, isError) => list.map((one) => locate(doc, one.path, one.detail, isError, one.code));
     const findings = [...side(answer.data.errors, true), ...side(answer.data.warnings, false)];
     const errors = answer.data.errors.length;
     if (app.doc === doc) app.set({ findings });
@@ -147,7 +147,7 @@ export async function problemsOf(app, doc, kind, key) {
 
 /**
  * Of errors that Validate finds only what lies in the entry alone: what is missing around it, such as
- * a link that comes next, must not keep anybody from adding it.
+ * a link that comes next, must not prevent adding it.
  */
 function ownFaults(errors, start) {
   const own = errors.filter((one) => one.path.startsWith(`${start}capacity.`));
@@ -182,23 +182,23 @@ export const provision = (app, note) =>
     return true;
   });
 
-/** Saved and unsaved changes are thrown away; the draft is what is live. */
+/** Saved and unsaved changes are discarded; the draft is what is live. */
 export const reset = (app) =>
   busy(app, "reset", async () => {
     const answer = await write(app, app.urls.reset, { version: app.version });
     if (answer.status === STALE) return conflict(app, answer.data.detail);
     closeDialog(app);
     if (!answer.isOk) return refuse(app, app.doc, answer);
-    const state = await ask(app.urls.state);
+    const state = await request(app.urls.state);
     if (state.isOk) take(app, state.data);
     say(app, "The draft is what is live. All changes are gone.");
     return true;
   });
 
-/** Figures and what is live, anew; the document in the page too where nothing is unsaved. */
+/** Fetch figures and what is live again; the document too where nothing is unsaved. */
 export async function refresh(app) {
   const { turn } = app;
-  const answer = await ask(app.urls.state);
+  const answer = await request(app.urls.state);
   // What was read before a save, or during one, is no longer so.
   if (answer.isOk && app.turn === turn && app.busy !== "save") settle(app, answer.data);
 }

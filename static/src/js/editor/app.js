@@ -53,7 +53,7 @@ export function createApp({ state, choices, urls, me }, csrf, render) {
   return app;
 }
 
-/** The state as the server told it: unsaved changes are gone. */
+/** The state as the server answered it: unsaved changes are gone. */
 export function take(app, state) {
   const draft = documents.fromData(state.draft);
   Object.assign(app, { doc: draft, saved: draft });
@@ -85,7 +85,7 @@ export function edit(app, doc, text = "") {
   else app.set({ toast: null });
 }
 
-/** A message for some seconds; `undo` takes back what it tells. */
+/** A message for some seconds; `undo` reverts the change that it reports. */
 export function say(app, text, undo = null, isError = false) {
   clearTimeout(app.timer);
   app.timer = setTimeout(() => app.set({ toast: null }), TOAST_MS);

@@ -12,7 +12,7 @@ export function head(app) {
     @click=${() => show(app, name)}
   >${icon(sign, "sm")}${label}</button>`;
   const away = (href, sign, label) =>
-    html`<a href=${href} @click=${(event) => leaving(app, event)}>${icon(sign, "sm")}${label}</a>`;
+    html`<a href=${href} @click=${(event) => onLeave(app, event)}>${icon(sign, "sm")}${label}</a>`;
   return html`<div class="ed-head">
     <p class="text-lg font-semibold max-md:sr-only" aria-hidden="true">Resource configuration</p>
     <nav class="seg" aria-label="Mode">
@@ -25,12 +25,12 @@ export function head(app) {
     <button type="button" class="btn btn-ghost btn-sm md:ml-auto" @click=${() => openDialog(app, "settings")}>
       ${icon("sliders-horizontal", "sm")}Settings
     </button>
-    <a class="btn btn-ghost btn-sm" href=${app.urls.yaml} @click=${(event) => leaving(app, event)}>${icon("file-code-2", "sm")}YAML</a>
-    <a class="btn btn-line btn-sm" href=${app.urls.exit} @click=${(event) => leaving(app, event)}>${icon("log-out", "sm")}Exit</a>
+    <a class="btn btn-ghost btn-sm" href=${app.urls.yaml} @click=${(event) => onLeave(app, event)}>${icon("file-code-2", "sm")}YAML</a>
+    <a class="btn btn-line btn-sm" href=${app.urls.exit} @click=${(event) => onLeave(app, event)}>${icon("log-out", "sm")}Exit</a>
   </div>`;
 }
 
-function leaving(app, event) {
+function onLeave(app, event) {
   if (event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   leave(app, event.currentTarget.href);
@@ -59,7 +59,7 @@ export function draftBar(app) {
       id="change-button"
     >${count(changes.length, "change")}${icon("chevron-down", "xs")}</button>
     ${changeList(app, changes)}
-    <span class="text-ink-2">${told(app)}</span>
+    <span class="text-ink-2">${draftStatus(app)}</span>
     <span class="md:ml-auto flex flex-wrap items-center gap-2">
       <button type="button" class="btn btn-ghost btn-sm" ?disabled=${app.busy !== "" || (!changes.length && !app.isDirty)} @click=${() => openDialog(app, "reset")}>
         ${icon("rotate-ccw", "sm")}Reset…
@@ -78,9 +78,9 @@ export function draftBar(app) {
   </section>`;
 }
 
-function told(app) {
+function draftStatus(app) {
   const base = app.baseRevision ? `on revision ${app.baseRevision}. ` : "";
-  if (app.latest !== app.version) return `${base}${app.savedBy ?? "Somebody"} saved the draft meanwhile; you will be asked.`;
+  if (app.latest !== app.version) return `${base}${app.savedBy ?? "Another user"} saved the draft meanwhile; you will be asked.`;
   if (app.isDirty) return `${base}Not saved yet.`;
   if (!app.changes.length) return `${base}Nothing differs from what is live.`;
   return html`${base}Not live until you provision.${app.savedAt ? html` Saved ${when(app)} by ${app.savedBy === app.me ? "you" : (app.savedBy ?? "the system")}.` : nothing}`;
@@ -133,7 +133,7 @@ function changeList(app, changes) {
     ${
       changes.length
         ? html`<ul class="px-4 py-2 grid gap-2">${changes.map((one) => html`<li class="flex gap-2">${glyph(one.kind)}<span class="min-w-0 wrap-anywhere">${sentence(one)}</span></li>`)}</ul>`
-        : html`<p class="px-4 py-3 text-ink-3">Nothing: the draft is what is live.</p>`
+        : html`<p class="px-4 py-3 text-ink-3">No changes: the draft equals the live configuration.</p>`
     }
   </div>`;
 }

@@ -98,7 +98,7 @@ function poolCard(app, pool, changes) {
       <div class="grow min-w-0 grid gap-2">${meters(pool, facts)}</div>
     </div>
     <div class="flex flex-wrap items-center gap-1.5 px-3 pt-1 text-xs">${health(facts, { isSaid: problems.some((one) => one.code === "no_server") })}${fieldChips(changes)}</div>
-    ${told(problems)}
+    ${problemList(problems)}
     <div class="px-3 pb-3 pt-2">
       <div class="flex items-center gap-2 mb-1.5">
         <span class="eyebrow">Execution order</span><span class="h-px grow bg-line"></span>
@@ -149,7 +149,7 @@ function health(facts, { isSaid }) {
     // The finding of *Validate* below says the same.
     if (isSaid) return nothing;
     return html`<span class="inline-flex items-center gap-1.5 text-ink-2"
-      ><span class="text-warn-line inline-grid">${icon("server-off", "sm")}</span>Nobody serves it yet</span
+      ><span class="text-warn-line inline-grid">${icon("server-off", "sm")}</span>No node serves it yet</span
     >`;
   }
   const isWell = facts.nodes === facts.healthy;
@@ -188,7 +188,7 @@ function profileCard(app, profile, changes) {
     </div>
     ${profile.description ? html`<p class="text-xs text-ink-2 px-3 pt-1">${profile.description}</p>` : nothing}
     ${hasFields(changes) ? html`<div class="flex flex-wrap gap-1 px-3 pt-1">${fieldChips(changes)}</div>` : nothing}
-    ${told(problems)}
+    ${problemList(problems)}
     <ol class="px-3 pt-1 grid gap-1" data-order="routing" data-of=${profile.key} aria-label=${`Routing order of ${profile.name}`}>
       ${profile.pools.map((link, index) => linkRow(app, profile, live, link, index + 1))}
     </ol>
@@ -238,7 +238,7 @@ const cardClass = (kind, problems) =>
 
 const findingsOf = (app, key) => (app.findings ?? []).filter((one) => one.key === key);
 
-export const told = (problems) =>
+export const problemList = (problems) =>
   problems.map(
     (one) => html`<p class=${`ed-finding k-${one.isError ? "bad" : "warn"}`}>
       ${icon(one.isError ? "circle-alert" : "triangle-alert", "xs")}<span><span class="sr-only">${one.isError ? "Error: " : "Warning: "}</span>${one.detail}</span>

@@ -1,11 +1,11 @@
-// One dialog at a time, and only after somebody asked for it.
+// One dialog at a time, and only after the user asked for it.
 import { html, nothing } from "../../vendor/lit/lit-html.js";
 import { go, overwrite, reset, saveAndGo, takeBoth, takeTheirs } from "./actions.js";
 import { closeDialog, edit } from "./app.js";
 import { PREEMPTION } from "./choices.js";
 import { sentence } from "./differences.js";
 import { editSettings } from "./document.js";
-import { connectDialog, linkDialog } from "./linking.js";
+import { connectDialog, linkDialog } from "./link-dialogs.js";
 import { clash } from "./merge.js";
 import { chip, count, icon } from "./parts.js";
 import { poolDialog } from "./pool-form.js";
@@ -60,8 +60,8 @@ function settingsDialog(app) {
     <div class="grid gap-4 mt-4">
       ${choice({ name: "queueing", label: "Queueing", value: settings.queueing, help: "Of all policies; a single policy can be set to be strict.", options: [["best_effort", "Later tasks may pass one that has to wait"], ["strict", "No task starts before an earlier one of its policy"]] })}
       ${choice({ name: "over_quota", label: "Over quota", value: settings.over_quota, help: "How capacity beyond the reservations is shared out.", options: [["priority", "By order of policies and priority"], ["fair_share", "By fair shares"]] })}
-      ${choice({ name: "preemption", label: "Taking back", value: settings.preemption, help: "Who may take capacity back from running work; a pool can differ.", options: PREEMPTION })}
-      ${flag({ name: "consolidation", label: "Consolidation", value: settings.consolidation, help: "Running work may be moved to make room on one node." })}
+      ${choice({ name: "preemption", label: "Preemption", value: settings.preemption, help: "Which tasks may preempt running ones; a pool can differ.", options: PREEMPTION })}
+      ${flag({ name: "consolidation", label: "Consolidation", value: settings.consolidation, help: "Running tasks may be moved to free capacity on one node." })}
     </div>
     ${foot(app, "Apply to the draft")}
   </form>`;
@@ -95,10 +95,10 @@ function leaveDialog(app) {
 function conflictDialog(app) {
   const { detail, state, changes } = app.dialog;
   const [theirs, ours] = changes;
-  return html`${head(`${state.saved_by ?? "Somebody"} saved first`)}
+  return html`${head(`${state.saved_by ?? "Another user"} saved first`)}
     <p class="text-ink-2 mt-2">${detail} Your changes are kept here, not saved.</p>
     <div class="grid gap-3 mt-3 max-h-[44vh] overflow-y-auto" tabindex="0" role="group" aria-label="Changes of both">
-      ${side(`Saved by ${state.saved_by ?? "somebody"}`, theirs, ours)} ${side("Yours", ours, theirs)}
+      ${side(`Saved by ${state.saved_by ?? "another user"}`, theirs, ours)} ${side("Yours", ours, theirs)}
     </div>
     <div class="flex flex-wrap justify-end gap-2 mt-4">
       ${button("ghost", "Take theirs, discard mine", () => takeTheirs(app))}

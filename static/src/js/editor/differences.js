@@ -6,7 +6,7 @@ const POOL_FIELDS = {
   description: "Description",
   capacity: "Capacity",
   backfill: "Backfill",
-  preemption: "Taking back",
+  preemption: "Preemption",
   allowed_images: "Allowed images",
   dedicated_to: "Dedicated to",
 };
@@ -28,7 +28,7 @@ const PROFILE_FIELDS = {
 const SETTINGS = {
   queueing: "Queueing",
   over_quota: "Over quota",
-  preemption: "Taking back",
+  preemption: "Preemption",
   consolidation: "Consolidation",
 };
 const UNITS = { gpu: "GPU", cpu: "CPU", memory_mb: "MB", slot: "slots" };
@@ -158,7 +158,7 @@ export function marks(list) {
 
 /**
  * The rank that an item had in an order, 0 for what is new there; null where it did not move. What
- * only closes a gap, or makes room for what is new, did not move.
+ * only closes a gap, or gives way to a new item, did not move.
  */
 export function rankBefore(oldKeys, item, newKeys) {
   if (!oldKeys) return null;

@@ -96,7 +96,7 @@ const withProfile = (doc, key, change) => ({
 
 // --- pools and profiles ----------------------------------------------------------------------
 
-/** What is new stands last. */
+/** New entries come last. */
 export function addPool(doc, values, key = newKey()) {
   return { ...doc, pools: [...doc.pools, { key, ...NEW_POOL, ...values }] };
 }

@@ -74,7 +74,7 @@ export const labelOf = (key) => LABELS[key] ?? key;
 
 /** Amounts per resource key: one field for each of `keys`; names are `prefix.key`. */
 export function amounts({ prefix, keys, value, errors, suffix = "", isFirst = false }) {
-  // By key: what somebody typed stays in its field when another one comes before it.
+  // By key: what the user typed stays in its field when another one comes before it.
   return repeat(sortedKeys(keys), (key) => key, (key) =>
     text({
       name: `${prefix}.${key}`,

@@ -6,7 +6,7 @@ import { createApp } from "./app.js";
 import { draftBar, generalFindings, head } from "./bar.js";
 import { board } from "./board.js";
 import { dialog, showDialog, toast } from "./dialogs.js";
-import { bindConnecting, bindOrders } from "./dragging.js";
+import { bindConnecting, bindOrders } from "./drag-and-drop.js";
 import { markCurrent, matrix } from "./matrix.js";
 import { orderPanel } from "./order.js";
 import { useSprite } from "./parts.js";

@@ -4,7 +4,7 @@
 // leaves them; Delete disconnects. One cell at a time is in the order of the Tab key.
 import { html, nothing } from "../../vendor/lit/lit-html.js";
 import { announce, connectTo, disconnect, edit, found, openDialog, remove, say } from "./app.js";
-import { adding, find, noMatch, told } from "./board.js";
+import { adding, find, noMatch, problemList } from "./board.js";
 import { amountsText, rankBefore } from "./differences.js";
 import { connect, linkOf, linkProblem, moveIn, poolOf, profileOf } from "./document.js";
 import { icon } from "./parts.js";
@@ -56,7 +56,7 @@ function rowOf(app, profile, pools) {
   return html`<tr>
     <th scope="row">
       <button type="button" class="ed-name" title=${profile.name} @click=${() => openDialog(app, "profile", { key: profile.key })}>${profile.name}</button>
-      <span class="text-2xs text-ink-3 font-normal">${amountsText(profile.request)}</span>${told(problems)}
+      <span class="text-2xs text-ink-3 font-normal">${amountsText(profile.request)}</span>${problemList(problems)}
     </th>
     ${pools.map((pool) => cell(app, { profile, pool, links, live }))}
     <td>${deleting(app, "profiles", profile)}</td>
@@ -109,7 +109,7 @@ function onKey(app, event) {
   if (event.target.matches("input")) return onEditKey(app, event);
   const target = event.target.closest("[data-cell]");
   if (target !== event.target || event.ctrlKey || event.metaKey || event.altKey) return undefined;
-  if (event.key in STEPS) focusCell(app, beside(target, ...STEPS[event.key]));
+  if (event.key in STEPS) focusCell(app, neighbour(target, ...STEPS[event.key]));
   else if (event.key === "Enter") begin(app, target);
   else if (/^[1-9]$/.test(event.key)) begin(app, target, event.key);
   else if (event.key === "Delete" || event.key === "Backspace") cut(app, target);
@@ -121,8 +121,8 @@ function onEditKey(app, event) {
   if (event.key === "Enter") {
     event.preventDefault();
     const { at } = app.editing;
-    const isTaken = commit(app);
-    if (isTaken) app.then((root) => focusCell(app, beside(cellAt(root, at), 1, 0) ?? cellAt(root, at)));
+    const isAccepted = commit(app);
+    if (isAccepted) app.then((root) => focusCell(app, neighbour(cellAt(root, at), 1, 0) ?? cellAt(root, at)));
   } else if (event.key === "Escape") {
     event.preventDefault();
     const { at } = app.editing;
@@ -133,7 +133,7 @@ function onEditKey(app, event) {
 
 const cellAt = (root, at) => [...root.querySelectorAll("[data-cell]")].find((one) => one.dataset.cell === at);
 
-function beside(target, rows, columns) {
+function neighbour(target, rows, columns) {
   const row = target?.parentElement;
   const index = [...(row?.children ?? [])].indexOf(target) + columns;
   const table = [...(row?.parentElement.children ?? [])];
@@ -169,11 +169,11 @@ function cut(app, target) {
 /** Going elsewhere takes the numbers, as Enter does. */
 function onLeave(app, event) {
   if (event.currentTarget.contains(event.relatedTarget)) return;
-  // Not while the cell itself is being taken away by a rendering.
+  // Not while the cell itself is being removed by a rendering.
   if (app.editing && event.currentTarget.isConnected) commit(app);
 }
 
-/** Answers whether the numbers were taken; empty means the end of the order, or no link at all. */
+/** Returns whether the numbers were accepted; empty means the end of the order, or no link at all. */
 function commit(app) {
   const td = document.querySelector(".is-editing");
   const [profile, pool] = app.editing.at.split(" ");

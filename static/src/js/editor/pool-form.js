@@ -31,9 +31,9 @@ export function poolDialog(app) {
         <summary class="font-semibold cursor-pointer">Who may run here</summary>
         <div class="grid md:grid-cols-2 gap-4 mt-3">
           ${choice({ name: "dedicated_to", label: "Dedicated to", value: pool.dedicated_to, error: errors.dedicated_to, help: "Only this policy and those below it may run here.", options: policies.map((name) => [name, name || "Nobody: open to all policies"]) })}
-          ${choice({ name: "preemption", label: "Taking back", value: pool.preemption, error: errors.preemption, help: "Who may take capacity back here.", options: [["", "As in the settings"], ...PREEMPTION] })}
+          ${choice({ name: "preemption", label: "Preemption", value: pool.preemption, error: errors.preemption, help: "Which tasks may preempt others here.", options: [["", "As in the settings"], ...PREEMPTION] })}
           ${lines({ name: "allowed_images", label: "Allowed images", value: pool.allowed_images, error: ofList(errors, "allowed_images"), help: "One per line, such as registry.example.org/team/*; empty: all.", isOptional: true })}
-          ${flag({ name: "backfill", label: "Backfill", value: pool.backfill, help: "Smaller work may start while earlier work waits for more room." })}
+          ${flag({ name: "backfill", label: "Backfill", value: pool.backfill, help: "Smaller tasks may start while earlier ones wait for capacity." })}
         </div>
       </details>
     </div>
@@ -83,7 +83,7 @@ async function submit(app, event) {
   if (!app.dialog) select(app, { pool: key });
 }
 
-/** The server looks at the document first; what it says about this entry stands at the fields. */
+/** The server validates the document first; errors of this entry are shown at the fields. */
 export async function checkAndEdit(app, doc, kind, key) {
   const mine = { ...app.dialog, isBusy: true };
   app.set({ dialog: mine });
@@ -96,7 +96,7 @@ export async function checkAndEdit(app, doc, kind, key) {
   }
   closeDialog(app);
   edit(app, doc);
-  // A new card stands at the end of its row, which may be out of sight.
+  // A new card is at the end of its row, which may be out of sight.
   const card = `.card-k:is([data-pool="${CSS.escape(key)}"], [data-profile="${CSS.escape(key)}"])`;
   app.then((root) => root.querySelector(card)?.scrollIntoView({ block: "nearest", inline: "nearest" }));
 }

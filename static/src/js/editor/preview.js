@@ -11,7 +11,7 @@ export function previewDialog(app) {
     <header class="flex flex-wrap items-center gap-3 px-4 lg:px-6 py-3 border-b border-line">
       <h2 id="dialog-title" class="text-lg font-semibold">${app.dialog.isProvision ? "Provision" : "Preview of"} revision ${number}</h2>
       <span class="tag-draft">DRAFT</span>
-      <span class="text-ink-3">${isLoading ? "Running an allocation pass over the tasks of now…" : effect.isOk ? `Allocation over the tasks of ${at.toLocaleTimeString("en-GB")}. Nothing was applied.` : "Nothing was applied."}</span>
+      <span class="text-ink-3">${isLoading ? "Running an allocation pass over the current tasks…" : effect.isOk ? `Allocation over the tasks of ${at.toLocaleTimeString("en-GB")}. Nothing was applied.` : "Nothing was applied."}</span>
       <span class="ml-auto flex gap-2">
         <button type="button" class="btn btn-ghost btn-sm" ?disabled=${isLoading} @click=${() => again(app)}>${icon("refresh-cw", "sm")}Run again</button>
         <button type="button" class="iconbtn iconbtn-lg" aria-label="Close" @click=${() => closeDialog(app)}>${icon("x")}</button>
@@ -33,7 +33,7 @@ function difference(app) {
   const changes = app.changes;
   return html`<section class="p-4 lg:px-5">
     <h3 class="font-semibold mb-2">${app.baseRevision ? `Difference to revision ${app.baseRevision}` : "Difference to what is live"}</h3>
-    ${changes.length ? html`<ul class="grid gap-2">${changes.map(changeItem)}</ul>` : html`<p class="text-ink-3">None: the draft is what is live.</p>`}
+    ${changes.length ? html`<ul class="grid gap-2">${changes.map(changeItem)}</ul>` : html`<p class="text-ink-3">No changes: the draft equals the live configuration.</p>`}
   </section>`;
 }
 
@@ -113,9 +113,9 @@ function effects(data) {
   const waitedBefore = data.policies.filter((one) => !one.parent).reduce((sum, one) => sum + (one.before?.waiting ?? 0), 0);
   const figures = [
     ["use", "play", data.starts.count, "would start", data.moved.count ? `${data.moved.count} elsewhere than without it` : "beyond what starts anyway"],
-    ["warn", "corner-down-left", data.preempted.count, "preempted", data.spared.count ? `${data.spared.count} spared` : "running work that stops"],
+    ["warn", "corner-down-left", data.preempted.count, "preempted", data.no_longer_preempted.count ? `${data.no_longer_preempted.count} spared` : "running work that stops"],
     ["wait", "hourglass", data.waiting.count, "still waiting", `${waitedBefore} before`],
-    ["bad", "ban", data.rejected.count, "rejected", data.rejected.count ? "could never run any more" : "no task becomes impossible"],
+    ["bad", "ban", data.rejected.count, "rejected", data.rejected.count ? "could never run" : "no task becomes impossible"],
     ["ok", "cpu", milliText(after), "GPU in use", `${milliText(before)} before, of ${milliText(whole)}`],
   ];
   return html`<div class="ed-figures">
@@ -129,7 +129,7 @@ function effects(data) {
 }
 
 function policies(data) {
-  if (!data.policies.length) return html`<p class="px-5 py-4 text-ink-3">There is no policy yet: nobody is affected.</p>`;
+  if (!data.policies.length) return html`<p class="px-5 py-4 text-ink-3">There is no policy yet: no task is affected.</p>`;
   return html`<section class="pt-4">
     <div class="flex flex-wrap items-center gap-x-4 gap-y-1 px-5">
       <h3 class="font-semibold mr-auto">Effect per policy</h3>
@@ -165,12 +165,13 @@ function policyRow({ policy, before, after, starts, preempted }) {
   </tr>`;
 }
 
+const TIERS = { reserved: "Reserved", borrowed: "Borrowed", over_quota: "Over quota" };
 const GROUPS = [
-  ["starts", "use", "play", "Would start", (row) => [row.pool, row.takes_room_of ? `Takes the room of ${count(row.takes_room_of, "task")}` : `Counts as ${row.standing.replace("_", " ")}`]],
-  ["preempted", "warn", "corner-down-left", "Would be preempted", (row) => [row.pool, `${row.waits_again ? "Back in its queue" : "Paused or ended"}; makes room for ${row.beneficiary.name || "another task"}`]],
+  ["starts", "use", "play", "Would start", (row) => [row.pool, row.preempts ? `Preempts ${count(row.preempts, "task")}` : TIERS[row.tier]]],
+  ["preempted", "warn", "corner-down-left", "Would be preempted", (row) => [row.pool, `${row.is_requeued ? "Back in its queue" : "Paused or ended"}; frees capacity for ${row.beneficiary.name || "another task"}`]],
   ["moved", "use", "arrow-right-left", "Would start elsewhere", (row) => [row.pool, ""]],
   ["delayed", "wait", "hourglass", "Would start without the change, and wait with it", () => ["–", ""]],
-  ["spared", "ok", "shield-check", "Would be preempted without the change, and run on with it", (row) => [row.pool, ""]],
+  ["no_longer_preempted", "ok", "shield-check", "Would be preempted without the change, and run on with it", (row) => [row.pool, ""]],
   ["closed", "bad", "ban", "Queues that close, or whose tasks become drafts", (row) => ["", `${row.closes ? "Closes; " : ""}${count(row.tasks_returned, "waiting task")} returned as drafts`]],
   ["waiting", "wait", "hourglass", "Still waiting", (row) => [row.queue, `${row.sentence} ${row.help}`]],
   ["rejected", "bad", "ban", "Rejected", (row) => [row.queue, row.sentence]],
@@ -184,19 +185,19 @@ function tasks(data) {
     <div class="overflow-x-auto" tabindex="0" role="group" aria-label="Tasks that are affected">
       <table class="tbl tbl-sm ed-table">
         <thead><tr><th>Task</th><th>Policy</th><th>Where</th><th>Why</th></tr></thead>
-        ${groups.map(([name, kind, sign, title, told]) => group(data[name], { name, kind, sign, title, told }))}
+        ${groups.map(([name, kind, sign, title, describe]) => group(data[name], { name, kind, sign, title, describe }))}
       </table>
     </div>
   </section>`;
 }
 
-function group(list, { name: groupName, kind, sign, title, told }) {
+function group(list, { name: groupName, kind, sign, title, describe }) {
   // Of queues that close, tasks are counted; the heading counts queues.
   const number = groupName === "closed" ? list.rows.length + list.more : list.count;
   return html`<tbody>
     <tr><th colspan="4" scope="rowgroup" class="bg-canvas"><span class=${`state text-xs k-${kind}`}>${icon(sign)}<span>${title}</span><span class="text-ink-3 font-normal">${number}</span></span></th></tr>
     ${list.rows.map((row) => {
-      const [where, why] = told(row);
+      const [where, why] = describe(row);
       const many = row.count > 1 ? ` and ${row.count - 1} more` : "";
       const name = row.name || row.tasks?.[0]?.name || row.queue;
       return html`<tr><td class="wrap font-medium">${name}${many}</td><td class="text-ink-2">${row.policy}</td><td class="text-xs">${where || "–"}</td><td class="text-xs text-ink-3 wrap">${why}</td></tr>`;

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.allocation.engine.broken import broken_plans as spoilt
 from tests.allocation.engine.broken import misreadings as wrong
-from tests.allocation.engine.broken import spoilings as spoilt
 from tests.allocation.engine.broken.misreadings import Broken, ends, reads
 from tests.allocation.engine.broken.patches import CHANGED
 
@@ -15,7 +15,7 @@ READING = {
         wrong.gives_out_broken_gpus,
         wrong.counts_no_cpu_on_nodes,
         wrong.counts_only_gpus,
-        wrong.gives_out_the_room_of_stopping_work,
+        wrong.gives_out_the_capacity_of_stopping_work,
     ),
     "nobody_loses_what_is_theirs": (
         wrong.takes_what_must_not_be_preempted,
@@ -45,12 +45,12 @@ READING = {
     ),
     "every_victim_is_needed": (wrong.sees_a_gpu_less_than_is_free,),
     "covered_work_gets_its_claims": (
-        wrong.never_takes_back,
+        wrong.never_preempts,
         wrong.protects_higher_priorities,
         wrong.protects_gangs,
         wrong.protects_what_just_started,
         wrong.reserves_half,
-        wrong.takes_back_in_the_first_pool_only,
+        wrong.preempts_in_the_first_pool_only,
     ),
     "a_second_pass_decides_nothing": (
         wrong.forgets_for_whom_work_stops,

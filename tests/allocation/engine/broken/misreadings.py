@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from apps.allocation.engine.plan import Plan
 from apps.allocation.engine.quantities import NOTHING, Quantities
 from apps.allocation.engine.snapshot import (
-    Head,
     Id,
-    Node,
-    Policy,
-    Pool,
-    Preemption,
-    Profile,
-    Queue,
-    Queueing,
-    Run,
-    Running,
+    NodeSnapshot,
+    PolicySnapshot,
+    PoolSnapshot,
+    PreemptionMode,
+    ProfileSnapshot,
+    QueuedGroup,
+    QueuedTask,
+    QueueingMode,
+    QueueSnapshot,
+    RunningGroup,
     Snapshot,
 )
 from tests.allocation.engine.laws.history import Decide
@@ -54,35 +54,35 @@ def _without(amounts: Quantities, key: str) -> Quantities:
     return Quantities(tuple(pair for pair in amounts.pairs if pair[0] != key))
 
 
-def _pools(snapshot: Snapshot, change: Callable[[Pool], Pool]) -> Snapshot:
+def _pools(snapshot: Snapshot, change: Callable[[PoolSnapshot], PoolSnapshot]) -> Snapshot:
     return replace(snapshot, pools=tuple(map(change, snapshot.pools)))
 
 
-def _nodes(snapshot: Snapshot, change: Callable[[Node], Node]) -> Snapshot:
+def _nodes(snapshot: Snapshot, change: Callable[[NodeSnapshot], NodeSnapshot]) -> Snapshot:
     return _pools(snapshot, lambda pool: replace(pool, nodes=tuple(map(change, pool.nodes))))
 
 
-def _profiles(snapshot: Snapshot, change: Callable[[Profile], Profile]) -> Snapshot:
+def _profiles(snapshot: Snapshot, change: Callable[[ProfileSnapshot], ProfileSnapshot]) -> Snapshot:
     return replace(snapshot, profiles=tuple(map(change, snapshot.profiles)))
 
 
-def _policies(snapshot: Snapshot, change: Callable[[Policy], Policy]) -> Snapshot:
+def _policies(snapshot: Snapshot, change: Callable[[PolicySnapshot], PolicySnapshot]) -> Snapshot:
     return replace(snapshot, policies=tuple(map(change, snapshot.policies)))
 
 
-def _queues(snapshot: Snapshot, change: Callable[[Queue], Queue]) -> Snapshot:
+def _queues(snapshot: Snapshot, change: Callable[[QueueSnapshot], QueueSnapshot]) -> Snapshot:
     return replace(snapshot, queues=tuple(map(change, snapshot.queues)))
 
 
-def _runs(snapshot: Snapshot, change: Callable[[Run], Run]) -> Snapshot:
-    return replace(snapshot, runs=tuple(map(change, snapshot.runs)))
+def _runs(snapshot: Snapshot, change: Callable[[QueuedGroup], QueuedGroup]) -> Snapshot:
+    return replace(snapshot, queued_groups=tuple(map(change, snapshot.queued_groups)))
 
 
-def _running(snapshot: Snapshot, change: Callable[[Running], Running]) -> Snapshot:
+def _running(snapshot: Snapshot, change: Callable[[RunningGroup], RunningGroup]) -> Snapshot:
     return replace(snapshot, running=tuple(map(change, snapshot.running)))
 
 
-def _level(snapshot: Snapshot, level: Preemption) -> Snapshot:
+def _level(snapshot: Snapshot, level: PreemptionMode) -> Snapshot:
     settings = replace(snapshot.settings, preemption=level)
     return _pools(replace(snapshot, settings=settings), lambda pool: replace(pool, preemption=None))
 
@@ -113,7 +113,7 @@ def counts_no_cpu_on_nodes(snapshot: Snapshot) -> Snapshot:
     return _nodes(snapshot, lambda one: replace(one, capacity=_without(one.capacity, "cpu")))
 
 
-def gives_out_the_room_of_stopping_work(snapshot: Snapshot) -> Snapshot:
+def gives_out_the_capacity_of_stopping_work(snapshot: Snapshot) -> Snapshot:
     groups = tuple(group for group in snapshot.running if not group.is_stopping)
     return replace(snapshot, running=groups)
 
@@ -126,7 +126,7 @@ def _only_gpus(request: Quantities) -> Quantities:
     return Quantities(tuple(pair for pair in request.pairs if pair[0] == "gpu"))
 
 
-# Law 2: nobody loses what is theirs
+# Law 2: no policy loses what it covers
 
 
 def takes_what_must_not_be_preempted(snapshot: Snapshot) -> Snapshot:
@@ -134,9 +134,9 @@ def takes_what_must_not_be_preempted(snapshot: Snapshot) -> Snapshot:
 
 
 def takes_covered_work(snapshot: Snapshot) -> Snapshot:
-    """It believes that nothing is reserved for those who wait for nothing."""
+    """It believes that nothing is reserved for policies without waiting tasks."""
     queues = {queue.id: queue.policy for queue in snapshot.queues}
-    waiting = {queues[run.queue] for run in snapshot.runs}
+    waiting = {queues[queued.queue] for queued in snapshot.queued_groups}
     return _policies(
         snapshot, lambda one: one if one.id in waiting else replace(one, reserved=NOTHING)
     )
@@ -162,7 +162,7 @@ def tries_only_the_first_pool(snapshot: Snapshot) -> Snapshot:
 
 
 def keeps_a_gpu_of_each_pool_back(snapshot: Snapshot) -> Snapshot:
-    def less(pool: Pool) -> Pool:
+    def less(pool: PoolSnapshot) -> PoolSnapshot:
         return replace(pool, capacity=pool.capacity.plus(Quantities.of({"gpu": -1000})))
 
     return _pools(snapshot, less)
@@ -173,7 +173,7 @@ def gives_nothing_beyond_reservations(snapshot: Snapshot) -> Snapshot:
 
 
 def is_strict_with_everybody(snapshot: Snapshot) -> Snapshot:
-    return _policies(snapshot, lambda one: replace(one, queueing=Queueing.STRICT))
+    return _policies(snapshot, lambda one: replace(one, queueing=QueueingMode.STRICT))
 
 
 def counts_members_twice(snapshot: Snapshot) -> Snapshot:
@@ -184,16 +184,18 @@ def counts_members_twice(snapshot: Snapshot) -> Snapshot:
 
 
 def serves_the_latest_first(snapshot: Snapshot) -> Snapshot:
-    last = max((head.submitted_us for run in snapshot.runs for head in run.heads), default=0)
+    last = max(
+        (head.submitted_us for queued in snapshot.queued_groups for head in queued.heads), default=0
+    )
 
-    def turned(run: Run) -> Run:
-        heads = [Head(last - head.submitted_us, head.task) for head in run.heads]
-        return replace(run, heads=tuple(sorted(heads, key=_by_time)))
+    def turned(queued: QueuedGroup) -> QueuedGroup:
+        heads = [QueuedTask(last - head.submitted_us, head.task) for head in queued.heads]
+        return replace(queued, heads=tuple(sorted(heads, key=_by_time)))
 
     return _runs(snapshot, turned)
 
 
-def _by_time(head: Head) -> tuple[int, Id]:
+def _by_time(head: QueuedTask) -> tuple[int, Id]:
     return head.submitted_us, head.task
 
 
@@ -214,7 +216,7 @@ def turns_the_order_of_pools(snapshot: Snapshot) -> Snapshot:
 
 
 def forgets_strict_order(snapshot: Snapshot) -> Snapshot:
-    settings = replace(snapshot.settings, queueing=Queueing.BEST_EFFORT)
+    settings = replace(snapshot.settings, queueing=QueueingMode.BEST_EFFORT)
     return _policies(replace(snapshot, settings=settings), lambda one: replace(one, queueing=None))
 
 
@@ -223,7 +225,10 @@ def orders_strictly_without_priority(snapshot: Snapshot) -> Snapshot:
 
 
 def forgets_that_gangs_wait(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, runs=tuple(run for run in snapshot.runs if run.replicas == 1))
+    return replace(
+        snapshot,
+        queued_groups=tuple(queued for queued in snapshot.queued_groups if queued.replicas == 1),
+    )
 
 
 # Law 5: every victim is needed
@@ -236,8 +241,8 @@ def sees_a_gpu_less_than_is_free(snapshot: Snapshot) -> Snapshot:
 # Law 6: covered work gets its claims
 
 
-def never_takes_back(snapshot: Snapshot) -> Snapshot:
-    return _level(snapshot, Preemption.NONE)
+def never_preempts(snapshot: Snapshot) -> Snapshot:
+    return _level(snapshot, PreemptionMode.NONE)
 
 
 def protects_higher_priorities(snapshot: Snapshot) -> Snapshot:
@@ -258,14 +263,14 @@ def protects_what_just_started(snapshot: Snapshot) -> Snapshot:
 
 
 def reserves_half(snapshot: Snapshot) -> Snapshot:
-    def halved(policy: Policy) -> Policy:
+    def halved(policy: PolicySnapshot) -> PolicySnapshot:
         amounts = {key: amount // 2 for key, amount in policy.reserved.items()}
         return replace(policy, reserved=Quantities.of(amounts))
 
     return _policies(snapshot, halved)
 
 
-def takes_back_in_the_first_pool_only(snapshot: Snapshot) -> Snapshot:
+def preempts_in_the_first_pool_only(snapshot: Snapshot) -> Snapshot:
     return tries_only_the_first_pool(snapshot)
 
 
@@ -273,7 +278,7 @@ def takes_back_in_the_first_pool_only(snapshot: Snapshot) -> Snapshot:
 
 
 def forgets_for_whom_work_stops(snapshot: Snapshot) -> Snapshot:
-    def alone(group: Running) -> Running:
+    def alone(group: RunningGroup) -> RunningGroup:
         return replace(group, tasks=tuple(replace(one, stops_for=None) for one in group.tasks))
 
     return _running(snapshot, alone)
@@ -299,7 +304,7 @@ def ranks_pools_by_row(snapshot: Snapshot) -> Snapshot:
 
 
 def ranks_nodes_by_row(snapshot: Snapshot) -> Snapshot:
-    def named(pool: Pool) -> Pool:
+    def named(pool: PoolSnapshot) -> PoolSnapshot:
         nodes = (replace(one, name=f"{place:03d}") for place, one in enumerate(pool.nodes))
         return replace(pool, nodes=tuple(nodes))
 
@@ -307,8 +312,10 @@ def ranks_nodes_by_row(snapshot: Snapshot) -> Snapshot:
 
 
 def ranks_runs_by_row(snapshot: Snapshot) -> Snapshot:
-    runs = (replace(one, priority=-place) for place, one in enumerate(snapshot.runs))
-    return replace(snapshot, runs=tuple(runs))
+    queued_groups = (
+        replace(one, priority=-place) for place, one in enumerate(snapshot.queued_groups)
+    )
+    return replace(snapshot, queued_groups=tuple(queued_groups))
 
 
 # Law 9: passes come to rest
@@ -316,11 +323,11 @@ def ranks_runs_by_row(snapshot: Snapshot) -> Snapshot:
 
 def believes_that_who_waits_is_covered(snapshot: Snapshot) -> Snapshot:
     queues = {queue.id: queue.policy for queue in snapshot.queues}
-    waiting = {queues[run.queue] for run in snapshot.runs}
+    waiting = {queues[queued.queue] for queued in snapshot.queued_groups}
     much = Quantities.whole(gpu=1000, cpu=1000, license=1000, memory_mb=1000)
     none = much.times(0)
     changed = _policies(
         snapshot,
         lambda one: replace(one, parent=None, reserved=much if one.id in waiting else none),
     )
-    return _level(changed, Preemption.RECLAIM)
+    return _level(changed, PreemptionMode.RECLAIM)

@@ -20,7 +20,7 @@ DATA = frozenset({PACKAGE, *(f"{PACKAGE}.{name}" for name in ("snapshot", "plan"
 
 @dataclass(frozen=True)
 class Patch:
-    """In a module of the engine, `new` instead of `old`, which stands there once."""
+    """In a module of the engine, `new` instead of `old`, which occurs there once."""
 
     module: str
     old: str
@@ -70,7 +70,7 @@ def patched(*patches: Patch) -> Decide:
     finder = _Finder(patches)
     sys.meta_path.insert(0, finder)
     try:
-        found = importlib.import_module(f"{PACKAGE}.deciding").decide
+        found = importlib.import_module(f"{PACKAGE}.decision").decide
     finally:
         sys.meta_path.remove(finder)
         for name in [one for one in sys.modules if one.startswith(PACKAGE) and one not in DATA]:
@@ -92,31 +92,31 @@ CHANGED = (
         "nobody_loses_what_is_theirs",
         "takes_where_any_policy_of_the_path_is_over",
         Patch(
-            "prey",
-            "if not all(self.is_over(policy, flock)",
-            "if not any(self.is_over(policy, flock)",
+            "candidates",
+            "if not all(\n            self.is_over_reservation(policy, candidate)",
+            "if not any(\n            self.is_over_reservation(policy, candidate)",
         ),
     ),
     changed(
         "every_victim_is_needed",
         "puts_no_victim_back",
-        Patch("claims", "return self._needed(taken)", "return taken"),
-        Patch("taking", "if could_stay(self.state, victim) and", "if False and"),
+        Patch("victim_search", "return self._needed(chosen)", "return chosen"),
+        Patch("preemption", "if can_restore(self.state, victim) and", "if False and"),
     ),
     changed(
         "covered_work_gets_its_claims",
         "takes_one_victim_at_most",
         Patch(
-            "claims",
-            "            flock = self._worst()\n",
-            "            flock = None if taken else self._worst()\n",
+            "victim_search",
+            "            candidate = self._worst()\n",
+            "            candidate = None if chosen else self._worst()\n",
         ),
     ),
     changed(
         "a_pass_ends_soon",
         "walks_thrice_whatever_happens",
         Patch(
-            "walking",
+            "tier_walk",
             "            return has_placed\n",
             "            return has_placed or state.walks < 3\n",
         ),
@@ -125,16 +125,16 @@ CHANGED = (
         "a_pass_ends_soon",
         "walks_twice_where_once_is_enough",
         Patch(
-            "walking",
-            "and _walk(state, taking):",
-            "and _walk(state, taking) | _walk(state, taking):",
+            "tier_walk",
+            "and _walk(state, preemption):",
+            "and _walk(state, preemption) | _walk(state, preemption):",
         ),
     ),
     changed(
         "a_pass_ends_soon",
         "lowers_what_is_offered_one_by_one",
         Patch(
-            "matching",
+            "deferred_acceptance",
             "caps[index] = found[index]",
             "caps[index] = max(found[index], caps.get(index, 40) - 1)",
         ),

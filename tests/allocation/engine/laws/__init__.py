@@ -29,7 +29,7 @@ class Law:
     name: str
     number: int
     check: Callable[[Moment], None]
-    # Says something only where capacity can be taken back.
+    # Says something only where preemption is on.
     is_of_taking: bool = False
 
 

@@ -1,10 +1,10 @@
-"""Laws 1 and 2: nothing is exceeded, and nobody loses what is theirs."""
+"""Laws 1 and 2: nothing is exceeded, and no policy loses what it covers."""
 
 from __future__ import annotations
 
-from apps.allocation.engine.plan import Move, Place, Preempt
-from apps.allocation.engine.snapshot import Id, Node
-from tests.allocation.engine.laws.claims import is_over, is_protected, parted
+from apps.allocation.engine.plan import Move, Placement, Preempt
+from apps.allocation.engine.snapshot import Id, NodeSnapshot
+from tests.allocation.engine.laws.claims import divergence_level, is_over, is_protected
 from tests.allocation.engine.laws.history import Moment
 from tests.allocation.engine.oracle import Entry, World, running_entries
 
@@ -14,22 +14,22 @@ def nothing_is_exceeded(moment: Moment) -> None:
 
     What was exceeded before (somebody lowered a limit) must not get worse.
     """
-    _rooms_hold(moment.world, moment.before)
+    _capacity_holds(moment.world, moment.before)
     _limits_hold(moment)
     for waits in sorted({place.waits_for for place in moment.plan.placed}):
-        _rooms_hold(_once_gone(moment, set(waits)), moment.before)
+        _capacity_holds(_once_gone(moment, set(waits)), moment.before)
     for place in moment.plan.placed:
-        _check_seats(moment, place)
+        _check_members(moment, place)
 
 
-def _rooms_hold(world: World, before: World) -> None:
+def _capacity_holds(world: World, before: World) -> None:
     for account, amount in world.sums().items():
         kind, owner, *rest = account
         if kind not in {"pool", "node", "gpu"} or amount <= before.sums().get(account, 0):
             continue
         if kind == "node" and rest[0] == "gpu" and _names_its_gpus(world, _id(owner)):
             # Each by itself: of two tasks that wait for one victim, it stops for one only, and its
-            # GPUs would be counted beside those of the other, which are the same.
+            # GPUs would be counted next to those of the other, which are the same.
             continue
         if kind == "pool":
             free = world.free(world.pools[_id(owner)], str(rest[0]))
@@ -55,7 +55,7 @@ def _names_its_gpus(world: World, node: Id) -> bool:
     )
 
 
-def _on_node(world: World, node: Node, key: str) -> int | None:
+def _on_node(world: World, node: NodeSnapshot, key: str) -> int | None:
     """None: none of the pool's nodes lists the key, so it is counted for the pool alone."""
     pool = next(one for one in world.pools.values() if node in one.nodes)
     if not any(key in one.capacity for one in pool.nodes):
@@ -103,21 +103,21 @@ def _limits_hold(moment: Moment) -> None:
             assert fixed <= most, f"{policy.id} has {fixed} {key} that nobody may preempt"
 
 
-def _check_seats(moment: Moment, place: Place) -> None:
+def _check_members(moment: Moment, place: Placement) -> None:
     """Whole GPUs of one node, a fraction on one GPU; nodes that take work, of a fitting model."""
-    run = moment.runs[place.task]
+    queued = moment.queued_groups[place.task]
     pool = moment.world.pools[place.pool]
-    assert place.pool in moment.world.open_pools(run), "a pool that is not open to it"
-    assert not moment.world.is_paused(run), "what is paused starts"
-    assert len(place.members) == (run.replicas if pool.nodes else 0)
+    assert place.pool in moment.world.open_pools(queued), "a pool that is not open to it"
+    assert not moment.world.is_paused(queued), "what is paused starts"
+    assert len(place.members) == (queued.replicas if pool.nodes else 0)
     by_id = {node.id: node for node in pool.nodes}
-    models = moment.world.profile_of(run).models
+    models = moment.world.profile_of(queued).models
     for member in place.members:
         node = by_id[member.node]
         assert node.is_schedulable, f"{node.id} takes no work"
         assert not models or node.model in models, f"{node.id} is {node.model}"
         shares = [share.milli for share in member.devices]
-        gpu = run.request.get("gpu")
+        gpu = queued.request.get("gpu")
         assert shares == ([gpu] if 0 < gpu < 1000 else [1000] * (gpu // 1000))
         assert len({share.index for share in member.devices}) == len(shares)
 
@@ -125,10 +125,10 @@ def _check_seats(moment: Moment, place: Place) -> None:
 def nobody_loses_what_is_theirs(moment: Moment) -> None:
     """Law 2: what must not be preempted never is; a policy that covers its work loses nothing.
 
-    Its work is what runs and what the pass gave it: one that covered everything before the pass
-    may be given over-quota work in it, and lose while that makes it over. Between losses usage
-    only grows, so with a victim and the later ones put back each policy of its path is over. What
-    gave way to a task of its own policy counts for whoever took that task again in the same pass.
+    Its work is what runs and what the pass placed: a policy that covered everything before the
+    pass may get over-quota work in it, and lose work while that makes it over. Between losses
+    usage only grows, so with a victim and the later ones restored each policy of its path is over.
+    What was preempted for its own policy's task counts for the task that then displaced that one.
     """
     owners = {entry.task: entry for entry in running_entries(moment.snapshot)}
     taken: list[Preempt | Move] = [*moment.plan.preempted, *moment.plan.moved]
@@ -136,21 +136,23 @@ def nobody_loses_what_is_theirs(moment: Moment) -> None:
         assert not is_protected(moment.before, owners[one.task]), f"{one.task} is protected"
     victims = [owners[one.task] for one in moment.plan.preempted]
     for number, victim in enumerate(victims):
-        taker = moment.runs[moment.plan.preempted[number].beneficiary]
-        then = moment.world.beside(*victims[number:])
-        if victim.policy == moment.world.policy_of(taker) or _gave_way_to_its_own(moment, victim):
+        taker = moment.queued_groups[moment.plan.preempted[number].beneficiary]
+        then = moment.world.with_entries(*victims[number:])
+        if victim.policy == moment.world.policy_of(taker) or _was_preempted_by_its_own(
+            moment, victim
+        ):
             continue
-        _, path = parted(moment.world, moment.world.policy_of(taker), victim.policy)
+        _, path = divergence_level(moment.world, moment.world.policy_of(taker), victim.policy)
         for policy in path:
             assert is_over(then, policy, victim), f"{policy} is not over for {victim.task}"
 
 
-def _gave_way_to_its_own(moment: Moment, victim: Entry) -> bool:
+def _was_preempted_by_its_own(moment: Moment, victim: Entry) -> bool:
     """Whether a waiting task of its own policy may have been its first taker."""
     return any(
-        moment.world.policy_of(run) == victim.policy
-        and victim.pool in moment.world.open_pools(run)
-        and (run.priority > victim.priority or not run.is_preemptible)
-        for run in moment.snapshot.runs
-        if moment.world.waiting(run)
+        moment.world.policy_of(queued) == victim.policy
+        and victim.pool in moment.world.open_pools(queued)
+        and (queued.priority > victim.priority or not queued.is_preemptible)
+        for queued in moment.snapshot.queued_groups
+        if moment.world.waiting(queued)
     )

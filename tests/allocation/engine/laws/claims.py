@@ -1,4 +1,4 @@
-"""Who may take what from whom, read plainly from docs/allocation.md, "Taking back"."""
+"""Which task may preempt which, read from docs/allocation.md, "Preemption"."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from apps.allocation.engine.snapshot import Head, Id, OverQuota, Preemption, Run
+from apps.allocation.engine.snapshot import (
+    Id,
+    OverQuotaMode,
+    PreemptionMode,
+    QueuedGroup,
+    QueuedTask,
+)
 from tests.allocation.engine.laws.history import SECOND
 from tests.allocation.engine.oracle import OPTIONAL, Entry, World
 
@@ -15,16 +21,16 @@ FIRST, SECOND_CHOICE = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """A waiting task that asks for room in a pool."""
+class Taker:
+    """A waiting task that asks for capacity in a pool."""
 
-    run: Run
-    head: Head
+    queued: QueuedGroup
+    head: QueuedTask
     pool: Id
 
 
 def is_protected(world: World, entry: Entry) -> bool:
-    """Whether nobody may take it: not preemptible, stopping, too new, or stopped too often."""
+    """Whether it may not be preempted: not preemptible, stopping, too new, or stopped too often."""
     if not entry.is_preemptible or entry.is_stopping:
         return True
     if any(one.stops_for == entry.task for one in world.entries):
@@ -48,17 +54,17 @@ def is_over(world: World, policy: Id, entry: Entry) -> bool:
     )
 
 
-def covers_wholly(world: World, policy: Id, run: Run) -> bool:
+def covers_wholly(world: World, policy: Id, queued: QueuedGroup) -> bool:
     """By the whole usage of the policy, with the task."""
     reserved = world.reserved(policy)
-    named = [key for key in run.request.positive() if key in reserved]
+    named = [key for key in queued.request.positive() if key in reserved]
     return bool(named) and all(
-        world.usage(policy, key) + run.request.get(key) * run.replicas <= reserved[key]
+        world.usage(policy, key) + queued.request.get(key) * queued.replicas <= reserved[key]
         for key in named
     )
 
 
-def parted(world: World, mine: Id, theirs: Id) -> tuple[Id, list[Id]]:
+def divergence_level(world: World, mine: Id, theirs: Id) -> tuple[Id, list[Id]]:
     """Where two paths part: the one's policy there, and the other's from there down."""
     one, other = world.chain(mine), world.chain(theirs)
     level = next(
@@ -93,42 +99,42 @@ def _is_listed(world: World, key: str) -> bool:
     return any(key in pool.capacity for pool in world.pools.values())
 
 
-def asked(run: Run) -> dict[str, int]:
-    return {key: amount * run.replicas for key, amount in run.request.items() if amount > 0}
+def asked(queued: QueuedGroup) -> dict[str, int]:
+    return {key: amount * queued.replicas for key, amount in queued.request.items() if amount > 0}
 
 
-def right_over(world: World, claim: Claim, entry: Entry) -> int | None:
+def right_over(world: World, claim: Taker, entry: Entry) -> int | None:
     """FIRST or SECOND_CHOICE: the claim may take it now; None: it may not."""
     level = world.level(claim.pool)
-    if level is Preemption.NONE or is_protected(world, entry):
+    if level is PreemptionMode.NONE or is_protected(world, entry):
         return None
-    if entry.policy == world.policy_of(claim.run):
+    if entry.policy == world.policy_of(claim.queued):
         return FIRST if _over_own(world, claim, entry, level) else None
     return _over_others(world, claim, entry, level)
 
 
-def _over_others(world: World, claim: Claim, entry: Entry, level: Preemption) -> int | None:
-    run = claim.run
-    mine, theirs = parted(world, world.policy_of(run), entry.policy)
-    is_exempt = run.can_exceed_limit and run.is_preemptible
-    is_fair = world.snapshot.settings.over_quota is OverQuota.FAIR_SHARE
+def _over_others(world: World, claim: Taker, entry: Entry, level: PreemptionMode) -> int | None:
+    queued = claim.queued
+    mine, theirs = divergence_level(world, world.policy_of(queued), entry.policy)
+    is_exempt = queued.can_exceed_limit and queued.is_preemptible
+    is_fair = world.snapshot.settings.over_quota is OverQuotaMode.FAIR_SHARE
     if all(is_over(world, policy, entry) for policy in theirs):
-        if not is_exempt and covers_wholly(world, mine, run):
+        if not is_exempt and covers_wholly(world, mine, queued):
             return FIRST
-        if is_fair and (tier := _by_share(world, mine, theirs[0], claim, entry)) is not None:
-            return tier
-    if level is not Preemption.RANK or is_fair:
+        if is_fair and (choice := _by_share(world, mine, theirs[0], claim, entry)) is not None:
+            return choice
+    if level is not PreemptionMode.RANK or is_fair:
         return None
-    standing = world.standing(run)
+    tier = world.tier(queued)
     top = world.chain(entry.policy)[0]
-    if standing is None or not standing[0] or not is_over(world, top, entry):
+    if tier is None or not tier[0] or not is_over(world, top, entry):
         return None
-    rank = world.serving_key(run, claim.head, claim.pool)[:3]
+    rank = world.serving_key(queued, claim.head, claim.pool)[:3]
     return FIRST if rank < _rank(world, entry) else None
 
 
-def _by_share(world: World, mine: Id, theirs: Id, claim: Claim, entry: Entry) -> int | None:
-    taker = share(world, mine, asked(claim.run))
+def _by_share(world: World, mine: Id, theirs: Id, claim: Taker, entry: Entry) -> int | None:
+    taker = share(world, mine, asked(claim.queued))
     if taker >= share(world, theirs, {}):
         return None
     less = {key: -entry.total(key) for key in entry.request.positive()}
@@ -143,60 +149,60 @@ def _rank(world: World, entry: Entry) -> tuple[int, int, int]:
     )
 
 
-def _over_own(world: World, claim: Claim, entry: Entry, level: Preemption) -> bool:
-    run = claim.run
+def _over_own(world: World, claim: Taker, entry: Entry, level: PreemptionMode) -> bool:
+    queued = claim.queued
     place = (*_rank(world, entry), 1, entry.submitted_us, entry.task)
-    if place <= world.serving_key(run, claim.head, claim.pool):
+    if place <= world.serving_key(queued, claim.head, claim.pool):
         return False
-    if not run.is_preemptible and entry.priority <= run.priority:
+    if not queued.is_preemptible and entry.priority <= queued.priority:
         return True
-    if level is Preemption.RECLAIM or entry.priority >= run.priority:
+    if level is PreemptionMode.RECLAIM or entry.priority >= queued.priority:
         return False
-    if run.can_exceed_limit and not entry.is_exempt:
+    if queued.can_exceed_limit and not entry.is_exempt:
         return False
     reserved = world.reserved(entry.policy)
     missing = {key for key, _ in shortages(world, claim)}
-    missing.update(key for _, key, _ in world.short_limits(run))
-    return all(asked(run)[key] <= reserved.get(key, 0) for key in missing)
+    missing.update(key for _, key, _ in world.short_limits(queued))
+    return all(asked(queued)[key] <= reserved.get(key, 0) for key in missing)
 
 
-def shortages(world: World, claim: Claim) -> Iterable[tuple[str, int]]:
+def shortages(world: World, claim: Taker) -> Iterable[tuple[str, int]]:
     """Keys that the pool is short of; all of them where only its nodes are short."""
     pool = world.pools[claim.pool]
-    wanted = asked(claim.run)
+    wanted = asked(claim.queued)
     short = []
     for key, amount in wanted.items():
         free = world.free(pool, key)
         if free is not None and free < amount:
             short.append((key, amount))
-    if not short and not world.fits(claim.run, pool):
+    if not short and not world.fits(claim.queued, pool):
         return list(wanted.items())
     return short
 
 
-def has_use_for(world: World, claim: Claim, entry: Entry) -> bool:
+def has_use_for(world: World, claim: Taker, entry: Entry) -> bool:
     """Whether it holds anything that the claim lacks, in the pool or in a limit."""
     if any(entry.request.get(key) > 0 for key, _ in shortages(world, claim)):
         return True
     return any(
         entry.request.get(key) > 0
         and policy in world.chain(entry.policy)
-        and (not is_of_user or entry.user == claim.run.user)
-        for policy, key, is_of_user in world.short_limits(claim.run)
+        and (not is_of_user or entry.user == claim.queued.user)
+        for policy, key, is_of_user in world.short_limits(claim.queued)
     )
 
 
-def worst_first(world: World, claim: Claim, entry: Entry, tier: int) -> tuple[object, ...]:
-    """The order in which victims are taken, of other policies."""
-    is_fair = world.snapshot.settings.over_quota is OverQuota.FAIR_SHARE
+def worst_first(world: World, claim: Taker, entry: Entry, choice: int) -> tuple[object, ...]:
+    """The order in which victims of other policies are chosen."""
+    is_fair = world.snapshot.settings.over_quota is OverQuotaMode.FAIR_SHARE
     shares: tuple[tuple[bool, Fraction], ...] = ()
     if is_fair:
-        _, theirs = parted(world, world.policy_of(claim.run), entry.policy)
+        _, theirs = divergence_level(world, world.policy_of(claim.queued), entry.policy)
         found = [share(world, policy, {}) for policy in theirs]
         shares = tuple((not is_endless, -amount) for is_endless, amount in found)
     facts = world.policies[entry.policy]
     return (
-        tier,
+        choice,
         shares,
         entry.priority,
         (-facts.rank, facts.name),
@@ -213,27 +219,27 @@ def _begun_us(world: World, entry: Entry) -> int:
 
 
 def taken_one_by_one(
-    world: World, claim: Claim, *, placed: bool, most: int = 30
+    world: World, claim: Taker, *, placed: bool, most: int = 30
 ) -> list[Entry] | None:
-    """Others' work, worst first, rights judged afresh, until there is room; None: never.
+    """Others' work, worst first, rights judged again after each, until it fits; None: never.
 
     Args:
-        placed: what the pass placed may be taken again, but for that of strict policies.
+        placed: what the pass placed may be displaced, except that of strict policies.
     """
     taken: list[Entry] = []
     pool = world.pools[claim.pool]
     for _ in range(most):
-        if world.fits(claim.run, pool) and world.within_limits(claim.run):
+        if world.fits(claim.queued, pool) and world.within_limits(claim.queued):
             return taken
-        own = world.policy_of(claim.run)
+        own = world.policy_of(claim.queued)
         found = [
-            (worst_first(world, claim, entry, tier), entry)
+            (worst_first(world, claim, entry, choice), entry)
             for entry in world.entries
             if entry.pool == claim.pool
             and (entry.started_us >= 0 or (placed and not world.is_strict(entry.policy)))
             and entry.policy != own
             and has_use_for(world, claim, entry)
-            and (tier := right_over(world, claim, entry)) is not None
+            and (choice := right_over(world, claim, entry)) is not None
         ]
         if not found:
             return None
@@ -243,7 +249,7 @@ def taken_one_by_one(
     return None
 
 
-def is_rightful(world: World, claim: Claim, victims: list[Entry]) -> bool:
+def is_rightful(world: World, claim: Taker, victims: list[Entry]) -> bool:
     """Whether each of them, in turn, is within the claim's rights once the earlier are gone.
 
     Args:

@@ -6,8 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from apps.allocation.engine.plan import Place, Plan
-from apps.allocation.engine.snapshot import Head, Held, Id, Queue, Run, Running, Snapshot
+from apps.allocation.engine.plan import Placement, Plan
+from apps.allocation.engine.snapshot import (
+    Id,
+    QueuedGroup,
+    QueuedTask,
+    QueueSnapshot,
+    RunningGroup,
+    RunningTask,
+    Snapshot,
+)
 from tests.allocation.engine.oracle import World, world_after
 
 SECOND = 1_000_000
@@ -21,7 +29,7 @@ class Step:
     is_drained: bool = True
     # Places among the running tasks, in order of id, counted round and round.
     ends: tuple[int, ...] = ()
-    arrivals: tuple[Run, ...] = ()
+    arrivals: tuple[QueuedGroup, ...] = ()
     seconds: int = 10
 
 
@@ -51,15 +59,17 @@ class Moment:
         return world_after(self.snapshot, self.plan)
 
     @cached_property
-    def runs(self) -> dict[Id, Run]:
-        return {head.task: run for run in self.snapshot.runs for head in run.heads}
+    def queued_groups(self) -> dict[Id, QueuedGroup]:
+        return {
+            head.task: queued for queued in self.snapshot.queued_groups for head in queued.heads
+        }
 
     @cached_property
-    def heads(self) -> dict[Id, Head]:
-        return {head.task: head for run in self.snapshot.runs for head in run.heads}
+    def heads(self) -> dict[Id, QueuedTask]:
+        return {head.task: head for queued in self.snapshot.queued_groups for head in queued.heads}
 
     @cached_property
-    def places(self) -> dict[Id, Place]:
+    def places(self) -> dict[Id, Placement]:
         return {place.task: place for place in self.plan.placed}
 
 
@@ -81,31 +91,31 @@ def advance(snapshot: Snapshot, plan: Plan, step: Step) -> Snapshot:
         later = drained(later)
     if step.ends:
         later = _ended(later, step.ends)
-    known = {held.task for group in later.running for held in group.tasks}
-    known.update(head.task for run in later.runs for head in run.heads)
-    arrivals = [run for run in step.arrivals if run.heads[0].task not in known]
+    known = {running_task.task for group in later.running for running_task in group.tasks}
+    known.update(head.task for queued in later.queued_groups for head in queued.heads)
+    arrivals = [queued for queued in step.arrivals if queued.heads[0].task not in known]
     return replace(
         later,
-        runs=merged([*later.runs, *arrivals]),
+        queued_groups=merged([*later.queued_groups, *arrivals]),
         now_us=snapshot.now_us + step.seconds * SECOND,
     )
 
 
 def carried_out(snapshot: Snapshot, plan: Plan) -> Snapshot:
-    """Placed tasks hold their room, victims are stopping for whom they were taken."""
+    """Placed tasks hold their capacity, victims are stopping for their takers."""
     takers = {one.task: one.beneficiary for one in plan.preempted}
     moved = {one.task: one.members for one in plan.moved}
     groups = []
     for group in snapshot.running:
         kept = [
-            replace(held, members=moved.get(held.task, held.members))
-            for held in group.tasks
-            if held.task not in takers
+            replace(running_task, members=moved.get(running_task.task, running_task.members))
+            for running_task in group.tasks
+            if running_task.task not in takers
         ]
         taken = [
-            replace(held, stops_for=takers[held.task])
-            for held in group.tasks
-            if held.task in takers
+            replace(running_task, stops_for=takers[running_task.task])
+            for running_task in group.tasks
+            if running_task.task in takers
         ]
         if kept:
             groups.append(replace(group, tasks=tuple(kept)))
@@ -113,32 +123,36 @@ def carried_out(snapshot: Snapshot, plan: Plan) -> Snapshot:
             groups.append(replace(group, tasks=tuple(taken), is_stopping=True))
     places = {place.task: place for place in plan.placed}
     queues = {queue.id: queue for queue in snapshot.queues}
-    runs = []
-    for run in snapshot.runs:
-        left = tuple(head for head in run.heads if head.task not in places)
+    queued_groups = []
+    for queued in snapshot.queued_groups:
+        left = tuple(head for head in queued.heads if head.task not in places)
         groups += [
-            _started(run, head, places[head.task], queues[run.queue], snapshot.now_us)
-            for head in run.heads
+            _started(queued, head, places[head.task], queues[queued.queue], snapshot.now_us)
+            for head in queued.heads
             if head.task in places
         ]
         if left:
-            runs.append(replace(run, heads=left, count=len(left)))
-    return replace(snapshot, runs=tuple(runs), running=tuple(groups))
+            queued_groups.append(replace(queued, heads=left, count=len(left)))
+    return replace(snapshot, queued_groups=tuple(queued_groups), running=tuple(groups))
 
 
-def _started(run: Run, head: Head, place: Place, queue: Queue, now_us: int) -> Running:
-    return Running(
+def _started(
+    queued: QueuedGroup, head: QueuedTask, place: Placement, queue: QueueSnapshot, now_us: int
+) -> RunningGroup:
+    return RunningGroup(
         pool=place.pool,
         policy=queue.policy,
         profile=queue.profile,
-        request=run.request,
-        tasks=(Held(head.task, head.submitted_us, started_us=now_us, members=place.members),),
+        request=queued.request,
+        tasks=(
+            RunningTask(head.task, head.submitted_us, started_us=now_us, members=place.members),
+        ),
         queue=queue.id,
-        replicas=run.replicas,
-        priority=run.priority,
-        is_preemptible=run.is_preemptible,
-        user=run.user,
-        can_exceed_limit=run.can_exceed_limit,
+        replicas=queued.replicas,
+        priority=queued.priority,
+        is_preemptible=queued.is_preemptible,
+        user=queued.user,
+        can_exceed_limit=queued.can_exceed_limit,
     )
 
 
@@ -146,11 +160,11 @@ def drained(snapshot: Snapshot) -> Snapshot:
     """Stopping work is gone; what was preempted waits again with its original time."""
     stopping = [group for group in snapshot.running if group.is_stopping]
     requeued = [
-        Run(
+        QueuedGroup(
             queue=group.queue,
             request=group.request,
             count=1,
-            heads=(Head(held.submitted_us, held.task),),
+            heads=(QueuedTask(running_task.submitted_us, running_task.task),),
             replicas=group.replicas,
             priority=group.priority,
             is_preemptible=group.is_preemptible,
@@ -158,33 +172,40 @@ def drained(snapshot: Snapshot) -> Snapshot:
             can_exceed_limit=group.can_exceed_limit,
         )
         for group in stopping
-        for held in group.tasks
-        if held.stops_for is not None and group.queue is not None
+        for running_task in group.tasks
+        if running_task.stops_for is not None and group.queue is not None
     ]
     running = tuple(group for group in snapshot.running if not group.is_stopping)
-    return replace(snapshot, runs=merged([*snapshot.runs, *requeued]), running=running)
-
-
-def merged(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """Equal tasks of a queue are one run."""
-    found: dict[Run, list[Head]] = {}
-    for run in runs:
-        found.setdefault(replace(run, heads=(), count=0), []).extend(run.heads)
-    return tuple(
-        replace(run, heads=tuple(sorted(heads, key=_by_time)), count=len(heads))
-        for run, heads in found.items()
+    return replace(
+        snapshot, queued_groups=merged([*snapshot.queued_groups, *requeued]), running=running
     )
 
 
-def _by_time(head: Head) -> tuple[int, Id]:
+def merged(queued_groups: Iterable[QueuedGroup]) -> tuple[QueuedGroup, ...]:
+    """Equal tasks of a queue are one group."""
+    found: dict[QueuedGroup, list[QueuedTask]] = {}
+    for queued in queued_groups:
+        found.setdefault(replace(queued, heads=(), count=0), []).extend(queued.heads)
+    return tuple(
+        replace(queued, heads=tuple(sorted(heads, key=_by_time)), count=len(heads))
+        for queued, heads in found.items()
+    )
+
+
+def _by_time(head: QueuedTask) -> tuple[int, Id]:
     return head.submitted_us, head.task
 
 
 def _ended(snapshot: Snapshot, ends: tuple[int, ...]) -> Snapshot:
-    tasks = sorted(held.task for group in snapshot.running for held in group.tasks)
+    tasks = sorted(running_task.task for group in snapshot.running for running_task in group.tasks)
     gone = {tasks[place % len(tasks)] for place in ends} if tasks else set()
     groups = [
-        replace(group, tasks=tuple(held for held in group.tasks if held.task not in gone))
+        replace(
+            group,
+            tasks=tuple(
+                running_task for running_task in group.tasks if running_task.task not in gone
+            ),
+        )
         for group in snapshot.running
     ]
     return replace(snapshot, running=tuple(group for group in groups if group.tasks))

@@ -8,18 +8,18 @@ from typing import TypeVar
 
 from apps.allocation.engine.plan import Move, Plan, Preempt
 from apps.allocation.engine.snapshot import (
-    Head,
-    Held,
     Id,
-    Member,
-    Node,
-    Policy,
-    Pool,
-    Preemption,
-    Profile,
-    Queue,
-    Run,
-    Running,
+    MemberPlacement,
+    NodeSnapshot,
+    PolicySnapshot,
+    PoolSnapshot,
+    PreemptionMode,
+    ProfileSnapshot,
+    QueuedGroup,
+    QueuedTask,
+    QueueSnapshot,
+    RunningGroup,
+    RunningTask,
     Snapshot,
 )
 from tests.allocation.engine.laws.history import Moment, carried_out, drained
@@ -28,15 +28,15 @@ Rename = Callable[[Id], Id]
 
 
 def a_second_pass_decides_nothing(moment: Moment) -> None:
-    """Law 7, first half: the victims still stopping; except for what was taken again, by taking
-    what the first pass gave a strict policy, and by moving what the first pass placed or moved.
+    """Law 7, first half: the victims still stopping; except about displaced work, by preempting
+    what the first pass placed for a strict policy, and by moving what it placed or moved.
     """
     second = moment.decide(carried_out(moment.snapshot, moment.plan))
     if any(_is_strict_start(moment, one.task) for one in second.preempted):
         return
     settled = {*moment.places, *(one.task for one in moment.plan.moved)}
     moved = {one.beneficiary for one in second.moved if one.task in settled}
-    again = moved | set(moment.plan.taken_again)
+    again = moved | set(moment.plan.displaced)
     found: list[object] = [one for one in second.placed if one.task not in again]
     taken: list[Preempt | Move] = [*second.preempted, *second.moved]
     found += [one for one in taken if one.beneficiary not in again]
@@ -46,7 +46,7 @@ def a_second_pass_decides_nothing(moment: Moment) -> None:
 def _is_strict_start(moment: Moment, task: Id) -> bool:
     if task not in moment.places:
         return False
-    return moment.world.is_strict(moment.world.policy_of(moment.runs[task]))
+    return moment.world.is_strict(moment.world.policy_of(moment.queued_groups[task]))
 
 
 def order_and_names_change_nothing(moment: Moment) -> None:
@@ -59,17 +59,17 @@ def order_and_names_change_nothing(moment: Moment) -> None:
 
 
 def a_pass_ends_soon(moment: Moment) -> None:
-    """Law 8: a walk makes at most as many rounds as runs and placements, each further walk
-    places something, be it taken again, and a match no more steps than its runs have pools to
-    go to.
+    """Law 8: a walk makes at most as many rounds as groups and placements, each further walk
+    places something, displaced later or not, and a match takes no more steps than its groups
+    have pools to go to.
     """
     figures = moment.plan.figures
-    placed = len(moment.plan.placed) + len(moment.plan.taken_again)
-    runs = len(moment.snapshot.runs)
+    placed = len(moment.plan.placed) + len(moment.plan.displaced)
+    queued_groups = len(moment.snapshot.queued_groups)
 
     assert figures.walks <= 1 + placed, f"{figures.walks} walks for {placed} placements"
-    assert figures.matches <= figures.walks * max(1, runs + placed)
-    heads = sum(len(run.heads) for run in moment.snapshot.runs)
+    assert figures.matches <= figures.walks * max(1, queued_groups + placed)
+    heads = sum(len(queued.heads) for queued in moment.snapshot.queued_groups)
     pools = max((len(profile.pools) for profile in moment.snapshot.profiles), default=0)
     assert figures.rounds <= figures.matches * max(1, heads * pools)
 
@@ -85,14 +85,14 @@ def passes_come_to_rest(moment: Moment) -> None:
 def may_prefer_in_a_circle(snapshot: Snapshot) -> bool:
     """Whether, somewhere, ranks take, and a policy has tasks of unequal size and priority."""
     levels = {pool.preemption or snapshot.settings.preemption for pool in snapshot.pools}
-    if Preemption.RANK not in levels:
+    if PreemptionMode.RANK not in levels:
         return False
     policies = {queue.id: queue.policy for queue in snapshot.queues}
     sizes: dict[Id, set[object]] = {}
     priorities: dict[Id, set[int]] = {}
-    for run in snapshot.runs:
-        sizes.setdefault(policies[run.queue], set()).add((run.request, run.replicas))
-        priorities.setdefault(policies[run.queue], set()).add(run.priority)
+    for queued in snapshot.queued_groups:
+        sizes.setdefault(policies[queued.queue], set()).add((queued.request, queued.replicas))
+        priorities.setdefault(policies[queued.queue], set()).add(queued.priority)
     for group in snapshot.running:
         sizes.setdefault(group.policy, set()).add((group.request, group.replicas))
         priorities.setdefault(group.policy, set()).add(group.priority)
@@ -102,7 +102,7 @@ def may_prefer_in_a_circle(snapshot: Snapshot) -> bool:
 def _unrest(moment: Moment) -> str:
     """What does not come to rest when passes follow one another; empty when all does."""
     snapshot = moment.snapshot
-    tasks = sum(len(run.heads) for run in snapshot.runs)
+    tasks = sum(len(queued.heads) for queued in snapshot.queued_groups)
     tasks += sum(len(group.tasks) for group in snapshot.running)
     # In every second case victims take a pass to be gone.
     is_slow = tasks % 2 == 1
@@ -126,14 +126,14 @@ def _unrest(moment: Moment) -> str:
 def contents(plan: Plan, back: Rename = lambda name: name) -> object:
     """A plan without the order of rows, by the names that it would have without `back`."""
 
-    def members(found: tuple[Member, ...]) -> object:
+    def members(found: tuple[MemberPlacement, ...]) -> object:
         return [(back(one.node), one.devices) for one in found]
 
     placed = {
         back(one.task): (
             back(one.queue),
             back(one.pool),
-            one.standing,
+            one.tier,
             members(one.members),
             [back(task) for task in one.waits_for],
         )
@@ -161,38 +161,43 @@ def mixed(rows: tuple[Row, ...]) -> tuple[Row, ...]:
 
 
 def reordered(snapshot: Snapshot) -> Snapshot:
-    """Every list whose order means nothing, the other way round, its last one first."""
+    """Every list whose order means nothing, reversed."""
     return replace(
         snapshot,
         pools=mixed(tuple(replace(one, nodes=mixed(one.nodes)) for one in snapshot.pools)),
         profiles=mixed(snapshot.profiles),
         policies=mixed(snapshot.policies),
         queues=mixed(snapshot.queues),
-        runs=mixed(snapshot.runs),
+        queued_groups=mixed(snapshot.queued_groups),
         running=mixed(tuple(replace(one, tasks=mixed(one.tasks)) for one in snapshot.running)),
         usual=mixed(snapshot.usual),
     )
 
 
 def renaming(snapshot: Snapshot) -> tuple[Snapshot, Rename]:
-    """Other names, and other ids of another type, in the same order; and the way back."""
+    """Other names, and other ids of another type, in the same order; and the names to restore."""
     names: set[Id] = set()
     for pool in snapshot.pools:
         names.update((pool.id, *(node.id for node in pool.nodes)))
     for things in (snapshot.profiles, snapshot.policies, snapshot.queues):
         names.update(one.id for one in things)
-    for run in snapshot.runs:
-        names.update((*(head.task for head in run.heads), *_user(run)))
+    for queued in snapshot.queued_groups:
+        names.update((*(head.task for head in queued.heads), *_user(queued)))
     for group in snapshot.running:
         names.update(_user(group))
-        for held in group.tasks:
-            names.update((held.task, *(() if held.stops_for is None else (held.stops_for,))))
+        for running_task in group.tasks:
+            names.update(
+                (
+                    running_task.task,
+                    *(() if running_task.stops_for is None else (running_task.stops_for,)),
+                )
+            )
     numbers: dict[Id, Id] = {name: 7 * place for place, name in enumerate(sorted(names, key=str))}
     olds = {number: name for name, number in numbers.items()}
     return _Renaming(numbers).snapshot(snapshot), olds.__getitem__
 
 
-def _user(work: Run | Running) -> tuple[Id, ...]:
+def _user(work: QueuedGroup | RunningGroup) -> tuple[Id, ...]:
     return () if work.user is None else (work.user,)
 
 
@@ -219,11 +224,11 @@ class _Renaming:
             profiles=tuple(map(self.profile, old.profiles)),
             policies=tuple(map(self.policy, old.policies)),
             queues=tuple(map(self.queue, old.queues)),
-            runs=tuple(map(self.run, old.runs)),
+            queued_groups=tuple(map(self.queued, old.queued_groups)),
             running=tuple(map(self.running, old.running)),
         )
 
-    def pool(self, old: Pool) -> Pool:
+    def pool(self, old: PoolSnapshot) -> PoolSnapshot:
         return replace(
             old,
             id=self.id(old.id),
@@ -232,10 +237,10 @@ class _Renaming:
             nodes=tuple(map(self.node, old.nodes)),
         )
 
-    def node(self, old: Node) -> Node:
+    def node(self, old: NodeSnapshot) -> NodeSnapshot:
         return replace(old, id=self.id(old.id), name=self.name(old.id))
 
-    def profile(self, old: Profile) -> Profile:
+    def profile(self, old: ProfileSnapshot) -> ProfileSnapshot:
         return replace(
             old,
             id=self.id(old.id),
@@ -244,25 +249,25 @@ class _Renaming:
             policies=self.ids(old.policies),
         )
 
-    def policy(self, old: Policy) -> Policy:
+    def policy(self, old: PolicySnapshot) -> PolicySnapshot:
         return replace(
             old, id=self.id(old.id), name=self.name(old.id), parent=self.maybe(old.parent)
         )
 
-    def queue(self, old: Queue) -> Queue:
+    def queue(self, old: QueueSnapshot) -> QueueSnapshot:
         return replace(
             old, id=self.id(old.id), policy=self.id(old.policy), profile=self.id(old.profile)
         )
 
-    def run(self, old: Run) -> Run:
+    def queued(self, old: QueuedGroup) -> QueuedGroup:
         return replace(
             old,
             queue=self.id(old.queue),
-            heads=tuple(Head(one.submitted_us, self.id(one.task)) for one in old.heads),
+            heads=tuple(QueuedTask(one.submitted_us, self.id(one.task)) for one in old.heads),
             user=self.maybe(old.user),
         )
 
-    def running(self, old: Running) -> Running:
+    def running(self, old: RunningGroup) -> RunningGroup:
         return replace(
             old,
             pool=self.id(old.pool),
@@ -273,7 +278,7 @@ class _Renaming:
             tasks=tuple(map(self.held, old.tasks)),
         )
 
-    def held(self, old: Held) -> Held:
+    def held(self, old: RunningTask) -> RunningTask:
         return replace(
             old,
             task=self.id(old.task),

@@ -1,0 +1,33 @@
+"""Why tasks wait, in the words that a reader may read: the same for REST and pages."""
+
+from apps.allocation.explanation.names import ReaderNames
+from apps.allocation.explanation.reason_payloads import (
+    ReasonPayload,
+    reason_payload,
+    reason_payloads,
+)
+from apps.allocation.explanation.start_estimates import ExpectedStart, expected_start
+from apps.allocation.explanation.suspension import SUSPENDED, is_suspended
+from apps.allocation.explanation.task_explanations import (
+    PastReason,
+    TaskExplanation,
+    explain_task,
+    past_reasons,
+    reasons_now,
+)
+
+__all__ = [
+    "SUSPENDED",
+    "ExpectedStart",
+    "PastReason",
+    "ReaderNames",
+    "ReasonPayload",
+    "TaskExplanation",
+    "expected_start",
+    "explain_task",
+    "is_suspended",
+    "past_reasons",
+    "reason_payload",
+    "reason_payloads",
+    "reasons_now",
+]

@@ -1,0 +1,136 @@
+"""What to call pools, policies, queues and tasks for one reader."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import Model, QuerySet
+
+from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
+from apps.allocation.engine.reasons import ReasonCode
+from apps.nodes.selectors import closed_nodes
+from apps.policies.models import Policy, Pool, PoolLink, Queue
+from apps.policies.selectors import policies_visible_to, pools_visible_to, queues_visible_to
+from apps.policies.tenancy import other_tenants_policy_ids
+from apps.tasks.models import Task
+from apps.tasks.selectors.visibility import tasks_visible_to
+
+ANOTHER_POOL = "another pool"
+ANOTHER_TEAM = "another team"
+ANOTHER_QUEUE = "another queue"
+EARLIER_TASK = "an earlier task"
+OTHER_TENANTS = "another tenant's tasks"
+_PLACES = ("first", "second", "third", "fourth", "fifth")
+# As many tasks of one reason are called by name.
+MOST_TASKS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderNames:
+    """Names as far as the reader may see them; everything else has a word that reveals nothing.
+
+    `routing` is the order of pools of the task's profile, for "your second pool". Ids arrive as
+    numbers, or as texts of numbers; those of tasks as texts.
+    """
+
+    pools: Mapping[int, str]
+    policies: Mapping[int, str]
+    queues: Mapping[int, str]
+    routing: tuple[int, ...] = ()
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    # The reader's own id; None where the reader does not matter.
+    reader: int | None = None
+    # Policies of other tenants, whose work is not even counted for the reader.
+    other_tenants: frozenset[int] = frozenset()
+    # Why nodes accept nothing new, in words per pool; looked up for reasons of capacity.
+    closed: Mapping[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, user: User, task: Task | None = None, reasons: Iterable[Mapping[str, Any]] = ()
+    ) -> "ReaderNames":
+        """What `user` may read about `task`; tasks are looked up where `reasons` names them."""
+        policies = _names(policies_visible_to(user), Policy.objects.all(), user)
+        reasons = list(reasons)
+        is_short = any(reason.get("code") == ReasonCode.CAPACITY for reason in reasons)
+        return cls(
+            pools=_names(pools_visible_to(user), Pool.objects.all(), user),
+            policies=policies,
+            queues=_names(queues_visible_to(user), Queue.objects.all(), user),
+            routing=_routing(task),
+            tasks=_task_names(user, reasons),
+            reader=user.pk,
+            other_tenants=other_tenants_policy_ids(user) - policies.keys(),
+            closed=closed_nodes() if is_short else {},
+        )
+
+    def pool(self, id_: object) -> str:
+        known = self.pools.get(number_of(id_))
+        if known:
+            return known
+        if number_of(id_) not in self.routing:
+            return ANOTHER_POOL
+        place = self.routing.index(number_of(id_))
+        return f"your {_PLACES[place] if place < len(_PLACES) else f'{place + 1}th'} pool"
+
+    def closed_in(self, details: Iterable[Mapping[str, Any]]) -> str:
+        """A sentence on nodes of these pools that accept nothing new; empty where all do."""
+        found = dict.fromkeys(number_of(one.get("pool")) for one in details)
+        parts = [f"{self.pool(pool)}: {self.closed[pool]}" for pool in found if pool in self.closed]
+        return f" {'; '.join(parts)}." if parts else ""
+
+    def policy(self, id_: object) -> str:
+        return self.policies.get(
+            number_of(id_), OTHER_TENANTS if self.is_other_tenants(id_) else ANOTHER_TEAM
+        )
+
+    def queue(self, id_: object) -> str:
+        return self.queues.get(number_of(id_), ANOTHER_QUEUE)
+
+    def task(self, id_: object) -> str:
+        return self.tasks.get(str(id_), EARLIER_TASK)
+
+    def is_other_tenants(self, id_: object) -> bool:
+        """Whether the policy is that of another tenant."""
+        return number_of(id_) in self.other_tenants
+
+    def is_other_tenants_task(self, id_: object) -> bool:
+        """Whether the task may be that of another tenant: where there is one, any unseen."""
+        return bool(self.other_tenants) and str(id_) not in self.tasks
+
+    def is_reader(self, id_: object) -> bool:
+        return self.reader is not None and number_of(id_) == self.reader
+
+    def rank(self, id_: object) -> int:
+        """Place in the routing order, from 1."""
+        return self.routing.index(number_of(id_)) + 1 if number_of(id_) in self.routing else 1
+
+
+def number_of(id_: object) -> int:
+    """The id as a number; 0, which no row has, for what is none."""
+    return int(str(id_)) if str(id_).isdecimal() else 0
+
+
+def _names(visible: QuerySet[Any], every: QuerySet[Any], user: User) -> dict[int, str]:
+    # What was removed still has running work, and administrators see that.
+    rows: QuerySet[Model] = every if is_admin(user) else visible
+    return dict(rows.values_list("pk", "name"))
+
+
+def _routing(task: Task | None) -> tuple[int, ...]:
+    if task is None or task.queue is None:
+        return ()
+    links = PoolLink.objects.filter(profile=task.queue.profile_id)
+    return tuple(links.order_by("routing_rank", "pk").values_list("pool_id", flat=True))
+
+
+def _task_names(user: User, reasons: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    named: dict[str, None] = {}
+    for reason in reasons:
+        for detail in reason.get("details", ()):
+            named.update(dict.fromkeys(map(str, detail.get("tasks", ())[:MOST_TASKS])))
+    if not named:
+        return {}
+    rows = tasks_visible_to(user).filter(pk__in=list(named))
+    return {str(pk): name for pk, name in rows.values_list("pk", "name")}

@@ -1,0 +1,346 @@
+"""What a user can see and do with one object, and why."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.db.models import QuerySet
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models import User
+from apps.accounts.selectors import groups_of, is_admin, tenants_administered_by
+from apps.accounts.tenant_isolation import users_isolated_from
+from apps.configuration.rules.delegation import people_nameable_by
+from apps.configuration.rules.isolation import subjects_hidden_from
+from apps.configuration.rules.levels import RuleKind
+from apps.configuration.rules.permission_sources import PermissionSource, permission_sources
+from apps.configuration.rules.rule import subject_of
+from apps.core.errors import NotFound
+from apps.nodes.selectors import nodes_visible_to
+from apps.policies.models import Policy, Queue
+from apps.policies.rights import is_of_policy, right_filter
+from apps.policies.selectors import (
+    may_exceed_limit,
+    policies_managed_by,
+    policies_visible_to,
+    pools_visible_to,
+    profiles_visible_to,
+    queues_managed_by,
+    queues_open_to,
+    queues_visible_to,
+)
+from apps.tasks.models import Task
+from apps.tasks.selectors.delegation import ALIVE, can_act_for
+from apps.tasks.selectors.visibility import task_rights, tasks_visible_to
+from apps.tasks.states import TaskState
+from apps.vaults.selectors.visibility import vault_rights, vaults_visible_to, vaults_with_rights
+
+
+class ObjectKind(models.TextChoices):
+    """The kinds of objects that can be explained."""
+
+    POLICY = "policy", _("Policy")
+    QUEUE = "queue", _("Queue")
+    TASK = "task", _("Task")
+    POOL = "pool", _("Pool")
+    PROFILE = "profile", _("Profile")
+    VAULT = "vault", _("Vault")
+    NODE = "node", _("Node")
+
+
+class Right(models.TextChoices):
+    """What a user may do with an object."""
+
+    SEE = "see", _("See it")
+    ENQUEUE = "enqueue", _("Enqueue tasks")
+    MANAGE = "manage", _("Manage it")
+    EXCEED = "exceed", _("Exceed its limit")
+    CONTENT = "content", _("Read its command and environment")
+    LOG = "log", _("Read its log")
+    ACT = "act", _("Act for its owner")
+    READ = "read", _("Read its text")
+    CHANGE = "change", _("Change its text")
+
+
+@dataclass(frozen=True, slots=True)
+class RightAnswer:
+    """Whether the user holds a right, from which sources, and what denies it."""
+
+    right: Right
+    is_held: bool
+    reasons: tuple[PermissionSource, ...]
+
+    @property
+    def sources(self) -> tuple[PermissionSource, ...]:
+        return tuple(one for one in self.reasons if not one.is_denial)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessExplanation:
+    """The rights of one person on one object."""
+
+    person: User
+    thing: ObjectKind
+    object_id: str
+    name: str
+    answers: tuple[RightAnswer, ...]
+
+
+# Right, whether it is held, and why.
+_HeldRight = tuple[Right, bool, Iterable[PermissionSource]]
+
+
+def explanation(
+    viewer: User, *, person: User, thing: ObjectKind, object_id: str
+) -> AccessExplanation:
+    """What the person can see and do with the object, each permission with its sources.
+
+    Administrators ask about everybody and everything; others about themselves and what they see,
+    and about the people of their groups where they manage the object.
+
+    Raises:
+        NotFound: there is no such object or person that the viewer may ask about.
+    """
+    row = _visible_row(viewer, thing, object_id)
+    if row is None or not _may_ask(viewer, person, thing, row):
+        raise NotFound("There is no such object, or you may not see it.")
+    if person.is_active:
+        found = list(_ANSWERS[thing](person, row))
+    else:
+        away = [PermissionSource("deactivated", is_denial=True)]
+        found = [(right, False, away) for right in RIGHTS[thing]]
+    answers = [RightAnswer(right, is_held, tuple(why)) for right, is_held, why in found]
+    visible = tuple(_without_other_tenants(viewer, answers))
+    return AccessExplanation(person, thing, str(row.pk), str(row.name), visible)
+
+
+def people_explainable_to(viewer: User) -> QuerySet[User]:
+    """Everybody for administrators, deactivated people too; else the viewer and their groups."""
+    if is_admin(viewer):
+        return User.objects.filter(removed_at__isnull=True)
+    return people_nameable_by(viewer) | User.objects.filter(pk=viewer.pk)
+
+
+def objects_visible_to(viewer: User, thing: ObjectKind) -> QuerySet[Any]:
+    """The objects of a kind that the viewer sees at all."""
+    return _VISIBLE[thing](viewer)
+
+
+def _visible_row(viewer: User, thing: ObjectKind, object_id: str) -> Any:
+    rows = objects_visible_to(viewer, thing)
+    try:
+        pk = rows.model._meta.pk.to_python(object_id)
+    except ValidationError:
+        return None
+    return None if isinstance(pk, int) and not 0 < pk < 2**63 else rows.filter(pk=pk).first()
+
+
+def _may_ask(viewer: User, person: User, thing: ObjectKind, row: Any) -> bool:
+    if is_admin(viewer) or person.pk == viewer.pk:
+        return True
+    if not people_nameable_by(viewer).filter(pk=person.pk).exists():
+        return False
+    if thing is ObjectKind.POLICY:
+        return policies_managed_by(viewer).filter(pk=row.pk).exists()
+    queue = {ObjectKind.QUEUE: row.pk, ObjectKind.TASK: getattr(row, "queue_id", None)}.get(thing)
+    return queue is not None and queues_managed_by(viewer).filter(pk=queue).exists()
+
+
+def _without_other_tenants(viewer: User, answers: Sequence[RightAnswer]) -> Iterator[RightAnswer]:
+    """The answers without names of other tenants than the viewer's: who made rules, and groups."""
+    every = [source for answer in answers for source in answer.reasons]
+    found = users_isolated_from(viewer).filter(username__in={one.by for one in every})
+    outsiders = set(found.values_list("username", flat=True))
+    named = Group.objects.filter(name__in={one.group for one in every})
+    subjects = {group.name: subject_of(group) for group in named}
+    hidden = {one.name for one in subjects_hidden_from(viewer, subjects.values())}
+
+    def visible(source: PermissionSource) -> PermissionSource:
+        if source.group in hidden:
+            return PermissionSource("other_tenants_group", is_denial=source.is_denial)
+        return replace(source, by="") if source.by in outsiders else source
+
+    for answer in answers:
+        yield replace(answer, reasons=tuple(map(visible, answer.reasons)))
+
+
+# --- a kind of object each -------------------------------------------------------------------
+
+
+def _policy(person: User, policy: Policy) -> Iterable[_HeldRight]:
+    def why(verb: str) -> list[PermissionSource]:
+        return permission_sources(person, verb, RuleKind.POLICY, policy)
+
+    is_exceeding = person.pk in may_exceed_limit(policy.pk)
+    open_to = Policy.objects.filter(right_filter(Policy, person, "enqueue"))
+    enqueues = is_admin(person) or _is_in(open_to, policy)
+    manages = _is_in(policies_managed_by(person), policy)
+    yield Right.SEE, _is_in(policies_visible_to(person), policy), why("view")
+    yield Right.ENQUEUE, enqueues, why("enqueue")
+    yield Right.MANAGE, manages, why("manage")
+    yield Right.EXCEED, is_exceeding, why("exceed_limit")
+
+
+def _queue(person: User, queue: Queue) -> Iterable[_HeldRight]:
+    for right, verb, rows in (
+        (Right.SEE, "view", queues_visible_to(person)),
+        (Right.ENQUEUE, "enqueue", queues_open_to(person)),
+        (Right.MANAGE, "manage", queues_managed_by(person)),
+    ):
+        yield right, _is_in(rows, queue), permission_sources(person, verb, RuleKind.QUEUE, queue)
+
+
+def _pool(person: User, pool: Any) -> Iterable[_HeldRight]:
+    yield (
+        Right.SEE,
+        _is_in(pools_visible_to(person), pool),
+        permission_sources(person, "view", RuleKind.POOL, pool),
+    )
+
+
+def _profile(person: User, profile: Any) -> Iterable[_HeldRight]:
+    queues = list(queues_visible_to(person).filter(profile=profile).order_by("name")[:MOST_QUEUES])
+    why = [PermissionSource("administrator")] if is_admin(person) else []
+    if tenants_administered_by(person):
+        why.append(PermissionSource("connects_profiles"))
+    why += [PermissionSource("by_queue", (RuleKind.QUEUE.value, queue.name)) for queue in queues]
+    is_seen = _is_in(profiles_visible_to(person), profile)
+    yield Right.SEE, is_seen, why or [PermissionSource("nothing", is_denial=True)]
+
+
+def _node(person: User, node: Any) -> Iterable[_HeldRight]:
+    """Nodes are for administrators, who see and manage them all."""
+    is_seen = _is_in(nodes_visible_to(person), node)
+    why = (
+        PermissionSource("administrator")
+        if is_seen
+        else PermissionSource("only_administrators", is_denial=True)
+    )
+    yield from ((right, is_seen, [why]) for right in RIGHTS[ObjectKind.NODE])
+
+
+def _task(person: User, task: Task) -> Iterable[_HeldRight]:
+    is_seen = _is_in(tasks_visible_to(person), task)
+    rights = task_rights(person, task)
+    own = [PermissionSource("owner")] if task.owner_id == person.pk else []
+    if is_admin(person):
+        own.append(PermissionSource("administrator"))
+    queue = task.queue if task.queue is not None and task.queue.removed_at is None else None
+    view, manage = (
+        (permission_sources(person, verb, RuleKind.QUEUE, queue) if queue is not None else [])
+        for verb in ("view", "manage")
+    )
+    seen, managed = _merge(own, view), _merge(own, manage)
+    yield Right.SEE, is_seen, seen
+    yield Right.CONTENT, is_seen and rights.content, managed
+    yield Right.LOG, is_seen and rights.log, _merge([*own, *_open_log(person, task)], manage)
+    yield Right.MANAGE, is_seen and rights.manage, managed
+    if person.is_service:
+        yield _acting(person, task, is_seen=is_seen)
+
+
+def _open_log(person: User, task: Task) -> list[PermissionSource]:
+    policy = task.queue.policy if task.queue is not None else None
+    if policy is None or not policy.logs_open_to_group or not is_of_policy(person, policy):
+        return []
+    return [
+        PermissionSource("open_logs", (RuleKind.POLICY.value, policy.name), group=policy.group.name)
+    ]
+
+
+def _acting(person: User, task: Task, *, is_seen: bool) -> _HeldRight:
+    if not person.can_act_for_owners:
+        return Right.ACT, False, [PermissionSource("may_not_act", is_denial=True)]
+    is_alive = TaskState(task.state) in ALIVE
+    is_somebody = task.owner.is_active and not task.owner.is_service
+    is_possible = is_seen and is_alive and is_somebody and can_act_for(person, task.owner)
+    return (
+        Right.ACT,
+        is_possible,
+        [
+            PermissionSource("acts")
+            if is_possible
+            else PermissionSource("cannot_act_now", is_denial=True)
+        ],
+    )
+
+
+def _vault(person: User, vault: Any) -> Iterable[_HeldRight]:
+    visible = vaults_with_rights(person).filter(pk=vault.pk).first()
+    if visible is None:
+        given = _vault_rows(person, "view", vault)
+        why = [PermissionSource("other_tenant" if given else "nothing", is_denial=True)]
+        yield from ((right, False, why) for right in RIGHTS[ObjectKind.VAULT])
+        return
+    rights = vault_rights(person, visible)
+    own = [PermissionSource("owner")] if vault.owner_id == person.pk else []
+    if is_admin(person) and not vault.is_personal:
+        own.append(PermissionSource("administrator"))
+    elif rights.own and not own:
+        own.append(PermissionSource("tenant_administrator"))
+    knowing = [*own, *([PermissionSource("administrator")] if is_admin(person) and not own else [])]
+    if vault.group_id and groups_of(person).filter(pk=vault.group_id).exists():
+        knowing.append(
+            PermissionSource(
+                "vault_group", (RuleKind.VAULT.value, vault.name), group=vault.group.name
+            )
+        )
+    view, change = (_vault_rows(person, verb, vault) for verb in ("view", "change"))
+    yield Right.SEE, True, _merge(knowing, [*view, *change])
+    yield Right.READ, rights.read, _merge(own, [*view, *change])
+    yield Right.CHANGE, rights.change, _merge(own, change)
+
+
+def _vault_rows(person: User, verb: str, vault: Any) -> list[PermissionSource]:
+    return [
+        one for one in permission_sources(person, verb, RuleKind.VAULT, vault) if one.code == "rule"
+    ]
+
+
+def _merge(
+    first: list[PermissionSource], others: Iterable[PermissionSource]
+) -> list[PermissionSource]:
+    """Merge sources, each once: those of administrators, and that there is none."""
+    every = list(dict.fromkeys([*first, *others]))
+    for_it = [one for one in every if not one.is_denial]
+    against = [one for one in every if one.is_denial and one.code != "nothing"]
+    return [*for_it, *against] or [PermissionSource("nothing", is_denial=True)]
+
+
+def _is_in(rows: QuerySet[Any], row: Any) -> bool:
+    return rows.filter(pk=row.pk).exists()
+
+
+MOST_QUEUES = 5
+RIGHTS: Mapping[ObjectKind, tuple[Right, ...]] = {
+    ObjectKind.POLICY: (Right.SEE, Right.ENQUEUE, Right.MANAGE, Right.EXCEED),
+    ObjectKind.QUEUE: (Right.SEE, Right.ENQUEUE, Right.MANAGE),
+    ObjectKind.TASK: (Right.SEE, Right.CONTENT, Right.LOG, Right.MANAGE),
+    ObjectKind.POOL: (Right.SEE,),
+    ObjectKind.PROFILE: (Right.SEE,),
+    ObjectKind.VAULT: (Right.SEE, Right.READ, Right.CHANGE),
+    ObjectKind.NODE: (Right.SEE, Right.MANAGE),
+}
+_ANSWERS: Mapping[ObjectKind, Callable[[User, Any], Iterable[_HeldRight]]] = {
+    ObjectKind.POLICY: _policy,
+    ObjectKind.QUEUE: _queue,
+    ObjectKind.TASK: _task,
+    ObjectKind.POOL: _pool,
+    ObjectKind.PROFILE: _profile,
+    ObjectKind.VAULT: _vault,
+    ObjectKind.NODE: _node,
+}
+_VISIBLE: Mapping[ObjectKind, Callable[[User], QuerySet[Any]]] = {
+    ObjectKind.POLICY: lambda viewer: policies_visible_to(viewer).select_related("group"),
+    ObjectKind.QUEUE: lambda viewer: queues_visible_to(viewer).select_related("policy__group"),
+    ObjectKind.TASK: lambda viewer: tasks_visible_to(viewer).select_related(
+        "owner", "queue__policy__group"
+    ),
+    ObjectKind.POOL: pools_visible_to,
+    ObjectKind.PROFILE: profiles_visible_to,
+    ObjectKind.VAULT: vaults_visible_to,
+    ObjectKind.NODE: nodes_visible_to,
+}

@@ -1,0 +1,79 @@
+"""Records of changes of configuration, policies and queues."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from apps.accounts.models import User
+from apps.configuration.document_diff import before_and_after
+from apps.configuration.models import Revision
+from apps.configuration.selectors import live_document, revision_document
+from apps.core.notifications import after_commit
+from apps.events.services import event_record
+from apps.policies.document import Document, as_data
+from apps.tasks.services.transitions import ALLOCATE
+
+
+def revision_add(*, actor: User | None, note: str) -> Revision:
+    """Store the live document under the next number; the live side is locked by the caller."""
+    return _revision_add(actor=actor, note=note, last=_last(), document=live_document())
+
+
+def _last() -> Revision | None:
+    return Revision.objects.order_by("-number").first()
+
+
+def _revision_add(
+    *, actor: User | None, note: str, last: Revision | None, document: Document
+) -> Revision:
+    number = last.number + 1 if last is not None else 1
+    return Revision.objects.create(
+        number=number, document=as_data(document), author=actor, note=note
+    )
+
+
+def change_record(
+    kind: str,
+    *,
+    actor: User | None,
+    object_type: str,
+    object_id: object,
+    note: str,
+    policy_id: int | None = None,
+    queue_id: int | None = None,
+    data: Mapping[str, Any] | None = None,
+    topics: Iterable[str] = (),
+) -> Revision:
+    """Record a change: revision, event, audit entry, and the notification of the pass and pages.
+
+    Values before and after follow from the document; others, such as those of a pause, are in
+    `data`.
+    """
+    last, document = _last(), live_document()
+    revision = _revision_add(actor=actor, note=note, last=last, document=document)
+    details = dict(data or {})
+    earlier = revision_document(last) if last is not None else Document()
+    before, after = before_and_after(
+        earlier, document, own=f"{object_type} {details.get('name', '')}"
+    )
+    event_record(
+        kind,
+        actor=actor,
+        object_type=object_type,
+        object_id=object_id,
+        policy_id=policy_id,
+        queue_id=queue_id,
+        data={
+            "note": note,
+            **details,
+            "revision": revision.number,
+            "before": {**before, **details.get("before", {})},
+            "after": {**after, **details.get("after", {})},
+        },
+    )
+    live_change_notify(topics=topics)
+    return revision
+
+
+def live_change_notify(*, topics: Iterable[str] = ()) -> None:
+    """Notify that something which the pass reads has changed."""
+    after_commit(notify=[ALLOCATE], topics=["configuration", "overview", *topics])

@@ -1,0 +1,31 @@
+"""Importing this module registers every card, so that cards can be rendered by name."""
+
+from apps.dashboard.cards import (
+    logs,
+    node_detail,
+    nodes,
+    overview,
+    policies,
+    policy_list,
+    policy_own_usage,
+    policy_pause,
+    policy_tasks,
+    queues,
+    resources,
+    tasks,
+)
+
+MODULES = (
+    policy_tasks,
+    logs,
+    policy_own_usage,
+    node_detail,
+    nodes,
+    overview,
+    policies,
+    policy_list,
+    policy_pause,
+    queues,
+    resources,
+    tasks,
+)

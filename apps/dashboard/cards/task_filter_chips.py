@@ -1,0 +1,40 @@
+"""Chips for the filters that links of figures set on the list of tasks; each can be removed."""
+
+from dataclasses import dataclass
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models import User
+from apps.allocation.explanation.names import ANOTHER_POOL
+from apps.dashboard.selectors.tasks import TaskFilter
+from apps.policies.selectors import pools_visible_to, profiles_visible_to
+
+_QUOTAS = {"reserved": _("Within reservations"), "over": _("Over quota")}
+
+
+@dataclass(frozen=True, slots=True)
+class FilterChip:
+    """A part of the filter that comes from a link: its words, and the list without it."""
+
+    name: str
+    value: str
+    text: str | Promise
+    query: str
+
+
+def filter_chips(user: User, wanted: TaskFilter) -> list[FilterChip]:
+    """What the form of the list has no field for."""
+    found: list[tuple[str, str, str | Promise]] = []
+    if wanted.pool is not None:
+        pool = pools_visible_to(user).filter(pk=wanted.pool).first()
+        found.append(("pool", str(wanted.pool), pool.name if pool else ANOTHER_POOL))
+    if wanted.profile is not None:
+        profile = profiles_visible_to(user).filter(pk=wanted.profile).first()
+        found.append(("profile", str(wanted.profile), profile.name if profile else _("Profile")))
+    if wanted.quota:
+        found.append(("quota", wanted.quota, _QUOTAS[wanted.quota]))
+    return [
+        FilterChip(name, value, text, wanted.query(**{name: "", "before": "", "before_at": ""}))
+        for name, value, text in found
+    ]

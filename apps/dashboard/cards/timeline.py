@@ -1,0 +1,111 @@
+"""The entries of the timeline: newest first, each with its numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from apps.allocation.explanation import ReaderNames
+from apps.dashboard.cards.reasons import explain
+from apps.dashboard.cards.words import plural
+from apps.dashboard.selectors.task_history import TaskHistory
+from apps.events.models import Event
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """`kind` is the colour of the entry."""
+
+    at: datetime
+    kind: str
+    icon: str
+    title: str
+    text: str
+
+
+# kind of event: colour, icon, title
+_EVENTS: Mapping[str, tuple[str, str, str]] = {
+    "task.created": ("wait", "file-pen", "Created"),
+    "task.enqueued": ("ok", "check", "Enqueued"),
+    "task.queued": ("wait", "hourglass", "Queued again"),
+    "task.dequeued": ("wait", "file-pen", "Dequeued"),
+    "task.allocated": ("use", "cpu", "Allocated"),
+    "task.running": ("use", "play", "Running"),
+    "task.started": ("use", "play", "Running"),
+    "task.stopping": ("warn", "square", "Stopping"),
+    "task.preempted": ("warn", "corner-down-left", "Preempted"),
+    "task.paused": ("wait", "pause", "Paused"),
+    "task.completed": ("ok", "check", "Completed"),
+    "task.failed": ("bad", "x", "Failed"),
+    "task.aborted": ("wait", "ban", "Aborted"),
+    "task.rejected": ("bad", "circle-alert", "Rejected"),
+    "task.lost": ("bad", "unplug", "Lost"),
+}
+_UNKNOWN = ("wait", "info", "")
+# States from which going into a queue is a person's doing, not a return.
+_INITIAL_STATES = ("", "draft", "completed", "failed", "aborted")
+# What becomes of a task that was preempted.
+_AFTER_PREEMPTION = {
+    "queued": "queued again in its old place",
+    "paused": "paused, as its queue says",
+    "aborted": "aborted",
+}
+
+
+def timeline_entries(history: TaskHistory, names: ReaderNames) -> tuple[TimelineEntry, ...]:
+    """Events and changes of the reason, newest first."""
+    entries = [_from_event(event, history, names) for event in history.events]
+    for change in history.reasons:
+        view = explain(change.data.get("reasons", ())[:1], names)
+        entries.append(TimelineEntry(change.at, "wait", view.word.icon, "Waiting", view.verdict))
+    return tuple(sorted(entries, key=lambda entry: entry.at, reverse=True))
+
+
+def _from_event(event: Event, history: TaskHistory, names: ReaderNames) -> TimelineEntry:
+    kind, icon, title = _EVENTS.get(event.kind, _UNKNOWN)
+    is_return = "generation" in event.data or event.data.get("from", "") not in _INITIAL_STATES
+    if event.kind == "task.queued" and not is_return:
+        kind, icon, title = _EVENTS["task.enqueued"]
+    title = title or event.kind.partition(".")[2].replace("_", " ").capitalize()
+    words = _details(event.data, names)
+    if event.kind == "task.preempted":
+        words.insert(0, _beneficiary(event.data, history, names))
+    if event.actor is not None:
+        words.append(f"by {event.actor}")
+    return TimelineEntry(event.at, kind, icon, title, ", ".join(filter(None, words)))
+
+
+def _beneficiary(data: Mapping[str, Any], history: TaskHistory, names: ReaderNames) -> str:
+    """The policy whose task gets the capacity; empty where that is not known any more."""
+    policy = history.beneficiary_policy(data.get("generation", 0))
+    if policy is None:
+        return ""
+    whose = names.policy(policy)
+    return f"for {whose}" if names.is_other_tenants(policy) else f"for a task of {whose}"
+
+
+def _details(data: Mapping[str, Any], names: ReaderNames) -> list[str]:
+    # A sentence that goes on after a comma has no stop before it.
+    words = [str(data.get("detail") or data.get("reason") or "").rstrip(".")]
+    if data.get("pool") is not None:
+        words.append(names.pool(data["pool"]))
+    if data.get("generation"):
+        words.append(f"attempt {data['generation']}")
+    if data.get("tier"):
+        words.append(str(data["tier"]).replace("_", " "))
+    words.append(_next_step(data, names))
+    if data.get("exit_code") is not None:
+        words.append(f"exit code {data['exit_code']}")
+    return words
+
+
+def _next_step(data: Mapping[str, Any], names: ReaderNames) -> str:
+    """What follows an admission that waits for victims to stop, or a preemption."""
+    if data.get("waits_for") and names.other_tenants:
+        return "starts once work there has stopped"
+    if data.get("waits_for"):
+        has = "has" if data["waits_for"] == 1 else "have"
+        return f"starts once {plural(data['waits_for'], 'task')} there {has} stopped"
+    if data.get("is_moved"):
+        return "starts again on another node of its pool"
+    return _AFTER_PREEMPTION.get(str(data.get("then")), "")

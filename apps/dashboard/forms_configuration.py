@@ -1,0 +1,95 @@
+"""Forms for pools, queues, nodes and the whole configuration."""
+
+from collections.abc import Collection
+from typing import Any, ClassVar
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from apps.dashboard.forms_base import ConflictCheckForm
+from apps.policies.models import Queue
+
+LONGEST_YAML = 2 * 1024 * 1024
+
+
+class PauseForm(forms.Form):
+    """Why something is paused; everybody who waits reads it."""
+
+    reason = forms.CharField(
+        label=_("Reason"),
+        required=False,
+        max_length=500,
+        help_text=_("Owners of waiting tasks read this."),
+        widget=forms.TextInput(attrs={"autofocus": True, "placeholder": _("maintenance until 4")}),
+    )
+
+
+class ImportForm(forms.Form):
+    """A document as YAML, as a file or as text."""
+
+    file = forms.FileField(label=_("File"), required=False, allow_empty_file=True)
+    text = forms.CharField(
+        label=_("Or its text"),
+        required=False,
+        strip=False,
+        widget=forms.Textarea(
+            attrs={"rows": 10, "spellcheck": "false", "autocapitalize": "off"},
+        ),
+    )
+    version = forms.IntegerField(widget=forms.HiddenInput)
+
+    def clean(self) -> dict[str, Any]:
+        """One text, from wherever it came."""
+        given: dict[str, Any] = super().clean() or {}
+        upload = given.get("file")
+        if upload:
+            if upload.size > LONGEST_YAML:
+                self.add_error("file", _("The file is too large to be a configuration."))
+                return given
+            try:
+                given["text"] = upload.read().decode()
+            except UnicodeDecodeError:
+                self.add_error("file", _("The file is not UTF-8 text."))
+                return given
+        if not given.get("text", "").strip():
+            self.add_error("text", _("Choose a file or put the text here."))
+        return given
+
+
+class QueueForm(ConflictCheckForm):
+    """Settings of a queue, in the words of its columns; the service judges them."""
+
+    LABELS: ClassVar = {
+        "name": _("Name"),
+        "allow_over_quota": _("Over quota"),
+        "on_preemption": _("When preempted, a task should"),
+        "on_node_loss": _("When its node is lost, a task should"),
+        "min_runtime_s": _("Protected for, in seconds"),
+        "max_preemptions": _("Preempted at most"),
+        "grace_s": _("Time to stop, in seconds"),
+        "max_priority": _("Highest priority"),
+        "max_waiting": _("Waiting tasks per user"),
+    }
+
+    def __init__(self, data: Any = None, *, queue: Queue, names: Collection[str]) -> None:
+        known = [name for name in self.LABELS if name in names]
+        super().__init__(data, initial=forms.model_to_dict(queue, fields=known))
+        fields = forms.fields_for_model(Queue, fields=known)
+        for name, field in fields.items():
+            field.label = self.LABELS[name]
+            # What the form was filled with, so that what others changed meanwhile is noticed.
+            field.show_hidden_initial = True
+        self.fields.update(fields)
+
+
+class QueueChoiceForm(forms.Form):
+    """Another queue for a waiting task."""
+
+    queue = forms.ChoiceField(label=_("Queue"))
+
+    def __init__(self, *args: Any, queues: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["queue"] = forms.ChoiceField(
+            label=_("Queue"),
+            choices=[(q.pk, f"{q.name}: {q.profile.name}, {q.policy.name}") for q in queues],
+        )

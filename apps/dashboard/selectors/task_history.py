@@ -1,0 +1,50 @@
+"""What happened to a task, from its attempts, its events and its reasons."""
+
+from dataclasses import dataclass
+
+from django.db.models import Prefetch
+
+from apps.allocation.explanation import past_reasons
+from apps.events.models import Event
+from apps.tasks.models import Attempt, Member, ReasonChange, Task
+
+MOST_EVENTS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHistory:
+    """Attempts oldest first; events and reasons newest first."""
+
+    attempts: tuple[Attempt, ...]
+    events: tuple[Event, ...]
+    reasons: tuple[ReasonChange, ...]
+
+    def beneficiary_policy(self, generation: int) -> int | None:
+        """The policy of whose task the attempt was stopped for."""
+        for attempt in self.attempts:
+            if attempt.generation == generation and attempt.stops_for is not None:
+                return attempt.stops_for.policy_id
+        return None
+
+    def tier(self, generation: int) -> str:
+        """How the pass counted the attempt when it was admitted."""
+        for event in self.events:
+            if event.data.get("generation") == generation and "tier" in event.data:
+                return str(event.data["tier"])
+        return ""
+
+
+def task_history(task: Task) -> TaskHistory:
+    """In six queries at most, however much happened."""
+    members = Member.objects.select_related("node")
+    attempts = (
+        task.attempts.select_related("pool", "stops_for")
+        .prefetch_related(Prefetch("members", members))
+        .order_by("generation")
+    )
+    events = Event.objects.filter(object_type="task", object_id=str(task.pk))
+    return TaskHistory(
+        attempts=tuple(attempts),
+        events=tuple(events.select_related("actor")[:MOST_EVENTS]),
+        reasons=tuple(past_reasons(task)),
+    )

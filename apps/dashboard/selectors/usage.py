@@ -1,0 +1,236 @@
+"""Who holds how much now, labelled as people read it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import FilteredRelation, Q
+
+from apps.policies.models import Policy
+from apps.tasks.models import Attempt
+from apps.tasks.states import LIVE_ATTEMPT_STATES
+
+GPU = "gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class LiveAttempt:
+    """One live attempt: `amounts` in thousandths per key, all members together."""
+
+    task_id: UUID
+    policy_id: int
+    queue_id: int
+    pool_id: int
+    amounts: Mapping[str, int]
+    priority: int
+    is_preemptible: bool
+    since: datetime
+    is_started: bool
+    owner_id: int
+
+    @property
+    def gpu(self) -> int:
+        return self.amounts.get(GPU, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """Reservation and limit of a policy per key, in thousandths; a key without limit has none."""
+
+    reserved: Mapping[str, int] = field(default_factory=dict)
+    limit: Mapping[str, int] = field(default_factory=dict)
+    parent: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Thousandths of GPU in use, and what of them counts as over quota; tasks running."""
+
+    reserved: int = 0
+    over_quota: int = 0
+    tasks: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.reserved + self.over_quota
+
+    def plus(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.reserved + other.reserved,
+            self.over_quota + other.over_quota,
+            self.tasks + other.tasks,
+        )
+
+
+def live_attempts(where: Q | None = None) -> list[LiveAttempt]:
+    """All live attempts that match, in one query."""
+    rows = Attempt.objects.filter(state__in=LIVE_ATTEMPT_STATES)
+    if where is not None:
+        rows = rows.filter(where)
+    found = rows.values_list(
+        "task_id",
+        "policy_id",
+        "queue_id",
+        "pool_id",
+        "request",
+        "replicas",
+        "task__priority",
+        "task__is_preemptible",
+        "started_at",
+        "allocated_at",
+        "task__owner_id",
+    )
+    return [
+        LiveAttempt(
+            task_id=task,
+            policy_id=policy,
+            queue_id=queue,
+            pool_id=pool,
+            amounts={key: amount * replicas for key, amount in request.items()},
+            priority=priority,
+            is_preemptible=preemptible,
+            since=started or allocated,
+            is_started=started is not None,
+            owner_id=owner,
+        )
+        for (
+            task,
+            policy,
+            queue,
+            pool,
+            request,
+            replicas,
+            priority,
+            preemptible,
+            started,
+            allocated,
+            owner,
+        ) in found
+    ]
+
+
+def amounts_of(policy_ids: Iterable[int] | None = None) -> dict[int, Amounts]:
+    """Reservations and limits over all pools, and parents, per policy; one query."""
+    rows = Policy.objects.filter(removed_at__isnull=True)
+    if policy_ids is not None:
+        rows = rows.filter(pk__in=list(policy_ids))
+    total = FilteredRelation("amounts", condition=Q(amounts__pool=None))
+    reserved: dict[int, dict[str, int]] = defaultdict(dict)
+    limit: dict[int, dict[str, int]] = defaultdict(dict)
+    parents: dict[int, int | None] = {}
+    fields = ("pk", "parent_id", "total__key", "total__reserved_milli", "total__limit_milli")
+    for policy, parent, key, reserved_milli, limit_milli in rows.annotate(total=total).values_list(
+        *fields
+    ):
+        parents[policy] = parent
+        if reserved_milli is not None:
+            reserved[policy][key] = reserved_milli
+        if limit_milli is not None:
+            limit[policy][key] = limit_milli
+    return {
+        policy: Amounts(reserved.get(policy, {}), limit.get(policy, {}), parent)
+        for policy, parent in parents.items()
+    }
+
+
+def reservations_of(amounts: Mapping[int, Amounts]) -> dict[int, dict[str, int]]:
+    """Per policy and key; where a parent sets none, the sum of its children's."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for policy, one in amounts.items():
+        if one.parent is not None:
+            children[one.parent].append(policy)
+    found: dict[int, dict[str, int]] = {}
+
+    def resolve(policy: int) -> dict[str, int]:
+        if policy not in found:
+            sums: dict[str, int] = defaultdict(int)
+            for child in children[policy]:
+                for key, amount in resolve(child).items():
+                    sums[key] += amount
+            found[policy] = {**sums, **amounts[policy].reserved}
+        return found[policy]
+
+    for policy in amounts:
+        resolve(policy)
+    return found
+
+
+def over_quota_tasks(
+    attempts: Iterable[LiveAttempt], amounts: Mapping[int, Amounts]
+) -> frozenset[UUID]:
+    """The running tasks that people read as over quota: those that no reservation covers.
+
+    They are held against the reservation of the topmost policy above them in `amounts`. Its
+    non-preemptible work comes first, then higher priority, then the longest running, each counted
+    while it stays within the reservation. Source: docs/allocation.md,
+    "Tiers: reserved before over quota".
+    """
+    of_policy: dict[int, list[LiveAttempt]] = defaultdict(list)
+    for one in attempts:
+        of_policy[_topmost(one.policy_id, amounts)].append(one)
+    reservations = reservations_of(amounts)
+    over_quota: set[UUID] = set()
+    for policy, tree_attempts in of_policy.items():
+        reserved = reservations.get(policy, {})
+        counted: dict[str, int] = defaultdict(int)
+        for one in sorted(tree_attempts, key=_reservation_order):
+            if _fits_reservation(one, counted, reserved):
+                for key, amount in one.amounts.items():
+                    counted[key] += amount
+            else:
+                over_quota.add(one.task_id)
+    return frozenset(over_quota)
+
+
+def family_in(policy: int, amounts: Mapping[int, Amounts]) -> list[int]:
+    """All policies below the topmost one above this policy, with that one."""
+    top = _topmost(policy, amounts)
+    return [one for one in amounts if _topmost(one, amounts) == top]
+
+
+def _topmost(policy: int, amounts: Mapping[int, Amounts]) -> int:
+    parent = amounts[policy].parent if policy in amounts else None
+    return policy if parent is None or parent not in amounts else _topmost(parent, amounts)
+
+
+def attempts_by_policy(attempts: Iterable[LiveAttempt]) -> defaultdict[int, list[LiveAttempt]]:
+    """What runs under each policy itself."""
+    found: defaultdict[int, list[LiveAttempt]] = defaultdict(list)
+    for one in attempts:
+        found[one.policy_id].append(one)
+    return found
+
+
+def usage_of(attempts: Iterable[LiveAttempt], over_quota: frozenset[UUID]) -> Usage:
+    """GPU use of all of these together."""
+    total = Usage()
+    for one in attempts:
+        is_over_quota = one.task_id in over_quota
+        total = total.plus(
+            Usage(0 if is_over_quota else one.gpu, one.gpu if is_over_quota else 0, 1)
+        )
+    return total
+
+
+def usage_by(
+    attempts: Iterable[LiveAttempt], over_quota: frozenset[UUID], *, of: str
+) -> defaultdict[int, Usage]:
+    """GPU use per `policy_id`, `queue_id` or `pool_id` (`of`)."""
+    sums: defaultdict[int, Usage] = defaultdict(Usage)
+    for one in attempts:
+        key: int = getattr(one, of)
+        sums[key] = sums[key].plus(usage_of([one], over_quota))
+    return sums
+
+
+def _reservation_order(one: LiveAttempt) -> tuple[bool, int, datetime, UUID]:
+    return (one.is_preemptible, -one.priority, one.since, one.task_id)
+
+
+def _fits_reservation(
+    one: LiveAttempt, counted: Mapping[str, int], reserved: Mapping[str, int]
+) -> bool:
+    keys = [key for key, amount in one.amounts.items() if amount and key in reserved]
+    return bool(keys) and all(counted[k] + one.amounts[k] <= reserved[k] for k in keys)

@@ -1,0 +1,112 @@
+"""How much GPU a policy held over time, from its attempts: nothing is sampled, nothing is lost."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+
+from apps.dashboard.selectors.usage import GPU
+from apps.policies.models import Policy
+from apps.tasks.models import Attempt
+
+HOURS = 24
+STEPS = 96
+# A line is at least this long, however young the installation is.
+LEAST = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageHistory:
+    """Means of equal stretches of time, oldest first; `at` are their ends, the last one is now.
+
+    Thousandths of GPU. `mean` is that of the whole time, `highest` the largest of `values`.
+    """
+
+    began: datetime
+    at: tuple[datetime, ...]
+    values: tuple[int, ...]
+
+    @property
+    def mean(self) -> int:
+        return round(sum(self.values) / len(self.values))
+
+    @property
+    def highest(self) -> int:
+        return max(self.values)
+
+
+def usage_history(
+    policy_ids: Iterable[int], *, until: datetime, hours: int, steps: int = STEPS
+) -> UsageHistory:
+    """What these policies held together in the last `hours`, in two queries."""
+    began = history_start(until=until, hours=hours)
+    own = _own_usage(policy_ids, began=began, until=until, steps=steps)
+    step_s = (until - began).total_seconds() / steps
+    return UsageHistory(
+        began=began,
+        at=tuple(began + timedelta(seconds=step_s * (step + 1)) for step in range(steps)),
+        values=tuple(
+            round(sum(values)) for values in zip([0.0] * steps, *own.values(), strict=True)
+        ),
+    )
+
+
+def history_start(*, until: datetime, hours: int) -> datetime:
+    """`hours` ago, or when the first attempt of all began: of the time before, nothing is known."""
+    # Their ids are in the order in which attempts were made.
+    first = Attempt.objects.order_by("pk").values_list("allocated_at", flat=True).first()
+    longest = until - timedelta(hours=hours)
+    return longest if first is None else max(longest, min(first, until - LEAST))
+
+
+def usage_of_each(
+    policy_ids: Iterable[int], *, until: datetime, hours: int, steps: int
+) -> dict[int, list[int]]:
+    """What each of these policies held together with those below it, in three queries.
+
+    Returns:
+        Thousandths of GPU as means of equal stretches of time, oldest first.
+    """
+    parents = dict(Policy.objects.filter(removed_at__isnull=True).values_list("pk", "parent_id"))
+    sums = {pk: [0.0] * steps for pk in policy_ids}
+    began = history_start(until=until, hours=hours)
+    for pk, values in _own_usage(parents, began=began, until=until, steps=steps).items():
+        at: int | None = pk
+        while at is not None:
+            if at in sums:
+                sums[at] = [a + b for a, b in zip(sums[at], values, strict=True)]
+            at = parents.get(at)
+    return {pk: [round(one) for one in values] for pk, values in sums.items()}
+
+
+def _own_usage(
+    policy_ids: Iterable[int], *, began: datetime, until: datetime, steps: int
+) -> dict[int, list[float]]:
+    rows = Attempt.objects.filter(
+        Q(ended_at__isnull=True) | Q(ended_at__gt=began),
+        policy__in=list(policy_ids),
+        allocated_at__lt=until,
+    ).values_list("policy", "request", "replicas", "allocated_at", "ended_at")
+    step_s = (until - began).total_seconds() / steps
+    sums: dict[int, list[float]] = defaultdict(lambda: [0.0] * steps)
+    for policy, request, replicas, allocated, ended in rows.iterator():
+        gpu = request.get(GPU, 0) * replicas
+        if gpu:
+            start = max((allocated - began).total_seconds(), 0.0) / step_s
+            stop = min(((ended or until) - began).total_seconds() / step_s, float(steps))
+            _add(sums[policy], gpu, start, stop)
+    return sums
+
+
+def _add(sums: list[float], gpu: int, start: float, stop: float) -> None:
+    """Book `gpu` from `start` to `stop`, both counted in steps."""
+    first, last = int(start), min(int(stop), len(sums) - 1)
+    for step in range(first, last + 1):
+        sums[step] += gpu * max(min(stop, step + 1) - max(start, step), 0.0)
+
+
+def as_gpu(values: Sequence[int]) -> list[float]:
+    """Thousandths as numbers for a plot."""
+    return [one / 1000 for one in values]

@@ -1,0 +1,35 @@
+"""Overview; and any card by itself."""
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotModified
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
+
+from apps.dashboard.access import person
+from apps.dashboard.render import card_render
+from apps.policies.selectors import queues_open_to
+
+
+# permission: every signed-in user; the card checks what it shows
+@require_GET
+@login_required
+@never_cache
+def card(request: HttpRequest, name: str) -> HttpResponse:
+    """One card, for pages whose socket is down; 304 where nothing changed."""
+    rendered = card_render(name, request.GET.get("key", ""), person(request))
+    if rendered is None:
+        raise Http404
+    tag = f'"{rendered.version}"'
+    if request.headers.get("If-None-Match") == tag:
+        return HttpResponseNotModified()
+    return HttpResponse(rendered.html, headers={"ETag": tag})
+
+
+# permission: every signed-in user; the card shows what they may see
+@require_GET
+@login_required
+def overview_page(request: HttpRequest) -> HttpResponse:
+    """The whole, and each pool."""
+    open_queues = queues_open_to(person(request)).exists()
+    return render(request, "pages/overview.html", {"may_enqueue": open_queues})

@@ -1,0 +1,341 @@
+"""One node's conversation: a thread that syncs, sync after sync."""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+import structlog
+from django.db import DatabaseError, InterfaceError, OperationalError, connections
+from django.utils import timezone
+
+from apps.core.crash_points import crash_point
+from apps.execution.bundle import helper_version
+from apps.execution.client import NodeClient
+from apps.execution.connections import client_for, connection_facts, install_helper
+from apps.execution.leases import NodeClock
+from apps.execution.node_server.fence_cleanup import FenceCleanup
+from apps.execution.protocol.answers import Clocks, MalformedAnswer, SyncReport
+from apps.execution.protocol.bounds import plain
+from apps.execution.protocol.outcomes import Answered
+from apps.execution.protocol.requests import MemberKey, StopRequest, SyncRequest
+from apps.execution.reconciler import UnknownMembers
+from apps.execution.services.applier import ReportOutcome
+from apps.execution.services.inventory import (
+    node_mark_clearing,
+    node_mark_healthy,
+    node_record_miss,
+    node_store_inventory,
+    node_store_occupied,
+    node_store_unknown,
+    probe_request,
+)
+from apps.execution.services.lease_renewal import leases_renew
+from apps.execution.services.node_ownership import NotServing, as_server
+from apps.execution.services.preflight import node_preflight_again, preflight_note
+from apps.execution.services.reports import ReportContext, log_positions, members_of, report_apply
+from apps.execution.services.restore_detection import (
+    own_serial,
+    serial_record,
+    serial_signature,
+    trust_now,
+)
+from apps.execution.transport.base import HostKeyRefused, MachineRefused, TransportError
+from apps.nodes.models import Node, NodeState
+
+log = structlog.get_logger(__name__)
+
+PROBE_EVERY_S = 60.0
+# Nodes of one process take turns; one that fails is tried again sooner.
+PREFLIGHT_EVERY_S = 900.0
+PREFLIGHT_AGAIN_S = 15.0
+# After a failure: the first retry comes soon, then slower, so that a dead node costs little.
+RETRY_S = (0.5, 1.0, 2.0, 5.0)
+# An answer that is so long overdue is none.
+OVERDUE_S = 2.0
+
+
+class NodeLoop:
+    """Keeps one node's rows true while this process serves it.
+
+    `clock` is what the node last answered, None until it does. `last_clock` is as much as is known
+    without that: its clock showed this, or more, when it was read.
+
+    Args:
+        launching: members, by their rows, that this process is launching.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        token: str,
+        installation: str,
+        tick_s: float,
+        launching: Callable[[], Collection[int]] = tuple,
+    ) -> None:
+        self.node_id = node.pk
+        self.client: NodeClient | None = None
+        self.clock: NodeClock | None = None
+        self.last_clock = NodeClock(node.boot_id, node.clock_uptime_s, time.monotonic())
+        self._token = token
+        self._installation = installation
+        self._tick_s = tick_s
+        self._launching = launching
+        self._stopped = threading.Event()
+        self._failures = 0
+        self._last_problem = ""
+        self._requested_at: float | None = None
+        self._probed_at = float("-inf")
+        self._preflight_at = time.monotonic() + node.pk * 61 % PREFLIGHT_EVERY_S
+        self._used_at = time.monotonic()
+        self._seen = ""
+        self._reached_by: tuple[object, ...] = ()
+        self._acknowledged: tuple[MemberKey, ...] = ()
+        self._serial_refused = 0
+        self._unknown: dict[MemberKey, float] = {}
+        self._fence_cleanup = FenceCleanup()
+        self.thread = threading.Thread(target=self._run, name=f"node-{node.pk}", daemon=True)
+
+    @property
+    def is_over(self) -> bool:
+        return self._stopped.is_set() or not self.thread.is_alive()
+
+    @property
+    def is_preflight_due(self) -> bool:
+        return time.monotonic() >= self._preflight_at
+
+    def preflight(self, client: NodeClient) -> None:
+        """See whether the node still starts containers; called from a thread of the pool.
+
+        Raises:
+            NotServing: another process has taken the node.
+        """
+        self._preflight_at = time.monotonic() + PREFLIGHT_EVERY_S
+        node = Node.objects.get(pk=self.node_id)
+        detail = node_preflight_again(node, client)
+        with as_server(node.pk, self._token):
+            preflight_note(node.pk, detail)
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the node was asked since it last answered, and did not answer.
+
+        False where this process has not come to asking: then it is not the node that is silent.
+        """
+        requested_at = self._requested_at
+        is_overdue = (
+            requested_at is not None and time.monotonic() - requested_at > self._tick_s + OVERDUE_S
+        )
+        return self._failures > 0 or is_overdue
+
+    def stop(self) -> None:
+        """End after the exchange under way."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        structlog.contextvars.bind_contextvars(node=self.node_id)
+        while not self._stopped.is_set():
+            try:
+                is_fine = self._exchange()
+            except NotServing:
+                # What this process knows of the node is old: another one goes on from here.
+                self.stop()
+                break
+            except Exception as error:
+                # Whatever it was, the next exchange begins from the database again.
+                log.exception("node.loop_failed")
+                is_fine = self._failed(error)
+            finally:
+                connections.close_all()
+            if is_fine and self._last_problem:
+                log.info("node.answers")
+                self._last_problem = ""
+            self._failures = 0 if is_fine else self._failures + 1
+            if not is_fine:
+                self._stopped.wait(RETRY_S[min(self._failures, len(RETRY_S)) - 1])
+        if self.client is not None:
+            self.client.transport.close()
+            self.client = None
+
+    def _exchange(self) -> bool:
+        """One sync; False when the node did not answer.
+
+        Raises:
+            NotServing: another process has taken the node.
+        """
+        node = Node.objects.filter(pk=self.node_id, removed_at__isnull=True).first()
+        if node is None or node.served_by != self._token:
+            raise NotServing(f"node {self.node_id}")
+        try:
+            with self._exchange_under_way():
+                client = self._ready_client(node)
+        except (HostKeyRefused, MachineRefused) as error:
+            return self._record_miss(node, str(error), is_refused=True)
+        except (TransportError, MalformedAnswer) as error:
+            return self._record_miss(node, str(error))
+        if time.monotonic() - self._probed_at > PROBE_EVERY_S and not self._probe(node, client):
+            return False
+        if node.preflight_failures:
+            self._preflight_at = min(self._preflight_at, time.monotonic() + PREFLIGHT_AGAIN_S)
+        members = members_of(node)
+        trust, serial = trust_now(), own_serial()
+        request = SyncRequest(
+            installation=self._installation,
+            seen=self._seen,
+            wait_s=self._tick_s,
+            logs=log_positions(members),
+            acknowledged=self._acknowledged,
+            leases=leases_renew(node, members, self.last_clock, self._token),
+            serial=serial,
+            serial_signature=serial_signature(serial),
+            serial_refused=self._serial_refused,
+        )
+        connections.close_all()
+        with self._exchange_under_way():
+            outcome = client.sync(request)
+        if not isinstance(outcome, Answered):
+            return self._record_miss(node, outcome.detail)
+        report, clocks = outcome.answer, outcome.clocks
+        self._may_crash(report)
+        self._note_clock(clocks)
+        self._serial_refused = serial_record(node, report.serial, report.serial_signature)
+        unknown = UnknownMembers(
+            since={
+                member: float("-inf") if trust.is_confirmed else at
+                for member, at in self._unknown.items()
+            },
+            may_be_killed=trust.is_confirmed or not trust_now().is_doubted,
+        )
+        context = ReportContext(
+            members,
+            self._token,
+            unknown,
+            time.monotonic(),
+            trust.is_doubted,
+            self._launching(),
+        )
+        result = report_apply(node, report, clocks, context)
+        self._note_unknown(node, result)
+        self._record_answer(node, client, clocks, result)
+        self._seen = report.version
+        with self._exchange_under_way():
+            self._carry_out(client, result)
+            self._fence_cleanup.forget(node, client, self._token)
+        self._used_at = time.monotonic()
+        return True
+
+    @contextmanager
+    def _exchange_under_way(self) -> Iterator[None]:
+        """Something is asked of the node now."""
+        self._requested_at = time.monotonic()
+        try:
+            yield
+        finally:
+            self._requested_at = None
+
+    def _may_crash(self, report: SyncReport) -> None:
+        if self._acknowledged:
+            crash_point("finish.acknowledged")
+        if any(member.state == "exited" for member in report.members):
+            crash_point("finish.reported")
+
+    def _ready_client(self, node: Node) -> NodeClient:
+        facts = connection_facts(node)
+        if self.client is not None and facts != self._reached_by:
+            self.client.transport.close()
+            self.client = None
+        if self.client is None:
+            self.client = client_for(node, installation=self._installation)
+            self._reached_by = facts
+            install_helper(self.client, node)
+            self._probed_at = float("-inf")
+        return self.client
+
+    def _probe(self, node: Node, client: NodeClient) -> bool:
+        with self._exchange_under_way():
+            outcome = client.probe(probe_request(node, installation=self._installation))
+        if not isinstance(outcome, Answered):
+            return self._record_miss(node, outcome.detail)
+        self._note_clock(outcome.clocks)
+        with as_server(node.pk, self._token):
+            node_store_inventory(node, outcome.answer, outcome.clocks)
+        self._probed_at = time.monotonic()
+        with self._exchange_under_way():
+            full = client.sync(SyncRequest(installation=self._installation, full=True))
+        if isinstance(full, Answered):
+            with as_server(node.pk, self._token):
+                node_store_occupied(node, full.answer.device_processes)
+        return True
+
+    def _record_answer(
+        self, node: Node, client: NodeClient, clocks: Clocks, result: ReportOutcome
+    ) -> None:
+        if clocks.helper != helper_version() or clocks.boot_id != node.boot_id:
+            self._probed_at = float("-inf")
+        if clocks.helper != helper_version():
+            install_helper(client, node)
+        with as_server(node.pk, self._token):
+            if node.state != NodeState.HEALTHY and result.to_stop:
+                node_mark_clearing(node, len(result.to_stop))
+            elif (
+                node.state_detail != plain(result.problem)
+                or node.missed_syncs
+                or node.state != NodeState.HEALTHY
+            ):
+                node_mark_healthy(node, result.problem)
+            else:
+                Node.objects.filter(pk=node.pk).update(last_seen_at=timezone.now())
+
+    def _note_unknown(self, node: Node, result: ReportOutcome) -> None:
+        if set(result.unknown) != set(self._unknown) or len(result.unknown) != node.unknown_work:
+            now = time.monotonic()
+            self._unknown = {one: self._unknown.get(one, now) for one in result.unknown}
+            with as_server(node.pk, self._token):
+                node_store_unknown(node, result.unknown)
+
+    def _carry_out(self, client: NodeClient, result: ReportOutcome) -> None:
+        self._acknowledged = result.acknowledged
+        if result.acknowledged:
+            crash_point("finish.committed")
+        for member in result.to_stop:
+            client.stop(
+                StopRequest(
+                    installation=self._installation,
+                    task_id=member.task_id,
+                    generation=member.generation,
+                    rank=member.rank,
+                    grace_s=0,
+                    is_kill=True,
+                )
+            )
+
+    def _record_miss(self, node: Node, detail: str, *, is_refused: bool = False) -> bool:
+        # An answer that cannot be used is none.
+        silent_s = time.monotonic() - min(self.last_clock.read_at, self._used_at)
+        with as_server(node.pk, self._token):
+            node_record_miss(node, detail, silent_s=silent_s, is_refused=is_refused)
+        self._seen = ""
+        if isinstance(self.client, NodeClient):
+            self.client.transport.close()
+            self.client = None
+        # Once, and again when there is something else to say: a node may be refused for weeks.
+        if detail != self._last_problem:
+            log.warning("node.missed", detail=detail)
+        self._last_problem = detail
+        return False
+
+    def _failed(self, error: Exception) -> bool:
+        """Show at the node that its answer could not be used, unless the database is away."""
+        if isinstance(error, OperationalError | InterfaceError):
+            return False
+        words = f"Its answer could not be used: {type(error).__name__}."
+        try:
+            node = Node.objects.get(pk=self.node_id)
+            return self._record_miss(node, words)
+        except (DatabaseError, Node.DoesNotExist, NotServing):
+            log.warning("node.failure_not_shown", detail=words)
+            return False
+
+    def _note_clock(self, clocks: Clocks) -> None:
+        self.clock = self.last_clock = NodeClock(clocks.boot_id, clocks.uptime_s, time.monotonic())

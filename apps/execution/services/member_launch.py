@@ -1,0 +1,332 @@
+"""Launching and stopping one member on its node.
+
+What is written here is written as the process that serves the node (`as_server`): the answer to a
+launch may come when another process has long taken over.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+from django.conf import settings
+from django.utils import timezone
+
+from apps.core.crash_points import crash_point
+from apps.core.errors import BadInput
+from apps.core.keyring import CannotUnseal
+from apps.execution.client import LaunchOutcome, NodeClient
+from apps.execution.launch_requests import MemberFacts, launch_request
+from apps.execution.leases import NodeClock, first_lease
+from apps.execution.own_account import facts_allowed
+from apps.execution.protocol.outcomes import (
+    Answered,
+    ImageMissing,
+    NodeRefusal,
+    StartFailed,
+)
+from apps.execution.protocol.requests import StopRequest
+from apps.execution.selectors import maintenance_left_s, member_facts
+from apps.execution.services.image_fetch import (
+    FetchDeferred,
+    ImageReady,
+    ImageRequest,
+    ImageUnavailable,
+    image_fetch,
+    image_forget,
+)
+from apps.execution.services.node_ownership import NotServing, as_server
+from apps.execution.services.preflight import node_preflight_again, preflight_note
+from apps.policies.images import is_allowed
+from apps.policies.models.policies import OnNodeLoss
+from apps.tasks.models import Member
+from apps.tasks.services.attempts import (
+    ImageIdentity,
+    LaunchRecord,
+    MemberResult,
+    attempt_give_up,
+    attempt_note_image,
+    attempt_note_vaults,
+    back_off_s,
+    member_claim_start,
+    member_confirm_start,
+    member_keep_start,
+    member_note_exit,
+    member_note_ready,
+    member_note_start,
+    member_release_start,
+)
+from apps.vaults.selectors.effective import VaultGone
+
+log = structlog.get_logger(__name__)
+
+# Refusals after which the same launch can be tried again: nothing was started.
+PASSING = frozenset({"disk_full", "late", "older_alive", "other_boot"})
+# Refusals of a launch that others have overtaken: they say nothing of what the node can start.
+_FENCE_CODES = frozenset({"ended", "fenced"})
+# A start that the node cannot carry out for so many times counts as a try that failed.
+START_TRIES = 10
+# A registry that is away for longer than some three minutes, likewise: devices wait meanwhile.
+REGISTRY_TRIES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """One member that this process launches."""
+
+    member: Member
+    client: NodeClient
+    facts: MemberFacts
+    token: str
+
+    @property
+    def node_id(self) -> int:
+        return self.member.node_id or 0
+
+
+def member_launch(*, member_id: int, client: NodeClient, clock: NodeClock, token: str) -> None:
+    """Start one member and store the outcome. Can be repeated: the node starts it once."""
+    node_id = Member.objects.values_list("node_id", flat=True).get(pk=member_id) or 0
+    try:
+        with as_server(node_id, token):
+            if not member_claim_start(member_id=member_id, token=token):
+                return
+        crash_point("launch.claimed")
+        member = Member.objects.select_related(
+            *("attempt__task__owner", "attempt__queue__profile", "attempt__pool"),
+            *("attempt__policy", "node"),
+        ).get(pk=member_id)
+        facts = _facts(member, client, token)
+        if facts is not None:
+            _launch(_Start(member, client, facts, token), clock)
+    except NotServing:
+        log.info("member.left_to_another_process", member=member_id)
+
+
+def _launch(start: _Start, clock: NodeClock) -> None:
+    fetched = _image_ready(start)
+    if fetched is None:
+        return
+    crash_point("launch.pulled")
+    facts = _together(start)
+    if facts is None:
+        return
+    moment = clock.now()
+    lease_until_s = _lease(start.member, clock)
+    with as_server(start.node_id, start.token):
+        if not member_confirm_start(
+            member_id=start.member.pk,
+            token=start.token,
+            launching=LaunchRecord(moment.boot_id, lease_until_s),
+        ):
+            return
+    crash_point("launch.leased")
+    request = launch_request(facts, moment, fetched.image, lease_until_s)
+    outcome = start.client.launch(request)
+    crash_point("launch.answered")
+    if fetched.was_known and isinstance(outcome, ImageMissing):
+        # It was there and has been removed since: no fault of the task.
+        _exited(start, MemberResult(exit_code=None, detail=outcome.detail, is_unfit=True))
+        return
+    _launched(start, outcome)
+    crash_point("launch.noted")
+
+
+def _together(start: _Start) -> MemberFacts | None:
+    """What to launch a member with; None: of a gang, others are not so far, and it waits."""
+    if start.facts.world_size == 1 or start.member.launched_at is not None:
+        return start.facts
+    with as_server(start.node_id, start.token):
+        port = member_note_ready(member_id=start.member.pk, token=start.token)
+    return None if port is None else replace(start.facts, master_port=port)
+
+
+def _facts(member: Member, client: NodeClient, token: str) -> MemberFacts | None:
+    """What the launch needs; None when it cannot be, and the attempt has ended so."""
+    attempt, is_unfit = member.attempt, False
+    with as_server(member.node_id or 0, token):
+        used = attempt_note_vaults(attempt_id=attempt.pk)
+    attempt.vaults = used
+    try:
+        facts = member_facts(member, installation=client.installation)
+        if member.node is not None:
+            facts = facts_allowed(facts, member.node)
+    except CannotUnseal as error:
+        problem = f"Its secrets cannot be read. {error}"
+    except VaultGone as error:
+        # Of a gang whose other members have begun: no fault of the task, which starts again.
+        problem, is_unfit = error.detail, True
+    except BadInput as error:
+        problem = error.detail
+    else:
+        # The list may have changed since the task was enqueued.
+        problem = _image_problem(facts, attempt.pool.allowed_images)
+        if not problem:
+            return facts
+    ended = MemberResult(exit_code=None, detail=problem, is_unfit=is_unfit)
+    with as_server(member.node_id or 0, token):
+        member_note_exit(member_id=member.pk, ended=ended)
+    return None
+
+
+def _image_problem(facts: MemberFacts, patterns: Sequence[str]) -> str:
+    """Why the node cannot start a container of this image; empty where it needs none, or can."""
+    if facts.runtime == "process":
+        return ""
+    if not facts.image:
+        return f"image is missing: its node starts containers ({facts.runtime}) only. Name one."
+    if is_allowed(facts.image, patterns):
+        return ""
+    return f"Image {facts.image} is not allowed in its pool, only: {', '.join(patterns)}."
+
+
+def _lease(member: Member, clock: NodeClock) -> float | None:
+    """Until when the node may run it unheard; None: it runs until it ends.
+
+    A granted lease is never shortened or removed: the queue may have changed.
+    """
+    before = member.lease_until_s if member.boot_id == clock.boot_id else None
+    if before is None and member.attempt.queue.on_node_loss == OnNodeLoss.WAIT:
+        return None
+    until = first_lease(clock, lease_s=settings.LEASE_S, at_least_s=maintenance_left_s())
+    return max(until, before or 0.0)
+
+
+def _launched(start: _Start, outcome: LaunchOutcome) -> None:
+    member_id, task = start.member.pk, start.facts.task_id
+    if isinstance(outcome, Answered):
+        if outcome.answer.state == "running":
+            with as_server(start.node_id, start.token):
+                member_note_start(member_id=member_id, at=timezone.now())
+        log.info("member.launched", task=task, rank=start.facts.rank)
+    elif isinstance(outcome, StartFailed | ImageMissing):
+        _not_started(start, outcome.detail)
+        log.warning("member.start_failed", task=task, detail=outcome.detail)
+    elif isinstance(outcome, NodeRefusal):
+        _refused(start, outcome)
+    else:
+        # It may have arrived. The same launch is sent again when the node answers; it starts once.
+        log.warning("member.launch_unanswered", task=task, detail=outcome.detail)
+        _try_again(start, outcome.detail, delay_s=0, is_unsent=not outcome.may_have_arrived)
+
+
+def _not_started(start: _Start, detail: str) -> None:
+    """End the member: by the task's own fault, unless its node starts no task at all."""
+    if not _is_nodes_own(start):
+        _exited(start, MemberResult(exit_code=None, detail=detail))
+
+
+def _is_nodes_own(start: _Start) -> bool:
+    """Whether the node starts no task at all; the member has ended by no fault of its task then."""
+    node = start.member.node
+    if node is None:
+        return False
+    problem = node_preflight_again(node, start.client)
+    with as_server(start.node_id, start.token):
+        preflight_note(start.node_id, problem)
+    if problem:
+        detail = f"Its node cannot start tasks: {problem}"
+        _exited(start, MemberResult(exit_code=None, detail=detail, is_unfit=True))
+    return bool(problem)
+
+
+def _exited(start: _Start, ended: MemberResult) -> None:
+    if start.facts.image:
+        image_forget(start.client, start.facts.image)
+    with as_server(start.node_id, start.token):
+        member_note_exit(member_id=start.member.pk, ended=ended)
+
+
+def _image_ready(start: _Start) -> ImageReady | None:
+    """The image on the node; None: the member is not launched now, and it is written down why."""
+    attempt = start.member.attempt
+
+    def keep(words: str) -> bool:
+        with as_server(start.node_id, start.token):
+            return member_keep_start(member_id=start.member.pk, token=start.token, detail=words)
+
+    def note(image: ImageIdentity) -> ImageIdentity:
+        with as_server(start.node_id, start.token):
+            return attempt_note_image(attempt_id=attempt.pk, image=image)
+
+    facts = start.facts
+    if facts.runtime == "process" or facts.image is None:
+        return ImageReady(ImageIdentity())
+    wanted = ImageRequest(facts.image, facts.runtime, attempt.policy.group_id, facts.noted)
+    outcome = image_fetch(start.client, wanted, keep=keep, note=note)
+    if isinstance(outcome, ImageUnavailable | FetchDeferred):
+        _image_unavailable(start, outcome)
+    return outcome if isinstance(outcome, ImageReady) else None
+
+
+def _image_unavailable(start: _Start, outcome: ImageUnavailable | FetchDeferred) -> None:
+    """Go on by the cause: the runtime, the registry, or the task itself."""
+    if isinstance(outcome, ImageUnavailable) and outcome.is_runtimes:
+        _not_started(start, outcome.detail)
+    elif isinstance(outcome, ImageUnavailable):
+        _exited(start, MemberResult(exit_code=None, detail=outcome.detail))
+    elif not outcome.is_registrys:
+        _try_again(start, outcome.detail)
+    # A runtime without its daemon has the same words as a registry that is away.
+    elif not _is_nodes_own(start):
+        _try_again(start, outcome.detail, tries=REGISTRY_TRIES)
+
+
+def _refused(start: _Start, outcome: NodeRefusal) -> None:
+    if outcome.code in PASSING:
+        _try_again(start, outcome.detail)
+        return
+    log.error("member.refused", task=start.facts.task_id, code=outcome.code, detail=outcome.detail)
+    words = f"The node refused it ({outcome.code}): {outcome.detail}"
+    if outcome.code not in _FENCE_CODES:
+        _not_started(start, words)
+        return
+    # A node that booted again has removed the member and fenced it: no fault of the task.
+    is_lost = outcome.code == "ended"
+    # Nor that its node has heard of a later admission, from a database that was restored since.
+    is_unfit = outcome.code == "fenced"
+    _exited(start, MemberResult(exit_code=None, detail=words, is_lost=is_lost, is_unfit=is_unfit))
+
+
+def _try_again(
+    start: _Start,
+    detail: str,
+    *,
+    delay_s: float | None = None,
+    is_unsent: bool = False,
+    tries: int = START_TRIES,
+) -> None:
+    attempt = start.member.attempt
+    with as_server(start.node_id, start.token):
+        member_release_start(
+            member_id=start.member.pk,
+            token=start.token,
+            delay_s=back_off_s(attempt.start_failures) if delay_s is None else delay_s,
+            detail=detail,
+            is_unsent=is_unsent and start.member.launched_at is None,
+        )
+        if attempt.start_failures + 1 >= tries and delay_s is None:
+            words = f"It could not be started in {tries} tries: {detail}"
+            attempt_give_up(attempt_id=attempt.pk, detail=words)
+
+
+def member_stop(*, member: Member, client: NodeClient, token: str) -> None:
+    """Ask one member to end; its end arrives with a report."""
+    attempt = member.attempt
+    crash_point("stop.sending")
+    outcome = client.stop(
+        StopRequest(
+            installation=client.installation,
+            task_id=str(attempt.task_id),
+            generation=attempt.generation,
+            rank=member.rank,
+            grace_s=float(attempt.queue.grace_s),
+        )
+    )
+    crash_point("stop.answered")
+    if not isinstance(outcome, Answered):
+        log.warning("member.stop_unanswered", task=str(attempt.task_id), detail=outcome.detail)
+        return
+    if outcome.answer.state == "absent":
+        # Never launched there, and now it cannot be any more.
+        with as_server(member.node_id or 0, token):
+            member_note_exit(member_id=member.pk, ended=MemberResult(None, "Never started."))

@@ -1,0 +1,135 @@
+"""Query parameters, versions and raw bodies of requests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rest_framework.request import Request
+
+from apps.accounts.models import User
+from apps.core.api import if_match
+from apps.core.errors import BadInput, NotAllowed, Stale
+from apps.core.suggestions import nearest
+from apps.tasks.models import Attempt, Task
+from apps.tasks.selectors.attempts import (
+    LOG_BYTES,
+    MOST_LOG_BYTES,
+    LogPart,
+    attempt_latest,
+    log_from,
+    log_tail,
+)
+from apps.tasks.selectors.visibility import TaskRights
+from apps.tasks.states import TaskState
+
+FILTERS = ("state", "queue", "policy", "owner", "tag", "q")
+_PAGING = ("limit", "cursor")
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """A part of a log; `attempt` is None where there is none yet.
+
+    `is_raw` keeps terminal control sequences.
+    """
+
+    attempt: Attempt | None
+    rank: int
+    part: LogPart
+    is_text: bool
+    is_raw: bool
+
+
+def user_of(request: Request) -> User:
+    """The signed-in user of the request."""
+    user = request.user
+    if not isinstance(user, User):
+        raise NotAllowed("Sign in first.")
+    return user
+
+
+def body_of(request: Request) -> bytes:
+    """The raw body (`parsers.py`); empty where there is none."""
+    data: object = request.data
+    return data if isinstance(data, bytes) else b""
+
+
+def list_filters(request: Request) -> Mapping[str, str]:
+    """The filters of a list.
+
+    Raises:
+        BadInput: a filter is unknown, or a state is.
+    """
+    given = {name: request.query_params[name].strip() for name in request.query_params}
+    for name, value in given.items():
+        if name not in FILTERS + _PAGING:
+            problem = f"is not a known filter; did you mean {nearest(name, FILTERS)!r}?"
+            raise BadInput(f"{name} {problem}", fields={name: problem})
+        if "\0" in value:
+            raise BadInput(f"{name} holds a NUL character.", fields={name: "holds a NUL character"})
+    for state in filter(None, given.get("state", "").split(",")):
+        if state not in TaskState.values:
+            problem = f"{state!r} is none of {', '.join(TaskState.values)}"
+            raise BadInput(f"state: {problem}.", fields={"state": problem})
+    return {name: value for name, value in given.items() if name in FILTERS}
+
+
+def log_query(request: Request, task: Task, rights: TaskRights) -> LogQuery:
+    """The part of the log that the request names.
+
+    Raises:
+        NotAllowed: the user sees the task and may not read its log.
+        BadInput: a parameter is no number, or out of bounds.
+    """
+    if not rights.log:
+        raise NotAllowed("You see this task, but its log is its owner's.")
+    generation = generation_parameter(request)
+    rank = _whole(request, "rank", lowest=0, highest=99_999) or 0
+    offset = _whole(request, "offset", lowest=0, highest=2**62)
+    most = _whole(request, "limit", lowest=1, highest=MOST_LOG_BYTES) or LOG_BYTES
+    attempt = attempt_latest(task, generation)
+    if attempt is None:
+        part = LogPart(b"", offset or 0, offset or 0)
+    elif offset is None:
+        part = log_tail(attempt, rank=rank, most=most)
+    else:
+        part = log_from(attempt, rank=rank, offset=offset, most=most)
+    is_text = request.query_params.get("as", "json") == "text"
+    is_raw = request.query_params.get("raw", "").lower() in {"1", "true", "yes"}
+    return LogQuery(attempt, rank, part, is_text, is_raw)
+
+
+def generation_parameter(request: Request) -> int | None:
+    """The query parameter `generation`; None if it is missing.
+
+    Raises:
+        BadInput: it is not a number, or out of bounds.
+    """
+    return _whole(request, "generation", lowest=1, highest=2**31 - 1)
+
+
+def version_of(task: Task) -> int:
+    """The ETag of a task: the microsecond of its last change."""
+    return int(task.changed_at.timestamp() * 1_000_000)
+
+
+def check_version(request: Request, task: Task) -> None:
+    """Where the request names a version, it must be this one.
+
+    Raises:
+        Stale: it names another.
+    """
+    given, now = if_match(request), version_of(task)
+    if given is not None and given != now:
+        wrong = f'is another version than the current one, "{now}"'
+        raise Stale("The task changed since you read it.", fields={"If-Match": wrong})
+
+
+def _whole(request: Request, name: str, *, lowest: int, highest: int) -> int | None:
+    text = request.query_params.get(name, "")
+    if not text:
+        return None
+    is_plain = text.isascii() and text.isdigit() and len(text) < 20
+    if not is_plain or not lowest <= int(text) <= highest:
+        problem = f"must be a whole number from {lowest} to {highest}"
+        raise BadInput(f"{name} {problem}.", fields={name: problem})
+    return int(text)

@@ -1,0 +1,185 @@
+"""Moves of waiting tasks inside their queue and to another queue."""
+
+from datetime import datetime, timedelta
+from typing import Literal, cast
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.core.errors import BadInput, Conflict, NotAllowed, NotFound
+from apps.core.notifications import after_commit
+from apps.events.services import Entry, events_record
+from apps.policies.models import Queue
+from apps.tasks.models import Task
+from apps.tasks.selectors.queue_order import tasks_in_order
+from apps.tasks.services.lifecycle import task_dequeue
+from apps.tasks.services.queues import can_manage_queue, check_can_manage_task, queue_open_to
+from apps.tasks.services.submission import task_return
+from apps.tasks.services.transitions import ALLOCATE
+from apps.tasks.states import TaskState
+from apps.tasks.topics import task_topics
+
+OrderMove = Literal["top", "up", "down", "bottom", "before", "after"]
+MOVES: tuple[OrderMove, ...] = ("top", "up", "down", "bottom", "before", "after")
+# Leaves space between two neighbours for many more moves.
+STEP = timedelta(milliseconds=1)
+LEAST = timedelta(microseconds=2)
+Pair = tuple[Task | None, Task | None]
+
+
+@transaction.atomic
+def task_reorder(*, actor: User, task: Task, move: OrderMove, other: UUID | None = None) -> Task:
+    """Move a waiting task among its equals.
+
+    Equals are tasks of the same queue and priority that are all preemptible or all not. A move
+    never passes a task of higher priority, and the waiting time of the task stays as it is.
+
+    Args:
+        other: the task to move before or after; only for these two moves.
+
+    Raises:
+        NotAllowed: the actor does not manage the queue.
+        NotFound: the other task does not wait there.
+        Conflict: the task does not wait any more, or the other task is no equal.
+    """
+    if task.queue_id is None or not can_manage_queue(actor, task.queue_id):
+        raise NotAllowed("Only users who manage this queue can set its order.")
+    # One move at a time, and the queue is not closed meanwhile.
+    queue = Queue.objects.select_for_update(no_key=True, of=("self",)).get(pk=task.queue_id)
+    row = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
+    if row.state != TaskState.QUEUED or row.queue_id != queue.pk:
+        raise Conflict(f"{row.name} does not wait in {queue.name} any more.")
+    # The tasks among which it may move, in order, without itself.
+    equals = tasks_in_order(queue.pk).exclude(pk=row.pk)
+    equals = equals.filter(priority=row.priority, is_preemptible=row.is_preemptible)
+    left, right = _neighbours(equals, row, move, other)
+    if left is None and right is None:
+        return row
+    moment = _moment_between(equals, left, right)
+    Task.objects.filter(pk=row.pk, state=TaskState.QUEUED).update(
+        submitted_at=moment, waiting_since=row.waits_since, changed_at=timezone.now()
+    )
+    _record(actor, row, queue, move)
+    row.refresh_from_db()
+    return row
+
+
+@transaction.atomic
+def task_change_queue(*, actor: User, task: Task, queue: str | int) -> Task:
+    """Move a waiting task to another queue, checked again, last among its equals there.
+
+    Raises:
+        NotAllowed: the actor neither owns the task nor manages its queue, or actor or owner may
+            not enqueue in the new one.
+        NotFound: the actor does not see the new queue.
+        BadInput, NeverFits: the new queue does not take such a task.
+        Conflict: the task does not wait any more, or waits there already.
+    """
+    check_can_manage_task(actor, task)
+    target = queue_open_to(actor, queue)
+    if target.pk == task.queue_id:
+        problem = f"is where {task.name} waits already"
+        raise Conflict(f"Queue {target.name} {problem}.", fields={"queue": problem})
+    since = Task.objects.get(pk=task.pk).waits_since
+    task_dequeue(actor=actor, task=task)
+    return task_return(
+        actor=actor,
+        task=task,
+        queue=target.pk,
+        expected=(TaskState.DRAFT,),
+        submitted_at=timezone.now(),
+        waiting_since=since,
+    )
+
+
+def _neighbours(equals: QuerySet[Task], task: Task, move: OrderMove, other: UUID | None) -> Pair:
+    """The future neighbours of the task; two Nones leave it where it is."""
+    if move == "top":
+        return None, equals.first()
+    if move == "bottom":
+        return equals.last(), None
+    if move == "up":
+        right = equals.filter(_ahead_of(task)).last()
+        return (None, None) if right is None else (equals.filter(_ahead_of(right)).last(), right)
+    if move == "down":
+        left = equals.exclude(_ahead_of(task)).first()
+        return (None, None) if left is None else (left, _next_after(equals, left))
+    neighbour = _named_neighbour(equals, task, other)
+    if neighbour is None:
+        return None, None
+    if move == "before":
+        return equals.filter(_ahead_of(neighbour)).last(), neighbour
+    return neighbour, _next_after(equals, neighbour)
+
+
+def _named_neighbour(equals: QuerySet[Task], task: Task, other: UUID | None) -> Task | None:
+    """The task that `other` names; None where that is the moved one itself."""
+    if other is None:
+        raise BadInput("other is missing.", fields={"other": "names the other task of the move"})
+    if other == task.pk:
+        return None
+    found = equals.filter(pk=other).first()
+    if found is not None:
+        return found
+    waits = Task.objects.filter(pk=other, queue=task.queue_id, state=TaskState.QUEUED).first()
+    if waits is None:
+        raise NotFound("The other task does not wait here any more.")
+    if waits.priority != task.priority:
+        raise Conflict(
+            f"{waits.name} has priority {waits.priority} and {task.name} {task.priority}: "
+            "the higher one comes first. Change the priority instead."
+        )
+    raise Conflict(
+        f"Of {waits.name} and {task.name} one cannot be preempted: it comes first at equal "
+        "priority."
+    )
+
+
+def _ahead_of(task: Task) -> Q:
+    same = Q(submitted_at=task.submitted_at, pk__lt=task.pk)
+    return Q(submitted_at__lt=task.submitted_at) | same
+
+
+def _next_after(equals: QuerySet[Task], task: Task) -> Task | None:
+    return equals.exclude(_ahead_of(task)).exclude(pk=task.pk).first()
+
+
+def _moment_between(equals: QuerySet[Task], left: Task | None, right: Task | None) -> datetime:
+    """A time between two neighbours; the ones ahead get earlier times where there is none."""
+    if left is None:
+        return _at(cast("Task", right)) - STEP
+    if right is None:
+        return _at(left) + STEP
+    before = _at(left)
+    if _at(right) - before < LEAST:
+        equals.filter(_ahead_of(right)).order_by().update(
+            submitted_at=F("submitted_at") - STEP,
+            waiting_since=Coalesce("waiting_since", "submitted_at"),
+        )
+        before -= STEP
+    return before + (_at(right) - before) // 2
+
+
+def _at(task: Task) -> datetime:
+    """The place of a waiting task; the database makes sure that it has one."""
+    return cast("datetime", task.submitted_at)
+
+
+def _record(actor: User, task: Task, queue: Queue, move: OrderMove) -> None:
+    entry = Entry(
+        kind="task.reordered",
+        object_type="task",
+        object_id=task.pk,
+        queue_id=queue.pk,
+        policy_id=queue.policy_id,
+        actor_id=actor.pk,
+        data={"name": task.name, "move": move},
+        is_audited=actor.pk != task.owner_id,
+    )
+    topics = task_topics(task.pk, queue_id=queue.pk, policy_id=queue.policy_id)
+    events_record([entry], topics=topics)
+    after_commit(notify=[ALLOCATE])

@@ -1,0 +1,243 @@
+"""Creation of tasks: drafts, and tasks that wait in a queue."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
+from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
+from apps.core.origin import acted_by
+from apps.events.services import Entry, events_record
+from apps.tasks.acceptance import accept
+from apps.tasks.descriptions import Description, description_of, request_texts
+from apps.tasks.models import Task
+from apps.tasks.redaction import keep_hidden_values, secret_names
+from apps.tasks.selectors.secrets import task_secrets
+from apps.tasks.selectors.vaults import vaults_have_image
+from apps.tasks.services.idempotency import Idempotency, earlier_task, key_keep
+from apps.tasks.services.new_tasks import (
+    columns,
+    drafts_announce,
+    drafts_left,
+    mark_queued,
+    new_draft,
+    new_task,
+    too_many_drafts,
+    waiting_announce,
+)
+from apps.tasks.services.queue_bounds import check_may_wait, facts_for, has_vault_image
+from apps.tasks.services.queues import check_open_to_owner, queue_lock, queue_ref
+from apps.tasks.services.storage import check_may_store
+from apps.tasks.services.task_groups import task_group_ensure
+from apps.tasks.services.task_secrets import seal_secrets
+from apps.tasks.services.transitions import tasks_move
+from apps.tasks.states import TaskState
+
+
+def task_create(
+    *, actor: User, description: Description, idempotency: Idempotency | None = None
+) -> Task:
+    """Create a draft of the actor; it does not run before it is enqueued.
+
+    Raises:
+        Conflict: the idempotency key was used with another body, or a bound is reached.
+    """
+    known = earlier_task(actor.pk, idempotency)
+    if known is not None:
+        return known
+    task = new_draft(description, actor)
+    try:
+        with transaction.atomic():
+            if drafts_left(actor) < 1:
+                raise too_many_drafts()
+            task.save(force_insert=True)
+            key_keep(actor.pk, idempotency, task.pk)
+            drafts_announce([task], actor.pk)
+    except IntegrityError:
+        return _earlier_or_raise(actor, idempotency)
+    return task
+
+
+def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
+    """Change fields of the actor's own draft.
+
+    Args:
+        task: as the actor read it; a later change is not overwritten.
+        changes: names of `Description` without the queue, which is chosen by enqueueing.
+
+    Raises:
+        NotAllowed: the draft has another owner, or holds secrets of another user.
+        BadInput: a field is unknown or invalid.
+        Conflict: the task is not a draft any more, or its owner's tasks would take too much.
+        Stale: it was changed meanwhile.
+    """
+    if task.owner_id != actor.pk and not is_admin(actor):
+        raise NotAllowed("This draft has another owner.")
+    is_by_owner = task.owner_id == actor.pk and acted_by(actor.pk) is None
+    if not is_by_owner and _holds_secrets(task):
+        raise NotAllowed("Only its owner can change what this draft runs: it has secrets.")
+    merged = description_of({**description_values(task), **_with_hidden(changes, task)})
+    if merged.queue is not None:
+        raise BadInput(
+            "queue is chosen when the task is enqueued.",
+            fields={"queue": "is chosen when the task is enqueued"},
+        )
+    request = None if merged.request is None else request_texts(merged, keys=None)
+    values = {
+        **columns(merged),
+        "secrets": seal_secrets(merged.secrets, task),
+        "request": request,
+        "changed_at": timezone.now(),
+    }
+    if not is_by_owner:
+        values["is_by_owner"] = False
+    if values["size_bytes"] > task.size_bytes:
+        check_may_store(task.owner_id, values["size_bytes"] - task.size_bytes)
+    with transaction.atomic():
+        drafts = Task.objects.filter(pk=task.pk, state=TaskState.DRAFT)
+        if not drafts.filter(changed_at=task.changed_at).update(**values):
+            if drafts.exists():
+                raise Stale("Another user changed this draft since you read it.")
+            raise Conflict("Only drafts can be changed.")
+        entry = Entry(
+            kind="task.changed",
+            object_type="task",
+            object_id=task.pk,
+            actor_id=actor.pk,
+            data={"fields": sorted(changes)},
+            is_audited=actor.pk != task.owner_id,
+        )
+        events_record([entry], topics=[f"task.{task.pk}"])
+    task.refresh_from_db()
+    return task
+
+
+def task_submit(
+    *, actor: User, description: Description, idempotency: Idempotency | None = None
+) -> Task:
+    """Create a task that waits in the queue of its description.
+
+    Raises:
+        NotFound, NotAllowed: the queue is invisible, or visible and not open.
+        BadInput, NeverFits: the queue does not take such a task.
+        Conflict: the idempotency key was used with another body, or a bound is reached.
+    """
+    known = earlier_task(actor.pk, idempotency)
+    if known is not None:
+        return known
+    if description.queue is None:
+        raise BadInput("queue is missing.", fields={"queue": "is missing"})
+    found = queue_ref(actor, description.queue)
+    has_image = has_vault_image([description], owner_id=actor.pk, tenant_id=found.tenant_id)
+    task = new_task(description, actor)
+    try:
+        with transaction.atomic():
+            queue = queue_lock(actor, found.pk, description.queue)
+            facts = facts_for(queue, has_image=has_image)
+            check_may_wait(facts, actor.pk)
+            shape = accept(description, facts, owner_id=actor.pk)
+            task_group_id = task_group_ensure(facts.queue_id, shape)
+            mark_queued(task, queue, shape=shape, task_group_id=task_group_id, at=timezone.now())
+            task.save(force_insert=True)
+            key_keep(actor.pk, idempotency, task.pk)
+            waiting_announce([task], facts, actor.pk)
+    except IntegrityError:
+        return _earlier_or_raise(actor, idempotency)
+    return task
+
+
+def task_enqueue(*, actor: User, task: Task, queue: str | int) -> Task:
+    """Put a draft into a queue.
+
+    Raises:
+        NotFound, NotAllowed: the queue is invisible, or visible and not open; the draft has
+            another owner.
+        BadInput, NeverFits: the queue does not take such a task.
+        Conflict: the task is not a draft any more.
+    """
+    if task.owner_id != actor.pk and not is_admin(actor):
+        raise NotAllowed("This draft has another owner.")
+    return task_return(actor=actor, task=task, queue=queue, expected=(TaskState.DRAFT,))
+
+
+def task_return(
+    *, actor: User, task: Task, queue: str | int, expected: Sequence[str], **changes: Any
+) -> Task:
+    """Put a task into a queue, checked again as if it were new.
+
+    Args:
+        expected: the states from which it may move.
+        changes: columns to set in addition to its place in the queue.
+
+    Raises:
+        NotAllowed: actor or owner may not enqueue there.
+        NotFound: the actor does not see the queue.
+        BadInput, NeverFits: the queue does not take such a task.
+        Conflict: the task is in none of the expected states.
+    """
+    at = queue_ref(actor, queue)
+    # Read without regard to its own image: the draft may be changed meanwhile.
+    has_image = vaults_have_image(
+        task.owner_id, tenant_id=at.tenant_id, is_by_owner=task.is_by_owner
+    )
+    with transaction.atomic():
+        found = queue_lock(actor, at.pk, queue)
+        check_open_to_owner(task, found)
+        # Read again: with a change since the actor read it, the task would wait in a wrong group.
+        now = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
+        description = description_of(description_values(now))
+        facts = facts_for(found, has_image=has_image)
+        check_may_wait(facts, task.owner_id)
+        shape = accept(description, facts, owner_id=task.owner_id)
+        place: dict[str, Any] = {
+            "queue_id": facts.queue_id,
+            "task_group_id": task_group_ensure(facts.queue_id, shape),
+            "request": shape.request,
+            "state_detail": "",
+        }
+        if "submitted_at" not in changes:
+            place |= {"submitted_at": timezone.now(), "waiting_since": None}
+        moved = tasks_move(
+            [task.pk],
+            expected=expected,
+            to=TaskState.QUEUED,
+            actor_id=actor.pk,
+            changes={**place, **changes},
+        )
+        if not moved:
+            raise Conflict("The task is in another state by now: read it again.")
+    task.refresh_from_db()
+    return task
+
+
+def description_values(task: Task) -> dict[str, Any]:
+    """The description of a task as plain values."""
+    names = (name for name in Description.__struct_fields__ if name not in {"queue", "secrets"})
+    return {**{name: getattr(task, name) for name in names}, "secrets": task_secrets(task)}
+
+
+def _holds_secrets(task: Task) -> bool:
+    own = task.owner.redacted_variables
+    return bool(task.secrets) or bool(secret_names(task.environment, own))
+
+
+def _with_hidden(changes: Mapping[str, Any], task: Task) -> dict[str, Any]:
+    """The changes, with the stored value wherever a hidden value is sent back."""
+    stored = {"environment": task.environment, "secrets": task_secrets(task)}
+    return {
+        name: keep_hidden_values(value, stored[name])
+        if name in stored and isinstance(value, Mapping)
+        else value
+        for name, value in changes.items()
+    }
+
+
+def _earlier_or_raise(actor: User, idempotency: Idempotency | None) -> Task:
+    """The task of an equal request that was faster; any other conflict is an error."""
+    task = earlier_task(actor.pk, idempotency)
+    if task is None:
+        raise Conflict("Something changed meanwhile: try again.")
+    return task

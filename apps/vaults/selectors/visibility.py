@@ -1,0 +1,207 @@
+"""The vaults that a user may see, and how much of each."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.contrib.auth.models import Group
+from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q, QuerySet, Value
+from django.db.models.expressions import Combinable
+
+from apps.accounts.models import User
+from apps.accounts.selectors import (
+    group_ids,
+    groups_visible_to,
+    is_admin,
+    tenants_administered_by,
+    tenants_of,
+)
+from apps.core.errors import NotFound
+from apps.events.models import Event
+from apps.vaults.models import (
+    Vault,
+    VaultGroupPermission,
+    VaultUserPermission,
+    VaultVersion,
+)
+from apps.vaults.selectors.isolation import without_other_tenants
+
+VIEW, CHANGE = "view_vault", "change_vault"
+FILTERS = ("kind", "group", "owner", "is_active", "q")
+
+
+@dataclass(frozen=True, slots=True)
+class VaultRights:
+    """A user's permissions on one vault that the user sees.
+
+    `read` is its text, without secrets; `own` removes it and switches it on; administrators may
+    switch off every vault, and `enforce` entries of those of groups.
+    """
+
+    read: bool
+    change: bool
+    own: bool
+    switch_off: bool
+    enforce: bool
+
+
+def vaults_visible_to(user: User) -> QuerySet[Vault]:
+    """The user's own vaults, those of the user's groups, granted ones; all for administrators.
+
+    Administrators of a tenant see those of all its groups. No grant shows another tenant's vault.
+    """
+    vaults = Vault.objects.filter(removed_at__isnull=True)
+    if not is_admin(user):
+        ids = group_ids(user)
+        granted = [Exists(_grants(user)), Exists(_group_grants(ids))]
+        given = Q(group__in=ids) | granted[0] | granted[1]
+        vaults = vaults.filter(Q(owner=user) | _kept(user) | (given & _in_own_tenants(user)))
+    return vaults.select_related("owner", "group", "updated_by")
+
+
+def vaults_with_rights(user: User) -> QuerySet[Vault]:
+    """The visible vaults, each with `is_readable` and `is_changeable`, from grants.
+
+    `is_kept` marks those of groups of the tenant that the user administers.
+    """
+    ids = group_ids(user)
+    return vaults_visible_to(user).annotate(
+        is_kept=_is_kept(user),
+        is_readable=Exists(_grants(user, VIEW)) | Exists(_group_grants(ids, VIEW)),
+        is_changeable=Exists(_grants(user, CHANGE)) | Exists(_group_grants(ids, CHANGE)),
+    )
+
+
+def vaults_matching_filters(user: User, wanted: Mapping[str, str]) -> QuerySet[Vault]:
+    """The visible vaults that match.
+
+    Args:
+        wanted: `kind` ("personal" or "group"), `group` and `owner` (names), `is_active` ("true" or
+            "false"), `q` (part of the name); what is missing or empty does not filter.
+    """
+    vaults = vaults_with_rights(user)
+    given = {name: value for name, value in wanted.items() if value}
+    if "kind" in given:
+        vaults = vaults.filter(owner__isnull=given["kind"] == "group")
+    if "group" in given:
+        vaults = vaults.filter(group__name=given["group"])
+    if "owner" in given:
+        vaults = vaults.filter(owner__username=given["owner"])
+    if "is_active" in given:
+        vaults = vaults.filter(is_active=given["is_active"] == "true")
+    if "q" in given:
+        vaults = vaults.filter(name__icontains=given["q"])
+    return vaults
+
+
+def visible_vault(user: User, key: UUID | str) -> Vault:
+    """The vault with this id, with the grants of the user.
+
+    Raises:
+        NotFound: there is none, or the user may not know of it.
+    """
+    vault = vaults_with_rights(user).filter(pk=key).first()
+    if vault is None:
+        raise NotFound("There is no such vault, or you may not see it.")
+    return vault
+
+
+def vault_rights(user: User, vault: Vault) -> VaultRights:
+    """The permissions on a vault of `vaults_with_rights`; without a query per vault."""
+    is_root = is_admin(user)
+    keeps = not vault.is_personal and bool(is_root or getattr(vault, "is_kept", False))
+    owns = vault.owner_id == user.pk or keeps
+    may_change = owns or getattr(vault, "is_changeable", False)
+    return VaultRights(
+        read=may_change or getattr(vault, "is_readable", False),
+        change=may_change,
+        own=owns,
+        switch_off=owns or is_root,
+        enforce=keeps,
+    )
+
+
+def group_positions(user: User) -> dict[UUID, int]:
+    """The places from 1 of the vaults of groups, among those that this user sees.
+
+    Their stored positions count the vaults of all tenants, and would show how many others have.
+    """
+    seen = vaults_visible_to(user).filter(group__isnull=False).order_by("position", "pk")
+    return {pk: place for place, pk in enumerate(seen.values_list("pk", flat=True), start=1)}
+
+
+def vaults_ordered_by(user: User, vault: Vault) -> QuerySet[Vault]:
+    """The vaults in the same order, as far as this user may order them."""
+    live = Vault.objects.filter(removed_at__isnull=True)
+    if vault.is_personal:
+        return live.filter(owner=vault.owner)
+    return live.filter(group__in=groups_visible_to(user).values("pk"))
+
+
+def vault_history(vault: Vault) -> QuerySet[Event]:
+    """The events of a vault, the latest first."""
+    events = Event.objects.filter(object_type="vault", object_id=str(vault.pk))
+    return events.select_related("actor").order_by("-id")
+
+
+def _is_kept(user: User) -> Combinable:
+    if not tenants_administered_by(user):
+        return Value(value=False, output_field=BooleanField())
+    return ExpressionWrapper(_kept(user), output_field=BooleanField())
+
+
+def _kept(user: User) -> Q:
+    tenants = tenants_administered_by(user)
+    if not tenants:
+        return Q(pk__in=[])
+    return Q(group__in=Group.objects.filter(belongs__tenant__in=tenants).values("pk"))
+
+
+def _in_own_tenants(user: User) -> Q:
+    """Vaults that belong to no group and no user of another tenant."""
+    tenants = tenants_of(user)
+    if not tenants:
+        return Q()
+    others = Group.objects.filter(belongs__isnull=False).exclude(belongs__tenant__in=tenants)
+    others_people = User.objects.filter(groups__in=others)
+    return ~Q(group__in=others.values("pk")) & ~Q(owner__in=others_people.values("pk"))
+
+
+def vault_versions(user: User, vault: Vault) -> QuerySet[VaultVersion]:
+    """The kept versions, the latest first, for users who may read the text."""
+    rows = (
+        VaultVersion.objects.filter(vault=vault)
+        .select_related("by")
+        .defer("sealed_text", "sealed_data")
+    )
+    return rows if vault_rights(user, vault).read else rows.none()
+
+
+def visible_vault_version(user: User, vault: Vault, number: int) -> VaultVersion:
+    """One version of a vault of `vaults_with_rights`.
+
+    Raises:
+        NotFound: it is not kept, or the user may not read the text.
+    """
+    kept = VaultVersion.objects.filter(vault=vault, version=number)
+    row = kept.select_related("by", "vault").first()
+    if row is None or not vault_rights(user, vault).read:
+        raise NotFound("There is no such version, or you may not read it.")
+    return without_other_tenants(user, [row], "by")[0]
+
+
+def _grants(user: User, *names: str) -> QuerySet[VaultUserPermission]:
+    """Grants to the user itself; without a name, grants of both permissions."""
+    return VaultUserPermission.objects.filter(
+        content_object=OuterRef("pk"),
+        user=user,
+        permission__codename__in=names or (VIEW, CHANGE),
+    )
+
+
+def _group_grants(ids: Collection[int], *names: str) -> QuerySet[VaultGroupPermission]:
+    return VaultGroupPermission.objects.filter(
+        content_object=OuterRef("pk"),
+        group__in=ids,
+        permission__codename__in=names or (VIEW, CHANGE),
+    )

@@ -1,0 +1,117 @@
+"""A pass costs what its groups cost, however the tasks of different groups alternate in time."""
+
+from __future__ import annotations
+
+import pytest
+
+from apps.allocation.engine import decide, deferred_acceptance, offers
+from apps.allocation.engine.compiled_snapshot import GroupState, ServingKey
+from apps.allocation.engine.reasons import ReasonCode
+from apps.allocation.engine.snapshot import Snapshot
+from tests.allocation.engine.builders import placed, queued, running, scenario
+
+TASKS = 30
+
+
+def alternating(*others: object, waiting: int = TASKS, **more: object) -> Snapshot:
+    """Two queues of one policy, each first in a pool of its own, whose tasks come in turns."""
+    return scenario(
+        pools=[
+            {"name": "a", "capacity": {"gpu": 4}, "profiles": ["x", "y"]},
+            {"name": "b", "capacity": {"gpu": 4}, "profiles": ["y", "x"]},
+        ],
+        profiles=[
+            {"name": "x", "request": {"gpu": 1}, "pools": ["a", "b"]},
+            {"name": "y", "request": {"gpu": 1}, "pools": ["b", "a"]},
+        ],
+        policies=[{"name": "team", "profiles": ["x", "y"], **more}],
+        tasks=[
+            *[
+                queued(f"{number:02d}", "team", "xy"[number % 2], number)
+                for number in range(waiting)
+            ],
+            *others,
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({}, id="without limits"),
+        pytest.param({"limit": {"gpu": 5}}, id="with a limit that not all can have"),
+    ],
+)
+def test_each_group_is_offered_as_one(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, int]
+) -> None:
+    units: list[offers.Offer] = []
+
+    def make_offers(*arguments: object) -> list[offers.Offer]:
+        found: list[offers.Offer] = offers.make_offers(*arguments)  # type: ignore[arg-type]  # as given
+        units.extend(found)
+        return found
+
+    monkeypatch.setattr(deferred_acceptance, "make_offers", make_offers)
+
+    decide(alternating(**more))
+
+    # Twice: once all that may fit, then what fitted.
+    assert 0 < len(units) <= 4
+
+
+def test_a_full_pool_does_not_rank_every_task_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranked: list[int] = []
+    serving_key = GroupState.serving_key
+
+    def counted(work: GroupState, pool: int, number: int) -> ServingKey:
+        ranked.append(number)
+        return serving_key(work, pool, number)
+
+    monkeypatch.setattr(GroupState, "serving_key", counted)
+
+    decide(alternating())
+
+    assert max(ranked) <= 4
+
+
+def test_under_a_cap_who_comes_first_starts_whatever_run_it_is_of() -> None:
+    plan = decide(alternating(waiting=6), at_most=3)
+
+    assert placed(plan) == {"00": "a", "01": "b", "02": "a"}
+
+
+def test_under_a_cap_strict_order_holds_among_tasks_of_alternating_runs() -> None:
+    """The pool would serve those first that may not be preempted."""
+    fixed = {"preemptible": False}
+    snapshot = scenario(
+        pools=[{"name": "a", "capacity": {"gpu": 4}, "profiles": ["x"]}],
+        profiles=[{"name": "x", "request": {"gpu": 1}, "pools": ["a"]}],
+        policies=[{"name": "team", "reserved": {"gpu": 4}, "strict": True, "profiles": ["x"]}],
+        tasks=[
+            queued("0", "team", "x", 0, **fixed),
+            queued("1", "team", "x", 1),
+            queued("2", "team", "x", 2, **fixed),
+            queued("3", "team", "x", 3, **fixed),
+        ],
+    )
+
+    assert placed(decide(snapshot, at_most=3)) == {"0": "a", "1": "a", "2": "a"}
+
+
+def test_who_comes_first_is_counted_again_once_more_wait() -> None:
+    full = [running(f"old {pool}", "team", "x", pool, request={"gpu": 4}) for pool in "ab"]
+
+    outranked = [
+        [
+            (detail.pool, detail.count)
+            for wait in decide(alternating(*full, waiting=waiting)).waiting
+            for reason in wait.reasons
+            if reason.code is ReasonCode.OUTRANKED
+            for detail in reason.details
+        ]
+        for waiting in (6, 8, 6)
+    ]
+
+    assert outranked[0] == outranked[2] == [("b", 3), ("a", 3)]
+    assert outranked[1] == [("b", 4), ("a", 4)]

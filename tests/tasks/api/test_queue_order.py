@@ -1,0 +1,70 @@
+"""The order of waiting tasks, and moving them, through REST."""
+
+import pytest
+
+from apps.accounts.models import User
+from apps.configuration.services.queues import profile_connect
+from apps.policies.models import Profile
+from apps.tasks.models import Task
+from apps.tasks.selectors.queue_order import tasks_in_order
+from tests.people import Example
+from tests.tasks.api.test_tasks import TASKS, As, post, wanted
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def first(api_as: As, alice: User, example: Example) -> Task:
+    """The first of two that wait in Dev's queue."""
+    answers = [post(api_as(alice), body=wanted(example, name=name)) for name in ("a", "b")]
+    return Task.objects.get(pk=answers[0].json()["id"])
+
+
+def test_who_manages_a_queue_sets_its_order(
+    api_as: As, alice: User, charlie: User, root: User, example: Example, first: Task
+) -> None:
+    path = f"{TASKS}{first.pk}/reorder/"
+    since = first.submitted_at
+
+    assert post(api_as(charlie), path, {"move": "down"}).status_code == 404
+    assert post(api_as(alice), path, {"move": "down"}).status_code == 403
+    answer = post(api_as(root), path, {"move": "down"})
+
+    assert answer.status_code == 200, answer.content
+    assert [task.name for task in tasks_in_order(example.dev_queue.pk)] == ["b", "a"]
+    # The payload holds the time of submission, whatever the position.
+    first.refresh_from_db()
+    assert first.waits_since == since
+    assert answer.json()["submitted_at"] == post_time(since)
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"move": "sideways"}, {"move": "before"}, {"move": "after", "other": "b"}]
+)
+def test_a_move_that_is_none_is_refused(
+    api_as: As, root: User, first: Task, body: dict[str, str]
+) -> None:
+    answer = post(api_as(root), f"{TASKS}{first.pk}/reorder/", body)
+
+    assert answer.status_code == 400
+    assert answer.json()["fields"]
+
+
+def test_a_task_moves_to_another_queue(
+    api_as: As, alice: User, root: User, example: Example, first: Task
+) -> None:
+    profile = Profile.objects.get(name="2xGPU")
+    other = profile_connect(actor=root, policy=example.dev, profile=profile)
+    path = f"{TASKS}{first.pk}/change-queue/"
+
+    assert post(api_as(alice), path, {"queue": example.research_queue.name}).status_code == 404
+    answer = post(api_as(alice), path, {"queue": other.name})
+
+    assert answer.status_code == 200, answer.content
+    assert answer.json()["queue"] == other.name
+    assert post(api_as(alice), path, {"queue": other.name}).status_code == 409
+
+
+def post_time(at: object) -> str:
+    """A moment as REST writes it."""
+    return str(at).replace(" ", "T").replace("+00:00", "Z")

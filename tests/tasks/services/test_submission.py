@@ -1,0 +1,152 @@
+"""Enqueueing of drafts while other requests change them."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from apps.accounts.models import User
+from apps.core.errors import BadInput, Conflict, NotAllowed
+from apps.tasks.descriptions import description_of
+from apps.tasks.models import Task
+from apps.tasks.selectors.facts import queue_facts
+from apps.tasks.services import (
+    queue_bounds,
+    submission,
+    task_change,
+    task_create,
+    task_enqueue,
+    task_submit,
+    tasks_enqueue_many,
+)
+from tests.people import Example
+
+pytestmark = pytest.mark.django_db
+
+
+def draft_as_read(alice: User, **values: object) -> Task:
+    """A draft as it was read before its owner changed it."""
+    draft = task_create(actor=alice, description=description_of({"name": "t", **values}))
+    return Task.objects.get(pk=draft.pk)
+
+
+def test_a_draft_waits_as_it_was_changed_last(alice: User, example: Example) -> None:
+    read = draft_as_read(alice, command=["true"])
+    task_change(actor=alice, task=Task.objects.get(pk=read.pk), changes={"replicas": 2})
+
+    task = task_enqueue(actor=alice, task=read, queue=example.dev_queue.name)
+
+    assert task.task_group is not None
+    assert (task.replicas, task.task_group.replicas) == (2, 2)
+
+
+def test_a_draft_that_became_unfit_meanwhile_stays_a_draft(alice: User, example: Example) -> None:
+    read = draft_as_read(alice, command=["true"])
+    task_change(actor=alice, task=Task.objects.get(pk=read.pk), changes={"command": []})
+
+    with pytest.raises(BadInput):
+        task_enqueue(actor=alice, task=read, queue=example.dev_queue.name)
+
+    assert Task.objects.get(pk=read.pk).state == "draft"
+
+
+def test_a_draft_of_somebody_else_is_enqueued_by_its_owner_or_an_administrator_only(
+    alice: User, bob: User, root: User, example: Example
+) -> None:
+    task = task_create(actor=alice, description=description_of({"name": "t", "command": ["true"]}))
+
+    with pytest.raises(NotAllowed):
+        task_enqueue(actor=bob, task=task, queue=example.dev_queue.name)
+    task.refresh_from_db()
+    assert task.state == "draft"
+
+    assert task_enqueue(actor=root, task=task, queue=example.dev_queue.name).state == "queued"
+
+
+def test_drafts_of_one_person_are_bounded(
+    alice: User, bob: User, example: Example, settings: Any
+) -> None:
+    settings.RPM_DRAFTS_PER_PERSON = 3
+    draft = description_of({"name": "t", "command": ["true"]})
+    first = task_create(actor=alice, description=draft)
+
+    many = tasks_enqueue_many(actor=alice, items=[draft] * 4)
+    with pytest.raises(Conflict, match="may be 3 at most"):
+        task_create(actor=alice, description=draft)
+
+    assert [type(one) for one in many] == [Task, Task, Conflict, Conflict]
+    assert task_create(actor=bob, description=draft).state == "draft"
+    task_enqueue(actor=alice, task=first, queue=example.dev_queue.name)
+    assert task_create(actor=alice, description=draft).state == "draft"
+
+
+def test_no_vault_is_read_under_the_lock_of_a_queue(
+    alice: User, example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def brought(*_: Any, **__: Any) -> bool:
+        asked.append(connection.savepoint_ids[:])
+        return True
+
+    plain = queue_facts
+    monkeypatch.setattr(queue_bounds, "vaults_have_image", brought)
+    monkeypatch.setattr(submission, "vaults_have_image", brought)
+    monkeypatch.setattr(
+        queue_bounds, "queue_facts", lambda at: replace(plain(at), needs_image=True)
+    )
+    described = {"name": "t", "command": ["true"]}
+    waits = description_of(described | {"queue": example.dev_queue.name})
+
+    task_submit(actor=alice, description=waits)
+    tasks_enqueue_many(actor=alice, items=[waits])
+    draft = task_create(actor=alice, description=description_of(described))
+    task_enqueue(actor=alice, task=draft, queue=example.dev_queue.name)
+
+    assert asked == [[], [], []]
+
+
+@pytest.mark.parametrize("bound", ["RPM_WAITING_PER_PERSON", "RPM_WAITING_PER_QUEUE"])
+def test_waiting_tasks_are_bounded(
+    alice: User, example: Example, settings: Any, bound: str
+) -> None:
+    setattr(settings, bound, 3)
+    one = {"name": "t", "command": ["true"], "queue": example.dev_queue.name}
+    draft = task_create(actor=alice, description=description_of({"name": "t", "command": ["true"]}))
+    task_submit(actor=alice, description=description_of(one))
+
+    many = tasks_enqueue_many(actor=alice, items=[description_of(one)] * 4)
+    with pytest.raises(Conflict, match="lets at most"):
+        task_submit(actor=alice, description=description_of(one))
+    with pytest.raises(Conflict, match="lets at most"):
+        task_enqueue(actor=alice, task=draft, queue=example.dev_queue.name)
+
+    assert [type(answer) for answer in many] == [Task, Task, Conflict, Conflict]
+    Task.objects.filter(state="queued").first().delete()  # type: ignore[union-attr]
+    assert task_submit(actor=alice, description=description_of(one)).state == "queued"
+
+
+def test_what_is_refused_at_the_bound_lets_nothing_in_uncounted(
+    alice: User, example: Example, settings: Any
+) -> None:
+    settings.RPM_WAITING_PER_PERSON = 300
+    queue_bounds._since_count.clear()
+    one = description_of({"name": "t", "command": ["true"], "queue": example.dev_queue.name})
+    tasks_enqueue_many(actor=alice, items=[one] * 300)
+
+    for _ in range(5):
+        with pytest.raises(Conflict, match="lets at most"):
+            task_submit(actor=alice, description=one)
+        tasks_enqueue_many(actor=alice, items=[one])
+
+    assert Task.objects.filter(state="queued").count() == 300
+
+
+def test_a_process_counts_once_for_many_tasks(settings: Any) -> None:
+    settings.RPM_WAITING_PER_PERSON = 500
+    queue_bounds._since_count.clear()
+
+    due = [queue_bounds.count_is_due(-1, -1) for _ in range(7)]
+
+    assert due == [False] * 5 + [True] * 2
