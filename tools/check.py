@@ -1,4 +1,4 @@
-"""Everything that `make check` looks at, in order; all of it runs, then it says what failed."""
+"""Everything that `make check` checks, in order; all of it runs, then it says what failed."""
 
 import difflib
 import os
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tools import compose, hygiene
+from tools import compose, hygiene, vocabulary
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -18,7 +18,7 @@ DOCUMENT_SCHEMA = ROOT / "docs" / "configuration.schema.json"
 
 
 def main() -> int:
-    failed = [title for title, check in CHECKS.items() if not passes(title, check)]
+    failed = [title for title, check in CHECKS.items() if not check_passes(title, check)]
     if failed:
         print(f"\nmake check: failed: {', '.join(failed)}")
         return 1
@@ -26,7 +26,7 @@ def main() -> int:
     return 0
 
 
-def passes(title: str, check: Callable[[], int]) -> bool:
+def check_passes(title: str, check: Callable[[], int]) -> bool:
     """Run one check under its title and say how long it took."""
     print(f"== {title}", flush=True)
     started = time.monotonic()
@@ -74,14 +74,16 @@ def document_schema() -> int:
 
 
 def manage(*arguments: str, capture: bool = False) -> subprocess.CompletedProcess[str]:
-    """Run a command of manage.py beside any installation, with data of its own."""
+    """Run a command of manage.py apart from any installation, with data of its own."""
     with tempfile.TemporaryDirectory(prefix="rpm-check-") as home:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("RPM_")}
-        kept.pop("DATABASE_URL", None)
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("RPM_")
+        }
+        environment.pop("DATABASE_URL", None)
         return subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=ROOT,
-            env=kept | {"RPM_HOME": home, "RPM_LOG_LEVEL": "ERROR"},
+            env=environment | {"RPM_HOME": home, "RPM_LOG_LEVEL": "ERROR"},
             check=False,
             capture_output=capture,
             text=True,
@@ -98,6 +100,7 @@ CHECKS: dict[str, Callable[[], int]] = {
     "configuration schema": document_schema,
     "docker/compose.yaml": compose.main,
     "repository": hygiene.main,
+    "vocabulary": lambda: vocabulary.main([]),
 }
 
 if __name__ == "__main__":
