@@ -82,7 +82,7 @@ def amount_text(key: str, amount: int) -> str:
 
 
 def shares_word(*, memory: str, compute: str, methods: Iterable[str]) -> Word:
-    """What nodes do about fractions of a GPU; see `apps.nodes.selectors.Shares`."""
+    """What nodes do about fractions of a GPU; see `apps.nodes.selectors.ShareEnforcement`."""
     if {memory, compute} == {"accounted"}:
         return Word("wait", "shield-off", _("Shares of a GPU accounted, not enforced"))
     by = ", ".join(METHODS[method] for method in methods if method in METHODS)
