@@ -113,7 +113,7 @@ function effects(data) {
   const waitedBefore = data.policies.filter((one) => !one.parent).reduce((sum, one) => sum + (one.before?.waiting ?? 0), 0);
   const figures = [
     ["use", "play", data.starts.count, "would start", data.moved.count ? `${data.moved.count} elsewhere than without it` : "beyond what starts anyway"],
-    ["warn", "corner-down-left", data.preempted.count, "preempted", data.no_longer_preempted.count ? `${data.no_longer_preempted.count} spared` : "running work that stops"],
+    ["warn", "corner-down-left", data.preempted.count, "preempted", data.no_longer_preempted.count ? `${data.no_longer_preempted.count} no longer preempted` : "running work that stops"],
     ["wait", "hourglass", data.waiting.count, "still waiting", `${waitedBefore} before`],
     ["bad", "ban", data.rejected.count, "rejected", data.rejected.count ? "could never run" : "no task becomes impossible"],
     ["ok", "cpu", milliText(after), "GPU in use", `${milliText(before)} before, of ${milliText(whole)}`],
