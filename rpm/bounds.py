@@ -167,13 +167,13 @@ BOUNDS = (
     Bound(
         "request",
         "tasks of a bulk",
-        "apps.tasks.services.bulk:MANY",
+        "apps.tasks.services.enqueue.bulk:MANY",
         "tasks/api/test_tasks.py::test_a_bulk_request_takes_a_thousand_tasks_and_no_more",
     ),
     Bound(
         "request",
         "queues of a bulk of tasks",
-        "apps.tasks.services.bulk:QUEUES",
+        "apps.tasks.services.enqueue.bulk:QUEUES",
         "tasks/services/test_bulk.py::test_a_bulk_names_no_more_queues_than_the_bound",
     ),
     Bound(
@@ -202,7 +202,7 @@ BOUNDS = (
     Bound(
         "log",
         "bytes kept of a member",
-        "apps.tasks.services.logs:MOST_BYTES",
+        "apps.tasks.services.members.logs:MOST_BYTES",
         "tasks/services/test_logs.py::test_a_piece_across_the_bound_is_stored_up_to_it",
     ),
     Bound(
@@ -261,7 +261,7 @@ BOUNDS = (
     Bound(
         "request",
         "characters of an Idempotency-Key",
-        "apps.tasks.services.idempotency:KEY_LENGTH",
+        "apps.tasks.services.enqueue.idempotency:KEY_LENGTH",
         "tasks/api/test_query_parameters.py::test_an_idempotency_key_is_as_long_as_the_bound",
     ),
     Bound(

@@ -34,10 +34,10 @@ from apps.nodes.models import Node, NodeState, Runtime, Transport
 from apps.policies.document import Document, Link, PoolEntry, ProfileEntry
 from apps.policies.models import Policy, Pool, Profile
 from apps.tasks.descriptions import Description
+from apps.tasks.lifecycle.states import ENDED_STATES
 from apps.tasks.models import Member, Task
-from apps.tasks.services.lifecycle import task_abort
-from apps.tasks.services.submission import task_submit
-from apps.tasks.states import ENDED_STATES
+from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.services.stop import task_abort
 
 log = structlog.get_logger(__name__)
 MARK = {"demonstration": "yes"}

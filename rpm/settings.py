@@ -287,8 +287,8 @@ SPECTACULAR_SETTINGS = {
         "apps.core.schema.without_ranges_of_columns",
     ],
     "ENUM_NAME_OVERRIDES": {
-        "TaskState": "apps.tasks.states.TaskState",
-        "AttemptState": "apps.tasks.states.AttemptState",
+        "TaskState": "apps.tasks.lifecycle.states.TaskState",
+        "AttemptState": "apps.tasks.lifecycle.states.AttemptState",
         "CredentialScope": "apps.accounts.models.Scope",
         "ScopeEnum": "apps.nodes.models.VolumeScope",
         "AccessRuleKind": "apps.configuration.rules.levels.RuleKind",

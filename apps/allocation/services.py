@@ -14,7 +14,12 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models import F
 from django.utils import timezone
 
-from apps.allocation.applier import AppliedPlan, apply_plan, apply_reasons
+from apps.allocation.applier import (
+    AppliedPlan,
+    apply_plan,
+    apply_reasons,
+    kept_placements_apply,
+)
 from apps.allocation.engine import decide
 from apps.allocation.engine.plan import Move, Placement, Plan, Preempt
 from apps.allocation.engine.snapshot import Snapshot
@@ -73,6 +78,7 @@ def run_pass(*, waits: bool = False) -> PassOutcome:
             log.warning("pass.held", reason=RESTORED)
             return PassOutcome(ran=False, suspended=RESTORED)
         now = timezone.now()
+        kept_placements_apply(now=now)
         loaded = load(now_us=microseconds(now))
         plan = decide(loaded.snapshot)
         applied = apply_plan(plan, snapshot=loaded.snapshot, group_ids=loaded.group_ids, now=now)
@@ -87,8 +93,6 @@ def run_pass(*, waits: bool = False) -> PassOutcome:
             duration_ms=round((time.monotonic() - started) * 1000),
         )
         _record(loaded.snapshot, plan, applied, outcome, now)
-        if applied.placed:
-            after_commit(notify=["execution.poll"])
         if applied.placed or applied.skipped:
             # Pass again: new heads may have followed, and what was skipped has changed.
             after_commit(notify=["allocation.run_pass"])

@@ -20,7 +20,7 @@ from apps.configuration.services.rows import live_lock, live_wait
 from apps.core.lock_order import outer_lock_set
 from apps.policies.models import Policy, PolicyGroupPermission, PolicyMember
 from apps.policies.selectors import EXCEED_LIMIT
-from apps.tasks.services.task_group_changes import tasks_regroup
+from apps.tasks.services.task_groups import tasks_regroup
 
 
 def connect() -> None:

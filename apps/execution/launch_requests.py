@@ -14,7 +14,7 @@ from apps.execution.protocol.requests import (
 )
 from apps.policies.extra_permissions import ExtraPermissions
 from apps.tasks.selectors.attempts import Resumption
-from apps.tasks.services.attempts import ImageIdentity
+from apps.tasks.services.attempts.images import ImageIdentity
 
 # Users without a Unix id: each has one of its own on the node, apart from the node's accounts;
 # no system gives out ids as high, and 31 bits hold them.

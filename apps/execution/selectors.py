@@ -20,13 +20,13 @@ from apps.execution.protocol.requests import (
 from apps.nodes.models import Device, Installation, Node, NodeState, Runtime, Volume
 from apps.policies.extra_permissions import extra_permissions_of
 from apps.policies.models import Profile
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState, MemberState
 from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.selectors.attempts import resumption_of
 from apps.tasks.selectors.vaults import launch_inputs, vault_refs_of
-from apps.tasks.services.attempts.gangs import PORTS, members_not_ready
 from apps.tasks.services.attempts.images import ImageIdentity
-from apps.tasks.services.attempts.starts import MOST_BACK_OFF_S
-from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState, MemberState
+from apps.tasks.services.members.gangs import PORTS, members_not_ready
+from apps.tasks.services.members.launch import MOST_BACK_OFF_S
 
 UNREACHED_STATES = (NodeState.SUSPECT, NodeState.REFUSED)
 

@@ -7,7 +7,7 @@ from django.db import connections
 from django.db.models.signals import post_migrate
 
 from apps.core.triggers import edges_condition, refuse_updates
-from apps.tasks.states import ATTEMPT_EDGES, TASK_EDGES
+from apps.tasks.lifecycle.transitions import ATTEMPT_EDGES, TASK_EDGES
 
 # The node may have received the lease, and other nodes rely on its end. Another boot has another
 # lease.

@@ -5,7 +5,7 @@ from typing import Any
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
 from apps.tasks.redaction import hide_values, redact
-from apps.tasks.services.fast_path import StoredTask
+from apps.tasks.services.enqueue.fast_path import StoredTask
 
 # The fields that every user who sees the queue may read.
 _PUBLIC = (

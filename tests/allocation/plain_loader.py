@@ -21,8 +21,8 @@ from apps.allocation.engine.snapshot import (
 from apps.core.units import quantities_milli
 from apps.nodes import models as nodes
 from apps.policies import models as policies
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
 from apps.tasks.models import Attempt
-from apps.tasks.states import LIVE_ATTEMPT_STATES
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

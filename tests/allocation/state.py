@@ -14,15 +14,12 @@ from apps.allocation.loader.texts import microseconds
 from apps.nodes.models import Device, Node, NodeState, Runtime, Transport
 from apps.policies.models import Pool, Queue
 from apps.tasks.descriptions import Description
+from apps.tasks.lifecycle.states import MemberState
 from apps.tasks.models import Attempt, HeldDevice, Member, Task
-from apps.tasks.services.attempts import (
-    MemberResult,
-    member_claim_start,
-    member_note_exit,
-    member_note_start,
-)
-from apps.tasks.services.submission import task_submit
-from apps.tasks.states import MemberState
+from apps.tasks.services.attempts.next_state import MemberResult
+from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.services.members.exits import member_note_exit
+from apps.tasks.services.members.launch import member_claim_start, member_note_start
 
 
 def make_node(pool: Pool, *, name: str, gpus: int = 8, **changes: object) -> Node:

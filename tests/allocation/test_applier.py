@@ -16,7 +16,8 @@ from apps.allocation.services import run_pass
 from apps.configuration.services.queues import profile_disconnect
 from apps.nodes.models import Device, DeviceState
 from apps.tasks.models import Attempt, HeldDevice, Member, Task, TaskGroup
-from apps.tasks.services.lifecycle import task_abort, task_dequeue, task_set_priority
+from apps.tasks.services.queue_order import task_set_priority
+from apps.tasks.services.stop import task_abort, task_dequeue
 from tests.allocation.state import enqueue, make_node, states
 from tests.people import Example
 from tests.services.timeouts import scale_timeout

@@ -1,7 +1,6 @@
 """Consolidation, carried out: a moved task stops once, and goes on where its capacity was kept."""
 
 import threading
-from typing import Any
 
 import pytest
 from django.db import connections
@@ -14,9 +13,9 @@ from apps.allocation.services import run_pass
 from apps.nodes.models import Device, DeviceState, Node
 from apps.policies.models import LiveState, Profile, Queue
 from apps.tasks.models import Attempt, Task
-from apps.tasks.services import task_moves
-from apps.tasks.services.attempts import member_claim_start
-from apps.tasks.services.lifecycle import task_abort
+from apps.tasks.services.enqueue.submission import task_enqueue
+from apps.tasks.services.members.launch import member_claim_start
+from apps.tasks.services.stop import task_abort, task_dequeue
 from tests.allocation.state import begin, end, enqueue, latest, make_node, overbooked, states
 from tests.people import Example
 from tests.services.timeouts import scale_timeout
@@ -72,6 +71,8 @@ def test_a_task_is_moved_to_its_new_placements_and_the_large_one_starts_where_it
     assert not member_claim_start(member_id=latest(large).members.get().pk, token="t")
 
     end(latest(moved))
+    assert states([moved]) == ["queued"]
+    run_pass()
 
     assert states([moved, large]) == ["allocated", "allocated"]
     again = latest(moved)
@@ -120,6 +121,7 @@ def test_who_is_placed_where_a_moved_task_still_runs_waits_for_it(
         assert list(latest(task).blocked_by.all()) == [latest(moved)]
         assert not member_claim_start(member_id=latest(task).members.get().pk, token="t")
     end(latest(moved))
+    run_pass()
     begin(latest(moved), *map(latest, late))
     assert overbooked() == []
 
@@ -133,6 +135,7 @@ def test_a_moved_task_that_is_aborted_goes_nowhere(
 
     task_abort(actor=alice, task=moved)
     end(latest(moved))
+    run_pass()
 
     assert states([moved, large]) == ["aborted", "allocated"]
     assert latest(moved).generation == 1
@@ -162,6 +165,7 @@ def test_a_moved_task_whose_placements_are_no_good_any_more_waits_like_any_other
     change()
 
     end(latest(moved))
+    run_pass()
 
     assert states([moved]) == ["queued"]
     assert Attempt.objects.filter(task=moved).count() == 1
@@ -204,8 +208,26 @@ def test_a_moved_task_waits_for_a_victim_on_its_node_that_was_aborted_since(
     task_abort(actor=alice, task=victim)
 
     end(latest(moved))
+    run_pass()
 
     assert list(latest(moved).blocked_by.all()) == [latest(victim)]
+
+
+def test_a_moved_task_that_was_enqueued_again_since_waits_like_any_other(
+    torn: list[Task], example: Example, alice: User
+) -> None:
+    """It may be another size by now."""
+    enqueue(alice, example.dev_queue)
+    run_pass()
+    moved = moved_of(torn)
+    end(latest(moved))
+
+    task_dequeue(actor=alice, task=moved)
+    task_enqueue(actor=alice, task=moved, queue=example.dev_queue.pk)
+    run_pass()
+
+    assert states([moved]) == ["queued"]
+    assert not Attempt.objects.filter(moves_to__isnull=False).exists()
 
 
 @pytest.mark.postgres_only
@@ -215,7 +237,6 @@ def test_two_that_change_places_and_end_at_the_same_moment_do_not_wait_in_a_circ
     example: Example,
     alice: User,
     charlie: User,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     wants(example, 4)
     # Of two queues: tasks of the same queue leave one after the other anyway.
@@ -232,16 +253,11 @@ def test_two_that_change_places_and_end_at_the_same_moment_do_not_wait_in_a_circ
             stop_target="queued",
             moves_to=others,
         )
-    together, look = threading.Barrier(2), task_moves._usable_devices
-
-    def look_together(*given: Any) -> object:
-        together.wait(scale_timeout(30))
-        return look(*given)
-
-    monkeypatch.setattr(task_moves, "_usable_devices", look_together)
+    together = threading.Barrier(2)
 
     def finish(task: Task) -> None:
         try:
+            together.wait(scale_timeout(30))
             end(latest(task))
         finally:
             connections.close_all()
@@ -251,6 +267,7 @@ def test_two_that_change_places_and_end_at_the_same_moment_do_not_wait_in_a_circ
         thread.start()
     for thread in threads:
         thread.join(scale_timeout(60))
+    run_pass()
 
     assert states(tasks) == ["allocated", "allocated"]
     begin(*map(latest, tasks))

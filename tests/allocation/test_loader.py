@@ -31,7 +31,7 @@ from apps.nodes.models import Device, DeviceState, Node, NodeState
 from apps.policies.document import as_data, parse
 from apps.policies.models import LiveState, Policy, PolicyAmount, Pool, Profile, Queue
 from apps.tasks.models import Attempt, Member, Task, TaskGroup
-from apps.tasks.services.lifecycle import task_abort
+from apps.tasks.services.stop import task_abort
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
 

@@ -26,9 +26,9 @@ from apps.execution.services.inventory import (
 from apps.nodes.models import Device, DeviceState, Node
 from apps.nodes.services import node_change, node_drain, node_pause, node_resume
 from apps.policies.models import LiveState, Policy, PolicyAmount, PoolLink, Profile
+from apps.tasks.lifecycle.states import AttemptState
 from apps.tasks.models import Attempt, Task
-from apps.tasks.services.lifecycle import task_abort
-from apps.tasks.states import AttemptState
+from apps.tasks.services.stop import task_abort
 from tests.allocation.plain_loader import grouped, plain_pools, plain_running
 from tests.allocation.state import begin, end, enqueue, make_node
 from tests.people import Example

@@ -27,8 +27,9 @@ from apps.events.models import Event
 from apps.policies.models import LiveState
 from apps.tasks.models import Attempt, HeldDevice, Member, ReasonChange, Task, TaskGroup
 from apps.tasks.selectors.queue_order import queue_explanation
-from apps.tasks.services.attempts import attempt_end_unstarted
-from apps.tasks.services.lifecycle import task_abort, task_run_again
+from apps.tasks.services.attempts.ends import attempt_end_unstarted
+from apps.tasks.services.enqueue.submission import task_run_again
+from apps.tasks.services.stop import task_abort
 from tests.allocation.state import enqueue, make_node, states
 from tests.people import Example
 from tests.services.ports import wait_until
@@ -249,7 +250,6 @@ def test_a_pass_makes_as_many_queries_however_much_waits(served: Example, alice:
 
 
 def copies(task: Task, count: int) -> None:
-    """Waiting tasks of the same group."""
     names = ("queue_id", "task_group_id", "owner_id", "name")
     fields = {name: getattr(task, name) for name in names}
     Task.objects.bulk_create(

@@ -16,7 +16,8 @@ from apps.allocation.scenarios import snapshot_to_json
 from apps.allocation.scenarios.storage import snapshot_pack, snapshot_unpack
 from apps.allocation.services import run_pass
 from apps.nodes.models import Device, DeviceState
-from apps.tasks.services.lifecycle import task_abort
+from apps.tasks.lifecycle import writers
+from apps.tasks.services.stop import task_abort
 from tests.allocation.state import enqueue, make_node, states
 from tests.people import Example
 
@@ -36,6 +37,7 @@ def notified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.extend(notify)
 
     monkeypatch.setattr(services, "after_commit", note)
+    monkeypatch.setattr(writers, "after_commit", note)
     return found
 
 
@@ -48,6 +50,7 @@ def test_a_pass_that_skipped_all_it_would_place_asks_for_the_next(
     def meanwhile(snapshot: Snapshot) -> Plan:
         plan = decide(snapshot)
         task_abort(actor=alice, task=stale)
+        notified.clear()
         return plan
 
     monkeypatch.setattr(services, "decide", meanwhile)
@@ -65,6 +68,7 @@ def test_a_pass_that_placed_work_has_it_launched_and_looks_again(
     served: Example, alice: User, notified: list[str]
 ) -> None:
     enqueue(alice, served.dev_queue)
+    notified.clear()
 
     run_pass()
 

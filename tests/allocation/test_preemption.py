@@ -16,8 +16,9 @@ from apps.nodes.models import Node
 from apps.policies.models import LiveState, PolicyAmount, Queue
 from apps.policies.models.policies import OnPreemption
 from apps.tasks.models import Attempt, Task
-from apps.tasks.services.attempts import attempt_end_unstarted, member_claim_start
-from apps.tasks.services.lifecycle import task_abort
+from apps.tasks.services.attempts.ends import attempt_end_unstarted
+from apps.tasks.services.members.launch import member_claim_start
+from apps.tasks.services.stop import task_abort
 from tests.allocation.state import (
     begin,
     devices_of,

@@ -11,9 +11,9 @@ from apps.allocation.services import run_pass
 from apps.execution.selectors import attempts_stranded
 from apps.nodes.models import Node, NodeState
 from apps.tasks.models import Attempt, Task, TaskGroup
-from apps.tasks.services.attempts import attempt_end_unstarted, member_claim_start
-from apps.tasks.services.lifecycle import task_abort, task_dequeue
-from apps.tasks.services.withdrawal import attempt_withdraw
+from apps.tasks.services.attempts.ends import attempt_end_unstarted, attempt_withdraw
+from apps.tasks.services.members.launch import member_claim_start
+from apps.tasks.services.stop import task_abort, task_dequeue
 from tests.allocation.state import (
     apply,
     begin,

@@ -10,7 +10,7 @@ from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.groups import group_save
 from apps.accounts.services.people import user_create
 from apps.tasks.descriptions import Description
-from apps.tasks.services.submission import task_create, task_submit
+from apps.tasks.services.enqueue.submission import task_create, task_submit
 from apps.vaults.services.vaults import vault_create
 from tests.authorisation.answers import Answer
 from tests.authorisation.cells import Cell, cells_of

@@ -54,10 +54,10 @@ from apps.policies.models import (
 )
 from apps.policies.services import registry_credential_save
 from apps.tasks.descriptions import Description
+from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, Member, Task
-from apps.tasks.services.logs import log_append
-from apps.tasks.services.submission import task_create, task_submit
-from apps.tasks.states import AttemptState, TaskState
+from apps.tasks.services.enqueue.submission import task_create, task_submit
+from apps.tasks.services.members.logs import log_append
 from apps.vaults.models import VaultFormat
 from apps.vaults.services.vaults import vault_create
 from tests.authorisation.marks import Marks, number_distinctly

@@ -37,9 +37,9 @@ from apps.policies.models import (  # noqa: E402
     Profile,
     Queue,
 )
+from apps.tasks.lifecycle.states import AttemptState, MemberState, TaskState  # noqa: E402
 from apps.tasks.models import Attempt, HeldDevice, Member, Task, TaskGroup  # noqa: E402
 from apps.tasks.shapes import TaskShape  # noqa: E402
-from apps.tasks.states import AttemptState, MemberState, TaskState  # noqa: E402
 
 POOLS = 50
 NODES_PER_POOL = 100

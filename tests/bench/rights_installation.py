@@ -22,7 +22,7 @@ from django.test.utils import CaptureQueriesContext  # noqa: E402
 
 from apps.policies.models import Queue  # noqa: E402
 from apps.tasks.descriptions import Description  # noqa: E402
-from apps.tasks.services.submission import task_submit  # noqa: E402
+from apps.tasks.services.enqueue.submission import task_submit  # noqa: E402
 from tests.bench.passes_installation import settle  # noqa: E402
 from tests.bulk_data import BulkData, bulk_data  # noqa: E402
 

@@ -16,7 +16,7 @@ from tests.end_to_end.installation import AS_SHIPPED, Installation, installed
 LASTING = """
 from apps.accounts.models import User
 from apps.tasks.descriptions import Description
-from apps.tasks.services.submission import task_submit
+from apps.tasks.services.enqueue.submission import task_submit
 for number in range(8):
     task_submit(
         actor=User.objects.get(username="demo-dev"),

@@ -13,20 +13,20 @@ print(task.pk if task else "")
 """
 ABORT_OTHERS = """
 from apps.tasks.models import Task
-from apps.tasks.services.lifecycle import task_abort
+from apps.tasks.services.stop import task_abort
 alive = ("queued", "allocated", "running")
 for task in Task.objects.exclude(name__startswith="lasting-").filter(state__in=alive):
     task_abort(actor=task.owner, task=task)
 """
 ABORT = """
 from apps.tasks.models import Task
-from apps.tasks.services.lifecycle import task_abort
+from apps.tasks.services.stop import task_abort
 task = Task.objects.get(pk="{pk}")
 task_abort(actor=task.owner, task=task)
 """
 ENQUEUE_AGAIN = """
 from apps.tasks.models import Task
-from apps.tasks.services.lifecycle import task_run_again
+from apps.tasks.services.enqueue.submission import task_run_again
 task = Task.objects.get(pk="{pk}")
 task_run_again(actor=task.owner, task=task)
 """

@@ -27,7 +27,7 @@ ENQUEUE = """
 import time
 from apps.accounts.models import User
 from apps.tasks.descriptions import Description
-from apps.tasks.services.submission import task_submit
+from apps.tasks.services.enqueue.submission import task_submit
 
 for number in range(3):
     task_submit(

@@ -29,7 +29,7 @@ from apps.nodes.models import Node
 from apps.nodes.services import node_pause
 from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.descriptions import Description
-from apps.tasks.services.submission import task_create, task_submit
+from apps.tasks.services.enqueue.submission import task_create, task_submit
 
 payloads, logs = json.load(sys.stdin)
 text = "\\n".join(payloads)

@@ -280,7 +280,7 @@ ENQUEUE = """
 from apps.accounts.models import User
 from apps.policies.models import Queue
 from apps.tasks.descriptions import Description
-from apps.tasks.services.submission import task_submit
+from apps.tasks.services.enqueue.submission import task_submit
 
 for queue in Queue.objects.filter(name__startswith="dev-", removed_at__isnull=True):
     for number in range(2):

@@ -22,7 +22,7 @@ from apps.accounts.models import User
 from apps.configuration.services.queues import queue_pause
 from apps.policies.models import Queue
 from apps.tasks.descriptions import Description
-from apps.tasks.services.submission import task_submit
+from apps.tasks.services.enqueue.submission import task_submit
 queue_pause(actor=None, queue=Queue.objects.get(name="{QUIET}"), reason="quiet for a while")
 for number in range(5):
     task_submit(
@@ -35,7 +35,7 @@ from apps.accounts.models import User
 from apps.configuration.services.queues import queue_resume
 from apps.policies.models import Queue
 from apps.tasks.models import Task
-from apps.tasks.services.lifecycle import task_abort
+from apps.tasks.services.stop import task_abort
 queue = Queue.objects.get(name="{QUIET}")
 for task in Task.objects.filter(queue=queue, state="queued"):
     task_abort(actor=task.owner, task=task)
@@ -45,7 +45,7 @@ queue_resume(actor=None, queue=queue)
 LATE = f"""
 from apps.accounts.models import User
 from apps.tasks.descriptions import Description
-from apps.tasks.services.submission import task_submit
+from apps.tasks.services.enqueue.submission import task_submit
 task_submit(
     actor=User.objects.get(username="demo-dev"),
     description=Description(name="latecomer", queue="{QUIET}", command=["true"], priority=-5),

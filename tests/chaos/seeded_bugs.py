@@ -153,12 +153,12 @@ SEEDED: Final = (
         ("ledger", "overlapping"),
         (
             Patch(
-                "apps/tasks/services/ledger.py",
+                "apps/tasks/services/members/ledger.py",
                 "    wanted = set(devices)\n    if not wanted:\n",
                 "    wanted = set(devices)\n    if wanted:\n",
             ),
             Patch(
-                "apps/tasks/services/attempts/starts.py",
+                "apps/tasks/services/members/launch.py",
                 "return not blockers.exists() and devices_claim(member)",
                 "return devices_claim(member)",
             ),
@@ -178,12 +178,12 @@ SEEDED: Final = (
         ("doubled",),
         (
             Patch(
-                "apps/tasks/services/idempotency.py",
+                "apps/tasks/services/enqueue/idempotency.py",
                 "    if given is None:\n        return None\n    row",
                 "    return None\n    row",
             ),
             Patch(
-                "apps/tasks/services/idempotency.py",
+                "apps/tasks/services/enqueue/idempotency.py",
                 "    if given is None:\n        return\n    Idem",
                 "    return\n    Idem",
             ),

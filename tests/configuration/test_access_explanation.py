@@ -19,7 +19,7 @@ from apps.core.errors import NotFound
 from apps.nodes.models import Node
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
-from apps.tasks.services.submission import task_submit
+from apps.tasks.services.enqueue.submission import task_submit
 from apps.vaults.models import Vault
 from apps.vaults.services.vaults import vault_create
 from tests.people import Example

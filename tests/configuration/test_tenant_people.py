@@ -33,7 +33,7 @@ from apps.configuration.rules.selectors import rules_visible_to
 from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.core.errors import BadInput, NotAllowed
 from apps.tasks.descriptions import Description
-from apps.tasks.services import task_create, task_submit
+from apps.tasks.services.enqueue.submission import task_create, task_submit
 from apps.vaults.models import Vault, VaultUserPermission
 from apps.vaults.services.vaults import vault_create
 from tests.tenants import Organisations

@@ -10,9 +10,9 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.policies.models import Pool
 from apps.tasks.descriptions import Description
+from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, Member, Task
-from apps.tasks.services.submission import task_submit
-from apps.tasks.states import AttemptState, TaskState
+from apps.tasks.services.enqueue.submission import task_submit
 from tests.people import Example
 
 ClientFor = Callable[[User], Client]

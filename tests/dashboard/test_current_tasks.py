@@ -7,7 +7,7 @@ from apps.accounts.models import User
 from apps.dashboard.selectors.current_tasks import CurrentTasks, current_tasks_visible_to
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
-from apps.tasks.services.submission import task_submit
+from apps.tasks.services.enqueue.submission import task_submit
 from tests.dashboard.conftest import RunIn
 from tests.tenants import Organisations
 

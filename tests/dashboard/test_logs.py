@@ -8,9 +8,9 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.dashboard.render import card_render
+from apps.tasks.lifecycle.states import AttemptState
 from apps.tasks.models import Attempt, AttemptLog, Member, Task
-from apps.tasks.services.logs import log_append
-from apps.tasks.states import AttemptState
+from apps.tasks.services.members.logs import log_append
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
 

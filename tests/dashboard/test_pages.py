@@ -14,7 +14,7 @@ from apps.configuration.services.queues import profile_connect
 from apps.dashboard.render import card_render
 from apps.policies.models import Profile
 from apps.tasks.models import Task
-from apps.tasks.services.lifecycle import task_abort, task_dequeue
+from apps.tasks.services.stop import task_abort, task_dequeue
 from tests.allocation.state import make_node
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.people import Example

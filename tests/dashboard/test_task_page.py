@@ -16,8 +16,8 @@ from apps.dashboard.cards.tasks import (
 )
 from apps.events.services import event_record
 from apps.policies.models import Queue
+from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, Task
-from apps.tasks.states import AttemptState, TaskState
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.people import Example
 

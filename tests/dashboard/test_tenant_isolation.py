@@ -20,7 +20,7 @@ from apps.dashboard.render import card_render
 from apps.policies.models import Pool, Profile, Queue
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Task, TaskGroup
-from apps.tasks.services.submission import task_submit
+from apps.tasks.services.enqueue.submission import task_submit
 from apps.vaults.services.vaults import vault_create
 from tests.dashboard.conftest import ClientFor, RunIn
 from tests.people import Example

@@ -13,8 +13,8 @@ from apps.dashboard.cards.timeline import timeline_entries
 from apps.dashboard.render import card_render
 from apps.dashboard.selectors.task_history import TaskHistory, task_history
 from apps.events.models import Event
+from apps.tasks.lifecycle.states import AttemptState
 from apps.tasks.models import Attempt, Member, ReasonChange, Task
-from apps.tasks.states import AttemptState
 from tests.dashboard.conftest import RunIn, Submit
 from tests.people import Example
 

@@ -28,7 +28,7 @@ from apps.policies.models import DraftPool, Profile, Queue
 from apps.policies.services import registry_credential_save
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
-from apps.tasks.services.submission import task_create, task_submit
+from apps.tasks.services.enqueue.submission import task_create, task_submit
 from tests.events.rule_examples import dev_target, named_root, restricted_policy, target_with_rule
 from tests.people import Example
 

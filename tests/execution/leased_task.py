@@ -6,7 +6,7 @@ from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.policies.models import Queue
 from apps.tasks.models import Attempt
-from apps.tasks.services.attempts import (
+from apps.tasks.services.members.launch import (
     LaunchRecord,
     member_claim_start,
     member_confirm_start,

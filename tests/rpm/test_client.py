@@ -13,8 +13,8 @@ from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.people import built_in_groups_ensure
 from apps.allocation.services import run_pass
 from apps.policies.models import Pool
+from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, AttemptLog, Task
-from apps.tasks.states import AttemptState, TaskState
 from rpm.cli import _expected, _use, app
 from rpm.client import Client, RefusedError, UnreachableError
 from tests.allocation.state import make_node

@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from apps.accounts.models import User
 from apps.tasks.descriptions import Description
-from apps.tasks.services.submission import task_submit
+from apps.tasks.services.enqueue.submission import task_submit
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db

@@ -13,9 +13,9 @@ from apps.policies.models import Profile, Queue
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
 from apps.tasks.selectors.queue_order import queue_position, tasks_in_order
-from apps.tasks.services.lifecycle import task_dequeue
+from apps.tasks.services.enqueue.submission import task_enqueue, task_submit
 from apps.tasks.services.queue_order import OrderMove, task_change_queue, task_reorder
-from apps.tasks.services.submission import task_enqueue, task_submit
+from apps.tasks.services.stop import task_dequeue
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db

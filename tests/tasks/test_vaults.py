@@ -12,12 +12,12 @@ from apps.accounts.services.groups import group_members_add
 from apps.core.errors import BadInput
 from apps.core.keyring import HIDDEN
 from apps.tasks.descriptions import Description
+from apps.tasks.lifecycle.states import AttemptState
 from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors.log_needles import log_needles
 from apps.tasks.selectors.vaults import LaunchInputs, launch_inputs, vaults_in_use
-from apps.tasks.services.attempts import attempt_note_vaults
-from apps.tasks.services.submission import task_submit
-from apps.tasks.states import AttemptState
+from apps.tasks.services.attempts.vaults import attempt_note_vaults
+from apps.tasks.services.enqueue.submission import task_submit
 from apps.vaults.selectors.effective import VaultGone, vaults_applying_to
 from apps.vaults.services.maintenance import vaults_remove_unused
 from apps.vaults.services.vaults import vault_change, vault_create, vault_remove

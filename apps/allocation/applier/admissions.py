@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F
-
 from apps.allocation.engine.plan import Placement
 from apps.allocation.engine.quantities import Quantities
 from apps.allocation.engine.snapshot import Snapshot
-from apps.events.services import Entry, events_record
 from apps.nodes.models import Device, DeviceState
+from apps.tasks.lifecycle.states import TaskState
+from apps.tasks.lifecycle.transitions import ADMIT
+from apps.tasks.lifecycle.writers import TaskSubject, task_transition
 from apps.tasks.models import Attempt, Member, Task
-from apps.tasks.services.ledger import DeviceIds, devices_hold
-from apps.tasks.states import TaskState
-from apps.tasks.topics import task_topics
+from apps.tasks.services.members.ledger import DeviceIds, devices_hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +72,34 @@ def ready_tasks(
     return ReadyTasks(generations=generations, terms=terms, devices=devices)
 
 
-def admit(placements: Sequence[Placement], ready: ReadyTasks, *, now: datetime) -> list[Admission]:
-    """Allocate these tasks, each with an attempt."""
-    tasks = [uuid.UUID(str(placement.task)) for placement in placements]
-    Task.objects.filter(pk__in=tasks, state=TaskState.QUEUED).update(
-        state=TaskState.ALLOCATED,
-        state_detail="",
-        generation=F("generation") + 1,
-        exit_code=None,
-        ended_at=None,
-        changed_at=now,
-    )
+def attempts_create(
+    placements: Sequence[Placement], ready: ReadyTasks, *, now: datetime
+) -> list[Admission]:
+    """An attempt for each of these tasks, which are admitted by `admit`."""
     admissions = [
         Admission(placement, _attempt(placement, ready, now=now)) for placement in placements
     ]
     Attempt.objects.bulk_create([one.attempt for one in admissions])
     return admissions
+
+
+def admit(
+    admissions: Sequence[Admission],
+    *,
+    blocked: Mapping[uuid.UUID, Collection[object]],
+    now: datetime,
+) -> None:
+    """Allocate these tasks; `waits_for` of the event says how many tasks have to stop before."""
+    subjects = [
+        TaskSubject.of(
+            one.attempt,
+            tier=one.placement.tier.value,
+            waits_for=len(blocked.get(one.attempt.pk, ())),
+        )
+        for one in admissions
+    ]
+    if subjects:
+        task_transition(ADMIT, subjects, at=now)
 
 
 def _terms(snapshot: Snapshot, group_ids: Sequence[int]) -> dict[str, _Terms]:
@@ -155,37 +165,3 @@ def _new_member(admission: Admission, rank: int) -> Member:
         amounts=attempt.request,
         devices=[[share.index, share.milli] for share in member.devices] if member else [],
     )
-
-
-def admissions_record(
-    admissions: Iterable[Admission], *, blocked: Mapping[uuid.UUID, Collection[object]]
-) -> None:
-    """The event of each; `waits_for` says how many tasks have to stop before it starts."""
-    entries: list[Entry] = []
-    topics: dict[str, None] = {}
-    for one in admissions:
-        attempt = one.attempt
-        data = {
-            "generation": attempt.generation,
-            "pool": attempt.pool_id,
-            "tier": one.placement.tier.value,
-            "waits_for": len(blocked.get(attempt.pk, ())),
-        }
-        entries.append(
-            Entry(
-                kind="task.allocated",
-                object_type="task",
-                object_id=attempt.task_id,
-                queue_id=attempt.queue_id,
-                policy_id=attempt.policy_id,
-                data=data,
-            )
-        )
-        names = task_topics(
-            attempt.task_id,
-            queue_id=attempt.queue_id,
-            policy_id=attempt.policy_id,
-            pool_id=attempt.pool_id,
-        )
-        topics.update(dict.fromkeys(names))
-    events_record(entries, topics=topics)

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from apps.allocation.engine.plan import Move, Placement, Plan, Preempt
 from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState
 from apps.tasks.models import Attempt
-from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,17 @@ from uuid import UUID
 
 from apps.allocation.applier.admissions import (
     Admission,
-    admissions_record,
     admit,
+    attempts_create,
     ledger_write,
     ready_tasks,
 )
 from apps.allocation.applier.applicable_placements import StoppingTasks, applicable_placements
+from apps.allocation.applier.preemptions import PreemptedAttempt, attempts_preempt
 from apps.allocation.engine.plan import Move, Placement, Plan, Preempt
 from apps.allocation.engine.snapshot import MemberPlacement, Snapshot
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState
 from apps.tasks.models import Attempt
-from apps.tasks.services.preemption import PreemptedAttempt, attempts_preempt
-from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ def apply_plan(
     ready = ready_tasks(plan.placed, snapshot=snapshot, group_ids=group_ids)
     stopping = StoppingTasks.of(plan)
     placements = applicable_placements(plan, ready.generations.keys(), stopping, snapshot)
-    admissions = admit(placements, ready, now=now)
+    admissions = attempts_create(placements, ready, now=now)
     beneficiaries = {str(one.attempt.task_id): one.attempt.pk for one in admissions}
     moved = [one for one in plan.moved if _is_still_due(one, beneficiaries, stopping)]
     preempted = [one for one in plan.preempted if _is_still_due(one, beneficiaries, stopping)]
     attempts_preempt(_victims(preempted, moved, beneficiaries, stopping), now=now)
     blocked = _block(admissions, stopping)
     ledger_write(admissions, ready, blocked=blocked)
-    admissions_record(admissions, blocked=blocked)
+    admit(admissions, blocked=blocked, now=now)
     return AppliedPlan(
         placed=tuple(one.placement for one in admissions),
         preempted=tuple(preempted),

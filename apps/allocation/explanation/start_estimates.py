@@ -22,8 +22,8 @@ from apps.allocation.forecast.history import load_run_times
 from apps.allocation.forecast.run_times import SECOND
 from apps.allocation.loader.queued_counts import load_with_counts
 from apps.allocation.loader.texts import microseconds
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
-from apps.tasks.states import TaskState
 
 # Estimates are work, and hardly change from one request to the next.
 KEPT_S = 60

@@ -16,9 +16,9 @@ from apps.allocation.explanation.reason_payloads import (
     reason_payloads,
 )
 from apps.allocation.explanation.suspension import SUSPENDED, is_suspended
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, TaskState
 from apps.tasks.models import Attempt, ReasonChange, Task
 from apps.tasks.selectors.queue_order import QueueExplanation, queue_explanation
-from apps.tasks.states import LIVE_ATTEMPT_STATES, TaskState
 
 MOST_PAST = 50
 

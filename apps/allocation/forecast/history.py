@@ -13,8 +13,8 @@ from apps.allocation.forecast.arrivals import SPAN_US, Arrivals
 from apps.allocation.forecast.run_times import SECOND, RunTimes
 from apps.allocation.forecast.simulated_state import GroupKey
 from apps.allocation.loader.texts import microseconds
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState
 from apps.tasks.models import Attempt, Task
-from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState
 
 # The last attempts that are used, of all queues; and of the waiting tasks the first, for
 # their time limits.

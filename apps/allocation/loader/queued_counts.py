@@ -8,8 +8,8 @@ from django.db.models import Count
 
 from apps.allocation.engine.snapshot import QueuedGroup
 from apps.allocation.loader import LoadedSnapshot, load
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
-from apps.tasks.states import TaskState
 
 
 def load_with_counts(*, now_us: int) -> LoadedSnapshot:

@@ -17,8 +17,8 @@ from apps.allocation.engine.snapshot import (
 from apps.allocation.loader.configuration import Configuration
 from apps.allocation.loader.row_cache import RowCache
 from apps.allocation.loader.texts import as_text, id_text, json_of, moment_us, thousandths
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState
 from apps.tasks.models import Attempt, Member
-from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState
 
 # Of one member that is on a node: the node, and its devices as text.
 _MemberRow = tuple[int, str]

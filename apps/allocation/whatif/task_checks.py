@@ -25,10 +25,10 @@ from apps.allocation.loader.configuration import amounts
 from apps.allocation.loader.texts import microseconds
 from apps.core.errors import Conflict
 from apps.tasks.descriptions import Description
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task, TaskGroup
 from apps.tasks.selectors.queue_order import FAR, QueueExplanation, queue_position
-from apps.tasks.services import task_submit
-from apps.tasks.states import TaskState
+from apps.tasks.services.enqueue.submission import task_submit
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,10 @@ from apps.policies.selectors import (
     queues_open_to,
     queues_visible_to,
 )
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.delegation import ALIVE, can_act_for
 from apps.tasks.selectors.visibility import task_rights, tasks_visible_to
-from apps.tasks.states import TaskState
 from apps.vaults.selectors.visibility import vault_rights, vaults_visible_to, vaults_with_rights
 
 

@@ -10,7 +10,7 @@ from apps.configuration.selectors import live_document, revision_document
 from apps.core.notifications import after_commit
 from apps.events.services import event_record
 from apps.policies.document import Document, as_data
-from apps.tasks.services.transitions import ALLOCATE
+from apps.tasks.lifecycle.transitions import NOTIFY_ALLOCATION
 
 
 def revision_add(*, actor: User | None, note: str) -> Revision:
@@ -76,4 +76,4 @@ def change_record(
 
 def live_change_notify(*, topics: Iterable[str] = ()) -> None:
     """Notify that something which the pass reads has changed."""
-    after_commit(notify=[ALLOCATE], topics=["configuration", "overview", *topics])
+    after_commit(notify=[NOTIFY_ALLOCATION], topics=["configuration", "overview", *topics])

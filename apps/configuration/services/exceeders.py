@@ -14,7 +14,7 @@ from apps.configuration.services.rows import live_lock
 from apps.core.errors import BadInput, Conflict
 from apps.policies.models import Policy, PolicyGroupPermission, PolicyUserPermission
 from apps.policies.selectors import EXCEED_LIMIT
-from apps.tasks.services.task_group_changes import tasks_regroup
+from apps.tasks.services.task_groups import tasks_regroup
 
 
 @transaction.atomic

@@ -14,7 +14,7 @@ from apps.accounts.models import ADMINS, User
 from apps.accounts.models.grants import GrantSource
 from apps.policies.models import Policy, PolicyGroupPermission, PolicyUserPermission, Queue
 from apps.policies.rights import holders, restricted_members_in_group
-from apps.tasks.services.draft_returns import tasks_return_to_draft
+from apps.tasks.services.stop import tasks_return_to_draft
 
 GRANTED = ("view_policy", "enqueue_policy")
 # A row without its id: subject, right and policy.

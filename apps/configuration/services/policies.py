@@ -28,7 +28,7 @@ from apps.core.model_errors import from_model_error
 from apps.core.units import milli, quantities_text
 from apps.policies.models import DraftPool, Policy, PolicyAmount, Queue
 from apps.policies.selectors import known_keys, policy_family
-from apps.tasks.services.task_group_changes import tasks_regroup
+from apps.tasks.services.task_groups import tasks_regroup
 
 # The deepest tree of policies. Passes and pages walk it.
 MOST_LEVELS = 16

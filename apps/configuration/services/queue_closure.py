@@ -10,7 +10,7 @@ from apps.core.notifications import after_commit
 from apps.events.services import Entry, events_record
 from apps.policies.models import DraftQueueRank, Policy, PolicyMember, Pool, Queue
 from apps.policies.rights import GRANTS
-from apps.tasks.services.draft_returns import tasks_return_to_draft
+from apps.tasks.services.stop import tasks_return_to_draft
 
 
 def rules_remove(model: type[Policy | Pool | Queue], ids: Sequence[int]) -> None:

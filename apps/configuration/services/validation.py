@@ -11,8 +11,8 @@ from apps.core.units import milli, milli_text, quantities_milli
 from apps.nodes.models import Node, NodeState, Volume
 from apps.policies.document import Document, PoolEntry, ProfileEntry
 from apps.policies.models import Policy, PolicyAmount, Pool, Profile, Queue
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
-from apps.tasks.states import TaskState
 
 Amounts = Mapping[str, int]
 GPU = "gpu"

@@ -7,10 +7,10 @@ from apps.accounts.models import User
 from apps.core.terminal import Line, styled_lines
 from apps.dashboard.live import Sharing, card, key_id
 from apps.dashboard.selectors.tasks import visible_task
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
 from apps.tasks.models import Attempt, AttemptLog
 from apps.tasks.selectors.attempts import LogPart, log_tail
 from apps.tasks.selectors.visibility import task_rights
-from apps.tasks.states import LIVE_ATTEMPT_STATES
 
 # What a page shows; the whole log is a download.
 SHOWN_BYTES = 64 * 1024

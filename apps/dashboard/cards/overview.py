@@ -16,8 +16,8 @@ from apps.dashboard.selectors.usage import Usage
 from apps.dashboard.selectors.waiting_tasks import WaitingTasks, waiting_sum
 from apps.policies.models import Queue
 from apps.policies.selectors import policies_visible_to, pools_visible_to
+from apps.tasks.lifecycle.states import ADMITTED_STATES, TaskState
 from apps.tasks.models import Task
-from apps.tasks.states import ADMITTED_STATES, TaskState
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from apps.dashboard.cards.words import ordinal
 from apps.dashboard.live import Sharing, card, key_id, topics_of
 from apps.dashboard.selectors.usage import GPU, live_attempts
 from apps.policies.selectors import policies_visible_to, policy_family
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.queue_order import queue_position
-from apps.tasks.states import TaskState
 
 MOST = 5
 

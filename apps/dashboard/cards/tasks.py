@@ -28,15 +28,15 @@ from apps.dashboard.selectors.tasks import VIEWS, TaskFilter, tasks_matching, vi
 from apps.dashboard.selectors.usage import amounts_of, family_in, live_attempts, over_quota_tasks
 from apps.policies.models import Queue
 from apps.policies.selectors import queues_open_to
-from apps.tasks.models import Attempt, Task
-from apps.tasks.selectors.visibility import TaskRights, task_rights
-from apps.tasks.states import (
+from apps.tasks.lifecycle.states import (
     ADMITTED_STATES,
     ENDED_STATES,
     LIVE_ATTEMPT_STATES,
     AttemptState,
     TaskState,
 )
+from apps.tasks.models import Attempt, Task
+from apps.tasks.selectors.visibility import TaskRights, task_rights
 
 PAGE = 50
 RUNNING = frozenset({"run", "over"})

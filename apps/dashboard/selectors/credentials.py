@@ -7,8 +7,8 @@ from django.http import HttpRequest
 
 from apps.accounts.models import Credential, User
 from apps.accounts.selectors import service_accounts_listed
+from apps.tasks.lifecycle.states import ADMITTED_STATES, TaskState
 from apps.tasks.models import Task
-from apps.tasks.states import ADMITTED_STATES, TaskState
 
 PAGE = 100
 

@@ -11,8 +11,8 @@ from apps.accounts.models import User
 from apps.accounts.selectors import accounts_visible_to, groups_visible_to, people_named
 from apps.configuration.group_usage import GroupCounts, group_counts
 from apps.policies.models import Policy, Queue
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
-from apps.tasks.states import TaskState
 
 PAGE = 100
 # As many people as a search offers at once.

@@ -23,9 +23,9 @@ from apps.accounts.selectors import (
 )
 from apps.policies.models import Queue
 from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
+from apps.tasks.lifecycle.states import ADMITTED_STATES, TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import tasks_visible_to
-from apps.tasks.states import ADMITTED_STATES, TaskState
 
 PAGE = 50
 MOST_CHARS = 200

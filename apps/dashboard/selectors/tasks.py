@@ -12,9 +12,14 @@ from apps.accounts.models import User
 from apps.dashboard.selectors.current_tasks import running_by_quota
 from apps.dashboard.selectors.pools import first_pools
 from apps.policies.selectors import policy_family, pools_visible_to
+from apps.tasks.lifecycle.states import (
+    ADMITTED_STATES,
+    ENDED_STATES,
+    LIVE_ATTEMPT_STATES,
+    TaskState,
+)
 from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors.visibility import tasks_visible_to
-from apps.tasks.states import ADMITTED_STATES, ENDED_STATES, LIVE_ATTEMPT_STATES, TaskState
 
 # What the list's tabs mean.
 VIEWS: dict[str, tuple[str, ...]] = {

@@ -9,8 +9,8 @@ from uuid import UUID
 from django.db.models import FilteredRelation, Q
 
 from apps.policies.models import Policy
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
 from apps.tasks.models import Attempt
-from apps.tasks.states import LIVE_ATTEMPT_STATES
 
 GPU = "gpu"
 

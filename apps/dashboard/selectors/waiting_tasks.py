@@ -11,8 +11,8 @@ from django.db.models import Count, Min
 from django.db.models.functions import Coalesce
 
 from apps.accounts.models import User
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task, TaskGroup
-from apps.tasks.states import TaskState
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from apps.dashboard.forms_people import PersonForm
 from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.selectors.persons import person_facts
 from apps.dashboard.toasts import say
-from apps.tasks.services.owner_departure import owner_tasks_dequeue
+from apps.tasks.services.stop import owner_tasks_dequeue
 
 
 # permission: administrators, and those of a tenant for its people

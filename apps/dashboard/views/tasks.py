@@ -24,11 +24,17 @@ from apps.dashboard.live import key_id
 from apps.dashboard.selectors.tasks import TaskFilter, visible_task
 from apps.dashboard.toasts import say
 from apps.policies.selectors import policies_visible_to, queues_visible_to
+from apps.tasks.lifecycle.states import ENDED_STATES, TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import task_rights
-from apps.tasks.services.lifecycle import task_abort, task_dequeue, task_resume, task_run_again
-from apps.tasks.services.submission import task_create, task_enqueue, task_submit
-from apps.tasks.states import ENDED_STATES, TaskState
+from apps.tasks.services.enqueue.submission import (
+    task_create,
+    task_enqueue,
+    task_resume,
+    task_run_again,
+    task_submit,
+)
+from apps.tasks.services.stop import task_abort, task_dequeue
 
 
 # permission: every signed-in user; the card shows what they may see

@@ -23,17 +23,12 @@ from apps.execution.services.node_removal import nodes_remove_drained
 from apps.execution.services.restore_detection import restore_settle
 from apps.nodes.models import Node
 from apps.nodes.services import drift_note
-from apps.tasks.services.attempts import (
-    MemberResult,
-    attempt_stop,
-    attempt_suspect,
-    attempt_unsuspect,
-    member_end_unsent,
-    member_note_exit,
-    member_release_start,
-)
-from apps.tasks.services.withdrawal import attempt_withdraw
-from apps.tasks.states import TaskState
+from apps.tasks.lifecycle.states import TaskState
+from apps.tasks.services.attempts.ends import attempt_stop, attempt_withdraw
+from apps.tasks.services.attempts.next_state import MemberResult
+from apps.tasks.services.attempts.silence import attempt_suspect, attempt_unsuspect
+from apps.tasks.services.members.exits import member_end_unsent, member_note_exit
+from apps.tasks.services.members.launch import member_release_start
 
 STRANDED = "Its node fell silent before it started."
 # A lease that was just renewed cannot be over sooner, as a part of its length.

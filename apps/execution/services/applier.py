@@ -31,16 +31,13 @@ from apps.execution.reconciler import (
     Quarantine,
 )
 from apps.execution.services.node_ownership import as_server
+from apps.tasks.lifecycle.states import MemberState
 from apps.tasks.models import Member
-from apps.tasks.services.attempts import (
-    MemberResult,
-    member_note_exit,
-    member_note_start,
-    member_release_start,
-)
-from apps.tasks.services.checkpoints import attempt_note_checkpoint
-from apps.tasks.services.logs import MOST_BYTES
-from apps.tasks.states import MemberState
+from apps.tasks.services.attempts.checkpoints import attempt_note_checkpoint
+from apps.tasks.services.attempts.next_state import MemberResult
+from apps.tasks.services.members.exits import member_note_exit
+from apps.tasks.services.members.launch import member_note_start, member_release_start
+from apps.tasks.services.members.logs import MOST_BYTES
 
 log = structlog.get_logger(__name__)
 

@@ -16,7 +16,7 @@ from apps.execution.client import NodeClient
 from apps.execution.protocol.outcomes import Answered
 from apps.execution.protocol.requests import PullRequest, RegistryLogin, RuntimeName
 from apps.policies.selectors import RegistryAccess, registry_access
-from apps.tasks.services.attempts import ImageIdentity
+from apps.tasks.services.attempts.images import ImageIdentity
 
 PULL_WAIT_S = 20.0
 # What runtimes say of a registry that is away for the moment; a name that is wrong is not in it.

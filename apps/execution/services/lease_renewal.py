@@ -12,9 +12,10 @@ from apps.execution.selectors import maintenance_left_s, members_leased
 from apps.execution.services.inventory import node_mark_silent
 from apps.execution.services.node_ownership import as_server
 from apps.nodes.models import Node
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, MemberState
 from apps.tasks.models import Member
-from apps.tasks.services.attempts import MemberResult, member_note_exit
-from apps.tasks.states import LIVE_ATTEMPT_STATES, MemberState
+from apps.tasks.services.attempts.next_state import MemberResult
+from apps.tasks.services.members.exits import member_note_exit
 
 log = structlog.get_logger(__name__)
 

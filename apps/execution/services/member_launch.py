@@ -39,19 +39,18 @@ from apps.execution.services.preflight import node_preflight_again, preflight_no
 from apps.policies.images import is_allowed
 from apps.policies.models.policies import OnNodeLoss
 from apps.tasks.models import Member
-from apps.tasks.services.attempts import (
-    ImageIdentity,
+from apps.tasks.services.attempts.ends import attempt_give_up
+from apps.tasks.services.attempts.images import ImageIdentity, attempt_note_image
+from apps.tasks.services.attempts.next_state import MemberResult
+from apps.tasks.services.attempts.vaults import attempt_note_vaults
+from apps.tasks.services.members.exits import member_note_exit
+from apps.tasks.services.members.gangs import member_note_ready
+from apps.tasks.services.members.launch import (
     LaunchRecord,
-    MemberResult,
-    attempt_give_up,
-    attempt_note_image,
-    attempt_note_vaults,
     back_off_s,
     member_claim_start,
     member_confirm_start,
     member_keep_start,
-    member_note_exit,
-    member_note_ready,
     member_note_start,
     member_release_start,
 )

@@ -20,7 +20,8 @@ from apps.execution.services.node_removal import tasks_named, tasks_on
 from apps.execution.transport.host_keys import HostKey
 from apps.nodes.models import Node, Runtime, Transport
 from apps.nodes.services import REACHED_BY, node_change
-from apps.tasks.services.attempts import MemberResult, member_note_exit
+from apps.tasks.services.attempts.next_state import MemberResult
+from apps.tasks.services.members.exits import member_note_exit
 
 # With these the helper would not find what it has started.
 ONLY_WHEN_EMPTY = frozenset({"user", "runtime", "environment", "state_dir"})

@@ -10,9 +10,10 @@ from apps.accounts.models import User
 from apps.core.errors import BadInput, Conflict
 from apps.nodes.models import Node, NodeState
 from apps.nodes.services import node_ask_removal, node_declare_off, node_drop
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, TaskState
 from apps.tasks.models import Member, Task
-from apps.tasks.services.attempts import attempt_stop, members_acknowledge
-from apps.tasks.states import LIVE_ATTEMPT_STATES, TaskState
+from apps.tasks.services.attempts.ends import attempt_stop
+from apps.tasks.services.members.exits import members_acknowledge
 
 NAMED = 10
 _REMOVAL_PENDING = Q(removal_asked_at__isnull=False, removed_at__isnull=True)

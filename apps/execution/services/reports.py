@@ -24,10 +24,10 @@ from apps.execution.reconciler import (
 from apps.execution.services.applier import LAUNCH_IN_FLIGHT, Applier, ReportOutcome
 from apps.execution.services.node_ownership import as_server
 from apps.nodes.models import Node
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState, MemberState
 from apps.tasks.models import Attempt, Member
-from apps.tasks.services.attempts import members_acknowledge
-from apps.tasks.services.logs import MOST_BYTES, log_append
-from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState, MemberState
+from apps.tasks.services.members.exits import members_acknowledge
+from apps.tasks.services.members.logs import MOST_BYTES, log_append
 
 # The helper refuses a request that names more.
 MOST_LOGS = 1000

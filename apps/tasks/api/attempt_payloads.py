@@ -7,9 +7,9 @@ from typing import Any
 from apps.core.terminal import plain, whole_length
 from apps.core.units import milli_text
 from apps.tasks.api.query_parameters import LogQuery
+from apps.tasks.lifecycle.states import AttemptState
 from apps.tasks.models import Attempt, Member
 from apps.tasks.selectors.vaults import EffectiveVault
-from apps.tasks.states import AttemptState
 
 
 def attempt_payload(

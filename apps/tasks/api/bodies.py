@@ -8,7 +8,7 @@ import msgspec
 from apps.core.errors import BadInput, RpmError
 from apps.core.parsers import not_json
 from apps.tasks.descriptions import CHANGEABLE, Description, read_description, type_error
-from apps.tasks.services.bulk import MANY
+from apps.tasks.services.enqueue.bulk import MANY
 from apps.tasks.services.queue_order import OrderMove
 
 Body = TypeVar("Body", bound=msgspec.Struct)

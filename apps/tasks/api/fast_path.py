@@ -24,7 +24,7 @@ from apps.core.errors import RpmError, Unavailable
 from apps.core.headers import common_response_headers, proxy_ssl_header
 from apps.core.origin import client_address_of
 from apps.tasks.descriptions import read_description
-from apps.tasks.services.fast_path import task_submit_fast
+from apps.tasks.services.enqueue.fast_path import task_submit_fast
 from apps.tasks.task_payloads import stored_task_detail
 
 Environ = dict[str, Any]

@@ -9,6 +9,7 @@ from apps.accounts.models import User
 from apps.core.api import if_match
 from apps.core.errors import BadInput, NotAllowed, Stale
 from apps.core.suggestions import nearest
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors.attempts import (
     LOG_BYTES,
@@ -19,7 +20,6 @@ from apps.tasks.selectors.attempts import (
     log_tail,
 )
 from apps.tasks.selectors.visibility import TaskRights
-from apps.tasks.states import TaskState
 
 FILTERS = ("state", "queue", "policy", "owner", "tag", "q")
 _PAGING = ("limit", "cursor")

@@ -8,8 +8,8 @@ from typing import Any
 
 from rest_framework import serializers
 
+from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.services.queue_order import MOVES
-from apps.tasks.states import AttemptState, TaskState
 
 
 class AbortCallbackSerializer(serializers.Serializer[Any]):

@@ -53,22 +53,23 @@ from apps.tasks.models import Task
 from apps.tasks.selectors.attempts import attempts_of
 from apps.tasks.selectors.vaults import effective_vault
 from apps.tasks.selectors.visibility import task_rights, tasks_matching_filters, visible_task
-from apps.tasks.services import (
-    task_abort,
+from apps.tasks.services.attempts.checkpoints import task_checkpoint
+from apps.tasks.services.enqueue.bulk import tasks_enqueue_many
+from apps.tasks.services.enqueue.idempotency import idempotency_of
+from apps.tasks.services.enqueue.submission import (
     task_change,
-    task_change_queue,
-    task_checkpoint,
     task_create,
-    task_dequeue,
     task_enqueue,
-    task_reorder,
     task_resume,
     task_run_again,
-    task_set_priority,
     task_submit,
-    tasks_enqueue_many,
 )
-from apps.tasks.services.idempotency import idempotency_of
+from apps.tasks.services.queue_order import (
+    task_change_queue,
+    task_reorder,
+    task_set_priority,
+)
+from apps.tasks.services.stop import task_abort, task_dequeue
 from apps.tasks.task_payloads import task_detail, task_summary
 
 _ERRORS = {"4XX": ErrorSerializer}

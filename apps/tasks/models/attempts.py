@@ -7,8 +7,8 @@ from apps.core.ids import uuid7
 from apps.nodes.models import Device, Node
 from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.details import DETAIL_CHARS
+from apps.tasks.lifecycle.states import AttemptState, MemberState
 from apps.tasks.models.tasks import Task
-from apps.tasks.states import AttemptState, MemberState
 
 
 class Attempt(models.Model):
@@ -47,7 +47,8 @@ class Attempt(models.Model):
     # received the stop keeps its own result.
     is_preempted = models.BooleanField(default=False, db_default=False)
     # The placement kept for the task's next attempt, [node, [[index, thousandths], ...]] per
-    # member: the task moves there once this attempt ends. It is charged instead of the old one.
+    # member: the first pass after the end of this attempt admits the task there. It is charged
+    # instead of the old one until then.
     moves_to = models.JSONField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     exit_code = models.IntegerField(null=True, blank=True)
@@ -83,6 +84,12 @@ class Attempt(models.Model):
                 fields=["state", "pool"],
                 condition=~models.Q(state="finished"),
                 name="attempt_live",
+            ),
+            # Placements that are kept, a few at most; every pass looks for them.
+            models.Index(
+                fields=["state"],
+                condition=models.Q(moves_to__isnull=False),
+                name="attempt_moves",
             ),
             # What a policy held over the last day.
             models.Index(fields=["policy", "ended_at"], name="attempt_by_end"),

@@ -12,7 +12,7 @@ from apps.core.ids import uuid7
 from apps.core.keyring import SealContext
 from apps.policies.models import Queue
 from apps.tasks.details import DETAIL_CHARS
-from apps.tasks.states import TaskState
+from apps.tasks.lifecycle.states import TaskState
 
 
 class TaskGroup(models.Model):

@@ -3,8 +3,8 @@
 from apps.accounts.models import User
 from apps.accounts.selectors import tenants_of
 from apps.core.errors import Conflict, NotAllowed
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.selectors.visibility import visible_task
-from apps.tasks.states import TaskState
 
 # A draft is not submitted yet, and an ended task needs no service account.
 ALIVE = frozenset(TaskState) - {

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task, TaskGroup
-from apps.tasks.states import TaskState
 
 # Positions further back are not counted exactly.
 FAR = 10_000

@@ -16,10 +16,10 @@ from apps.accounts.selectors import is_admin
 from apps.core.containers import environment_problems
 from apps.core.errors import BadInput, NotFound, RpmError
 from apps.core.keyring import HIDDEN
+from apps.tasks.lifecycle.states import ADMITTED_STATES, LIVE_ATTEMPT_STATES
 from apps.tasks.models import Attempt, Task
 from apps.tasks.redaction import is_secret, secret_names
 from apps.tasks.selectors.secrets import readable_secrets, task_secrets
-from apps.tasks.states import ADMITTED_STATES, LIVE_ATTEMPT_STATES
 from apps.vaults.contents import (
     CONTAINER,
     CONTAINER_FIELDS,

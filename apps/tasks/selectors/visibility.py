@@ -14,8 +14,8 @@ from apps.accounts.selectors import is_admin
 from apps.core.errors import NotFound
 from apps.policies.rights import is_of_policy
 from apps.policies.selectors import queues_managed_by, queues_visible_to
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
-from apps.tasks.states import TaskState
 
 # Columns that may be large and that few users may read.
 CONTENT = (

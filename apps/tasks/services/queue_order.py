@@ -1,5 +1,6 @@
-"""Moves of waiting tasks inside their queue and to another queue."""
+"""The order of waiting tasks: moves inside their queue and to another one, and priorities."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal, cast
 from uuid import UUID
@@ -14,13 +15,21 @@ from apps.core.errors import BadInput, Conflict, NotAllowed, NotFound
 from apps.core.notifications import after_commit
 from apps.events.services import Entry, events_record
 from apps.policies.models import Queue
+from apps.tasks.acceptance import accept
+from apps.tasks.descriptions import description_of
+from apps.tasks.lifecycle.states import TaskState
+from apps.tasks.lifecycle.transitions import ENQUEUE, NOTIFY_ALLOCATION
 from apps.tasks.models import Task
+from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.selectors.queue_order import tasks_in_order
-from apps.tasks.services.lifecycle import task_dequeue
-from apps.tasks.services.queues import can_manage_queue, check_can_manage_task, queue_open_to
-from apps.tasks.services.submission import task_return
-from apps.tasks.services.transitions import ALLOCATE
-from apps.tasks.states import TaskState
+from apps.tasks.services.enqueue.submission import description_values, task_return
+from apps.tasks.services.queues import (
+    can_manage_queue,
+    check_can_manage_task,
+    queue_open_to,
+)
+from apps.tasks.services.stop import task_dequeue
+from apps.tasks.services.task_groups import task_group_ensure
 from apps.tasks.topics import task_topics
 
 OrderMove = Literal["top", "up", "down", "bottom", "before", "after"]
@@ -90,10 +99,39 @@ def task_change_queue(*, actor: User, task: Task, queue: str | int) -> Task:
         actor=actor,
         task=task,
         queue=target.pk,
-        expected=(TaskState.DRAFT,),
+        change=ENQUEUE,
         submitted_at=timezone.now(),
         waiting_since=since,
     )
+
+
+def task_set_priority(*, actor: User, task: Task, priority: int) -> Task:
+    """Change the priority of a draft or a waiting task, up to what its queue allows.
+
+    Raises:
+        NotAllowed: the actor neither owns the task nor manages its queue.
+        BadInput: the priority is above that of the queue.
+        Conflict: it neither waits nor is a draft.
+    """
+    check_can_manage_task(actor, task)
+    description = description_of({**description_values(task), "priority": priority})
+    with transaction.atomic():
+        values: dict[str, int] = {"priority": priority}
+        queue = None
+        if task.state == TaskState.QUEUED and task.queue_id is not None:
+            queue = Queue.objects.select_related("profile").get(pk=task.queue_id)
+            # It waits already: its priority has nothing to do with its image.
+            facts = replace(queue_facts(queue), needs_image=False)
+            shape = accept(description, facts, owner_id=task.owner_id)
+            values["task_group_id"] = task_group_ensure(queue.pk, shape)
+        elif task.state != TaskState.DRAFT:
+            raise Conflict("Only drafts and waiting tasks can get another priority.")
+        still = Task.objects.filter(pk=task.pk, state=task.state, task_group=task.task_group_id)
+        if not still.update(**values, changed_at=timezone.now()):
+            raise Conflict("The task is in another state by now: read it again.")
+        _record_priority(actor, task, queue, priority)
+    task.refresh_from_db()
+    return task
 
 
 def _neighbours(equals: QuerySet[Task], task: Task, move: OrderMove, other: UUID | None) -> Pair:
@@ -182,4 +220,21 @@ def _record(actor: User, task: Task, queue: Queue, move: OrderMove) -> None:
     )
     topics = task_topics(task.pk, queue_id=queue.pk, policy_id=queue.policy_id)
     events_record([entry], topics=topics)
-    after_commit(notify=[ALLOCATE])
+    after_commit(notify=[NOTIFY_ALLOCATION])
+
+
+def _record_priority(actor: User, task: Task, queue: Queue | None, priority: int) -> None:
+    policy_id = queue.policy_id if queue is not None else None
+    entry = Entry(
+        kind="task.priority",
+        object_type="task",
+        object_id=task.pk,
+        queue_id=task.queue_id,
+        policy_id=policy_id,
+        actor_id=actor.pk,
+        data={"from": task.priority, "to": priority},
+        is_audited=actor.pk != task.owner_id,
+    )
+    events_record([entry], topics=task_topics(task.pk, queue_id=task.queue_id, policy_id=policy_id))
+    if queue is not None:
+        after_commit(notify=[NOTIFY_ALLOCATION])

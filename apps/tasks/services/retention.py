@@ -18,6 +18,7 @@ from django.db.models import Max, Q, QuerySet, Sum
 
 from apps.core import clock
 from apps.events.models import Event
+from apps.tasks.lifecycle.states import ENDED_STATES, LIVE_ATTEMPT_STATES
 from apps.tasks.models import (
     Attempt,
     AttemptLog,
@@ -27,7 +28,6 @@ from apps.tasks.models import (
     ReasonChange,
     Task,
 )
-from apps.tasks.states import ENDED_STATES, LIVE_ATTEMPT_STATES
 
 log = structlog.get_logger(__name__)
 

@@ -1,8 +1,15 @@
-"""The task groups of a queue: its equal tasks."""
+"""The task groups of a queue: its equal tasks, by the rules of now."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from uuid import UUID
 
-from apps.tasks.models import TaskGroup
+from apps.core.notifications import after_commit
+from apps.policies.models import Policy, Queue
+from apps.policies.selectors import may_exceed_limit
+from apps.tasks.lifecycle.states import TaskState
+from apps.tasks.lifecycle.transitions import NOTIFY_ALLOCATION
+from apps.tasks.models import Task, TaskGroup
+from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.shapes import TaskShape
 
 
@@ -25,6 +32,48 @@ def task_groups_ensure(queue_id: int, shapes: Iterable[TaskShape]) -> dict[str, 
     return known
 
 
+def tasks_regroup(*, policy_ids: Collection[int]) -> int:
+    """Split the task groups of these policies by user, or join them, as the limits say now.
+
+    Call it in the transaction of the change. The lock on each queue prevents enqueueing by the old
+    rules meanwhile.
+
+    Returns:
+        How many waiting tasks are in another group now.
+    """
+    queues = Queue.objects.filter(policy__in=policy_ids, removed_at__isnull=True)
+    moved = sum(
+        _regroup(queue)
+        for queue in queues.select_related("profile")
+        .select_for_update(no_key=True, of=("self",))
+        .order_by("pk")
+    )
+    if moved:
+        after_commit(notify=[NOTIFY_ALLOCATION])
+    return moved
+
+
+def task_regroup(task_id: UUID, *, policy_id: int) -> None:
+    """Put a task that waits again into its group, by the rules that were set while it ran.
+
+    Call it with its queue locked, as `tasks_regroup` does.
+    """
+    task = Task.objects.select_related("task_group").get(pk=task_id, state=TaskState.QUEUED)
+    if task.task_group is None or task.queue_id is None:
+        raise ValueError(f"task {task_id} waits in no task group")
+    shape = _shape(
+        task.task_group,
+        owner_id=task.owner_id,
+        has_user_limit=_has_user_limit(policy_id),
+        exceeding=may_exceed_limit(policy_id) if task.task_group.is_preemptible else (),
+    )
+    if shape.digest() != task.task_group.shape:
+        task_group_id = task_group_ensure(task.queue_id, shape)
+        Task.objects.filter(pk=task_id, task_group=task.task_group_id).update(
+            task_group=task_group_id
+        )
+
+
 def _known(queue_id: int, digests: Iterable[str]) -> dict[str, int]:
     rows = TaskGroup.objects.filter(queue_id=queue_id, shape__in=list(digests))
     return dict(rows.values_list("shape", "pk"))
@@ -40,4 +89,48 @@ def _task_group(queue_id: int, digest: str, shape: TaskShape) -> TaskGroup:
         is_preemptible=shape.is_preemptible,
         user_id=shape.user_id,
         exceeds_limit=shape.exceeds_limit,
+    )
+
+
+def _has_user_limit(policy_id: int) -> bool:
+    """Whether the policy, or one above it, has a limit per user."""
+    at: int | None = policy_id
+    while at is not None:
+        policy = Policy.objects.only("parent_id", "user_limit").get(pk=at)
+        if policy.user_limit:
+            return True
+        at = policy.parent_id
+    return False
+
+
+def _regroup(queue: Queue) -> int:
+    facts = queue_facts(queue)
+    waiting = Task.objects.filter(queue=queue, state=TaskState.QUEUED)
+    pairs = list(waiting.order_by().values_list("task_group", "owner").distinct())
+    task_groups = TaskGroup.objects.in_bulk({task_group for task_group, _ in pairs})
+    moved = 0
+    for task_group_id, owner_id in pairs:
+        task_group = task_groups[task_group_id]
+        shape = _shape(
+            task_group,
+            owner_id=owner_id,
+            has_user_limit=facts.has_user_limit,
+            exceeding=facts.exceeding,
+        )
+        if shape.digest() != task_group.shape:
+            new = task_group_ensure(queue.pk, shape)
+            moved += waiting.filter(task_group=task_group_id, owner=owner_id).update(task_group=new)
+    return moved
+
+
+def _shape(
+    task_group: TaskGroup, *, owner_id: int, has_user_limit: bool, exceeding: Collection[int]
+) -> TaskShape:
+    return TaskShape(
+        request=task_group.request,
+        replicas=task_group.replicas,
+        priority=task_group.priority,
+        is_preemptible=task_group.is_preemptible,
+        user_id=owner_id if has_user_limit else None,
+        exceeds_limit=task_group.is_preemptible and owner_id in exceeding,
     )

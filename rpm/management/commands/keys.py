@@ -14,7 +14,7 @@ from apps.core.errors import MOST_PROBLEMS
 from apps.core.resealer import Resealer, bound_note, is_bound
 from apps.events.services import event_record
 from apps.policies.services import registry_passwords_reseal
-from apps.tasks.services.task_secrets import secrets_reseal
+from apps.tasks.services.enqueue.task_secrets import secrets_reseal
 from apps.vaults.services.maintenance import vaults_reseal
 
 

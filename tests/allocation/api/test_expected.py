@@ -18,8 +18,8 @@ from apps.allocation.services import run_pass
 from apps.configuration.services.pools import policy_pause
 from apps.configuration.services.queues import profile_connect
 from apps.policies.models import Profile
+from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, Task
-from apps.tasks.states import AttemptState, TaskState
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
 

@@ -14,8 +14,8 @@ from apps.allocation.engine.reasons import ReasonCode
 from apps.allocation.services import run_pass
 from apps.nodes.models import Node
 from apps.policies.models import Policy
+from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, ReasonChange, Task, TaskGroup
-from apps.tasks.states import AttemptState, TaskState
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
 

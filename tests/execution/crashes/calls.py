@@ -17,8 +17,8 @@ from apps.policies.document import parse
 from apps.policies.models import Pool, Profile, Queue
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
-from apps.tasks.services.lifecycle import task_abort
-from apps.tasks.services.submission import task_submit
+from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.services.stop import task_abort
 
 POLICIES = ("poor", "rich")
 

@@ -26,7 +26,7 @@ from apps.nodes.models import Node, NodeState, Runtime, Transport
 from apps.policies.models import Queue
 from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.selectors.attempts import log_from
-from apps.tasks.services.lifecycle import task_abort
+from apps.tasks.services.stop import task_abort
 from tests.allocation.state import enqueue
 from tests.people import Example
 from tests.services.ports import wait_until

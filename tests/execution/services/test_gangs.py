@@ -12,7 +12,7 @@ from apps.execution.transport.base import ExchangeFailed
 from apps.nodes.models import Node, NodeState, Runtime
 from apps.policies.models import Profile
 from apps.tasks.models import Attempt, Member
-from apps.tasks.services.attempts.gangs import PORTS, WAITING
+from apps.tasks.services.members.gangs import PORTS, WAITING
 from tests.allocation.state import enqueue, make_node
 from tests.execution.services.scripted_node import Answer, ScriptedNode, done
 from tests.people import Example

@@ -14,7 +14,7 @@ from apps.execution.protocol.answers import Clocks, SyncReport, decode
 from apps.execution.services.reports import ReportContext, member_key, members_of, report_apply
 from apps.nodes.models import Node
 from apps.tasks.models import Attempt
-from apps.tasks.services.attempts import member_claim_start, member_note_start
+from apps.tasks.services.members.launch import member_claim_start, member_note_start
 from tests.allocation.state import enqueue, make_node
 from tests.execution.services.test_reports import BOOT, apply_report, member_report, states_of
 from tests.people import Example

@@ -23,8 +23,8 @@ from apps.nodes.models import Runtime
 from apps.policies.models import Pool, RegistryCredential
 from apps.policies.services import registry_credential_save
 from apps.tasks.models import Attempt, Member, Task
-from apps.tasks.services.attempts import ImageIdentity
-from apps.tasks.services.lifecycle import task_abort
+from apps.tasks.services.attempts.images import ImageIdentity
+from apps.tasks.services.stop import task_abort
 from tests.allocation.state import enqueue, make_node
 from tests.execution.services.scripted_node import (
     Answer,

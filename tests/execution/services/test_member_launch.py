@@ -15,8 +15,8 @@ from apps.execution.transport.base import ExchangeFailed, Unreachable
 from apps.nodes.models import Node
 from apps.policies.models import Profile, Queue
 from apps.tasks.models import Attempt, Member, Task
-from apps.tasks.services.lifecycle import task_abort
-from apps.tasks.services.task_secrets import seal_secrets
+from apps.tasks.services.enqueue.task_secrets import seal_secrets
+from apps.tasks.services.stop import task_abort
 from apps.vaults.services.vaults import vault_create
 from tests.execution.services.scripted_node import (
     Answer,

@@ -12,7 +12,7 @@ from apps.execution.node.clocks import boot_id
 from apps.execution.services.node_registration import NodeFailed, node_add
 from apps.nodes.models import Node, Runtime, Transport
 from apps.tasks.models import Attempt, Task
-from apps.tasks.services.task_secrets import seal_secrets
+from apps.tasks.services.enqueue.task_secrets import seal_secrets
 from tests.execution.services.scripted_node import ScriptedNode, done, launch, states_of
 from tests.people import Example
 from tests.services.sshd import kill_helpers

@@ -11,8 +11,8 @@ from apps.execution.protocol.answers import LogChunk
 from apps.execution.services import reports
 from apps.nodes.models import Node
 from apps.tasks.models import Attempt, Member
-from apps.tasks.services import logs
-from apps.tasks.services.attempts import member_claim_start, member_note_start
+from apps.tasks.services.members import logs
+from apps.tasks.services.members.launch import member_claim_start, member_note_start
 from tests.allocation.state import enqueue, make_node
 from tests.execution.services.test_reports import BOOT, apply_report, member_report, states_of
 from tests.people import Example

@@ -17,13 +17,10 @@ from apps.execution.selectors import (
 )
 from apps.nodes.models import Node, Volume
 from apps.tasks.models import Attempt, Member, Task
-from apps.tasks.services.attempts import (
-    MemberResult,
-    member_claim_start,
-    member_note_exit,
-    member_note_start,
-)
-from apps.tasks.services.lifecycle import task_abort
+from apps.tasks.services.attempts.next_state import MemberResult
+from apps.tasks.services.members.exits import member_note_exit
+from apps.tasks.services.members.launch import member_claim_start, member_note_start
+from apps.tasks.services.stop import task_abort
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
 

@@ -11,7 +11,7 @@ from apps.execution.protocol.answers import Clocks, ReportedMember, SyncReport
 from apps.execution.services.reports import ReportContext, members_of, report_apply
 from apps.nodes.models import Node
 from apps.tasks.models import Attempt
-from apps.tasks.services.attempts import member_claim_start
+from apps.tasks.services.members.launch import member_claim_start
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
 

@@ -18,7 +18,7 @@ from apps.policies.models import PolicyGroupPermission
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
 from apps.tasks.selectors.delegation import delegating_owner
-from apps.tasks.services import task_submit
+from apps.tasks.services.enqueue.submission import task_submit
 from apps.vaults.selectors.effective import vaults_applying_to
 from apps.vaults.services.vaults import vault_create
 from tests.accounts.test_throttling import basic

@@ -24,7 +24,7 @@ from apps.events.models import Event
 from apps.policies.models import LiveState, PolicyGroupPermission, Queue
 from apps.tasks.api import fast_path
 from apps.tasks.models import Task
-from apps.tasks.services.fast_path import fast_path_cache
+from apps.tasks.services.enqueue.fast_path import fast_path_cache
 from tests.people import Example
 from tests.tasks.api.test_tasks import BAD, wanted
 

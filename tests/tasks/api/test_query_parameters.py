@@ -13,8 +13,8 @@ from apps.accounts.models import User
 from apps.tasks.descriptions import description_of
 from apps.tasks.models import Attempt, AttemptLog, Task
 from apps.tasks.selectors.attempts import MOST_LOG_BYTES
-from apps.tasks.services import task_submit
-from apps.tasks.services.idempotency import KEY_LENGTH
+from apps.tasks.services.enqueue.idempotency import KEY_LENGTH
+from apps.tasks.services.enqueue.submission import task_submit
 from tests.people import Example
 
 As = Callable[[User], APIClient]

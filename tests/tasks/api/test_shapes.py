@@ -11,7 +11,7 @@ from apps.tasks.api.serializers import (
     TaskSummarySerializer,
 )
 from apps.tasks.descriptions import AbortCallback, Description, description_of
-from apps.tasks.services import task_create
+from apps.tasks.services.enqueue.submission import task_create
 from apps.tasks.task_payloads import task_detail, task_summary
 
 

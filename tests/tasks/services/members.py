@@ -8,10 +8,7 @@ from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.policies.models import Profile
 from apps.tasks.models import Attempt, HeldDevice, Member, Task
-from apps.tasks.services.attempts import (
-    member_claim_start,
-    member_note_start,
-)
+from apps.tasks.services.members.launch import member_claim_start, member_note_start
 from tests.allocation.state import enqueue
 from tests.people import Example
 

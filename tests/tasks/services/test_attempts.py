@@ -9,25 +9,29 @@ from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.events.models import Event
 from apps.policies.models import Queue
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Attempt, Task
-from apps.tasks.services.attempts import (
-    LaunchRecord,
-    MemberResult,
+from apps.tasks.services.attempts.ends import (
     attempt_end_unstarted,
     attempt_give_up,
     attempt_stop,
+)
+from apps.tasks.services.attempts.next_state import MemberResult
+from apps.tasks.services.members.exits import (
+    member_end_unsent,
+    member_note_exit,
+    members_acknowledge,
+)
+from apps.tasks.services.members.launch import (
+    LaunchRecord,
     back_off_s,
     member_claim_start,
     member_confirm_start,
-    member_end_unsent,
     member_keep_start,
-    member_note_exit,
     member_note_start,
     member_release_start,
-    members_acknowledge,
 )
-from apps.tasks.services.lifecycle import task_abort
-from apps.tasks.states import TaskState
+from apps.tasks.services.stop import task_abort
 from tests.people import Example
 from tests.tasks.services.members import admitted, is_released, member_of, running, states_of
 

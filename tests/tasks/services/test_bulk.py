@@ -12,7 +12,9 @@ from apps.core.errors import BadInput, NotAllowed, NotFound
 from apps.policies.models import Queue
 from apps.tasks.descriptions import description_of
 from apps.tasks.models import Task
-from apps.tasks.services import bulk, queues, tasks_enqueue_many
+from apps.tasks.services import queues
+from apps.tasks.services.enqueue import bulk
+from apps.tasks.services.enqueue.bulk import tasks_enqueue_many
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db

@@ -11,8 +11,12 @@ from apps.core.errors import Conflict, NotAllowed
 from apps.nodes.models import Node, Volume
 from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.selectors.attempts import Resumption, resumption_of
-from apps.tasks.services.attempts import MemberResult, member_note_exit
-from apps.tasks.services.checkpoints import attempt_note_checkpoint, task_checkpoint
+from apps.tasks.services.attempts.checkpoints import (
+    attempt_note_checkpoint,
+    task_checkpoint,
+)
+from apps.tasks.services.attempts.next_state import MemberResult
+from apps.tasks.services.members.exits import member_note_exit
 from tests.allocation.state import begin, enqueue, latest, make_node
 from tests.people import Example
 

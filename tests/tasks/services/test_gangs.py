@@ -4,13 +4,10 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.tasks.models import Task
-from apps.tasks.services.attempts import (
-    MemberResult,
-    member_claim_start,
-    member_note_exit,
-    member_note_start,
-)
-from apps.tasks.services.lifecycle import task_abort
+from apps.tasks.services.attempts.next_state import MemberResult
+from apps.tasks.services.members.exits import member_note_exit
+from apps.tasks.services.members.launch import member_claim_start, member_note_start
+from apps.tasks.services.stop import task_abort
 from tests.people import Example
 from tests.tasks.services.members import gang, is_released, running, states_of
 

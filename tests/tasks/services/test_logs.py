@@ -14,9 +14,9 @@ from apps.allocation.services import run_pass
 from apps.tasks.log_masks import mask_piece
 from apps.tasks.models import Attempt, AttemptLog, Member, Task
 from apps.tasks.selectors.attempts import log_from
-from apps.tasks.services import logs
-from apps.tasks.services.logs import log_append
-from apps.tasks.services.task_secrets import seal_secrets
+from apps.tasks.services.enqueue.task_secrets import seal_secrets
+from apps.tasks.services.members import logs
+from apps.tasks.services.members.logs import log_append
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
 

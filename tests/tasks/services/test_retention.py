@@ -9,6 +9,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.events.models import Event
+from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import (
     Attempt,
     AttemptLog,
@@ -19,10 +20,9 @@ from apps.tasks.models import (
     Task,
 )
 from apps.tasks.services import retention
-from apps.tasks.services.attempts import attempt_stop
-from apps.tasks.services.logs import log_append
+from apps.tasks.services.attempts.ends import attempt_stop
+from apps.tasks.services.members.logs import log_append
 from apps.tasks.services.retention import Retention, expired_remove, retention_of
-from apps.tasks.states import AttemptState, TaskState
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
 

@@ -8,17 +8,16 @@ from apps.allocation.services import run_pass
 from apps.execution.selectors import attempts_to_suspect, attempts_to_unsuspect
 from apps.nodes.models import Node
 from apps.tasks.models import Attempt, HeldDevice, Member, Task
-from apps.tasks.services.attempts import (
+from apps.tasks.services.attempts.next_state import MemberResult
+from apps.tasks.services.attempts.silence import attempt_suspect, attempt_unsuspect
+from apps.tasks.services.members.exits import member_note_exit
+from apps.tasks.services.members.launch import (
     LaunchRecord,
-    MemberResult,
-    attempt_suspect,
-    attempt_unsuspect,
     member_claim_start,
     member_confirm_start,
-    member_note_exit,
     member_note_start,
 )
-from apps.tasks.services.lifecycle import task_abort
+from apps.tasks.services.stop import task_abort
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
 

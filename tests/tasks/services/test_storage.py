@@ -11,16 +11,16 @@ from apps.accounts.models import User
 from apps.core.errors import Conflict
 from apps.tasks.descriptions import description_of
 from apps.tasks.models import Task
-from apps.tasks.services import (
-    storage,
+from apps.tasks.services.enqueue import storage
+from apps.tasks.services.enqueue.bulk import tasks_enqueue_many
+from apps.tasks.services.enqueue.storage import stored_bytes
+from apps.tasks.services.enqueue.submission import (
     task_change,
     task_create,
     task_enqueue,
     task_submit,
-    tasks_enqueue_many,
 )
 from apps.tasks.services.retention import expired_remove, retention_of
-from apps.tasks.services.storage import stored_bytes
 from apps.tasks.sizes import TASK_BYTES, description_bytes
 from tests.people import Example
 

@@ -11,14 +11,13 @@ from apps.core.errors import BadInput, Conflict, NotAllowed
 from apps.tasks.descriptions import description_of
 from apps.tasks.models import Task
 from apps.tasks.selectors.facts import queue_facts
-from apps.tasks.services import (
-    queue_bounds,
-    submission,
+from apps.tasks.services.enqueue import queue_bounds, submission
+from apps.tasks.services.enqueue.bulk import tasks_enqueue_many
+from apps.tasks.services.enqueue.submission import (
     task_change,
     task_create,
     task_enqueue,
     task_submit,
-    tasks_enqueue_many,
 )
 from tests.people import Example
 

@@ -12,8 +12,8 @@ from apps.configuration.services.policies import policy_change
 from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.rows import live_lock
 from apps.policies.models import Policy
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
-from apps.tasks.states import TaskState
 
 
 def tasks_returned_by_change(

@@ -11,23 +11,21 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.tasks.details import shorten
+from apps.tasks.lifecycle.states import ADMITTED_STATES, AttemptState
+from apps.tasks.lifecycle.transitions import ANSWERS_RUNNING, ANSWERS_STARTING, SUSPECT
+from apps.tasks.lifecycle.writers import attempt_transition
 from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.services.attempts.records import attempt_entry, attempt_lock, attempt_record
 from apps.tasks.services.attempts.starts import attempt_note_running, has_waiting_members
-from apps.tasks.states import ADMITTED_STATES, AttemptState
-
-BEFORE_SILENCE = (AttemptState.STARTING, AttemptState.RUNNING)
 
 
 def attempt_suspect(*, attempt_id: UUID, detail: str) -> bool:
     """Mark an attempt as suspect: a node that runs a member of it is silent."""
     with transaction.atomic():
         attempt = attempt_lock(attempt_id)
-        if attempt.state not in BEFORE_SILENCE:
+        if attempt.state not in SUSPECT.sources:
             return False
-        Attempt.objects.filter(pk=attempt.pk, state=attempt.state).update(
-            state=AttemptState.SUSPECT, detail=shorten(detail)
-        )
+        attempt_transition(SUSPECT, attempt, detail=shorten(detail))
         _set_detail(attempt, detail)
         attempt_record(attempt, [attempt_entry(attempt, "task.suspect", reason=detail)])
         return True
@@ -41,9 +39,7 @@ def attempt_unsuspect(*, attempt_id: UUID) -> bool:
             return False
         is_running = not has_waiting_members(attempt)
         begun = is_running and attempt.started_at is not None
-        state = AttemptState.RUNNING if begun else AttemptState.STARTING
-        Attempt.objects.filter(pk=attempt.pk, state=attempt.state).update(state=state, detail="")
-        attempt.state = state
+        attempt_transition(ANSWERS_RUNNING if begun else ANSWERS_STARTING, attempt)
         _set_detail(attempt, "")
         attempt_record(attempt, [attempt_entry(attempt, "task.answers")])
         if is_running and not begun:

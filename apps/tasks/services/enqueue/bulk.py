@@ -14,7 +14,7 @@ from apps.policies.models import Queue
 from apps.tasks.acceptance import accept
 from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
-from apps.tasks.services.new_tasks import (
+from apps.tasks.services.enqueue.new_tasks import (
     drafts_announce,
     drafts_left,
     mark_queued,
@@ -23,7 +23,7 @@ from apps.tasks.services.new_tasks import (
     too_many_drafts,
     waiting_announce,
 )
-from apps.tasks.services.queue_bounds import (
+from apps.tasks.services.enqueue.queue_bounds import (
     facts_for,
     has_vault_image,
     too_many_waiting,

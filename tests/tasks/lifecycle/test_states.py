@@ -7,8 +7,9 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.tasks.lifecycle.states import AttemptState, TaskState
+from apps.tasks.lifecycle.transitions import ATTEMPT_EDGES, TASK_EDGES
 from apps.tasks.models import Attempt, Task, TaskGroup
-from apps.tasks.states import ATTEMPT_EDGES, TASK_EDGES, AttemptState, TaskState
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db

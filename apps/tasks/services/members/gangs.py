@@ -7,9 +7,11 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.core.notifications import after_commit
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState, MemberState
+from apps.tasks.lifecycle.transitions import RELEASE_LAUNCH
+from apps.tasks.lifecycle.writers import attempt_transition
 from apps.tasks.models import Attempt, Member
 from apps.tasks.services.attempts.records import attempt_lock, attempt_record
-from apps.tasks.states import LIVE_ATTEMPT_STATES, AttemptState, MemberState
 
 # Rendezvous ports, on the node of the first member: one per live gang of that node.
 PORTS: Final = range(29_500, 30_500)
@@ -58,9 +60,7 @@ def _release_claim(attempt: Attempt, claimed: QuerySet[Member]) -> None:
     """Release the claim without a delay, because nothing has failed."""
     claimed.update(state=MemberState.ALLOCATED, lock_token="", detail=WAITING)
     if not attempt.members.exclude(state=MemberState.ALLOCATED).exists():
-        Attempt.objects.filter(pk=attempt.pk, state=attempt.state).update(
-            state=AttemptState.ALLOCATED
-        )
+        attempt_transition(RELEASE_LAUNCH, attempt)
     attempt_record(attempt, [])
 
 

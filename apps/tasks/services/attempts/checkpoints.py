@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.core.errors import Conflict, NotAllowed
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services.attempts.records import attempt_record
-from apps.tasks.states import LIVE_ATTEMPT_STATES
 
 
 def attempt_note_checkpoint(*, attempt_id: UUID, at: datetime) -> bool:

@@ -28,11 +28,11 @@ from apps.core.notifications import notify_now
 from apps.policies.models import Queue
 from apps.tasks.acceptance import QueueFacts, accept
 from apps.tasks.descriptions import Description
+from apps.tasks.lifecycle.transitions import NOTIFY_ALLOCATION
 from apps.tasks.models import TaskGroup
 from apps.tasks.selectors.facts import queue_facts
-from apps.tasks.services.queue_bounds import count_is_due
-from apps.tasks.services.storage import storage_is_due
-from apps.tasks.services.transitions import ALLOCATE
+from apps.tasks.services.enqueue.queue_bounds import count_is_due
+from apps.tasks.services.enqueue.storage import storage_is_due
 from apps.tasks.shapes import TaskShape
 from apps.tasks.sizes import description_bytes
 from apps.tasks.topics import task_topics
@@ -277,7 +277,7 @@ def task_submit_fast(
         return None
     _, *topics = task_topics(stored.id, queue_id=facts.queue_id, policy_id=facts.policy_id)
     # No page of the task can be open yet.
-    notify_now(tasks=[ALLOCATE], topics=topics)
+    notify_now(tasks=[NOTIFY_ALLOCATION], topics=topics)
     return StoredTask(stored.id, owner.username, shape, facts, stored.at, owner.redacted_variables)
 
 

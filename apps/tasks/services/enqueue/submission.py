@@ -1,6 +1,6 @@
 """Creation of tasks: drafts, and tasks that wait in a queue."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -13,12 +13,15 @@ from apps.core.origin import acted_by
 from apps.events.services import Entry, events_record
 from apps.tasks.acceptance import accept
 from apps.tasks.descriptions import Description, description_of, request_texts
+from apps.tasks.lifecycle.states import TaskState
+from apps.tasks.lifecycle.transitions import ENQUEUE, RESUME, RUN_AGAIN, TaskTransition
+from apps.tasks.lifecycle.writers import tasks_transition
 from apps.tasks.models import Task
 from apps.tasks.redaction import keep_hidden_values, secret_names
 from apps.tasks.selectors.secrets import task_secrets
 from apps.tasks.selectors.vaults import vaults_have_image
-from apps.tasks.services.idempotency import Idempotency, earlier_task, key_keep
-from apps.tasks.services.new_tasks import (
+from apps.tasks.services.enqueue.idempotency import Idempotency, earlier_task, key_keep
+from apps.tasks.services.enqueue.new_tasks import (
     columns,
     drafts_announce,
     drafts_left,
@@ -28,13 +31,20 @@ from apps.tasks.services.new_tasks import (
     too_many_drafts,
     waiting_announce,
 )
-from apps.tasks.services.queue_bounds import check_may_wait, facts_for, has_vault_image
-from apps.tasks.services.queues import check_open_to_owner, queue_lock, queue_ref
-from apps.tasks.services.storage import check_may_store
+from apps.tasks.services.enqueue.queue_bounds import (
+    check_may_wait,
+    facts_for,
+    has_vault_image,
+)
+from apps.tasks.services.enqueue.storage import check_may_store
+from apps.tasks.services.enqueue.task_secrets import seal_secrets
+from apps.tasks.services.queues import (
+    check_can_manage_task,
+    check_open_to_owner,
+    queue_lock,
+    queue_ref,
+)
 from apps.tasks.services.task_groups import task_group_ensure
-from apps.tasks.services.task_secrets import seal_secrets
-from apps.tasks.services.transitions import tasks_move
-from apps.tasks.states import TaskState
 
 
 def task_create(
@@ -160,23 +170,65 @@ def task_enqueue(*, actor: User, task: Task, queue: str | int) -> Task:
     """
     if task.owner_id != actor.pk and not is_admin(actor):
         raise NotAllowed("This draft has another owner.")
-    return task_return(actor=actor, task=task, queue=queue, expected=(TaskState.DRAFT,))
+    return task_return(actor=actor, task=task, queue=queue, change=ENQUEUE)
+
+
+def task_run_again(*, actor: User, task: Task, queue: str | int | None = None) -> Task:
+    """Enqueue an ended task again, as a new submission.
+
+    Args:
+        queue: another queue; None means its last one.
+
+    Raises:
+        NotAllowed, NotFound: the actor may not do it, or actor or owner may not use the queue.
+        BadInput, NeverFits: the queue does not take it any more.
+        Conflict: it has not ended.
+    """
+    check_can_manage_task(actor, task)
+    if task.state not in RUN_AGAIN.sources:
+        raise Conflict("Only tasks that have ended can run again.")
+    return task_return(
+        actor=actor,
+        task=task,
+        queue=_queue_or(task, queue),
+        change=RUN_AGAIN,
+    )
+
+
+def task_resume(*, actor: User, task: Task) -> Task:
+    """Put a paused or rejected task back into its queue; a paused one keeps its submission time.
+
+    Raises:
+        NotAllowed, NotFound: the actor may not do it, or may not use the queue.
+        BadInput, NeverFits: the queue does not take it any more.
+        Conflict: it is neither paused nor rejected.
+    """
+    check_can_manage_task(actor, task)
+    if task.state not in RESUME.sources:
+        raise Conflict("Only paused or rejected tasks can be resumed.")
+    return task_return(
+        actor=actor,
+        task=task,
+        queue=_queue_or(task, None),
+        change=RESUME,
+        submitted_at=task.submitted_at or timezone.now(),
+    )
 
 
 def task_return(
-    *, actor: User, task: Task, queue: str | int, expected: Sequence[str], **changes: Any
+    *, actor: User, task: Task, queue: str | int, change: TaskTransition, **changes: Any
 ) -> Task:
     """Put a task into a queue, checked again as if it were new.
 
     Args:
-        expected: the states from which it may move.
-        changes: columns to set in addition to its place in the queue.
+        change: the transition to *queued*.
+        changes: columns to set in addition to its position in the queue.
 
     Raises:
         NotAllowed: actor or owner may not enqueue there.
         NotFound: the actor does not see the queue.
         BadInput, NeverFits: the queue does not take such a task.
-        Conflict: the task is in none of the expected states.
+        Conflict: the task is in another state.
     """
     at = queue_ref(actor, queue)
     # Read without regard to its own image: the draft may be changed meanwhile.
@@ -192,22 +244,16 @@ def task_return(
         facts = facts_for(found, has_image=has_image)
         check_may_wait(facts, task.owner_id)
         shape = accept(description, facts, owner_id=task.owner_id)
-        place: dict[str, Any] = {
+        position: dict[str, Any] = {
             "queue_id": facts.queue_id,
             "task_group_id": task_group_ensure(facts.queue_id, shape),
             "request": shape.request,
-            "state_detail": "",
         }
         if "submitted_at" not in changes:
-            place |= {"submitted_at": timezone.now(), "waiting_since": None}
-        moved = tasks_move(
-            [task.pk],
-            expected=expected,
-            to=TaskState.QUEUED,
-            actor_id=actor.pk,
-            changes={**place, **changes},
-        )
-        if not moved:
+            position |= {"submitted_at": timezone.now(), "waiting_since": None}
+        if not tasks_transition(
+            change, [task.pk], actor_id=actor.pk, changes={**position, **changes}
+        ):
             raise Conflict("The task is in another state by now: read it again.")
     task.refresh_from_db()
     return task
@@ -217,6 +263,14 @@ def description_values(task: Task) -> dict[str, Any]:
     """The description of a task as plain values."""
     names = (name for name in Description.__struct_fields__ if name not in {"queue", "secrets"})
     return {**{name: getattr(task, name) for name in names}, "secrets": task_secrets(task)}
+
+
+def _queue_or(task: Task, queue: str | int | None) -> str | int:
+    if queue is not None:
+        return queue
+    if task.queue_id is None:
+        raise BadInput("queue is missing.", fields={"queue": "is missing: the task has none"})
+    return task.queue_id
 
 
 def _holds_secrets(task: Task) -> bool:

@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
 from django.utils import timezone
 from guardian.shortcuts import assign_perm
 
@@ -13,19 +12,17 @@ from apps.core.errors import BadInput, Conflict, NotAllowed, NotFound
 from apps.events.models import Event
 from apps.policies.models import Queue
 from apps.tasks.descriptions import description_of
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Attempt, Task, TaskGroup
-from apps.tasks.services import (
-    task_abort,
+from apps.tasks.services.attempts.ends import attempt_stop
+from apps.tasks.services.enqueue.submission import (
     task_create,
-    task_dequeue,
     task_resume,
     task_run_again,
-    task_set_priority,
     task_submit,
-    tasks_move,
 )
-from apps.tasks.services.attempts import attempt_stop
-from apps.tasks.states import TaskState
+from apps.tasks.services.queue_order import task_set_priority
+from apps.tasks.services.stop import task_abort, task_dequeue
 from tests.allocation.state import make_node
 from tests.people import Example
 
@@ -177,64 +174,6 @@ def test_somebody_elses_task_is_not_mine_to_move(
     with pytest.raises(NotAllowed):
         task_set_priority(actor=bob, task=task, priority=0)
     assert task_dequeue(actor=root, task=task).state == TaskState.DRAFT
-
-
-def test_only_those_in_the_expected_state_move(alice: User, example: Example) -> None:
-    waiting, ended = submitted(alice, example), submitted(alice, example)
-    task_abort(actor=alice, task=ended)
-
-    moved = tasks_move(
-        [waiting.pk, ended.pk],
-        expected=(TaskState.QUEUED,),
-        to=TaskState.REJECTED,
-        changes={"state_detail": "The queue is closed."},
-    )
-
-    assert [(one.id, one.previous, one.queue_id) for one in moved] == [
-        (waiting.pk, "queued", example.dev_queue.pk)
-    ]
-    waiting.refresh_from_db()
-    assert (waiting.state, waiting.state_detail) == ("rejected", "The queue is closed.")
-    assert Event.objects.filter(kind="task.rejected").count() == 1
-
-
-def test_another_generation_is_stale(alice: User, example: Example) -> None:
-    task = submitted(alice, example)
-
-    assert not tasks_move(
-        [task.pk], expected=(TaskState.QUEUED,), to=TaskState.ALLOCATED, generation=7
-    )
-
-
-def test_an_edge_that_the_table_does_not_list_is_a_mistake_of_the_caller(
-    alice: User, example: Example
-) -> None:
-    task = submitted(alice, example)
-
-    with pytest.raises(ValueError, match="no edge"):
-        tasks_move([task.pk], expected=(TaskState.QUEUED,), to=TaskState.RUNNING)
-
-
-def test_an_edge_that_is_rolled_back_leaves_no_event(alice: User, example: Example) -> None:
-    task = submitted(alice, example)
-
-    with transaction.atomic():
-        tasks_move([task.pk], expected=(TaskState.QUEUED,), to=TaskState.REJECTED)
-        transaction.set_rollback(True)
-
-    assert not Event.objects.filter(kind="task.rejected").exists()
-    assert Task.objects.get(pk=task.pk).state == TaskState.QUEUED
-
-
-def test_moving_many_takes_as_many_queries_as_moving_one(
-    alice: User, example: Example, django_assert_num_queries: object
-) -> None:
-    tasks = [submitted(alice, example).pk for _ in range(30)]
-
-    with django_assert_num_queries(6):  # type: ignore[operator]  # pytest-django's fixture
-        tasks_move(tasks[:1], expected=(TaskState.QUEUED,), to=TaskState.REJECTED)
-    with django_assert_num_queries(6):  # type: ignore[operator]  # pytest-django's fixture
-        tasks_move(tasks[1:], expected=(TaskState.QUEUED,), to=TaskState.REJECTED)
 
 
 def test_a_draft_is_nobodys_but_its_owners(alice: User, bob: User, example: Example) -> None:

@@ -1,8 +1,8 @@
-"""Moves of running tasks: a new attempt at the placement that was kept for it.
+"""Kept placements: a moved task gets the placement that was kept for it when it was stopped.
 
 A task has one live attempt at most. So a move is a stop with a kept placement: it is stored with
-the stopping attempt, is charged from then on, and becomes the next attempt in the transaction in
-which the old one ends. No other task can get it meanwhile, and no task runs twice.
+the stopping attempt and is charged from then on. The first pass after the end of that attempt
+admits the task there before it reads the state, so no other task can get the placement meanwhile.
 """
 
 from datetime import datetime
@@ -10,35 +10,40 @@ from typing import Any
 
 from django.db.models import Q
 
-from apps.core.notifications import after_commit
-from apps.events.services import Entry, events_record
 from apps.nodes.models import Device, DeviceState, Node, NodeState
 from apps.policies.models import LiveState, Pool, Queue
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState, TaskState
+from apps.tasks.lifecycle.transitions import ADMIT
+from apps.tasks.lifecycle.writers import TaskSubject, task_transition
 from apps.tasks.models import Attempt, Member, Task
-from apps.tasks.services.ledger import DeviceIds, devices_hold
-from apps.tasks.states import AttemptState, TaskState
-from apps.tasks.topics import task_topics
+from apps.tasks.services.members.ledger import DeviceIds, devices_hold
 
 
-def attempt_move(old: Attempt, *, at: datetime) -> bool:
-    """Admit the task of an attempt that has just ended to the placement that was kept for it.
+def kept_placements_apply(*, now: datetime) -> int:
+    """Admit the tasks of ended attempts to the placements that were kept for them.
+
+    A placement that is not usable any more is given up: the task waits like any other.
 
     Returns:
-        False where the placement is not usable any more: the task waits like any other.
+        How many tasks were admitted.
     """
+    ended = list(
+        Attempt.objects.filter(moves_to__isnull=False)
+        .exclude(state__in=LIVE_ATTEMPT_STATES)
+        .select_for_update(no_key=True)
+        .order_by("pk")
+    )
+    if not ended:
+        return 0
+    admitted = sum(_admit(old, now) for old in ended)
+    Attempt.objects.filter(pk__in=[old.pk for old in ended]).update(moves_to=None)
+    return admitted
+
+
+def _admit(old: Attempt, now: datetime) -> bool:
     placement: list[Any] = old.moves_to or []
     devices = _usable_devices(old.pool_id, placement)
-    if devices is None or not _can_continue(old):
-        return False
-    moved = Task.objects.filter(
-        pk=old.task_id, state=TaskState.QUEUED, generation=old.generation
-    ).update(
-        state=TaskState.ALLOCATED,
-        generation=old.generation + 1,
-        exit_code=None,
-        changed_at=at,
-    )
-    if not moved:
+    if devices is None or not _can_continue(old) or not _waits_unchanged(old):
         return False
     new = Attempt.objects.create(
         task_id=old.task_id,
@@ -48,7 +53,7 @@ def attempt_move(old: Attempt, *, at: datetime) -> bool:
         pool_id=old.pool_id,
         request=old.request,
         replicas=old.replicas,
-        allocated_at=at,
+        allocated_at=now,
     )
     new.blocked_by.set(_stopping_on({node for node, _ in placement}, old))
     members = Member.objects.bulk_create(
@@ -63,8 +68,23 @@ def attempt_move(old: Attempt, *, at: datetime) -> bool:
         for rank, (node, given) in enumerate(placement)
     )
     devices_hold(members, devices, blocked={new.pk})
-    _record(new)
-    return True
+    return task_transition(ADMIT, [TaskSubject.of(new, is_moved=True)], at=now)
+
+
+def _waits_unchanged(old: Attempt) -> bool:
+    """Whether the task still waits since that attempt; locks it.
+
+    A task that was dequeued and enqueued again may be another size, and waits since later.
+    """
+    waits = Task.objects.filter(
+        Q(waiting_since__lte=old.allocated_at)
+        | Q(waiting_since__isnull=True, submitted_at__lte=old.allocated_at),
+        pk=old.task_id,
+        state=TaskState.QUEUED,
+        generation=old.generation,
+        queue=old.queue_id,
+    )
+    return waits.select_for_update(no_key=True).exists()
 
 
 def _usable_devices(pool_id: int, placement: list[Any]) -> DeviceIds | None:
@@ -115,19 +135,3 @@ def _stopping_on(nodes: set[int], old: Attempt) -> list[Attempt]:
         .distinct()
         .order_by("pk")
     )
-
-
-def _record(new: Attempt) -> None:
-    entry = Entry(
-        kind="task.allocated",
-        object_type="task",
-        object_id=new.task_id,
-        queue_id=new.queue_id,
-        policy_id=new.policy_id,
-        data={"generation": new.generation, "pool": new.pool_id, "is_moved": True},
-    )
-    topics = task_topics(
-        new.task_id, queue_id=new.queue_id, policy_id=new.policy_id, pool_id=new.pool_id
-    )
-    events_record([entry], topics=topics)
-    after_commit(notify=["execution.poll"])

@@ -15,16 +15,17 @@ from apps.events.services import Entry, events_record
 from apps.policies.models import Queue
 from apps.tasks.acceptance import QueueFacts
 from apps.tasks.descriptions import Description, request_texts
+from apps.tasks.lifecycle.states import TaskState
+from apps.tasks.lifecycle.transitions import ENQUEUE
+from apps.tasks.lifecycle.writers import TaskSubject, transition_record
 from apps.tasks.models import Task
-from apps.tasks.services.storage import check_may_store
-from apps.tasks.services.task_secrets import with_secrets
-from apps.tasks.services.transitions import TaskTransition, tasks_announce
+from apps.tasks.services.enqueue.storage import check_may_store
+from apps.tasks.services.enqueue.task_secrets import with_secrets
 from apps.tasks.shapes import TaskShape
 from apps.tasks.sizes import description_bytes
-from apps.tasks.states import TaskState
 
 
-def new_task(description: Description, owner: User) -> Task:
+def new_task(description: Description, owner: User, *, state: TaskState = TaskState.QUEUED) -> Task:
     """A task that is not stored yet, without a request and a position in a queue.
 
     Raises:
@@ -34,6 +35,7 @@ def new_task(description: Description, owner: User) -> Task:
     now = timezone.now()
     task = Task(
         owner=owner,
+        state=state,
         is_by_owner=acted_by(owner.pk) is None,
         created_at=now,
         changed_at=now,
@@ -49,7 +51,7 @@ def new_draft(description: Description, owner: User) -> Task:
         BadInput: naming `request.<key>`.
         Conflict: as `new_task`.
     """
-    task = new_task(description, owner)
+    task = new_task(description, owner, state=TaskState.DRAFT)
     if description.request is not None:
         task.request = request_texts(description, keys=None)
     return task
@@ -61,7 +63,6 @@ def mark_queued(
     """Put a task that is not stored yet at the end of the queue."""
     task.queue = queue
     task.task_group_id = task_group_id
-    task.state = TaskState.QUEUED
     task.request = shape.request
     task.submitted_at = task.changed_at = at
 
@@ -112,8 +113,14 @@ def drafts_announce(drafts: Sequence[Task], owner_id: int) -> None:
 
 def waiting_announce(tasks: Sequence[Task], facts: QueueFacts, owner_id: int) -> None:
     """Record new waiting tasks, and notify the pass."""
-    moved = [
-        TaskTransition(task.pk, "", 0, facts.queue_id, facts.policy_id, task.owner_id)
+    subjects = [
+        TaskSubject(
+            id=task.pk,
+            owner_id=task.owner_id,
+            queue_id=facts.queue_id,
+            policy_id=facts.policy_id,
+            data={"from": ""},
+        )
         for task in tasks
     ]
-    tasks_announce(moved, to=TaskState.QUEUED, actor_id=owner_id)
+    transition_record(ENQUEUE, subjects, actor_id=owner_id)

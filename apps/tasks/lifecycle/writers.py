@@ -1,0 +1,214 @@
+"""The only writers of the state of tasks and attempts.
+
+A transition is one conditional UPDATE: a row that is in another state by now is left alone, and
+the caller acts on what it learns from the result.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from apps.core.notifications import after_commit
+from apps.events.services import Entry, events_record
+from apps.policies.models import Queue
+from apps.tasks.lifecycle.transitions import AttemptTransition, TaskTransition, Transition
+from apps.tasks.models import Attempt, Task
+from apps.tasks.topics import task_topics
+
+# The most rows of one statement.
+BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSubject:
+    """A task whose state changes, and what its event says about it."""
+
+    id: uuid.UUID
+    owner_id: int | None = None
+    queue_id: int | None = None
+    policy_id: int | None = None
+    pool_id: int | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, attempt: Attempt, **data: Any) -> "TaskSubject":
+        """The task of this attempt, with further data of the event."""
+        return cls(
+            id=attempt.task_id,
+            queue_id=attempt.queue_id,
+            policy_id=attempt.policy_id,
+            pool_id=attempt.pool_id,
+            data={"generation": attempt.generation, "pool": attempt.pool_id, **data},
+        )
+
+
+def task_transition(
+    change: TaskTransition,
+    subjects: Sequence[TaskSubject],
+    *,
+    at: datetime | None = None,
+    generation: int | None = None,
+    actor_id: int | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> bool:
+    """Change the state of these tasks, write an event for each, and notify.
+
+    Several tasks must be locked by the caller, in a state from which the transition leads.
+
+    Args:
+        at: the moment of the transition; None: now.
+        generation: only a task of this generation; None where it does not matter.
+        changes: further columns to set, the same for all.
+
+    Returns:
+        False where the only task is in another state or generation: then nothing is written.
+    """
+    rows = Task.objects.filter(pk__in=[one.id for one in subjects])
+    if generation is not None:
+        rows = rows.filter(generation=generation)
+    if not _update(change, rows, at, changes):
+        return False
+    transition_record(change, subjects, actor_id=actor_id)
+    return True
+
+
+def tasks_transition(
+    change: TaskTransition,
+    ids: Iterable[uuid.UUID],
+    *,
+    actor_id: int | None = None,
+    changes: Mapping[str, Any] | None = None,
+    data: Mapping[str, Any] | None = None,
+) -> list[TaskSubject]:
+    """Lock these tasks, and change the state of those from whose state the transition leads.
+
+    The event of each names the state before. Batches are locked in order of id, so that two
+    callers never deadlock.
+
+    Args:
+        changes: as in `task_transition`; with a `queue_id` the event is one of that queue.
+        data: further data of the events.
+
+    Returns:
+        The tasks that changed.
+    """
+    with transaction.atomic():
+        changed: list[TaskSubject] = []
+        for batch in _batches(sorted(set(ids))):
+            found = [
+                replace(one, data={**one.data, **(data or {})})
+                for one in _lock(batch, change, queue_id=(changes or {}).get("queue_id"))
+            ]
+            if found:
+                task_transition(change, found, actor_id=actor_id, changes=changes)
+                changed += found
+    return changed
+
+
+def rows_transition(
+    change: TaskTransition, rows: "QuerySet[Task]", *, changes: Mapping[str, Any] | None = None
+) -> int:
+    """Change the state of rows without an event for each; the caller records them as a whole.
+
+    Raises:
+        ValueError: the transition has an event.
+    """
+    if change.event:
+        raise ValueError(f"{change.event} is recorded for each task: use task_transition")
+    return _update(change, rows, None, changes)
+
+
+def attempt_transition(
+    change: AttemptTransition,
+    *attempts: Attempt,
+    at: datetime | None = None,
+    **changes: Any,
+) -> bool:
+    """Change the state of attempts that the caller has locked; the objects get their new state.
+
+    Args:
+        at: the moment of the transition; None: now.
+        changes: further columns to set, the same for all.
+
+    Returns:
+        False where none is in a state from which the transition leads.
+    """
+    rows = Attempt.objects.filter(pk__in=[one.pk for one in attempts])
+    if not _update(change, rows, at, changes):
+        return False
+    for one in attempts:
+        one.state = change.target
+    return True
+
+
+def transition_record(
+    change: TaskTransition, subjects: Iterable[TaskSubject], *, actor_id: int | None = None
+) -> None:
+    """Write the events of a transition, announce topics and notify; also for tasks just stored."""
+    entries: list[Entry] = []
+    topics: dict[str, None] = {}
+    for one in subjects:
+        entries.append(
+            Entry(
+                kind=change.event,
+                object_type="task",
+                object_id=one.id,
+                queue_id=one.queue_id,
+                policy_id=one.policy_id,
+                actor_id=actor_id,
+                data=dict(one.data),
+                is_audited=actor_id is not None and actor_id != one.owner_id,
+            )
+        )
+        names = task_topics(
+            one.id, queue_id=one.queue_id, policy_id=one.policy_id, pool_id=one.pool_id
+        )
+        topics.update(dict.fromkeys(names))
+    events_record(entries, topics=topics)
+    after_commit(notify=change.notify)
+
+
+def _update(
+    change: Transition,
+    rows: "QuerySet[Any]",
+    at: datetime | None,
+    changes: Mapping[str, Any] | None,
+) -> int:
+    moment = at or timezone.now()
+    values = {**change.sets, **dict.fromkeys(change.stamps, moment), **(changes or {})}
+    return rows.filter(state__in=change.sources).update(state=change.target, **values)
+
+
+def _batches(ids: Sequence[uuid.UUID]) -> Iterator[Sequence[uuid.UUID]]:
+    for start in range(0, len(ids), BATCH):
+        yield ids[start : start + BATCH]
+
+
+def _lock(
+    ids: Sequence[uuid.UUID], change: TaskTransition, *, queue_id: int | None
+) -> list[TaskSubject]:
+    rows = Task.objects.filter(pk__in=ids, state__in=change.sources)
+    # With the lock, the UPDATE finds exactly the rows that were read; SQLite has one writer.
+    found = list(
+        rows.select_for_update(no_key=True)
+        .order_by("pk")
+        .values_list("pk", "state", "queue_id", "owner_id")
+    )
+    queues = {queue_id or row[2] for row in found} - {None}
+    policies = dict(Queue.objects.filter(pk__in=queues).values_list("pk", "policy_id"))
+    return [
+        TaskSubject(
+            id=pk,
+            owner_id=owner,
+            queue_id=queue_id or queue,
+            policy_id=policies.get(queue_id or queue or 0),
+            data={"from": state},
+        )
+        for pk, state, queue, owner in found
+    ]

@@ -1,0 +1,186 @@
+"""Stops of tasks: waiting ones leave their queue, running ones are asked to end."""
+
+from collections.abc import Collection
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.accounts.selectors import is_admin, people_managed_by
+from apps.core.crash_points import crash_point
+from apps.core.errors import Conflict, NotAllowed
+from apps.core.notifications import after_commit
+from apps.tasks.details import shorten
+from apps.tasks.lifecycle.states import (
+    ADMITTED_STATES,
+    ENDED_STATES,
+    LIVE_ATTEMPT_STATES,
+    AttemptState,
+    TaskState,
+)
+from apps.tasks.lifecycle.transitions import (
+    ABORT_UNSTARTED,
+    ASK_TO_STOP,
+    CLOSE_QUEUE,
+    DEQUEUE,
+    STOP,
+)
+from apps.tasks.lifecycle.writers import (
+    TaskSubject,
+    attempt_transition,
+    rows_transition,
+    task_transition,
+    tasks_transition,
+    transition_record,
+)
+from apps.tasks.models import Attempt, Task
+from apps.tasks.services.queues import check_can_manage_task
+
+
+def task_dequeue(*, actor: User, task: Task) -> Task:
+    """Take a waiting task out of its queue; it becomes a draft again.
+
+    Raises:
+        NotAllowed: the actor neither owns the task nor manages its queue.
+        Conflict: it does not wait any more.
+    """
+    check_can_manage_task(actor, task)
+    if not tasks_transition(DEQUEUE, [task.pk], actor_id=actor.pk):
+        task.refresh_from_db()
+        raise Conflict(_why_not_out(task))
+    task.refresh_from_db()
+    return task
+
+
+def _why_not_out(task: Task) -> str:
+    if task.state in ADMITTED_STATES:
+        return "The task has started meanwhile: only waiting tasks can leave their queue."
+    if task.state in ENDED_STATES:
+        return "The task has ended meanwhile: only waiting tasks can leave their queue."
+    return "Only waiting tasks can leave their queue."
+
+
+def owner_tasks_dequeue(*, actor: User, owner: User) -> int:
+    """Turn all waiting tasks of a user into drafts; running tasks continue.
+
+    Returns:
+        How many became drafts.
+
+    Raises:
+        NotAllowed: the actor is no administrator.
+    """
+    if not is_admin(actor) and not people_managed_by(actor).filter(pk=owner.pk).exists():
+        raise NotAllowed("Only administrators can dequeue tasks of others.")
+    waiting = Task.objects.filter(owner=owner, state=TaskState.QUEUED)
+    moved = tasks_transition(
+        DEQUEUE,
+        waiting.values_list("pk", flat=True),
+        actor_id=actor.pk,
+        changes={"state_detail": shorten(f"dequeued by {actor.username}")},
+    )
+    return len(moved)
+
+
+def tasks_return_to_draft(
+    *, queue_ids: Collection[int], reason: str, except_owners: Collection[int] | None = None
+) -> int:
+    """Turn waiting tasks of closed queues into drafts; tasks that started stay.
+
+    Args:
+        reason: shown to the owner, a sentence.
+        except_owners: ids of users whose tasks keep waiting; None: all become drafts.
+
+    Returns:
+        How many became drafts.
+    """
+    waiting = Task.objects.filter(queue__in=queue_ids)
+    if except_owners is not None:
+        waiting = waiting.exclude(owner__in=except_owners)
+    returned = rows_transition(CLOSE_QUEUE, waiting, changes={"state_detail": shorten(reason)})
+    if returned:
+        after_commit(topics=["tasks", *(f"queue.{pk}" for pk in queue_ids)])
+    return returned
+
+
+def task_abort(*, actor: User, task: Task, detail: str = "") -> Task:
+    """End a task: at once where it does not run, else as soon as it has stopped.
+
+    Aborting a task that ended already, or is being aborted, changes nothing.
+
+    Raises:
+        NotAllowed: the actor neither owns the task nor manages its queue.
+        Conflict: it changed its state at this very moment, several times.
+    """
+    check_can_manage_task(actor, task)
+    reason = shorten(detail or f"aborted by {actor.username}")
+    # A pass or a node may move the task between reading and writing; then the other case applies.
+    for _ in range(3):
+        with transaction.atomic():
+            is_done = _abort_unstarted(actor, task, reason) or _abort_running(actor, task, reason)
+        if is_done:
+            crash_point("stop.asked")
+            break
+        task.refresh_from_db()
+        if task.state in ENDED_STATES:
+            break
+    else:
+        raise Conflict("The task is changing its state right now: try again.")
+    task.refresh_from_db()
+    return task
+
+
+def _abort_unstarted(actor: User, task: Task, reason: str) -> bool:
+    return bool(
+        tasks_transition(
+            ABORT_UNSTARTED, [task.pk], actor_id=actor.pk, changes={"state_detail": reason}
+        )
+    )
+
+
+def _abort_running(actor: User, task: Task, reason: str) -> bool:
+    """Stop a running task; a task that stops for another reason ends as aborted."""
+    # The attempt before its task: every transaction locks both in this order.
+    live = Attempt.objects.filter(task_id=task.pk, state__in=LIVE_ATTEMPT_STATES)
+    attempt = live.select_for_update(no_key=True).first()
+    if attempt is None:
+        return False
+    changes: dict[str, Any] = {
+        "stop_target": TaskState.ABORTED,
+        "stop_detail": reason,
+        # Also where a pass preempted it: its placement is given up, and it ends as aborted.
+        "is_preempted": False,
+        "moves_to": None,
+    }
+    subject = _subject(task, attempt)
+    if attempt.state == AttemptState.STOPPING:
+        if attempt.stop_target != TaskState.ABORTED:
+            _record_other_end(actor, subject, reason)
+        Attempt.objects.filter(pk=attempt.pk).update(**changes)
+        return True
+    if not task_transition(STOP, [subject], actor_id=actor.pk, changes={"state_detail": reason}):
+        return False
+    return attempt_transition(ASK_TO_STOP, attempt, **changes)
+
+
+def _subject(task: Task, attempt: Attempt) -> TaskSubject:
+    if attempt.state == AttemptState.STOPPING:
+        before = TaskState.STOPPING
+    else:
+        before = TaskState.RUNNING if attempt.started_at else TaskState.ALLOCATED
+    return TaskSubject(
+        id=task.pk,
+        owner_id=task.owner_id,
+        queue_id=attempt.queue_id,
+        policy_id=attempt.policy_id,
+        pool_id=attempt.pool_id,
+        data={"from": before, "then": TaskState.ABORTED, "pool": attempt.pool_id},
+    )
+
+
+def _record_other_end(actor: User, subject: TaskSubject, reason: str) -> None:
+    """Record that a stopping task now stops because the actor aborted it."""
+    Task.objects.filter(pk=subject.id, state=TaskState.STOPPING).update(
+        state_detail=reason, changed_at=timezone.now()
+    )
+    transition_record(STOP, [subject], actor_id=actor.pk)
