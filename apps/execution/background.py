@@ -23,7 +23,7 @@ def stop_serving(**_: object) -> None:
         _server.pop().stop()
 
 
-@shared_task(name="execution.wake", ignore_result=True)
+@shared_task(name="execution.poll", ignore_result=True)
 def execution_poll() -> None:
     """Look at the database now; lost, doubled or late without harm."""
     for server in _server:

@@ -1,9 +1,12 @@
 """Beat keeps its schedule whatever the wall clock does."""
 
+import ast
 import time
 from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,9 @@ from celery.beat import Scheduler
 from django.conf import settings
 
 from rpm.beat import SteadyScheduler
+from rpm.celery import app
+
+ROOT = Path(__file__).parents[2]
 
 
 class Counting(SteadyScheduler):
@@ -61,3 +67,38 @@ def test_it_is_the_one_that_beat_uses_and_every_entry_has_an_interval() -> None:
     assert f"{SteadyScheduler.__module__}:SteadyScheduler" == settings.CELERY_BEAT_SCHEDULER
     intervals = [entry["schedule"] for entry in settings.CELERY_BEAT_SCHEDULE.values()]
     assert all(isinstance(one, timedelta) for one in intervals)
+
+
+def test_every_name_that_beat_or_a_notification_sends_is_registered() -> None:
+    app.loader.import_default_modules()
+    sent = {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}
+    for path in sorted([*ROOT.glob("apps/**/*.py"), *ROOT.glob("rpm/**/*.py")]):
+        sent |= _notified(ast.parse(path.read_text(encoding="utf-8")))
+
+    assert {"allocation.run_pass", "execution.poll"} <= sent
+    assert sent <= app.tasks.keys()
+
+
+def _notified(tree: ast.AST) -> set[str]:
+    """The strings given to `notify=`, and the constants whose names begin with NOTIFY_."""
+    values = [word.value for word in _keywords(tree) if word.arg == "notify"]
+    values += [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.target.id.startswith("NOTIFY_")
+        and node.value is not None
+    ]
+    leaves = [leaf for value in values for leaf in ast.walk(value)]
+    return {
+        leaf.value
+        for leaf in leaves
+        if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str)
+    }
+
+
+def _keywords(tree: ast.AST) -> Iterator[ast.keyword]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield from node.keywords
