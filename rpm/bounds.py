@@ -131,6 +131,12 @@ BOUNDS = (
         "RPM_WAITING_PER_QUEUE",
         f"{_ENQUEUE}::test_waiting_tasks_are_bounded",
     ),
+    Bound(
+        "queue",
+        "different sizes and priorities of waiting tasks",
+        "RPM_TASK_GROUPS_PER_QUEUE",
+        f"{_ENQUEUE}::test_different_sizes_and_priorities_are_bounded",
+    ),
     Bound("request", "bytes of a bulk of tasks", "RPM_LARGEST_BODY", _PATHS),
     Bound("request", "bytes of any other body", "RPM_USUAL_BODY", _PATHS),
     Bound("request", "bytes without session or credential", "RPM_UNKNOWN_BODY", _PATHS),

@@ -18,3 +18,5 @@ RPM_TASK_BYTES_PER_PERSON = env.number(
 # In each queue, besides what the queue itself allows a person.
 RPM_WAITING_PER_PERSON = env.number("RPM_WAITING_PER_PERSON", 200_000, low=1, high=10_000_000)
 RPM_WAITING_PER_QUEUE = env.number("RPM_WAITING_PER_QUEUE", 1_000_000, low=1, high=10_000_000)
+# Groups of equal tasks that wait in a queue: the cost of a pass follows their number.
+RPM_TASK_GROUPS_PER_QUEUE = env.number("RPM_TASK_GROUPS_PER_QUEUE", 2_000, low=1, high=100_000)

@@ -53,6 +53,7 @@ NAMES = frozenset(
         "RPM_STATIC_ROOT",
         "RPM_SYNC_TICK_S",
         "RPM_TASK_BYTES_PER_PERSON",
+        "RPM_TASK_GROUPS_PER_QUEUE",
         "RPM_TOKEN_S",
         "RPM_TRUSTED_PROXIES",
         "RPM_WAITING_PER_PERSON",

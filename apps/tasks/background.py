@@ -5,7 +5,11 @@ from django.conf import settings
 
 from apps.tasks.selectors.vaults import vaults_in_use
 from apps.tasks.services.retention import expired_remove, retention_of
+from apps.tasks.services.task_groups import empty_groups_remove
 from apps.vaults.services.maintenance import vaults_remove_unused, vaults_store_data
+
+# Of one run; the next one continues.
+GROUPS_AT_ONCE = 10_000
 
 
 @shared_task(name="tasks.remove_old", ignore_result=True)
@@ -19,5 +23,6 @@ def tasks_remove_old() -> None:
             task_bytes=settings.RPM_TASK_BYTES_PER_PERSON,
         )
     )
+    empty_groups_remove(most=GROUPS_AT_ONCE)
     vaults_remove_unused(vaults_in_use())
     vaults_store_data()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import NamedTuple
+
 from apps.allocation.engine.compiled_snapshot import GroupState
 from apps.allocation.engine.engine_cache import ServingEntry
 from apps.allocation.engine.reasons import Detail
@@ -13,24 +17,67 @@ from apps.allocation.engine.working_state import WorkingState
 NAMED_POLICIES = 3
 
 
+# The order of groups in their queue: by priority, then the non-preemptible ones first.
+_Rank = tuple[int, int]
+
+
+def _rank(group: GroupState) -> _Rank:
+    return (-group.queued.priority, 1 if group.queued.is_preemptible else 0)
+
+
+class _Equals(NamedTuple):
+    """The groups of one queue and rank: how many tasks wait ahead of them, how many in them.
+
+    `heads` are their loaded waiting tasks in order, as (submitted_us, task).
+    """
+
+    ahead: int
+    total: int
+    heads: list[tuple[int, Id]]
+
+    @classmethod
+    def of(cls, groups: Iterable[GroupState], *, ahead: int) -> _Equals:
+        total = 0
+        heads: list[tuple[int, Id]] = []
+        for group in groups:
+            total += group.queued.count - group.placed_count
+            rest = group.queued.heads[group.placed_count :]
+            heads += [(head.submitted_us, head.task) for head in rest]
+        return cls(ahead, total, sorted(heads))
+
+
 class QueuePositions:
     """Positions at the end of a pass, each computed once for all groups."""
 
     def __init__(self, state: WorkingState) -> None:
         self._state = state
-        self._by_queue: dict[Id, list[GroupState]] = {}
-        for group in state.compiled.groups:
-            if group.queued.count > group.placed_count:
-                self._by_queue.setdefault(group.queue.id, []).append(group)
+        # By queue and rank the groups with waiting tasks, and by queue the ranks in order.
+        self._equals: dict[tuple[Id, _Rank], _Equals] = {}
         self._ahead: dict[int, dict[int, Detail]] | None = None
+        self._rank_all()
+
+    def _rank_all(self) -> None:
+        """Put the groups of each queue in order, once: a queue may hold thousands of groups."""
+        groups: dict[Id, dict[_Rank, list[GroupState]]] = {}
+        for group in self._state.compiled.groups:
+            if group.queued.count > group.placed_count:
+                ranks = groups.setdefault(group.queue.id, {})
+                ranks.setdefault(_rank(group), []).append(group)
+        for queue, ranks in groups.items():
+            ahead = 0
+            for rank in sorted(ranks):
+                equals = _Equals.of(ranks[rank], ahead=ahead)
+                self._equals[queue, rank] = equals
+                ahead += equals.total
 
     def place(self, group: GroupState) -> int:
         """The place of the first waiting task of a group in its queue, from 1."""
-        place = 1
-        for other in self._by_queue[group.queue.id]:
-            if other is not group:
-                place += _waiting_before(other, group)
-        return place
+        equals = self._equals[group.queue.id, _rank(group)]
+        if group.waiting <= 0:
+            own = group.queued.count - group.placed_count
+            return 1 + equals.ahead + equals.total - own
+        first = group.head(group.placed_count)
+        return 1 + equals.ahead + bisect_left(equals.heads, (first.submitted_us, first.task))
 
     def strictly_behind(self, group: GroupState, pool: int) -> Detail:
         """The first task of its policy that strict order wants to start before it in `pool`."""
@@ -92,19 +139,3 @@ class QueuePositions:
                     entry = (tier, *group.prefixes[pool], *rest, count)
                     entries.setdefault(pool, []).append(entry)
         return entries
-
-
-def _waiting_before(other: GroupState, group: GroupState) -> int:
-    """How many waiting tasks of `other`, of the same queue, come before the first of `group`."""
-    mine = (-group.queued.priority, 1 if group.queued.is_preemptible else 0)
-    theirs = (-other.queued.priority, 1 if other.queued.is_preemptible else 0)
-    if theirs != mine:
-        return other.queued.count - other.placed_count if theirs < mine else 0
-    if group.waiting <= 0:
-        return other.queued.count - other.placed_count
-    first = group.head(group.placed_count)
-    return sum(
-        1
-        for head in other.queued.heads[other.placed_count :]
-        if (head.submitted_us, head.task) < (first.submitted_us, first.task)
-    )

@@ -95,6 +95,8 @@ REJECT: Final = TaskTransition(
 ABORT_UNSTARTED: Final = TaskTransition(
     sources=(TaskState.DRAFT, TaskState.QUEUED, TaskState.PAUSED, TaskState.REJECTED),
     target=TaskState.ABORTED,
+    # It never ran: nothing is learned from its group, which may be removed.
+    sets={"task_group_id": None},
     stamps=_ENDS,
     event="task.aborted",
 )

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Literal, cast
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Coalesce
@@ -111,7 +112,7 @@ def task_set_priority(*, actor: User, task: Task, priority: int) -> Task:
     Raises:
         NotAllowed: the actor neither owns the task nor manages its queue.
         BadInput: the priority is above that of the queue.
-        Conflict: it neither waits nor is a draft.
+        Conflict: it neither waits nor is a draft, or the queue has too many priorities waiting.
     """
     check_can_manage_task(actor, task)
     description = description_of({**description_values(task), "priority": priority})
@@ -123,7 +124,9 @@ def task_set_priority(*, actor: User, task: Task, priority: int) -> Task:
             # It waits already: its priority has nothing to do with its image.
             facts = replace(queue_facts(queue), needs_image=False)
             shape = accept(description, facts, owner_id=task.owner_id)
-            values["task_group_id"] = task_group_ensure(queue.pk, shape)
+            values["task_group_id"] = task_group_ensure(
+                queue.pk, shape, most=settings.RPM_TASK_GROUPS_PER_QUEUE
+            )
         elif task.state != TaskState.DRAFT:
             raise Conflict("Only drafts and waiting tasks can get another priority.")
         still = Task.objects.filter(pk=task.pk, state=task.state, task_group=task.task_group_id)

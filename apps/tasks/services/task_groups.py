@@ -3,6 +3,10 @@
 from collections.abc import Collection, Iterable
 from uuid import UUID
 
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+
+from apps.core.errors import Conflict
 from apps.core.notifications import after_commit
 from apps.policies.models import Policy, Queue
 from apps.policies.selectors import may_exceed_limit
@@ -13,23 +17,68 @@ from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.shapes import TaskShape
 
 
-def task_group_ensure(queue_id: int, shape: TaskShape) -> int:
-    """The id of the task group of this shape, created where it is new."""
-    return task_groups_ensure(queue_id, [shape])[shape.digest()]
+def task_group_ensure(queue_id: int, shape: TaskShape, *, most: int | None = None) -> int:
+    """The id of the task group of this shape, created where it is new.
+
+    Raises:
+        Conflict: as many groups as `most` wait in the queue, and this one would be another.
+    """
+    found = task_groups_ensure(queue_id, [shape], most=most)
+    if not found:
+        raise too_many_groups(most or 0)
+    return found[shape.digest()]
 
 
-def task_groups_ensure(queue_id: int, shapes: Iterable[TaskShape]) -> dict[str, int]:
-    """The ids of the groups of these shapes, by digest; a fixed number of queries."""
+def task_groups_ensure(
+    queue_id: int, shapes: Iterable[TaskShape], *, most: int | None = None
+) -> dict[str, int]:
+    """The ids of the groups of these shapes, by digest; a fixed number of queries.
+
+    Args:
+        most: how many groups may wait in the queue; None: any number. New groups beyond it are not
+            created, and missing in the result.
+    """
     wanted = {shape.digest(): shape for shape in shapes}
     known = _known(queue_id, wanted)
-    new = [
-        _task_group(queue_id, digest, wanted[digest]) for digest in sorted(wanted.keys() - known)
-    ]
+    new = sorted(wanted.keys() - known)
+    if most is not None and new:
+        new = new[: max(most - _waiting_groups(queue_id), 0)]
     if new:
+        rows = [_task_group(queue_id, digest, wanted[digest]) for digest in new]
         # Another request may create some of them at the same moment.
-        TaskGroup.objects.bulk_create(new, ignore_conflicts=True)
+        TaskGroup.objects.bulk_create(rows, ignore_conflicts=True)
         known = _known(queue_id, wanted)
     return known
+
+
+def too_many_groups(most: int) -> Conflict:
+    problem = (
+        f"has {most} different sizes and priorities waiting, which is the most: use one of them, "
+        "or enqueue this task later"
+    )
+    return Conflict(f"The queue {problem}.", fields={"queue": problem})
+
+
+def empty_groups_remove(*, most: int) -> int:
+    """Remove groups that no task refers to, of up to `most` groups; how many were removed.
+
+    Each queue is locked, so that no request is putting a task into one of them.
+    """
+    unused = TaskGroup.objects.filter(~Exists(Task.objects.filter(task_group=OuterRef("pk"))))
+    by_queue: dict[int, list[int]] = {}
+    for pk, queue_id in unused.order_by("pk").values_list("pk", "queue_id")[:most]:
+        by_queue.setdefault(queue_id, []).append(pk)
+    removed = 0
+    for queue_id, ids in sorted(by_queue.items()):
+        with transaction.atomic():
+            Queue.objects.select_for_update(no_key=True, of=("self",)).get(pk=queue_id)
+            removed += unused.filter(pk__in=ids).delete()[0]
+    return removed
+
+
+def _waiting_groups(queue_id: int) -> int:
+    waiting = Task.objects.filter(task_group=OuterRef("pk"), state=TaskState.QUEUED)
+    return TaskGroup.objects.filter(Exists(waiting), queue_id=queue_id).count()
 
 
 def tasks_regroup(*, policy_ids: Collection[int]) -> int:

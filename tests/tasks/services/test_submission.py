@@ -7,10 +7,12 @@ import pytest
 from django.db import connection
 
 from apps.accounts.models import User
+from apps.allocation.services import run_pass
 from apps.core.errors import BadInput, Conflict, NotAllowed
 from apps.tasks.descriptions import description_of
-from apps.tasks.models import Task
+from apps.tasks.models import Attempt, Task, TaskGroup
 from apps.tasks.selectors.facts import queue_facts
+from apps.tasks.services.attempts.ends import attempt_withdraw
 from apps.tasks.services.enqueue import queue_bounds, submission
 from apps.tasks.services.enqueue.bulk import tasks_enqueue_many
 from apps.tasks.services.enqueue.submission import (
@@ -19,6 +21,9 @@ from apps.tasks.services.enqueue.submission import (
     task_enqueue,
     task_submit,
 )
+from apps.tasks.services.queue_order import task_set_priority
+from apps.tasks.services.stop import task_abort, task_dequeue
+from apps.tasks.services.task_groups import empty_groups_remove
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db
@@ -124,6 +129,60 @@ def test_waiting_tasks_are_bounded(
     assert [type(answer) for answer in many] == [Task, Task, Conflict, Conflict]
     Task.objects.filter(state="queued").first().delete()  # type: ignore[union-attr]
     assert task_submit(actor=alice, description=description_of(one)).state == "queued"
+
+
+def test_different_sizes_and_priorities_are_bounded(
+    alice: User, example: Example, settings: Any
+) -> None:
+    settings.RPM_TASK_GROUPS_PER_QUEUE = 2
+    one = {"name": "t", "command": ["true"], "queue": example.dev_queue.name}
+    first, second = (
+        task_submit(actor=alice, description=description_of({**one, "priority": priority}))
+        for priority in (0, -1)
+    )
+
+    many = [description_of({**one, "priority": priority}) for priority in (-1, -2)]
+    answers = tasks_enqueue_many(actor=alice, items=many)
+    with pytest.raises(Conflict, match="2 different sizes and priorities"):
+        task_submit(actor=alice, description=description_of({**one, "priority": -3}))
+    with pytest.raises(Conflict, match="2 different sizes and priorities"):
+        task_set_priority(actor=alice, task=first, priority=-4)
+
+    assert [type(answer) for answer in answers] == [Task, Conflict]
+    task_abort(actor=alice, task=first)
+    task_abort(actor=alice, task=second)
+    submitted = description_of({**one, "priority": -5})
+    assert task_submit(actor=alice, description=submitted).state == "queued"
+
+
+def test_a_running_task_returns_to_its_queue_whatever_waits_there(
+    alice: User, served: Example, settings: Any
+) -> None:
+    one = {"name": "t", "command": ["true"], "queue": served.dev_queue.name}
+    task = task_submit(actor=alice, description=description_of(one))
+    run_pass()
+    TaskGroup.objects.update(shape="of other rules")
+    settings.RPM_TASK_GROUPS_PER_QUEUE = 1
+
+    attempt_withdraw(attempt_id=Attempt.objects.get(task=task).pk, detail="The node is drained.")
+
+    task.refresh_from_db()
+    assert task.state == "queued"
+
+
+def test_groups_that_no_task_refers_to_are_removed(alice: User, example: Example) -> None:
+    one = {"name": "t", "command": ["true"], "queue": example.dev_queue.name}
+    gone, dequeued, stays = (
+        task_submit(actor=alice, description=description_of({**one, "priority": priority}))
+        for priority in (0, -1, -2)
+    )
+    task_abort(actor=alice, task=gone)
+    task_dequeue(actor=alice, task=dequeued)
+
+    assert empty_groups_remove(most=10) == 2
+
+    assert list(TaskGroup.objects.values_list("pk", flat=True)) == [stays.task_group_id]
+    assert empty_groups_remove(most=10) == 0
 
 
 def test_what_is_refused_at_the_bound_lets_nothing_in_uncounted(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -30,7 +31,7 @@ from apps.tasks.services.enqueue.queue_bounds import (
     waiting_allowance,
 )
 from apps.tasks.services.queues import QueueRef, queue_not_found, queue_refs, queues_lock
-from apps.tasks.services.task_groups import task_groups_ensure
+from apps.tasks.services.task_groups import task_groups_ensure, too_many_groups
 from apps.tasks.shapes import TaskShape
 
 MANY = 1000
@@ -156,7 +157,11 @@ def _enqueue_in(
             shapes[index] = accept(item, facts, owner_id=actor.pk)
         except RpmError as error:
             answers[index] = error
-    task_groups = task_groups_ensure(facts.queue_id, shapes.values())
+    most = settings.RPM_TASK_GROUPS_PER_QUEUE
+    task_groups = task_groups_ensure(facts.queue_id, shapes.values(), most=most)
+    for index in [one for one, shape in shapes.items() if shape.digest() not in task_groups]:
+        answers[index] = too_many_groups(most)
+        del shapes[index]
     for index, shape in shapes.items():
         task = answers[index] = queue_items.tasks[index]
         # Each has its own time of submission, so that they wait in the order of the request.

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -149,7 +150,9 @@ def task_submit(
             facts = facts_for(queue, has_image=has_image)
             check_may_wait(facts, actor.pk)
             shape = accept(description, facts, owner_id=actor.pk)
-            task_group_id = task_group_ensure(facts.queue_id, shape)
+            task_group_id = task_group_ensure(
+                facts.queue_id, shape, most=settings.RPM_TASK_GROUPS_PER_QUEUE
+            )
             mark_queued(task, queue, shape=shape, task_group_id=task_group_id, at=timezone.now())
             task.save(force_insert=True)
             key_keep(actor.pk, idempotency, task.pk)
@@ -246,7 +249,9 @@ def task_return(
         shape = accept(description, facts, owner_id=task.owner_id)
         position: dict[str, Any] = {
             "queue_id": facts.queue_id,
-            "task_group_id": task_group_ensure(facts.queue_id, shape),
+            "task_group_id": task_group_ensure(
+                facts.queue_id, shape, most=settings.RPM_TASK_GROUPS_PER_QUEUE
+            ),
             "request": shape.request,
         }
         if "submitted_at" not in changes:
