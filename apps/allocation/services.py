@@ -18,12 +18,13 @@ from apps.allocation.applier import (
     AppliedPlan,
     apply_plan,
     apply_reasons,
+    has_kept_placements,
     kept_placements_apply,
 )
 from apps.allocation.engine import decide
 from apps.allocation.engine.plan import Move, Placement, Plan, Preempt
 from apps.allocation.engine.snapshot import Snapshot
-from apps.allocation.loader import load
+from apps.allocation.loader import LoadedSnapshot, load
 from apps.allocation.loader.texts import microseconds
 from apps.allocation.models import PassRecord, PassState
 from apps.allocation.scenarios.storage import snapshot_pack
@@ -78,8 +79,7 @@ def run_pass(*, waits: bool = False) -> PassOutcome:
             log.warning("pass.held", reason=RESTORED)
             return PassOutcome(ran=False, suspended=RESTORED)
         now = timezone.now()
-        kept_placements_apply(now=now)
-        loaded = load(now_us=microseconds(now))
+        loaded = _load(now)
         plan = decide(loaded.snapshot)
         applied = apply_plan(plan, snapshot=loaded.snapshot, group_ids=loaded.group_ids, now=now)
         apply_reasons(plan.waiting, group_ids=loaded.group_ids, now=now)
@@ -107,6 +107,19 @@ def run_pass(*, waits: bool = False) -> PassOutcome:
             skipped=outcome.skipped,
         )
     return outcome
+
+
+def _load(now: datetime) -> LoadedSnapshot:
+    """The state, with all placements admitted that were kept for moved tasks.
+
+    An attempt that ends between the two is not charged any more, and its placement not yet held:
+    then the state is read again.
+    """
+    while True:
+        kept_placements_apply(now=now)
+        loaded = load(now_us=microseconds(now))
+        if not has_kept_placements():
+            return loaded
 
 
 @contextmanager

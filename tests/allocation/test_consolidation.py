@@ -7,7 +7,8 @@ from django.db import connections
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.allocation.loader import load
+from apps.allocation import services
+from apps.allocation.loader import LoadedSnapshot, load
 from apps.allocation.models import PassRecord
 from apps.allocation.services import run_pass
 from apps.nodes.models import Device, DeviceState, Node
@@ -211,6 +212,33 @@ def test_a_moved_task_waits_for_a_victim_on_its_node_that_was_aborted_since(
     run_pass()
 
     assert list(latest(moved).blocked_by.all()) == [latest(victim)]
+
+
+def test_a_placement_is_kept_when_the_moved_task_stops_while_a_pass_reads_the_state(
+    torn: list[Task],
+    example: Example,
+    alice: User,
+    charlie: User,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    enqueue(alice, example.dev_queue)
+    run_pass()
+    moved = moved_of(torn)
+    wants(example, 2)
+    (late,) = enqueue(charlie, example.research_queue)
+    LiveState.objects.update(preemption="none", consolidation=False)
+    stopping = [latest(moved)]
+
+    def load_after_the_end(*, now_us: int) -> LoadedSnapshot:
+        while stopping:
+            end(stopping.pop())
+        return load(now_us=now_us)
+
+    monkeypatch.setattr(services, "load", load_after_the_end)
+    run_pass()
+
+    assert states([moved, late]) == ["allocated", "queued"]
+    assert overbooked() == []
 
 
 def test_a_moved_task_that_was_enqueued_again_since_waits_like_any_other(

@@ -5,10 +5,12 @@ the stopping attempt and is charged from then on. The first pass after the end o
 admits the task there before it reads the state, so no other task can get the placement meanwhile.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from apps.nodes.models import Device, DeviceState, Node, NodeState
 from apps.policies.models import LiveState, Pool, Queue
@@ -22,28 +24,55 @@ from apps.tasks.services.members.ledger import DeviceIds, devices_hold
 def kept_placements_apply(*, now: datetime) -> int:
     """Admit the tasks of ended attempts to the placements that were kept for them.
 
-    A placement that is not usable any more is given up: the task waits like any other.
+    A placement that is not usable any more is given up, and so is that of a task that another
+    transaction is changing: the task waits like any other.
 
     Returns:
         How many tasks were admitted.
     """
-    ended = list(
-        Attempt.objects.filter(moves_to__isnull=False)
-        .exclude(state__in=LIVE_ATTEMPT_STATES)
-        .select_for_update(no_key=True)
-        .order_by("pk")
-    )
+    ended = list(_ended().select_for_update(no_key=True).order_by("pk"))
     if not ended:
         return 0
-    admitted = sum(_admit(old, now) for old in ended)
+    waiting = _lock_waiting(ended)
+    admitted = sum(_admit(old, now) for old in ended if old.task_id in waiting)
     Attempt.objects.filter(pk__in=[old.pk for old in ended]).update(moves_to=None)
     return admitted
+
+
+def has_kept_placements() -> bool:
+    """Whether a placement waits that was kept by an attempt which has ended."""
+    return _ended().exists()
+
+
+def _ended() -> "QuerySet[Attempt]":
+    return Attempt.objects.filter(moves_to__isnull=False).exclude(state__in=LIVE_ATTEMPT_STATES)
+
+
+def _lock_waiting(ended: Collection[Attempt]) -> set[UUID]:
+    """The tasks that still wait since these attempts, locked.
+
+    A task that was dequeued and enqueued again may be another size, and waits since later.
+    """
+    attempts = {old.task_id: old for old in ended}
+    rows = (
+        Task.objects.filter(pk__in=attempts, state=TaskState.QUEUED)
+        .select_for_update(skip_locked=True, no_key=True)
+        .order_by("pk")
+    )
+    return {
+        task.pk
+        for task in rows
+        if task.generation == attempts[task.pk].generation
+        and task.queue_id == attempts[task.pk].queue_id
+        and task.waits_since is not None
+        and task.waits_since <= attempts[task.pk].allocated_at
+    }
 
 
 def _admit(old: Attempt, now: datetime) -> bool:
     placement: list[Any] = old.moves_to or []
     devices = _usable_devices(old.pool_id, placement)
-    if devices is None or not _can_continue(old) or not _waits_unchanged(old):
+    if devices is None or not _can_continue(old):
         return False
     new = Attempt.objects.create(
         task_id=old.task_id,
@@ -68,23 +97,9 @@ def _admit(old: Attempt, now: datetime) -> bool:
         for rank, (node, given) in enumerate(placement)
     )
     devices_hold(members, devices, blocked={new.pk})
-    return task_transition(ADMIT, [TaskSubject.of(new, is_moved=True)], at=now)
-
-
-def _waits_unchanged(old: Attempt) -> bool:
-    """Whether the task still waits since that attempt; locks it.
-
-    A task that was dequeued and enqueued again may be another size, and waits since later.
-    """
-    waits = Task.objects.filter(
-        Q(waiting_since__lte=old.allocated_at)
-        | Q(waiting_since__isnull=True, submitted_at__lte=old.allocated_at),
-        pk=old.task_id,
-        state=TaskState.QUEUED,
-        generation=old.generation,
-        queue=old.queue_id,
-    )
-    return waits.select_for_update(no_key=True).exists()
+    blockers = new.blocked_by.count()
+    subject = TaskSubject.of(new, waits_for=blockers, is_moved=True)
+    return task_transition(ADMIT, [subject], at=now)
 
 
 def _usable_devices(pool_id: int, placement: list[Any]) -> DeviceIds | None:

@@ -95,7 +95,8 @@ REJECT: Final = TaskTransition(
 ABORT_UNSTARTED: Final = TaskTransition(
     sources=(TaskState.DRAFT, TaskState.QUEUED, TaskState.PAUSED, TaskState.REJECTED),
     target=TaskState.ABORTED,
-    # It never ran: nothing is learned from its group, which may be removed.
+    # Nothing waits for its group, which may be removed. A forecast counts the arrival of a task
+    # that was preempted before as one of the whole queue.
     sets={"task_group_id": None},
     stamps=_ENDS,
     event="task.aborted",
@@ -220,6 +221,7 @@ def _edges(states: Iterable[str], transitions: Iterable[Transition]) -> dict[str
     return {state: frozenset(targets - {state}) for state, targets in found.items()}
 
 
+# All of them: they stand above this line.
 _ALL = [one for one in globals().values() if isinstance(one, Transition)]
 TASK_EDGES: Final = _edges(TaskState.values, [t for t in _ALL if isinstance(t, TaskTransition)])
 ATTEMPT_EDGES: Final = _edges(

@@ -120,7 +120,9 @@ def task_set_priority(*, actor: User, task: Task, priority: int) -> Task:
         values: dict[str, int] = {"priority": priority}
         queue = None
         if task.state == TaskState.QUEUED and task.queue_id is not None:
-            queue = Queue.objects.select_related("profile").get(pk=task.queue_id)
+            # Locked, so that its group is not removed meanwhile.
+            live = Queue.objects.select_for_update(no_key=True, of=("self",))
+            queue = live.select_related("profile").get(pk=task.queue_id)
             # It waits already: its priority has nothing to do with its image.
             facts = replace(queue_facts(queue), needs_image=False)
             shape = accept(description, facts, owner_id=task.owner_id)

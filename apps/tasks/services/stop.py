@@ -117,7 +117,7 @@ def task_abort(*, actor: User, task: Task, detail: str = "") -> Task:
     # A pass or a node may move the task between reading and writing; then the other case applies.
     for _ in range(3):
         with transaction.atomic():
-            is_done = _abort_unstarted(actor, task, reason) or _abort_running(actor, task, reason)
+            is_done = _abort_running(actor, task, reason) or _abort_unstarted(actor, task, reason)
         if is_done:
             crash_point("stop.asked")
             break
@@ -140,7 +140,6 @@ def _abort_unstarted(actor: User, task: Task, reason: str) -> bool:
 
 def _abort_running(actor: User, task: Task, reason: str) -> bool:
     """Stop a running task; a task that stops for another reason ends as aborted."""
-    # The attempt before its task: every transaction locks both in this order.
     live = Attempt.objects.filter(task_id=task.pk, state__in=LIVE_ATTEMPT_STATES)
     attempt = live.select_for_update(no_key=True).first()
     if attempt is None:
@@ -148,7 +147,7 @@ def _abort_running(actor: User, task: Task, reason: str) -> bool:
     changes: dict[str, Any] = {
         "stop_target": TaskState.ABORTED,
         "stop_detail": reason,
-        # Also where a pass preempted it: its placement is given up, and it ends as aborted.
+        # All that a preemption sets: its placement is given up, and it ends as aborted.
         "is_preempted": False,
         "moves_to": None,
     }

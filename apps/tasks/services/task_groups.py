@@ -1,6 +1,6 @@
 """The task groups of a queue: its equal tasks, by the rules of now."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
 from django.db import transaction
@@ -35,20 +35,34 @@ def task_groups_ensure(
     """The ids of the groups of these shapes, by digest; a fixed number of queries.
 
     Args:
-        most: how many groups may wait in the queue; None: any number. New groups beyond it are not
-            created, and missing in the result.
+        most: how many groups may wait in the queue, which the caller has locked; None: any number.
+            Groups beyond it are missing in the result.
     """
     wanted = {shape.digest(): shape for shape in shapes}
+    if most is not None:
+        wanted = _within(queue_id, wanted, most)
     known = _known(queue_id, wanted)
     new = sorted(wanted.keys() - known)
-    if most is not None and new:
-        new = new[: max(most - _waiting_groups(queue_id), 0)]
     if new:
         rows = [_task_group(queue_id, digest, wanted[digest]) for digest in new]
         # Another request may create some of them at the same moment.
         TaskGroup.objects.bulk_create(rows, ignore_conflicts=True)
         known = _known(queue_id, wanted)
     return known
+
+
+def _within(queue_id: int, wanted: Mapping[str, TaskShape], most: int) -> dict[str, TaskShape]:
+    """Those of the wanted groups that may wait: all that wait already, and others up to `most`."""
+    waiting = TaskGroup.objects.filter(_has_waiting(), queue_id=queue_id)
+    already = set(waiting.filter(shape__in=list(wanted)).values_list("shape", flat=True))
+    others = sorted(wanted.keys() - already)
+    if others:
+        others = others[: max(most - waiting.count(), 0)]
+    return {digest: wanted[digest] for digest in (*sorted(already), *others)}
+
+
+def _has_waiting() -> Exists:
+    return Exists(Task.objects.filter(task_group=OuterRef("pk"), state=TaskState.QUEUED))
 
 
 def too_many_groups(most: int) -> Conflict:
@@ -74,11 +88,6 @@ def empty_groups_remove(*, most: int) -> int:
             Queue.objects.select_for_update(no_key=True, of=("self",)).get(pk=queue_id)
             removed += unused.filter(pk__in=ids).delete()[0]
     return removed
-
-
-def _waiting_groups(queue_id: int) -> int:
-    waiting = Task.objects.filter(task_group=OuterRef("pk"), state=TaskState.QUEUED)
-    return TaskGroup.objects.filter(Exists(waiting), queue_id=queue_id).count()
 
 
 def tasks_regroup(*, policy_ids: Collection[int]) -> int:

@@ -149,8 +149,14 @@ def test_different_sizes_and_priorities_are_bounded(
         task_set_priority(actor=alice, task=first, priority=-4)
 
     assert [type(answer) for answer in answers] == [Task, Conflict]
-    task_abort(actor=alice, task=first)
-    task_abort(actor=alice, task=second)
+    # A group that nothing waits in any more counts as another one.
+    last = answers[0]
+    task_dequeue(actor=alice, task=first)
+    third = task_submit(actor=alice, description=description_of({**one, "priority": -6}))
+    with pytest.raises(Conflict, match="2 different sizes and priorities"):
+        task_enqueue(actor=alice, task=first, queue=example.dev_queue.name)
+    for task in (second, last, third):
+        task_abort(actor=alice, task=task)
     submitted = description_of({**one, "priority": -5})
     assert task_submit(actor=alice, description=submitted).state == "queued"
 

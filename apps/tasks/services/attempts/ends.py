@@ -8,6 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.core.notifications import after_commit
+from apps.policies.models import Queue
 from apps.tasks.details import shorten
 from apps.tasks.lifecycle.states import (
     ADMITTED_STATES,
@@ -19,6 +20,7 @@ from apps.tasks.lifecycle.states import (
 )
 from apps.tasks.lifecycle.transitions import (
     ASK_TO_STOP,
+    DEQUEUE,
     FINISH,
     LOSE,
     NOTIFY_ALLOCATION,
@@ -30,7 +32,7 @@ from apps.tasks.lifecycle.writers import TaskSubject, attempt_transition, task_t
 from apps.tasks.models import Attempt, HeldDevice, Member, Task
 from apps.tasks.services.attempts.next_state import MemberResult, NextState, next_state
 from apps.tasks.services.attempts.records import attempt_lock
-from apps.tasks.services.attempts.requeue import task_requeue
+from apps.tasks.services.task_groups import task_regroup
 
 
 def attempt_stop(*, attempt_id: UUID, target: TaskState, detail: str) -> bool:
@@ -98,8 +100,10 @@ def attempt_finish(attempt: Attempt, at: datetime, *, is_unfit: bool = False) ->
     """
     attempt.refresh_from_db()
     ended = _result(attempt, at, is_unfit=is_unfit)
+    after = next_state(Task.objects.get(pk=attempt.task_id), attempt, ended)
+    # Locked before the task, and until the end: no request closes the queue or changes its rules.
+    queue = _queue_lock(attempt.queue_id) if after.transition is REQUEUE else None
     task = Task.objects.select_for_update().get(pk=attempt.task_id)
-    after = next_state(task, attempt, ended)
     attempt_transition(
         LOSE if ended.is_lost else FINISH,
         attempt,
@@ -115,6 +119,8 @@ def attempt_finish(attempt: Attempt, at: datetime, *, is_unfit: bool = False) ->
     victims.update(stops_for=attempt.stops_for_id)
     if task.generation == attempt.generation and task.state in ADMITTED_STATES:
         _move_on(task, attempt, ended, after)
+        if queue is not None:
+            _wait_again(attempt, queue)
     after_commit(notify=[NOTIFY_ALLOCATION, NOTIFY_EXECUTION])
 
 
@@ -141,11 +147,31 @@ def _move_on(task: Task, attempt: Attempt, ended: MemberResult, after: NextState
     data = {"exit_code": ended.exit_code, "detail": after.detail}
     if ended.is_lost:
         data["cause"] = "node_loss"
+    subject = TaskSubject.of(attempt, **data)
+    if not task_transition(
+        after.transition, [subject], generation=task.generation, changes=changes
+    ):
+        # Else it would stay admitted without an attempt.
+        target = after.transition.target
+        raise RuntimeError(f"no transition leads task {task.pk} from {task.state} to {target}")
+
+
+def _queue_lock(queue_id: int) -> Queue:
+    return Queue.objects.select_for_update(no_key=True, of=("self",)).get(pk=queue_id)
+
+
+def _wait_again(attempt: Attempt, queue: Queue) -> None:
+    """Let the task wait among its equals, by the current rules.
+
+    Where its queue was closed meanwhile, it becomes a draft instead. A placement that was kept for
+    it is used by the next pass.
+    """
+    if queue.removed_at is None:
+        task_regroup(attempt.task_id, policy_id=queue.policy_id)
+        return
     task_transition(
-        after.transition,
-        [TaskSubject.of(attempt, **data)],
-        generation=task.generation,
-        changes=changes,
+        DEQUEUE,
+        [TaskSubject.of(attempt)],
+        generation=attempt.generation,
+        changes={"state_detail": f"Queue {queue.name} was closed while the task ran."},
     )
-    if after.transition is REQUEUE:
-        task_requeue(attempt)

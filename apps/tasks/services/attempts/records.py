@@ -11,6 +11,7 @@ from apps.tasks.topics import task_topics
 def attempt_lock(attempt_id: UUID) -> Attempt:
     """The attempt, locked against every other writer until the transaction ends.
 
+    Rows are locked in this order: attempts, queues, tasks; several of a kind by id.
     Rows may still refer to it, so that attempts that end at the same moment do not block.
     """
     return Attempt.objects.select_for_update(no_key=True).get(pk=attempt_id)

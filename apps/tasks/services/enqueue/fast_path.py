@@ -18,6 +18,7 @@ import msgspec
 import psycopg
 from django.contrib.auth.models import Group, Permission
 from django.db import connection
+from django.db.models import Exists, OuterRef
 
 from apps.accounts.models import ADMINS, Scope
 from apps.accounts.services.credentials import credential_by_pair, secret_hash
@@ -28,8 +29,9 @@ from apps.core.notifications import notify_now
 from apps.policies.models import Queue
 from apps.tasks.acceptance import QueueFacts, accept
 from apps.tasks.descriptions import Description
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import NOTIFY_ALLOCATION
-from apps.tasks.models import TaskGroup
+from apps.tasks.models import Task, TaskGroup
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.services.enqueue.queue_bounds import count_is_due
 from apps.tasks.services.enqueue.storage import storage_is_due
@@ -165,10 +167,15 @@ class _CachedQueue:
     until: float
 
     def task_group(self, digest: str) -> int | None:
-        """The id of the task group of this shape, where it exists."""
+        """The id of the task group of this shape, where tasks of it wait."""
         found = self.task_groups.get(digest)
         if found is None:
-            rows = TaskGroup.objects.filter(queue_id=self.facts.queue_id, shape=digest)
+            # One that nothing waits in counts as another one: the standard path knows the bound.
+            rows = TaskGroup.objects.filter(
+                Exists(Task.objects.filter(task_group=OuterRef("pk"), state=TaskState.QUEUED)),
+                queue_id=self.facts.queue_id,
+                shape=digest,
+            )
             found = rows.values_list("pk", flat=True).first()
             if found is not None:
                 _remember(self.task_groups, digest, found)
