@@ -117,7 +117,7 @@ def _touched_at(root: str, owner: int) -> float | None:
         task_files.opened_folder(root) as folder,
         task_files.opened_file(folder, CHECKPOINT, owner=owner, flags=os.O_RDWR) as file,
     ):
-        if os.fstat(file).st_size > CHECKPOINT_BYTES:
+        if task_files.is_beyond(os.fstat(file), CHECKPOINT_BYTES):
             os.ftruncate(file, 0)
         if os.fstat(file).st_mtime > clocks.wall_s():
             os.utime(file)

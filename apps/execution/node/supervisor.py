@@ -13,7 +13,7 @@ import subprocess
 import time
 from typing import Any, Callable, TypeVar
 
-from apps.execution.node import files, leases, mps, private_files, state_files
+from apps.execution.node import files, leases, mps, private_files, state_files, task_files
 from apps.execution.node.cleanup import clean_up
 from apps.execution.node.crash_points import crash_point
 from apps.execution.node.detached_process import detach
@@ -230,13 +230,14 @@ def shorten_log(member: MemberFolder, *, limit: int) -> None:
     """Throw the log away when it is beyond its bound; offsets go on counting."""
     path = member.path("log")
     try:
-        size = os.stat(path).st_size
+        status = os.stat(path)
     except FileNotFoundError:
         return
-    if size > limit:
+    if task_files.is_beyond(status, limit):
         dropped = int((member.read("dropped.json") or {}).get("bytes", 0))
-        member.write("dropped.json", {"bytes": dropped + size})
-        # The writers have the file open for appending, so they go on at its new end.
+        member.write("dropped.json", {"bytes": dropped + status.st_size})
+        # The writers have the file open for appending, so they go on at its new end. Also frees
+        # what was taken behind the end.
         os.truncate(path, 0)
 
 

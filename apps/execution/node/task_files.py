@@ -24,6 +24,10 @@ _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 MOST_LINKS = 40
 # Of folders in folders: who goes on making them while they are removed has to wait.
 MOST_MOVED = 1_000_000
+# In `st_blocks`, whatever the file system's own are.
+BLOCK_BYTES = 512
+# What a file system may round a file up to: a huge page of one in memory.
+ROUNDED_BYTES = 2 * 1024 * 1024
 
 
 @contextlib.contextmanager
@@ -83,6 +87,17 @@ def read_end(path: str, *, owner: int, most: int) -> bytes:
     with opened_folder(parent) as folder, opened_file(folder, name, owner=owner) as descriptor:
         size = os.fstat(descriptor).st_size
         return os.pread(descriptor, most, max(0, size - most))
+
+
+def is_beyond(status: os.stat_result, most: int) -> bool:
+    """Whether a file is longer than so many bytes, or takes much more space than such a file.
+
+    By `fallocate` a task takes space behind the end of a file, which does not get longer by that.
+    File systems take some there by themselves: XFS as much again while a file grows. So twice as
+    much is no offence, and what they round up to.
+    """
+    taken = status.st_blocks * BLOCK_BYTES
+    return status.st_size > most or taken > 2 * most + ROUNDED_BYTES
 
 
 def names_in(path: str) -> list[str]:

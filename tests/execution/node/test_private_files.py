@@ -94,6 +94,19 @@ def test_a_task_that_never_saved_anything_has_no_checkpoint(node: TestedNode) ->
     assert node.wait_for_exit(member_of(request)).checkpointed_wall_s is None
 
 
+def test_a_checkpoint_file_takes_no_space_behind_its_end(node: TestedNode, home: str) -> None:
+    command = """
+        fallocate --keep-size --length 8M "$RPM_CHECKPOINT_FILE" && echo taken
+        until [ $(stat --format=%b "$RPM_CHECKPOINT_FILE") = 0 ]; do sleep 0.1; done
+    """
+    request = node.launch_request("sh", "-c", command)
+
+    node.client.launch(request)
+
+    assert node.wait_for_exit(member_of(request)).exit_code == 0
+    assert node.logs[member_of(request)] == b"taken\n"
+
+
 def test_a_checkpoint_file_does_not_grow_for_ever(node: TestedNode, home: str) -> None:
     command = 'head -c 200000 /dev/zero > "$RPM_CHECKPOINT_FILE"; exec sleep 60'
     request = node.launch_request("sh", "-c", command)

@@ -1,6 +1,7 @@
 """What a node says of itself and of the past."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,27 @@ def test_a_log_beyond_its_bound_is_cut_and_its_offsets_go_on(tmp_path: Path) -> 
     assert (part.offset, part.content) == (11, b"more\n")
     node.stop(member, grace_s=0)
     node.wait_for_exit(member)
+
+
+def test_space_behind_the_end_of_a_log_is_freed_and_its_offsets_stay(tmp_path: Path) -> None:
+    attempt = state_files.MemberFolder(str(tmp_path / "home"), MemberIdentity("t1", 1, 0))
+    state_files.add(attempt)
+    log = Path(attempt.path("log"))
+    log.touch()
+    limit = 1_000_000
+
+    for length in ("3M", "5M"):
+        take = ["fallocate", "--keep-size", f"--length={length}", str(log)]
+        subprocess.run(take, check=True)
+        before = log.stat()
+        supervisor.shorten_log(attempt, limit=limit)
+        # File systems take some space behind the end by themselves, as much as the file is long.
+        is_freed = length == "5M"
+        assert before.st_size == 0
+        assert (log.stat().st_blocks < before.st_blocks) == is_freed
+
+    assert log.stat().st_blocks == 0
+    assert attempt.read("dropped.json") == {"bytes": 0}
 
 
 def test_what_ran_before_the_node_booted_is_not_reported_and_not_started_again(
