@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from apps.execution.node import arguments, clocks, environment, files, private_files, processes
 from apps.execution.node.image_lookup import pinned
+from apps.execution.node.prune import note_image
 from apps.execution.node.runtimes import RuntimeUnavailable, TaskRuntime, run_tool, tool_environment
 from apps.execution.node.specs import Spec
 from apps.execution.node.state_files import MemberFolder
@@ -34,7 +35,7 @@ class Podman(TaskRuntime):
 
     def start(self, spec: Spec, log: int) -> subprocess.Popen[bytes]:
         """Hand variables over in files, never in arguments, then `podman run`."""
-        spec = pinned(spec, self.config)
+        spec = self._pinned(spec)
         private_files.make(self.member, spec, self.config, secrets=False, is_open=False)
         _write_variables(self.member, spec)
         for number, (_, value) in enumerate(sorted(spec.secrets.items())):
@@ -153,6 +154,13 @@ class Podman(TaskRuntime):
                 "%s said of %s: %.200r" % (self.tool, self.name, words)
             ) from None
 
+    def _pinned(self, spec: Spec) -> Spec:
+        """With the ID of its image, which counts as used now that it is known to be there."""
+        spec = pinned(spec, self.config)
+        for name in {spec.image, spec.reference}:
+            note_image(self.member.home, spec.runtime, name)
+        return spec
+
     def _paths(self) -> arguments.ContainerPaths:
         installation = self.config["installation"]
         private = private_files.folder_of(self.member, self.config)
@@ -171,7 +179,7 @@ class Docker(Podman):
 
     def start(self, spec: Spec, log: int) -> subprocess.Popen[bytes]:
         """`docker run`; its secrets are files in memory."""
-        spec = pinned(spec, self.config)
+        spec = self._pinned(spec)
         private_files.make(self.member, spec, self.config, secrets=True, is_open=False)
         _write_variables(self.member, spec)
         return _popen(arguments.docker_run(spec, self._paths()), log, self.config)

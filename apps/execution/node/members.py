@@ -21,7 +21,6 @@ from apps.execution.node import (
 from apps.execution.node.cleanup import is_clean
 from apps.execution.node.crash_points import crash_point
 from apps.execution.node.errors import RequestRefusal
-from apps.execution.node.prune import note_image
 from apps.execution.node.results import note_exit
 from apps.execution.node.specs import MemberIdentity, Spec, identity_of, refuse_process, spec_of
 from apps.execution.node.state_files import MemberFolder
@@ -57,9 +56,6 @@ def launch(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[s
             state_files.add(member)
             if callback is not None:
                 callbacks.keep(member, callback)
-            if spec.image:
-                note_image(home, spec.runtime, spec.image)
-                note_image(home, spec.runtime, spec.reference)
             _write_spec(member, spec, lease_until_s)
             crash_point("node.launch.noted")
         elif lease_until_s is not None:

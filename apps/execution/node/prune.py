@@ -24,6 +24,7 @@ TOOLS = ("podman", "docker")
 DAY_S = 86_400.0
 # Earlier versions of the helper, and the logs of pulls.
 LEFTOVER_DAYS = 30.0
+FAILED_PULL_DAYS = 1.0
 DAYS_HIGHEST = 36_500
 NAME = re.compile(r"rpm-([a-z0-9]+)-([A-Za-z0-9-]+)-([0-9]{1,16})-([0-9]{1,5})")
 FOLDER = re.compile(r"([A-Za-z0-9-]+)-([0-9]{1,16})-([0-9]{1,5})")
@@ -141,9 +142,20 @@ def _remove_leftovers(home: str, config: dict[str, Any]) -> None:
     for path in _older_than(home, LEFTOVER_DAYS):
         if os.path.basename(path).startswith("helper-") and os.path.realpath(path) != in_use:
             shutil.rmtree(path, ignore_errors=True)
-    for path in _older_than(os.path.join(home, "pulls"), LEFTOVER_DAYS):
-        if not files.is_locked(os.path.join(path, "lock")):
+    old = _older_than(os.path.join(home, "pulls"), LEFTOVER_DAYS)
+    for path in _older_than(os.path.join(home, "pulls"), FAILED_PULL_DAYS):
+        result = files.read_json(os.path.join(path, "result.json")) or {}
+        if path in old or result.get("code") != 0:
+            _remove_pull(path)
+
+
+def _remove_pull(path: str) -> None:
+    """The folder of a pull, held meanwhile: nobody begins to fetch in it."""
+    with contextlib.suppress(OSError):
+        lock = files.take_lock(os.path.join(path, "lock"), wait=False)
+        if lock is not None:
             shutil.rmtree(path, ignore_errors=True)
+            os.close(lock)
 
 
 def _older_than(folder: str, days: float) -> list[str]:

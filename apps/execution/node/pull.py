@@ -62,10 +62,10 @@ def pull(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     reference = images.reference(request_fields.image(request), digest)
     wanted = _ImagePull(tool, reference, registry_login.login_of(request))
     wait_s = request_fields.number(request, "wait_s", highest=WAIT_HIGHEST_S)
-    note_image(home, wanted.tool, wanted.reference)
     if request.get("always") is not True:
         found = _found(wanted, config)
         if found is not None:
+            note_image(home, wanted.tool, wanted.reference)
             return _present(found)
     folder = os.path.join(home, "pulls", wanted.name)
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -106,6 +106,9 @@ def _fetch(home: str, folder: str, wanted: _ImagePull, config: dict[str, Any]) -
         except OSError as error:
             log.write(str(error).encode())
             code = 127
+    if code == 0:
+        # Only now: names that no registry knows are many, and would be kept for ever.
+        note_image(home, wanted.tool, wanted.reference)
     files.write_json(os.path.join(folder, "result.json"), {"code": code}, durable=False)
     state_files.notify(home)
 

@@ -1,5 +1,6 @@
 """Nodes keep for years only what is needed."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -124,6 +125,23 @@ def test_earlier_helpers_and_old_pulls_go_and_the_helper_in_use_stays(tmp_path: 
     assert not (home / "helper-0000").exists()
     assert not (home / "pulls" / "aaaa").exists()
     assert node.probe().answer.hostname
+
+
+def test_failed_pulls_go_after_a_day_and_others_later(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    node = installed_local(str(home))
+    results = {"failed": {"code": 125}, "killed": {}, "done": {"code": 0}, "young": {"code": 125}}
+    for name, result in results.items():
+        folder = home / "pulls" / name
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(json.dumps(result))
+        (folder / "lock").touch()
+        age_days = 0 if name == "young" else 2
+        os.utime(folder, (time.time() - age_days * 86_400,) * 2)
+
+    pruned(node)
+
+    assert {path.name for path in (home / "pulls").iterdir()} == {"done", "young"}
 
 
 def test_a_probe_prunes_once_a_day(tmp_path: Path) -> None:

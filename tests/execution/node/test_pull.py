@@ -1,6 +1,7 @@
 """Images from a registry that asks for a password, through a real sshd and a real podman."""
 
 import base64
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -231,6 +232,24 @@ def test_an_image_that_was_never_in_a_registry_has_a_number(
     assert answer.state == "present"
     listed = podman.run("image", "inspect", "--format={{.Id}}", "--", podman.image)
     assert answer.image_id == f"sha256:{listed.stdout.decode().strip()}"
+
+
+def test_only_images_that_came_are_recorded(
+    node: TestedNode, podman: PodmanStore, ssh_node: SshdNode, registry: Registry
+) -> None:
+    registry.push("team/train", "1", word="one")
+    there, missing = f"{registry.host}/team/train:1", f"{registry.host}/team/none:1"
+
+    states = [pulled(node, image, login=login(registry)).state for image in (there, missing)]
+    node.client.launch(
+        node.launch_request(
+            "true", runtime="podman", image=missing, allow_process=False, uid=1, gid=1
+        )
+    )
+
+    assert states == ["present", "failed"]
+    records = Path(ssh_node.home, "images").iterdir()
+    assert [json.loads(path.read_text())["image"] for path in records] == [there]
 
 
 def images_of(podman: PodmanStore, host: str) -> set[str]:

@@ -50,8 +50,8 @@ ALLOWED: dict[str, set[str] | None] = {
     # The kernel's files. What a task says in them is read with a bound.
     "processes": {"_all", "_read", "_status", "_variables"},
     "prune": {
-        "_is_known", "_older_than", "_remove_leftovers", "_unused_images", "ensure_pruned",
-        "note_image",
+        "_is_known", "_older_than", "_remove_leftovers", "_remove_pull", "_unused_images",
+        "ensure_pruned", "note_image",
     },
     "pull": {"_await_result", "_ensure_puller", "_fetch", "_progress", "_started", "pull"},
     "registry_login": {"remove_leftovers"},
