@@ -262,6 +262,12 @@ BOUNDS = (
         "apps.dashboard.consumers:MOST_BYTES",
         "dashboard/test_live.py::test_what_is_not_our_protocol_closes_the_socket",
     ),
+    Bound(
+        "image",
+        "volumes that it asks for",
+        "apps.execution.node.image_rules:MOST_VOLUMES",
+        "execution/node/test_image_rules.py::test_an_image_has_volumes_up_to_the_bound",
+    ),
     Bound("request", "variables of a task", "apps.core.containers:VARIABLES", _DESCRIBED),
     Bound("request", "arguments of a command", "apps.core.containers:ARGUMENTS", _DESCRIBED),
     Bound(

@@ -11,6 +11,10 @@ from apps.execution.node.specs import Spec, VolumeSpec
 # Said even where it is the default: a node's containers.conf could open it. The proxies of the
 # node's own environment often hold a password.
 PODMAN_CLOSED = ("--http-proxy=false", "--ipc=private", "--pid=private", "--uts=private")
+# What podman would do because an image says so. A VOLUME takes one of the node's locks and space
+# outside the container, which `--read-only` does not close; for a program named like an init,
+# podman mounts the control groups of systemd and folders in memory that can be written.
+PODMAN_UNMOVED = ("--image-volume=ignore", "--systemd=false")
 
 
 # podman 4 keeps a secret under at most so many.
@@ -42,6 +46,7 @@ def podman_run(spec: Spec, paths: ContainerPaths) -> list[str]:
         "--log-driver=passthrough",
         "--pidfile=%s/pid" % paths.folder,
         *PODMAN_CLOSED,
+        *PODMAN_UNMOVED,
         *_common(spec, paths),
         *["--device=%s" % device.cdi for device in spec.devices if device.cdi],
         *[_secret(spec, paths, number, name) for number, name in enumerate(sorted(spec.secrets))],
@@ -96,6 +101,7 @@ def docker_run(spec: Spec, paths: ContainerPaths) -> list[str]:
         "--ipc=private",
         *_common(spec, paths),
         *[_mount(_secret_file(paths, name)) for name in sorted(spec.secrets)],
+        *_anonymous_volumes(spec, paths),
         *["--device=%s" % device.cdi for device in spec.devices if device.cdi],
         "--",
         spec.image_id or spec.reference,
@@ -133,6 +139,8 @@ def _common(spec: Spec, paths: ContainerPaths) -> list[str]:
         "--hostname=%s" % _hostname(spec),
         "--cap-drop=all",
         "--security-opt=no-new-privileges",
+        # The runtime would run it outside the task's limits.
+        "--no-healthcheck",
         "--pids-limit=%d" % spec.pids,
         "--env-file=%s/env" % paths.folder,
         *["--label=%s=%s" % item for item in sorted(labels(spec, paths).items())],
@@ -144,8 +152,29 @@ def _common(spec: Spec, paths: ContainerPaths) -> list[str]:
         *(["--read-only"] if spec.read_only else []),
         *(["--network=%s" % spec.network] if spec.network != "default" else []),
         *["--publish=%d:%d/tcp" % (port, port) for port in _published(spec)],
-        *[_mount(volume) for volume in (*spec.volumes, *_mps_volumes(spec), *_checkpoint(paths))],
+        *[_mount(volume) for volume in _bound(spec, paths)],
     ]
+
+
+def _anonymous_volumes(spec: Spec, paths: ContainerPaths) -> list[str]:
+    """The volumes that docker would make for the image, with labels by which `prune` finds them.
+
+    docker removes them with the container, because they have no name. Where the root is read-only
+    they are in the task's memory instead: docker makes no read-only volume without a name.
+    """
+    taken = {volume.target.rstrip("/") for volume in _bound(spec, paths)}
+    targets = sorted({one.rstrip("/") for one in spec.image_volumes} - taken)
+    if spec.read_only:
+        return ["--mount=type=tmpfs,destination=%s" % target for target in targets]
+    owner = "volume-label=rpm.installation=%s,volume-label=rpm.home=%s" % (
+        paths.installation,
+        paths.home,
+    )
+    return ["--mount=type=volume,destination=%s,%s" % (target, owner) for target in targets]
+
+
+def _bound(spec: Spec, paths: ContainerPaths) -> list[VolumeSpec]:
+    return [*spec.volumes, *_mps_volumes(spec), *_checkpoint(paths)]
 
 
 def _published(spec: Spec) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from apps.execution.node import images
+from apps.execution.node import image_rules, images
 from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.runtimes import run_tool
 from apps.execution.node.specs import Spec
@@ -37,8 +37,8 @@ def pinned(spec: Spec, config: dict[str, Any]) -> Spec:
     """The specification with the ID of its image, by which no other one is started.
 
     Raises:
-        RequestRefusal: the node has no image of this name, or by now another one, or its runtime
-            fails.
+        RequestRefusal: the node has no image of this name, or by now another one, or one that is
+            not started; or its runtime fails.
     """
     try:
         found = find_image(spec.runtime, spec.reference, config)
@@ -50,4 +50,5 @@ def pinned(spec: Spec, config: dict[str, Any]) -> Spec:
         raise RequestRefusal(
             "image_missing", "no such image: %s is another one by now" % spec.reference
         )
-    return spec._replace(image_id=found.image_id)
+    image_rules.check(found, spec)
+    return spec._replace(image_id=found.image_id, image_volumes=found.volumes)

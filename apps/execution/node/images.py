@@ -19,10 +19,16 @@ MISSING = (
 
 
 class LocalImage(NamedTuple):
-    """Exactly one image. `digest` is what registries call it, empty where it never was in one."""
+    """Exactly one image. `digest` is what registries call it, empty where it never was in one.
+
+    The rest is what the runtime would act on by itself: see `image_rules.py`.
+    """
 
     image_id: str
     digest: str
+    volumes: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+    workdir: str = ""
 
 
 def is_missing(words: str) -> bool:
@@ -55,7 +61,14 @@ def found_in(facts: dict[str, Any], tool: str, name: str) -> LocalImage | None:
     if not is_same or not DIGEST.fullmatch(image_id):
         return None
     wanted = name.partition("@")[2]
-    return LocalImage(image_id, wanted or _digest_in(digests, facts, _repository(name)))
+    config = facts.get("Config") or {}
+    return LocalImage(
+        image_id,
+        wanted or _digest_in(digests, facts, _repository(name)),
+        tuple(sorted(config.get("Volumes") or ())),
+        tuple(sorted(facts.get("Annotations") or ())),
+        str(config.get("WorkingDir") or ""),
+    )
 
 
 def _digest_in(digests: list[str], facts: dict[str, Any], repository: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -27,11 +28,15 @@ LEFTOVER_DAYS = 30.0
 FAILED_PULL_DAYS = 1.0
 DAYS_HIGHEST = 36_500
 NAME = re.compile(r"rpm-([a-z0-9]+)-([A-Za-z0-9-]+)-([0-9]{1,16})-([0-9]{1,5})")
+# As the runtimes name a volume that nobody named.
+ANONYMOUS = re.compile(r"[0-9a-f]{64}")
 FOLDER = re.compile(r"([A-Za-z0-9-]+)-([0-9]{1,16})-([0-9]{1,5})")
 
 
 def prune(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """Remove dead containers that no attempt knows, leftovers, and, only if asked, images.
+
+    Also volumes that docker made for such a container and that outlived it.
 
     Images are those that were pulled or used by this helper, and that nothing has used for
     `images_unused_days`. Answers the names of what was removed.
@@ -40,6 +45,8 @@ def prune(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[st
     if request.get("images_unused_days") is not None:
         days = request_fields.number(request, "images_unused_days", highest=DAYS_HIGHEST)
     containers = [name for tool in TOOLS for name in _dead_containers(tool, home, config)]
+    for tool in TOOLS:
+        _remove_volumes(tool, home, config)
     _remove_leftovers(home, config)
     images = [] if days is None else list(_unused_images(home, config, days))
     return {"containers": containers, "images": images}
@@ -78,9 +85,7 @@ def note_image(home: str, tool: str, image: str) -> None:
 
 def _dead_containers(tool: str, home: str, config: dict[str, Any]) -> Iterator[str]:
     """Containers of this installation without an attempt's folder; removal is not forced."""
-    labels = ("rpm.installation=%s" % config["installation"], "rpm.home=%s" % home)
-    filters = ["--filter=label=%s" % label for label in labels]
-    command = [tool, "ps", "--all", "--format={{.Names}}", *filters]
+    command = [tool, "ps", "--all", "--format={{.Names}}", *_own(home, config)]
     listed = run_tool(command, config)
     names = listed.stdout.decode(errors="replace").split() if listed.returncode == 0 else []
     for name in names:
@@ -90,6 +95,34 @@ def _dead_containers(tool: str, home: str, config: dict[str, Any]) -> Iterator[s
             continue
         if run_tool([tool, "rm", "--volumes", "--", name], config).returncode == 0:
             yield name
+
+
+def _remove_volumes(tool: str, home: str, config: dict[str, Any]) -> None:
+    """Volumes without a name and a container, by our labels; those of users have a name."""
+    command = [tool, "volume", "ls", "--quiet", "--filter=dangling=true", *_own(home, config)]
+    listed = run_tool(command, config)
+    for name in listed.stdout.decode(errors="replace").split() if listed.returncode == 0 else ():
+        # podman 4.3 lists a volume that any one of the filters fits.
+        if ANONYMOUS.fullmatch(name) and _is_own_volume(tool, name, home, config):
+            # Without force: the runtime refuses where a container has it.
+            run_tool([tool, "volume", "rm", "--", name], config)
+
+
+def _is_own_volume(tool: str, name: str, home: str, config: dict[str, Any]) -> bool:
+    command = [tool, "volume", "inspect", "--format={{json .Labels}}", "--", name]
+    try:
+        labels = json.loads(run_tool(command, config).stdout) or {}
+        return bool(_labels(home, config).items() <= labels.items())
+    except (ValueError, AttributeError):
+        return False
+
+
+def _own(home: str, config: dict[str, Any]) -> list[str]:
+    return ["--filter=label=%s=%s" % label for label in _labels(home, config).items()]
+
+
+def _labels(home: str, config: dict[str, Any]) -> dict[str, str]:
+    return {"rpm.installation": config["installation"], "rpm.home": home}
 
 
 def _is_known(home: str, task_id: str, generation: str, rank: str) -> bool:

@@ -73,6 +73,8 @@ class Spec(NamedTuple):
     # Exactly which image it is: its digest in registries, and its number on this node.
     digest: str = ""
     image_id: str = ""
+    # Where its image asks for volumes; docker makes them, podman ignores them.
+    image_volumes: tuple[str, ...] = ()
     # Of a container with a network of its own, reached at the same ports of the node.
     ports: tuple[int, ...] = ()
     # It resumes only where it has saved something.

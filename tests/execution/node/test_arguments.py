@@ -65,6 +65,21 @@ def test_a_container_with_a_network_of_its_own_is_reached_at_ports_of_the_node(b
     assert not [word for word in (*on_host, *build(spec(), PATHS)) if "publish" in word]
 
 
+def test_volumes_of_an_image_are_ours_in_docker_and_none_in_podman() -> None:
+    changes = {"volumes": [volume("/a", "/data")]}
+    asking = spec(**changes)._replace(image_volumes=("/cache/", "/data", "/data/"))
+    label = "volume-label=rpm.installation=inst,volume-label=rpm.home=/home"
+
+    usual = set(docker_run(spec(**changes), PATHS))
+    added, in_memory = (
+        set(docker_run(one, PATHS)) - usual for one in (asking, asking._replace(read_only=True))
+    )
+
+    assert added == {f"--mount=type=volume,destination=/cache,{label}"}
+    assert in_memory == {"--mount=type=tmpfs,destination=/cache", "--read-only"}
+    assert podman_run(asking, PATHS) == podman_run(spec(**changes), PATHS)
+
+
 @pytest.mark.parametrize("build", BUILDERS)
 def test_limits_devices_and_labels_stand_before_the_image(build: Any) -> None:
     launch_spec = spec(devices=[{"uuid": "GPU-1", "cdi": "nvidia.com/gpu=GPU-1"}])

@@ -144,6 +144,29 @@ def test_failed_pulls_go_after_a_day_and_others_later(tmp_path: Path) -> None:
     assert {path.name for path in (home / "pulls").iterdir()} == {"done", "young"}
 
 
+def test_volumes_of_containers_that_are_gone_are_removed_and_no_others(
+    node: TestedNode, podman: PodmanStore, ssh_node: SshdNode
+) -> None:
+    ours = [f"--label=rpm.installation={INSTALLATION}", f"--label=rpm.home={ssh_node.home}"]
+    anonymous, used, foreign, elsewhere = (letter * 64 for letter in "abcd")
+    for name, labels in (
+        (anonymous, ours),
+        (used, ours),
+        ("a-name", ours),
+        (foreign, []),
+        (elsewhere, [ours[0], "--label=rpm.home=/another/home"]),
+    ):
+        podman.run("volume", "create", *labels, name)
+    podman.run("create", "--name=user", f"--volume={used}:/used", podman.image, "true")
+
+    pruned(node)
+
+    left = set(podman.run("volume", "ls", "--quiet").stdout.decode().split())
+    podman.run("rm", "user")
+    podman.run("volume", "rm", used, foreign, elsewhere, "a-name")
+    assert left == {used, foreign, elsewhere, "a-name"}
+
+
 def test_a_probe_prunes_once_a_day(tmp_path: Path) -> None:
     home = tmp_path / "home"
     node = installed_local(str(home))

@@ -22,9 +22,9 @@ IMAGE_NUMBER = f"sha256:{7:064}"
 BATCH = 200
 # Options that say the same of every container, or repeat amounts and ids that are numbers.
 FIXED = {
-    "--cap-drop=all", "--http-proxy=false", "--ipc=private", "--log-driver=passthrough",
-    "--pid=private", "--pull=never", "--security-opt=no-new-privileges", "--pids-limit=100",
-    "--uts=private",
+    "--cap-drop=all", "--http-proxy=false", "--image-volume=ignore", "--ipc=private",
+    "--log-driver=passthrough", "--no-healthcheck", "--pid=private", "--pids-limit=100",
+    "--pull=never", "--security-opt=no-new-privileges", "--systemd=false", "--uts=private",
 }  # fmt: skip
 OF_THE_MEMBER = {"--env-file", "--hostname", "--label", "--name", "--pidfile", "--secret"}
 OF_NUMBERS = {"--cpus", "--memory", "--memory-swap", "--shm-size", "--user"}
