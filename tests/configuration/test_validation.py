@@ -40,6 +40,44 @@ def test_a_pool_that_nobody_serves_is_reported(example: Example) -> None:
     }
 
 
+def test_entries_without_a_key_are_the_objects_of_their_names(example: Example) -> None:
+    serve(example, "4")
+    data = as_data(draft_document())
+    without_keys = {
+        kind: [{k: v for k, v in entry.items() if k != "key"} for entry in data[kind]]
+        for kind in ("pools", "profiles")
+    }
+
+    assert found(**without_keys) == found()
+    assert set(found()) == {"drift", "no_server"}
+
+
+def test_an_entry_without_a_key_and_with_another_name_is_new(example: Example) -> None:
+    pools = as_data(draft_document())["pools"]
+    pools.append({"name": "Annex", "capacity": {"gpu": "1"}})
+    serve(example, "8")
+
+    assert (
+        "No node serves pool 'Annex': the pool admits nothing." in found(pools=pools)["no_server"]
+    )
+    assert "removes_pool" not in found(pools=pools)
+
+
+def test_an_entry_without_a_key_leaves_an_object_to_the_entry_with_its_key(
+    example: Example,
+) -> None:
+    """As when a pool is renamed and a new one gets its name."""
+    pools = as_data(draft_document())["pools"]
+    serve(example, "8")
+    serving = dict(pools[0], name="Renamed", profiles=[])
+    new = {"name": pools[0]["name"], "capacity": {"gpu": "8"}}
+    document = parse(as_data(draft_document()) | {"pools": [serving, new], "profiles": []})
+
+    reported = [f.path for f in document_check(document) if f.code == "no_server"]
+
+    assert reported == ["pools[1]"]
+
+
 def test_part_of_a_gpu_is_no_capacity(example: Example) -> None:
     pools = as_data(draft_document())["pools"]
     pools[0]["capacity"] = {"gpu": "7.5"}

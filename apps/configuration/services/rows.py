@@ -7,8 +7,9 @@ other: the live state always before the draft state.
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from django.db.models import F, Model
 from django.utils import timezone
 
@@ -22,6 +23,8 @@ from apps.policies.document import (
     ProfileEntry,
 )
 from apps.policies.models import DraftState, LiveState, Policy
+
+Entry = TypeVar("Entry", PoolEntry, ProfileEntry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ def document_write(models: ConfigurationModels, document: Document) -> WriteResu
         BadInput: `dedicated_to` names no policy.
     """
     policies = _policies_by_name(document)
+    document = document_with_keys(models, document)
     pools, removed_pools = _entries_write(
         models.pools,
         document.pools,
@@ -82,6 +86,36 @@ def document_write(models: ConfigurationModels, document: Document) -> WriteResu
     )
     _links_write(models, document, pools, profiles)
     return WriteResult(pools, profiles, removed_pools, removed_profiles)
+
+
+def document_with_keys(models: ConfigurationModels, document: Document) -> Document:
+    """The document with a key in every entry.
+
+    An entry without one takes the key of the row of its name, unless another entry has that key;
+    else it is new. Without such entries, this makes no query.
+    """
+    return msgspec.structs.replace(
+        document,
+        pools=_with_keys(models.pools, document.pools),
+        profiles=_with_keys(models.profiles, document.profiles),
+    )
+
+
+def _with_keys(model: type[Any], entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    if all(entry.key for entry in entries):
+        return entries
+    claimed = {uuid.UUID(entry.key) for entry in entries if entry.key}
+    rows = model._default_manager.all()
+    by_name = {row.name.lower(): row.key for row in rows if not _is_removed(row)}
+
+    def key_of(entry: Entry) -> uuid.UUID:
+        named: uuid.UUID | None = by_name.get(entry.name.lower())
+        return uuid.uuid4() if named is None or named in claimed else named
+
+    return tuple(
+        entry if entry.key else msgspec.structs.replace(entry, key=str(key_of(entry)))
+        for entry in entries
+    )
 
 
 def _values(entry: PoolEntry | ProfileEntry, names: Iterable[str]) -> dict[str, Any]:
@@ -111,7 +145,7 @@ def _entries_write(
 ) -> tuple[dict[str, int], tuple[int, ...]]:
     """Write rows of one kind; returns ids by lower-case name, and the ids of removed ones."""
     rows = {row.key: row for row in model._default_manager.all()}
-    wanted = _entries_by_key(rows, list(entries))
+    wanted = {uuid.UUID(entry.key): entry for entry in entries}
     removed = _remove_missing(model, rows, set(wanted))
     _free_names(model, rows, wanted)
     ids = {}
@@ -127,25 +161,6 @@ def _entries_write(
             row.save()
         ids[entry.name.lower()] = row.pk
     return ids, removed
-
-
-def _entries_by_key(
-    rows: Mapping[uuid.UUID, Any], entries: list[PoolEntry | ProfileEntry]
-) -> dict[uuid.UUID, PoolEntry | ProfileEntry]:
-    """Entries by the key of their row, in the order of the document."""
-    claimed = {uuid.UUID(entry.key) for entry in entries if entry.key}
-    by_name = {row.name.lower(): key for key, row in rows.items() if not _is_removed(row)}
-    joined = {}
-    for entry in entries:
-        named = by_name.get(entry.name.lower())
-        if entry.key:
-            key = uuid.UUID(entry.key)
-        elif named is not None and named not in claimed:
-            key = named
-        else:
-            key = uuid.uuid4()
-        joined[key] = entry
-    return joined
 
 
 def _remove_missing(

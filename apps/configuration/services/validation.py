@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from django.db.models import Count
 
+from apps.configuration.selectors import DRAFT
+from apps.configuration.services.rows import document_with_keys
 from apps.core.errors import Conflict
 from apps.core.units import milli, milli_text, quantities_milli
 from apps.nodes.models import Node, NodeState, Volume
@@ -57,7 +59,11 @@ class LiveFacts:
 
 
 def document_check(document: Document) -> list[DocumentFinding]:
-    """Errors first, then warnings, each in the order of the document. Eight queries."""
+    """Errors first, then warnings, each in the order of the document. Eight to ten queries.
+
+    Entries without a key are the objects that they would be written to in the draft.
+    """
+    document = document_with_keys(DRAFT, document)
     facts = _facts()
     found = [
         *_levels(document),
