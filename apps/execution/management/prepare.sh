@@ -247,14 +247,29 @@ prepare_gpus() {
 	fi
 }
 
+# The host key that a connection of RPM is shown: of several, the first of these kinds.
+shown_host_key() {
+	keys=$("$sshd" -T -C "user=$ACCOUNT,host=localhost,addr=127.0.0.1" | sed -n 's/^hostkey //p')
+	for kind in ED25519 ECDSA RSA; do
+		for key in $keys; do
+			line=$(ssh-keygen -l -f "$key.pub" 2>/dev/null || true)
+			case "$line" in
+			*"($kind)")
+				say "  $line"
+				return 0
+				;;
+			esac
+		done
+	done
+	say "  that of the host key of this machine's SSH server"
+}
+
 tell() {
 	say "done. On the control plane:"
 	say "  manage.py node add NAME --pool POOL --address THIS --user $ACCOUNT --key PRIVATE_KEY \\"
 	say "    --runtime $RUNTIME --fingerprint FINGERPRINT"
-	say "where FINGERPRINT is one of"
-	for key in /etc/ssh/ssh_host_*_key.pub; do
-		[ ! -f "$key" ] || ssh-keygen -l -f "$key"
-	done
+	say "where FINGERPRINT, SHA256:..., is"
+	shown_host_key
 	[ -z "$todo" ] || say "left to do:$todo"
 }
 

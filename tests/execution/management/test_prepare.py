@@ -40,7 +40,9 @@ echo "$(basename "$0") $*" >> /apt-was-asked
 case "$*" in policy*) echo "  Candidate: 99.1" ;; esac
 """
 SSHD = """
-HostKey /etc/ssh/test_host_key
+HostKey /etc/ssh/test_host_key_rsa
+HostKey /etc/ssh/test_host_key_ecdsa
+HostKey /etc/ssh/test_host_key_ed25519
 ListenAddress 127.0.0.1
 Port {port}
 PidFile none
@@ -59,7 +61,9 @@ mount -t tmpfs none {work}/root/run
 cp {given}/* {work}/root/usr/local/bin/
 mkdir -p {work}/root/etc/ssh/sshd_config.d
 mv {work}/root/usr/local/bin/sshd_config {work}/root/etc/ssh/sshd_config
-ssh-keygen -q -t ed25519 -N '' -f {work}/root/etc/ssh/test_host_key
+for kind in {kinds}; do
+    ssh-keygen -q -t $kind -N '' -f {work}/root/etc/ssh/test_host_key_$kind
+done
 # Bare, whatever accounts of these names this machine has.
 rm -rf {work}/root/var/lib/rpm-node
 sed -i '/^rpm/d' {work}/root/etc/passwd {work}/root/etc/group {work}/root/etc/shadow \
@@ -174,8 +178,11 @@ def test_the_command_prints_or_writes_the_script(tmp_path: Path) -> None:
 
 
 @contextmanager
-def prepared(folder: Path) -> Iterator[tuple[int, Path]]:
-    """A machine on which the script ran twice, with its sshd on the port; and its words."""
+def prepared(folder: Path, *, kinds: str = "rsa ecdsa ed25519") -> Iterator[tuple[int, Path]]:
+    """A machine on which the script ran twice, with its sshd on the port; and its words.
+
+    `kinds` are those of its host keys.
+    """
     given, work = folder / "given", folder / "work"
     given.mkdir()
     work.mkdir()
@@ -194,7 +201,7 @@ def prepared(folder: Path) -> Iterator[tuple[int, Path]]:
     }.items():
         (given / name).write_text(content)
         (given / name).chmod(0o755)
-    enter = ENTER.format(work=work, given=given)
+    enter = ENTER.format(work=work, given=given, kinds=kinds)
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -280,3 +287,19 @@ def test_a_prepared_machine_lets_the_key_run_the_helper_and_nothing_else(tmp_pat
         'restrict,command="/usr/local/lib/rpm-node/gate" ssh-ed25519',
     ):
         assert line in words, words
+
+
+@pytest.mark.parametrize("kinds", ["rsa ecdsa ed25519", "rsa ecdsa", "rsa"])
+def test_the_printed_fingerprint_is_that_of_the_key_that_a_connection_is_shown(
+    tmp_path: Path, kinds: str
+) -> None:
+    need("sshd")
+    (tmp_path / "probe").mkdir()
+    if not can_overlay(tmp_path / "probe"):
+        pytest.skip("needs root and overlay file systems")
+
+    with prepared(tmp_path, kinds=kinds) as (port, log):
+        shown = ssh_host_key("127.0.0.1", port)
+
+    printed = re.findall(r"SHA256:[A-Za-z0-9+/]{43}", log.read_text())
+    assert printed == [shown.fingerprint]
