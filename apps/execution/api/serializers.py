@@ -11,8 +11,16 @@ ADDRESS = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$"
 FINGERPRINT = r"^SHA256:[A-Za-z0-9+/]{43}$"
 
 
+class NameOrIdField(serializers.CharField):
+    """A name, or a number, which is an id and never read as a name."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        is_id = isinstance(data, int) and not isinstance(data, bool)
+        return data if is_id else super().to_internal_value(data)
+
+
 class NodeChangeSerializer(StrictSerializer):
-    """`pool` is an id; `key` names a file in RPM_HOME on the server.
+    """`pool` is a name or id; `key` names a file in RPM_HOME on the server.
 
     `capacity_cap` keeps the rest of the node for its system. Labels and caps that are sent replace
     those that were there. Variables of its runtime can decide which program the node runs: they
@@ -24,7 +32,7 @@ class NodeChangeSerializer(StrictSerializer):
     user = serializers.CharField(max_length=64)
     key = serializers.CharField(max_length=120)
     port = serializers.IntegerField(min_value=1, max_value=65535, required=False)
-    pool = serializers.IntegerField(min_value=1, max_value=2**62, allow_null=True, required=False)
+    pool = NameOrIdField(allow_null=True, required=False)
     runtime = serializers.ChoiceField(choices=Runtime.choices, required=False)
     allows_process = serializers.BooleanField(required=False)
     state_dir = serializers.CharField(max_length=500, allow_blank=True, required=False)

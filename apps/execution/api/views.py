@@ -32,7 +32,7 @@ from apps.execution.services.node_registration import (
 from apps.execution.services.node_removal import node_remove, tasks_on
 from apps.nodes.api import views
 from apps.nodes.api.serializers import NodeSerializer
-from apps.policies.selectors import pools_visible_to
+from apps.policies.selectors import by_name_or_id, pools_visible_to
 
 
 class NodeViewSet(views.BaseNodeViewSet):
@@ -126,8 +126,8 @@ def _values(body: NodeChangeSerializer, user: Any) -> dict[str, Any]:
     return values
 
 
-def _pool(user: User, pk: int) -> Any:
-    pool = pools_visible_to(user).filter(pk=pk).first()
+def _pool(user: User, given: str | int) -> Any:
+    pool = by_name_or_id(pools_visible_to(user), given)
     if pool is None:
         raise BadInput("There is no such pool.", fields={"pool": "is not known"})
     return pool

@@ -11,6 +11,7 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.nodes.models import Node, NodeState
+from apps.policies.models import Pool
 from rpm.env import Home
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
@@ -45,8 +46,9 @@ def description(ssh_node: SshdNode, example: Example, settings: Settings) -> dic
 
 
 def test_a_machine_is_tried_added_changed_given_another_key_and_removed(
-    admin: APIClient, ssh_node: SshdNode, description: dict[str, Any]
+    admin: APIClient, ssh_node: SshdNode, description: dict[str, Any], example: Example
 ) -> None:
+    description["pool"] = example.h100.name
     shown = admin.post(f"{V1}/nodes/check/", description).json()
     assert shown["fingerprint"] == ssh_node.host_key.fingerprint
     assert not Path(ssh_node.home).exists()
@@ -57,6 +59,7 @@ def test_a_machine_is_tried_added_changed_given_another_key_and_removed(
     assert not Node.objects.exists()
     added = admin.post(f"{V1}/nodes/", confirmed)
     assert (added.status_code, added.json()["state"]) == (201, "healthy"), added.content
+    assert added.json()["pool"]["id"] == example.h100.pk
     place = f"{V1}/nodes/{added.json()['id']}/"
     again = admin.post(f"{V1}/nodes/", confirmed | {"name": "second"})
     assert (again.status_code, again.json()["code"]) == (409, "conflict")
@@ -89,6 +92,7 @@ def test_a_machine_is_tried_added_changed_given_another_key_and_removed(
         pytest.param({"key": "none"}, "key", id="no such key"),
         pytest.param({"address": "-oProxy=x"}, "address", id="no address"),
         pytest.param({"pool": 2**40}, "pool", id="unknown pool"),
+        pytest.param({"pool": "H200"}, "pool", id="unknown name of a pool"),
         pytest.param({"state_dir": "/a b"}, "state_dir", id="a folder for shells"),
         pytest.param({"transport": "local"}, "transport", id="the server itself"),
         pytest.param({"environment": {"PATH": "/tmp"}}, "environment", id="variables"),
@@ -109,6 +113,26 @@ def test_what_could_not_be_a_node_is_refused_by_field(
     assert (answer.status_code, list(answer.json()["fields"])) == (400, [field])
     assert not Node.objects.exists()
     assert not Path(ssh_node.home).exists()
+
+
+def test_the_pool_of_a_node_is_given_by_name_or_id(admin: APIClient, example: Example) -> None:
+    node = make_node(example.h100, name="here")
+    # Text that is a name comes first; a number is an id.
+    digits = Pool.objects.create(name=str(example.h100.pk), capacity={"gpu": "1"})
+    wanted: list[tuple[object, int | None]] = [
+        (example.bare_metal.name, example.bare_metal.pk),
+        (digits.name, digits.pk),
+        (example.h100.pk, example.h100.pk),
+        (None, None),
+    ]
+
+    for given, want in wanted:
+        answer = admin.patch(f"{V1}/nodes/{node.pk}/", {"pool": given})
+        node.refresh_from_db()
+        assert (answer.status_code, node.pool_id) == (200, want)
+    for wrong in (True, {}, "", 10**30):
+        answer = admin.patch(f"{V1}/nodes/{node.pk}/", {"pool": wrong})
+        assert (answer.status_code, list(answer.json()["fields"])) == (400, ["pool"])
 
 
 def test_a_node_of_the_server_itself_is_not_moved_from_afar(
