@@ -129,25 +129,44 @@ def _level(methods: Iterable[str]) -> str:
     return "accounted" if "accounted" in methods else "enforced"
 
 
-def closed_nodes() -> dict[int, str]:
-    """In words, per pool: how many of its nodes take nothing new, and why."""
+@dataclass(frozen=True, slots=True)
+class ClosedNodes:
+    """The nodes of a pool that take nothing new.
+
+    `text` says how many, and why; `reasons` is what administrators wrote when they paused them,
+    for users who see the pool.
+    """
+
+    text: str
+    is_whole_pool: bool
+    reasons: tuple[str, ...] = ()
+
+
+def closed_nodes() -> dict[int, ClosedNodes]:
+    """Per pool that has nodes which take nothing new."""
     found: dict[int, Counter[str]] = defaultdict(Counter)
+    written: dict[int, list[str]] = defaultdict(list)
     sizes: Counter[int] = Counter()
     rows = Node.objects.filter(removed_at__isnull=True, pool__isnull=False)
-    for pool, state, paused_at, is_draining in rows.values_list(
-        "pool_id", "state", "paused_at", "is_draining"
+    for pool, state, paused_at, is_draining, reason in rows.order_by("name").values_list(
+        "pool_id", "state", "paused_at", "is_draining", "pause_reason"
     ):
         sizes[pool] += 1
         if is_draining:
             found[pool]["draining"] += 1
         elif paused_at is not None:
             found[pool]["paused"] += 1
+            written[pool] += [reason.strip()] if reason.strip() else []
         elif state != NodeState.HEALTHY:
             found[pool][str(NodeState(state).label)] += 1
     return {
-        pool: f"{reasons.total()} of {sizes[pool]} nodes take nothing new: "
-        + ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
-        for pool, reasons in found.items()
+        pool: ClosedNodes(
+            text=f"{states.total()} of {sizes[pool]} nodes take nothing new: "
+            + ", ".join(f"{count} {why}" for why, count in sorted(states.items())),
+            is_whole_pool=states.total() == sizes[pool],
+            reasons=tuple(dict.fromkeys(written[pool])),
+        )
+        for pool, states in found.items()
     }
 
 

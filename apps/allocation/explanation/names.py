@@ -9,7 +9,7 @@ from django.db.models import Model, QuerySet
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.allocation.engine.reasons import ReasonCode
-from apps.nodes.selectors import closed_nodes
+from apps.nodes.selectors import ClosedNodes, closed_nodes
 from apps.policies.models import Policy, Pool, PoolLink, Queue
 from apps.policies.selectors import policies_visible_to, pools_visible_to, queues_visible_to
 from apps.policies.tenancy import other_tenants_policy_ids
@@ -24,6 +24,8 @@ OTHER_TENANTS = "another tenant's tasks"
 _PLACES = ("first", "second", "third", "fourth", "fifth")
 # As many tasks of one reason are called by name.
 MOST_TASKS = 50
+# As many different reasons of pauses of a pool's nodes are shown.
+MOST_PAUSE_REASONS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,8 @@ class ReaderNames:
     reader: int | None = None
     # Policies of other tenants, whose work is not even counted for the reader.
     other_tenants: frozenset[int] = frozenset()
-    # Why nodes accept nothing new, in words per pool; looked up for reasons of capacity.
-    closed: Mapping[int, str] = field(default_factory=dict)
+    # Nodes that accept nothing new, per pool; looked up for reasons of capacity.
+    closed: Mapping[int, ClosedNodes] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -74,11 +76,24 @@ class ReaderNames:
         place = self.routing.index(number_of(id_))
         return f"your {_PLACES[place] if place < len(_PLACES) else f'{place + 1}th'} pool"
 
-    def closed_in(self, details: Iterable[Mapping[str, Any]]) -> str:
-        """A sentence on nodes of these pools that accept nothing new; empty where all do."""
-        found = dict.fromkeys(number_of(one.get("pool")) for one in details)
-        parts = [f"{self.pool(pool)}: {self.closed[pool]}" for pool in found if pool in self.closed]
-        return f" {'; '.join(parts)}." if parts else ""
+    def help_with_closed(self, details: Iterable[Mapping[str, Any]]) -> str:
+        """What helps where nodes of these pools accept nothing new; empty where all accept it."""
+        pools = dict.fromkeys(number_of(one.get("pool")) for one in details)
+        closed = {pool: self.closed[pool] for pool in pools if pool in self.closed}
+        if not closed:
+            return ""
+        is_nothing_open = len(closed) == len(pools) and all(
+            one.is_whole_pool for one in closed.values()
+        )
+        words = "" if is_nothing_open else "enough work has ended, or "
+        parts = "; ".join(self._closed(pool, nodes) for pool, nodes in closed.items())
+        return f"It starts once {words}nodes there take tasks again. {parts}."
+
+    def _closed(self, pool: int, nodes: ClosedNodes) -> str:
+        """With the reasons of the pauses, for a reader who sees the pool and so its pause."""
+        shown = nodes.reasons[:MOST_PAUSE_REASONS] if pool in self.pools else ()
+        reasons = f" ({'; '.join(one.rstrip('.') for one in shown)})" if shown else ""
+        return f"{self.pool(pool)}: {nodes.text}{reasons}"
 
     def policy(self, id_: object) -> str:
         return self.policies.get(

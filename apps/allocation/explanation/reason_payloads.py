@@ -52,11 +52,11 @@ def reason_payload(
     else:
         now_us = (now - _EPOCH) // timedelta(microseconds=1)
         said = sentence(from_data(reason), names, now_us=now_us)
+    is_capacity = reason["code"] == ReasonCode.CAPACITY
     return ReasonPayload(
         code=str(reason["code"]),
         sentence=_capitalised(said.text),
-        help=said.help
-        + (names.closed_in(details) if reason["code"] == ReasonCode.CAPACITY else ""),
+        help=(names.help_with_closed(details) if is_capacity else "") or said.help,
         details=tuple(_detail(detail, names) for detail in details),
     )
 

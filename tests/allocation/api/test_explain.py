@@ -13,6 +13,7 @@ from apps.accounts.models import User
 from apps.allocation.engine.reasons import ReasonCode
 from apps.allocation.services import run_pass
 from apps.nodes.models import Node
+from apps.nodes.services import node_pause
 from apps.policies.models import Policy
 from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, ReasonChange, Task, TaskGroup
@@ -350,6 +351,28 @@ def test_a_task_that_has_its_place_says_whom_it_waits_for(
     assert explained(api_as, alice, taker)["reasons"] == []
 
 
+def test_who_sees_a_pool_reads_why_its_nodes_are_paused(
+    api_as: As, example: Example, alice: User, root: User
+) -> None:
+    node = make_node(example.bare_metal, name="b1")
+    node_pause(actor=root, node=node, reason="New cooling until Friday.")
+    (task,) = enqueue(alice, example.dev_queue)
+    short = {"pool": example.bare_metal.pk, "key": "gpu", "needed": 2000, "free": 1000}
+    store(task, {"code": "capacity", "details": [short]})
+    paused = "1 of 1 nodes take nothing new: 1 paused"
+
+    (without,) = explained(api_as, alice, task)["reasons"]
+    assign_perm("policies.view_pool", alice, example.bare_metal)
+    (with_pool,) = explained(api_as, alice, task)["reasons"]
+
+    words = "It starts once nodes there take tasks again."
+    assert without["help"].startswith(words)
+    assert without["help"].endswith(f"pool: {paused}.")
+    assert with_pool["help"] == (
+        f"{words} {example.bare_metal.name}: {paused} (New cooling until Friday)."
+    )
+
+
 def test_who_waits_for_capacity_reads_which_nodes_take_nothing_new(
     api_as: As, example: Example, alice: User
 ) -> None:
@@ -368,6 +391,7 @@ def test_who_waits_for_capacity_reads_which_nodes_take_nothing_new(
 
     (reason,) = explained(api_as, alice, task)["reasons"]
 
+    assert reason["help"].startswith("It starts once enough work has ended, or nodes there take")
     assert reason["help"].endswith(
         ": 3 of 4 nodes take nothing new: 1 draining, 1 paused, 1 suspect."
     )
