@@ -55,7 +55,7 @@ def node_remove(
 
     Raises:
         Conflict: tasks run there, or others than `shown`; it names them.
-        BadInput: it has to be said why the machine is off.
+        BadInput: it has to be said why the machine is off, or it is said of one that answers.
     """
     # Until this ends no process serves the node: what a pass places there now was never launched.
     Node.objects.select_for_update().get(pk=node.pk)
@@ -77,6 +77,14 @@ def node_remove(
             problem = "must say why you are sure that the machine is off: the node does not answer"
             raise BadInput(f"reason {problem}.", fields={"reason": problem})
         node_declare_off(actor=actor, node=node, reason=reason)
+    elif reason.strip():
+        # Kept for later, it could declare off a machine that only lost its network.
+        problem = (
+            "is for a node that does not answer, and this one counts as healthy: if the machine "
+            "is off, wait until the node is suspect (30 seconds) and force the removal again; "
+            "if it is on, leave the reason out, and its tasks are stopped"
+        )
+        raise BadInput(f"reason {problem}.", fields={"reason": problem})
     return node_ask_removal(actor=actor, node=node, notes=notes)
 
 

@@ -117,6 +117,24 @@ def test_a_silent_node_is_removed_once_somebody_says_that_it_is_off(busy: Node, 
     assert busy.is_removed
 
 
+def test_a_reason_is_not_lost_on_a_node_that_still_counts_as_healthy(
+    busy: Node, root: User
+) -> None:
+    with pytest.raises(BadInput, match="wait until the node is suspect"):
+        node_remove(actor=root, node=busy, is_forced=True, reason="the plug is out")
+    run_checks(busy)
+    busy.refresh_from_db()
+    assert (state_of_task(), busy.removal_asked_at, busy.off_at) == ("running", None, None)
+    Node.objects.update(state=NodeState.SUSPECT)
+    busy.refresh_from_db()
+
+    node_remove(actor=root, node=busy, is_forced=True, reason="the plug is out")
+
+    busy.refresh_from_db()
+    assert busy.off_at is not None
+    assert Event.objects.get(kind="node.declared_off").data["reason"] == "the plug is out"
+
+
 def test_a_removal_that_was_asked_for_is_called_off(busy: Node, root: User) -> None:
     node_remove(actor=root, node=busy, is_forced=True)
 
