@@ -184,17 +184,17 @@ def check_switch() -> HealthFinding:
 def check_nodes() -> HealthFinding:
     nodes = Node.objects.filter(removed_at__isnull=True)
     # A node that an administrator declared switched off needs no attention.
-    silent = nodes.filter(off_at=None).exclude(state=NodeState.HEALTHY)
+    silent = list(nodes.filter(off_at=None).exclude(state=NodeState.HEALTHY).order_by("name"))
     if silent:
         words = "; ".join(
-            f"{name} is {state}: {detail}"
-            for name, state, detail in silent.values_list("name", "state", "state_detail")[:10]
+            f"{node.name} is {node.state}: {node.state_detail}" for node in silent[:10]
         )
-        fix = "Run manage.py node check NAME."
-        if silent.filter(state=NodeState.REFUSED).exists():
-            fix += " Where a node shows another key than it did: manage.py node rekey NAME."
+        fix = f"Run manage.py node check {silent[0].name}."
+        if any(node.state == NodeState.REFUSED for node in silent):
+            refused = next(node.name for node in silent if node.state == NodeState.REFUSED)
+            fix += f" If it shows another host key: manage.py node rekey {refused}."
         return HealthFinding("nodes", is_fine=False, words=words, fix=fix)
-    unfit = nodes.filter(off_at=None, preflight_failures__gt=0)
+    unfit = list(nodes.filter(off_at=None, preflight_failures__gt=0).order_by("name"))
     if unfit:
         words = "; ".join(
             f"{node.name} cannot start tasks"
@@ -202,12 +202,12 @@ def check_nodes() -> HealthFinding:
             f"{node.preflight_detail}"
             for node in unfit[:10]
         )
-        fix = "Run manage.py node check NAME, which names the command that helps."
+        fix = f"Run manage.py node check {unfit[0].name}, which names the command that helps."
         return HealthFinding("nodes", is_fine=False, words=words, fix=fix)
     forged = list(nodes.filter(serial_refused_at__isnull=False).values_list("name", flat=True)[:10])
     if forged:
         words = f"{', '.join(forged)} reported a serial that this installation did not sign"
-        fix = "Look for changes on the node, then run rpmctl node dismiss-serial NAME."
+        fix = f"Look for changes on the node, then run manage.py node dismiss-serial {forged[0]}."
         return HealthFinding("nodes", is_fine=False, words=words, fix=fix)
     off, going = nodes.exclude(off_at=None).count(), nodes.filter(is_draining=True).count()
     words = f"{nodes.count() - off} nodes, all healthy"

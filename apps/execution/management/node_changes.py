@@ -10,7 +10,13 @@ from apps.core.units import quantities_text
 from apps.execution.services.node_changes import node_edit, node_rekey
 from apps.execution.services.node_removal import node_remove
 from apps.nodes.models import Node, Runtime
-from apps.nodes.services import node_declare_off, node_drain, node_pause, node_resume
+from apps.nodes.services import (
+    node_declare_off,
+    node_dismiss_serial,
+    node_drain,
+    node_pause,
+    node_resume,
+)
 
 TEXTS = {
     "rename": "name",
@@ -57,6 +63,7 @@ def add_change_parsers(verbs: Any) -> None:
         ("drain", "finish what runs there, take nothing new"),
         ("resume", "lift the pause, stop draining"),
         ("pause", "take nothing new"),
+        ("dismiss-serial", "dismiss the warning of a serial that is not signed"),
         ("off", "a silent machine is switched off: what ran there is lost"),
         ("remove", "free the name of a node on which nothing runs"),
     ):
@@ -109,6 +116,7 @@ CHANGES: dict[str, Callable[[Node, dict[str, Any]], object]] = {
     "rekey": _rekey,
     "remove": _remove,
     "drain": lambda node, _: node_drain(actor=None, node=node),
+    "dismiss-serial": lambda node, _: node_dismiss_serial(actor=None, node=node),
     "off": lambda node, options: node_declare_off(actor=None, node=node, reason=options["reason"]),
     "pause": lambda node, options: node_pause(actor=None, node=node, reason=options["reason"]),
     "resume": lambda node, _: node_resume(actor=None, node=node),

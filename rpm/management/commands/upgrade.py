@@ -24,7 +24,8 @@ Restart now, in this order; tasks on the nodes continue:
   1. workers (`celery ... worker`, `serve_passes`): they put the new helper on each node
   2. beat
   3. web (`gunicorn`) and sockets (`uvicorn`)
-With `manage.py up`: end it and start it again. With systemd: systemctl restart 'rpm-*'.
+With `manage.py up`: end it and start it again. With systemd:
+systemctl restart 'rpm-worker@*' rpm-beat rpm-web rpm-sockets
 Until then, processes of the version before may run next to the new ones."""
 
 
@@ -41,6 +42,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         try:
             missing = self._check()
+            is_empty = not connection.introspection.table_names()
             if not options["no_backup"]:
                 self._back_up(options)
         except RpmError as error:
@@ -50,7 +52,10 @@ class Command(BaseCommand):
         call_command("keys", "bind", "--once", stdout=self.stdout, stderr=self.stderr)
         if where := static_collect():
             self.stdout.write(where)
-        self.stdout.write(f"The database is that of RPM {version()}.\n{RESTART}")
+        self.stdout.write(f"The database is that of RPM {version()}.")
+        # Nothing runs yet on a new installation, nor after a restore, which is upgraded without.
+        if not is_empty and not options["no_backup"]:
+            self.stdout.write(RESTART)
 
     def _check(self) -> list[str]:
         """The migrations to come; refuses a database that this version does not know."""
