@@ -130,7 +130,8 @@ def test_the_pool_of_a_node_is_given_by_name_or_id(admin: APIClient, example: Ex
         answer = admin.patch(f"{V1}/nodes/{node.pk}/", {"pool": given})
         node.refresh_from_db()
         assert (answer.status_code, node.pool_id) == (200, want)
-    for wrong in (True, {}, "", 10**30):
+    wrongs: tuple[object, ...] = (True, {}, "", 10**30)
+    for wrong in wrongs:
         answer = admin.patch(f"{V1}/nodes/{node.pk}/", {"pool": wrong})
         assert (answer.status_code, list(answer.json()["fields"])) == (400, ["pool"])
 
