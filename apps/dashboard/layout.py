@@ -50,7 +50,7 @@ def pause_page(
     what: str,
     sentence: str,
     back: str,
-    resume: str,
+    undo: Undo | None,
     pause: Callable[[str], object],
 ) -> HttpResponse:
     """Ask for the reason, then pause.
@@ -61,10 +61,11 @@ def pause_page(
         what: name of the pool, queue or node.
         sentence: what the pause will do, in numbers.
         back: address of the page that shows the outcome.
-        resume: address that lifts the pause again.
+        undo: ends this pause and restores what was before; not offered for a second pause.
         pause: calls the service with the reason.
     """
     form = PauseForm(request.POST or None)
+    was_paused = thing.is_paused
     status = 400
     if _is_stale(request, thing):
         status = 409
@@ -76,7 +77,7 @@ def pause_page(
         except RpmError as error:
             add_errors(form, error)
         else:
-            say(request, f"{what} is paused.", undo=Undo(resume))
+            say(request, f"{what} is paused.", undo=None if was_paused else undo)
             return redirect_to(request, back)
     context: dict[str, Any] = {"form": form, "what": what, "sentence": sentence, "back": back}
     context["pause_version"] = _pause_version(thing)

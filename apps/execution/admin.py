@@ -255,7 +255,7 @@ class NodeAdmin(ServiceAdmin):
         for node in queryset:
             node_pause(actor=request.user, node=node, reason="")  # type: ignore[arg-type]  # only people enter the admin site
 
-    @admin.action(description=_("Resume the chosen nodes, and stop draining them"))
+    @admin.action(description=_("Resume the chosen nodes: end pause, drain and removal"))
     def resume(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         for node in queryset:
             node_resume(actor=request.user, node=node)  # type: ignore[arg-type]  # only people enter the admin site

@@ -1,7 +1,7 @@
 """Changes of node records and volumes by administrators. Nothing here connects to a node."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -31,6 +31,8 @@ REACHED_BY = frozenset(
     }
 )
 PAUSE_FIELDS = ("pause_reason", "is_draining")
+# What keeps a node from new tasks until an administrator resumes it.
+RESUMABLE = frozenset({"pause", "drain", "removal"})
 VOLUME_FIELDS = frozenset({"name", "description", "path", "is_read_only", "scope", "pool"})
 # The column's length.
 LONGEST_REASON = 500
@@ -57,13 +59,15 @@ def node_pause(*, actor: User | None, node: Node, reason: str) -> Node:
 
 
 @transaction.atomic
-def node_resume(*, actor: User | None, node: Node) -> Node:
-    """Lift the pause, stop draining, and keep it where its removal was asked for."""
+def node_resume(*, actor: User | None, node: Node, ends: Collection[str] = RESUMABLE) -> Node:
+    """End the pause, the drain and the removal that was asked for, or only what `ends` names."""
     row = _locked(node)
     before = _pause_facts(row)
-    row.paused_at, row.pause_reason, row.is_draining = None, "", False
-    row.preflight_failures = 0
-    row.removal_asked_at = None
+    row.paused_at = None if "pause" in ends else row.paused_at
+    row.removal_asked_at = None if "removal" in ends else row.removal_asked_at
+    if "drain" in ends:  # A node that is being removed drains until then.
+        row.is_draining, row.preflight_failures = row.removal_asked_at is not None, 0
+    row.pause_reason = row.pause_reason if row.is_paused or row.is_draining else ""
     return _saved(row, "node.resumed", actor, {"before": before})
 
 
@@ -172,8 +176,9 @@ def node_ask_removal(*, actor: User | None, node: Node, notes: Mapping[str, Any]
     """The node takes nothing new, and is removed once nothing of ours is left there."""
     row = _locked(node)
     row.removal_asked_at = row.removal_asked_at or timezone.now()
-    row.is_draining = True
-    row.save(update_fields=["removal_asked_at", "is_draining"])
+    # Like a drain by an administrator: a preflight that passes does not end it.
+    row.is_draining, row.preflight_failures = True, 0
+    row.save(update_fields=["removal_asked_at", "is_draining", "preflight_failures"])
     _record("node.removal_asked", "node", row, actor, notes)
     after_commit(notify=["execution.poll"])
     return row
@@ -348,7 +353,8 @@ def _saved(node: Node, kind: str, actor: User | None, data: Mapping[str, Any]) -
 
 
 def _pause_facts(node: Node) -> dict[str, Any]:
-    return {"is_paused": node.paused_at is not None, **_facts(node, PAUSE_FIELDS)}
+    facts = {"is_paused": node.is_paused, "is_being_removed": node.removal_asked_at is not None}
+    return {**facts, **_facts(node, PAUSE_FIELDS)}
 
 
 def _facts(row: Model, fields: Iterable[str]) -> dict[str, Any]:

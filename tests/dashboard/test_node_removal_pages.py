@@ -55,7 +55,7 @@ def test_a_forced_removal_names_the_tasks_that_it_stops(
     assert forced["Location"] == page_of(here, "detail")
     detail = text(admin.get(forced["Location"]))
     assert "b1 is being removed: its tasks are being stopped." in detail
-    assert "The node is being removed: its tasks are being stopped. Resume keeps it." in detail
+    assert "its tasks are being stopped. Resume ends the removal." in detail
     assert "Being removed" in text(admin.get(reverse("node_list")))
 
 

@@ -5,11 +5,15 @@ import re
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.configuration.services.queues import profile_connect
-from apps.policies.models import LiveState, Profile
+from apps.nodes.models import Node
+from apps.policies.models import LiveState, Pool, Profile
+from tests.allocation.state import make_node
 from tests.dashboard.conftest import ClientFor, Submit
+from tests.dashboard.test_pages import text
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db
@@ -73,3 +77,65 @@ def test_the_switch_is_undone_when_off_and_not_when_on(
     assert LiveState.objects.get().is_enabled
     assert "Resource management is on." in on
     assert ">Undo</button>" not in on
+
+
+def test_the_undo_of_a_node_ends_what_its_message_names_and_nothing_else(
+    example: Example, root: User, client_for: ClientFor
+) -> None:
+    client, node = client_for(root), make_node(example.h100, name="h1")
+    pause = reverse("node_pause", args=[node.pk])
+    drain = reverse("node_drain", args=[node.pk])
+
+    paused = client.post(pause, {"reason": "new fans"}, follow=True).content.decode()
+    drained = client.post(drain, follow=True).content.decode()
+    press(client, paused, "Undo")
+    node.refresh_from_db()
+    assert (node.is_paused, node.is_draining) == (False, True)
+    assert "h1: the pause ended. It takes nothing new because of the drain." in text(
+        client.get(reverse("node_detail", args=[node.pk]))
+    )
+    press(client, drained, "Undo")
+    node.refresh_from_db()
+    assert not node.is_draining
+
+    Node.objects.update(is_draining=True, paused_at=timezone.now(), removal_asked_at=timezone.now())
+    press(client, paused, "Undo")
+    press(client, drained, "Undo")
+    node.refresh_from_db()
+    assert (node.is_paused, node.is_draining) == (False, True)
+    assert node.removal_asked_at is not None
+
+
+def test_what_was_so_before_cannot_be_undone(
+    example: Example, root: User, client_for: ClientFor
+) -> None:
+    client, node = client_for(root), make_node(example.h100, name="h1")
+    Node.objects.update(is_draining=True)
+    Pool.objects.filter(pk=example.h100.pk).update(paused_at=timezone.now())
+    page = client.get(reverse("pool_pause", args=[example.h100.pk]))
+    version = page.context["pause_version"]
+
+    drained = client.post(reverse("node_drain", args=[node.pk]), follow=True)
+    paused_node = client.post(reverse("node_pause", args=[node.pk]), {"reason": "x"}, follow=True)
+    paused = client.post(
+        reverse("pool_pause", args=[example.h100.pk]),
+        {"reason": "another reason", "pause_version": version},
+        follow=True,
+    )
+
+    for answer in (drained, paused_node, paused):
+        assert answer.status_code == 200
+        assert ">Undo</button>" not in answer.content.decode()
+
+
+def test_resume_names_all_that_it_ends(example: Example, root: User, client_for: ClientFor) -> None:
+    client, node = client_for(root), make_node(example.h100, name="h1")
+    page = reverse("node_detail", args=[node.pk])
+    Node.objects.update(is_draining=True, paused_at=timezone.now())
+
+    assert "Resume ends the pause and the drain." in text(client.get(page))
+    resumed = client.post(reverse("node_resume", args=[node.pk]), follow=True)
+
+    assert "h1: the pause and the drain ended. It accepts tasks." in text(resumed)
+    node.refresh_from_db()
+    assert (node.is_paused, node.is_draining) == (False, False)

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from apps.accounts.models import User
-from apps.dashboard.cards.nodes import NodeRow, cell_word, node_row
-from apps.dashboard.cards.words import NODE_STATES, amounts_of_milli, plural
+from apps.dashboard.cards.nodes import NodeRow, cell_word, node_row, resumable_parts
+from apps.dashboard.cards.words import NODE_STATES, amounts_of_milli, joined, plural
 from apps.dashboard.live import Sharing, card, key_id
 from apps.dashboard.selectors.usage import amounts_of, live_attempts, over_quota_tasks
 from apps.execution.connections import pinned_key
@@ -57,6 +57,11 @@ class NodeDetail:
     @property
     def node(self) -> Node:
         return self.row.node
+
+    @property
+    def resume_ends(self) -> str:
+        """Everything that *Resume* ends: `the pause and the drain`."""
+        return joined(resumable_parts(self.node))
 
     @property
     def missing(self) -> int:

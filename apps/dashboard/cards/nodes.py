@@ -105,6 +105,17 @@ def node_row(
     )
 
 
+def resumable_parts(node: Node) -> tuple[str, ...]:
+    """What keeps the node from new tasks until it is resumed. A removal drains by itself."""
+    is_removed_soon = node.removal_asked_at is not None
+    parts = {
+        "the pause": node.is_paused,
+        "the drain": node.is_draining and not is_removed_soon,
+        "the removal": is_removed_soon,
+    }
+    return tuple(part for part, is_so in parts.items() if is_so)
+
+
 def cell_word(cell: str) -> str:
     """What a cell of the strip says."""
     return _WORDS[cell]

@@ -1,6 +1,6 @@
 """The labels, colours and icons of states and reasons: one table each."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.utils.functional import Promise
@@ -128,3 +128,9 @@ def ordinal(number: int) -> str:
 def plural(count: int, one: str, many: str = "") -> str:
     """`1 task`, `2 tasks`."""
     return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`; empty for none."""
+    *before, last = parts or ("",)
+    return f"{', '.join(before)} and {last}" if before else last

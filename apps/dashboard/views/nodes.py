@@ -8,13 +8,14 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from apps.accounts.models import User
 from apps.dashboard.access import administrator
-from apps.dashboard.cards.words import plural
+from apps.dashboard.cards.nodes import resumable_parts
+from apps.dashboard.cards.words import joined, plural
 from apps.dashboard.layout import pause_page
 from apps.dashboard.live import key_id
 from apps.dashboard.toasts import Undo, say
 from apps.nodes.models import Node
 from apps.nodes.selectors import nodes_visible_to
-from apps.nodes.services import node_drain, node_pause, node_resume
+from apps.nodes.services import RESUMABLE, node_drain, node_pause, node_resume
 from apps.tasks.models import Member
 
 
@@ -59,7 +60,8 @@ def node_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
             f"{plural(count, 'running task')} there {'goes' if count == 1 else 'go'} on."
         ),
         back=reverse("node_detail", args=[pk]),
-        resume=reverse("node_resume", args=[pk]),
+        # A drain shares the column of the reason, which the undo could not restore.
+        undo=None if node.is_draining else _undo(node, ends="pause"),
         pause=lambda reason: node_pause(actor=user, node=node, reason=reason),
     )
 
@@ -68,10 +70,12 @@ def node_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @login_required
 def node_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
-    """Lift the pause, and stop draining."""
+    """End what keeps the node from new tasks; for an undo, only what its form names in `ends`."""
     user = administrator(request)
-    node = node_resume(actor=user, node=_node(user, pk))
-    say(request, f"{node.name} accepts tasks again.")
+    before = _node(user, pk)
+    ends = RESUMABLE.intersection(request.POST.getlist("ends")) or RESUMABLE
+    node = node_resume(actor=user, node=before, ends=ends)
+    say(request, _resumed(before, node))
     return redirect("node_detail", pk)
 
 
@@ -81,13 +85,25 @@ def node_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
 def node_drain_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Finish what runs there and take nothing new."""
     user = administrator(request)
-    node = node_drain(actor=user, node=_node(user, pk))
-    say(
-        request,
-        f"{node.name} drains: its tasks run to their end.",
-        undo=Undo(reverse("node_resume", args=[pk])),
-    )
+    before = _node(user, pk)
+    node = node_drain(actor=user, node=before)
+    undo = None if before.is_draining else _undo(node, ends="drain")
+    say(request, f"{node.name} drains: its tasks run to their end.", undo=undo)
     return redirect("node_detail", pk)
+
+
+def _undo(node: Node, *, ends: str) -> Undo:
+    return Undo(reverse("node_resume", args=[node.pk]), {"ends": ends})
+
+
+def _resumed(before: Node, node: Node) -> str:
+    """What was ended, and whether something else still keeps the node from new tasks."""
+    left = resumable_parts(node)
+    ended = joined([part for part in resumable_parts(before) if part not in left])
+    sentence = f"{node.name}: {ended} ended." if ended else f"{node.name}: nothing changed."
+    if left:
+        return f"{sentence} It takes nothing new because of {joined(left)}."
+    return f"{sentence} It accepts tasks." if node.pool_id else f"{sentence} It has no pool."
 
 
 def _node(user: User, pk: int) -> Node:

@@ -37,7 +37,7 @@ from apps.dashboard.layout import page_or_dialog, pause_page, redirect_to
 from apps.dashboard.live import key_id
 from apps.dashboard.selectors.usage import live_attempts
 from apps.dashboard.selectors.waiting_tasks import waiting_by_queue, waiting_sum
-from apps.dashboard.toasts import say
+from apps.dashboard.toasts import Undo, say
 from apps.dashboard.views.policies import policy_context
 from apps.policies.models import Policy, Profile, Queue
 from apps.policies.selectors import policy_family, profiles_connectable_by
@@ -235,7 +235,7 @@ def policy_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
             f"{plural(running, 'running task goes', 'running tasks go')} on."
         ),
         back=reverse("policy_edit", args=[pk]),
-        resume=reverse("policy_resume", args=[pk]),
+        undo=Undo(reverse("policy_resume", args=[pk])),
         pause=lambda reason: policy_pause(actor=actor, policy=policy, reason=reason),
     )
 

@@ -102,7 +102,7 @@ def queue_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
             "what runs goes on."
         ),
         back=reverse("queue_detail", args=[pk]),
-        resume=reverse("queue_resume", args=[pk]),
+        undo=Undo(reverse("queue_resume", args=[pk])),
         pause=lambda reason: queue_pause(actor=user, queue=queue, reason=reason),
     )
 

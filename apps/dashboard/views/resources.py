@@ -88,7 +88,7 @@ def pool_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
             f"{plural(running, 'running task')} there {'goes' if running == 1 else 'go'} on."
         ),
         back=reverse("resources"),
-        resume=reverse("pool_resume", args=[pk]),
+        undo=Undo(reverse("pool_resume", args=[pk])),
         pause=lambda reason: pool_pause(actor=user, pool=pool, reason=reason),
     )
 

@@ -61,7 +61,7 @@ def add_change_parsers(verbs: Any) -> None:
     rekey.add_argument("--reason", default="")
     for verb, words in (
         ("drain", "finish what runs there, take nothing new"),
-        ("resume", "lift the pause, stop draining"),
+        ("resume", "end the pause, the drain and a removal that waits"),
         ("pause", "take nothing new"),
         ("dismiss-serial", "dismiss the warning of a serial that is not signed"),
         ("off", "a silent machine is switched off: what ran there is lost"),

@@ -96,7 +96,7 @@ def preflight_note(node_id: int, detail: str) -> None:
         event_record(kind, actor=None, object_type="node", object_id=node_id, data=data)
         after_commit(topics=["nodes"])
     if is_ours and not detail:
-        node_resume(actor=None, node=row)
+        node_resume(actor=None, node=row, ends={"drain"})
     elif not is_ours and row.preflight_failures == DRAINS_AFTER:
         what = "process" if row.runtime == Runtime.PROCESS else "container"
         words = f"It failed to start a {what} {DRAINS_AFTER} times in a row: {detail}"

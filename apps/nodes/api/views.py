@@ -81,7 +81,7 @@ class BaseNodeViewSet(ReadOnlyModelViewSet[Node]):
     @extend_schema(request=None)
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Lift the pause, and stop draining."""
+        """End the pause, the drain, and a removal that still waits for tasks."""
         return self._answer(node_resume(actor=person(request), node=self.get_object()))
 
     @extend_schema(request=None)

@@ -12,7 +12,7 @@ from apps.execution.services.node_changes import node_edit
 from apps.execution.services.node_registration import NodeFailed, node_add
 from apps.execution.services.preflight import preflight_note
 from apps.nodes.models import Node, Runtime, Transport
-from apps.nodes.services import node_drain, node_resume
+from apps.nodes.services import node_ask_removal, node_drain, node_pause, node_resume
 from apps.tasks.models import Attempt, Task
 from tests.execution.services.scripted_node import ScriptedNode, done, launch, refusal, states_of
 from tests.people import Example
@@ -150,6 +150,27 @@ def test_a_node_that_an_administrator_drained_stays_drained(attempt: Attempt, ro
         preflight_note(row.pk, detail)
 
     row.refresh_from_db()
+    assert row.is_draining
+
+
+def test_a_preflight_that_passes_ends_neither_a_pause_nor_a_removal(
+    attempt: Attempt, root: User
+) -> None:
+    row = Node.objects.get()
+    for detail in ("broken", "broken", "broken"):
+        preflight_note(row.pk, detail)
+    node_pause(actor=root, node=row, reason="new fans")
+    preflight_note(row.pk, "")
+    row.refresh_from_db()
+    assert (row.is_paused, row.pause_reason, row.is_draining) == (True, "new fans", False)
+
+    for detail in ("broken", "broken", "broken"):
+        preflight_note(row.pk, detail)
+    node_ask_removal(actor=root, node=row, notes={})
+    preflight_note(row.pk, "")
+
+    row.refresh_from_db()
+    assert row.removal_asked_at is not None
     assert row.is_draining
 
 
