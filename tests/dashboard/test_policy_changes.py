@@ -117,6 +117,24 @@ def test_a_save_that_would_preempt_asks_first(
     assert example.research.amounts.get().reserved_text == "8"
 
 
+def test_a_limit_below_a_waiting_task_says_that_it_stays_queued(
+    example: Example, root: User, alice: User, client_for: ClientFor
+) -> None:
+    make_node(example.h100, name="h1")
+    enqueue(alice, example.dev_queue, 2)
+    path = reverse("policy_edit", args=[example.dev.pk])
+    form = changed_form(example.dev) | {"reserved.gpu": "2", "limit.gpu": "2"}
+
+    asked = text(client_for(root).post(path, form | {"preview": "1"}))
+
+    assert (
+        "2 waiting tasks could never run and would stay queued until the limit or the request "
+        "changes." in asked
+    )
+    assert "2 could never run" in asked
+    assert "rejected" not in asked
+
+
 def test_another_group_says_whose_waiting_tasks_become_drafts(
     example: Example, root: User, alice: User, bob: User, client_for: ClientFor, submit: Submit
 ) -> None:

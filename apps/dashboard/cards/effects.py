@@ -49,7 +49,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """`lost` counts the tasks that are preempted, rejected or become drafts."""
+    """`lost` counts the tasks that are preempted, could never run or become drafts."""
 
     figures: tuple[Figure, ...]
     policies: tuple[PolicyEffect, ...]
@@ -75,7 +75,7 @@ def effects_of(preview: Preview, returned: ReturnedTasks) -> Effects:
             Figure(_("would start"), preview.starts.count, "ok"),
             Figure(_("would be preempted"), preview.preempted.count, "bad"),
             Figure(_("would start later"), preview.delayed.count, "warn"),
-            Figure(_("would be rejected"), preview.rejected.count, "bad"),
+            Figure(_("could never run"), preview.rejected.count, "bad"),
             Figure(_("would become drafts"), preview.closed.count, "warn"),
         ),
         policies=tuple(_policy(row) for row in preview.policies if row["before"] != row["after"]),
@@ -100,6 +100,7 @@ def _losses(preview: Preview, returned: ReturnedTasks) -> list[Loss]:
     if count := preview.rejected.count:
         title = f"{plural(count, 'waiting task')} could never run"
         rows = preview.rejected.rows
+        title += " and would stay queued until the limit or the request changes"
         lines = [f"{row['queue']}: {row['count']}. {row['sentence']}" for row in rows]
         found.append(_loss(title, lines, of=len(lines) + preview.rejected.more))
     return found

@@ -115,7 +115,7 @@ function effects(data) {
     ["use", "play", data.starts.count, "would start", data.moved.count ? `${data.moved.count} elsewhere than without it` : "beyond what starts anyway"],
     ["warn", "corner-down-left", data.preempted.count, "preempted", data.no_longer_preempted.count ? `${data.no_longer_preempted.count} no longer preempted` : "running work that stops"],
     ["wait", "hourglass", data.waiting.count, "still waiting", `${waitedBefore} before`],
-    ["bad", "ban", data.rejected.count, "rejected", data.rejected.count ? "could never run" : "no task becomes impossible"],
+    ["bad", "ban", data.rejected.count, "could never run", data.rejected.count ? "queued until the configuration or the request changes" : "every waiting task can run"],
     ["ok", "cpu", milliText(after), "GPU in use", `${milliText(before)} before, of ${milliText(whole)}`],
   ];
   return html`<div class="ed-figures">
@@ -174,7 +174,7 @@ const GROUPS = [
   ["no_longer_preempted", "ok", "shield-check", "Would be preempted without the change, and run on with it", (row) => [row.pool, ""]],
   ["closed", "bad", "ban", "Queues that close, or whose tasks become drafts", (row) => ["", `${row.closes ? "Closes; " : ""}${count(row.tasks_returned, "waiting task")} returned as drafts`]],
   ["waiting", "wait", "hourglass", "Still waiting", (row) => [row.queue, `${row.sentence} ${row.help}`]],
-  ["rejected", "bad", "ban", "Rejected", (row) => [row.queue, row.sentence]],
+  ["rejected", "bad", "ban", "Could never run: queued until the configuration or the request changes", (row) => [row.queue, row.sentence]],
 ];
 
 function tasks(data) {
