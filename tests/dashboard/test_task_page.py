@@ -18,6 +18,7 @@ from apps.events.services import event_record
 from apps.policies.models import Queue
 from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, Task
+from apps.tasks.services.stop import task_abort
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.people import Example
 
@@ -137,6 +138,42 @@ def test_a_task_that_was_moved_ahead_waits_since_it_was_submitted(
     assert story.bar is not None
     assert story.bar.began == now - timedelta(hours=1)
     assert story.waiting < timedelta(hours=2)
+
+
+def test_a_task_aborted_in_its_queue_waited_until_then(
+    alice: User, submit: Submit, client_for: ClientFor
+) -> None:
+    now = timezone.now()
+    task = submit(alice, "train")
+    Task.objects.filter(pk=task.pk).update(submitted_at=now - timedelta(hours=3))
+    task_abort(actor=alice, task=task)
+    Task.objects.filter(pk=task.pk).update(ended_at=now - timedelta(hours=1))
+
+    story = load_task_timeline(alice, str(task.pk))
+    page = client_for(alice).get(reverse("task_detail", args=[task.pk])).content.decode()
+
+    assert isinstance(story, TaskTimeline)
+    assert story.waiting == timedelta(hours=2)
+    assert story.waiting_from is None
+    assert "has not been enqueued yet" not in page
+
+
+def test_a_task_aborted_while_it_ran_does_not_wait_after_its_attempt(
+    example: Example, alice: User, submit: Submit, run_in: RunIn
+) -> None:
+    now = timezone.now()
+    task = submit(alice, "train")
+    Task.objects.filter(pk=task.pk).update(submitted_at=now - timedelta(hours=3))
+    attempt = run_in(task, example.h100, since=now - timedelta(hours=2))
+    task_abort(actor=alice, task=task)
+    finished = {"state": AttemptState.FINISHED, "ended_at": now - timedelta(minutes=9)}
+    Attempt.objects.filter(pk=attempt.pk).update(**finished)
+    Task.objects.filter(pk=task.pk).update(state=TaskState.ABORTED, ended_at=now)
+
+    story = load_task_timeline(alice, str(task.pk))
+
+    assert isinstance(story, TaskTimeline)
+    assert story.waiting == timedelta(hours=1)
 
 
 def test_the_sums_of_a_running_task_count_on_in_the_browser(

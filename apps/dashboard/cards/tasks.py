@@ -41,6 +41,7 @@ from apps.tasks.selectors.visibility import TaskRights, task_rights
 PAGE = 50
 RUNNING = frozenset({"run", "over"})
 WAITING = frozenset({"wait"})
+_WAITING_STATES = frozenset({TaskState.QUEUED, TaskState.PAUSED, TaskState.REJECTED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ class TaskTimeline:
     waiting: timedelta
     waiting_from: datetime | None
     preemptions: int
+    has_ended: bool
     topics: tuple[str, ...]
     announce: str = ""
 
@@ -218,6 +220,7 @@ def load_task_timeline(user: User, key: str) -> TaskTimeline | None:
         waiting=_sum(phases, WAITING),
         waiting_from=_counted_from(phases, WAITING) if is_growing else None,
         preemptions=task.preemptions,
+        has_ended=task.state in ENDED_STATES,
         topics=(f"task.{task.pk}",),
     )
 
@@ -301,10 +304,18 @@ def _phases(
         if end > begun:
             found.append(TaskPhase("over" if over_quota else "run", begun, end))
         at = max(end, attempt.allocated_at)
-    is_waiting = task.state in {TaskState.QUEUED, TaskState.PAUSED, TaskState.REJECTED}
-    if is_waiting and now > at:
-        found.append(TaskPhase("wait", at, now))
+    waited_until = _waited_until(task, history, now)
+    if waited_until is not None and waited_until > at:
+        found.append(TaskPhase("wait", at, waited_until))
     return found
+
+
+def _waited_until(task: Task, history: TaskHistory, now: datetime) -> datetime | None:
+    """The end of the last waiting phase; None where an attempt was the last phase."""
+    if task.state in _WAITING_STATES:
+        return now
+    was_aborted = task.state == TaskState.ABORTED
+    return task.ended_at if was_aborted and history.state_before_abort in _WAITING_STATES else None
 
 
 def _preempted_at(history: TaskHistory) -> list[datetime]:

@@ -19,6 +19,12 @@ class TaskHistory:
     events: tuple[Event, ...]
     reasons: tuple[ReasonChange, ...]
 
+    @property
+    def state_before_abort(self) -> str:
+        """In which state the task was aborted last; empty where that is not known."""
+        aborts = (event for event in self.events if event.kind == "task.aborted")
+        return str(next((event.data.get("from", "") for event in aborts), ""))
+
     def beneficiary_policy(self, generation: int) -> int | None:
         """The policy of whose task the attempt was stopped for."""
         for attempt in self.attempts:
