@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import APIResponse, Page, Route, expect
+from playwright.sync_api import APIResponse, Dialog, Page, Route, expect
 
 from tests.browser.conftest import SignIn
 from tests.browser.pages import violations
@@ -143,6 +143,43 @@ def test_edit_and_exit_switch_the_mode_and_a_dialog_can_be_left(
 
     expect(page.get_by_text("EDIT", exact=True)).to_be_hidden()
     expect(page.get_by_role("heading", name="What can start now")).to_be_visible()
+
+
+def test_unsaved_values_of_a_policy_are_not_left_without_a_question(
+    site: Installation, sign_in: SignIn, page: Page
+) -> None:
+    questions: list[str] = []
+
+    def stay(dialog: Dialog) -> None:
+        questions.append(dialog.type)
+        dialog.dismiss()
+
+    sign_in(page, "admin")
+    policy_page(page, site, "Dev")
+    page.on("dialog", stay)
+    page.get_by_role("link", name="Edit", exact=True).click()
+    page.get_by_role("link", name="Exit").click()
+    expect(page.get_by_text("EDIT", exact=True)).to_be_hidden()
+    page.get_by_role("link", name="Edit", exact=True).click()
+    description = page.get_by_label("Description")
+    before = description.input_value()
+
+    description.fill("for the night")
+    page.get_by_role("link", name="Exit").click()
+    expect(description).to_have_value("for the night")
+    assert questions == ["beforeunload"]
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_text(re.compile("^Preview:"))).to_be_visible()
+    page.get_by_role("link", name="Exit").click()
+    expect(description).to_have_value("for the night")
+    assert questions == ["beforeunload"] * 2
+
+    description.fill(before)
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_text("EDIT", exact=True)).to_be_visible()
+    page.get_by_role("link", name="Exit").click()
+    expect(page.get_by_text("EDIT", exact=True)).to_be_hidden()
+    assert len(questions) == 2
 
 
 def test_a_dialog_that_was_left_stays_closed_when_its_answer_comes(

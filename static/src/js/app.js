@@ -19,6 +19,7 @@ import submitOnChange from "./submit-on-change.js";
 import suggestedName from "./suggested-name.js";
 import themeChoice from "./theme-choice.js";
 import themeToggle from "./theme-toggle.js";
+import unsavedForm from "./unsaved-form.js";
 import usageHistory from "./usage-history.js";
 import vaultText from "./vault-text.js";
 import { startLive } from "./live.js";
@@ -43,6 +44,7 @@ const behaviours = {
   "suggested-name": suggestedName,
   "theme-choice": themeChoice,
   "theme-toggle": themeToggle,
+  "unsaved-form": unsavedForm,
   "usage-history": usageHistory,
   "vault-text": vaultText,
 };
