@@ -13,6 +13,8 @@ from apps.core.errors import BadInput
 from apps.core.suggestions import nearest
 
 BUILT_IN_KEYS = ("gpu", "cpu", "memory_mb", "slot")
+# How amounts of the built-in keys are called in sentences; other keys are their own unit.
+UNITS = {"gpu": "GPU", "cpu": "CPU", "memory_mb": "MB", "slot": "slots"}
 MILLI = 1000
 # Keeps sums of 100,000 amounts within the signed 64 bits of a database column.
 LARGEST_MILLI = 10**13
@@ -20,6 +22,11 @@ LARGEST_MILLI = 10**13
 _DECIMAL = re.compile(r"[0-9]{1,13}(\.[0-9]+)?")
 _SHARE = re.compile(r"([0-9]{1,9})\s*/\s*([0-9]{1,9})")
 _KEY = re.compile(r"[a-z][a-z0-9_.-]{0,62}")
+
+
+def unit_of(key: str) -> str:
+    """`GPU` for `gpu`."""
+    return UNITS.get(key, key)
 
 
 def quantity_text(value: object, *, field: str) -> str:

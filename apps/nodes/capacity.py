@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from apps.core.units import MILLI, milli_text
+from apps.core.units import MILLI, milli_text, unit_of
 
 GPU = "gpu"
 
@@ -137,9 +137,8 @@ def _differences(
 
 
 def _sentence(code: str, key: str, configured_amount: int, found_amount: int) -> str:
-    unit = "GPU" if key == GPU else key
     configured, found = milli_text(configured_amount), milli_text(found_amount)
-    sentence = f"Configured {configured} {unit}, healthy nodes have {found}."
+    sentence = f"Configured {configured} {unit_of(key)}, healthy nodes have {found}."
     if code == "more":
         sentence += f" {milli_text(found_amount - configured_amount)} are not given out."
     return sentence

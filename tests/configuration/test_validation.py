@@ -83,7 +83,7 @@ def test_part_of_a_gpu_is_no_capacity(example: Example) -> None:
     pools[0]["capacity"] = {"gpu": "7.5"}
 
     assert found(pools=pools)["fractional_gpu"] == [
-        "Pool 'H100 Half a Superpod' counts 7.5 gpu: count whole GPUs, profiles share them."
+        "Pool 'H100 Half a Superpod' counts 7.5 GPU: count whole GPUs, profiles share them."
     ]
 
 
@@ -92,7 +92,7 @@ def test_drift_compares_with_the_healthy_nodes_only(example: Example) -> None:
     serve(example, "4", state=NodeState.SUSPECT)
 
     assert found()["drift"] == [
-        "Pool 'H100 Half a Superpod' is set to 8 gpu; its healthy nodes have 4. The smaller counts."
+        "Pool 'H100 Half a Superpod' is set to 8 GPU; its healthy nodes have 4. The smaller counts."
     ]
 
 
@@ -112,7 +112,7 @@ def test_a_queue_whose_tasks_could_never_run_is_reported(root: User, example: Ex
 
     assert found()["above_limit"] == [
         (
-            "Tasks of queue 'dev-4xgpu' could never run: '4xGPU' takes more gpu than the limit 2 "
+            "Tasks of queue 'dev-4xgpu' could never run: '4xGPU' takes more GPU than the limit 2 "
             "of policy 'Dev'."
         )
     ]
@@ -144,6 +144,12 @@ def reserve_below_a_parent(root: User, example: Example) -> None:
     policy_change(actor=root, policy=example.dev, changes={"parent": top, "reserved": 9})
 
 
+def reserve_alone(root: User, example: Example) -> None:
+    """A policy that shares the pools without a reservation has no part in it."""
+    policy_change(actor=root, policy=example.research, changes={"reserved": {}})
+    policy_change(actor=root, policy=example.dev, changes={"reserved": 17, "limit": {}})
+
+
 def reserve_in_unconnected_pools(root: User, example: Example) -> None:
     """A policy that reaches no pool of the others does not count with them."""
     policy_create(actor=root, name="Elsewhere", group=example.dev.group, reserved=100)
@@ -154,11 +160,21 @@ def reserve_in_unconnected_pools(root: User, example: Example) -> None:
     [
         (
             reserve_together,
-            ["'Dev', 'Research' reserve 17 gpu together; the pools that they reach have 16."],
+            [
+                "'Dev' (9), 'Research' (8) reserve 17 GPU together; "
+                "the pools that they reach have 16."
+            ],
         ),
         (
             reserve_below_a_parent,
-            ["'Research', 'Top' reserve 17 gpu together; the pools that they reach have 16."],
+            [
+                "'Research' (8), 'Top' (9) reserve 17 GPU together; "
+                "the pools that they reach have 16."
+            ],
+        ),
+        (
+            reserve_alone,
+            ["'Dev' reserves 17 GPU; the pools that it reaches have 16."],
         ),
         (reserve_in_unconnected_pools, []),
     ],
@@ -177,8 +193,8 @@ def test_a_gang_larger_than_every_pool_is_an_error(example: Example) -> None:
 
     assert found(profiles=profiles)["never_fits"] == [
         (
-            "Profile '4xGPU' takes 12 gpu, more than any pool it links: 'Bare Metal Low END GPUs' "
-            "has 8 gpu; 'H100 Half a Superpod' has 8 gpu."
+            "Profile '4xGPU' takes 12 GPU, more than any pool it links: 'Bare Metal Low END GPUs' "
+            "has 8 GPU; 'H100 Half a Superpod' has 8 GPU."
         )
     ]
 

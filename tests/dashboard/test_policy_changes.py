@@ -305,7 +305,7 @@ def test_a_profile_above_the_limit_is_shown_with_the_reason_and_cannot_be_chosen
     option = re.search(rf'<option value="{eight.pk}"([^>]*)>([^<]*)<', html)
     assert option is not None
     assert "disabled" in option[1]
-    assert "8xGPU takes 8 gpu, more than the limit of 4 of policy Dev" in option[2]
+    assert "8xGPU takes 8 GPU, more than the limit of 4 of policy Dev" in option[2]
     assert refused.status_code == 400
     assert not Queue.objects.filter(name="dev-8xgpu").exists()
 

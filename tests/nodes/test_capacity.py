@@ -66,7 +66,7 @@ def node(gpus: int = 8, **changes: object) -> NodeCapacity:
         ),
         pytest.param(
             *({"gpu": 8000, "cpu": 96_000, "license": 3000}, [node()], 8000, 8000),
-            ["Configured 96 cpu, healthy nodes have 64."],
+            ["Configured 96 CPU, healthy nodes have 64."],
             id="fewer processors, and a key that no machine reports",
         ),
         pytest.param(

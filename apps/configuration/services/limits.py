@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from apps.accounts.models import User
-from apps.core.units import milli_text, quantities_milli
+from apps.core.units import milli_text, quantities_milli, unit_of
 from apps.policies.models import Policy, PolicyAmount, Profile, Queue
 from apps.policies.selectors import profiles_connectable_by
 
@@ -46,7 +46,7 @@ def above_limit(profile: Profile, limits: Sequence[PolicyLimit]) -> str:
         wanted = request.get(limit.key, 0) * profile.replicas
         if wanted > limit.milli:
             return (
-                f"{profile.name} takes {milli_text(wanted)} {limit.key}, more than the limit "
+                f"{profile.name} takes {milli_text(wanted)} {unit_of(limit.key)}, more than the limit "
                 f"of {limit.text} of policy {limit.policy}"
             )
     return ""

@@ -9,7 +9,7 @@ from django.db.models import Count
 from apps.configuration.selectors import DRAFT
 from apps.configuration.services.rows import document_with_keys
 from apps.core.errors import Conflict
-from apps.core.units import milli, milli_text, quantities_milli
+from apps.core.units import milli, milli_text, quantities_milli, unit_of
 from apps.nodes.models import Node, NodeState, Volume
 from apps.policies.document import Document, PoolEntry, ProfileEntry
 from apps.policies.models import Policy, PolicyAmount, Pool, Profile, Queue
@@ -136,7 +136,7 @@ def _capacities(document: Document) -> Iterator[DocumentFinding]:
     for index, pool in enumerate(document.pools):
         text = pool.capacity.get(GPU)
         if text is not None and milli(text) % 1000:
-            detail = f"Pool {pool.name!r} counts {text} gpu: count whole GPUs, profiles share them."
+            detail = f"Pool {pool.name!r} counts {text} GPU: count whole GPUs, profiles share them."
             yield _error(f"pools[{index}].capacity.{GPU}", "fractional_gpu", detail)
 
 
@@ -171,13 +171,13 @@ def _size(
     ]
     if all(short for _, short in shorts):
         numbers = "; ".join(
-            f"{pool.name!r} has {pool.capacity.get(short[0], '0')} {short[0]}"
+            f"{pool.name!r} has {pool.capacity.get(short[0], '0')} {unit_of(short[0])}"
             for pool, short in shorts
         )
         key = shorts[0][1][0]
         wanted = milli_text(request[key] * profile.replicas)
         detail = (
-            f"Profile {profile.name!r} takes {wanted} {key}, more than any pool "
+            f"Profile {profile.name!r} takes {wanted} {unit_of(key)}, more than any pool "
             f"it links: {numbers}."
         )
         yield _error(f"{path}.request.{key}", "never_fits", detail)
@@ -230,8 +230,8 @@ def _above_limits(document: Document, facts: LiveFacts) -> Iterator[DocumentFind
                 if over:
                     detail = (
                         f"Tasks of queue {queue.name!r} could never run: {profile.name!r} takes "
-                        f"more {over[0]} than the limit {milli_text(limit[over[0]])} of policy "
-                        f"{facts.policies[policy_id].name!r}."
+                        f"more {unit_of(over[0])} than the limit {milli_text(limit[over[0]])} of "
+                        f"policy {facts.policies[policy_id].name!r}."
                     )
                     yield _warning(f"profiles[{index}].request.{over[0]}", "above_limit", detail)
 
@@ -250,19 +250,29 @@ def _reservations(document: Document, facts: LiveFacts) -> Iterator[DocumentFind
                 reach[policy_id] |= {link.pool for link in profile.pools}
     capacity = {pool.name: quantities_milli(pool.capacity) for pool in document.pools}
     for members, pools in _connected_sets(reach):
-        reserved = [_total_reserved(policy_id, facts) for policy_id in members]
-        for key in sorted({key for amounts in reserved for key in amounts}):
+        reserved = {policy_id: _total_reserved(policy_id, facts) for policy_id in members}
+        for key in sorted({key for amounts in reserved.values() for key in amounts}):
             if key in UNCOUNTED and any(key not in capacity[pool] for pool in pools):
                 continue
-            reserved_sum = sum(amounts.get(key, 0) for amounts in reserved)
+            holders = {
+                facts.policies[pk].name: amounts[key]
+                for pk, amounts in reserved.items()
+                if amounts.get(key)
+            }
             available = sum(capacity[pool].get(key, 0) for pool in pools)
-            if reserved_sum > available:
-                names = ", ".join(sorted(repr(facts.policies[pk].name) for pk in members))
-                detail = (
-                    f"{names} reserve {milli_text(reserved_sum)} {key} together; the pools that "
-                    f"they reach have {milli_text(available)}."
-                )
+            if sum(holders.values()) > available:
+                detail = _beyond_capacity(holders, key, available)
                 yield _warning("pools", "reserved_beyond_capacity", detail)
+
+
+def _beyond_capacity(holders: Mapping[str, int], key: str, available: int) -> str:
+    reserved = f"{milli_text(sum(holders.values()))} {unit_of(key)}"
+    capacity = milli_text(available)
+    if len(holders) == 1:
+        (name,) = holders
+        return f"{name!r} reserves {reserved}; the pools that it reaches have {capacity}."
+    names = ", ".join(f"{name!r} ({milli_text(holders[name])})" for name in sorted(holders))
+    return f"{names} reserve {reserved} together; the pools that they reach have {capacity}."
 
 
 def _connected_sets(reach: Mapping[int, set[str]]) -> list[tuple[list[int], set[str]]]:
@@ -316,7 +326,7 @@ def _nodes(document: Document, facts: LiveFacts) -> Iterator[DocumentFinding]:
             reported = [milli(node.capacity[key]) for node in healthy if key in node.capacity]
             if reported and sum(reported) != milli(text):
                 detail = (
-                    f"Pool {pool.name!r} is set to {text} {key}; its healthy nodes have "
+                    f"Pool {pool.name!r} is set to {text} {unit_of(key)}; its healthy nodes have "
                     f"{milli_text(sum(reported))}. The smaller counts."
                 )
                 yield _warning(f"pools[{index}].capacity.{key}", "drift", detail)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from apps.core.units import MILLI, milli, milli_text
+from apps.core.units import MILLI, UNITS, milli, milli_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,6 @@ UNKNOWN_REASON = Word("wait", "hourglass", _("Not checked yet"))
 METHODS = {"mig": "MIG", "mps": "MPS"}
 
 MB_IN_GB = 1024
-UNITS = {"gpu": "GPU", "cpu": "CPU", "memory_mb": "MB", "slot": "slots"}
 
 
 def amount_text(key: str, amount: int) -> str:

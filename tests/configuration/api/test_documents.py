@@ -121,7 +121,7 @@ def test_reservations_beyond_what_can_be_reached_are_warned_of(
     found = admin.post(f"{V1}/configuration/draft/validate/").json()
 
     assert [w["detail"] for w in found["warnings"] if w["code"] == "reserved_beyond_capacity"] == [
-        "'Dev', 'Research' reserve 20 gpu together; the pools that they reach have 16."
+        "'Dev' (12), 'Research' (8) reserve 20 GPU together; the pools that they reach have 16."
     ]
 
 

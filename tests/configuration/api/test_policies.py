@@ -78,7 +78,7 @@ def test_a_profile_above_the_limit_is_not_connected(admin: APIClient, example: E
 
     assert answer.status_code == 400
     assert answer.json()["fields"] == {
-        "profile": "8xGPU takes 8 gpu, more than the limit of 4 of policy Dev"
+        "profile": "8xGPU takes 8 GPU, more than the limit of 4 of policy Dev"
     }
 
 
