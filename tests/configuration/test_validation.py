@@ -161,15 +161,19 @@ def reserve_in_unconnected_pools(root: User, example: Example) -> None:
         (
             reserve_together,
             [
-                "'Dev' (9), 'Research' (8) reserve 17 GPU together; "
-                "the pools that they reach have 16."
+                (
+                    "'Dev' (9), 'Research' (8) reserve 17 GPU together; "
+                    "the pools that they reach have 16."
+                )
             ],
         ),
         (
             reserve_below_a_parent,
             [
-                "'Research' (8), 'Top' (9) reserve 17 GPU together; "
-                "the pools that they reach have 16."
+                (
+                    "'Research' (8), 'Top' (9) reserve 17 GPU together; "
+                    "the pools that they reach have 16."
+                )
             ],
         ),
         (

@@ -278,6 +278,11 @@ def test_bar_and_figures_of_a_department_are_held_against_its_own_reservation(
     assert "12 reserved 0 over quota 24 GPU reserved in total, 12 of them not in use" in listed
     assert tasks_card is not None
     assert "Over quota" not in tasks_card.html.partition("<tbody>")[2]
+    of_team = card_render("policy_tasks", str(example.research.pk), root)
+    assert of_team is not None
+    assert "Over quota" not in of_team.html.partition("<tbody>")[2]
+    assert "12 beyond own reservation" in research.bar.label
+    assert "Beyond own reservation" in listed
     assert "Reserved: no other team" in shown
 
 
@@ -354,7 +359,7 @@ def test_what_can_start_says_how_many_why_not_more_and_which_limit_is_next(
 
     assert re.search(r"0 4xGPU Would wait\. Nothing serves", nothing)
     assert "2 4xGPU 2 tasks start at once. Then: " in one_or_two
-    assert "Next comes the limit of 16 GPUs of Dev: it allows 4." in one_or_two
+    assert "Next comes the limit of 16 GPUs of Dev: it allows 4 tasks." in one_or_two
     assert "3 4xGPU 3 tasks start at once. Then: Dev uses 16 GPUs of its limit of 16" in three
     assert not Task.objects.filter(state="queued").exists()
 

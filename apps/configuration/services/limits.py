@@ -46,8 +46,8 @@ def above_limit(profile: Profile, limits: Sequence[PolicyLimit]) -> str:
         wanted = request.get(limit.key, 0) * profile.replicas
         if wanted > limit.milli:
             return (
-                f"{profile.name} takes {milli_text(wanted)} {unit_of(limit.key)}, more than the limit "
-                f"of {limit.text} of policy {limit.policy}"
+                f"{profile.name} takes {milli_text(wanted)} {unit_of(limit.key)}, more than "
+                f"the limit of {limit.text} of policy {limit.policy}"
             )
     return ""
 

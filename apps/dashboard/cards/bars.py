@@ -52,6 +52,7 @@ class UsageBar:
         reserved: int = 0,
         limit: int | None = None,
         over_quota: int | None = None,
+        beyond_word: str = "over quota",
     ) -> Self:
         """The bar of a policy for one key.
 
@@ -60,6 +61,7 @@ class UsageBar:
             reserved: the reservation.
             limit: None is no limit.
             over_quota: part of `used` that is over quota; by default what exceeds the reservation.
+            beyond_word: how that part is called.
         """
         beyond = max(used - reserved, 0) if over_quota is None else min(over_quota, used)
         within = used - beyond
@@ -77,7 +79,9 @@ class UsageBar:
         return cls(
             segments=_segments(pieces, scale),
             mark=percent(reserved, scale) if reserved else None,
-            label=_label(used=used, reserved=reserved, limit=limit, within=within),
+            label=_label(
+                used=used, reserved=reserved, limit=limit, within=within, beyond_word=beyond_word
+            ),
             is_open=limit is None,
             is_above_limit=limit is not None and used > limit,
         )
@@ -199,14 +203,14 @@ def _segments(pieces: list[tuple[str, int]], scale: int) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def _label(*, used: int, reserved: int, limit: int | None, within: int) -> str:
+def _label(*, used: int, reserved: int, limit: int | None, within: int, beyond_word: str) -> str:
     words = [f"{milli_text(used)} GPU in use"]
     if limit is not None:
         words[0] = f"{milli_text(used)} of {milli_text(limit)} GPU in use"
     if reserved:
         words.append(f"{milli_text(within)} within the reservation of {milli_text(reserved)}")
     if used > within:
-        words.append(f"{milli_text(used - within)} over quota")
+        words.append(f"{milli_text(used - within)} {beyond_word}")
     if limit is not None and limit > used:
         words.append(f"{milli_text(limit - used)} free to the limit")
     if limit is not None and used > limit:

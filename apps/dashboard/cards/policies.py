@@ -58,6 +58,11 @@ class PolicyRow:
     bar: UsageBar
 
     @property
+    def beyond_word(self) -> str:
+        """How use beyond the own reservation is called: that of a parent may still cover it."""
+        return _beyond_word(self.policy)
+
+    @property
     def free(self) -> int | None:
         return None if self.limit is None else max(self.limit - self.usage.total, 0)
 
@@ -202,8 +207,18 @@ def _row(
     limit: int | None,
     waiting: WaitingTasks,
 ) -> PolicyRow:
-    bar = UsageBar.of(used=usage.total, reserved=reserved, limit=limit, over_quota=usage.over_quota)
+    bar = UsageBar.of(
+        used=usage.total,
+        reserved=reserved,
+        limit=limit,
+        over_quota=usage.over_quota,
+        beyond_word=_beyond_word(policy),
+    )
     return PolicyRow(policy, depth, parent, teams, people, usage, reserved, limit, waiting, bar)
+
+
+def _beyond_word(policy: Policy) -> str:
+    return "over quota" if policy.parent_id is None else "beyond own reservation"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ SORTS: dict[str, Callable[[PolicyRow], int]] = {
 # Filters of the list, and the labels of their buttons.
 FILTERS: dict[str, tuple[Promise, Callable[[PolicyRow], bool]]] = {
     "waiting": (_("With waiting"), lambda row: row.waiting.count > 0),
-    "over": (_("Over quota"), lambda row: row.usage.over_quota > 0),
+    "over": (_("Beyond own reservation"), lambda row: row.usage.over_quota > 0),
     "limit": (_("At limit"), lambda row: row.free == 0),
 }
 MOST_REASONS = 3

@@ -6,7 +6,13 @@ from django.db.models import Q
 
 from apps.accounts.models import User
 from apps.dashboard.live import Sharing, card, key_id, topics_of
-from apps.dashboard.selectors.usage import LiveAttempt, amounts_of, live_attempts, over_quota_tasks
+from apps.dashboard.selectors.usage import (
+    LiveAttempt,
+    amounts_of,
+    family_in,
+    live_attempts,
+    over_quota_tasks,
+)
 from apps.dashboard.selectors.waiting_tasks import names_of_tasks
 from apps.policies.selectors import policies_visible_to, policy_family, queues_visible_to
 
@@ -44,9 +50,12 @@ def load_policy_tasks(user: User, key: str) -> PolicyTasks | None:
         return None
     # Of everything below it, too, as in its figures.
     family = policy_family(policy.pk)
-    live = live_attempts(Q(policy__in=family))
+    amounts = amounts_of()
+    # The tier is that of the pass: what no reservation covers, its own or its parents'.
+    of_tree = live_attempts(Q(policy__in=family_in(policy.pk, amounts)))
+    over_quota = over_quota_tasks(of_tree, amounts)
+    live = [one for one in of_tree if one.policy_id in family]
     live.sort(key=lambda one: (-one.gpu, one.since, one.task_id))
-    over_quota = over_quota_tasks(live, amounts_of(family))
     seen = set(queues_visible_to(user).filter(policy__in=family).values_list("pk", flat=True))
     shown = [one for one in live if one.queue_id in seen or one.owner_id == user.pk]
     first = shown[:MOST_TASKS]

@@ -64,4 +64,4 @@ def _limits(one: StartCount) -> str:
     # Where that limit is what holds the next one, the reason said so already.
     if not one.limit or (one.reason is not None and one.reason.code == ReasonCode.LIMIT):
         return ""
-    return f"Next comes {one.limit}: it allows {one.allowed}."
+    return f"Next comes {one.limit}: it allows {plural(one.allowed, 'task')}."

@@ -11,6 +11,7 @@ from apps.dashboard.selectors.tasks import TaskFilter
 from apps.policies.selectors import pools_visible_to, profiles_visible_to
 
 _QUOTAS = {"reserved": _("Within reservations"), "over": _("Over quota")}
+_OF_ONE_POLICY = {"reserved": _("Within own reservation"), "over": _("Beyond own reservation")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,9 @@ def filter_chips(user: User, wanted: TaskFilter) -> list[FilterChip]:
         profile = profiles_visible_to(user).filter(pk=wanted.profile).first()
         found.append(("profile", str(wanted.profile), profile.name if profile else _("Profile")))
     if wanted.quota:
-        found.append(("quota", wanted.quota, _QUOTAS[wanted.quota]))
+        # Tasks of one policy are held against its own reservation, as its figures are.
+        words = _OF_ONE_POLICY if wanted.policy is not None else _QUOTAS
+        found.append(("quota", wanted.quota, words[wanted.quota]))
     return [
         FilterChip(name, value, text, wanted.query(**{name: "", "before": "", "before_at": ""}))
         for name, value, text in found
