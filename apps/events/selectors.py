@@ -16,8 +16,9 @@ from apps.events.models import AuditChain, AuditEntry
 class AuditFilter:
     """Which entries are wanted; empty means all.
 
-    `verb` may end in a point for all that begin with it; `target` is a kind of object, or a kind
-    and an id or name (`policy 7`, `policy Dev`).
+    `verb` may end in a point for all that begin with it; `target` is a kind of object, a kind and
+    an id or name (`policy 7`, `policy Dev`), or a name. Where nothing matches `who`, `verb` or
+    `target` exactly, the beginning of a name or of a word of the verb is enough.
     """
 
     who: str = ""
@@ -40,11 +41,17 @@ def audit_filtered(entries: QuerySet[AuditEntry], wanted: AuditFilter) -> QueryS
     if wanted.until is not None:
         entries = entries.filter(at__lt=wanted.until)
     if wanted.who:
-        entries = entries.filter(Q(actor__iexact=wanted.who) | Q(acted_by__iexact=wanted.who))
+        entries = _matching(
+            entries,
+            Q(actor__iexact=wanted.who) | Q(acted_by__iexact=wanted.who),
+            Q(actor__istartswith=wanted.who) | Q(acted_by__istartswith=wanted.who),
+        )
     if wanted.verb:
         is_prefix = wanted.verb.endswith(".")
-        entries = entries.filter(
-            **{"verb__startswith" if is_prefix else "verb": wanted.verb},
+        entries = _matching(
+            entries,
+            Q(**{"verb__startswith" if is_prefix else "verb": wanted.verb}),
+            Q(verb__istartswith=wanted.verb) | Q(verb__icontains=f".{wanted.verb}"),
         )
     if wanted.target:
         entries = _about(entries, wanted.target)
@@ -80,12 +87,20 @@ def audit_verified(*, expect: str = "") -> ChainReport:
 
 
 def _about(entries: QuerySet[AuditEntry], target: str) -> QuerySet[AuditEntry]:
-    noun, _, which = target.strip().partition(" ")
-    entries = entries.filter(object_type=noun.lower())
-    which = which.strip()
+    name = target.strip()
+    noun, _, which = name.partition(" ")
+    kind, which = Q(object_type=noun.lower()), which.strip()
+    exact = kind & (Q(object_id=which) | Q(object_name__iexact=which)) if which else kind
+    loose = Q(object_name__istartswith=name)
     if which:
-        entries = entries.filter(Q(object_id=which) | Q(object_name__iexact=which))
-    return entries
+        loose |= kind & Q(object_name__istartswith=which)
+    return _matching(entries, exact, loose)
+
+
+def _matching(entries: QuerySet[AuditEntry], exact: Q, loose: Q) -> QuerySet[AuditEntry]:
+    """The entries that match exactly; where there are none, those that match loosely."""
+    found = entries.filter(exact)
+    return found if found.exists() else entries.filter(loose)
 
 
 def _with_text(entries: QuerySet[AuditEntry], text: str) -> QuerySet[AuditEntry]:

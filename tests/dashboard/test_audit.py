@@ -100,3 +100,20 @@ def test_an_export_is_a_download_of_what_the_form_asks_for(
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert answer.getvalue().decode().count("\r\n") == 2
     assert AuditEntry.objects.filter(verb="audit.exported").exists()
+
+
+@pytest.mark.parametrize("query", ["who=roo", "verb=change", "target=dev+te", "target=policy+Dev"])
+def test_the_beginning_of_a_name_is_enough_where_nothing_matches_exactly(
+    client_for: ClientFor, root: User, query: str
+) -> None:
+    event_record(
+        "policy.changed",
+        actor=root,
+        object_type="policy",
+        object_id=7,
+        data={"name": "Dev team"},
+    )
+
+    page = client_for(root).get(f"{PAGE}?{query}").context["page"]
+
+    assert "Dev team" in {row.entry.object_name for row in page.rows}
