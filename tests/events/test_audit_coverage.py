@@ -19,6 +19,7 @@ from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.invitations import person_invite
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create
+from apps.configuration.models import Revision
 from apps.configuration.rules.levels import Level
 from apps.configuration.selectors import draft_document
 from apps.configuration.services.tenants import tenant_create
@@ -363,6 +364,7 @@ def test_provisioning_says_each_field_that_went_live(root: User, example: Exampl
     entry = AuditEntry.objects.get(verb="configuration.provisioned", reason="More GPUs.")
     key = "pool H100 Half a Superpod capacity"
     assert (entry.before[key], entry.after[key]) == ({"gpu": "8"}, {"gpu": "12"})
+    assert entry.object_id == str(Revision.objects.latest("number").number)
 
 
 @pytest.mark.django_db

@@ -36,7 +36,7 @@ def change_record(
     *,
     actor: User | None,
     object_type: str,
-    object_id: object,
+    object_id: object = None,
     note: str,
     policy_id: int | None = None,
     queue_id: int | None = None,
@@ -47,6 +47,9 @@ def change_record(
 
     Values before and after follow from the document; others, such as those of a pause, are in
     `data`.
+
+    Args:
+        object_id: of the changed object; None: the new revision itself.
     """
     last, document = _last(), live_document()
     revision = _revision_add(actor=actor, note=note, last=last, document=document)
@@ -59,7 +62,7 @@ def change_record(
         kind,
         actor=actor,
         object_type=object_type,
-        object_id=object_id,
+        object_id=revision.number if object_id is None else object_id,
         policy_id=policy_id,
         queue_id=queue_id,
         data={

@@ -45,7 +45,6 @@ def document_provision(
         "configuration.provisioned",
         actor=actor,
         object_type="configuration",
-        object_id=state.version,
         note=note,
         data={"note": note, "changes": changes},
         topics=_topics(),

@@ -63,13 +63,12 @@ export function take(app, state) {
 
 /** What is live, who saved, and the figures; the document in the page stays. */
 export function takeFacts(app, state) {
-  const { facts, revision, base_revision, saved_at, saved_by } = state;
+  const { facts, revision, saved_at, saved_by } = state;
   const live = documents.fromData(state.live);
   app.set({
     facts,
     live: app.live && documents.same(app.live, live) ? app.live : live,
     revision,
-    baseRevision: base_revision,
     savedAt: saved_at,
     savedBy: saved_by,
     latest: state.version,

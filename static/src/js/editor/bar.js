@@ -79,7 +79,7 @@ export function draftBar(app) {
 }
 
 function draftStatus(app) {
-  const base = app.baseRevision ? `on revision ${app.baseRevision}. ` : "";
+  const base = app.revision ? `compared with revision ${app.revision}, which is live. ` : "";
   if (app.latest !== app.version) return `${base}${app.savedBy ?? "Another user"} saved the draft meanwhile; you will be asked.`;
   if (app.isDirty) return `${base}Not saved yet.`;
   if (!app.changes.length) return `${base}Nothing differs from what is live.`;

@@ -32,7 +32,7 @@ const again = (app) => preview(app, { isProvision: app.dialog.isProvision });
 function difference(app) {
   const changes = app.changes;
   return html`<section class="p-4 lg:px-5">
-    <h3 class="font-semibold mb-2">${app.baseRevision ? `Difference to revision ${app.baseRevision}` : "Difference to what is live"}</h3>
+    <h3 class="font-semibold mb-2">${app.revision ? `Difference to revision ${app.revision}, which is live` : "Difference to what is live"}</h3>
     ${changes.length ? html`<ul class="grid gap-2">${changes.map(changeItem)}</ul>` : html`<p class="text-ink-3">No changes: the draft equals the live configuration.</p>`}
   </section>`;
 }
