@@ -48,6 +48,7 @@ def test_a_forced_removal_names_the_tasks_that_it_stops(
     asked = text(admin.get(page))
     assert f"{task.name} {alice}" in asked
     assert "Stop these tasks, then remove the node" in asked
+    assert 'type="checkbox" name="force" required' in admin.get(page).content.decode()
     refused = admin.post(page, {})
     assert task.name in refused.context["form"].errors["force"][0]
 

@@ -99,7 +99,10 @@ def node_remove_page(request: HttpRequest, pk: int) -> HttpResponse:
                 return redirect_to(request, reverse("node_list"))
             say(request, f"{node.name} is being removed: its tasks are being stopped.")
             return redirect_to(request, reverse("node_detail", args=[pk]))
-    facts: dict[str, Any] = {"tasks": tasks_on(node), "is_silent": node.state != NodeState.HEALTHY}
+    tasks = tasks_on(node)
+    # The browser asks for the box that the removal needs; the service refuses without it, too.
+    form.fields["force"].widget.attrs["required"] = bool(tasks)
+    facts: dict[str, Any] = {"tasks": tasks, "is_silent": node.state != NodeState.HEALTHY}
     return _page(request, "pages/node_remove.html", node, form, status=status, **facts)
 
 
