@@ -12,8 +12,7 @@ from apps.accounts.models import User
 from apps.accounts.selectors import groups_visible_to, is_admin
 from apps.configuration.services.limits import ConnectableProfile
 from apps.configuration.services.policies import amounts_of
-from apps.core.units import BUILT_IN_KEYS
-from apps.dashboard.cards.words import UNITS
+from apps.core.units import BUILT_IN_KEYS, UNITS
 from apps.dashboard.forms_base import ConflictCheckForm
 from apps.policies.models import Policy, Queue
 from apps.policies.models.bases import NAME_LENGTH

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.configuration.selectors import draft_changes
-from apps.core.units import milli
+from apps.core.units import UNITS, milli
 from apps.dashboard.cards.bars import Gauge, UsageBar, parts
-from apps.dashboard.cards.words import UNITS, amount_text
+from apps.dashboard.cards.words import amount_text
 from apps.dashboard.live import Sharing, card, topics_of
 from apps.dashboard.selectors.current_tasks import CurrentTasks, current_tasks_visible_to
 from apps.dashboard.selectors.pools import PoolFacts, pool_facts
