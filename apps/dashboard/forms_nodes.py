@@ -26,7 +26,13 @@ class NodeForm(ConflictCheckForm):
     """A node as an administrator describes it. The key is a file in the server's folder."""
 
     name = forms.CharField(label=_("Name"), max_length=120, widget=forms.TextInput(attrs=_PLAIN))
-    pool = forms.ModelChoiceField(Pool.objects.none(), label=_("Pool"), required=False)
+    pool = forms.ModelChoiceField(
+        Pool.objects.none(),
+        label=_("Pool"),
+        required=False,
+        empty_label=_("No pool yet"),
+        help_text=_("A node without a pool takes no tasks until it has one."),
+    )
     address = forms.RegexField(
         r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$",
         label=_("Address"),

@@ -5,7 +5,7 @@ Pure: from the node's report of itself and a few facts of the connection to sent
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from apps.execution.protocol.answers import NodeInventory
 
@@ -64,12 +64,14 @@ class ConnectionFacts:
         is_restricted: its key runs nothing but the helper; None where there is no key.
         shell: the account's login shell, empty where unknown.
         sessions: MaxSessions of its sshd for the account, None where unknown.
+        account: its name, for commands that fix something; empty where unknown.
     """
 
     skew_s: float | None = None
     is_restricted: bool | None = None
     shell: str = ""
     sessions: int | None = None
+    account: str = ""
 
 
 def examine(
@@ -81,7 +83,7 @@ def examine(
         runtime: podman, docker or process.
         problem: the runtime's words where it started no container; empty where it did.
     """
-    return [
+    findings = [
         _python(inventory),
         *_account(connection),
         *_runtime(inventory, runtime),
@@ -91,6 +93,10 @@ def examine(
         *_clock(connection),
         *_crashes(inventory),
     ]
+    if not connection.account:
+        return findings
+    account = connection.account
+    return [replace(one, fix=one.fix.replace("ACCOUNT", account)) for one in findings]
 
 
 def version_of(words: str) -> tuple[int, int] | None:

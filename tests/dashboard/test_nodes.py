@@ -51,6 +51,7 @@ def test_a_node_tells_who_has_its_devices_and_what_is_not_ours(
 
     assert "Reserved tokenizer-sweep 1 GPU, alice" in page
     assert "process 4711 with 900 MB" in page
+    assert "No pool yet" not in page
     assert "1 GPU missing" in page
     assert "1 GPU in use by others" in page
     assert "rpm@h100-1.lan:22" in page
@@ -91,6 +92,22 @@ def test_a_node_is_drained_paused_and_resumed(
     assert "Paused: new fans" in paused
     assert "Draining" not in resumed
     assert "new fans" not in resumed
+
+
+def test_memory_is_in_one_unit_and_a_node_without_a_pool_says_what_that_means(
+    node: Node, root: User, client_for: ClientFor
+) -> None:
+    Device.objects.update(memory_mb=81_920)
+    Node.objects.filter(pk=node.pk).update(pool=None)
+
+    page = text(client_for(root).get(reverse("node_detail", args=[node.pk])))
+    form = text(client_for(root).get(reverse("node_edit", args=[node.pk])))
+
+    assert "80 GB" in page
+    assert "81920" not in page
+    assert "No pool yet: the node takes no tasks until it has one." in page
+    assert "No pool yet" in form
+    assert "---------" not in form
 
 
 def test_the_list_leads_to_each_node(node: Node, root: User, client_for: ClientFor) -> None:

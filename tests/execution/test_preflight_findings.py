@@ -101,6 +101,14 @@ def test_what_is_wrong_is_shown_with_its_fix(
     assert want_fix in problems[want_name]
 
 
+def test_a_fix_names_the_account_where_it_is_known() -> None:
+    connection = ConnectionFacts(shell="/bin/bash", account="gpu-runner")
+
+    assert bad(examine(FIT, connection, runtime="podman")) == {
+        "shell": "usermod --shell /bin/sh gpu-runner"
+    }
+
+
 def test_a_machine_without_gpus_and_one_of_which_little_is_known_are_fit() -> None:
     plain = structs.replace(FIT, devices=(), nvidia="no driver", cdi_names=())
 

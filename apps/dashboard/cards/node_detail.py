@@ -7,8 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from apps.accounts.models import User
+from apps.core.units import MILLI
 from apps.dashboard.cards.nodes import NodeRow, cell_word, node_row, resumable_parts
-from apps.dashboard.cards.words import NODE_STATES, amounts_of_milli, joined, plural
+from apps.dashboard.cards.words import NODE_STATES, amount_text, amounts_of_milli, joined, plural
 from apps.dashboard.live import Sharing, card, key_id
 from apps.dashboard.selectors.usage import amounts_of, live_attempts, over_quota_tasks
 from apps.execution.connections import pinned_key
@@ -26,6 +27,12 @@ class DeviceView:
     word: str
     holders: tuple[tuple[Task, int], ...]
     processes: tuple[str, ...]
+
+    @property
+    def memory(self) -> str:
+        """In the unit of every other amount of memory; empty where it is not reported."""
+        mb = self.device.memory_mb
+        return amount_text("memory_mb", mb * MILLI) if mb else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,9 @@ def _devices(
 ) -> tuple[DeviceView, ...]:
     foreign: defaultdict[str, list[str]] = defaultdict(list)
     for one in node.report.get("foreign_processes") or ():
-        foreign[one["uuid"]].append(f"process {one['pid']} with {one['memory_mb']} MB")
+        foreign[one["uuid"]].append(
+            f"process {one['pid']} with {amount_text('memory_mb', one['memory_mb'] * MILLI)}"
+        )
     return tuple(
         DeviceView(
             device=device,

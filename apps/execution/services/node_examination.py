@@ -61,7 +61,7 @@ def machine_examine(
 def _examined(
     node: Node, inventory: NodeInventory, clocks: Clocks
 ) -> tuple[NodeInventory, list[PreflightFinding]]:
-    connection = ConnectionFacts(skew_s=clocks.wall_s - time.time())
+    connection = ConnectionFacts(skew_s=clocks.wall_s - time.time(), account=node.user)
     client = client_for(node, installation=installation_key())
     devices = [AllocatedDevice(one.uuid, one.cdi) for one in inventory.devices if one.cdi][:1]
     try:
