@@ -5,9 +5,7 @@ from functools import cache
 from threading import Lock
 from typing import Any, cast
 
-from django.conf import settings
 from django.http import HttpResponse
-from django.utils import translation
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularAPIView
@@ -45,6 +43,5 @@ def _document(renderer: Callable[[], BaseRenderer]) -> bytes:
 def _schema() -> dict[str, Any]:
     # Comes without types.
     generator: Any = cast(Any, SchemaGenerator)()
-    with translation.override(settings.LANGUAGE_CODE):
-        schema: dict[str, Any] = generator.get_schema(public=True)
+    schema: dict[str, Any] = generator.get_schema(public=True)
     return schema

@@ -85,7 +85,6 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "apps.core.headers.PolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -347,8 +346,9 @@ WHITENOISE_AUTOREFRESH = False
 
 USE_TZ = True
 TIME_ZONE = "UTC"
+# English only (docs/decisions/0007-english-only.md): also for the texts of Django and the others.
 LANGUAGE_CODE = "en"
-LOCALE_PATHS = [BASE_DIR / "locale"]
+USE_I18N = False
 
 # --- logs: one JSON object per line, each with its request id --------------------------------
 

@@ -14,7 +14,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.decorators import method_decorator
-from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
 from unfold.forms import UserCreationForm
 from unfold.widgets import UnfoldAdminSelect2MultipleWidget
@@ -93,11 +92,11 @@ class UserAdmin(ServiceAdmin):
     autocomplete_fields = ("groups",)
     fieldsets = (
         (None, {"fields": ("username",)}),
-        (_("Person"), {"fields": (("first_name", "last_name"), "email", "time_zone")}),
-        (_("Rights"), {"fields": ("is_active", "is_service", "groups")}),
-        (_("On the nodes"), {"fields": (("unix_uid", "unix_gid"),)}),
-        (_("Shown to nobody"), {"fields": ("redacted_variables",)}),
-        (_("Dates"), {"fields": ("last_login", "date_joined")}),
+        ("Person", {"fields": (("first_name", "last_name"), "email", "time_zone")}),
+        ("Rights", {"fields": ("is_active", "is_service", "groups")}),
+        ("On the nodes", {"fields": (("unix_uid", "unix_gid"),)}),
+        ("Shown to nobody", {"fields": ("redacted_variables",)}),
+        ("Dates", {"fields": ("last_login", "date_joined")}),
     )
     add_fieldsets = (  # type: ignore[assignment]  # unfold says () only
         (None, {"fields": ("username", "email", "password1", "password2")}),
@@ -185,12 +184,12 @@ class GroupAdmin(ServiceAdmin):
     search_fields = ("name",)
     fields = ("name", "description", "members")
 
-    @admin.display(description=_("description"))
+    @admin.display(description="description")
     def about(self, group: Group) -> str:
         info = _info(group)
         return info.description if info else ""
 
-    @admin.display(description=_("built in"), boolean=True)
+    @admin.display(description="built in", boolean=True)
     def is_built_in(self, group: Group) -> bool:
         info = _info(group)
         return info is not None and info.is_built_in
@@ -223,7 +222,7 @@ class CredentialAdmin(ReadOnlyAdmin):
     fields = list_display
     actions = ("revoke",)
 
-    @admin.action(description=_("Revoke the chosen credentials"))
+    @admin.action(description="Revoke the chosen credentials")
     def revoke(self, request: HttpRequest, queryset: QuerySet[Credential]) -> None:
         for credential in queryset:
             credential_revoke(credential=credential, actor=request.user, is_admin=True)  # type: ignore[arg-type]  # only people enter the admin site

@@ -2,9 +2,8 @@
 
 from django.db import models
 from django.db.models.functions import Lower
-from django.utils.translation import gettext_lazy as _
 
-NAME_TAKEN = _("This name is taken: choose another.")
+NAME_TAKEN = "This name is taken: choose another."
 
 
 class Removable(models.Model):

@@ -7,8 +7,6 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin, manages_people, may_enter_admin
@@ -19,38 +17,38 @@ from apps.configuration.rules.selectors import sees_rules
 class NavigationEntry:
     """One entry of the navigation; `is_here` marks the part of the site one is in."""
 
-    label: str | Promise
+    label: str
     icon: str
     href: str
     is_here: bool
 
 
 # Name of the page, label, icon, only for administrators.
-PageEntry = tuple[str, str | Promise, str, bool]
+PageEntry = tuple[str, str, str, bool]
 
 _PAGES: tuple[PageEntry, ...] = (
-    ("overview", _("Overview"), "gauge", False),
-    ("task_list", _("Tasks"), "list-todo", False),
-    ("queue_list", _("Queues"), "list-ordered", False),
-    ("policy_list", _("Policies"), "users", False),
-    ("resources", _("Resources"), "workflow", False),
-    ("node_list", _("Nodes"), "server", True),
+    ("overview", "Overview", "gauge", False),
+    ("task_list", "Tasks", "list-todo", False),
+    ("queue_list", "Queues", "list-ordered", False),
+    ("policy_list", "Policies", "users", False),
+    ("resources", "Resources", "workflow", False),
+    ("node_list", "Nodes", "server", True),
 )
 # A phone shows four entries and "More".
 _ON_PHONE = 4
 # Pages about people, permissions and secrets, in the order of their tabs; "Settings" leads to the
 # first one that the user may see.
 _SETTINGS: tuple[PageEntry, ...] = (
-    ("account", _("Account"), "user", False),
-    ("mfa_index", _("Second factor"), "smartphone", False),
-    ("credential_list", _("Credentials"), "key-round", False),
-    ("vault_list", _("Vaults"), "lock", False),
-    ("person_list", _("People"), "users", True),
-    ("service_account_list", _("Service accounts"), "bot", True),
-    ("access_list", _("Access"), "shield", True),
-    ("tenant_list", _("Tenants"), "building-2", True),
-    ("identity_list", _("Identity"), "fingerprint", True),
-    ("audit_list", _("Audit"), "scroll-text", True),
+    ("account", "Account", "user", False),
+    ("mfa_index", "Second factor", "smartphone", False),
+    ("credential_list", "Credentials", "key-round", False),
+    ("vault_list", "Vaults", "lock", False),
+    ("person_list", "People", "users", True),
+    ("service_account_list", "Service accounts", "bot", True),
+    ("access_list", "Access", "shield", True),
+    ("tenant_list", "Tenants", "building-2", True),
+    ("identity_list", "Identity", "fingerprint", True),
+    ("audit_list", "Audit", "scroll-text", True),
 )
 # Pages for administrators that administrators of a tenant see too, for their tenant.
 _OF_TENANTS = frozenset({"person_list"})
@@ -75,12 +73,12 @@ def site(request: HttpRequest) -> dict[str, Any]:
         # The others come to theirs by the menu of their account.
         is_here = any(entry.is_here for entry in settings_entries)
         entries.append(
-            NavigationEntry(_("Settings"), "sliders-horizontal", reverse("person_list"), is_here)
+            NavigationEntry("Settings", "sliders-horizontal", reverse("person_list"), is_here)
         )
     more = entries[_ON_PHONE:]
     if may_administrate:
         more.append(
-            NavigationEntry(_("Administration"), "settings", reverse("admin:index"), is_here=False)
+            NavigationEntry("Administration", "settings", reverse("admin:index"), is_here=False)
         )
     return {
         "installation_name": settings.RPM_INSTALLATION_NAME,

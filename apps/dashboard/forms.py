@@ -5,7 +5,6 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
 from apps.core.errors import RpmError
@@ -19,8 +18,8 @@ class SignInForm(AuthenticationForm):
     """Name and password."""
 
     error_messages = {
-        "invalid_login": _("Username or password is wrong. Check both and try again."),
-        "inactive": _("Username or password is wrong. Check both and try again."),
+        "invalid_login": "Username or password is wrong. Check both and try again.",
+        "inactive": "Username or password is wrong. Check both and try again.",
     }
 
     def focus_password(self) -> None:
@@ -34,20 +33,20 @@ class SetUpForm(forms.Form):
     """The first administrator of an empty installation."""
 
     token = forms.CharField(
-        label=_("Set-up token"),
-        help_text=_("Printed where RPM was started; it works once."),
+        label="Set-up token",
+        help_text="Printed where RPM was started; it works once.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     username = forms.CharField(
-        label=_("User name"),
+        label="User name",
         max_length=150,
         widget=forms.TextInput(attrs={"autocomplete": "username", "autocapitalize": "none"}),
     )
-    email = forms.EmailField(label=_("E-mail address"), required=False)
+    email = forms.EmailField(label="E-mail address", required=False)
     password = forms.CharField(
-        label=_("Password"),
+        label="Password",
         strip=False,
-        help_text=_("At least 8 characters, and no common word."),
+        help_text="At least 8 characters, and no common word.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
 
@@ -55,53 +54,53 @@ class SetUpForm(forms.Form):
 class TaskForm(forms.Form):
     """A task as its owner describes it; without a queue it can only be a draft."""
 
-    name = forms.CharField(label=_("Name"), max_length=200)
-    queue = forms.ChoiceField(label=_("Queue"), required=False)
+    name = forms.CharField(label="Name", max_length=200)
+    queue = forms.ChoiceField(label="Queue", required=False)
     image = forms.CharField(
-        label=_("Image"),
+        label="Image",
         required=False,
         max_length=500,
-        help_text=_("As the nodes pull it, with its tag."),
+        help_text="As the nodes pull it, with its tag.",
         widget=forms.TextInput(attrs={"spellcheck": "false", "autocapitalize": "off"}),
     )
     command = forms.CharField(
-        label=_("Command"),
+        label="Command",
         required=False,
         widget=_MONO,
-        help_text=_("Program and arguments, quoted as in a shell; no shell runs it."),
+        help_text="Program and arguments, quoted as in a shell; no shell runs it.",
     )
     environment = forms.CharField(
-        label=_("Environment"),
+        label="Environment",
         required=False,
         widget=_MONO,
-        help_text=_("One NAME=value per line."),
+        help_text="One NAME=value per line.",
     )
-    working_dir = forms.CharField(label=_("Working directory"), required=False, max_length=500)
+    working_dir = forms.CharField(label="Working directory", required=False, max_length=500)
     gpu = forms.CharField(
-        label=_("GPUs"),
+        label="GPUs",
         required=False,
         max_length=32,
-        help_text=_("Only where the profile lets a task bring its own request."),
+        help_text="Only where the profile lets a task bring its own request.",
     )
-    priority = forms.IntegerField(label=_("Priority"), required=False, initial=0)
+    priority = forms.IntegerField(label="Priority", required=False, initial=0)
     time_limit_min = forms.IntegerField(
-        label=_("Time limit in minutes"), required=False, min_value=1, max_value=500_000
+        label="Time limit in minutes", required=False, min_value=1, max_value=500_000
     )
     is_preemptible = forms.BooleanField(
-        label=_("Preemptible"),
+        label="Preemptible",
         required=False,
         initial=True,
-        help_text=_("May be stopped when a team needs its reservation, and starts again later."),
+        help_text="May be stopped when a team needs its reservation, and starts again later.",
     )
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         queues = queues_open_to(user).select_related("policy", "profile").order_by("name")
         self.fields["queue"] = forms.ChoiceField(
-            label=_("Queue"),
+            label="Queue",
             required=False,
             choices=[
-                ("", _("None yet: keep it as a draft")),
+                ("", "None yet: keep it as a draft"),
                 *((q.name, f"{q.name}: {q.profile.name}, {q.policy.name}") for q in queues),
             ],
         )

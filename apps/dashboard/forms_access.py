@@ -6,7 +6,6 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import Group
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
 from apps.configuration.rules.access_explanation import ObjectKind
@@ -35,23 +34,23 @@ class RuleForm(forms.Form):
     """The subjects and level of a rule; with `rule` an existing one."""
 
     target = forms.ChoiceField(
-        label=_("On"), help_text=_("A permission on a policy covers its queues and their tasks.")
+        label="On", help_text="A permission on a policy covers its queues and their tasks."
     )
     level = forms.ChoiceField(
-        label=_("May"), help_text=_("Each level includes the one before it; exceeding does not.")
+        label="May", help_text="Each level includes the one before it; exceeding does not."
     )
     users = forms.CharField(
-        label=_("People and service accounts"),
+        label="People and service accounts",
         required=False,
         max_length=MOST_CHARS,
-        help_text=_("User names, one per line or with commas between them."),
+        help_text="User names, one per line or with commas between them.",
         widget=forms.Textarea(attrs={"rows": 3, **_PLAIN}),
     )
     groups = forms.ModelMultipleChoiceField(
         Group.objects.none(),
-        label=_("Groups"),
+        label="Groups",
         required=False,
-        help_text=_("All members, including later ones."),
+        help_text="All members, including later ones.",
         widget=forms.CheckboxSelectMultiple,
     )
     version = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
@@ -88,7 +87,7 @@ class RuleForm(forms.Form):
         found |= {one.username: one for one in self.known.users if one.username in names}
         missing = sorted(names - set(found))
         if missing:
-            raise forms.ValidationError(_("There is no %s.") % missing[0])
+            raise forms.ValidationError(f"There is no {missing[0]}.")
         return list(found.values())
 
     def subjects(self) -> RuleSubjects:
@@ -120,9 +119,9 @@ def _target_label(target: Target) -> str:
     if target.name:
         return f"{target.kind.label} {target.name}"
     every = {
-        RuleKind.POLICY: _("Every policy"),
-        RuleKind.QUEUE: _("Every queue"),
-        RuleKind.POOL: _("Every pool"),
+        RuleKind.POLICY: "Every policy",
+        RuleKind.QUEUE: "Every queue",
+        RuleKind.POOL: "Every pool",
     }
     return str(every[target.kind])
 
@@ -132,8 +131,8 @@ class RestrictionForm(forms.Form):
 
     WHOLE, RESTRICTED = "whole", "restricted"
     reach = forms.ChoiceField(
-        label=_("Applies to"),
-        choices=[(WHOLE, _("Its whole group")), (RESTRICTED, _("Only the members chosen below"))],
+        label="Applies to",
+        choices=[(WHOLE, "Its whole group"), (RESTRICTED, "Only the members chosen below")],
         widget=forms.RadioSelect,
     )
     people = forms.ModelMultipleChoiceField(
@@ -178,12 +177,12 @@ class ExplainForm(forms.Form):
     """A person and an object."""
 
     user = forms.CharField(
-        label=_("Person or service account"),
+        label="Person or service account",
         required=False,
         max_length=150,
         widget=forms.TextInput(attrs=_PLAIN),
     )
-    kind = forms.ChoiceField(label=_("Kind"), choices=ObjectKind.choices)
+    kind = forms.ChoiceField(label="Kind", choices=ObjectKind.choices)
     object = forms.CharField(
-        label=_("Name or id"), max_length=150, widget=forms.TextInput(attrs=_PLAIN)
+        label="Name or id", max_length=150, widget=forms.TextInput(attrs=_PLAIN)
     )

@@ -3,7 +3,6 @@
 from typing import Any
 
 from django import forms
-from django.utils.translation import gettext_lazy as _
 
 
 class ConflictCheckForm(forms.Form):
@@ -16,7 +15,7 @@ class ConflictCheckForm(forms.Form):
         """The values; a field that another user changed meanwhile has to be sent again."""
         given: dict[str, Any] = super().clean() or self.cleaned_data
         for name in self._changed_by_others():
-            self.add_error(name, _("It was changed to this meanwhile: %s") % self._text(name))
+            self.add_error(name, f"It was changed to this meanwhile: {self._text(name)}")
         return given
 
     def _changed_by_others(self) -> list[str]:
@@ -46,11 +45,11 @@ class ConflictCheckForm(forms.Form):
         """The same in words."""
         field, now = self.fields[name], self._now(name)
         if isinstance(field, forms.BooleanField):
-            return str(_("yes") if now == "True" else _("no"))
+            return "yes" if now == "True" else "no"
         if isinstance(field, forms.ChoiceField | forms.ModelChoiceField):
             choices = getattr(field.widget, "choices", ())
             return next((str(label) for value, label in choices if str(value) == now), now)
-        return now or str(_("nothing"))
+        return now or "nothing"
 
 
 def _same_lines(text: str) -> str:

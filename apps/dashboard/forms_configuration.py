@@ -4,7 +4,6 @@ from collections.abc import Collection
 from typing import Any, ClassVar
 
 from django import forms
-from django.utils.translation import gettext_lazy as _
 
 from apps.dashboard.forms_base import ConflictCheckForm
 from apps.policies.models import Queue
@@ -16,20 +15,20 @@ class PauseForm(forms.Form):
     """Why something is paused; everybody who waits reads it."""
 
     reason = forms.CharField(
-        label=_("Reason"),
+        label="Reason",
         required=False,
         max_length=500,
-        help_text=_("Owners of waiting tasks read this."),
-        widget=forms.TextInput(attrs={"autofocus": True, "placeholder": _("maintenance until 4")}),
+        help_text="Owners of waiting tasks read this.",
+        widget=forms.TextInput(attrs={"autofocus": True, "placeholder": "maintenance until 4"}),
     )
 
 
 class ImportForm(forms.Form):
     """A document as YAML, as a file or as text."""
 
-    file = forms.FileField(label=_("File"), required=False, allow_empty_file=True)
+    file = forms.FileField(label="File", required=False, allow_empty_file=True)
     text = forms.CharField(
-        label=_("Or its text"),
+        label="Or its text",
         required=False,
         strip=False,
         widget=forms.Textarea(
@@ -44,15 +43,15 @@ class ImportForm(forms.Form):
         upload = given.get("file")
         if upload:
             if upload.size > LONGEST_YAML:
-                self.add_error("file", _("The file is too large to be a configuration."))
+                self.add_error("file", "The file is too large to be a configuration.")
                 return given
             try:
                 given["text"] = upload.read().decode()
             except UnicodeDecodeError:
-                self.add_error("file", _("The file is not UTF-8 text."))
+                self.add_error("file", "The file is not UTF-8 text.")
                 return given
         if not given.get("text", "").strip():
-            self.add_error("text", _("Choose a file or put the text here."))
+            self.add_error("text", "Choose a file or put the text here.")
         return given
 
 
@@ -60,15 +59,15 @@ class QueueForm(ConflictCheckForm):
     """Settings of a queue, in the words of its columns; the service judges them."""
 
     LABELS: ClassVar = {
-        "name": _("Name"),
-        "allow_over_quota": _("Over quota"),
-        "on_preemption": _("When preempted, a task should"),
-        "on_node_loss": _("When its node is lost, a task should"),
-        "min_runtime_s": _("Protected for, in seconds"),
-        "max_preemptions": _("Preempted at most"),
-        "grace_s": _("Time to stop, in seconds"),
-        "max_priority": _("Highest priority"),
-        "max_waiting": _("Waiting tasks per user"),
+        "name": "Name",
+        "allow_over_quota": "Over quota",
+        "on_preemption": "When preempted, a task should",
+        "on_node_loss": "When its node is lost, a task should",
+        "min_runtime_s": "Protected for, in seconds",
+        "max_preemptions": "Preempted at most",
+        "grace_s": "Time to stop, in seconds",
+        "max_priority": "Highest priority",
+        "max_waiting": "Waiting tasks per user",
     }
 
     def __init__(self, data: Any = None, *, queue: Queue, names: Collection[str]) -> None:
@@ -85,11 +84,11 @@ class QueueForm(ConflictCheckForm):
 class QueueChoiceForm(forms.Form):
     """Another queue for a waiting task."""
 
-    queue = forms.ChoiceField(label=_("Queue"))
+    queue = forms.ChoiceField(label="Queue")
 
     def __init__(self, *args: Any, queues: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["queue"] = forms.ChoiceField(
-            label=_("Queue"),
+            label="Queue",
             choices=[(q.pk, f"{q.name}: {q.profile.name}, {q.policy.name}") for q in queues],
         )

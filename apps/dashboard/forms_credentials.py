@@ -5,21 +5,20 @@ from typing import Any
 
 from django import forms
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Scope
 from apps.dashboard.forms_people import DIALOG_ID, GroupsField
 
 _LASTS = [
-    ("30", _("30 days")),
-    ("90", _("90 days")),
-    ("365", _("1 year")),
-    ("", _("Until it is revoked")),
+    ("30", "30 days"),
+    ("90", "90 days"),
+    ("365", "1 year"),
+    ("", "Until it is revoked"),
 ]
 _SCOPES = [
-    (Scope.READ, _("Read: look at what its owner sees")),
-    (Scope.ENQUEUE, _("Enqueue: and all with its own tasks")),
-    (Scope.ADMINISTER, _("Administer: all that its owner may")),
+    (Scope.READ, "Read: look at what its owner sees"),
+    (Scope.ENQUEUE, "Enqueue: and all with its own tasks"),
+    (Scope.ADMINISTER, "Administer: all that its owner may"),
 ]
 
 
@@ -27,17 +26,17 @@ class GrantForm(forms.Form):
     """What a new credential is for, and for how long."""
 
     scope = forms.ChoiceField(
-        label=_("What it may do"),
+        label="What it may do",
         choices=_SCOPES,
         initial=Scope.ENQUEUE,
-        help_text=_("The least that is enough: it cannot be changed later."),
+        help_text="The least that is enough: it cannot be changed later.",
     )
     lasts = forms.ChoiceField(
-        label=_("How long it works"),
+        label="How long it works",
         choices=_LASTS,
         initial="",
         required=False,
-        help_text=_("After that it is refused; make another one before."),
+        help_text="After that it is refused; make another one before.",
     )
 
     def granted(self) -> dict[str, Any]:
@@ -53,10 +52,10 @@ class CredentialForm(GrantForm):
     """A key for a program."""
 
     label = forms.CharField(
-        label=_("What it is for"),
+        label="What it is for",
         max_length=100,
-        help_text=_("So that you know later whether it is still needed."),
-        widget=forms.TextInput(attrs={"placeholder": _("nightly training")}),
+        help_text="So that you know later whether it is still needed.",
+        widget=forms.TextInput(attrs={"placeholder": "nightly training"}),
     )
     field_order = ("label", "scope", "lasts")
 
@@ -65,7 +64,7 @@ class CredentialLabelForm(forms.Form):
     """Another label of a credential."""
 
     label = forms.CharField(
-        label=_("What it is for"), max_length=100, widget=forms.TextInput(attrs={"autofocus": True})
+        label="What it is for", max_length=100, widget=forms.TextInput(attrs={"autofocus": True})
     )
 
     def __init__(self, *args: Any, **given: Any) -> None:
@@ -76,20 +75,20 @@ class ServiceAccountForm(forms.Form):
     """A program's account."""
 
     name = forms.CharField(
-        label=_("Name"),
+        label="Name",
         max_length=150,
-        help_text=_("Letters, digits and @ . + - _"),
+        help_text="Letters, digits and @ . + - _",
         widget=forms.TextInput(
             attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}
         ),
     )
     groups = GroupsField(
-        label=_("Groups"), help_text=_("They decide what it may see and do, as for people.")
+        label="Groups", help_text="They decide what it may see and do, as for people."
     )
     can_act_for_owners = forms.BooleanField(
-        label=_("Allow impersonation"),
+        label="Allow impersonation",
         required=False,
-        help_text=_(
+        help_text=(
             "It may act for the owner of a task that it sees, with the owner's rights on tasks and "
             "never as an administrator. The audit log records both names."
         ),

@@ -5,8 +5,6 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import Group
-from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.identity.presets import PRESETS, Preset
 from apps.accounts.models import ADMINS, USERS, IdentityProvider, LogInRules, Protocol, User
@@ -20,16 +18,16 @@ Pairs = list[tuple[str, Group]]
 # How the page groups the fields; the rest follows under "Claims".
 _PARTS: dict[str, tuple[tuple[Any, tuple[str, ...]], ...]] = {
     Protocol.OIDC: (
-        (_("Client"), ("name", "client_id", "client_secret")),
-        (_("Addresses of the provider"), ADDRESSES),
+        ("Client", ("name", "client_id", "client_secret")),
+        ("Addresses of the provider", ADDRESSES),
         (
-            _("Tokens"),
+            "Tokens",
             ("scopes", "extra_scopes", "pkce", "verifies_signature", "uses_user_info"),
         ),
     ),
     Protocol.SAML: (
-        (_("Provider"), ("name", "metadata_file", "entity_id")),
-        (_("Signatures"), ("requires_signed_assertions", "signs_requests")),
+        ("Provider", ("name", "metadata_file", "entity_id")),
+        ("Signatures", ("requires_signed_assertions", "signs_requests")),
     ),
 }
 _SIGN_IN_FIELDS = ("is_active", "creates_people", "requires_verified_email", "trusts_email")
@@ -39,7 +37,7 @@ _CLAIMS = (
 )
 # What forms add to the help text of the column.
 _MORE = {
-    "claim_email": _(
+    "claim_email": (
         "Providers report verification of email only; for another claim see “its addresses "
         "count as verified”."
     ),
@@ -74,11 +72,11 @@ class ProviderForm(forms.Form):
             group = known.get(ours.lower())
             if not equals or not theirs:
                 raise forms.ValidationError(
-                    _("“%(line)s”: write their group = our group."), params={"line": line}
+                    "“%(line)s”: write their group = our group.", params={"line": line}
                 )
             if group is None:
                 raise forms.ValidationError(
-                    _("“%(name)s” is not a group here that people can join."), params={"name": ours}
+                    "“%(name)s” is not a group here that people can join.", params={"name": ours}
                 )
             pairs.append((theirs, group))
         return pairs
@@ -89,11 +87,11 @@ class ProviderForm(forms.Form):
         if given is None:
             return None
         if given.size > MOST_METADATA:
-            raise forms.ValidationError(_("This file is too large to be metadata."))
+            raise forms.ValidationError("This file is too large to be metadata.")
         try:
             text: str = given.read().decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise forms.ValidationError(_("This is not an XML file in UTF-8.")) from error
+            raise forms.ValidationError("This is not an XML file in UTF-8.") from error
         return text
 
     def values(self) -> dict[str, Any]:
@@ -108,9 +106,9 @@ class ProviderForm(forms.Form):
         """Headings and the fields below them."""
         parts = (
             *_PARTS[self.row.protocol],
-            (_("Who can sign in"), _SIGN_IN_FIELDS),
-            (_("Claims"), _CLAIMS),
-            (_("Groups"), _GROUPS),
+            ("Who can sign in", _SIGN_IN_FIELDS),
+            ("Claims", _CLAIMS),
+            ("Groups", _GROUPS),
         )
         return [(title, [self[name] for name in names]) for title, names in parts]
 
@@ -119,34 +117,34 @@ class LogInRulesForm(forms.Form):
     """Passwords and second factors."""
 
     allows_passwords = forms.BooleanField(
-        label=_("People may log in with a password"),
+        label="People may log in with a password",
         required=False,
-        help_text=_(
+        help_text=(
             "Off: only with an identity provider, and the one administrator below. Open "
             "sessions stay."
         ),
     )
     break_glass = forms.ModelChoiceField(
-        label=_("Break-glass administrator"),
+        label="Break-glass administrator",
         queryset=User.objects.none(),
         required=False,
-        empty_label=_("Nobody"),
-        help_text=_(
+        empty_label="Nobody",
+        help_text=(
             "Can still log in with a password, for the day when the provider does not. Stays "
             "active and an administrator until another one is chosen."
         ),
     )
     requires_second_factor = forms.BooleanField(
-        label=_("Everybody with a password needs a second factor"),
+        label="Everybody with a password needs a second factor",
         required=False,
-        help_text=_("People without one set it up at the next sign-in, before anything else."),
+        help_text="People without one set it up at the next sign-in, before anything else.",
     )
     second_factor_groups = forms.ModelMultipleChoiceField(
-        label=_("Groups that need one anyway"),
+        label="Groups that need one anyway",
         queryset=Group.objects.order_by("name"),
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text=_("Their members need a second factor even where others do not."),
+        help_text="Their members need a second factor even where others do not.",
     )
 
     def __init__(self, *args: Any, rules: LogInRules, **kwargs: Any) -> None:
@@ -164,7 +162,7 @@ class LogInRulesForm(forms.Form):
         )
 
 
-def preset_choices() -> list[tuple[str | Promise, list[Preset]]]:
+def preset_choices() -> list[tuple[str, list[Preset]]]:
     """The presets by protocol, in the order in which they are offered."""
     return [
         (protocol.label, [one for one in PRESETS.values() if one.protocol == protocol])
@@ -186,20 +184,20 @@ def _field_of(name: str) -> forms.Field:
 
 def _secret() -> forms.CharField:
     return forms.CharField(
-        label=_("Client secret"),
+        label="Client secret",
         required=False,
         strip=True,
         max_length=1000,
         widget=forms.PasswordInput(render_value=True, attrs={"autocomplete": "new-password"}),
-        help_text=_("Kept sealed and never shown again; ******** keeps the one there is."),
+        help_text="Kept sealed and never shown again; ******** keeps the one there is.",
     )
 
 
 def _metadata(*, has_one: bool) -> forms.FileField:
-    words = _("The one there is stays, unless you choose another.") if has_one else ""
+    words = "The one there is stays, unless you choose another." if has_one else ""
     text = IdentityProvider._meta.get_field("metadata").help_text
     return forms.FileField(
-        label=_("Metadata file"),
+        label="Metadata file",
         required=False,
         allow_empty_file=True,
         widget=forms.FileInput(attrs={"accept": ".xml,text/xml,application/xml"}),
@@ -209,11 +207,11 @@ def _metadata(*, has_one: bool) -> forms.FileField:
 
 def _mapping() -> forms.CharField:
     return forms.CharField(
-        label=_("Their groups and ours"),
+        label="Their groups and ours",
         required=False,
         max_length=20_000,
         widget=forms.Textarea(attrs={"rows": 4, "placeholder": "ml-platform = dev", **_MONO}),
-        help_text=_(
+        help_text=(
             "One pair a line: their group = our group. Membership of these groups changes by "
             "sign-in only; the last administrator and the break-glass one stay."
         ),

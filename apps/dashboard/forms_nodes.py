@@ -4,7 +4,6 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
 from apps.core.errors import RpmError
@@ -25,62 +24,62 @@ _CONNECTION = ("address", "port", "user", "key", "runtime", "state_dir")
 class NodeForm(ConflictCheckForm):
     """A node as an administrator describes it. The key is a file in the server's folder."""
 
-    name = forms.CharField(label=_("Name"), max_length=120, widget=forms.TextInput(attrs=_PLAIN))
+    name = forms.CharField(label="Name", max_length=120, widget=forms.TextInput(attrs=_PLAIN))
     pool = forms.ModelChoiceField(
         Pool.objects.none(),
-        label=_("Pool"),
+        label="Pool",
         required=False,
-        empty_label=_("No pool yet"),
-        help_text=_("A node without a pool takes no tasks until it has one."),
+        empty_label="No pool yet",
+        help_text="A node without a pool takes no tasks until it has one.",
     )
     address = forms.RegexField(
         r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$",
-        label=_("Address"),
-        error_messages={"invalid": _("Enter a host name or an IP address.")},
+        label="Address",
+        error_messages={"invalid": "Enter a host name or an IP address."},
         widget=forms.TextInput(attrs=_PLAIN),
     )
-    port = forms.IntegerField(label=_("SSH port"), min_value=1, max_value=65535, initial=22)
+    port = forms.IntegerField(label="SSH port", min_value=1, max_value=65535, initial=22)
     user = forms.CharField(
-        label=_("Account"), max_length=64, initial="rpm-node", widget=forms.TextInput(attrs=_PLAIN)
+        label="Account", max_length=64, initial="rpm-node", widget=forms.TextInput(attrs=_PLAIN)
     )
     key = forms.CharField(
-        label=_("Private key"),
+        label="Private key",
         max_length=120,
-        help_text=_("The name of its file in RPM_HOME on the server."),
+        help_text="The name of its file in RPM_HOME on the server.",
         widget=forms.TextInput(attrs=_PLAIN),
     )
-    runtime = forms.ChoiceField(label=_("Runtime"), choices=Runtime.choices)
+    runtime = forms.ChoiceField(label="Runtime", choices=Runtime.choices)
     state_dir = forms.CharField(
-        label=_("State folder"),
+        label="State folder",
         max_length=500,
         required=False,
-        help_text=_("For the helper's files. A machine prepared with the script needs none here."),
+        help_text="For the helper's files. A machine prepared with the script needs none here.",
         widget=forms.TextInput(attrs=_PLAIN),
     )
     labels = forms.CharField(
-        label=_("Labels"),
+        label="Labels",
         required=False,
         max_length=_LONGEST_TEXT,
-        help_text=_("One name=value per line."),
+        help_text="One name=value per line.",
         widget=forms.Textarea(attrs={"rows": 2, **_PLAIN}),
     )
     capacity_cap = forms.CharField(
-        label=_("Capacity limit"),
+        label="Capacity limit",
         required=False,
         max_length=_LONGEST_TEXT,
-        help_text=_("One key=amount per line; the system keeps the rest. Empty: no limit."),
+        help_text="One key=amount per line; the system keeps the rest. Empty: no limit.",
         widget=forms.Textarea(attrs={"rows": 2, **_PLAIN}),
     )
     allows_process = forms.BooleanField(
-        label=_("Allow plain processes"),
+        label="Allow plain processes",
         required=False,
-        help_text=_("Tasks may run without a container and without isolation."),
+        help_text="Tasks may run without a container and without isolation.",
     )
 
     is_shared_machine = forms.BooleanField(
-        label=_("Share the machine with the other node"),
+        label="Share the machine with the other node",
         required=False,
-        help_text=_("Both nodes give out its CPU and memory."),
+        help_text="Both nodes give out its CPU and memory.",
     )
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
@@ -124,7 +123,7 @@ class NodeEditForm(NodeForm):
         super().__init__(*args, initial=initial, **kwargs)
         del self.fields[SHARED]
         self.fields["key"].required = False
-        self.fields["key"].help_text = _("The name of a file in RPM_HOME. Empty: keep the key.")
+        self.fields["key"].help_text = "The name of a file in RPM_HOME. Empty: keep the key."
         if node.transport != Transport.SSH:
             for name in _CONNECTION:
                 del self.fields[name]
@@ -138,39 +137,39 @@ class RekeyForm(forms.Form):
     fingerprint = forms.RegexField(
         r"^SHA256:[A-Za-z0-9+/]{43}$",
         widget=forms.HiddenInput,
-        error_messages={"invalid": _("This is not a fingerprint of a host key.")},
+        error_messages={"invalid": "This is not a fingerprint of a host key."},
     )
     is_replaced = forms.BooleanField(
-        label=_("The machine was set up again, or is another one"),
+        label="The machine was set up again, or is another one",
         required=False,
-        help_text=_("Tasks of the old machine are lost, and their queues decide what follows."),
+        help_text="Tasks of the old machine are lost, and their queues decide what follows.",
     )
     reason = forms.CharField(
-        label=_("Reason"),
+        label="Reason",
         required=False,
         max_length=500,
-        help_text=_("Needed while tasks are on a replaced node: why none of them runs any more."),
+        help_text="Needed while tasks are on a replaced node: why none of them runs any more.",
     )
 
 
 class NodeRemoveForm(forms.Form):
     """Whether the removal stops tasks, and why a silent machine is certainly off."""
 
-    force = forms.BooleanField(label=_("Stop these tasks, then remove the node"), required=False)
+    force = forms.BooleanField(label="Stop these tasks, then remove the node", required=False)
     # Ids of the tasks that the dialog named, separated by spaces.
     shown = forms.CharField(required=False, widget=forms.HiddenInput)
     reason = forms.CharField(
-        label=_("Reason"),
+        label="Reason",
         required=False,
         max_length=500,
-        help_text=_("Needed because the node does not answer: why the machine is certainly off."),
+        help_text="Needed because the node does not answer: why the machine is certainly off.",
     )
 
     def clean_shown(self) -> set[UUID]:
         try:
             return {UUID(one) for one in self.cleaned_data["shown"].split()}
         except ValueError as error:
-            raise forms.ValidationError(_("These are not ids of tasks.")) from error
+            raise forms.ValidationError("These are not ids of tasks.") from error
 
     def clear_confirmation(self) -> None:
         """The list changed: the administrator agreed to another one."""
@@ -184,7 +183,7 @@ def _pairs(text: str) -> dict[str, str]:
     pairs = [[part.strip() for part in line.partition("=")] for line in lines]
     for line, (name, equals, value) in zip(lines, pairs, strict=True):
         if not name or not equals or len(value) > 200:  # as REST has it
-            words = _("Enter name=value with at most 200 characters in place of “%(line)s”.")
+            words = "Enter name=value with at most 200 characters in place of “%(line)s”."
             raise forms.ValidationError(words, params={"line": line[:80]})
     return {name: value for name, _equals, value in pairs}
 

@@ -5,7 +5,6 @@ from zoneinfo import available_timezones
 
 from django import forms
 from django.contrib.auth.models import Group
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import USERS, User
 from apps.accounts.selectors import accounts_visible_to, groups_visible_to, is_admin
@@ -36,28 +35,26 @@ class InviteForm(forms.Form):
     """The person to invite."""
 
     email = forms.CharField(
-        label=_("E-mail address"),
+        label="E-mail address",
         required=False,
         max_length=254,
-        help_text=_("The link goes there, where a mail server is set up."),
+        help_text="The link goes there, where a mail server is set up.",
         widget=forms.EmailInput(attrs=_PLAIN),
     )
     username = forms.CharField(
-        label=_("User name"),
+        label="User name",
         required=False,
         max_length=150,
-        help_text=_("Empty: the person chooses one."),
+        help_text="Empty: the person chooses one.",
         widget=forms.TextInput(attrs=_PLAIN),
     )
-    groups = GroupsField(
-        label=_("Groups"), help_text=_("They decide what the person may see and do.")
-    )
+    groups = GroupsField(label="Groups", help_text="They decide what the person may see and do.")
     days = forms.IntegerField(
-        label=_("The link works for, in days"),
+        label="The link works for, in days",
         min_value=1,
         max_value=MOST_DAYS,
         initial=DAYS,
-        help_text=_("After that, make another one."),
+        help_text="After that, make another one.",
     )
 
     def __init__(self, *args: Any, actor: User, **given: Any) -> None:
@@ -72,19 +69,19 @@ class PersonForm(forms.Form):
     """A person's names, address and groups."""
 
     username = forms.CharField(
-        label=_("User name"),
+        label="User name",
         max_length=150,
-        help_text=_("What they sign in with; tasks and history follow the account, not the name."),
+        help_text="What they sign in with; tasks and history follow the account, not the name.",
         widget=forms.TextInput(attrs=_PLAIN),
     )
-    first_name = forms.CharField(label=_("First name"), required=False, max_length=150)
-    last_name = forms.CharField(label=_("Last name"), required=False, max_length=150)
+    first_name = forms.CharField(label="First name", required=False, max_length=150)
+    last_name = forms.CharField(label="Last name", required=False, max_length=150)
     email = forms.EmailField(
-        label=_("E-mail address"), required=False, max_length=254, widget=forms.EmailInput(_PLAIN)
+        label="E-mail address", required=False, max_length=254, widget=forms.EmailInput(_PLAIN)
     )
     groups = GroupsField(
-        label=_("Groups"),
-        help_text=_("What changes here counts from the person's next request on."),
+        label="Groups",
+        help_text="What changes here counts from the person's next request on.",
     )
 
     def __init__(self, *args: Any, actor: User, person: User, **given: Any) -> None:
@@ -99,35 +96,35 @@ class PersonForm(forms.Form):
 class TestMailForm(forms.Form):
     """Where a test mail goes."""
 
-    to = forms.EmailField(label=_("To"), max_length=254, widget=forms.EmailInput(_PLAIN))
+    to = forms.EmailField(label="To", max_length=254, widget=forms.EmailInput(_PLAIN))
 
 
 class JoinForm(forms.Form):
     """Coming in by a link."""
 
     username = forms.CharField(
-        label=_("User name"),
+        label="User name",
         max_length=150,
-        help_text=_("What you sign in with. Letters, digits and @ . + - _"),
+        help_text="What you sign in with. Letters, digits and @ . + - _",
         widget=forms.TextInput(attrs={**_PLAIN, "autocomplete": "username"}),
     )
     first_name = forms.CharField(
-        label=_("First name"),
+        label="First name",
         required=False,
         max_length=150,
         widget=forms.TextInput(attrs={"autocomplete": "given-name"}),
     )
     last_name = forms.CharField(
-        label=_("Last name"),
+        label="Last name",
         required=False,
         max_length=150,
         widget=forms.TextInput(attrs={"autocomplete": "family-name"}),
     )
     password = forms.CharField(
-        label=_("Password"),
+        label="Password",
         strip=False,
         max_length=4096,
-        help_text=_("At least 8 characters, and no common word."),
+        help_text="At least 8 characters, and no common word.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
 
@@ -142,12 +139,12 @@ class JoinForm(forms.Form):
 class GroupForm(forms.Form):
     """A group's name, and what it is for."""
 
-    name = forms.CharField(label=_("Name"), max_length=150, widget=forms.TextInput(attrs=_PLAIN))
+    name = forms.CharField(label="Name", max_length=150, widget=forms.TextInput(attrs=_PLAIN))
     description = forms.CharField(
-        label=_("Description"),
+        label="Description",
         required=False,
         max_length=1000,
-        help_text=_("Who belongs to it, and why."),
+        help_text="Who belongs to it, and why.",
         widget=forms.Textarea(attrs={"rows": 3}),
     )
 
@@ -155,32 +152,32 @@ class GroupForm(forms.Form):
         super().__init__(*args, **{"auto_id": DIALOG_ID, **given})
         if keeps_name:
             self.fields["name"].disabled = True
-            self.fields["name"].help_text = _("It is built in and keeps its name.")
+            self.fields["name"].help_text = "It is built in and keeps its name."
 
 
 class ProfileForm(forms.Form):
     """Name and preferences of your own account."""
 
     first_name = forms.CharField(
-        label=_("First name"),
+        label="First name",
         required=False,
         max_length=150,
         widget=forms.TextInput(attrs={"autocomplete": "given-name"}),
     )
     last_name = forms.CharField(
-        label=_("Last name"),
+        label="Last name",
         required=False,
         max_length=150,
         widget=forms.TextInput(attrs={"autocomplete": "family-name"}),
     )
     time_zone = forms.ChoiceField(
-        label=_("Time zone"), required=False, help_text=_("All times are shown in it.")
+        label="Time zone", required=False, help_text="All times are shown in it."
     )
     redacted_variables = forms.CharField(
-        label=_("Variables to hide"),
+        label="Variables to hide",
         required=False,
         max_length=26_000,
-        help_text=_(
+        help_text=(
             "One pattern per line, such as WANDB_*: values of such variables of your tasks are "
             "shown to nobody and masked in logs."
         ),
@@ -201,7 +198,7 @@ class ProfileForm(forms.Form):
             label=self.fields["time_zone"].label,
             required=False,
             help_text=self.fields["time_zone"].help_text,
-            choices=[("", _("That of the browser")), *zones],
+            choices=[("", "That of the browser"), *zones],
         )
 
 
@@ -209,16 +206,16 @@ class AddressForm(forms.Form):
     """A new e-mail address for your own account."""
 
     email = forms.EmailField(
-        label=_("E-mail address"),
+        label="E-mail address",
         required=False,
         max_length=254,
         widget=forms.EmailInput(attrs={"autocomplete": "email"}),
     )
     current_password = forms.CharField(
-        label=_("Your password"),
+        label="Your password",
         strip=False,
         max_length=4096,
-        help_text=_("This protects your account while your screen is unlocked."),
+        help_text="This protects your account while your screen is unlocked.",
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
     )
 
@@ -230,16 +227,16 @@ class PasswordForm(forms.Form):
     """A new password for your own account."""
 
     current_password = forms.CharField(
-        label=_("Current password"),
+        label="Current password",
         strip=False,
         max_length=4096,
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
     )
     new_password = forms.CharField(
-        label=_("New password"),
+        label="New password",
         strip=False,
         max_length=4096,
-        help_text=_("At least 8 characters, and no common word."),
+        help_text="At least 8 characters, and no common word.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import Group
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_visible_to, is_admin
@@ -19,7 +18,7 @@ from apps.policies.models.bases import NAME_LENGTH
 from apps.policies.selectors import known_keys, policy_family
 from apps.policies.tenancy import policies_administered_by
 
-KINDS = {"reserved": _("Reservation"), "limit": _("Limit"), "user_limit": _("Limit per user")}
+KINDS = {"reserved": "Reservation", "limit": "Limit", "user_limit": "Limit per user"}
 # Rarely touched, with what they usually are.
 SPECIAL = {"weight": 1, "is_strict": False, "logs_open_to_group": False}
 PLAIN = ("name", "description", "group", "parent", *SPECIAL)
@@ -41,43 +40,43 @@ class PolicyForm(ConflictCheckForm):
     """A policy's values; without `policy` those of a new one."""
 
     name = forms.CharField(
-        label=_("Name"),
+        label="Name",
         max_length=NAME_LENGTH,
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
     group = forms.ModelChoiceField(
-        Group.objects.none(), label=_("Group"), help_text=_("Its members may use the queues.")
+        Group.objects.none(), label="Group", help_text="Its members may use the queues."
     )
     parent = forms.ModelChoiceField(
         Policy.objects.none(),
-        label=_("Parent"),
+        label="Parent",
         required=False,
-        empty_label=_("None: at the top"),
-        help_text=_("The policy above shares its reservation and limits it."),
+        empty_label="None: at the top",
+        help_text="The policy above shares its reservation and limits it.",
     )
     description = forms.CharField(
-        label=_("Description"),
+        label="Description",
         required=False,
         max_length=10_000,
         widget=forms.Textarea(attrs={"rows": 2}),
     )
 
     weight = forms.IntegerField(
-        label=_("Weight"),
+        label="Weight",
         min_value=0,
         max_value=1_000_000,
         initial=1,
-        help_text=_("Its share of capacity beyond reservations; 0: none."),
+        help_text="Its share of capacity beyond reservations; 0: none.",
     )
     is_strict = forms.BooleanField(
-        label=_("Strict order"),
+        label="Strict order",
         required=False,
-        help_text=_("No task starts before an earlier one of this policy."),
+        help_text="No task starts before an earlier one of this policy.",
     )
     logs_open_to_group = forms.BooleanField(
-        label=_("Logs open to the group"),
+        label="Logs open to the group",
         required=False,
-        help_text=_("Its people may read each other's logs."),
+        help_text="Its people may read each other's logs.",
     )
 
     def __init__(
@@ -152,17 +151,17 @@ class PolicyForm(ConflictCheckForm):
 class ConnectForm(forms.Form):
     """A profile for a policy, and the name of the queue in between."""
 
-    profile = forms.ChoiceField(label=_("Profile"))
+    profile = forms.ChoiceField(label="Profile")
     name = forms.CharField(
-        label=_("Queue name"),
-        help_text=_("People and programs enqueue under this name. Small letters, digits, . _ -"),
+        label="Queue name",
+        help_text="People and programs enqueue under this name. Small letters, digits, . _ -",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
 
     def __init__(self, *args: Any, profiles: Sequence[ConnectableProfile], **kw: Any) -> None:
         super().__init__(*args, **{"auto_id": DIALOG_ID, **kw})
         self.fields["profile"] = forms.ChoiceField(
-            label=_("Profile"),
+            label="Profile",
             choices=[(str(p.profile.pk), p.problem or p.profile.name) for p in profiles],
             widget=_SomeDisabled(frozenset(str(p.profile.pk) for p in profiles if p.problem)),
         )
@@ -176,7 +175,7 @@ class DeleteForm(forms.Form):
     def __init__(self, *args: Any, policy: Policy, **kw: Any) -> None:
         super().__init__(*args, **{"auto_id": DIALOG_ID, **kw})
         self.policy = policy
-        self.fields["name"].label = _("Type %(name)s to confirm") % {"name": policy.name}
+        self.fields["name"].label = f"Type {policy.name} to confirm"
 
     def clean_name(self) -> str:
         """The name as it was typed.
@@ -186,7 +185,7 @@ class DeleteForm(forms.Form):
         """
         name: str = self.cleaned_data["name"]
         if name.strip() != self.policy.name:
-            raise forms.ValidationError(_("This is not the name of the policy."))
+            raise forms.ValidationError("This is not the name of the policy.")
         return name
 
 

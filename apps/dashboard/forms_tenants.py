@@ -4,7 +4,6 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import Group
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import BUILT_IN_GROUPS, Tenant, TenantGroup
 from apps.dashboard.forms_people import DIALOG_ID, GroupsField
@@ -16,17 +15,17 @@ class TenantForm(forms.Form):
 
     top = forms.ModelChoiceField(
         Policy.objects.none(),
-        label=_("Top policy"),
-        help_text=_("The tenant is called as it is. Everything below it belongs to the tenant."),
+        label="Top policy",
+        help_text="The tenant is called as it is. Everything below it belongs to the tenant.",
     )
     admin_group = forms.ModelChoiceField(
         Group.objects.none(),
-        label=_("Administrators"),
-        help_text=_("Its members administer the policies below the top, and the people."),
+        label="Administrators",
+        help_text="Its members administer the policies below the top, and the people.",
     )
     groups = GroupsField(
-        label=_("Groups"),
-        help_text=_("Their people are the tenant's. Groups of its policies must be among them."),
+        label="Groups",
+        help_text="Their people are the tenant's. Groups of its policies must be among them.",
     )
 
     def __init__(self, *args: Any, tenant: Tenant | None = None, **given: Any) -> None:

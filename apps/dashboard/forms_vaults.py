@@ -4,7 +4,6 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import Group
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_visible_to, manages_people
@@ -17,27 +16,27 @@ class VaultForm(forms.Form):
     """A vault with its text, typed or from a file; `version` is the one that was read."""
 
     name = forms.CharField(
-        label=_("Name"),
+        label="Name",
         max_length=NAME_LENGTH,
-        widget=forms.TextInput(attrs={"placeholder": _("training defaults")}),
+        widget=forms.TextInput(attrs={"placeholder": "training defaults"}),
     )
     group = forms.ModelChoiceField(
-        label=_("For"),
+        label="For",
         queryset=Group.objects.none(),
         required=False,
-        empty_label=_("My own tasks"),
-        help_text=_("Tasks of everybody in the group get it, above their own vaults."),
+        empty_label="My own tasks",
+        help_text="Tasks of everybody in the group get it, above their own vaults.",
     )
     format = forms.ChoiceField(
-        label=_("Format"),
+        label="Format",
         choices=VaultFormat.choices,
-        help_text=_("Includes, types and variables of the environment are not read."),
+        help_text="Includes, types and variables of the environment are not read.",
     )
     text = forms.CharField(
-        label=_("Text"),
+        label="Text",
         required=False,
         strip=False,
-        help_text=_(
+        help_text=(
             "environment: variables. container: image, command and working_dir for tasks that name "
             "none. secrets: names and texts, which nobody reads again; stars stay what they are. "
             "Everything else comes as a file that RPM_VAULT_FILE names."
@@ -53,24 +52,24 @@ class VaultForm(forms.Form):
         ),
     )
     file = forms.FileField(
-        label=_("Import a file"),
+        label="Import a file",
         required=False,
         allow_empty_file=True,
-        help_text=_("It replaces the text above."),
+        help_text="It replaces the text above.",
     )
     enforced = forms.CharField(
-        label=_("Enforced entries"),
+        label="Enforced entries",
         required=False,
-        help_text=_(
+        help_text=(
             "One path a line, such as environment.HTTPS_PROXY: it wins over all other vaults and "
             "over the task itself. A star enforces everything."
         ),
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "autocapitalize": "off"}),
     )
     is_active = forms.BooleanField(
-        label=_("Use it"),
+        label="Use it",
         required=False,
-        help_text=_("Tasks that start from now on get it. Keep it off while you work on it."),
+        help_text="Tasks that start from now on get it. Keep it off while you work on it.",
     )
     version = forms.IntegerField(widget=forms.HiddenInput, required=False)
 
@@ -91,12 +90,12 @@ class VaultForm(forms.Form):
         given: dict[str, Any] = super().clean() or {}
         upload = given.pop("file", None)
         if upload is not None and upload.size > TEXT_BYTES:
-            self.add_error("file", _("The file is too large for a vault."))
+            self.add_error("file", "The file is too large for a vault.")
         elif upload is not None:
             try:
                 given["text"] = upload.read().decode("utf-8-sig")
             except UnicodeDecodeError:
-                self.add_error("file", _("The file is not UTF-8 text."))
+                self.add_error("file", "The file is not UTF-8 text.")
         # Browsers send line ends of their own.
         given["text"] = given.get("text", "").replace("\r\n", "\n")
         return given

@@ -6,7 +6,6 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
-from django.utils.translation import gettext as _
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.core.errors import RpmError
@@ -69,8 +68,8 @@ def pause_page(
     status = 400
     if _is_stale(request, thing):
         status = 409
-        words = _("It was paused meanwhile: “%s”. Pausing it again replaces this reason.")
-        form.add_error(None, words % (thing.pause_reason or _("no reason given")))
+        words = "It was paused meanwhile: “%s”. Pausing it again replaces this reason."
+        form.add_error(None, words % (thing.pause_reason or "no reason given"))
     elif request.method == "POST" and form.is_valid():
         try:
             pause(form.cleaned_data["reason"])

@@ -7,10 +7,8 @@ from dataclasses import asdict, dataclass, field
 from django.contrib import messages
 from django.contrib.messages.storage.base import Message
 from django.http import HttpRequest
-from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
 
-UNDO = _("Undo")
+UNDO = "Undo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +17,13 @@ class Undo:
 
     address: str
     fields: Mapping[str, str] = field(default_factory=dict)
-    label: str | Promise = UNDO
+    label: str = UNDO
 
 
 def say(request: HttpRequest, sentence: str, *, undo: Undo | None = None) -> None:
     """Say on the next page of this person that something was done."""
     # Messages carry texts only, and these are made here alone.
-    undo_json = json.dumps(asdict(undo), default=str) if undo is not None else ""
+    undo_json = json.dumps(asdict(undo)) if undo is not None else ""
     messages.success(request, sentence, extra_tags=undo_json)
 
 

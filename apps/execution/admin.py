@@ -10,7 +10,6 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.utils.translation import gettext_lazy as _
 from unfold.forms import ActionForm
 from unfold.widgets import UnfoldAdminTextInputWidget
 
@@ -44,8 +43,8 @@ class ReasonForm(ActionForm):
     reason = forms.CharField(
         required=False,
         max_length=500,
-        label=_("Reason"),
-        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": _("Reason")}),
+        label="Reason",
+        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "Reason"}),
     )
 
 
@@ -55,8 +54,8 @@ class NodeForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
     key = forms.CharField(
         required=False,
         max_length=120,
-        label=_("Private key"),
-        help_text=_("The name of a file in RPM_HOME. Empty: keep the key."),
+        label="Private key",
+        help_text="The name of a file in RPM_HOME. Empty: keep the key.",
         widget=UnfoldAdminTextInputWidget(),
     )
     # What the service answered to the same values.
@@ -143,7 +142,7 @@ class NodeAdmin(ServiceAdmin):
             "serial_refused_at",
         )
 
-    @admin.display(description=_("paused"), boolean=True)
+    @admin.display(description="paused", boolean=True)
     def is_paused(self, node: Node) -> bool:
         return node.is_paused
 
@@ -220,7 +219,7 @@ class NodeAdmin(ServiceAdmin):
             raise Http404
         return redirect("node_remove", node.pk)
 
-    @admin.action(description=_("Remove the chosen nodes…"), permissions=["delete"])
+    @admin.action(description="Remove the chosen nodes…", permissions=["delete"])
     def delete_selected(
         self, request: HttpRequest, queryset: QuerySet[Node]
     ) -> HttpResponse | None:
@@ -239,7 +238,7 @@ class NodeAdmin(ServiceAdmin):
             return None
         return delete_selected(self, request, queryset)
 
-    @admin.action(description=_("Replace the host key of the chosen node…"))
+    @admin.action(description="Replace the host key of the chosen node…")
     def replace_host_key(
         self, request: HttpRequest, queryset: QuerySet[Node]
     ) -> HttpResponse | None:
@@ -247,20 +246,20 @@ class NodeAdmin(ServiceAdmin):
         nodes = list(queryset)
         if len(nodes) == 1:
             return redirect("node_rekey", nodes[0].pk)
-        self.message_user(request, _("Choose one node to replace its host key."), messages.ERROR)
+        self.message_user(request, "Choose one node to replace its host key.", messages.ERROR)
         return None
 
-    @admin.action(description=_("Pause the chosen nodes"))
+    @admin.action(description="Pause the chosen nodes")
     def pause(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         for node in queryset:
             node_pause(actor=request.user, node=node, reason="")  # type: ignore[arg-type]  # only people enter the admin site
 
-    @admin.action(description=_("Resume the chosen nodes: end pause, drain and removal"))
+    @admin.action(description="Resume the chosen nodes: end pause, drain and removal")
     def resume(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         for node in queryset:
             node_resume(actor=request.user, node=node)  # type: ignore[arg-type]  # only people enter the admin site
 
-    @admin.action(description=_("Declare the chosen silent nodes switched off (give a reason)"))
+    @admin.action(description="Declare the chosen silent nodes switched off (give a reason)")
     def declare_off(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         reason = request.POST.get("reason", "")
         for node in queryset:
@@ -269,12 +268,12 @@ class NodeAdmin(ServiceAdmin):
             except RpmError as error:
                 self.message_user(request, f"{node.name}: {error.detail}", messages.ERROR)
 
-    @admin.action(description=_("Drain the chosen nodes"))
+    @admin.action(description="Drain the chosen nodes")
     def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         for node in queryset:
             node_drain(actor=request.user, node=node)  # type: ignore[arg-type]  # only people enter the admin site
 
-    @admin.action(description=_("Dismiss the refused serials of the chosen nodes"))
+    @admin.action(description="Dismiss the refused serials of the chosen nodes")
     def dismiss_serial(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         for node in queryset:
             node_dismiss_serial(actor=request.user, node=node)  # type: ignore[arg-type]  # only people enter the admin site

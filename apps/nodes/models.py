@@ -3,7 +3,6 @@
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.utils.translation import gettext_lazy as _
 
 from apps.core.fields import QuantitiesField
 from apps.core.ids import installation_key
@@ -36,21 +35,21 @@ class Installation(models.Model):
 
 
 class Transport(models.TextChoices):
-    SSH = "ssh", _("SSH")
-    LOCAL = "local", _("this machine")
+    SSH = "ssh", "SSH"
+    LOCAL = "local", "this machine"
 
 
 class Runtime(models.TextChoices):
     PODMAN = "podman", "podman"
     DOCKER = "docker", "docker"
-    PROCESS = "process", _("plain processes, without isolation")
+    PROCESS = "process", "plain processes, without isolation"
 
 
 class NodeState(models.TextChoices):
-    NEW = "new", _("new")
-    HEALTHY = "healthy", _("healthy")
-    SUSPECT = "suspect", _("suspect")
-    REFUSED = "refused", _("refused")
+    NEW = "new", "new"
+    HEALTHY = "healthy", "healthy"
+    SUSPECT = "suspect", "suspect"
+    REFUSED = "refused", "refused"
 
 
 class Node(Removable, Pausable):
@@ -71,13 +70,13 @@ class Node(Removable, Pausable):
     )
     user = models.CharField(max_length=64, blank=True)
     key_path = models.CharField(
-        max_length=500, blank=True, help_text=_("The private key of this node, on this machine.")
+        max_length=500, blank=True, help_text="The private key of this node, on this machine."
     )
     host_key = models.TextField(
-        blank=True, help_text=_("The pinned host key; another one is refused.")
+        blank=True, help_text="The pinned host key; another one is refused."
     )
     state_dir = models.CharField(
-        max_length=500, blank=True, help_text=_("Where the helper keeps its files; empty: default.")
+        max_length=500, blank=True, help_text="Where the helper keeps its files; empty: default."
     )
     helper_home = models.CharField(max_length=500, blank=True, editable=False)
     # Made by the helper in its folder: another one there is another machine, or one set up again.
@@ -87,25 +86,25 @@ class Node(Removable, Pausable):
     environment = models.JSONField(
         default=dict,
         blank=True,
-        help_text=_("Variables for podman or docker on this node, such as CONTAINERS_CONF."),
+        help_text="Variables for podman or docker on this node, such as CONTAINERS_CONF.",
     )
     runtime = models.CharField(max_length=8, choices=Runtime.choices, default=Runtime.PODMAN)
     allows_process = models.BooleanField(
-        default=False, help_text=_("Tasks may run as plain processes here, without isolation.")
+        default=False, help_text="Tasks may run as plain processes here, without isolation."
     )
     is_simulated = models.BooleanField(
-        default=False, help_text=_("Its devices are made up, for trying out.")
+        default=False, help_text="Its devices are made up, for trying out."
     )
     labels = models.JSONField(default=dict, blank=True)
 
     state = models.CharField(max_length=8, choices=NodeState.choices, default=NodeState.NEW)
     state_detail = models.CharField(max_length=1000, blank=True)
     is_draining = models.BooleanField(
-        default=False, help_text=_("Finishes what it runs and takes nothing new.")
+        default=False, help_text="Finishes what it runs and takes nothing new."
     )
     capacity = QuantitiesField(editable=False)
     capacity_cap = QuantitiesField(
-        help_text=_("At most so much of the node is given out; empty: all that it reports.")
+        help_text="At most so much of the node is given out; empty: all that it reports."
     )
     gpu_model = models.CharField(max_length=120, blank=True)
     boot_id = models.CharField(max_length=64, blank=True)
@@ -145,7 +144,7 @@ class Node(Removable, Pausable):
         return self.preflight_detail if self.preflight_failures else ""
 
     def clean(self) -> None:
-        problem = _('must be an object of texts, such as {"rack": "4"}')
+        problem = 'must be an object of texts, such as {"rack": "4"}'
         for name in ("labels", "environment"):
             given = getattr(self, name)
             if not isinstance(given, dict) or not all(isinstance(v, str) for v in given.values()):
@@ -157,9 +156,9 @@ RETIRED_INDEX = 1_000_000
 
 
 class DeviceState(models.TextChoices):
-    HEALTHY = "healthy", _("healthy")
-    MISSING = "missing", _("missing")
-    OCCUPIED = "occupied", _("in use by a process that is not ours")
+    HEALTHY = "healthy", "healthy"
+    MISSING = "missing", "missing"
+    OCCUPIED = "occupied", "in use by a process that is not ours"
 
 
 class Device(models.Model):
@@ -205,9 +204,9 @@ class PoolDrift(models.Model):
 
 
 class VolumeScope(models.TextChoices):
-    EVERYWHERE = "everywhere", _("the same on all nodes")
-    POOL = "pool", _("the same on the nodes of a pool")
-    NODE = "node", _("its own on each node")
+    EVERYWHERE = "everywhere", "the same on all nodes"
+    POOL = "pool", "the same on the nodes of a pool"
+    NODE = "node", "its own on each node"
 
 
 class Volume(Removable):
@@ -229,7 +228,7 @@ class Volume(Removable):
             models.CheckConstraint(
                 condition=models.Q(path__startswith="/"),
                 name="volume_path_is_absolute",
-                violation_error_message=_("The path begins with a slash."),
+                violation_error_message="The path begins with a slash.",
             ),
         ]
 

@@ -5,7 +5,6 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
-from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminPasswordWidget
 
 from apps.core.admin_base import ServiceAdmin
@@ -20,7 +19,7 @@ class RegistryCredentialForm(forms.ModelForm):  # type: ignore[type-arg]  # not 
     password = forms.CharField(
         strip=False,
         widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"}, render_value=True),
-        help_text=_("Stored sealed, and never shown again."),
+        help_text="Stored sealed, and never shown again.",
     )
 
     class Meta:

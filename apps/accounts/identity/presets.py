@@ -3,9 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
-
 from apps.accounts.models import Protocol
 
 _SOAP = "http://schemas.xmlsoap.org/ws/2005/05/identity/claims"
@@ -17,9 +14,9 @@ class Preset:
     """A kind of provider: its protocol, where its settings are found, and field defaults."""
 
     key: str
-    title: str | Promise
+    title: str
     protocol: Protocol
-    hint: str | Promise
+    hint: str
     values: Mapping[str, str | bool] = field(default_factory=dict)
 
 
@@ -52,13 +49,11 @@ _AD_CLAIMS = {
 }
 
 
-def _oidc(key: str, title: str | Promise, hint: str | Promise, **values: str | bool) -> Preset:
+def _oidc(key: str, title: str, hint: str, **values: str | bool) -> Preset:
     return Preset(key, title, Protocol.OIDC, hint, _OIDC_CLAIMS | values)
 
 
-def _saml(
-    key: str, title: str | Promise, hint: str | Promise, claims: Mapping[str, str] = _SAML_CLAIMS
-) -> Preset:
+def _saml(key: str, title: str, hint: str, claims: Mapping[str, str] = _SAML_CLAIMS) -> Preset:
     return Preset(key, title, Protocol.SAML, hint, dict(claims))
 
 
@@ -66,7 +61,7 @@ _ALL = (
     _oidc(
         "keycloak",
         "Keycloak",
-        _(
+        (
             "Discovery: https://HOST/realms/REALM/.well-known/openid-configuration. For groups add "
             "the mapper “Group Membership” with the claim groups to the client."
         ),
@@ -74,14 +69,14 @@ _ALL = (
     _oidc(
         "google",
         "Google",
-        _("Make an OAuth client of the type “Web application”. Google sends no groups."),
+        "Make an OAuth client of the type “Web application”. Google sends no groups.",
         discovery_url="https://accounts.google.com/.well-known/openid-configuration",
         claim_groups="",
     ),
     _oidc(
         "microsoft",
-        _("Microsoft Entra and AD"),
-        _(
+        "Microsoft Entra and AD",
+        (
             "Discovery: https://login.microsoftonline.com/TENANT/v2.0/.well-known/"
             "openid-configuration, with your own tenant. Groups come as ids, once the app "
             "registration adds the groups claim. Entra verifies no addresses: see “count as "
@@ -92,7 +87,7 @@ _ALL = (
     _oidc(
         "okta",
         "Okta",
-        _(
+        (
             "Discovery: https://ORG.okta.com/.well-known/openid-configuration. Groups need a "
             "groups claim filter and the scope groups."
         ),
@@ -101,7 +96,7 @@ _ALL = (
     _oidc(
         "auth0",
         "Auth0",
-        _(
+        (
             "Discovery: https://TENANT.auth0.com/.well-known/openid-configuration. An action adds "
             "groups, under a claim whose name is an address."
         ),
@@ -110,7 +105,7 @@ _ALL = (
     _oidc(
         "cognito",
         "AWS Cognito",
-        _(
+        (
             "Discovery: https://cognito-idp.REGION.amazonaws.com/POOL/.well-known/"
             "openid-configuration."
         ),
@@ -119,21 +114,21 @@ _ALL = (
     _oidc(
         "ping",
         "Ping",
-        _("Discovery: https://auth.pingone.com/ENVIRONMENT/as/.well-known/openid-configuration."),
+        "Discovery: https://auth.pingone.com/ENVIRONMENT/as/.well-known/openid-configuration.",
     ),
-    _oidc("oidc", _("Another with OpenID Connect"), _("Whatever speaks OpenID Connect.")),
-    _saml("duo", "Duo", _("Applications, Protect, “Generic SAML Service Provider”.")),
-    _saml("google-saml", "Google (SAML)", _("Apps, Web and mobile apps, “Add custom SAML app”.")),
-    _saml("jumpcloud", "JumpCloud", _("SSO Applications, “Custom Application”, Manage SSO.")),
+    _oidc("oidc", "Another with OpenID Connect", "Whatever speaks OpenID Connect."),
+    _saml("duo", "Duo", "Applications, Protect, “Generic SAML Service Provider”."),
+    _saml("google-saml", "Google (SAML)", "Apps, Web and mobile apps, “Add custom SAML app”."),
+    _saml("jumpcloud", "JumpCloud", "SSO Applications, “Custom Application”, Manage SSO."),
     _saml(
         "microsoft-saml",
-        _("Microsoft AD (SAML)"),
-        _(
+        "Microsoft AD (SAML)",
+        (
             "Enterprise applications, “Create your own”, Single sign-on, SAML; or AD FS, “Relying "
             "party trust”."
         ),
         _AD_CLAIMS,
     ),
-    _saml("saml", _("Another with SAML"), _("Whatever speaks SAML 2.0.")),
+    _saml("saml", "Another with SAML", "Whatever speaks SAML 2.0."),
 )
 PRESETS: dict[str, Preset] = {one.key: one for one in _ALL}

@@ -3,7 +3,6 @@
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models.scopes import Scope
 
@@ -22,7 +21,7 @@ class Credential(models.Model):
         choices=Scope.choices,
         default=Scope.ADMINISTER,
         db_default=Scope.ADMINISTER,
-        help_text=_("What it may be used for; each scope includes those before it."),
+        help_text="What it may be used for; each scope includes those before it.",
     )
     # The credential that asked for this one: it ends no later, and is revoked with it.
     made_with = models.ForeignKey(

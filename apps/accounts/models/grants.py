@@ -2,12 +2,11 @@
 
 from django.conf import settings
 from django.db import models
-from django.utils.translation import gettext_lazy as _
 
 
 class GrantSource(models.TextChoices):
-    POLICY = "policy", _("made by its policy")
-    PERSON = "person", _("given by a person")
+    POLICY = "policy", "made by its policy"
+    PERSON = "person", "given by a person"
 
 
 class GrantOrigin(models.Model):

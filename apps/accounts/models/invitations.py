@@ -2,16 +2,15 @@
 
 from django.conf import settings
 from django.db import models
-from django.utils.translation import gettext_lazy as _
 
 from apps.core.keyring import SealContext
 
 
 class MailState(models.TextChoices):
-    NONE = "none", _("no mail")
-    WAITING = "waiting", _("being sent")
-    SENT = "sent", _("sent")
-    FAILED = "failed", _("not sent")
+    NONE = "none", "no mail"
+    WAITING = "waiting", "being sent"
+    SENT = "sent", "sent"
+    FAILED = "failed", "not sent"
 
 
 class Invitation(models.Model):
@@ -25,7 +24,7 @@ class Invitation(models.Model):
     )
     token_hash = models.CharField(max_length=64, unique=True, editable=False)
     asks_name = models.BooleanField(
-        default=False, help_text=_("No user name was given: the person chooses one.")
+        default=False, help_text="No user name was given: the person chooses one."
     )
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()

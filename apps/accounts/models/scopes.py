@@ -1,15 +1,14 @@
 """The scopes of credentials."""
 
 from django.db import models
-from django.utils.translation import gettext_lazy as _
 
 
 class Scope(models.TextChoices):
     """Each includes those before it; none gives more than its owner may do."""
 
-    READ = "read", _("Read")
-    ENQUEUE = "enqueue", _("Enqueue")
-    ADMINISTER = "administer", _("Administer")
+    READ = "read", "Read"
+    ENQUEUE = "enqueue", "Enqueue"
+    ADMINISTER = "administer", "Administer"
 
     def covers(self, needed: "Scope") -> bool:
         """Whether this scope includes `needed`."""

@@ -4,7 +4,6 @@ from django.contrib.auth.models import AbstractUser, Group
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.utils.crypto import salted_hmac
-from django.utils.translation import gettext_lazy as _
 
 USERS = "Users"
 ADMINS = "Admins"
@@ -15,9 +14,9 @@ _SESSION_SALT = "django.contrib.auth.models.AbstractBaseUser.get_session_auth_ha
 
 
 class PersonStatus(models.TextChoices):
-    ACTIVE = "active", _("Active")
-    PENDING = "pending", _("Pending")
-    DEACTIVATED = "deactivated", _("Deactivated")
+    ACTIVE = "active", "Active"
+    PENDING = "pending", "Pending"
+    DEACTIVATED = "deactivated", "Deactivated"
 
 
 class User(AbstractUser):
@@ -30,48 +29,48 @@ class User(AbstractUser):
     # The service account that acts for this person, on the instances of such a request alone.
     acted_by_id: int | None = None
 
-    email = models.EmailField(_("e-mail address"), blank=True)
+    email = models.EmailField("e-mail address", blank=True)
     is_email_unverified = models.BooleanField(
         default=False,
         db_default=False,
         editable=False,
-        help_text=_("The person entered the address, and no administrator has confirmed it since."),
+        help_text="The person entered the address, and no administrator has confirmed it since.",
     )
     is_service = models.BooleanField(
-        default=False, help_text=_("A service account: it has credentials and no log-in.")
+        default=False, help_text="A service account: it has credentials and no log-in."
     )
     can_act_for_owners = models.BooleanField(
         default=False,
         db_default=False,
-        help_text=_("A service account that may act for the owner of a task that it sees."),
+        help_text="A service account that may act for the owner of a task that it sees.",
     )
     removed_at = models.DateTimeField(
         null=True,
         blank=True,
         editable=False,
-        help_text=_("A service account that was deleted; its tasks stay."),
+        help_text="A service account that was deleted; its tasks stay.",
     )
     time_zone = models.CharField(
-        max_length=64, blank=True, help_text=_("Empty: the time zone of the browser.")
+        max_length=64, blank=True, help_text="Empty: the time zone of the browser."
     )
     unix_uid = models.PositiveIntegerField(
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text=_("Processes of this person run under this user id on the nodes; never 0."),
+        help_text="Processes of this person run under this user id on the nodes; never 0.",
     )
     unix_gid = models.PositiveIntegerField(
-        null=True, blank=True, validators=[MinValueValidator(1)], help_text=_("And this group id.")
+        null=True, blank=True, validators=[MinValueValidator(1)], help_text="And this group id."
     )
 
     last_active_at = models.DateTimeField(
-        null=True, blank=True, editable=False, help_text=_("To the minute.")
+        null=True, blank=True, editable=False, help_text="To the minute."
     )
     is_pending = models.BooleanField(
         default=False,
         db_default=False,
         editable=False,
-        help_text=_("Invited, and never signed in."),
+        help_text="Invited, and never signed in.",
     )
     session_nonce = models.CharField(
         max_length=32,
@@ -79,20 +78,20 @@ class User(AbstractUser):
         default="",
         db_default="",
         editable=False,
-        help_text=_("Every session is bound to it: another one ends them all."),
+        help_text="Every session is bound to it: another one ends them all.",
     )
     keeps_waiting_tasks = models.BooleanField(
         default=False,
         db_default=False,
         editable=False,
-        help_text=_("Deactivated, and an administrator left the waiting tasks in line."),
+        help_text="Deactivated, and an administrator left the waiting tasks in line.",
     )
 
     redacted_variables = models.JSONField(
         default=list,
         blank=True,
         db_default=models.Value([], models.JSONField()),
-        help_text=_(
+        help_text=(
             "Patterns such as WANDB_*: values of such variables of this person's tasks are shown "
             "to nobody, in addition to those that the installation hides."
         ),
@@ -103,12 +102,12 @@ class User(AbstractUser):
             models.CheckConstraint(
                 condition=models.Q(unix_uid__isnull=True) | models.Q(unix_uid__gt=0),
                 name="user_never_runs_as_root",
-                violation_error_message=_("Processes never run as root on a node."),
+                violation_error_message="Processes never run as root on a node.",
             ),
             models.CheckConstraint(
                 condition=models.Q(can_act_for_owners=False) | models.Q(is_service=True),
                 name="user_acts_for_owners_as_service",
-                violation_error_message=_("Only a service account may act for others."),
+                violation_error_message="Only a service account may act for others.",
             ),
         ]
 

@@ -8,7 +8,6 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.urls import URLPattern, path, reverse
-from django.utils.translation import gettext_lazy as _
 from unfold.admin import TabularInline
 from unfold.decorators import action
 
@@ -54,7 +53,7 @@ class DraftLinksOfProfile(TabularInline):
     hide_ordering_field = False
     autocomplete_fields = ("pool",)
     extra = 0
-    verbose_name_plural = _("pools, in the order in which tasks go to them")
+    verbose_name_plural = "pools, in the order in which tasks go to them"
 
 
 class DraftLinksOfPool(TabularInline):
@@ -68,7 +67,7 @@ class DraftLinksOfPool(TabularInline):
     hide_ordering_field = False
     autocomplete_fields = ("profile",)
     extra = 0
-    verbose_name_plural = _("profiles, in the order in which the pool serves them")
+    verbose_name_plural = "profiles, in the order in which the pool serves them"
 
 
 class QueuesOfProfile(TabularInline):
@@ -82,12 +81,12 @@ class QueuesOfProfile(TabularInline):
     hide_ordering_field = False
     extra = 0
     can_delete = False
-    verbose_name_plural = _("queues, in the order in which their tasks come")
+    verbose_name_plural = "queues, in the order in which their tasks come"
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).select_related("queue__policy")
 
-    @admin.display(description=_("policy"))
+    @admin.display(description="policy")
     def policy(self, rank: DraftQueueRank) -> str:
         queue: Queue = rank.queue
         return queue.policy.name
@@ -152,7 +151,7 @@ class DraftPoolAdmin(_DraftAdmin):
     autocomplete_fields = ("dedicated_to",)
     inlines = (DraftLinksOfPool,)
 
-    @admin.display(description=_("capacity"))
+    @admin.display(description="capacity")
     def amounts(self, pool: DraftPool) -> str:
         return amounts_text(pool.capacity)
 
@@ -176,7 +175,7 @@ class DraftProfileAdmin(_DraftAdmin):
     )
     inlines = (DraftLinksOfProfile, QueuesOfProfile)
 
-    @admin.display(description=_("request"))
+    @admin.display(description="request")
     def amounts(self, profile: DraftProfile) -> str:
         return amounts_text(profile.request)
 

@@ -7,8 +7,6 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseRedirect
 from django.shortcuts import redirect
-from django.utils.translation import gettext
-from django.utils.translation import gettext_lazy as _
 
 from apps.configuration.models import Revision
 from apps.configuration.services.pools import pool_pause, pool_resume
@@ -78,17 +76,17 @@ class PoolAdmin(_LiveAdmin):
         _load_node_facts(page.result_list)
         return page
 
-    @admin.display(description=_("nodes have"))
+    @admin.display(description="nodes have")
     def found(self, pool: Pool) -> str:
         """What its nodes have, and how that differs from the configuration."""
         served = _node_facts(pool)[0]
         if not served.nodes:
-            return gettext("No node serves it.")
+            return "No node serves it."
         amounts = ", ".join(f"{milli_text(there)} {key}" for key, there in served.found.items())
         sentences = " ".join(one.sentence for one in served.differences)
         return f"{amounts}. {sentences}".strip()
 
-    @admin.display(description=_("shares of a GPU"))
+    @admin.display(description="shares of a GPU")
     def shares(self, pool: Pool) -> str:
         """Whether its nodes hold tasks to their shares, and by what."""
         node_facts = _node_facts(pool)[1]
@@ -102,22 +100,22 @@ class PoolAdmin(_LiveAdmin):
         )
         return f"{words} ({by})" if by else words
 
-    @admin.display(description=_("why no more"))
+    @admin.display(description="why no more")
     def shares_detail(self, pool: Pool) -> str:
         """Why its nodes cannot enforce shares."""
         node_facts = _node_facts(pool)[1]
         return (node_facts.detail if node_facts else "") or "-"
 
-    @admin.display(description=_("paused"), boolean=True)
+    @admin.display(description="paused", boolean=True)
     def is_paused(self, pool: Pool) -> bool:
         return pool.is_paused
 
-    @admin.action(description=_("Pause the chosen pools"))
+    @admin.action(description="Pause the chosen pools")
     def pause(self, request: HttpRequest, queryset: QuerySet[Pool]) -> None:
         for pool in queryset:
             pool_pause(actor=request.user, pool=pool, reason="")  # type: ignore[arg-type]  # only people enter the admin site
 
-    @admin.action(description=_("Resume the chosen pools"))
+    @admin.action(description="Resume the chosen pools")
     def resume(self, request: HttpRequest, queryset: QuerySet[Pool]) -> None:
         for pool in queryset:
             pool_resume(actor=request.user, pool=pool)  # type: ignore[arg-type]  # only people enter the admin site
@@ -148,7 +146,7 @@ class RevisionAdmin(ReadOnlyAdmin):
         is_list = match is not None and str(match.url_name).endswith("_changelist")
         return revisions.defer("document") if is_list else revisions
 
-    @admin.action(description=_("Restore the chosen revision into the draft"))
+    @admin.action(description="Restore the chosen revision into the draft")
     def restore(
         self, request: HttpRequest, queryset: QuerySet[Revision]
     ) -> HttpResponseRedirect | None:

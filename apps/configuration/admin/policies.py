@@ -6,7 +6,6 @@ from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.translation import gettext_lazy as _
 from unfold.admin import TabularInline
 
 from apps.configuration.services.exceeders import policy_set_exceeders
@@ -29,7 +28,7 @@ class AmountForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
     class Meta:
         model = PolicyAmount
         fields = ("key", "reserved_text", "limit_text")
-        labels = {"reserved_text": _("reserved"), "limit_text": _("limit")}
+        labels = {"reserved_text": "reserved", "limit_text": "limit"}
 
     def clean(self) -> dict[str, Any]:
         """Check amounts as everywhere else; an empty one means none."""
@@ -42,7 +41,7 @@ class AmountForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
                     self.add_error(name, error.detail)
         reserved, limit = values.get("reserved_text"), values.get("limit_text")
         if not self.errors and reserved and limit and milli(reserved) > milli(limit):
-            self.add_error("reserved_text", _("The reservation is above the limit."))
+            self.add_error("reserved_text", "The reservation is above the limit.")
         return values
 
 
@@ -50,7 +49,7 @@ class AmountsOfPolicy(TabularInline):
     model = PolicyAmount
     form = AmountForm
     extra = 0
-    verbose_name_plural = _("amounts per resource key; an empty limit is none")
+    verbose_name_plural = "amounts per resource key; an empty limit is none"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         amounts: QuerySet[Any] = super().get_queryset(request).filter(pool__isnull=True)
@@ -74,14 +73,14 @@ class ExceederUsers(_Exceeders):
     model = PolicyUserPermission
     fields = ("user",)
     autocomplete_fields = ("user",)
-    verbose_name_plural = _("people who may exceed the limit, with work that is always over quota")
+    verbose_name_plural = "people who may exceed the limit, with work that is always over quota"
 
 
 class ExceederGroups(_Exceeders):
     model = PolicyGroupPermission
     fields = ("group",)
     autocomplete_fields = ("group",)
-    verbose_name_plural = _("groups whose members may exceed the limit")
+    verbose_name_plural = "groups whose members may exceed the limit"
 
 
 class QueuesOfPolicy(ReadOnlyInline):
@@ -119,7 +118,7 @@ class PolicyAdmin(ServiceAdmin):
         live: QuerySet[Any] = super().get_queryset(request).filter(removed_at__isnull=True)
         return live
 
-    @admin.display(description=_("paused"), boolean=True)
+    @admin.display(description="paused", boolean=True)
     def is_paused(self, policy: Policy) -> bool:
         return policy.is_paused
 
@@ -144,12 +143,12 @@ class PolicyAdmin(ServiceAdmin):
     def remove(self, request: HttpRequest, row: Policy) -> None:
         policy_remove(actor=request.user, policy=row)  # type: ignore[arg-type]  # only people enter the admin site
 
-    @admin.action(description=_("Pause the chosen policies"))
+    @admin.action(description="Pause the chosen policies")
     def pause(self, request: HttpRequest, queryset: QuerySet[Policy]) -> None:
         for policy in queryset:
             policy_pause(actor=request.user, policy=policy, reason="")  # type: ignore[arg-type]  # only people enter the admin site
 
-    @admin.action(description=_("Resume the chosen policies"))
+    @admin.action(description="Resume the chosen policies")
     def resume(self, request: HttpRequest, queryset: QuerySet[Policy]) -> None:
         for policy in queryset:
             policy_resume(actor=request.user, policy=policy)  # type: ignore[arg-type]  # only people enter the admin site

@@ -6,7 +6,6 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.translation import gettext_lazy as _
 
 from apps.configuration.services.queues import (
     profile_connect,
@@ -35,7 +34,7 @@ class ConnectForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
     class Meta:
         model = Queue
         fields = ("policy", "profile", "name")
-        help_texts = {"name": _("Empty: <policy>-<profile>.")}
+        help_texts = {"name": "Empty: <policy>-<profile>."}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -85,7 +84,7 @@ class QueueAdmin(ServiceAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:  # noqa: ARG002  # Django's
         return () if obj is None else self.readonly_fields
 
-    @admin.display(description=_("paused"), boolean=True)
+    @admin.display(description="paused", boolean=True)
     def is_paused(self, queue: Queue) -> bool:
         return queue.is_paused
 
@@ -107,21 +106,21 @@ class QueueAdmin(ServiceAdmin):
     def remove(self, request: HttpRequest, row: Queue) -> None:
         profile_disconnect(actor=request.user, queue=row)  # type: ignore[arg-type]  # only people enter the admin site
 
-    @admin.action(description=_("Pause the chosen queues"), permissions=["change"])
+    @admin.action(description="Pause the chosen queues", permissions=["change"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
         for queue in queryset:
             queue_pause(actor=request.user, queue=queue, reason="")  # type: ignore[arg-type]  # only people enter the admin site
 
-    @admin.action(description=_("Resume the chosen queues"), permissions=["change"])
+    @admin.action(description="Resume the chosen queues", permissions=["change"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
         for queue in queryset:
             queue_resume(actor=request.user, queue=queue)  # type: ignore[arg-type]  # only people enter the admin site
 
-    @admin.action(description=_("Earlier in the order of its profile"), permissions=["change"])
+    @admin.action(description="Earlier in the order of its profile", permissions=["change"])
     def move_up(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
         self._move(request, queryset, by=-1)
 
-    @admin.action(description=_("Later in the order of its profile"), permissions=["change"])
+    @admin.action(description="Later in the order of its profile", permissions=["change"])
     def move_down(self, request: HttpRequest, queryset: QuerySet[Queue]) -> None:
         self._move(request, queryset, by=1)
 

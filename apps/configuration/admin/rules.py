@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.contrib import admin
-from django.utils.translation import gettext_lazy as _
 
 from apps.core.admin_base import ReadOnlyAdmin
 from apps.policies.models import (
@@ -22,7 +21,7 @@ class _RowAdmin(ReadOnlyAdmin):
     page, page_argument = "access_list", None
     list_filter = ("source", "permission")
 
-    @admin.display(description=_("right"), ordering="permission__codename")
+    @admin.display(description="right", ordering="permission__codename")
     def right(self, row: Any) -> str:
         return str(row.permission.codename).partition("_")[0]
 

@@ -8,7 +8,6 @@ from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import QuerySet
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_of, is_admin, tenants_administered_by
@@ -42,27 +41,27 @@ from apps.vaults.selectors.visibility import vault_rights, vaults_visible_to, va
 class ObjectKind(models.TextChoices):
     """The kinds of objects that can be explained."""
 
-    POLICY = "policy", _("Policy")
-    QUEUE = "queue", _("Queue")
-    TASK = "task", _("Task")
-    POOL = "pool", _("Pool")
-    PROFILE = "profile", _("Profile")
-    VAULT = "vault", _("Vault")
-    NODE = "node", _("Node")
+    POLICY = "policy", "Policy"
+    QUEUE = "queue", "Queue"
+    TASK = "task", "Task"
+    POOL = "pool", "Pool"
+    PROFILE = "profile", "Profile"
+    VAULT = "vault", "Vault"
+    NODE = "node", "Node"
 
 
 class Right(models.TextChoices):
     """What a user may do with an object."""
 
-    SEE = "see", _("See it")
-    ENQUEUE = "enqueue", _("Enqueue tasks")
-    MANAGE = "manage", _("Manage it")
-    EXCEED = "exceed", _("Exceed its limit")
-    CONTENT = "content", _("Read its command and environment")
-    LOG = "log", _("Read its log")
-    ACT = "act", _("Act for its owner")
-    READ = "read", _("Read its text")
-    CHANGE = "change", _("Change its text")
+    SEE = "see", "See it"
+    ENQUEUE = "enqueue", "Enqueue tasks"
+    MANAGE = "manage", "Manage it"
+    EXCEED = "exceed", "Exceed its limit"
+    CONTENT = "content", "Read its command and environment"
+    LOG = "log", "Read its log"
+    ACT = "act", "Act for its owner"
+    READ = "read", "Read its text"
+    CHANGE = "change", "Change its text"
 
 
 @dataclass(frozen=True, slots=True)

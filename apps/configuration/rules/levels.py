@@ -10,7 +10,6 @@ from typing import Any
 
 from django.contrib.auth.models import Permission
 from django.db import models
-from django.utils.translation import gettext_lazy as _
 
 from apps.policies.models import (
     Policy,
@@ -29,19 +28,19 @@ from apps.vaults.models import Vault, VaultGroupPermission, VaultUserPermission
 class RuleKind(models.TextChoices):
     """The kind of a rule's target: an object of this kind, or all of them."""
 
-    POLICY = "policy", _("Policy")
-    QUEUE = "queue", _("Queue")
-    POOL = "pool", _("Pool")
-    VAULT = "vault", _("Vault")
+    POLICY = "policy", "Policy"
+    QUEUE = "queue", "Queue"
+    POOL = "pool", "Pool"
+    VAULT = "vault", "Vault"
 
 
 class Level(models.TextChoices):
     """How much a rule gives. Each but the last includes those before it."""
 
-    READ = "read", _("Read")
-    MODIFY = "modify", _("Read and modify")
-    MANAGE = "manage", _("Manage")
-    EXCEED = "exceed", _("Exceed the limit")
+    READ = "read", "Read"
+    MODIFY = "modify", "Read and modify"
+    MANAGE = "manage", "Manage"
+    EXCEED = "exceed", "Exceed the limit"
 
 
 class RuleSource(StrEnum):

@@ -4,9 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
-
 from apps.accounts.models import User
 from apps.configuration.services.preview import Preview
 from apps.core.units import milli, milli_text
@@ -22,7 +19,7 @@ ReturnedTasks = Sequence[tuple[User, int]]
 class Figure:
     """How many tasks it would happen to; `kind` is the colour of a figure above 0."""
 
-    label: str | Promise
+    label: str
     count: int
     kind: str
 
@@ -72,11 +69,11 @@ def effects_of(preview: Preview, returned: ReturnedTasks) -> Effects:
     lost = preview.preempted.count + preview.rejected.count + preview.closed.count
     return Effects(
         figures=(
-            Figure(_("would start"), preview.starts.count, "ok"),
-            Figure(_("would be preempted"), preview.preempted.count, "bad"),
-            Figure(_("would start later"), preview.delayed.count, "warn"),
-            Figure(_("could never run"), preview.rejected.count, "bad"),
-            Figure(_("would become drafts"), preview.closed.count, "warn"),
+            Figure("would start", preview.starts.count, "ok"),
+            Figure("would be preempted", preview.preempted.count, "bad"),
+            Figure("would start later", preview.delayed.count, "warn"),
+            Figure("could never run", preview.rejected.count, "bad"),
+            Figure("would become drafts", preview.closed.count, "warn"),
         ),
         policies=tuple(_policy(row) for row in preview.policies if row["before"] != row["after"]),
         losses=tuple(_losses(preview, returned)),

@@ -7,8 +7,6 @@ from typing import Self
 from urllib.parse import parse_qs, urlencode
 
 from django.utils import timezone
-from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
@@ -28,10 +26,10 @@ SORTS: dict[str, Callable[[PolicyRow], int]] = {
     "over": lambda row: row.usage.over_quota,
 }
 # Filters of the list, and the labels of their buttons.
-FILTERS: dict[str, tuple[Promise, Callable[[PolicyRow], bool]]] = {
-    "waiting": (_("With waiting"), lambda row: row.waiting.count > 0),
-    "over": (_("Beyond own reservation"), lambda row: row.usage.over_quota > 0),
-    "limit": (_("At limit"), lambda row: row.free == 0),
+FILTERS: dict[str, tuple[str, Callable[[PolicyRow], bool]]] = {
+    "waiting": ("With waiting", lambda row: row.waiting.count > 0),
+    "over": ("Beyond own reservation", lambda row: row.usage.over_quota > 0),
+    "limit": ("At limit", lambda row: row.free == 0),
 }
 MOST_REASONS = 3
 MOST_CHARS = 200
@@ -77,7 +75,7 @@ class Sort:
 class FilterButton:
     """A button that shows only some of the policies, `count` of them; `query` is its address."""
 
-    label: Promise
+    label: str
     count: int
     is_on: bool
     query: str

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 
 from django.db.models import Q
-from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import User
 from apps.allocation.explanation import ReaderNames, is_suspended
@@ -26,10 +24,10 @@ MOST_WAITING = 100
 MOST_CHARS = 200
 # The move of a button, its icon, and its label.
 _MOVES = (
-    ("top", "chevrons-up", _("First")),
-    ("up", "chevron-up", _("Up")),
-    ("down", "chevron-down", _("Down")),
-    ("bottom", "chevrons-down", _("Last")),
+    ("top", "chevrons-up", "First"),
+    ("up", "chevron-up", "Up"),
+    ("down", "chevron-down", "Down"),
+    ("bottom", "chevrons-down", "Last"),
 )
 
 
@@ -57,7 +55,7 @@ class MoveButton:
 
     move: str
     icon: str
-    label: str | Promise
+    label: str
     is_possible: bool
 
 

@@ -2,16 +2,13 @@
 
 from dataclasses import dataclass
 
-from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
-
 from apps.accounts.models import User
 from apps.allocation.explanation.names import ANOTHER_POOL
 from apps.dashboard.selectors.tasks import TaskFilter
 from apps.policies.selectors import pools_visible_to, profiles_visible_to
 
-_QUOTAS = {"reserved": _("Within reservations"), "over": _("Over quota")}
-_OF_ONE_POLICY = {"reserved": _("Within own reservation"), "over": _("Beyond own reservation")}
+_QUOTAS = {"reserved": "Within reservations", "over": "Over quota"}
+_OF_ONE_POLICY = {"reserved": "Within own reservation", "over": "Beyond own reservation"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,19 +17,19 @@ class FilterChip:
 
     name: str
     value: str
-    text: str | Promise
+    text: str
     query: str
 
 
 def filter_chips(user: User, wanted: TaskFilter) -> list[FilterChip]:
     """What the form of the list has no field for."""
-    found: list[tuple[str, str, str | Promise]] = []
+    found: list[tuple[str, str, str]] = []
     if wanted.pool is not None:
         pool = pools_visible_to(user).filter(pk=wanted.pool).first()
         found.append(("pool", str(wanted.pool), pool.name if pool else ANOTHER_POOL))
     if wanted.profile is not None:
         profile = profiles_visible_to(user).filter(pk=wanted.profile).first()
-        found.append(("profile", str(wanted.profile), profile.name if profile else _("Profile")))
+        found.append(("profile", str(wanted.profile), profile.name if profile else "Profile"))
     if wanted.quota:
         # Tasks of one policy are held against its own reservation, as its figures are.
         words = _OF_ONE_POLICY if wanted.policy is not None else _QUOTAS

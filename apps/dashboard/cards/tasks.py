@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 from django.utils import timezone
-from django.utils.functional import Promise
 
 from apps.accounts.models import User
 from apps.allocation.explanation import ReaderNames, explain_task
@@ -147,7 +146,7 @@ class TaskSummary:
     announce: str = ""
 
     @property
-    def state_label(self) -> str | Promise:
+    def state_label(self) -> str:
         return TASK_STATES[self.task.state].text
 
     @property

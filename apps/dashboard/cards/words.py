@@ -3,9 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
-
 from apps.core.units import MILLI, UNITS, milli, milli_text
 
 
@@ -15,57 +12,57 @@ class Word:
 
     kind: str
     icon: str
-    text: str | Promise
+    text: str
 
 
 TASK_STATES = {
-    "draft": Word("wait", "file-pen", _("Draft")),
-    "queued": Word("wait", "hourglass", _("Queued")),
-    "allocated": Word("use", "cpu", _("Allocated")),
-    "running": Word("use", "play", _("Running")),
-    "stopping": Word("warn", "square", _("Stopping")),
-    "paused": Word("wait", "pause", _("Paused")),
-    "rejected": Word("bad", "circle-alert", _("Rejected")),
-    "completed": Word("ok", "check", _("Completed")),
-    "failed": Word("bad", "x", _("Failed")),
-    "aborted": Word("wait", "ban", _("Aborted")),
+    "draft": Word("wait", "file-pen", "Draft"),
+    "queued": Word("wait", "hourglass", "Queued"),
+    "allocated": Word("use", "cpu", "Allocated"),
+    "running": Word("use", "play", "Running"),
+    "stopping": Word("warn", "square", "Stopping"),
+    "paused": Word("wait", "pause", "Paused"),
+    "rejected": Word("bad", "circle-alert", "Rejected"),
+    "completed": Word("ok", "check", "Completed"),
+    "failed": Word("bad", "x", "Failed"),
+    "aborted": Word("wait", "ban", "Aborted"),
 }
 ATTEMPT_STATES = {
-    "allocated": Word("use", "cpu", _("Allocated")),
-    "starting": Word("use", "loader-circle", _("Starting")),
-    "running": Word("use", "play", _("Running")),
-    "stopping": Word("warn", "square", _("Stopping")),
-    "suspect": Word("warn", "circle-help", _("Suspect")),
-    "lost": Word("bad", "unplug", _("Lost")),
-    "finished": Word("ok", "check", _("Finished")),
+    "allocated": Word("use", "cpu", "Allocated"),
+    "starting": Word("use", "loader-circle", "Starting"),
+    "running": Word("use", "play", "Running"),
+    "stopping": Word("warn", "square", "Stopping"),
+    "suspect": Word("warn", "circle-help", "Suspect"),
+    "lost": Word("bad", "unplug", "Lost"),
+    "finished": Word("ok", "check", "Finished"),
 }
 # Of finished attempts that did not complete.
-PREEMPTED = Word("warn", "corner-down-left", _("Preempted"))
-STOPPED = Word("wait", "square", _("Stopped"))
-FAILED = Word("bad", "x", _("Failed"))
+PREEMPTED = Word("warn", "corner-down-left", "Preempted")
+STOPPED = Word("wait", "square", "Stopped")
+FAILED = Word("bad", "x", "Failed")
 NODE_STATES = {
-    "new": Word("wait", "loader-circle", _("New")),
-    "healthy": Word("ok", "circle-check", _("Healthy")),
-    "suspect": Word("warn", "circle-help", _("Suspect")),
-    "refused": Word("bad", "lock", _("Refused")),
+    "new": Word("wait", "loader-circle", "New"),
+    "healthy": Word("ok", "circle-check", "Healthy"),
+    "suspect": Word("warn", "circle-help", "Suspect"),
+    "refused": Word("bad", "lock", "Refused"),
 }
 REASONS = {
-    "disabled": Word("wait", "power-off", _("Disabled")),
-    "suspended": Word("warn", "pause", _("Suspended until confirmed")),
-    "paused": Word("wait", "pause", _("Paused")),
-    "no_server": Word("wait", "server-off", _("No server")),
-    "no_pool": Word("bad", "unlink", _("No pool")),
-    "limit": Word("warn", "ruler", _("Limit")),
-    "over_quota_not_allowed": Word("warn", "shield-off", _("Over quota not allowed")),
-    "needs_reservation": Word("warn", "shield", _("Needs reservation")),
-    "capacity": Word("wait", "cpu", _("Capacity")),
-    "outranked": Word("wait", "arrow-down-wide-narrow", _("Outranked")),
-    "behind": Word("wait", "list-ordered", _("Behind")),
-    "held": Word("wait", "lock", _("Held")),
-    "draining": Word("use", "timer", _("Draining")),
-    "protected": Word("wait", "shield-check", _("Protected")),
+    "disabled": Word("wait", "power-off", "Disabled"),
+    "suspended": Word("warn", "pause", "Suspended until confirmed"),
+    "paused": Word("wait", "pause", "Paused"),
+    "no_server": Word("wait", "server-off", "No server"),
+    "no_pool": Word("bad", "unlink", "No pool"),
+    "limit": Word("warn", "ruler", "Limit"),
+    "over_quota_not_allowed": Word("warn", "shield-off", "Over quota not allowed"),
+    "needs_reservation": Word("warn", "shield", "Needs reservation"),
+    "capacity": Word("wait", "cpu", "Capacity"),
+    "outranked": Word("wait", "arrow-down-wide-narrow", "Outranked"),
+    "behind": Word("wait", "list-ordered", "Behind"),
+    "held": Word("wait", "lock", "Held"),
+    "draining": Word("use", "timer", "Draining"),
+    "protected": Word("wait", "shield-check", "Protected"),
 }
-UNKNOWN_REASON = Word("wait", "hourglass", _("Not checked yet"))
+UNKNOWN_REASON = Word("wait", "hourglass", "Not checked yet")
 
 METHODS = {"mig": "MIG", "mps": "MPS"}
 
@@ -83,7 +80,7 @@ def amount_text(key: str, amount: int) -> str:
 def shares_word(*, memory: str, compute: str, methods: Iterable[str]) -> Word:
     """What nodes do about fractions of a GPU; see `apps.nodes.selectors.ShareEnforcement`."""
     if {memory, compute} == {"accounted"}:
-        return Word("wait", "shield-off", _("Shares of a GPU accounted, not enforced"))
+        return Word("wait", "shield-off", "Shares of a GPU accounted, not enforced")
     by = ", ".join(METHODS[method] for method in methods if method in METHODS)
     if memory == compute:
         return Word("ok", "shield-check", f"Shares of a GPU enforced by {by}")

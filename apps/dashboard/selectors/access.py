@@ -7,7 +7,6 @@ from urllib.parse import urlencode
 
 from django.db.models import QuerySet
 from django.urls import reverse
-from django.utils.translation import gettext as _
 
 from apps.accounts.models import User
 from apps.configuration.rules.access_explanation import (
@@ -175,13 +174,13 @@ def explain(viewer: User, *, user: str, thing: ObjectKind, named: str) -> Access
     """
     person = people_explainable_to(viewer).filter(username=user).first() if user else viewer
     if person is None:
-        problem = _("There is no person with this name that you may ask about.")
+        problem = "There is no person with this name that you may ask about."
         raise NotFound(problem, fields={"user": problem})
     found = _object_id(objects_visible_to(viewer, thing), named)
     try:
         return explanation(viewer, person=person, thing=thing, object_id=found)
     except NotFound:
-        problem = _("There is no %(kind)s with this name or id that you may ask about.")
+        problem = "There is no %(kind)s with this name or id that you may ask about."
         problem %= {"kind": thing.label.lower()}
         raise NotFound(problem, fields={"object": problem}) from None
 

@@ -117,6 +117,15 @@ def pool_usage(facts: PoolFacts, is_admin: bool) -> dict[str, Any]:  # noqa: FBT
     }
 
 
+@register.simple_block_tag
+def capture(content: str) -> SafeString:
+    """A text that a component gets: `{% capture as title %}No task of {{ name }}{% endcapture %}`.
+
+    It may run over several lines: they are joined by single spaces.
+    """
+    return mark_safe(" ".join(content.split()))  # noqa: S308  # rendered by a template, which escapes
+
+
 @register.simple_tag
 def task_query(view: str, **values: object) -> str:
     """The query string of the list of tasks, as `TaskFilter` reads it."""

@@ -7,7 +7,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.models import User
@@ -174,9 +173,7 @@ def _undo(task: Task, before: int | None) -> Undo | None:
     """To the end of the queue where it waited: its place there is gone."""
     if before is None:
         return None
-    return Undo(
-        reverse("task_change_queue", args=[task.pk]), {"queue": str(before)}, _("Move back")
-    )
+    return Undo(reverse("task_change_queue", args=[task.pk]), {"queue": str(before)}, "Move back")
 
 
 def _reorder(user: User, queue: Queue, words: str) -> None:

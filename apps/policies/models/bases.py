@@ -7,7 +7,6 @@ import uuid
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.utils.translation import gettext_lazy as _
 
 from apps.core.fields import QuantitiesField
 
@@ -15,20 +14,20 @@ NAME_LENGTH = 120
 
 
 class OverQuota(models.TextChoices):
-    PRIORITY = "priority", _("by order of policies and priority")
-    FAIR_SHARE = "fair_share", _("by fair shares")
+    PRIORITY = "priority", "by order of policies and priority"
+    FAIR_SHARE = "fair_share", "by fair shares"
 
 
 class Preemption(models.TextChoices):
-    NONE = "none", _("nobody is preempted")
-    RECLAIM = "reclaim", _("reservations reclaim what others borrowed")
-    PRIORITY = "priority", _("and higher priority within a policy")
-    RANK = "rank", _("and better rank among over-quota work")
+    NONE = "none", "nobody is preempted"
+    RECLAIM = "reclaim", "reservations reclaim what others borrowed"
+    PRIORITY = "priority", "and higher priority within a policy"
+    RANK = "rank", "and better rank among over-quota work"
 
 
 class Queueing(models.TextChoices):
-    BEST_EFFORT = "best_effort", _("later tasks may pass one that has to wait")
-    STRICT = "strict", _("no task starts before an earlier one of its policy")
+    BEST_EFFORT = "best_effort", "later tasks may pass one that has to wait"
+    STRICT = "strict", "no task starts before an earlier one of its policy"
 
 
 class SettingsFields(models.Model):
@@ -39,25 +38,25 @@ class SettingsFields(models.Model):
         choices=Queueing.choices,
         default=Queueing.BEST_EFFORT,
         db_default=Queueing.BEST_EFFORT,
-        help_text=_("Of all policies; a single policy can be set to be strict."),
+        help_text="Of all policies; a single policy can be set to be strict.",
     )
     over_quota = models.CharField(
         max_length=16,
         choices=OverQuota.choices,
         default=OverQuota.PRIORITY,
-        help_text=_("How capacity beyond the reservations is shared out."),
+        help_text="How capacity beyond the reservations is shared out.",
     )
     preemption = models.CharField(
         max_length=16,
         choices=Preemption.choices,
         default=Preemption.RECLAIM,
-        help_text=_(
+        help_text=(
             "Which tasks may be preempted; the last level needs over-quota work to be ordered by "
             "policies and priority."
         ),
     )
     consolidation = models.BooleanField(
-        default=False, help_text=_("Running tasks may be moved to free capacity on one node.")
+        default=False, help_text="Running tasks may be moved to free capacity on one node."
     )
 
     class Meta:
@@ -71,14 +70,14 @@ class PoolFields(models.Model):
     name = models.CharField(max_length=NAME_LENGTH)
     description = models.TextField(blank=True)
     position = models.PositiveIntegerField(
-        default=0, help_text=_("Place among the pools on the pages; new pools come last.")
+        default=0, help_text="Place among the pools on the pages; new pools come last."
     )
     capacity = QuantitiesField(
-        help_text=_("Amount per resource key. Count whole GPUs; shares are set in profiles.")
+        help_text="Amount per resource key. Count whole GPUs; shares are set in profiles."
     )
     backfill = models.BooleanField(
         default=True,
-        help_text=_("Smaller tasks may start while earlier ones wait for more capacity."),
+        help_text="Smaller tasks may start while earlier ones wait for more capacity.",
     )
     preemption = models.CharField(
         max_length=16,
@@ -86,13 +85,13 @@ class PoolFields(models.Model):
         blank=True,
         default="",
         db_default="",
-        help_text=_("Which tasks may be preempted here; empty: as in the whole configuration."),
+        help_text="Which tasks may be preempted here; empty: as in the whole configuration.",
     )
     allowed_images = models.JSONField(
         default=list,
         blank=True,
         db_default=models.Value([], models.JSONField()),
-        help_text=_("Images that may run here, such as registry.example.org/team/*; empty: all."),
+        help_text="Images that may run here, such as registry.example.org/team/*; empty: all.",
     )
 
     class Meta:
@@ -110,37 +109,35 @@ class ProfileFields(models.Model):
     name = models.CharField(max_length=NAME_LENGTH)
     description = models.TextField(blank=True)
     position = models.PositiveIntegerField(default=0)
-    request = QuantitiesField(help_text=_("Amount per resource key that one member takes."))
+    request = QuantitiesField(help_text="Amount per resource key that one member takes.")
     replicas = models.PositiveIntegerField(
         default=1,
         validators=[MinValueValidator(1), MaxValueValidator(4096)],
-        help_text=_("Members of one task; all start together or not at all."),
+        help_text="Members of one task; all start together or not at all.",
     )
     is_dynamic = models.BooleanField(
-        default=False, help_text=_("A task may bring its own request; this one is the default.")
+        default=False, help_text="A task may bring its own request; this one is the default."
     )
-    request_min = QuantitiesField(help_text=_("The least that a task may ask for, if dynamic."))
-    request_max = QuantitiesField(help_text=_("The most that a task may ask for, if dynamic."))
+    request_min = QuantitiesField(help_text="The least that a task may ask for, if dynamic.")
+    request_max = QuantitiesField(help_text="The most that a task may ask for, if dynamic.")
     device_models = models.JSONField(
-        default=list, blank=True, help_text=_("Device models that will do; empty: any.")
+        default=list, blank=True, help_text="Device models that will do; empty: any."
     )
     volumes = models.JSONField(
-        default=list, blank=True, help_text=_("Names of the volumes that tasks may mount.")
+        default=list, blank=True, help_text="Names of the volumes that tasks may mount."
     )
     shm_mb = models.PositiveIntegerField(
-        null=True, blank=True, help_text=_("Shared memory in MB; empty: half the memory.")
+        null=True, blank=True, help_text="Shared memory in MB; empty: half the memory."
     )
-    host_network = models.BooleanField(
-        default=False, help_text=_("Tasks use the node's own network.")
-    )
+    host_network = models.BooleanField(default=False, help_text="Tasks use the node's own network.")
     read_only_root = models.BooleanField(
-        default=False, help_text=_("The image's file system cannot be written to.")
+        default=False, help_text="The image's file system cannot be written to."
     )
     extra_permissions = models.JSONField(
         default=list,
         blank=True,
         db_default=models.Value([], models.JSONField()),
-        help_text=_("Beyond the usual: root, capability:NAME, device:/dev/PATH; empty: nothing."),
+        help_text="Beyond the usual: root, capability:NAME, device:/dev/PATH; empty: nothing.",
     )
 
     class Meta:
@@ -155,8 +152,8 @@ class PoolLinkFields(models.Model):
     """Lets a profile run in a pool, with the routing and execution order, counted from 0."""
 
     name = models.CharField(max_length=NAME_LENGTH)
-    routing_rank = models.PositiveIntegerField(help_text=_("Place of the pool in the profile."))
-    execution_rank = models.PositiveIntegerField(help_text=_("Place of the profile in the pool."))
+    routing_rank = models.PositiveIntegerField(help_text="Place of the pool in the profile.")
+    execution_rank = models.PositiveIntegerField(help_text="Place of the profile in the pool.")
 
     class Meta:
         abstract = True

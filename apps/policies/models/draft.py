@@ -2,7 +2,6 @@
 
 from django.conf import settings
 from django.db import models
-from django.utils.translation import gettext_lazy as _
 
 from apps.core.models import unique_name
 from apps.policies.models.bases import PoolFields, PoolLinkFields, ProfileFields, SettingsFields
@@ -34,17 +33,17 @@ class DraftPool(PoolFields):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="+",
-        help_text=_("Only work of this policy runs here."),
+        help_text="Only work of this policy runs here.",
     )
 
     class Meta(PoolFields.Meta):
-        verbose_name = _("pool")
+        verbose_name = "pool"
         constraints = [unique_name("draft_pool", removable=False)]
 
 
 class DraftProfile(ProfileFields):
     class Meta(ProfileFields.Meta):
-        verbose_name = _("profile")
+        verbose_name = "profile"
         constraints = [unique_name("draft_profile", removable=False)]
 
 
@@ -53,8 +52,8 @@ class DraftPoolLink(PoolLinkFields):
     pool = models.ForeignKey(DraftPool, on_delete=models.CASCADE, related_name="links")
 
     class Meta(PoolLinkFields.Meta):
-        verbose_name = _("link to a pool")
-        verbose_name_plural = _("links to pools")
+        verbose_name = "link to a pool"
+        verbose_name_plural = "links to pools"
         constraints = [
             models.UniqueConstraint(fields=["profile", "pool"], name="draft_pool_link_once"),
         ]
@@ -69,8 +68,8 @@ class DraftQueueRank(models.Model):
 
     class Meta:
         ordering = ["rank", "id"]
-        verbose_name = _("place of a policy")
-        verbose_name_plural = _("queuing order")
+        verbose_name = "place of a policy"
+        verbose_name_plural = "queuing order"
         constraints = [
             models.UniqueConstraint(fields=["queue"], name="draft_queue_rank_once"),
         ]

@@ -1,7 +1,6 @@
 """The live configuration: what the engine, queues and nodes know."""
 
 from django.db import models
-from django.utils.translation import gettext_lazy as _
 
 from apps.core.models import Pausable, Removable, unique_name
 from apps.policies.models.bases import PoolFields, PoolLinkFields, ProfileFields, SettingsFields
@@ -14,7 +13,7 @@ class LiveState(SettingsFields):
     """
 
     is_enabled = models.BooleanField(
-        default=True, help_text=_("Off: nothing is admitted and nobody preempted.")
+        default=True, help_text="Off: nothing is admitted and nobody preempted."
     )
     version = models.PositiveBigIntegerField(default=1)
 
@@ -34,7 +33,7 @@ class Pool(PoolFields, Removable, Pausable):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="dedicated_pools",
-        help_text=_("Only work of this policy runs here."),
+        help_text="Only work of this policy runs here.",
     )
 
     class Meta(PoolFields.Meta):

@@ -3,7 +3,6 @@
 from django.contrib.auth.models import Group
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
-from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Tenant
 from apps.core.fields import QuantitiesField
@@ -13,7 +12,7 @@ from apps.policies.models.live import Pool, Profile
 
 QUEUE_NAME = RegexValidator(
     r"^[a-z0-9][a-z0-9._-]{0,62}$",
-    _("Use 1 to 63 small letters, digits, dot, dash or underscore; begin with letter or digit."),
+    "Use 1 to 63 small letters, digits, dot, dash or underscore; begin with letter or digit.",
 )
 
 
@@ -34,33 +33,33 @@ class Policy(Removable, Pausable):
         editable=False,
         on_delete=models.SET_NULL,
         related_name="policies",
-        help_text=_("The tenant in whose tree it is; services keep it."),
+        help_text="The tenant in whose tree it is; services keep it.",
     )
     weight = models.PositiveIntegerField(
         default=1,
         validators=[MaxValueValidator(1_000_000)],
-        help_text=_("Part in what is shared fairly beyond reservations; 0: none."),
+        help_text="Part in what is shared fairly beyond reservations; 0: none.",
     )
     is_strict = models.BooleanField(
-        default=False, help_text=_("No task starts before an earlier one of this policy.")
+        default=False, help_text="No task starts before an earlier one of this policy."
     )
     user_limit = QuantitiesField(
-        help_text=_("What one person may hold inside this policy; empty: no such limit.")
+        help_text="What one person may hold inside this policy; empty: no such limit."
     )
     logs_open_to_group = models.BooleanField(
-        default=False, help_text=_("Members of the group may read each other's logs.")
+        default=False, help_text="Members of the group may read each other's logs."
     )
     is_restricted = models.BooleanField(
         default=False,
         db_default=False,
         editable=False,
-        help_text=_("It applies to chosen members of its group only."),
+        help_text="It applies to chosen members of its group only.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering = ["position", "id"]
-        verbose_name_plural = _("policies")
+        verbose_name_plural = "policies"
         permissions = [
             ("enqueue_policy", "Can enqueue"),
             ("manage_policy", "Can manage queues"),
@@ -71,7 +70,7 @@ class Policy(Removable, Pausable):
             models.CheckConstraint(
                 condition=models.Q(parent__isnull=True) | ~models.Q(parent=models.F("id")),
                 name="policy_is_not_its_own_parent",
-                violation_error_message=_("A policy cannot be its own parent."),
+                violation_error_message="A policy cannot be its own parent.",
             ),
             models.UniqueConstraint(
                 fields=["tenant"],
@@ -116,13 +115,13 @@ class PolicyAmount(models.Model):
                 | models.Q(reserved_milli__isnull=True)
                 | models.Q(reserved_milli__lte=models.F("limit_milli")),
                 name="reservation_within_limit",
-                violation_error_message=_("The reservation is above the limit."),
+                violation_error_message="The reservation is above the limit.",
             ),
             models.CheckConstraint(
                 condition=(models.Q(limit_milli__isnull=True) | models.Q(limit_milli__gte=0))
                 & (models.Q(reserved_milli__isnull=True) | models.Q(reserved_milli__gte=0)),
                 name="policy_amount_not_negative",
-                violation_error_message=_("Amounts are not negative."),
+                violation_error_message="Amounts are not negative.",
             ),
         ]
 
@@ -131,15 +130,15 @@ class PolicyAmount(models.Model):
 
 
 class OnPreemption(models.TextChoices):
-    REQUEUE = "requeue", _("return to the queue, keeping its place")
-    PAUSE = "pause", _("be paused")
-    END = "end", _("be ended")
+    REQUEUE = "requeue", "return to the queue, keeping its place"
+    PAUSE = "pause", "be paused"
+    END = "end", "be ended"
 
 
 class OnNodeLoss(models.TextChoices):
-    WAIT = "wait", _("wait for the node")
-    REQUEUE = "requeue", _("start again elsewhere once its lease has ended")
-    FAIL = "fail", _("fail once its lease has ended")
+    WAIT = "wait", "wait for the node"
+    REQUEUE = "requeue", "start again elsewhere once its lease has ended"
+    FAIL = "fail", "fail once its lease has ended"
 
 
 class Queue(Removable, Pausable):
@@ -148,46 +147,46 @@ class Queue(Removable, Pausable):
     name = models.CharField(
         max_length=63,
         validators=[QUEUE_NAME],
-        help_text=_("People and programs address the queue by this name."),
+        help_text="People and programs address the queue by this name.",
     )
     profile = models.ForeignKey(Profile, on_delete=models.PROTECT, related_name="queues")
     policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="queues")
     queuing_rank = models.PositiveIntegerField(
-        help_text=_("Place of the policy in the profile, from 0.")
+        help_text="Place of the policy in the profile, from 0."
     )
     allow_over_quota = models.BooleanField(
-        default=True, help_text=_("Tasks may use capacity beyond the reservation.")
+        default=True, help_text="Tasks may use capacity beyond the reservation."
     )
     on_preemption = models.CharField(
         max_length=8,
         choices=OnPreemption.choices,
         default=OnPreemption.REQUEUE,
-        help_text=_("What a preempted task does."),
+        help_text="What a preempted task does.",
     )
     on_node_loss = models.CharField(
         max_length=8,
         choices=OnNodeLoss.choices,
         default=OnNodeLoss.WAIT,
-        help_text=_("What a task does whose node fell silent."),
+        help_text="What a task does whose node fell silent.",
     )
     min_runtime_s = models.PositiveIntegerField(
-        default=0, help_text=_("Seconds after its start in which a task is not preempted.")
+        default=0, help_text="Seconds after its start in which a task is not preempted."
     )
     max_preemptions = models.PositiveIntegerField(
-        null=True, blank=True, help_text=_("A task is preempted at most so often; empty: no limit.")
+        null=True, blank=True, help_text="A task is preempted at most so often; empty: no limit."
     )
     grace_s = models.PositiveIntegerField(
         default=30,
         validators=[MaxValueValidator(86_400)],
-        help_text=_("Seconds between asking a task to stop and killing it."),
+        help_text="Seconds between asking a task to stop and killing it.",
     )
     max_priority = models.IntegerField(
         default=0,
         validators=[MinValueValidator(-1000), MaxValueValidator(1000)],
-        help_text=_("The highest priority that a task may ask for."),
+        help_text="The highest priority that a task may ask for.",
     )
     max_waiting = models.PositiveIntegerField(
-        null=True, blank=True, help_text=_("Waiting tasks of one person; empty: no limit.")
+        null=True, blank=True, help_text="Waiting tasks of one person; empty: no limit."
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -200,7 +199,7 @@ class Queue(Removable, Pausable):
                 fields=["profile", "policy"],
                 condition=models.Q(removed_at__isnull=True),
                 name="queue_once_per_policy",
-                violation_error_message=_("This profile is connected to the policy already."),
+                violation_error_message="This profile is connected to the policy already.",
             ),
         ]
 

@@ -3,14 +3,13 @@
 from django.contrib.auth.models import Group
 from django.core.validators import RegexValidator
 from django.db import models
-from django.utils.translation import gettext_lazy as _
 
 from apps.core.keyring import SealContext
 from apps.policies.images import REGISTRY, REGISTRY_LENGTH
 
 # Only names that cannot be the first part of a path: with a dot, a port, or this very machine.
 _IS_REGISTRY = RegexValidator(
-    rf"^{REGISTRY}\Z", _("Use a host such as registry.example.org or localhost:5000.")
+    rf"^{REGISTRY}\Z", "Use a host such as registry.example.org or localhost:5000."
 )
 
 
@@ -25,7 +24,7 @@ class RegistryCredential(models.Model):
     registry = models.CharField(
         max_length=REGISTRY_LENGTH,
         validators=[_IS_REGISTRY],
-        help_text=_("The host, with its port if it has one, that images are fetched from."),
+        help_text="The host, with its port if it has one, that images are fetched from.",
     )
     username = models.CharField(max_length=255)
     sealed_password = models.TextField(editable=False)
@@ -38,7 +37,7 @@ class RegistryCredential(models.Model):
             models.UniqueConstraint(
                 fields=["group", "registry"],
                 name="registry_credential_once_per_group",
-                violation_error_message=_("The group has credentials for this registry."),
+                violation_error_message="The group has credentials for this registry.",
             ),
         ]
 

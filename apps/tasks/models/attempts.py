@@ -1,7 +1,6 @@
 """Attempts, and the ledger of the devices and amounts that they hold."""
 
 from django.db import models
-from django.utils.translation import gettext_lazy as _
 
 from apps.core.ids import uuid7
 from apps.nodes.models import Device, Node
@@ -181,7 +180,7 @@ class HeldDevice(models.Model):
                 fields=["device"],
                 condition=models.Q(released_at__isnull=True, milli=1000),
                 name="whole_device_held_once",
-                violation_error_message=_("This device is given out already."),
+                violation_error_message="This device is given out already.",
             ),
         ]
 

@@ -5,7 +5,6 @@ from datetime import datetime
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.utils.translation import gettext_lazy as _
 
 from apps.core.fields import QuantitiesField
 from apps.core.ids import uuid7
@@ -63,7 +62,7 @@ class Task(models.Model):
     )
     name = models.CharField(max_length=200)
     image = models.CharField(max_length=500, blank=True)
-    command = models.JSONField(default=list, help_text=_("Program and arguments, as a list."))
+    command = models.JSONField(default=list, help_text="Program and arguments, as a list.")
     environment = models.JSONField(default=dict, blank=True)
     working_dir = models.CharField(max_length=500, blank=True)
     request = QuantitiesField(null=True, default=None)

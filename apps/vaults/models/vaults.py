@@ -4,7 +4,6 @@ from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import models
 from django.db.models.functions import Lower
-from django.utils.translation import gettext_lazy as _
 
 from apps.core.ids import uuid7
 from apps.core.keyring import SealContext
@@ -63,7 +62,7 @@ class Vault(models.Model):
             models.CheckConstraint(
                 condition=models.Q(owner__isnull=False) ^ models.Q(group__isnull=False),
                 name="vault_of_a_person_or_a_group",
-                violation_error_message=_("A vault belongs to a person or to a group."),
+                violation_error_message="A vault belongs to a person or to a group.",
             ),
             models.UniqueConstraint(
                 Lower("name"),
