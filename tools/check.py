@@ -94,6 +94,7 @@ CHECKS: dict[str, Callable[[], int]] = {
     "ruff check": tool("ruff", "check", "--quiet", "."),
     "ruff format": tool("ruff", "format", "--check", "--quiet", "."),
     "mypy": tool("mypy"),
+    "djlint": tool("djlint", "templates", "--lint", "--quiet"),
     "import contracts": tool("lint-imports", "--no-logo"),
     "migrations": migrations,
     "REST schema": schema,

@@ -12,6 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MOST_BYTES = 300_000
 MOST_LINES = 400
+# Of the lines of templates; ruff knows those of Python.
+MOST_COLUMNS = 120
 SHORT = 2
 # Names of files in which a download address would end up by itself.
 LOCKS = re.compile(r"(\.lock|lock\.json|\.toml|requirements/.*\.txt|\.npmrc)$")
@@ -55,6 +57,14 @@ def problems_of(path: Path, *, root: Path = ROOT, home: Path | None = None) -> I
     lines = text.count("\n")
     if name.endswith(".py") and lines > MOST_LINES and not WRITTEN_BY_TOOLS.search(name):
         yield f"{name}: {lines} lines; a module holds at most {MOST_LINES}."
+    if name.endswith(".html"):
+        yield from _long_lines(name, text)
+
+
+def _long_lines(name: str, text: str) -> Iterator[str]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > MOST_COLUMNS:
+            yield f"{name}:{number}: {len(line)} columns; a line has at most {MOST_COLUMNS}."
 
 
 def _is_file(path: Path) -> bool:

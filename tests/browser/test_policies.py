@@ -74,9 +74,9 @@ def make(page: Page) -> None:
     expect(dialog.get_by_label("Name")).to_be_focused()
     dialog.get_by_label("Name").fill("Robotics")
     dialog.get_by_role("button", name="Preview").click()
-    expect(dialog.get_by_text(re.compile("^Preview:"))).to_be_focused()
+    expect(dialog.get_by_role("heading", name=re.compile("^Preview:"))).to_be_focused()
     dialog.get_by_label("Limit, GPU").fill("6")
-    expect(dialog.get_by_text(re.compile("^Preview:"))).to_be_hidden()
+    expect(dialog.get_by_role("heading", name=re.compile("^Preview:"))).to_be_hidden()
     dialog.get_by_role("button", name="Save policy").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Robotics")
     expect(page.get_by_text("EDIT", exact=True)).to_be_visible()
@@ -169,7 +169,7 @@ def test_unsaved_values_of_a_policy_are_not_left_without_a_question(
     expect(description).to_have_value("for the night")
     assert questions == ["beforeunload"]
     page.get_by_role("button", name="Preview").click()
-    expect(page.get_by_text(re.compile("^Preview:"))).to_be_visible()
+    expect(page.get_by_role("heading", name=re.compile("^Preview:"))).to_be_visible()
     page.get_by_role("link", name="Exit").click()
     expect(description).to_have_value("for the night")
     assert questions == ["beforeunload"] * 2
@@ -357,7 +357,7 @@ def test_what_is_fetched_and_every_dialog_break_no_wcag_rule(
     dialog.get_by_label("Group", exact=True).select_option("demo-dev")
     dialog.get_by_label("Reservation, GPU").fill("64")
     dialog.get_by_role("button", name="Preview").click()
-    expect(dialog.get_by_text(re.compile("^Preview:"))).to_be_visible()
+    expect(dialog.get_by_role("heading", name=re.compile("^Preview:"))).to_be_visible()
     found += violations(page, axe)
 
     assert found == []

@@ -11,6 +11,11 @@ def text(response: object) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", html).split())
 
 
+def folded(html: str) -> str:
+    """The HTML in one line, with single spaces between attributes and none before `>`."""
+    return re.sub(r"\s+>", ">", " ".join(html.split()))
+
+
 def changed_form(policy: Policy, **changes: str) -> dict[str, str]:
     """What the form of the policy sends when only `changes` are typed."""
     given = {

@@ -12,6 +12,7 @@ from apps.tasks.lifecycle.states import AttemptState
 from apps.tasks.models import Attempt, AttemptLog, Member, Task
 from apps.tasks.services.members.logs import log_append
 from tests.allocation.state import enqueue, make_node
+from tests.dashboard.page_reader import folded
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +29,7 @@ def running(example: Example, alice: User) -> Task:
 def shown(task: Task, viewer: User) -> str:
     card = card_render("task_log", str(task.pk), viewer)
     assert card is not None
-    return card.html
+    return folded(card.html)
 
 
 def test_colours_are_shown_and_other_control_sequences_are_not(running: Task, alice: User) -> None:

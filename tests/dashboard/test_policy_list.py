@@ -17,7 +17,7 @@ from apps.dashboard.cards.sparklines import Sparkline
 from apps.policies.models import Policy
 from apps.tasks.models import Attempt
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
-from tests.dashboard.page_reader import text
+from tests.dashboard.page_reader import folded, text
 from tests.dashboard.test_policies import names_in_order
 from tests.people import Example
 
@@ -36,7 +36,7 @@ def laboratory(example: Example, root: User, dev_group: Group) -> Policy:
 
 def curves(client: Client) -> dict[int, str]:
     """The line of each policy."""
-    html = client.get(SPARKLINES).content.decode()
+    html = folded(client.get(SPARKLINES).content.decode())
     found = re.findall(r'id="sparkline-(\d+)".*?class="sparkline-line" d="([^"]+)"', html)
     return {int(pk): line for pk, line in found}
 

@@ -15,6 +15,7 @@ from apps.policies.document import as_yaml, parse
 from apps.policies.models import DraftState, LiveState, Pool
 from apps.tasks.models import Attempt
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
+from tests.dashboard.page_reader import folded
 from tests.dashboard.test_pages import text
 from tests.people import EXAMPLE, Example
 
@@ -114,7 +115,7 @@ def test_what_is_saved_and_not_provisioned_is_shown(example: Example, root: User
     assert before is not None
     assert after is not None
     assert "not provisioned" not in before.html
-    assert "Saved, not provisioned: 1 change" in after.html
+    assert "Saved, not provisioned: 1 change" in folded(after.html)
     assert "by root" in after.html
 
 

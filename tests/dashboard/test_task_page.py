@@ -214,7 +214,7 @@ def test_the_sums_of_a_running_task_count_on_in_the_browser(
 def shown(client: Client, task: Task) -> dict[str, str]:
     """The terms of the panel of a running task with the values next to them."""
     html = client.get(reverse("task_detail", args=[task.pk])).content.decode()
-    pairs = re.findall(r"<dt[^>]*>(.*?)</dt><dd[^>]*>(.*?)</dd>", html, re.DOTALL)
+    pairs = re.findall(r"<dt[^>]*>(.*?)</dt>\s*<dd[^>]*>(.*?)</dd>", html, re.DOTALL)
     return {plain(term): plain(words) for term, words in pairs}
 
 

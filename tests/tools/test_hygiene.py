@@ -39,6 +39,12 @@ HOME = Path("/home", "ada")
         ),
         pytest.param("apps/a/migrations/0001.py", "x = 1\n" * 401, [], id="long migrations"),
         pytest.param(
+            "templates/a.html",
+            f"<p>\n{'x' * 121}\n</p>",
+            ["templates/a.html:2: 121 columns; a line has at most 120."],
+            id="a line of a template that is too long",
+        ),
+        pytest.param(
             "docs/a.png",
             "\0" * 300_001,
             ["docs/a.png: 300001 bytes; a file holds at most 300000."],
