@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from guardian.shortcuts import assign_perm
@@ -31,6 +32,19 @@ pytestmark = pytest.mark.django_db
 # Thousandths: 1.137 GPUs, of which nothing else has so many.
 NUMBER = 1137
 LEAKED = re.compile(rf"{RIVAL}|(?<!\d)1[.,]?{NUMBER % 1000}(?!\d)", re.IGNORECASE)
+
+
+@pytest.fixture(autouse=True)
+def ids_beyond_the_number() -> None:
+    """Sequences of PostgreSQL go on from test to test: no id may be the number by chance."""
+    if connection.vendor != "postgresql":
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT setval(format('%%I.%%I', schemaname, sequencename)::regclass, %s) "
+            "FROM pg_sequences WHERE coalesce(last_value, 0) < %s",
+            [10 * NUMBER, 10 * NUMBER],
+        )
 
 
 def enqueue(owner: User, queue: Queue, name: str) -> Task:
