@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from apps.allocation.engine.compiled_snapshot import GroupState
@@ -36,11 +36,14 @@ class _Equals(NamedTuple):
     heads: list[tuple[int, Id]]
 
     @classmethod
-    def of(cls, groups: Iterable[GroupState], *, ahead: int) -> _Equals:
+    def of(cls, groups: Sequence[GroupState], *, ahead: int) -> _Equals:
         total = 0
         heads: list[tuple[int, Id]] = []
         for group in groups:
             total += group.queued.count - group.placed_count
+            if len(groups) == 1:
+                # Nothing of its own comes before its first task.
+                break
             rest = group.queued.heads[group.placed_count :]
             heads += [(head.submitted_us, head.task) for head in rest]
         return cls(ahead, total, sorted(heads))
