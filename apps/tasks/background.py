@@ -9,7 +9,7 @@ from apps.tasks.services.task_groups import empty_groups_remove
 from apps.vaults.services.maintenance import vaults_remove_unused, vaults_store_data
 
 # Of one run; the next one continues.
-GROUPS_AT_ONCE = 10_000
+GROUPS_AT_ONCE = 5_000
 
 
 @shared_task(name="tasks.remove_old", ignore_result=True)

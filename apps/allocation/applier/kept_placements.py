@@ -84,7 +84,8 @@ def _admit(old: Attempt, now: datetime) -> bool:
         replicas=old.replicas,
         allocated_at=now,
     )
-    new.blocked_by.set(_stopping_on({node for node, _ in placement}, old))
+    blockers = _stopping_on({node for node, _ in placement}, old)
+    new.blocked_by.set(blockers)
     members = Member.objects.bulk_create(
         Member(
             attempt=new,
@@ -97,8 +98,7 @@ def _admit(old: Attempt, now: datetime) -> bool:
         for rank, (node, given) in enumerate(placement)
     )
     devices_hold(members, devices, blocked={new.pk})
-    blockers = new.blocked_by.count()
-    subject = TaskSubject.of(new, waits_for=blockers, is_moved=True)
+    subject = TaskSubject.of(new, waits_for=len(blockers), is_moved=True)
     return task_transition(ADMIT, [subject], at=now)
 
 

@@ -113,6 +113,12 @@ class Task(models.Model):
                 condition=models.Q(state="queued"),
                 name="task_heads",
             ),
+            # A group is removed when nothing refers to it, which the foreign key checks as well.
+            models.Index(
+                fields=["task_group"],
+                condition=models.Q(task_group__isnull=False),
+                name="task_of_group",
+            ),
             # Pages read the order in which a queue starts its tasks.
             models.Index(
                 fields=["queue", "-priority", "is_preemptible", "submitted_at", "id"],

@@ -16,6 +16,8 @@ from apps.tasks.models import Task, TaskGroup
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.shapes import TaskShape
 
+REMOVED_AT_ONCE = 100
+
 
 def task_group_ensure(queue_id: int, shape: TaskShape, *, most: int | None = None) -> int:
     """The id of the task group of this shape, created where it is new.
@@ -76,7 +78,8 @@ def too_many_groups(most: int) -> Conflict:
 def empty_groups_remove(*, most: int) -> int:
     """Remove groups that no task refers to, of up to `most` groups; how many were removed.
 
-    Each queue is locked, so that no request is putting a task into one of them.
+    Their queue is locked, so that no request is putting a task into one of them: for a few groups
+    at a time, because requests wait for it meanwhile.
     """
     unused = TaskGroup.objects.filter(~Exists(Task.objects.filter(task_group=OuterRef("pk"))))
     by_queue: dict[int, list[int]] = {}
@@ -84,9 +87,11 @@ def empty_groups_remove(*, most: int) -> int:
         by_queue.setdefault(queue_id, []).append(pk)
     removed = 0
     for queue_id, ids in sorted(by_queue.items()):
-        with transaction.atomic():
-            Queue.objects.select_for_update(no_key=True, of=("self",)).get(pk=queue_id)
-            removed += unused.filter(pk__in=ids).delete()[0]
+        for start in range(0, len(ids), REMOVED_AT_ONCE):
+            with transaction.atomic():
+                Queue.objects.select_for_update(no_key=True, of=("self",)).get(pk=queue_id)
+                batch = ids[start : start + REMOVED_AT_ONCE]
+                removed += unused.filter(pk__in=batch).delete()[0]
     return removed
 
 

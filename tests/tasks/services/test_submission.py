@@ -191,6 +191,19 @@ def test_groups_that_no_task_refers_to_are_removed(alice: User, example: Example
     assert empty_groups_remove(most=10) == 0
 
 
+@pytest.mark.postgres_only
+def test_whether_a_task_refers_to_a_group_is_found_without_reading_all_tasks(
+    alice: User, example: Example
+) -> None:
+    """The foreign key asks so for each group that is removed, while its queue is locked."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute("EXPLAIN SELECT 1 FROM tasks_task WHERE task_group_id = 1 FOR KEY SHARE")
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+
+    assert "task_of_group" in plan
+
+
 def test_what_is_refused_at_the_bound_lets_nothing_in_uncounted(
     alice: User, example: Example, settings: Any
 ) -> None:
