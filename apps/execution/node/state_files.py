@@ -132,14 +132,15 @@ def result_of(member: MemberFolder) -> dict[str, Any] | None:
 def note_supervisor(alive: int) -> None:
     """Write into the locked file who holds it: this process."""
     pid = os.getpid()
-    os.pwrite(alive, b"%d %d" % (pid, processes.start_ticks(pid) or 0), 0)
+    # Ends with a line break: what an earlier, longer entry leaves behind it is not read.
+    os.pwrite(alive, b"%d %d\n" % (pid, processes.start_ticks(pid) or 0), 0)
 
 
 def supervisor_of(member: MemberFolder) -> int | None:
     """The living supervisor's process, None when there is none that said so."""
     try:
         with open(member.path("alive"), "rb") as source:
-            pid, _, ticks = source.read().partition(b" ")
+            pid, _, ticks = source.readline().rstrip(b"\n").partition(b" ")
     except FileNotFoundError:
         return None
     is_same = ticks.isdigit() and processes.start_ticks(int(pid)) == int(ticks)
