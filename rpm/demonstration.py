@@ -33,11 +33,11 @@ from apps.execution.services.node_registration import SimulatedGpus, node_add
 from apps.nodes.models import Node, NodeState, Runtime, Transport
 from apps.policies.document import Document, Link, PoolEntry, ProfileEntry
 from apps.policies.models import Policy, Pool, Profile
-from apps.tasks.descriptions import Description
 from apps.tasks.lifecycle.states import ENDED_STATES
 from apps.tasks.models import Member, Task
 from apps.tasks.services.enqueue.submission import task_submit
 from apps.tasks.services.stop import task_abort
+from apps.tasks.task_spec import TaskSpec
 
 log = structlog.get_logger(__name__)
 MARK = {"demonstration": "yes"}
@@ -166,7 +166,7 @@ def enqueue_tasks(*, factor: int = 1) -> int:
         for name, seconds in zip(TASK_NAMES[team], RUN_S[team], strict=True):
             task_submit(
                 actor=people[team],
-                description=Description(
+                spec=TaskSpec(
                     name=name,
                     queue=f"{team.lower()}-4xgpu",
                     command=["/bin/sh", "-c", SCRIPT, "demo", str(seconds * factor)],

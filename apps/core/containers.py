@@ -1,18 +1,21 @@
 """Limits of the kernel and of the runtimes on what a container is started with; pure.
 
-Each check answers problems per field, empty where there is none. The node checks the same again
-(`apps/execution/node/request_fields.py`).
+Each `..._problems` answers problems per field, empty where there is none. The node checks the same
+again (`apps/execution/node/request_fields.py`).
 """
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
 
 PATH_LENGTH = 500
 ARGUMENTS = 4096
 # The kernel's MAX_ARG_STRLEN is 128 KiB with the final NUL.
 ARGUMENT_BYTES = 128 * 1024 - 1
 COMMAND_BYTES = 1024 * 1024
-# A node takes 1,024 with those that RPM adds (apps/execution/launch_requests.py).
+# A node takes 1,024 with those that RPM adds (apps/execution/container_specs.py).
 VARIABLES = 1000
 # The runtimes read variables with a scanner that stops at lines of 64 KiB.
 VARIABLE_BYTES = 60 * 1024
@@ -20,7 +23,18 @@ ENVIRONMENT_BYTES = 1024 * 1024
 # Their entries lead out of a container, such as the open files of its starting process.
 KERNEL_FOLDERS = frozenset({"dev", "proc", "sys"})
 
+# How long a script may run before SIGTERM.
+CALLBACK_S = 86_400
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+
+
+class AbortCallback(Struct, frozen=True, forbid_unknown_fields=True):
+    """A script run inside the container when the task is being stopped, before SIGTERM."""
+
+    script: str
+    language: Literal["bash", "python"] = "bash"
+    timeout_s: Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": CALLBACK_S})] = 60
 
 
 def command_problems(command: Sequence[str], *, field: str = "command") -> dict[str, str]:

@@ -9,7 +9,7 @@ from django.contrib.auth.forms import AuthenticationForm
 from apps.accounts.models import User
 from apps.core.errors import RpmError
 from apps.policies.selectors import queues_open_to
-from apps.tasks.descriptions import Description, description_of
+from apps.tasks.task_spec import TaskSpec, spec_of
 
 _MONO = forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "autocapitalize": "off"})
 
@@ -105,7 +105,7 @@ class TaskForm(forms.Form):
             ],
         )
 
-    def description(self) -> Description | None:
+    def spec(self) -> TaskSpec | None:
         """What the services take; None, with sentences at the fields, where it will not do."""
         given = self.cleaned_data
         try:
@@ -122,7 +122,7 @@ class TaskForm(forms.Form):
             }
             if given["time_limit_min"]:
                 values["time_limit_s"] = given["time_limit_min"] * 60
-            return description_of(values)
+            return spec_of(values)
         except ValueError as problem:
             self.add_error("command", f"cannot be read: {problem}")
         except RpmError as error:

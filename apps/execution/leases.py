@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from apps.execution.launch_requests import Moment
+from apps.execution.container_specs import Moment
 
 # Clocks of two machines drift apart by less than this, and reading them takes less than that.
 DRIFT: Final = 1.01

@@ -7,15 +7,14 @@ script in its place, any other node nothing.
 
 import os
 import shlex
-from dataclasses import replace
 from typing import Final
 
 from django.conf import settings
 
 from apps.core.errors import BadInput
-from apps.execution.launch_requests import MemberFacts, user_and_group_ids
 from apps.execution.node.clocks import boot_id
 from apps.nodes.models import Node, Runtime, Transport
+from apps.tasks.task_spec import TaskSpec
 
 # How long simulated work lasts, where the task has such a variable.
 SECONDS: Final = "SIMULATED_SECONDS"
@@ -57,29 +56,25 @@ def own_account_problem(node: Node, account: int) -> str:
     return PROBLEM if is_own_account(node, account) else ""
 
 
-def facts_allowed(facts: MemberFacts, node: Node) -> MemberFacts:
+def spec_allowed(spec: TaskSpec, node: Node, *, uid: int | None) -> TaskSpec:
     """The same, or simulated work in its place where the command may not run.
+
+    Args:
+        uid: under which it runs on the node; None: not known.
 
     Raises:
         BadInput: nor can it be simulated there.
     """
-    uid = facts.account or user_and_group_ids(facts)[0]
     if settings.ALLOW_OWN_ACCOUNT or uid is None or not is_own_account(node, uid):
-        return facts
+        return spec
     if not node.is_simulated:
         raise BadInput(PROBLEM)
-    words = shlex.join(facts.command)[:COMMAND_CHARACTERS]
-    seconds = _seconds(facts.environment.get(SECONDS, ""))
-    return replace(
-        facts,
-        command=("/bin/sh", "-c", SCRIPT, "rpm", str(seconds), words),
-        # Each of these would reach a shell of that account, too.
-        environment={},
-        secrets={},
-        working_dir="",
-        volumes=(),
-        checkpoint_dir="",
-        abort_callback=None,
+    words = shlex.join(spec.command)[:COMMAND_CHARACTERS]
+    seconds = _seconds(spec.environment.get(SECONDS, ""))
+    return TaskSpec(
+        name=spec.name,
+        command=["/bin/sh", "-c", SCRIPT, "rpm", str(seconds), words],
+        # Nothing else of it: each part would reach a shell of that account, too.
     )
 
 

@@ -1,6 +1,5 @@
-"""What is due on nodes, and the facts for a launch."""
+"""What is due on nodes."""
 
-import socket
 from collections.abc import Iterable
 from datetime import timedelta
 from uuid import UUID
@@ -8,24 +7,10 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from apps.core import clock
-from apps.core.images import ImageName
-from apps.core.units import MILLI
-from apps.execution.launch_requests import MemberFacts
-from apps.execution.protocol.requests import (
-    AbortCallbackSpec,
-    AllocatedDevice,
-    RuntimeName,
-    VolumeMount,
-)
-from apps.nodes.models import Device, Installation, Node, NodeState, Runtime, Volume
-from apps.policies.extra_permissions import extra_permissions_of
-from apps.policies.models import Profile
+from apps.nodes.models import Installation, NodeState
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState, MemberState
-from apps.tasks.models import Attempt, Member, Task
-from apps.tasks.selectors.attempts import resumption_of
-from apps.tasks.selectors.vaults import launch_inputs, vault_refs_of
-from apps.tasks.services.attempts.images import ImageIdentity
-from apps.tasks.services.members.gangs import PORTS, members_not_ready
+from apps.tasks.models import Attempt, Member
+from apps.tasks.services.members.gangs import members_not_ready
 from apps.tasks.services.members.launch import MOST_BACK_OFF_S
 
 UNREACHED_STATES = (NodeState.SUSPECT, NodeState.REFUSED)
@@ -212,122 +197,3 @@ def maintenance_left_s() -> float:
     """How long planned work on the control plane may still last; 0 without any."""
     until = Installation.objects.values_list("maintenance_until", flat=True).get(id=1)
     return max(0.0, (until - clock.now()).total_seconds()) if until else 0.0
-
-
-def member_facts(member: Member, *, installation: str) -> MemberFacts:
-    """Everything that a launch needs. `member` with attempt, task, owner, queue and node.
-
-    Raises:
-        BadInput: the vaults of its owner bring more than a container can be given, or its image
-            is none.
-        CannotUnseal: a secret was sealed with a key that is gone, or for another place.
-        VaultGone: a vault that it began with was removed.
-    """
-    attempt, task, node = member.attempt, member.attempt.task, member.node
-    if node is None:
-        raise ValueError(f"member {member.pk} has no node")
-    profile: Profile = attempt.queue.profile
-    given = launch_inputs(task, vault_refs_of(attempt.vaults))
-    runtime: RuntimeName = node.runtime  # type: ignore[assignment]  # the column's choices
-    return MemberFacts(
-        installation=installation,
-        task_id=str(task.pk),
-        generation=attempt.generation,
-        rank=member.rank,
-        world_size=attempt.replicas,
-        runtime=runtime,
-        allows_process=node.allows_process,
-        account=int(node.report.get("account", 0)),
-        # Rows of earlier versions hold names as users wrote them.
-        image=ImageName.parse(given.image) if given.image else None,
-        command=given.command,
-        environment=given.environment,
-        secrets=given.all_secrets,
-        working_dir=given.working_dir,
-        amounts=dict(member.amounts),
-        devices=_given_devices(member),
-        volumes=_given_volumes(task),
-        shm_mb=profile.shm_mb,
-        owner_id=task.owner_id,
-        uid=task.owner.unix_uid,
-        gid=task.owner.unix_gid,
-        host_network=profile.host_network,
-        read_only_root=profile.read_only_root,
-        extras=extra_permissions_of(profile.extra_permissions),
-        master_address=_master_address(attempt),
-        master_port=attempt.master_port or PORTS[0],
-        resumption=resumption_of(attempt),
-        checkpoint_dir=_checkpoint_dir(task, runtime),
-        abort_callback=_abort_callback(task),
-        noted=ImageIdentity(attempt.image_digest, attempt.image_id),
-    )
-
-
-def _abort_callback(task: Task) -> AbortCallbackSpec | None:
-    given = task.abort_callback
-    if not given:
-        return None
-    return AbortCallbackSpec(given["language"], given["script"], float(given["timeout_s"]))
-
-
-def _checkpoint_dir(task: Task, runtime: RuntimeName) -> str:
-    """The folder of the task on its checkpoint volume, as the task sees it."""
-    if not task.checkpoint_volume:
-        return ""
-    folder = f"/volumes/{task.checkpoint_volume}"
-    if runtime == "process":
-        # Nothing is mounted for a plain process: it sees the node as it is.
-        volume = Volume.objects.filter(name=task.checkpoint_volume, removed_at__isnull=True).first()
-        folder = volume.path if volume else folder
-    return f"{folder}/{task.pk}"
-
-
-def _given_devices(member: Member) -> tuple[AllocatedDevice, ...]:
-    shares = dict(member.devices)
-    rows = Device.objects.filter(node=member.node, index__in=shares).order_by("index")
-    return tuple(_given_device(device, shares[device.index], member.node) for device in rows)
-
-
-def _given_device(device: Device, milli: int, node: Node | None) -> AllocatedDevice:
-    """The device or a share of it, and what the node is to hold the task to its share with.
-
-    A slice (MIG) holds by itself; a share of a slice is accounted.
-    """
-    enforcement = (node.report.get("enforcement") or {}) if node else {}
-    is_whole = milli >= MILLI or device.is_simulated or device.parent_uuid
-    return AllocatedDevice(
-        uuid=device.uuid,
-        cdi=device.cdi,
-        milli=milli,
-        memory_mb=device.memory_mb * milli // MILLI,
-        enforced_by="mps" if not is_whole and enforcement.get("memory") == "mps" else "",
-    )
-
-
-def _given_volumes(task: Task) -> tuple[VolumeMount, ...]:
-    names = [*task.volumes, task.checkpoint_volume]
-    rows = Volume.objects.filter(name__in=names, removed_at__isnull=True).order_by("name")
-    return tuple(
-        VolumeMount(
-            source=row.path,
-            target=f"/volumes/{row.name}",
-            read_only=row.is_read_only,
-            checkpoints=row.name == task.checkpoint_volume,
-        )
-        for row in rows
-    )
-
-
-def _master_address(attempt: Attempt) -> str:
-    """Where the members of a gang find the first one: its node, as members see it."""
-    if attempt.replicas == 1:
-        return ""
-    nodes = [one.node for one in attempt.members.select_related("node").order_by("rank")]
-    first = nodes[0]
-    if first is None:
-        return ""
-    is_one = len({node.pk for node in nodes if node is not None}) == 1
-    if is_one and (first.runtime == Runtime.PROCESS or attempt.queue.profile.host_network):
-        # On one machine the route out and back in may not exist.
-        return "127.0.0.1"
-    return first.address or socket.getfqdn()

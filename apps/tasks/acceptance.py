@@ -11,9 +11,9 @@ from apps.core.errors import BadInput, NeverFits
 from apps.core.images import ImageName
 from apps.core.units import quantities_milli
 from apps.policies.images import is_allowed
-from apps.tasks.descriptions import Description, check_can_start, refuse, request_texts
 from apps.tasks.feasibility import EmptyPool, PolicyBounds, feasibility_problems
 from apps.tasks.shapes import TaskShape
+from apps.tasks.task_spec import TaskSpec, check_can_start, refuse, request_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +50,24 @@ class QueueFacts:
         return any(bounds.user_limit for bounds in self.policy_bounds)
 
 
-def accept(description: Description, facts: QueueFacts, *, owner_id: int) -> TaskShape:
+def accept(spec: TaskSpec, facts: QueueFacts, *, owner_id: int) -> TaskShape:
     """The shape with which the task waits in the queue.
 
     Raises:
         BadInput: a field does not suit this queue.
         NeverFits: it could never run; `fields` holds the numbers.
     """
-    check_can_start(description)
-    refuse(_against_queue(description, facts))
+    check_can_start(spec)
+    refuse(_against_queue(spec, facts))
     own_request = None
-    if description.request is not None:
-        own_request = _own_request(description, facts)
+    if spec.request is not None:
+        own_request = _own_request(spec, facts)
     request = quantities_milli(facts.request if own_request is None else own_request)
-    exceeds_limit = description.is_preemptible and owner_id in facts.exceeding
+    exceeds_limit = spec.is_preemptible and owner_id in facts.exceeding
     problems = feasibility_problems(
         request=request,
-        replicas=description.replicas or facts.replicas,
-        is_preemptible=description.is_preemptible,
+        replicas=spec.replicas or facts.replicas,
+        is_preemptible=spec.is_preemptible,
         policy_bounds=_without_own_limit(facts.policy_bounds)
         if exceeds_limit
         else facts.policy_bounds,
@@ -78,9 +78,9 @@ def accept(description: Description, facts: QueueFacts, *, owner_id: int) -> Tas
         raise NeverFits(f"This task could never run: {numbers}.", fields=problems)
     return TaskShape(
         request=own_request,
-        replicas=description.replicas,
-        priority=description.priority,
-        is_preemptible=description.is_preemptible,
+        replicas=spec.replicas,
+        priority=spec.priority,
+        is_preemptible=spec.is_preemptible,
         user_id=owner_id if facts.has_user_limit else None,
         exceeds_limit=exceeds_limit,
     )
@@ -90,38 +90,38 @@ def _without_own_limit(policy_bounds: tuple[PolicyBounds, ...]) -> tuple[PolicyB
     return (*(replace(one, limit={}) for one in policy_bounds[:1]), *policy_bounds[1:])
 
 
-def _against_queue(description: Description, facts: QueueFacts) -> dict[str, str]:
+def _against_queue(spec: TaskSpec, facts: QueueFacts) -> dict[str, str]:
     problems = {}
-    if description.priority > facts.max_priority:
+    if spec.priority > facts.max_priority:
         problems["priority"] = (
-            f"is {description.priority}: at most {facts.max_priority} in queue {facts.name}"
+            f"is {spec.priority}: at most {facts.max_priority} in queue {facts.name}"
         )
-    unknown = [name for name in description.volumes if name not in facts.volumes]
+    unknown = [name for name in spec.volumes if name not in facts.volumes]
     if unknown:
         allowed = ", ".join(sorted(facts.volumes)) or "none"
         problems["volumes"] = f"names {unknown[0]!r}, but this queue allows: {allowed}"
-    saved = description.checkpoint_volume
+    saved = spec.checkpoint_volume
     if saved and saved not in facts.volumes:
         allowed = ", ".join(sorted(facts.volumes)) or "none"
         problems["checkpoint_volume"] = f"names {saved!r}, but this queue allows: {allowed}"
-    return {**problems, **_image(description, facts)}
+    return {**problems, **_image(spec, facts)}
 
 
-def _image(description: Description, facts: QueueFacts) -> dict[str, str]:
+def _image(spec: TaskSpec, facts: QueueFacts) -> dict[str, str]:
     """A pass may place the task on any node of the queue, so every node must run its image."""
-    if not description.image:
+    if not spec.image:
         words = "is missing: nodes of this queue run containers"
         return {"image": words} if facts.needs_image else {}
-    image = ImageName.parse(description.image)
+    image = ImageName.parse(spec.image)
     refusing = [one for one in facts.images if not is_allowed(image, one)]
     if not refusing:
         return {}
     return {"image": f"is not allowed in this queue, only: {', '.join(refusing[0])}"}
 
 
-def _own_request(description: Description, facts: QueueFacts) -> dict[str, str]:
+def _own_request(spec: TaskSpec, facts: QueueFacts) -> dict[str, str]:
     """The task's own request, between the least and the most of a dynamic profile."""
-    texts = request_texts(description, keys=facts.keys)
+    texts = request_texts(spec, keys=facts.keys)
     if not facts.is_dynamic:
         if texts == dict(facts.request):
             return texts

@@ -1,5 +1,6 @@
 """Tasks and attempts in the admin site, read-only: only services change them."""
 
+import json
 from typing import Any
 
 from django.contrib import admin
@@ -37,14 +38,14 @@ class TaskAdmin(ReadOnlyAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:  # noqa: ARG002  # Django's
         """All columns; values of redacted variables are hidden."""
-        hidden = {"environment", "secrets"}
+        hidden = {"content", "secrets"}
         names = [field.name for field in Task._meta.fields if field.name not in hidden]
-        return [*names, "variables", "secret_names"]
+        return [*names, "spec_content", "secret_names"]
 
-    @admin.display(description="Environment")
-    def variables(self, task: Task) -> str:
-        shown = redact(task.environment, task.owner.redacted_variables)
-        return ", ".join(f"{name}={value}" for name, value in shown.items())
+    @admin.display(description="Content")
+    def spec_content(self, task: Task) -> str:
+        shown = redact(task.spec.environment, task.owner.redacted_variables)
+        return json.dumps({**task.content, "environment": shown}, ensure_ascii=False)
 
     @admin.display(description="Secrets")
     def secret_names(self, task: Task) -> str:

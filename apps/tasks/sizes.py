@@ -2,12 +2,12 @@
 
 import msgspec
 
-from apps.tasks.descriptions import Description
+from apps.tasks.task_spec import TaskSpec
 
-# The smallest task: columns outside the description, index entries and events.
+# The smallest task: columns outside the spec, index entries and events.
 TASK_BYTES = 1000
 
 
-def description_bytes(description: Description) -> int:
+def spec_bytes(spec: TaskSpec) -> int:
     """The bytes that a task with this description counts for."""
-    return TASK_BYTES + len(msgspec.json.encode(description))
+    return TASK_BYTES + len(msgspec.json.encode(spec))

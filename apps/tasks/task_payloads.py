@@ -1,105 +1,113 @@
 """The REST payload of a task, the same on the fast path and the standard path."""
 
-from typing import Any
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
 
-from apps.tasks.descriptions import Description
+import msgspec
+from msgspec import Meta
+from msgspec.structs import fields
+
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
 from apps.tasks.redaction import hide_values, redact
 from apps.tasks.services.enqueue.fast_path import StoredTask
+from apps.tasks.task_spec import CONTENT, TaskSpec
 
-# The fields that every user who sees the queue may read.
-_PUBLIC = (
-    "id",
-    "name",
-    "state",
-    "queue_id",
-    "priority",
-    "request",
-    "replicas",
-    "is_preemptible",
-    "is_restartable",
-    "time_limit_s",
-    "retries",
-    "tags",
-    "generation",
-    "preemptions",
-    "failures",
-    "exit_code",
-    "created_at",
-    "submitted_at",
-    "changed_at",
-    "ended_at",
+
+class TaskSummary(msgspec.Struct, frozen=True):
+    """The fields that every user who sees the queue may read."""
+
+    id: UUID
+    name: str
+    state: Annotated[str, Meta(extra_json_schema={"enum": TaskState.values})]
+    queue_id: int | None
+    queue: str | None
+    policy_id: int | None
+    owner: str
+    priority: int
+    request: Annotated[dict[str, str] | None, Meta(description="Null: that of the profile.")]
+    replicas: Annotated[int | None, Meta(description="Null: those of the profile.")]
+    is_preemptible: bool
+    is_restartable: bool
+    time_limit_s: int | None
+    retries: int
+    tags: list[str]
+    generation: Annotated[int, Meta(description="How often it was admitted.")]
+    preemptions: int
+    failures: int
+    exit_code: int | None
+    created_at: datetime
+    submitted_at: datetime | None
+    changed_at: datetime
+    ended_at: datetime | None
+
+
+# The whole task: the fields beyond the summary are null for users who may not read its content.
+TaskDetail = msgspec.defstruct(
+    "Task",
+    [
+        ("state_detail", str | None),
+        *((one.name, one.type | None) for one in fields(TaskSpec) if one.name in CONTENT),
+        ("secrets", Annotated[dict[str, str] | None, Meta(description="Every value is hidden.")]),
+    ],
+    bases=(TaskSummary,),
+    frozen=True,
 )
-_CONTENT = (
-    "state_detail",
-    "image",
-    "command",
-    "working_dir",
-    "volumes",
-    "checkpoint_volume",
-    "abort_callback",
-)
+SUMMARY = TaskSummary.__struct_fields__
+DETAILS = TaskDetail.__struct_fields__[len(SUMMARY) :]
 
 
 def task_summary(task: Task) -> dict[str, Any]:
     """A row of a list; needs `owner` and `queue` loaded."""
-    facts = {name: getattr(task, name) for name in _PUBLIC}
-    facts["submitted_at"] = task.waits_since
     queue = task.queue
-    return {
-        **facts,
+    derived = {
+        "submitted_at": task.waits_since,
         "owner": task.owner.username,
         "queue": queue.name if queue is not None else None,
         "policy_id": queue.policy_id if queue is not None else None,
     }
+    return {name: derived[name] if name in derived else getattr(task, name) for name in SUMMARY}
 
 
 def task_detail(task: Task, *, has_content: bool) -> dict[str, Any]:
     """The whole task; its content is null for users who may not read it, secrets are hidden."""
     if not has_content:
-        return {**task_summary(task), **dict.fromkeys((*_CONTENT, "environment", "secrets"))}
+        return {**task_summary(task), **dict.fromkeys(DETAILS)}
+    spec = task.spec
     return {
         **task_summary(task),
-        **{name: getattr(task, name) for name in _CONTENT},
-        "environment": redact(task.environment, task.owner.redacted_variables),
+        "state_detail": task.state_detail,
+        **_content(spec, task.owner.redacted_variables),
         "secrets": hide_values(task.secrets),
     }
 
 
-def stored_task_detail(stored: StoredTask, description: Description) -> dict[str, Any]:
+def _content(spec: TaskSpec, own: Iterable[str]) -> dict[str, Any]:
+    """What it runs; values of secret variables are hidden."""
+    content = {name: msgspec.to_builtins(getattr(spec, name)) for name in CONTENT}
+    return {**content, "environment": redact(spec.environment, own)}
+
+
+def stored_task_detail(stored: StoredTask, spec: TaskSpec) -> dict[str, Any]:
     """`task_detail` of a task that was just stored, for its owner."""
-    callback = description.abort_callback
-    return {
+    facts = {
         "id": stored.id,
-        "name": description.name.strip(),
+        "name": spec.name.strip(),
         "state": "queued",
         "queue_id": stored.facts.queue_id,
-        "priority": description.priority,
-        "request": stored.shape.request,
-        "replicas": description.replicas,
-        "is_preemptible": description.is_preemptible,
-        "is_restartable": description.is_restartable,
-        "time_limit_s": description.time_limit_s,
-        "retries": description.retries,
-        "tags": description.tags,
-        "generation": 0,
-        "preemptions": 0,
-        "failures": 0,
-        "exit_code": None,
-        "created_at": stored.at,
-        "submitted_at": stored.at,
-        "changed_at": stored.at,
-        "ended_at": None,
-        "owner": stored.owner,
         "queue": stored.facts.name,
         "policy_id": stored.facts.policy_id,
+        "owner": stored.owner,
+        "request": stored.shape.request,
+        **dict.fromkeys(("created_at", "submitted_at", "changed_at"), stored.at),
+        **dict.fromkeys(("generation", "preemptions", "failures"), 0),
+        **dict.fromkeys(("exit_code", "ended_at")),
+    }
+    return {
+        **{name: facts[name] if name in facts else getattr(spec, name) for name in SUMMARY},
         "state_detail": "",
-        "image": description.image,
-        "command": description.command,
-        "working_dir": description.working_dir,
-        "volumes": description.volumes,
-        "checkpoint_volume": description.checkpoint_volume,
-        "abort_callback": callback,
-        "environment": redact(description.environment, stored.redacted_variables),
-        "secrets": hide_values(description.secrets),
+        **_content(spec, stored.redacted_variables),
+        "secrets": hide_values(spec.secrets),
     }

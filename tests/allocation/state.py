@@ -13,13 +13,13 @@ from apps.allocation.loader import LoadedSnapshot, load
 from apps.allocation.loader.texts import microseconds
 from apps.nodes.models import Device, Node, NodeState, Runtime, Transport
 from apps.policies.models import Pool, Queue
-from apps.tasks.descriptions import Description
 from apps.tasks.lifecycle.states import MemberState
 from apps.tasks.models import Attempt, HeldDevice, Member, Task
 from apps.tasks.services.attempts.next_state import MemberResult
 from apps.tasks.services.enqueue.submission import task_submit
 from apps.tasks.services.members.exits import member_note_exit
 from apps.tasks.services.members.launch import member_claim_start, member_note_start
+from apps.tasks.task_spec import TaskSpec
 
 
 def make_node(pool: Pool, *, name: str, gpus: int = 8, **changes: object) -> Node:
@@ -39,12 +39,18 @@ def make_node(pool: Pool, *, name: str, gpus: int = 8, **changes: object) -> Nod
     return node
 
 
+def change_content(*tasks: Task, **fields: object) -> None:
+    """Change what these tasks run, or all of them, whatever their state."""
+    for task in tasks or Task.objects.all():
+        Task.objects.filter(pk=task.pk).update(content={**task.content, **fields})
+
+
 def enqueue(actor: User, queue: Queue, count: int = 1, **changes: object) -> list[Task]:
     """Tasks that wait, in the order of the list."""
     return [
         task_submit(
             actor=actor,
-            description=Description(
+            spec=TaskSpec(
                 name=f"{queue.name}-{number}",
                 queue=queue.name,
                 command=["true"],

@@ -255,7 +255,7 @@ def copies(task: Task, count: int) -> None:
     Task.objects.bulk_create(
         Task(
             **fields,
-            command=task.command,
+            content=task.content,
             state="queued",
             created_at=task.created_at,
             changed_at=task.changed_at,

@@ -9,8 +9,8 @@ from django.utils import timezone
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.groups import group_save
 from apps.accounts.services.people import user_create
-from apps.tasks.descriptions import Description
 from apps.tasks.services.enqueue.submission import task_create, task_submit
+from apps.tasks.task_spec import TaskSpec
 from apps.vaults.services.vaults import vault_create
 from tests.authorisation.answers import Answer
 from tests.authorisation.cells import Cell, cells_of
@@ -56,9 +56,9 @@ def _more(world: World, role: Role) -> None:
         person = world.people[f"{place}-{OWNER}"]
         if role.relation(place, "") not in {Relation.OTHER, Relation.FOREIGN}:
             continue
-        task_create(actor=person, description=Description(name="more", command=["x"]))
+        task_create(actor=person, spec=TaskSpec(name="more", command=["x"]))
         queue = world.one("queue", place).name
-        task_submit(actor=person, description=Description(name="m", command=["x"], queue=queue))
+        task_submit(actor=person, spec=TaskSpec(name="m", command=["x"], queue=queue))
         vault_create(actor=person, name="more", text="a: 1", format="yaml", is_active=True)
         credential_create(user=person, label="more")
         user_create(

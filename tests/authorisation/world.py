@@ -53,11 +53,11 @@ from apps.policies.models import (
     Profile,
 )
 from apps.policies.services import registry_credential_save
-from apps.tasks.descriptions import Description
 from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.services.enqueue.submission import task_create, task_submit
 from apps.tasks.services.members.logs import log_append
+from apps.tasks.task_spec import TaskSpec
 from apps.vaults.models import VaultFormat
 from apps.vaults.services.vaults import vault_create
 from tests.authorisation.marks import Marks, number_distinctly
@@ -270,10 +270,10 @@ def _works(world: World, place: str) -> None:
     for owner in (OWNER, MATE):
         person = world.people[f"{place}-{owner}"]
         draft = _description(world, "draft", place, owner, queue=None)
-        task = task_create(actor=person, description=draft)
+        task = task_create(actor=person, spec=draft)
         world.keep(task, "draft", place, owner)
         for kind, state in STATES.items():
-            task = task_submit(actor=person, description=_description(world, kind, place, owner))
+            task = task_submit(actor=person, spec=_description(world, kind, place, owner))
             if state is not None:
                 _run(world, task, place, owner)
                 Task.objects.filter(pk=task.pk).update(state=state)
@@ -289,10 +289,10 @@ STATES: dict[str, TaskState | None] = {
 
 def _description(
     world: World, kind: str, place: str, owner: str, *, queue: str | None = "queue"
-) -> Description:
+) -> TaskSpec:
     name = world.marks.name
     secret = "draft-content" if queue is None else "content"
-    return Description(
+    return TaskSpec(
         name=name(kind, place, owner),
         queue=world.one(queue, place).name if queue else None,
         command=["train", name(secret, place, owner)],

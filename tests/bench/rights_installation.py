@@ -21,8 +21,8 @@ from django.test import Client  # noqa: E402
 from django.test.utils import CaptureQueriesContext  # noqa: E402
 
 from apps.policies.models import Queue  # noqa: E402
-from apps.tasks.descriptions import Description  # noqa: E402
 from apps.tasks.services.enqueue.submission import task_submit  # noqa: E402
+from apps.tasks.task_spec import TaskSpec  # noqa: E402
 from tests.bench.passes_installation import settle  # noqa: E402
 from tests.bulk_data import BulkData, bulk_data  # noqa: E402
 
@@ -81,7 +81,7 @@ def enqueue(queues: list[Queue], there: BulkData) -> None:
         queue = queues[number % len(queues)]
         task_submit(
             actor=there.admin,
-            description=Description(name=f"task {number}", queue=queue.name, command=["true"]),
+            spec=TaskSpec(name=f"task {number}", queue=queue.name, command=["true"]),
         )
 
 

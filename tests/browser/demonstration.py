@@ -15,12 +15,12 @@ from tests.end_to_end.installation import AS_SHIPPED, Installation, installed
 # have something to say all the time, as whoever looks at a log expects.
 LASTING = """
 from apps.accounts.models import User
-from apps.tasks.descriptions import Description
+from apps.tasks.task_spec import TaskSpec
 from apps.tasks.services.enqueue.submission import task_submit
 for number in range(8):
     task_submit(
         actor=User.objects.get(username="demo-dev"),
-        description=Description(
+        spec=TaskSpec(
             name=f"lasting-{number}",
             queue="dev-4xgpu",
             command=["sh", "-c", "n=0; while sleep 5; do n=$((n + 1)); echo step $n; done"],

@@ -26,13 +26,13 @@ def test_the_overview_changes_by_itself(site: Installation, sign_in: SignIn, pag
 ENQUEUE = """
 import time
 from apps.accounts.models import User
-from apps.tasks.descriptions import Description
+from apps.tasks.task_spec import TaskSpec
 from apps.tasks.services.enqueue.submission import task_submit
 
 for number in range(3):
     task_submit(
         actor=User.objects.get(username="demo-dev"),
-        description=Description(name=f"later {number}", queue="dev-8xgpu", command=["true"]),
+        spec=TaskSpec(name=f"later {number}", queue="dev-8xgpu", command=["true"]),
     )
 time.sleep(1)
 """

@@ -28,17 +28,17 @@ from apps.events.services import event_record
 from apps.nodes.models import Node
 from apps.nodes.services import node_pause
 from apps.policies.models import Policy, Pool, Queue
-from apps.tasks.descriptions import Description
+from apps.tasks.task_spec import TaskSpec
 from apps.tasks.services.enqueue.submission import task_create, task_submit
 
 payloads, logs = json.load(sys.stdin)
 text = "\\n".join(payloads)
 root, dev = User.objects.get(username="demo-admin"), User.objects.get(username="demo-dev")
 script = "cat <<'END'\\n" + "\\n".join(logs) + "\\nEND\\nsleep 600"
-task_submit(actor=dev, description=Description(
+task_submit(actor=dev, spec=TaskSpec(
     name=payloads[0], queue="dev-2xgpu", command=["sh", "-c", script], priority=0))
 for payload in payloads:
-    task_create(actor=root, description=Description(
+    task_create(actor=root, spec=TaskSpec(
         name=payload[:100], command=["echo", payload], environment={"TEXT": payload}))
     credential_create(user=root, label=payload[:100])
     event_record("x.changed", actor=root, object_type="x", object_id=payload[:64], data={

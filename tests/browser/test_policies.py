@@ -316,14 +316,14 @@ def test_plot_and_figures_refresh_by_themselves(
 ENQUEUE = """
 from apps.accounts.models import User
 from apps.policies.models import Queue
-from apps.tasks.descriptions import Description
+from apps.tasks.task_spec import TaskSpec
 from apps.tasks.services.enqueue.submission import task_submit
 
 for queue in Queue.objects.filter(name__startswith="dev-", removed_at__isnull=True):
     for number in range(2):
         task_submit(
             actor=User.objects.get(username="demo-dev"),
-            description=Description(name=f"more {number}", queue=queue.name, command=["true"]),
+            spec=TaskSpec(name=f"more {number}", queue=queue.name, command=["true"]),
         )
 """
 

@@ -21,13 +21,13 @@ BEGIN = f"""
 from apps.accounts.models import User
 from apps.configuration.services.queues import queue_pause
 from apps.policies.models import Queue
-from apps.tasks.descriptions import Description
+from apps.tasks.task_spec import TaskSpec
 from apps.tasks.services.enqueue.submission import task_submit
 queue_pause(actor=None, queue=Queue.objects.get(name="{QUIET}"), reason="quiet for a while")
 for number in range(5):
     task_submit(
         actor=User.objects.get(username="demo-dev"),
-        description=Description(name=f"quiet-{{number}}", queue="{QUIET}", command=["true"]),
+        spec=TaskSpec(name=f"quiet-{{number}}", queue="{QUIET}", command=["true"]),
     )
 """
 END = f"""
@@ -44,11 +44,11 @@ queue_resume(actor=None, queue=queue)
 # One that comes while a row is held, and whose priority puts it behind all others.
 LATE = f"""
 from apps.accounts.models import User
-from apps.tasks.descriptions import Description
+from apps.tasks.task_spec import TaskSpec
 from apps.tasks.services.enqueue.submission import task_submit
 task_submit(
     actor=User.objects.get(username="demo-dev"),
-    description=Description(name="latecomer", queue="{QUIET}", command=["true"], priority=-5),
+    spec=TaskSpec(name="latecomer", queue="{QUIET}", command=["true"], priority=-5),
 )
 """
 ORDER = re.compile(r"/queues/\d+/order/$")

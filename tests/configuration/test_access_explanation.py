@@ -17,9 +17,9 @@ from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.configuration.services.tenants import tenant_create
 from apps.core.errors import NotFound
 from apps.nodes.models import Node
-from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
 from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.task_spec import TaskSpec
 from apps.vaults.models import Vault
 from apps.vaults.services.vaults import vault_create
 from tests.people import Example
@@ -50,8 +50,8 @@ def tell(root: User) -> Tell:
 
 @pytest.fixture
 def task(example: Example, alice: User) -> Task:
-    described = Description(name="hers", queue=example.dev_queue.name, command=["true"])
-    made = task_submit(actor=alice, description=described)
+    described = TaskSpec(name="hers", queue=example.dev_queue.name, command=["true"])
+    made = task_submit(actor=alice, spec=described)
     return Task.objects.get(pk=made.pk)
 
 

@@ -32,8 +32,8 @@ from apps.configuration.rules.rule import RuleFilter, Target
 from apps.configuration.rules.selectors import rules_visible_to
 from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.core.errors import BadInput, NotAllowed
-from apps.tasks.descriptions import Description
 from apps.tasks.services.enqueue.submission import task_create, task_submit
+from apps.tasks.task_spec import TaskSpec
 from apps.vaults.models import Vault, VaultUserPermission
 from apps.vaults.services.vaults import vault_create
 from tests.tenants import Organisations
@@ -108,14 +108,14 @@ def test_every_rule_that_can_name_a_person_is_looked_at() -> None:
 def test_accounts_with_work_outside_are_not_managed(organisations: Organisations) -> None:
     acme, dev = organisations.acme, organisations.example.dev
     acme.member.groups.add(dev.group)
-    submit = Description(name="t", queue=organisations.example.dev_queue.name, command=["true"])
-    task_create(actor=acme.member, description=Description(name="draft", command=["true"]))
-    inside = Description(name="i", queue=acme.queue.name, command=["true"])
-    task_submit(actor=acme.member, description=inside)
+    submit = TaskSpec(name="t", queue=organisations.example.dev_queue.name, command=["true"])
+    task_create(actor=acme.member, spec=TaskSpec(name="draft", command=["true"]))
+    inside = TaskSpec(name="i", queue=acme.queue.name, command=["true"])
+    task_submit(actor=acme.member, spec=inside)
     acme.member.groups.remove(dev.group)
     assert acme.member in people_managed_by(acme.admin)
     acme.member.groups.add(dev.group)
-    task_submit(actor=fresh(acme.member), description=submit)
+    task_submit(actor=fresh(acme.member), spec=submit)
     acme.member.groups.remove(dev.group)
 
     assert acme.member not in people_managed_by(acme.admin)

@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.policies.models import Pool
-from apps.tasks.descriptions import Description
 from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.task_spec import TaskSpec
 from tests.people import Example
 
 ClientFor = Callable[[User], Client]
@@ -38,7 +38,7 @@ def submit(example: Example) -> Submit:
 
     def do(owner: User, name: str, **changes: object) -> Task:
         values = {"queue": example.dev_queue.name, "command": ["train", "--secret-option"]}
-        return task_submit(actor=owner, description=Description(name=name, **values | changes))  # type: ignore[arg-type]  # checked by the struct
+        return task_submit(actor=owner, spec=TaskSpec(name=name, **values | changes))  # type: ignore[arg-type]  # checked by the struct
 
     return do
 

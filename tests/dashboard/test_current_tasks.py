@@ -5,9 +5,9 @@ from guardian.shortcuts import assign_perm
 
 from apps.accounts.models import User
 from apps.dashboard.selectors.current_tasks import CurrentTasks, current_tasks_visible_to
-from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
 from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.task_spec import TaskSpec
 from tests.dashboard.conftest import RunIn
 from tests.tenants import Organisations
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.django_db
 def busy(organisations: Organisations, run_in: RunIn) -> Organisations:
     """One task of Acme runs and one waits."""
     acme = organisations.acme
-    described = Description(name="one", queue=acme.queue.name, command=["true"])
-    ids = [task_submit(actor=acme.member, description=described).pk for _ in range(2)]
+    described = TaskSpec(name="one", queue=acme.queue.name, command=["true"])
+    ids = [task_submit(actor=acme.member, spec=described).pk for _ in range(2)]
     run_in(Task.objects.get(pk=ids[0]), organisations.example.h100, gpu=2000)
     return organisations
 

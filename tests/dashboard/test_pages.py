@@ -180,8 +180,8 @@ def test_a_task_goes_from_the_form_into_its_queue_out_of_it_and_to_its_end(
     )
     task = Task.objects.get()
     assert made["Location"] == reverse("task_detail", args=[task.pk])
-    assert task.command == ["python", "-m", "train", "a b"]
-    assert task.environment == {"SEED": "7", "QUIET": ""}
+    assert task.spec.command == ["python", "-m", "train", "a b"]
+    assert task.spec.environment == {"SEED": "7", "QUIET": ""}
 
     steps = [
         ("task_enqueue_draft", {"queue": example.dev_queue.name}, "queued"),

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.dashboard.cards.tasks import (
-    TaskSummary,
+    TaskSummaryCard,
     TaskTimeline,
     load_task_summary,
     load_task_timeline,
@@ -76,7 +76,7 @@ def test_the_bar_of_a_running_task_counts_it_as_its_page_says(
     story, now = load_task_timeline(alice, str(task.pk)), load_task_summary(alice, str(task.pk))
 
     assert isinstance(story, TaskTimeline)
-    assert isinstance(now, TaskSummary)
+    assert isinstance(now, TaskSummaryCard)
     assert story.bar is not None
     assert (now.is_over_quota, story.bar.segments[-1].kind) == (False, "run")
     # An attempt that is over stays as it counted.

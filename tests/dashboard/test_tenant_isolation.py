@@ -19,9 +19,9 @@ from apps.accounts.services.credentials import credential_create
 from apps.dashboard.live import CARDS
 from apps.dashboard.render import card_render
 from apps.policies.models import Pool, Profile, Queue
-from apps.tasks.descriptions import Description
 from apps.tasks.models import Task, TaskGroup
 from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.task_spec import TaskSpec
 from apps.vaults.services.vaults import vault_create
 from tests.dashboard.conftest import ClientFor, RunIn
 from tests.people import Example
@@ -48,8 +48,8 @@ def ids_beyond_the_number() -> None:
 
 
 def enqueue(owner: User, queue: Queue, name: str) -> Task:
-    described = Description(name=name, queue=queue.name, command=["true"])
-    return Task.objects.get(pk=task_submit(actor=owner, description=described).pk)
+    described = TaskSpec(name=name, queue=queue.name, command=["true"])
+    return Task.objects.get(pk=task_submit(actor=owner, spec=described).pk)
 
 
 @pytest.fixture

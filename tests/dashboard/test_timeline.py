@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.allocation.explanation import ReaderNames
-from apps.dashboard.cards.tasks import TaskSummary, load_task_summary
+from apps.dashboard.cards.tasks import TaskSummaryCard, load_task_summary
 from apps.dashboard.cards.timeline import timeline_entries
 from apps.dashboard.render import card_render
 from apps.dashboard.selectors.task_history import TaskHistory, task_history
@@ -176,7 +176,7 @@ def test_an_attempt_that_is_over_says_how_it_ended(
 
     card = load_task_summary(alice, str(attempt.task_id))
 
-    assert isinstance(card, TaskSummary)
+    assert isinstance(card, TaskSummaryCard)
     assert [str(row.word.text) for row in card.attempts] == [want]
 
 

@@ -27,9 +27,9 @@ from apps.events.models import AuditEntry
 from apps.nodes.models import Installation, Node, NodeState, Transport, Volume
 from apps.policies.models import DraftPool, Profile, Queue
 from apps.policies.services import registry_credential_save
-from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
 from apps.tasks.services.enqueue.submission import task_create, task_submit
+from apps.tasks.task_spec import TaskSpec
 from tests.events.rule_examples import dev_target, named_root, restricted_policy, target_with_rule
 from tests.people import Example
 
@@ -372,9 +372,9 @@ def test_what_somebody_does_to_anothers_task_is_audited(
     root: User, alice: User, example: Example
 ) -> None:
     queue = example.dev_queue.name
-    described = Description(name="hers", queue=queue, command=["true"])
-    task = task_submit(actor=alice, description=described)
-    task_create(actor=alice, description=Description(name="draft", command=["true"]))
+    described = TaskSpec(name="hers", queue=queue, command=["true"])
+    task = task_submit(actor=alice, spec=described)
+    task_create(actor=alice, spec=TaskSpec(name="draft", command=["true"]))
     assert not AuditEntry.objects.filter(actor_id=alice.pk).exists()
 
     services()["task_dequeue"](actor=root, task=Task.objects.get(pk=task.pk))

@@ -15,6 +15,7 @@ from apps.execution.protocol.outcomes import (
     StartFailed,
 )
 from apps.execution.protocol.requests import (
+    ContainerSpec,
     LaunchRequest,
     LogPosition,
     MemberKey,
@@ -31,6 +32,8 @@ from tests.services.timeouts import scale_timeout
 INSTALLATION = f"test{secrets.token_hex(4)}"
 PATIENCE_S = 30.0
 Launching = Answered[LaunchAnswer] | NodeRefusal | NodeUnreachable | ImageMissing | StartFailed
+
+SPEC_FIELDS = frozenset(ContainerSpec.__struct_fields__)
 
 _numbers = count(1)
 
@@ -62,7 +65,9 @@ class TestedNode:
             "command": command,
             "allow_process": True,
         }
-        return LaunchRequest(**(fields | changes))  # type: ignore[arg-type]  # the helper checks each field
+        given = fields | changes
+        spec = {name: given.pop(name) for name in list(given) if name in SPEC_FIELDS}
+        return LaunchRequest(**given, spec=ContainerSpec(**spec))  # type: ignore[arg-type]  # the helper checks each field
 
     def probe(self) -> Answered[NodeInventory]:
         """The node's inventory."""

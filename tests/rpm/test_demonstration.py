@@ -78,7 +78,7 @@ def test_its_work_goes_on_while_it_is_loaded_and_never_piles_up(
     assert demonstration.tasks_replenish() == 0
     alive = Task.objects.filter(state="queued")
     assert alive.count() == 10
-    longest = max(int(task.command[-1]) for task in alive)
+    longest = max(int(task.spec.command[-1]) for task in alive)
     assert longest == 90 * demonstration.LATER_FACTOR
 
     demonstration.remove()

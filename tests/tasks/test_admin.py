@@ -5,8 +5,8 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.accounts.models import User
-from apps.tasks.descriptions import Description
 from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.task_spec import TaskSpec
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db
@@ -15,14 +15,14 @@ pytestmark = pytest.mark.django_db
 def test_administrators_read_tasks_and_nobody_reads_their_secrets(
     alice: User, root: User, quinn: User, example: Example
 ) -> None:
-    description = Description(
+    spec = TaskSpec(
         name="train",
         queue=example.dev_queue.name,
         command=["true"],
         environment={"API_TOKEN": "very-private", "SEED": "7", "WANDB_RUN": "own-private"},
     )
     User.objects.filter(pk=alice.pk).update(redacted_variables=["wandb_*"])
-    task = task_submit(actor=alice, description=description)
+    task = task_submit(actor=alice, spec=spec)
     page = reverse("admin:tasks_task_change", args=[task.pk])
     site = {user.username: Client() for user in (alice, root, quinn)}
     for user in (alice, root, quinn):
@@ -30,7 +30,7 @@ def test_administrators_read_tasks_and_nobody_reads_their_secrets(
 
     shown = site["root"].get(page)
 
-    assert "SEED=7" in shown.text
+    assert "&quot;SEED&quot;: &quot;7&quot;" in shown.text
     assert "very-private" not in shown.text
     assert "own-private" not in shown.text
     assert 'name="_save"' not in shown.text

@@ -13,7 +13,7 @@ from apps.core.containers import (
     VARIABLES,
 )
 from apps.core.errors import BadInput
-from apps.tasks.descriptions import (
+from apps.tasks.task_spec import (
     NAME_LENGTH,
     REPLICAS,
     RETRIES,
@@ -23,7 +23,7 @@ from apps.tasks.descriptions import (
     TAG_LENGTH,
     TAGS,
     VOLUMES,
-    description_of,
+    spec_of,
 )
 
 
@@ -87,8 +87,8 @@ def test_a_description_is_taken_at_each_bound_and_not_above(
 ) -> None:
     described = {"name": "t", "command": ["true"]}
 
-    assert description_of(described | {field: at_bound}).name
+    assert spec_of(described | {field: at_bound}).name
     with pytest.raises(BadInput) as refused:
-        description_of(described | {field: above})
+        spec_of(described | {field: above})
 
     assert {name.partition(".")[0] for name in refused.value.fields} == {field}

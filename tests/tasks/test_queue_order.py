@@ -10,12 +10,12 @@ from apps.accounts.models import User
 from apps.configuration.services.queues import profile_connect, queue_change
 from apps.core.errors import BadInput, Conflict, NotAllowed, NotFound
 from apps.policies.models import Profile, Queue
-from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
 from apps.tasks.selectors.queue_order import queue_position, tasks_in_order
 from apps.tasks.services.enqueue.submission import task_enqueue, task_submit
 from apps.tasks.services.queue_order import OrderMove, task_change_queue, task_reorder
 from apps.tasks.services.stop import task_dequeue
+from apps.tasks.task_spec import TaskSpec
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +36,7 @@ def line(example: Example) -> Line:
 
 def submitted(queue: Queue, owner: User, name: str, **changes: object) -> Task:
     values = {"queue": queue.name, "command": ["true"]}
-    return task_submit(actor=owner, description=Description(name=name, **values | changes))  # type: ignore[arg-type]  # checked by the struct
+    return task_submit(actor=owner, spec=TaskSpec(name=name, **values | changes))  # type: ignore[arg-type]  # checked by the struct
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from apps.accounts.models import User
 from apps.accounts.services.groups import group_members_add
 from apps.core.errors import BadInput
 from apps.core.keyring import HIDDEN
-from apps.tasks.descriptions import Description
 from apps.tasks.lifecycle.states import AttemptState
 from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors.log_needles import log_needles
-from apps.tasks.selectors.vaults import LaunchInputs, launch_inputs, vaults_in_use
+from apps.tasks.selectors.vaults import launch_spec, vaults_in_use
 from apps.tasks.services.attempts.vaults import attempt_note_vaults
 from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.task_spec import TaskSpec
 from apps.vaults.selectors.effective import VaultGone, vaults_applying_to
 from apps.vaults.services.maintenance import vaults_remove_unused
 from apps.vaults.services.vaults import vault_change, vault_create, vault_remove
@@ -31,15 +31,15 @@ As = Callable[[User], APIClient]
 
 def task_of(owner: User, example: Example, **values: Any) -> Task:
     fields = {"name": "t", "queue": example.dev_queue.name, "command": ["true"], **values}
-    return task_submit(actor=owner, description=Description(**fields))
+    return task_submit(actor=owner, spec=TaskSpec(**fields))
 
 
 def vault(actor: User, name: str, text: str, **values: Any) -> Any:
     return vault_create(actor=actor, name=name, text=text, is_active=True, **values)
 
 
-def given(task: Task) -> LaunchInputs:
-    return launch_inputs(task, vaults_applying_to(task.owner_id, tenant_id=None))
+def given(task: Task) -> TaskSpec:
+    return launch_spec(task, vaults_applying_to(task.owner_id, tenant_id=None))
 
 
 def attempt_of(task: Task, **values: Any) -> Attempt:
@@ -63,7 +63,8 @@ def test_the_owners_vaults_lie_below_those_of_groups_and_the_task_above_both(
     got = given(task)
 
     assert got.environment == {"A": "own", "B": "team", "C": "task", "D": "1"}
-    assert (got.image, got.command, got.file) == ("own/image", ("true",), "")
+    assert (got.image, got.command) == ("docker.io/own/image:latest", ["true"])
+    assert got.secrets == {}
 
 
 def test_what_is_enforced_wins_over_the_task_itself(
@@ -78,7 +79,7 @@ def test_what_is_enforced_wins_over_the_task_itself(
     got = given(task_of(alice, example, image="task/image", environment=own))
 
     assert got.environment == {"PROXY": "ours", "FREE": "task"}
-    assert got.image == "our/image"
+    assert got.image == "docker.io/our/image:latest"
 
 
 def test_a_tasks_own_image_command_and_folder_come_before_those_of_vaults(
@@ -89,8 +90,8 @@ def test_a_tasks_own_image_command_and_folder_come_before_those_of_vaults(
     own = given(task_of(alice, example, image="c/d", working_dir="/t"))
     bare = given(task_of(alice, example, image="c/d", command=[]))
 
-    assert (own.image, own.command, own.working_dir) == ("docker.io/c/d:latest", ("true",), "/t")
-    assert (bare.image, bare.command, bare.working_dir) == ("docker.io/c/d:latest", ("run",), "/v")
+    assert (own.image, own.command, own.working_dir) == ("docker.io/c/d:latest", ["true"], "/t")
+    assert (bare.image, bare.command, bare.working_dir) == ("docker.io/c/d:latest", ["run"], "/v")
 
 
 def test_secrets_of_vaults_come_with_the_tasks_own_and_the_rest_as_a_file(
@@ -101,11 +102,11 @@ def test_secrets_of_vaults_come_with_the_tasks_own_and_the_rest_as_a_file(
 
     got = given(task_of(alice, example, secrets={"B": "task-b"}, environment={"C": "open"}))
 
+    file = got.secrets.pop("RPM_VAULT")
     assert got.secrets == {"A": "vault-a", "B": "task-b"}
     assert got.environment == {"C": "open"}
-    assert set(got.all_secrets) == {"A", "B", "RPM_VAULT"}
-    assert '"layers": [' in got.file
-    assert "vault-a" not in got.file + repr(got)
+    assert '"layers": [' in file
+    assert "vault-a" not in file + repr(got)
 
 
 def test_more_than_a_container_can_be_given_is_said(alice: User, example: Example) -> None:
@@ -128,7 +129,7 @@ def test_all_members_of_an_attempt_begin_with_what_was_noted_first(
     second = attempt_note_vaults(attempt_id=attempt.pk)
 
     assert first == second == [(mine.pk, 1)]
-    assert launch_inputs(attempt.task, second).environment == {"A": "1"}
+    assert launch_spec(attempt.task, second).environment == {"A": "1"}
     attempt.refresh_from_db()
     assert attempt.vaults == [[str(mine.pk), 1]]
 
@@ -150,14 +151,14 @@ def test_a_vault_that_is_removed_stays_for_what_began_with_it(
     vault_remove(actor=alice, vault=mine)
 
     vaults_remove_unused(vaults_in_use())
-    assert launch_inputs(attempt.task, used).secrets == {"A": "long-secret"}
+    assert launch_spec(attempt.task, used).secrets == {"A": "long-secret"}
 
     Attempt.objects.update(state=AttemptState.STOPPING)
     Attempt.objects.update(state=AttemptState.FINISHED, ended_at=attempt.allocated_at)
     Attempt.objects.update(ended_at="2020-01-01T00:00:00Z")
     vaults_remove_unused(vaults_in_use())
     with pytest.raises(VaultGone):
-        launch_inputs(attempt.task, used)
+        launch_spec(attempt.task, used)
 
 
 def test_secrets_of_vaults_are_masked_in_logs(alice: User, example: Example) -> None:
@@ -251,10 +252,10 @@ def test_vaults_of_a_tenants_groups_reach_tasks_in_its_queues_alone(
     noted = {task.pk: attempt_note_vaults(attempt_id=attempt_of(task).pk) for task in (theirs, own)}
     shown = api_as(root).get(f"/api/v1/tasks/{own.pk}/effective-vault/").json()
 
-    assert launch_inputs(own, noted[own.pk]).image == "docker.io/own/image:latest"
-    assert launch_inputs(own, noted[own.pk]).environment == {"A": "1"}
+    assert launch_spec(own, noted[own.pk]).image == "docker.io/own/image:latest"
+    assert launch_spec(own, noted[own.pk]).environment == {"A": "1"}
     assert "evil" not in str(shown)
-    assert launch_inputs(theirs, noted[theirs.pk]).image == "evil/image"
+    assert launch_spec(theirs, noted[theirs.pk]).image == "docker.io/evil/image:latest"
 
 
 def test_before_an_attempt_the_queue_says_which_vaults_a_task_would_get(

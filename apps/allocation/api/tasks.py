@@ -15,9 +15,9 @@ from apps.allocation.explanation import ReasonPayload, expected_start, explain_t
 from apps.allocation.whatif.task_checks import task_check
 from apps.tasks.api.parsers import RawJsonParser
 from apps.tasks.api.query_parameters import body_of, user_of
-from apps.tasks.api.serializers import DescriptionSerializer, ErrorSerializer
-from apps.tasks.descriptions import read_description
+from apps.tasks.api.serializers import ErrorSerializer
 from apps.tasks.selectors.visibility import visible_task
+from apps.tasks.task_spec import TaskSpec, read_spec
 
 _ERRORS = {"4XX": ErrorSerializer}
 
@@ -51,7 +51,7 @@ def explain(request: Request, pk: str) -> Response:
 @extend_schema(
     operation_id="tasks_check",
     tags=["tasks"],
-    request=DescriptionSerializer,
+    request=TaskSpec,
     responses={200: CheckSerializer, **_ERRORS},
 )
 @allows_acting
@@ -63,8 +63,8 @@ def check(request: Request) -> Response:
 
     Takes what enqueueing takes, and refuses what it refuses.
     """
-    description = read_description(body_of(request))
-    found = task_check(actor=user_of(request), description=description)
+    spec = read_spec(body_of(request))
+    found = task_check(actor=user_of(request), spec=spec)
     return Response(
         {
             **asdict(found),

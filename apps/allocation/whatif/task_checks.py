@@ -24,11 +24,11 @@ from apps.allocation.loader import LoadedSnapshot, load
 from apps.allocation.loader.configuration import amounts
 from apps.allocation.loader.texts import microseconds
 from apps.core.errors import Conflict
-from apps.tasks.descriptions import Description
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task, TaskGroup
 from apps.tasks.selectors.queue_order import FAR, QueueExplanation, queue_position
 from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.task_spec import TaskSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,13 @@ class _TriedTask:
     equals: int
 
 
-def task_check(*, actor: User, description: Description) -> TaskCheck:
+def task_check(*, actor: User, spec: TaskSpec) -> TaskCheck:
     """Whether the task would run if it were enqueued now; nothing is stored.
 
     Raises:
         Everything that `task_submit` raises: what cannot be enqueued cannot be checked.
     """
-    tried = _try(actor, description)
+    tried = _try(actor, spec)
     if is_suspended():
         return _not_now(tried, (SUSPENDED,))
     now = timezone.now()
@@ -93,10 +93,10 @@ def _not_now(tried: _TriedTask, reasons: tuple[ReasonPayload, ...]) -> TaskCheck
     )
 
 
-def _try(actor: User, description: Description) -> _TriedTask:
+def _try(actor: User, spec: TaskSpec) -> _TriedTask:
     """Enqueue it, read the result, and undo: so the code that enqueues it judges it."""
     with transaction.atomic():
-        task = task_submit(actor=actor, description=description)
+        task = task_submit(actor=actor, spec=spec)
         ahead = queue_position(task) - 1
         equals = Task.objects.filter(task_group=task.task_group_id, state=TaskState.QUEUED).exclude(
             pk=task.pk

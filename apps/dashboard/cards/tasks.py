@@ -132,7 +132,7 @@ class AttemptRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskSummary:
+class TaskSummaryCard:
     """Why it waits, where it runs, or how it ended; its attempts; what it runs."""
 
     task: Task
@@ -225,7 +225,7 @@ def load_task_timeline(user: User, key: str) -> TaskTimeline | None:
 
 
 @card("task_summary", Sharing.NOBODY)
-def load_task_summary(user: User, key: str) -> TaskSummary | None:
+def load_task_summary(user: User, key: str) -> TaskSummaryCard | None:
     """The state of a task with its reason, its placement and its attempts."""
     task = visible_task(user, key)
     if task is None:
@@ -237,7 +237,7 @@ def load_task_summary(user: User, key: str) -> TaskSummary | None:
         for attempt in reversed(task_history(task).attempts)
     ]
     has_reason = task.state == TaskState.QUEUED or found.reasons
-    return TaskSummary(
+    return TaskSummaryCard(
         task=task,
         rights=rights,
         reason=reason_view(found.reasons, found.names, simulated=simulated_pools())

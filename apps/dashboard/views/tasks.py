@@ -191,24 +191,24 @@ def _act(request: HttpRequest, pk: UUID, act: Callable[..., object]) -> HttpResp
 
 
 def _create(form: TaskForm, user: User) -> Task | None:
-    description = form.description()
-    if description is None:
+    spec = form.spec()
+    if spec is None:
         return None
     try:
-        if description.queue is None:
-            return task_create(actor=user, description=description)
-        return task_submit(actor=user, description=description)
+        if spec.queue is None:
+            return task_create(actor=user, spec=spec)
+        return task_submit(actor=user, spec=spec)
     except RpmError as error:
         add_errors(form, error)
         return None
 
 
 def _check(form: TaskForm, user: User) -> TaskCheck | None:
-    description = form.description()
-    if description is None:
+    spec = form.spec()
+    if spec is None:
         return None
     try:
-        return task_check(actor=user, description=description)
+        return task_check(actor=user, spec=spec)
     except RpmError as error:
         add_errors(form, error)
         return None

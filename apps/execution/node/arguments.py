@@ -148,7 +148,7 @@ def _common(spec: Spec, paths: ContainerPaths) -> list[str]:
         *["--cap-add=%s" % name for name in spec.capabilities],
         *["--device=%s" % path for path in spec.device_paths],
         *(["--user=%s" % spec.user] if spec.user else []),
-        *(["--workdir=%s" % spec.workdir] if spec.workdir else []),
+        *(["--workdir=%s" % spec.working_dir] if spec.working_dir else []),
         *(["--read-only"] if spec.read_only else []),
         *(["--network=%s" % spec.network] if spec.network != "default" else []),
         *["--publish=%d:%d/tcp" % (port, port) for port in _published(spec)],

@@ -42,8 +42,8 @@ def check(image: LocalImage, spec: Spec) -> None:
         if name.startswith(OBEYED_ANNOTATIONS) or "cdi.k8s.io/" in name:
             raise _refuse(spec, "has the annotation %.80r, which the runtime obeys" % name)
     try:
-        if image.workdir and not spec.workdir:
-            request_fields.workdir({"WORKDIR": image.workdir}, "WORKDIR")
+        if image.working_dir and not spec.working_dir:
+            request_fields.working_dir({"WORKDIR": image.working_dir}, "WORKDIR")
         # podman ignores them.
         for volume in image.volumes if spec.runtime == "docker" else ():
             request_fields.path({"VOLUME": volume}, "VOLUME")

@@ -28,7 +28,7 @@ class LocalImage(NamedTuple):
     digest: str
     volumes: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()
-    workdir: str = ""
+    working_dir: str = ""
 
 
 def is_missing(words: str) -> bool:

@@ -35,8 +35,9 @@ def launch(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[s
     Refuses (code): `other_boot`, `late`, `fenced` (a newer generation is known), `ended` (this
     member is over), `older_alive`, `not_allowed`, `image_missing`, `start_failed`, `invalid`.
     """
-    spec, callback = spec_of(request), callbacks.callback_of(request)
-    refuse_process(request, spec.runtime)
+    spec = spec_of(request)
+    callback = callbacks.callback_of(request["spec"])
+    refuse_process(request["spec"], spec.runtime)
     wait_s = request_fields.number(request, "start_wait_s", highest=START_WAIT_HIGHEST_S)
     lease_until_s = _lease_of(request)
     member = MemberFolder(home, spec.identity)
@@ -180,7 +181,7 @@ def _write_spec(member: MemberFolder, spec: Spec, lease_until_s: float | None) -
         "devices": [device.uuid for device in spec.devices],
         "secrets": sorted(spec.secrets),
         "user": spec.user,
-        "workdir": spec.workdir,
+        "working_dir": spec.working_dir,
     }
     # Worthless after a power cut: the boot is another one then. Only the fence must survive.
     member.write("spec.json", kept)

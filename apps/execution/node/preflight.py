@@ -86,7 +86,7 @@ def _spec_of(request: dict[str, Any], runtime: str) -> Spec:
         command=(PROGRAM,),
         environment={},
         secrets={},
-        workdir="",
+        working_dir="",
         devices=tuple(
             device_of(item) for item in request_fields.records(request, "devices", most=1)
         ),

@@ -91,6 +91,14 @@ def flag(request: dict[str, Any], field: str) -> bool:
     return value
 
 
+def record(request: dict[str, Any], field: str) -> dict[str, Any]:
+    """A required object."""
+    value = request.get(field)
+    if not isinstance(value, dict):
+        raise refuse(field, "not an object")
+    return value
+
+
 def records(request: dict[str, Any], field: str, *, most: int) -> list[dict[str, Any]]:
     """A list of objects, empty when missing."""
     value = request.get(field, [])
@@ -125,7 +133,7 @@ def path(request: dict[str, Any], field: str) -> str:
     return value
 
 
-def workdir(request: dict[str, Any], field: str) -> str:
+def working_dir(request: dict[str, Any], field: str) -> str:
     """Where a program starts; the kernel's own folders would lead out of a container."""
     value = path(request, field)
     if any(("%s/" % value).startswith("%s/" % one) for one in KERNELS_OWN):

@@ -117,7 +117,7 @@ class Process(TaskRuntime):
         uid, gid = _ids(spec.user)
         private = private_files.make(self.member, spec, self.config, secrets=True, is_open=True)
         variables = environment.process_environment(spec, private)
-        with _inside(spec.workdir, spec.user):
+        with _inside(spec.working_dir, spec.user):
             process = subprocess.Popen(
                 [argument.encode() for argument in spec.command],
                 stdin=subprocess.DEVNULL,
@@ -178,7 +178,7 @@ class Process(TaskRuntime):
             raise OSError("spec.json cannot be read")
         uid, gid = _ids(spec.get("user", ""))
         owner = os.geteuid() if uid is None else uid
-        with _inside(spec.get("workdir", ""), spec.get("user", "")):
+        with _inside(spec.get("working_dir", ""), spec.get("user", "")):
             return subprocess.Popen(
                 command,
                 stdin=stdin,
@@ -227,10 +227,10 @@ def tool_environment(config: dict[str, Any]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _inside(workdir: str, user: str) -> Iterator[None]:
+def _inside(working_dir: str, user: str) -> Iterator[None]:
     """In the task's folder, which it has to reach with its own rights and not with ours."""
     with task_files.as_user(private_files.ids_of(user)):
-        os.chdir((workdir or "/").encode())
+        os.chdir((working_dir or "/").encode())
     try:
         yield
     finally:

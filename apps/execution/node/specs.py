@@ -54,7 +54,7 @@ class Spec(NamedTuple):
     command: tuple[str, ...]
     environment: dict[str, str]
     secrets: dict[str, str]
-    workdir: str
+    working_dir: str
     devices: tuple[DeviceSpec, ...]
     volumes: tuple[VolumeSpec, ...]
     cpu_milli: int
@@ -101,37 +101,40 @@ def spec_of(request: dict[str, Any]) -> Spec:
     Raises:
         RequestRefusal: a field does not fit its grammar; code `invalid`, the detail names it.
     """
-    runtime = one_of(request, "runtime", RUNTIMES)
-    command = request_fields.command(request)
+    given = request_fields.record(request, "spec")
+    runtime = one_of(given, "runtime", RUNTIMES)
+    command = request_fields.command(given)
     if runtime == "process" and not command:
         raise request_fields.refuse("command", "empty, and the process runtime has no image to ask")
     return Spec(
         identity=identity_of(request),
         runtime=runtime,
-        image="" if runtime == "process" else request_fields.image(request),
+        image="" if runtime == "process" else request_fields.image(given),
         command=command,
-        environment=request_fields.variables(request, "environment"),
-        secrets=request_fields.secrets(request, "secrets"),
-        workdir=request_fields.workdir(request, "workdir") if request.get("workdir") else "",
+        environment=request_fields.variables(given, "environment"),
+        secrets=request_fields.secrets(given, "secrets"),
+        working_dir=request_fields.working_dir(given, "working_dir")
+        if given.get("working_dir")
+        else "",
         devices=tuple(
-            device_of(item) for item in request_fields.records(request, "devices", most=1024)
+            device_of(item) for item in request_fields.records(given, "devices", most=1024)
         ),
         volumes=tuple(
-            _volume_of(item) for item in request_fields.records(request, "volumes", most=64)
+            _volume_of(item) for item in request_fields.records(given, "volumes", most=64)
         ),
-        cpu_milli=request_fields.whole(request, "cpu_milli", lowest=0, highest=10**7),
-        memory_mb=request_fields.whole(request, "memory_mb", lowest=0, highest=10**9),
-        shm_mb=request_fields.whole(request, "shm_mb", lowest=0, highest=10**9),
-        pids=request_fields.whole(request, "pids", lowest=1, highest=4_194_304),
-        user=user_of(request, is_required=runtime != "process"),
-        network=one_of(request, "network", NETWORKS),
-        read_only=request_fields.flag(request, "read_only"),
-        capabilities=request_fields.texts(request, "capabilities", request_fields.CAPABILITY),
-        device_paths=request_fields.texts(request, "device_paths", request_fields.DEVICE_PATH),
-        digest=images.digest_of(request, "digest"),
-        image_id=images.digest_of(request, "image_id"),
-        ports=_ports_of(request),
-        resume_if_saved=request.get("resume_if_saved") is True,
+        cpu_milli=request_fields.whole(given, "cpu_milli", lowest=0, highest=10**7),
+        memory_mb=request_fields.whole(given, "memory_mb", lowest=0, highest=10**9),
+        shm_mb=request_fields.whole(given, "shm_mb", lowest=0, highest=10**9),
+        pids=request_fields.whole(given, "pids", lowest=1, highest=4_194_304),
+        user=user_of(given, is_required=runtime != "process"),
+        network=one_of(given, "network", NETWORKS),
+        read_only=request_fields.flag(given, "read_only"),
+        capabilities=request_fields.texts(given, "capabilities", request_fields.CAPABILITY),
+        device_paths=request_fields.texts(given, "device_paths", request_fields.DEVICE_PATH),
+        digest=images.digest_of(given, "digest"),
+        image_id=images.digest_of(given, "image_id"),
+        ports=_ports_of(given),
+        resume_if_saved=given.get("resume_if_saved") is True,
     )
 
 

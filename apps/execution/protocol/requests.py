@@ -4,6 +4,8 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct, json
 
+from apps.core.containers import AbortCallback
+
 PROTOCOL: Final = 1
 # Above the longest command, environment and secrets, each character written as an escape.
 REQUEST_BYTES: Final = 16 * 1024 * 1024
@@ -58,14 +60,6 @@ class SimulatedDevice(Struct, frozen=True):
     model: str
     memory_mb: int
     cdi: str = ""
-
-
-class AbortCallbackSpec(Struct, frozen=True):
-    """A script run inside the container when the task is to stop, before SIGTERM."""
-
-    language: Literal["bash", "python"]
-    script: str
-    timeout_s: float
 
 
 class LeaseRenewal(Struct, frozen=True):
@@ -141,24 +135,18 @@ class PullRequest(NodeRequest, frozen=True, kw_only=True, tag="pull"):
     wait_s: float = 0
 
 
-class LaunchRequest(NodeRequest, frozen=True, kw_only=True, tag="launch"):
-    """Start this member, exactly once.
+class ContainerSpec(Struct, frozen=True, kw_only=True):
+    """What one member of a task runs on its node, and with how much.
 
-    `not_after_s` and `lease_until_s` are on the node's own boot clock (`Clocks.uptime_s`) and
-    `boot_id` says of which boot. Without a lease nothing but a stop ends it. Amounts of 0 set no
-    limit. `digest` or else `image_id` say exactly which image of that name, as a pull answered.
-    Memory is in 2^20 bytes. A task finds each of `secrets` as a file that only its user can
-    read (variable `NAME_FILE`). `capabilities` and `device_paths` are what its profile allows
-    beyond the usual. `ports` of a container with a network of its own are those of the node, too.
-    With `resume_if_saved` it resumes (`RPM_RESUME`) only where its folder on the volume for
-    checkpoints holds something.
+    Fields that its owner chose have the names of `TaskSpec`. Amounts of 0 set no limit. `digest` or
+    else `image_id` say exactly which image of that name, as a pull answered. Memory is in 2^20
+    bytes. A task finds each of `secrets` as a file that only its user can read (variable
+    `NAME_FILE`). `capabilities` and `device_paths` are what its profile allows beyond the usual.
+    `ports` of a container with a network of its own are those of the node, too. With
+    `resume_if_saved` it resumes (`RPM_RESUME`) only where its folder on the volume for checkpoints
+    holds something.
     """
 
-    task_id: TaskId
-    generation: Generation
-    rank: Rank = 0
-    boot_id: str
-    not_after_s: float
     runtime: RuntimeName
     image: str = ""
     digest: str = ""
@@ -166,7 +154,7 @@ class LaunchRequest(NodeRequest, frozen=True, kw_only=True, tag="launch"):
     command: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     secrets: dict[str, str] = {}
-    workdir: str = ""
+    working_dir: str = ""
     devices: tuple[AllocatedDevice, ...] = ()
     volumes: tuple[VolumeMount, ...] = ()
     cpu_milli: Count = 0
@@ -183,9 +171,28 @@ class LaunchRequest(NodeRequest, frozen=True, kw_only=True, tag="launch"):
     ports: tuple[Port, ...] = ()
     read_only: bool = False
     resume_if_saved: bool = False
+    abort_callback: AbortCallback | None = None
+
+    def __repr__(self) -> str:
+        # Neither logs nor traces show what it holds: secrets are among it.
+        return f"ContainerSpec({self.runtime!r}, {self.image!r})"
+
+
+class LaunchRequest(NodeRequest, frozen=True, kw_only=True, tag="launch"):
+    """Start this member, exactly once.
+
+    `not_after_s` and `lease_until_s` are on the node's own boot clock (`Clocks.uptime_s`) and
+    `boot_id` says of which boot. Without a lease nothing but a stop ends it.
+    """
+
+    task_id: TaskId
+    generation: Generation
+    rank: Rank = 0
+    boot_id: str
+    not_after_s: float
     lease_until_s: float | None = None
-    abort_callback: AbortCallbackSpec | None = None
     start_wait_s: float = 20
+    spec: ContainerSpec
 
 
 class SyncRequest(NodeRequest, frozen=True, kw_only=True, tag="sync"):

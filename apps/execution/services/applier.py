@@ -14,7 +14,7 @@ from django.db import DatabaseError, DataError, InterfaceError, OperationalError
 
 from apps.core import clock
 from apps.core.errors import RpmError
-from apps.execution.launch_requests import LAUNCH_WINDOW_S
+from apps.execution.container_specs import LAUNCH_WINDOW_S
 from apps.execution.protocol.answers import ReportedMember, SyncReport
 from apps.execution.protocol.requests import MemberKey
 from apps.execution.reconciler import (

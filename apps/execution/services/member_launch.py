@@ -5,27 +5,28 @@ launch may come when another process has long taken over.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+import msgspec
 import structlog
 from django.conf import settings
 from django.utils import timezone
 
 from apps.core.crash_points import crash_point
 from apps.core.errors import BadInput
+from apps.core.images import ImageName
 from apps.core.keyring import CannotUnseal
 from apps.execution.client import LaunchOutcome, NodeClient
-from apps.execution.launch_requests import MemberFacts, launch_request
+from apps.execution.container_specs import LAUNCH_WINDOW_S, container_spec, with_master_port
 from apps.execution.leases import NodeClock, first_lease
-from apps.execution.own_account import facts_allowed
 from apps.execution.protocol.outcomes import (
     Answered,
     ImageMissing,
     NodeRefusal,
     StartFailed,
 )
-from apps.execution.protocol.requests import StopRequest
-from apps.execution.selectors import maintenance_left_s, member_facts
+from apps.execution.protocol.requests import ContainerSpec, LaunchRequest, StopRequest
+from apps.execution.selectors import maintenance_left_s
 from apps.execution.services.image_fetch import (
     FetchDeferred,
     ImageReady,
@@ -74,12 +75,16 @@ class _Start:
 
     member: Member
     client: NodeClient
-    facts: MemberFacts
+    spec: ContainerSpec
     token: str
 
     @property
     def node_id(self) -> int:
         return self.member.node_id or 0
+
+    @property
+    def task_id(self) -> str:
+        return str(self.member.attempt.task_id)
 
 
 def member_launch(*, member_id: int, client: NodeClient, clock: NodeClock, token: str) -> None:
@@ -94,9 +99,9 @@ def member_launch(*, member_id: int, client: NodeClient, clock: NodeClock, token
             *("attempt__task__owner", "attempt__queue__profile", "attempt__pool"),
             *("attempt__policy", "node"),
         ).get(pk=member_id)
-        facts = _facts(member, client, token)
-        if facts is not None:
-            _launch(_Start(member, client, facts, token), clock)
+        spec = _spec(member, token)
+        if spec is not None:
+            _launch(_Start(member, client, spec, token), clock)
     except NotServing:
         log.info("member.left_to_another_process", member=member_id)
 
@@ -106,8 +111,8 @@ def _launch(start: _Start, clock: NodeClock) -> None:
     if fetched is None:
         return
     crash_point("launch.pulled")
-    facts = _together(start)
-    if facts is None:
+    spec = _together(start)
+    if spec is None:
         return
     moment = clock.now()
     lease_until_s = _lease(start.member, clock)
@@ -119,7 +124,17 @@ def _launch(start: _Start, clock: NodeClock) -> None:
         ):
             return
     crash_point("launch.leased")
-    request = launch_request(facts, moment, fetched.image, lease_until_s)
+    attempt, image = start.member.attempt, fetched.image
+    request = LaunchRequest(
+        installation=start.client.installation,
+        task_id=start.task_id,
+        generation=attempt.generation,
+        rank=start.member.rank,
+        boot_id=moment.boot_id,
+        not_after_s=moment.uptime_s + LAUNCH_WINDOW_S,
+        lease_until_s=lease_until_s,
+        spec=msgspec.structs.replace(spec, digest=image.digest, image_id=image.image_id),
+    )
     outcome = start.client.launch(request)
     crash_point("launch.answered")
     if fetched.was_known and isinstance(outcome, ImageMissing):
@@ -130,25 +145,23 @@ def _launch(start: _Start, clock: NodeClock) -> None:
     crash_point("launch.noted")
 
 
-def _together(start: _Start) -> MemberFacts | None:
+def _together(start: _Start) -> ContainerSpec | None:
     """What to launch a member with; None: of a gang, others are not so far, and it waits."""
-    if start.facts.world_size == 1 or start.member.launched_at is not None:
-        return start.facts
+    if start.member.attempt.replicas == 1 or start.member.launched_at is not None:
+        return start.spec
     with as_server(start.node_id, start.token):
         port = member_note_ready(member_id=start.member.pk, token=start.token)
-    return None if port is None else replace(start.facts, master_port=port)
+    return None if port is None else with_master_port(start.spec, port)
 
 
-def _facts(member: Member, client: NodeClient, token: str) -> MemberFacts | None:
-    """What the launch needs; None when it cannot be, and the attempt has ended so."""
+def _spec(member: Member, token: str) -> ContainerSpec | None:
+    """What the member runs; None when it cannot be known, and the attempt has ended so."""
     attempt, is_unfit = member.attempt, False
     with as_server(member.node_id or 0, token):
         used = attempt_note_vaults(attempt_id=attempt.pk)
     attempt.vaults = used
     try:
-        facts = member_facts(member, installation=client.installation)
-        if member.node is not None:
-            facts = facts_allowed(facts, member.node)
+        spec = container_spec(member)
     except CannotUnseal as error:
         problem = f"Its secrets cannot be read. {error}"
     except VaultGone as error:
@@ -158,24 +171,24 @@ def _facts(member: Member, client: NodeClient, token: str) -> MemberFacts | None
         problem = error.detail
     else:
         # The list may have changed since the task was enqueued.
-        problem = _image_problem(facts, attempt.pool.allowed_images)
+        problem = _image_problem(spec, attempt.pool.allowed_images)
         if not problem:
-            return facts
+            return spec
     ended = MemberResult(exit_code=None, detail=problem, is_unfit=is_unfit)
     with as_server(member.node_id or 0, token):
         member_note_exit(member_id=member.pk, ended=ended)
     return None
 
 
-def _image_problem(facts: MemberFacts, patterns: Sequence[str]) -> str:
+def _image_problem(spec: ContainerSpec, patterns: Sequence[str]) -> str:
     """Why the node cannot start a container of this image; empty where it needs none, or can."""
-    if facts.runtime == "process":
+    if spec.runtime == "process":
         return ""
-    if not facts.image:
-        return f"image is missing: its node starts containers ({facts.runtime}) only. Name one."
-    if is_allowed(facts.image, patterns):
+    if not spec.image:
+        return f"image is missing: its node starts containers ({spec.runtime}) only. Name one."
+    if is_allowed(ImageName.parse(spec.image), patterns):
         return ""
-    return f"Image {facts.image} is not allowed in its pool, only: {', '.join(patterns)}."
+    return f"Image {spec.image} is not allowed in its pool, only: {', '.join(patterns)}."
 
 
 def _lease(member: Member, clock: NodeClock) -> float | None:
@@ -191,12 +204,12 @@ def _lease(member: Member, clock: NodeClock) -> float | None:
 
 
 def _launched(start: _Start, outcome: LaunchOutcome) -> None:
-    member_id, task = start.member.pk, start.facts.task_id
+    member_id, task = start.member.pk, start.task_id
     if isinstance(outcome, Answered):
         if outcome.answer.state == "running":
             with as_server(start.node_id, start.token):
                 member_note_start(member_id=member_id, at=timezone.now())
-        log.info("member.launched", task=task, rank=start.facts.rank)
+        log.info("member.launched", task=task, rank=start.member.rank)
     elif isinstance(outcome, StartFailed | ImageMissing):
         _not_started(start, outcome.detail)
         log.warning("member.start_failed", task=task, detail=outcome.detail)
@@ -229,8 +242,8 @@ def _is_nodes_own(start: _Start) -> bool:
 
 
 def _exited(start: _Start, ended: MemberResult) -> None:
-    if start.facts.image:
-        image_forget(start.client, start.facts.image)
+    if start.spec.image:
+        image_forget(start.client, ImageName.parse(start.spec.image))
     with as_server(start.node_id, start.token):
         member_note_exit(member_id=start.member.pk, ended=ended)
 
@@ -247,10 +260,13 @@ def _image_ready(start: _Start) -> ImageReady | None:
         with as_server(start.node_id, start.token):
             return attempt_note_image(attempt_id=attempt.pk, image=image)
 
-    facts = start.facts
-    if facts.runtime == "process" or facts.image is None:
+    spec = start.spec
+    if spec.runtime == "process" or not spec.image:
         return ImageReady(ImageIdentity())
-    wanted = ImageRequest(facts.image, facts.runtime, attempt.policy.group_id, facts.noted)
+    # What other members, or an earlier launch of this one, found the image to be.
+    noted = ImageIdentity(attempt.image_digest, attempt.image_id)
+    image = ImageName.parse(spec.image)
+    wanted = ImageRequest(image, spec.runtime, attempt.policy.group_id, noted)
     outcome = image_fetch(start.client, wanted, keep=keep, note=note)
     if isinstance(outcome, ImageUnavailable | FetchDeferred):
         _image_unavailable(start, outcome)
@@ -274,7 +290,12 @@ def _refused(start: _Start, outcome: NodeRefusal) -> None:
     if outcome.code in PASSING:
         _try_again(start, outcome.detail)
         return
-    log.error("member.refused", task=start.facts.task_id, code=outcome.code, detail=outcome.detail)
+    log.error(
+        "member.refused",
+        task=start.task_id,
+        code=outcome.code,
+        detail=outcome.detail,
+    )
     words = f"The node refused it ({outcome.code}): {outcome.detail}"
     if outcome.code not in _FENCE_CODES:
         _not_started(start, words)

@@ -14,7 +14,7 @@ from django.db import transaction
 from apps.core.notifications import after_commit
 from apps.events.services import event_record
 from apps.execution.client import NodeClient
-from apps.execution.launch_requests import NOBODY
+from apps.execution.container_specs import NOBODY
 from apps.execution.protocol.outcomes import Answered
 from apps.execution.protocol.requests import AllocatedDevice, PreflightRequest, RuntimeName
 from apps.nodes.models import Device, DeviceState, Node, Runtime

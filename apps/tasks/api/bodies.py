@@ -7,9 +7,9 @@ import msgspec
 
 from apps.core.errors import BadInput, RpmError
 from apps.core.parsers import not_json
-from apps.tasks.descriptions import CHANGEABLE, Description, read_description, type_error
 from apps.tasks.services.enqueue.bulk import MANY
 from apps.tasks.services.queue_order import OrderMove
+from apps.tasks.task_spec import CHANGEABLE, TaskSpec, read_spec, type_error
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -71,7 +71,7 @@ def read_changes(body: bytes) -> dict[str, Any]:
     return changes
 
 
-def read_many(body: bytes) -> list[Description | RpmError]:
+def read_many(body: bytes) -> list[TaskSpec | RpmError]:
     """The descriptions of a bulk request, or the error of each.
 
     Raises:
@@ -91,8 +91,8 @@ def read_many(body: bytes) -> list[Description | RpmError]:
     return [_description_or_error(item) for item in items]
 
 
-def _description_or_error(item: msgspec.Raw) -> Description | RpmError:
+def _description_or_error(item: msgspec.Raw) -> TaskSpec | RpmError:
     try:
-        return read_description(item)
+        return read_spec(item)
     except RpmError as error:
         return error

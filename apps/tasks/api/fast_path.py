@@ -23,9 +23,9 @@ from apps.core.api import error_body
 from apps.core.errors import RpmError, Unavailable
 from apps.core.headers import common_response_headers, proxy_ssl_header
 from apps.core.origin import client_address_of
-from apps.tasks.descriptions import read_description
 from apps.tasks.services.enqueue.fast_path import task_submit_fast
 from apps.tasks.task_payloads import stored_task_detail
+from apps.tasks.task_spec import read_spec
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -67,10 +67,8 @@ def _answer(environ: Environ) -> _Answer | None:
     address = client_address_of(environ)
     try:
         address_admit(address)
-        description = read_description(body)
-        stored = task_submit_fast(
-            key=pair[0], secret=pair[1], address=address, description=description
-        )
+        spec = read_spec(body)
+        stored = task_submit_fast(key=pair[0], secret=pair[1], address=address, spec=spec)
     except Unavailable as error:
         # Django does not try again: the task may be stored already.
         wait = {"Retry-After": str(error.retry_after_s)}
@@ -80,7 +78,7 @@ def _answer(environ: Environ) -> _Answer | None:
     if stored is None:
         return None
     version = int(stored.at.timestamp() * 1_000_000)
-    payload = stored_task_detail(stored, description)
+    payload = stored_task_detail(stored, spec)
     return _response(environ, "201 Created", payload, {"ETag": f'"{version}"'})
 
 

@@ -1,98 +1,16 @@
-"""The shapes of requests and responses, for the OpenAPI file.
-
-Requests are read by `apps.tasks.descriptions`, responses are made by `apps.tasks.task_payloads`
-(`tests/tasks/api/test_shapes.py` compares them with these).
-"""
+"""The shapes of responses other than tasks, for the OpenAPI file."""
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.tasks.lifecycle.states import AttemptState, TaskState
-from apps.tasks.services.queue_order import MOVES
+from apps.tasks.lifecycle.states import AttemptState
 
 
-class AbortCallbackSerializer(serializers.Serializer[Any]):
-    script = serializers.CharField(help_text="Run inside the container before SIGTERM.")
-    language = serializers.ChoiceField(choices=["bash", "python"], default="bash")
-    timeout_s = serializers.IntegerField(default=60, min_value=1, max_value=86_400)
-
-
-class DescriptionSerializer(serializers.Serializer[Any]):
-    """The description of a task. Without a queue it becomes a draft."""
-
-    name = serializers.CharField(max_length=200)
-    queue = serializers.JSONField(required=False, help_text="Name or id of the queue.")
-    image = serializers.CharField(required=False)
-    command = serializers.ListField(child=serializers.CharField(), required=False)
-    environment = serializers.DictField(child=serializers.CharField(), required=False)
-    secrets = serializers.DictField(
-        child=serializers.CharField(),
-        required=False,
-        help_text="Each is a file in the container; NAME_FILE holds its path. Never shown again.",
-    )
-    working_dir = serializers.CharField(required=False)
-    request = serializers.JSONField(
-        required=False, help_text="Amounts per key, or a number of GPUs; dynamic profiles only."
-    )
-    replicas = serializers.IntegerField(required=False, min_value=1, max_value=4096)
-    volumes = serializers.ListField(child=serializers.CharField(), required=False)
-    priority = serializers.IntegerField(default=0, min_value=-1000, max_value=1000)
-    is_preemptible = serializers.BooleanField(default=True)
-    is_restartable = serializers.BooleanField(default=True)
-    time_limit_s = serializers.IntegerField(required=False, min_value=1)
-    retries = serializers.IntegerField(default=0, min_value=0, max_value=100)
-    checkpoint_volume = serializers.CharField(
-        required=False, help_text="Volume on which the task finds its checkpoints again."
-    )
-    abort_callback = AbortCallbackSerializer(required=False)
-    tags = serializers.ListField(child=serializers.CharField(), required=False)
-
-
-class TaskSummarySerializer(serializers.Serializer[Any]):
-    """The fields that every user who sees the queue may read."""
-
-    id = serializers.UUIDField()
-    name = serializers.CharField()
-    state = serializers.ChoiceField(choices=TaskState.choices)
-    queue_id = serializers.IntegerField(allow_null=True)
-    queue = serializers.CharField(allow_null=True)
-    policy_id = serializers.IntegerField(allow_null=True)
-    owner = serializers.CharField()
-    priority = serializers.IntegerField()
-    request = serializers.DictField(
-        child=serializers.CharField(), allow_null=True, help_text="Null: that of the profile."
-    )
-    replicas = serializers.IntegerField(allow_null=True, help_text="Null: those of the profile.")
-    is_preemptible = serializers.BooleanField()
-    is_restartable = serializers.BooleanField()
-    time_limit_s = serializers.IntegerField(allow_null=True)
-    retries = serializers.IntegerField()
-    tags = serializers.ListField(child=serializers.CharField())
-    generation = serializers.IntegerField(help_text="How often it was admitted.")
-    preemptions = serializers.IntegerField()
-    failures = serializers.IntegerField()
-    exit_code = serializers.IntegerField(allow_null=True)
-    created_at = serializers.DateTimeField()
-    submitted_at = serializers.DateTimeField(allow_null=True)
-    changed_at = serializers.DateTimeField()
-    ended_at = serializers.DateTimeField(allow_null=True)
-
-
-class TaskSerializer(TaskSummarySerializer):
-    """The whole task; the last fields are null for users who may not read its content."""
-
-    state_detail = serializers.CharField(allow_null=True)
-    image = serializers.CharField(allow_null=True)
-    command = serializers.ListField(child=serializers.CharField(), allow_null=True)
-    environment = serializers.DictField(child=serializers.CharField(), allow_null=True)
-    secrets = serializers.DictField(
-        child=serializers.CharField(), allow_null=True, help_text="Names; every value is hidden."
-    )
-    working_dir = serializers.CharField(allow_null=True)
-    volumes = serializers.ListField(child=serializers.CharField(), allow_null=True)
-    checkpoint_volume = serializers.CharField(allow_null=True)
-    abort_callback = AbortCallbackSerializer(allow_null=True)
+@extend_schema_field({"allOf": [{"$ref": "#/components/schemas/Task"}], "nullable": True})
+class TaskField(serializers.JSONField):
+    """`TaskDetail`."""
 
 
 class ErrorSerializer(serializers.Serializer[Any]):
@@ -107,24 +25,9 @@ class ErrorSerializer(serializers.Serializer[Any]):
 class BulkAnswerSerializer(serializers.Serializer[Any]):
     """The answer to one task of a bulk request: either is null."""
 
-    task = TaskSerializer(allow_null=True)
+    task = TaskField()
     error = ErrorSerializer(allow_null=True)
     status = serializers.IntegerField()
-
-
-class QueueChoiceSerializer(serializers.Serializer[Any]):
-    queue = serializers.JSONField(required=False, help_text="Name or id of the queue.")
-
-
-class TaskReorderSerializer(serializers.Serializer[Any]):
-    move = serializers.ChoiceField(choices=MOVES)
-    other = serializers.UUIDField(
-        required=False, help_text="The task to move before or after; only for these two moves."
-    )
-
-
-class PrioritySerializer(serializers.Serializer[Any]):
-    priority = serializers.IntegerField(min_value=-1000, max_value=1000)
 
 
 class MemberSerializer(serializers.Serializer[Any]):

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from apps.accounts.models import Scope
 from apps.core.api import KeysetPagination, error_body
 from apps.core.errors import BadInput, RpmError
+from apps.core.schema import changes_of, list_of
 from apps.core.terminal import plain
 from apps.policies.selectors import pools_visible_to
 from apps.tasks.api.attempt_payloads import attempt_payload, effective_vault_payload, log_payload
@@ -38,17 +39,10 @@ from apps.tasks.api.query_parameters import (
 from apps.tasks.api.serializers import (
     AttemptSerializer,
     BulkAnswerSerializer,
-    DescriptionSerializer,
     EffectiveVaultSerializer,
     ErrorSerializer,
     LogSerializer,
-    PrioritySerializer,
-    QueueChoiceSerializer,
-    TaskReorderSerializer,
-    TaskSerializer,
-    TaskSummarySerializer,
 )
-from apps.tasks.descriptions import read_description
 from apps.tasks.models import Task
 from apps.tasks.selectors.attempts import attempts_of
 from apps.tasks.selectors.vaults import effective_vault
@@ -70,11 +64,12 @@ from apps.tasks.services.queue_order import (
     task_set_priority,
 )
 from apps.tasks.services.stop import task_abort, task_dequeue
-from apps.tasks.task_payloads import task_detail, task_summary
+from apps.tasks.task_payloads import TaskDetail, TaskSummary, task_detail, task_summary
+from apps.tasks.task_spec import TaskSpec, read_spec
 
 _ERRORS = {"4XX": ErrorSerializer}
-_DETAIL = extend_schema(request=None, responses={200: TaskSerializer, **_ERRORS})
-_TO_QUEUE = extend_schema(request=QueueChoiceSerializer, responses={200: TaskSerializer, **_ERRORS})
+_DETAIL = extend_schema(request=None, responses={200: TaskDetail, **_ERRORS})
+_TO_QUEUE = extend_schema(request=QueueBody, responses={200: TaskDetail, **_ERRORS})
 _KEY = OpenApiParameter(
     "Idempotency-Key", location="header", description="The same key and body give the same task."
 )
@@ -107,24 +102,23 @@ _GENERATION = OpenApiParameter(
 
 
 @extend_schema_view(
-    list=extend_schema(parameters=_FILTERS, responses=TaskSummarySerializer(many=True)),
+    list=extend_schema(parameters=_FILTERS, responses=TaskSummary),
     retrieve=_DETAIL,
     create=extend_schema(
-        request=DescriptionSerializer,
+        request=TaskSpec,
         parameters=[_KEY],
-        responses={201: TaskSerializer, **_ERRORS},
+        responses={201: TaskDetail, **_ERRORS},
     ),
     partial_update=extend_schema(
-        request=DescriptionSerializer,
+        request=changes_of(TaskSpec),
         parameters=[OpenApiParameter("If-Match", location="header", description="The ETag.")],
-        responses={200: TaskSerializer, **_ERRORS},
+        responses={200: TaskDetail, **_ERRORS},
     ),
 )
 class TaskViewSet(viewsets.GenericViewSet[Task]):
     """The user's own tasks, and those of queues that the user sees."""
 
     queryset = Task.objects.none()
-    serializer_class = TaskSerializer
     pagination_class = KeysetPagination
     scope_to_write = Scope.ENQUEUE
     allows_acting = True
@@ -141,10 +135,10 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         """Enqueue a task; without a queue it is kept as a draft."""
         user = user_of(request)
         body = body_of(request)
-        description = read_description(body)
+        spec = read_spec(body)
         keep = idempotency_of(request.headers.get("Idempotency-Key", ""), body)
-        make = task_create if description.queue is None else task_submit
-        task = make(actor=user, description=description, idempotency=keep)
+        make = task_create if spec.queue is None else task_submit
+        task = make(actor=user, spec=spec, idempotency=keep)
         return self._response(request, task, status=status.HTTP_201_CREATED)
 
     def retrieve(self, request: Request, pk: str) -> Response:
@@ -208,7 +202,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         task_checkpoint(actor=user, task=task)
         return self._response(request, task)
 
-    @extend_schema(request=PrioritySerializer, responses={200: TaskSerializer, **_ERRORS})
+    @extend_schema(request=PriorityBody, responses={200: TaskDetail, **_ERRORS})
     @action(detail=True, methods=["post"])
     def priority(self, request: Request, pk: str) -> Response:
         """Change the priority of a draft or a waiting task."""
@@ -219,7 +213,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
             request, task_set_priority(actor=user, task=task, priority=body.priority)
         )
 
-    @extend_schema(request=TaskReorderSerializer, responses={200: TaskSerializer, **_ERRORS})
+    @extend_schema(request=ReorderBody, responses={200: TaskDetail, **_ERRORS})
     @action(detail=True, methods=["post"])
     def reorder(self, request: Request, pk: str) -> Response:
         """Move a waiting task among its equals; for users who manage the queue."""
@@ -285,7 +279,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         return Response(effective_vault_payload(found), headers={"Cache-Control": "no-store"})
 
     @extend_schema(
-        request=DescriptionSerializer(many=True),
+        request=list_of(TaskSpec),
         responses={200: BulkAnswerSerializer(many=True), **_ERRORS},
     )
     @action(detail=False, methods=["post"], parser_classes=[RawBulkParser], pagination_class=None)

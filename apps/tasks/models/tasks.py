@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+import msgspec
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -12,6 +13,7 @@ from apps.core.keyring import SealContext
 from apps.policies.models import Queue
 from apps.tasks.details import DETAIL_CHARS
 from apps.tasks.lifecycle.states import TaskState
+from apps.tasks.task_spec import COLUMNS, TaskSpec
 
 
 class TaskGroup(models.Model):
@@ -61,23 +63,19 @@ class Task(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tasks", db_index=False
     )
     name = models.CharField(max_length=200)
-    image = models.CharField(max_length=500, blank=True)
-    command = models.JSONField(default=list, help_text="Program and arguments, as a list.")
-    environment = models.JSONField(default=dict, blank=True)
-    working_dir = models.CharField(max_length=500, blank=True)
+    # The rest of its spec: what it runs (`CONTENT` of apps.tasks.task_spec).
+    content = models.JSONField(
+        default=dict, blank=True, db_default=models.Value({}, models.JSONField())
+    )
     request = QuantitiesField(null=True, default=None)
     replicas = models.PositiveIntegerField(
         null=True, blank=True, validators=[MinValueValidator(1), MaxValueValidator(4096)]
     )
-    volumes = models.JSONField(default=list, blank=True)
     priority = models.IntegerField(default=0)
     is_preemptible = models.BooleanField(default=True)
     is_restartable = models.BooleanField(default=True)
     time_limit_s = models.PositiveIntegerField(null=True, blank=True)
     retries = models.PositiveIntegerField(default=0, validators=[MaxValueValidator(100)])
-    abort_callback = models.JSONField(null=True, blank=True)
-    # The volume on which the task finds its checkpoint folder again; empty: it has none.
-    checkpoint_volume = models.CharField(max_length=63, blank=True, default="", db_default="")
     # Name to value, each sealed for this task, its owner and its name (`secret_context`).
     secrets = models.JSONField(
         default=dict, blank=True, db_default=models.Value({}, models.JSONField())
@@ -158,6 +156,12 @@ class Task(models.Model):
     def secret_context(self, name: str) -> SealContext:
         """The context in which a secret opens: this task, as long as it has the same owner."""
         return SealContext("tasks.task.secrets", (str(self.pk), self.owner_id), name)
+
+    @property
+    def spec(self) -> TaskSpec:
+        """The task as its owner described it, without the queue and the values of secrets."""
+        values = {name: getattr(self, name) for name in COLUMNS}
+        return msgspec.convert({**self.content, **values}, TaskSpec)
 
     @property
     def waits_since(self) -> datetime | None:

@@ -66,7 +66,7 @@ def resumption_of(attempt: Attempt) -> Resumption:
     if last is None:
         return Resumption(is_possible=False)
     is_said = earlier.filter(checkpointed_at__isnull=False).exists()
-    name = attempt.task.checkpoint_volume
+    name = attempt.task.spec.checkpoint_volume
     volume = Volume.objects.filter(name=name, removed_at__isnull=True).first() if name else None
     if volume is None:
         return Resumption(is_possible=is_said, is_said=is_said)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from django.db.models import Q
 from django.utils import timezone
 
@@ -20,6 +21,7 @@ from apps.tasks.lifecycle.states import ADMITTED_STATES, LIVE_ATTEMPT_STATES
 from apps.tasks.models import Attempt, Task
 from apps.tasks.redaction import is_secret, secret_names
 from apps.tasks.selectors.secrets import readable_secrets, task_secrets
+from apps.tasks.task_spec import TaskSpec
 from apps.vaults.contents import (
     CONTAINER,
     CONTAINER_FIELDS,
@@ -37,26 +39,6 @@ FILE_BYTES = 500_000
 MOST_SECRETS = 256
 # The output of an ended attempt arrives late where its node was unreachable.
 WRITES_FOR = timedelta(days=7)
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchInputs:
-    """The inputs of a launch: the task's own, and those that vaults add or enforce.
-
-    `file` holds all other values of vaults as JSON; empty where there are none.
-    """
-
-    image: str
-    command: tuple[str, ...]
-    working_dir: str
-    environment: Mapping[str, str]
-    secrets: Mapping[str, str] = field(repr=False)
-    file: str = field(default="", repr=False)
-
-    @property
-    def all_secrets(self) -> dict[str, str]:
-        """The secrets, with the file as one of them."""
-        return {**self.secrets, **({FILE_NAME: self.file} if self.file else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +75,10 @@ def vaults_in_use() -> set[VaultRef]:
     return {one for kept in noted.values_list("vaults", flat=True) for one in vault_refs_of(kept)}
 
 
-def launch_inputs(task: Task, used: Sequence[VaultRef]) -> LaunchInputs:
-    """The inputs of the task with these vaults: enforced entries win over its own, others do not.
+def launch_spec(task: Task, used: Sequence[VaultRef]) -> TaskSpec:
+    """The spec with opened secrets and these vaults: enforced entries win over its own.
+
+    All values of vaults that are neither variables nor secrets come as one JSON file, a secret.
 
     Raises:
         BadInput: all together are more than a container takes.
@@ -102,13 +86,7 @@ def launch_inputs(task: Task, used: Sequence[VaultRef]) -> LaunchInputs:
         VaultGone: one of the vaults is not there any more.
     """
     layers = layers_of(used)
-    own = LaunchInputs(
-        image=task.image,
-        command=tuple(task.command),
-        working_dir=task.working_dir,
-        environment=dict(task.environment),
-        secrets=task_secrets(task),
-    )
+    own = msgspec.structs.replace(task.spec, secrets=task_secrets(task))
     return _with_vaults(own, layers) if layers else own
 
 
@@ -118,7 +96,8 @@ def hidden_values(task: Task, used: Sequence[VaultRef], own: Sequence[str]) -> l
     Args:
         own: patterns of the owner for variables whose values are hidden.
     """
-    values = [task.environment[name] for name in secret_names(task.environment, own)]
+    environment = task.spec.environment
+    values = [environment[name] for name in secret_names(environment, own)]
     values += readable_secrets(task)
     for layer in _readable_layers(used):
         values += layer.data.get(SECRETS, {}).values()
@@ -186,38 +165,39 @@ def _applying(task: Task) -> list[VaultRef]:
     return vaults_applying_to(task.owner_id, tenant_id=tenant_id, is_by_owner=task.is_by_owner)
 
 
-def _with_vaults(own: LaunchInputs, layers: Sequence[Layer]) -> LaunchInputs:
+def _with_vaults(own: TaskSpec, layers: Sequence[Layer]) -> TaskSpec:
     whole, forced = merge_layers(layers).data, enforced_part(layers).data
     variables = {
         name: value for name, value in environment_of(whole).items() if name not in own.secrets
     }
     environment = {**variables, **own.environment, **environment_of(forced)}
-    secrets = {
+    of_vaults = {
         name: value
         for name, value in whole.get(SECRETS, {}).items()
         if not {name, f"{name}_FILE"} & own.environment.keys()
     }
-    container, must = whole.get(CONTAINER, {}), forced.get(CONTAINER, {})
+    secrets = {**of_vaults, **own.secrets, **forced.get(SECRETS, {})}
     rest = rest_of(whole)
-    given = LaunchInputs(
+    file = json.dumps(rest, ensure_ascii=False, indent=1) if rest else ""
+    _check_fits(environment, secrets, file)
+    container, must = whole.get(CONTAINER, {}), forced.get(CONTAINER, {})
+    return msgspec.structs.replace(
+        own,
         image=must.get("image") or own.image or container.get("image", ""),
-        command=tuple(must.get("command") or own.command or container.get("command", ())),
+        command=list(must.get("command") or own.command or container.get("command", ())),
         working_dir=must.get("working_dir") or own.working_dir or container.get("working_dir", ""),
         environment=environment,
-        secrets={**secrets, **own.secrets, **forced.get(SECRETS, {})},
-        file=json.dumps(rest, ensure_ascii=False, indent=1) if rest else "",
+        secrets={**secrets, FILE_NAME: file} if file else secrets,
     )
-    _check_fits(given)
-    return given
 
 
-def _check_fits(given: LaunchInputs) -> None:
-    problems = environment_problems(given.environment)
-    size = len(given.file.encode())
+def _check_fits(environment: Mapping[str, str], secrets: Mapping[str, str], file: str) -> None:
+    problems = environment_problems(environment)
+    size = len(file.encode())
     if size > FILE_BYTES:
         problems["vaults"] = f"bring a file of {size} bytes: at most {FILE_BYTES} in all"
-    if len(given.secrets) > MOST_SECRETS:
-        problems["secrets"] = f"are {len(given.secrets)} with those of vaults: {MOST_SECRETS} fit"
+    if len(secrets) > MOST_SECRETS:
+        problems["secrets"] = f"are {len(secrets)} with those of vaults: {MOST_SECRETS} fit"
     if problems:
         words = "; ".join(f"{name} {problem}" for name, problem in problems.items())
         raise BadInput(f"Task and vaults together: {words}.", fields=problems)
@@ -245,12 +225,12 @@ def _says_itself(task: Task, path: Path) -> bool:
     """Whether the task sets it, so that a vault does not."""
     if len(path) < 2:
         return False
-    name = path[1]
+    name, spec = path[1], task.spec
     if path[0] == ENVIRONMENT:
-        return name in task.environment or name in task.secrets
+        return name in spec.environment or name in task.secrets
     if path[0] == SECRETS:
-        return name in task.secrets or bool({name, f"{name}_FILE"} & task.environment.keys())
-    return path[0] == CONTAINER and name in CONTAINER_FIELDS and bool(getattr(task, name))
+        return name in task.secrets or bool({name, f"{name}_FILE"} & spec.environment.keys())
+    return path[0] == CONTAINER and name in CONTAINER_FIELDS and bool(getattr(spec, name))
 
 
 def _quoted(key: str) -> str:

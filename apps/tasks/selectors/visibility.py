@@ -17,17 +17,6 @@ from apps.policies.selectors import queues_managed_by, queues_visible_to
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
 
-# Columns that may be large and that few users may read.
-CONTENT = (
-    "image",
-    "command",
-    "environment",
-    "working_dir",
-    "volumes",
-    "checkpoint_volume",
-    "abort_callback",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class TaskRights:
@@ -71,7 +60,7 @@ def tasks_matching_filters(user: User, wanted: Mapping[str, str]) -> QuerySet[Ta
             )
     if "tag" in given:
         tasks = _tagged(tasks, given["tag"])
-    return tasks.select_related("owner", "queue").defer(*CONTENT)
+    return tasks.select_related("owner", "queue").defer("content")
 
 
 def visible_task(user: User, key: str | UUID) -> Task:

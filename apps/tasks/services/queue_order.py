@@ -17,13 +17,12 @@ from apps.core.notifications import after_commit
 from apps.events.services import Entry, events_record
 from apps.policies.models import Queue
 from apps.tasks.acceptance import accept
-from apps.tasks.descriptions import description_of
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import ENQUEUE, NOTIFY_ALLOCATION
 from apps.tasks.models import Task
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.selectors.queue_order import tasks_in_order
-from apps.tasks.services.enqueue.submission import description_values, task_return
+from apps.tasks.services.enqueue.submission import spec_values, task_return
 from apps.tasks.services.queues import (
     can_manage_queue,
     check_can_manage_task,
@@ -31,6 +30,7 @@ from apps.tasks.services.queues import (
 )
 from apps.tasks.services.stop import task_dequeue
 from apps.tasks.services.task_groups import task_group_ensure
+from apps.tasks.task_spec import spec_of
 from apps.tasks.topics import task_topics
 
 OrderMove = Literal["top", "up", "down", "bottom", "before", "after"]
@@ -115,7 +115,7 @@ def task_set_priority(*, actor: User, task: Task, priority: int) -> Task:
         Conflict: it neither waits nor is a draft, or the queue has too many priorities waiting.
     """
     check_can_manage_task(actor, task)
-    description = description_of({**description_values(task), "priority": priority})
+    spec = spec_of({**spec_values(task), "priority": priority})
     with transaction.atomic():
         values: dict[str, int] = {"priority": priority}
         queue = None
@@ -125,7 +125,7 @@ def task_set_priority(*, actor: User, task: Task, priority: int) -> Task:
             queue = live.select_related("profile").get(pk=task.queue_id)
             # It waits already: its priority has nothing to do with its image.
             facts = replace(queue_facts(queue), needs_image=False)
-            shape = accept(description, facts, owner_id=task.owner_id)
+            shape = accept(spec, facts, owner_id=task.owner_id)
             values["task_group_id"] = task_group_ensure(
                 queue.pk, shape, most=settings.RPM_TASK_GROUPS_PER_QUEUE
             )

@@ -15,10 +15,10 @@ from apps.execution.transport.host_keys import HostKey
 from apps.nodes.models import Runtime, Transport
 from apps.policies.document import parse
 from apps.policies.models import Pool, Profile, Queue
-from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
 from apps.tasks.services.enqueue.submission import task_submit
 from apps.tasks.services.stop import task_abort
+from apps.tasks.task_spec import TaskSpec
 
 POLICIES = ("poor", "rich")
 
@@ -72,10 +72,8 @@ def add_node(*, lane: str, count: int, host_key: tuple[str, str], **facts: Any) 
 def submit(*, queue: str, command: list[str], environment: dict[str, str]) -> str:
     """The id of the new task."""
     actor = User.objects.get(username=queue.partition("-")[0])
-    description = Description(
-        name=queue, queue=queue, image="none", command=command, environment=environment
-    )
-    return str(task_submit(actor=actor, description=description).pk)
+    spec = TaskSpec(name=queue, queue=queue, image="none", command=command, environment=environment)
+    return str(task_submit(actor=actor, spec=spec).pk)
 
 
 def abort(*, task: str) -> str:

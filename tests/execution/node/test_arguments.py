@@ -12,10 +12,8 @@ from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.specs import Spec, spec_of
 
 PATHS = ContainerPaths("rpm-inst-t1-1-0", "inst", "/home", "/home/tasks/t1/1-0")
+MEMBER = {"task_id": "t1", "generation": 1, "rank": 0}
 PLAIN: dict[str, Any] = {
-    "task_id": "t1",
-    "generation": 1,
-    "rank": 0,
     "runtime": "podman",
     "image": "registry.example/team/image:1",
     "command": ["run"],
@@ -32,7 +30,8 @@ BUILDERS = [pytest.param(podman_run, id="podman"), pytest.param(docker_run, id="
 
 
 def spec(**changes: Any) -> Spec:
-    return spec_of(PLAIN | changes)
+    member = {name: changes.pop(name, value) for name, value in MEMBER.items()}
+    return spec_of({**member, "spec": PLAIN | changes})
 
 
 def volume(source: str, target: str) -> dict[str, Any]:
@@ -231,7 +230,7 @@ def test_variables_that_decide_about_devices_are_the_nodes(name: str) -> None:
         pytest.param({"image": "A.b/c:1"}, id="a registry in capitals"),
         pytest.param({"image": "docker.io/busybox:1"}, id="an image of Docker Hub without library"),
         pytest.param({"image": "containers-storage:0a12"}, id="an image by its storage"),
-        pytest.param({"workdir": "/proc/self/fd/7"}, id="a start in the kernel's folders"),
+        pytest.param({"working_dir": "/proc/self/fd/7"}, id="a start in the kernel's folders"),
         pytest.param({"image": "a.b/" + "a/" * 300 + "b:1"}, id="a long name of an image"),
         pytest.param({"volumes": [volume("/a", "/")]}, id="a volume over everything"),
         pytest.param({"volumes": [volume("/a", "/proc/sys")]}, id="a volume over /proc"),

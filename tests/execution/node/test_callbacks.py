@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from apps.core.containers import AbortCallback
 from apps.execution.node.specs import MemberIdentity
 from apps.execution.node.state_files import MemberFolder, supervisor_of
 from apps.execution.protocol.outcomes import NodeRefusal
-from apps.execution.protocol.requests import AbortCallbackSpec, LaunchRequest, VolumeMount
+from apps.execution.protocol.requests import LaunchRequest, VolumeMount
 from tests.execution.node.test_containers import container
 from tests.execution.nodes import TestedNode, installed_local, installed_ssh, member_of
 from tests.services.podman import PodmanStore
@@ -38,10 +39,10 @@ def node(home: str) -> Iterator[TestedNode]:
 
 
 def with_callback(
-    node: TestedNode, script: str, *, language: str = "bash", timeout_s: float = 60, **more: object
+    node: TestedNode, script: str, *, language: str = "bash", timeout_s: int = 60, **more: object
 ) -> LaunchRequest:
     """A launched task that says `ready`, and `asked` when it gets SIGTERM."""
-    callback = AbortCallbackSpec(language, script, timeout_s)  # type: ignore[arg-type]  # the node checks it
+    callback = AbortCallback(script, language, timeout_s)  # type: ignore[arg-type]  # the node checks it
     request = node.launch_request("sh", "-c", WAITS, abort_callback=callback, **more)
     node.client.launch(request)
     node.wait_for_log(member_of(request), b"ready")
@@ -68,7 +69,7 @@ def test_a_callback_runs_where_the_task_runs_and_before_sigterm(
     node: TestedNode, tmp_path: Path, language: str, script: str
 ) -> None:
     request = with_callback(
-        node, script, language=language, environment={"WORD": "x"}, workdir="/usr"
+        node, script, language=language, environment={"WORD": "x"}, working_dir="/usr"
     )
 
     node.stop(member_of(request))
@@ -158,16 +159,14 @@ def test_a_callback_is_not_run_again_when_the_process_that_ran_it_was_killed(
 @pytest.mark.parametrize(
     "callback",
     [
-        AbortCallbackSpec("perl", "", 1),  # type: ignore[arg-type]  # that is the point
-        AbortCallbackSpec("bash", "x" * (2**20 + 1), 1),
-        AbortCallbackSpec("bash", "", -1),
-        AbortCallbackSpec("bash", "", 1e9),
+        AbortCallback("", "perl", 1),  # type: ignore[arg-type]  # that is the point
+        AbortCallback("x" * (2**20 + 1), "bash", 1),
+        AbortCallback("", "bash", -1),
+        AbortCallback("", "bash", 10**9),
     ],
     ids=["of another language", "too long", "no time", "too much time"],
 )
-def test_a_callback_that_cannot_be_is_refused(
-    node: TestedNode, callback: AbortCallbackSpec
-) -> None:
+def test_a_callback_that_cannot_be_is_refused(node: TestedNode, callback: AbortCallback) -> None:
     outcome = node.launch("true", abort_callback=callback)
 
     assert isinstance(outcome, NodeRefusal)
@@ -181,9 +180,7 @@ def test_a_callback_runs_in_the_container(
     bash = tmp_path / "bash"
     bash.write_text('#!/bin/sh\nexec sh "$@"\n')
     bash.chmod(0o755)
-    callback = AbortCallbackSpec(
-        "bash", "echo saved $WORD by $(id -u) of $(hostname) $HOSTNAME", 60
-    )
+    callback = AbortCallback("echo saved $WORD by $(id -u) of $(hostname) $HOSTNAME", "bash", 60)
     request = container(
         node,
         podman,
@@ -210,7 +207,7 @@ def test_an_image_without_bash_is_reported_in_the_log_and_the_task_ends(
     ssh_node: SshdNode, podman: PodmanStore
 ) -> None:
     node = installed_ssh(ssh_node, podman.environment)
-    callback = AbortCallbackSpec("bash", "echo saved", 60)
+    callback = AbortCallback("echo saved", "bash", 60)
     request = container(node, podman, "sh", "-c", WAITS, abort_callback=callback)
     node.client.launch(request)
     node.wait_for_log(member_of(request), b"ready")

@@ -122,7 +122,7 @@ def test_a_start_in_the_kernels_folders_is_refused_also_where_the_image_asks_for
     image = make_image(podman, "WORKDIR /proc/self/cwd")
 
     outcome = node.client.launch(container(node, podman, "true", image=image))
-    elsewhere = container(node, podman, "true", image=image, workdir="/tmp")
+    elsewhere = container(node, podman, "true", image=image, working_dir="/tmp")
     node.client.launch(elsewhere)
 
     assert isinstance(outcome, StartFailed), outcome

@@ -123,7 +123,7 @@ def test_an_acknowledgement_of_a_running_member_removes_nothing(node: TestedNode
         pytest.param({"environment": {"A": "x\nB=1"}}, "invalid", id="line break in a variable"),
         pytest.param({"environment": {"A-B": "x"}}, "invalid", id="odd name of a variable"),
         pytest.param({"task_id": "../x"}, "invalid", id="a path as task id"),
-        pytest.param({"workdir": "/a/../b"}, "invalid", id="a working directory with dots"),
+        pytest.param({"working_dir": "/a/../b"}, "invalid", id="a working directory with dots"),
         pytest.param({"uid": 0, "gid": 0}, "invalid", id="the host's root"),
     ],
 )

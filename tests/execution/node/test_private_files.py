@@ -10,10 +10,10 @@ import pytest
 
 from apps.execution.node import private_files, processes
 from apps.execution.node.arguments import ContainerPaths, docker_run
-from apps.execution.node.specs import MemberIdentity, spec_of
+from apps.execution.node.specs import MemberIdentity
 from apps.execution.node.state_files import MemberFolder, supervisor_of
 from apps.execution.protocol.requests import LaunchRequest
-from tests.execution.node.test_arguments import PLAIN
+from tests.execution.node.test_arguments import spec as plain_spec
 from tests.execution.node.test_containers import container, name_of
 from tests.execution.nodes import (
     INSTALLATION,
@@ -182,7 +182,7 @@ def test_a_secret_of_a_container_stands_nowhere_in_clear(
 
 
 def test_docker_gets_each_secret_as_a_file_of_the_tasks_user(tmp_path: Path) -> None:
-    spec = spec_of(PLAIN | {"runtime": "docker", "secrets": {"KEY": CANARY}})
+    spec = plain_spec(runtime="docker", secrets={"KEY": CANARY})
     attempt = MemberFolder(str(tmp_path), spec.identity)
     config = {"installation": INSTALLATION}
 
@@ -210,7 +210,7 @@ def test_a_folder_that_somebody_else_has_put_in_the_way_is_not_used(
     (tmp_path / "theirs").mkdir()
     (tmp_path / "base").symlink_to(tmp_path / "theirs")
     monkeypatch.setattr(private_files, "_base", lambda: str(tmp_path / "base"))
-    spec = spec_of(PLAIN)
+    spec = plain_spec()
 
     with pytest.raises(PermissionError):
         private_files.make(

@@ -9,8 +9,9 @@ from apps.execution.node.arguments import ContainerPaths, docker_run, podman_run
 from apps.execution.node.environment import container_environment, process_environment
 from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.mps import Daemon
-from apps.execution.node.specs import Spec, spec_of
+from apps.execution.node.specs import Spec
 from apps.execution.protocol.requests import AllocatedDevice
+from tests.execution.node.test_arguments import spec as plain_spec
 from tests.nvml.driver import Gpu, Slice
 
 HALF = AllocatedDevice("GPU-a", milli=500, memory_mb=40_779, enforced_by="mps")
@@ -18,32 +19,14 @@ PATHS = ContainerPaths("rpm-inst-t1-1-0", "inst", "/home", "/home/tasks/t1/1-0")
 
 
 def spec(device: AllocatedDevice, **changes: Any) -> Spec:
-    plain: dict[str, Any] = {
-        "task_id": "t1",
-        "generation": 1,
-        "rank": 0,
-        "runtime": "podman",
-        "image": "registry.example/team/image:1",
-        "command": ["run"],
-        "cpu_milli": 0,
-        "memory_mb": 0,
-        "shm_mb": 512,
-        "pids": 100,
-        "uid": 1000,
-        "gid": 1001,
-        "network": "default",
-        "read_only": False,
-        "devices": [
-            {
-                "uuid": device.uuid,
-                "cdi": device.cdi,
-                "milli": device.milli,
-                "memory_mb": device.memory_mb,
-                "enforced_by": device.enforced_by,
-            }
-        ],
+    given = {
+        "uuid": device.uuid,
+        "cdi": device.cdi,
+        "milli": device.milli,
+        "memory_mb": device.memory_mb,
+        "enforced_by": device.enforced_by,
     }
-    return spec_of(plain | changes)
+    return plain_spec(cpu_milli=0, memory_mb=0, **{"devices": [given], **changes})
 
 
 @pytest.mark.parametrize(("milli", "want"), [(999, "99"), (142, "14"), (10, "1"), (1, "1")])

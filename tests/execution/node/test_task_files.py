@@ -9,11 +9,11 @@ import pytest
 
 from apps.execution.bundle import NODE_FILES
 from apps.execution.node import private_files, processes, task_files
-from apps.execution.node.specs import Spec, spec_of
+from apps.execution.node.specs import Spec
 from apps.execution.node.state_files import MemberFolder
 from apps.execution.protocol.outcomes import StartFailed
 from tests.execution.node.path_walk import MODULE, paths_used
-from tests.execution.node.test_arguments import PLAIN
+from tests.execution.node.test_arguments import spec as plain_spec
 from tests.execution.nodes import INSTALLATION, installed_local, member_of
 from tests.services.ports import wait_until
 from tests.services.sshd import kill_helpers
@@ -178,7 +178,7 @@ def test_the_walk_lets_pass_what_uses_no_path(code: str) -> None:
 def spec() -> Spec:
     """Of a process: of nobody where the tests run as root."""
     ids = {"uid": NOBODY, "gid": NOBODY} if os.geteuid() == 0 else {"uid": None, "gid": None}
-    return spec_of(PLAIN | ids | {"runtime": "process", "secrets": {"KEY": "x"}})
+    return plain_spec(**ids, runtime="process", secrets={"KEY": "x"})
 
 
 @pytest.fixture
@@ -333,7 +333,7 @@ def test_a_process_begins_in_no_folder_that_its_user_cannot_reach(tmp_path: Path
     node = installed_local(home)
     try:
         outcome = node.launch(
-            "true", workdir=str(tmp_path / "closed" / "open"), uid=NOBODY, gid=NOBODY
+            "true", working_dir=str(tmp_path / "closed" / "open"), uid=NOBODY, gid=NOBODY
         )
     finally:
         kill_helpers(home)

@@ -19,7 +19,7 @@ from apps.nodes.models import Node, NodeState, Runtime, Transport
 from apps.nodes.services import node_declare_off
 from apps.policies.models import Queue
 from apps.tasks.models import Attempt, Task
-from tests.allocation.state import enqueue
+from tests.allocation.state import change_content, enqueue
 from tests.people import Example
 from tests.services.ports import wait_until
 from tests.services.sshd import SshdNode, kill_helpers
@@ -96,7 +96,7 @@ def folder() -> Iterator[Path]:
 def start(actor: User, queue: Queue, folder: Path) -> Task:
     (task,) = enqueue(actor, queue)
     command = ["/bin/sh", "-c", BEATS.format(folder=folder)]
-    Task.objects.filter(pk=task.pk).update(command=command)
+    change_content(task, command=command)
     run_pass()
     return task
 

@@ -27,7 +27,7 @@ from apps.policies.models import Queue
 from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.selectors.attempts import log_from
 from apps.tasks.services.stop import task_abort
-from tests.allocation.state import enqueue
+from tests.allocation.state import change_content, enqueue
 from tests.people import Example
 from tests.services.ports import wait_until
 from tests.services.sshd import SshdNode, kill_helpers
@@ -82,7 +82,7 @@ def end(server: NodeServer) -> None:
 
 def submit(actor: User, queue: Queue, script: str) -> Task:
     (task,) = enqueue(actor, queue)
-    Task.objects.filter(pk=task.pk).update(command=["/bin/sh", "-c", script])
+    change_content(task, command=["/bin/sh", "-c", script])
     run_pass()
     return task
 

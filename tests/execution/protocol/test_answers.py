@@ -62,8 +62,7 @@ def test_a_request_that_no_node_would_read_is_not_sent() -> None:
         generation=1,
         boot_id="b",
         not_after_s=1,
-        runtime="process",
-        command=("x" * requests.REQUEST_BYTES,),
+        spec=requests.ContainerSpec(runtime="process", command=("x" * requests.REQUEST_BYTES,)),
     )
 
     with pytest.raises(ValueError, match="bytes"):

@@ -1,6 +1,7 @@
 """A node with scripted answers, and launches to it."""
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -38,6 +39,10 @@ class ScriptedNode:
 
     def verbs(self) -> list[object]:
         return [request["verb"] for request in self.requests]
+
+    def specs(self) -> list[Any]:
+        """What each launch asked it to run."""
+        return [request["spec"] for request in self.requests if request["verb"] == "launch"]
 
 
 def done(**answer: object) -> dict[str, object]:

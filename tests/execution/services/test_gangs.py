@@ -1,5 +1,7 @@
 """Members of a gang: launched when the nodes of all are ready, with the address where they meet."""
 
+from typing import Any
+
 import pytest
 
 from apps.accounts.models import User
@@ -125,9 +127,9 @@ def test_a_launch_that_is_sent_again_waits_for_nobody(duo: Attempt) -> None:
     assert launch_member(second, present(), running()).verbs() == ["pull", "launch"]
 
 
-def launched(*attempts: Attempt) -> list[dict[str, object]]:
+def launched(*attempts: Attempt) -> list[dict[str, Any]]:
     """What each member was launched with, by attempt and rank."""
-    found: list[dict[str, object]] = []
+    found: list[dict[str, Any]] = []
     for attempt in attempts:
         first, second = attempt.members.order_by("rank")
         launch_member(first, present())
@@ -136,12 +138,12 @@ def launched(*attempts: Attempt) -> list[dict[str, object]]:
     return found
 
 
-def meeting_place(requests: dict[str, object]) -> tuple[object, ...]:
+def meeting_place(requests: dict[str, Any]) -> tuple[object, ...]:
     """Rank, size, address and port, and what the node opens."""
-    variables = requests["environment"]
-    assert isinstance(variables, dict)
+    spec = requests["spec"]
+    variables = spec["environment"]
     names = ("RPM_RANK", "RPM_WORLD_SIZE", "RPM_MASTER_ADDR", "RPM_MASTER_PORT")
-    return (*(variables[name] for name in names), requests["ports"])
+    return (*(variables[name] for name in names), spec["ports"])
 
 
 def test_members_learn_where_they_meet_and_the_node_of_the_first_opens_the_port(
@@ -159,7 +161,8 @@ def test_on_the_network_of_the_node_nothing_has_to_be_opened(duo: Attempt) -> No
 
     one, other = launched(duo)
 
-    assert (one["network"], one["ports"], other["ports"]) == ("host", [], [])
+    first, second = one["spec"], other["spec"]
+    assert (first["network"], first["ports"], second["ports"]) == ("host", [], [])
 
 
 def test_gangs_that_meet_on_one_node_have_a_port_each_until_they_end(

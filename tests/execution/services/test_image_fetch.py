@@ -25,7 +25,7 @@ from apps.policies.services import registry_credential_save
 from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.services.attempts.images import ImageIdentity
 from apps.tasks.services.stop import task_abort
-from tests.allocation.state import enqueue, make_node
+from tests.allocation.state import change_content, enqueue, make_node
 from tests.execution.services.scripted_node import (
     Answer,
     ScriptedNode,
@@ -58,7 +58,7 @@ def test_an_image_that_its_pool_does_not_allow_any_more_is_not_launched(
 def test_a_task_without_an_image_fails_at_once_on_a_node_of_containers(
     attempt: Attempt, node: ScriptedNode
 ) -> None:
-    Task.objects.update(image="")
+    change_content(image="")
 
     launch(attempt, node)
 
@@ -222,8 +222,8 @@ def test_what_the_name_stands_for_is_noted_and_launched(
     launch(attempt, node, client)
 
     assert node.verbs() == ["pull", "launch", "launch"]
-    for requests in node.requests[1:]:
-        assert (requests["image"], requests["digest"]) == ("docker.io/registry/train:1", digest(1))
+    for spec in node.specs():
+        assert (spec["image"], spec["digest"]) == ("docker.io/registry/train:1", digest(1))
     response = api_as(alice).get(f"/api/v1/tasks/{attempt.task_id}/attempts/").json()
     rows = response if isinstance(response, list) else response["results"]
     (row,) = rows
@@ -246,8 +246,7 @@ def test_all_members_of_a_gang_run_what_the_first_one_found(
 
     pulls = [requests for requests in node.requests if requests["verb"] == "pull"]
     assert [pull["digest"] for pull in pulls] == ["", digest(1), digest(1)]
-    launched = [requests["digest"] for requests in node.requests if requests["verb"] == "launch"]
-    assert launched == [digest(1), digest(1)]
+    assert [spec["digest"] for spec in node.specs()] == [digest(1), digest(1)]
 
 
 def test_a_member_that_finds_another_image_fetches_that_of_the_first(
@@ -266,7 +265,8 @@ def test_a_member_that_finds_another_image_fetches_that_of_the_first(
 
     launch_member(second, node)
 
-    assert [requests["digest"] for requests in node.requests] == ["", digest(1), digest(1)]
+    pulls = [requests["digest"] for requests in node.requests[:2]]
+    assert (pulls, [spec["digest"] for spec in node.specs()]) == (["", digest(1)], [digest(1)])
     node.answers = [found(1), done(state="running")]
     launch_member(first, node)
     duo.refresh_from_db()
@@ -304,7 +304,7 @@ def test_a_gang_whose_members_have_different_images_fails_and_says_so(
 
 def guard(group: Group) -> None:
     """The registry of the task's image is one for which this group has a password."""
-    Task.objects.update(image=f"{HOST}/train:1")
+    change_content(image=f"{HOST}/train:1")
     registry_credential_save(
         actor=None, group=group, registry=HOST, username="robot", password=PASSWORD
     )

@@ -40,7 +40,7 @@ def test_a_launch_tells_the_node_everything_and_the_task_runs(
     assert requests["task_id"] == str(process.task_id)
     assert (requests["generation"], requests["rank"], requests["boot_id"]) == (1, 0, "boot")
     devices = Member.objects.get().devices
-    assert [one["uuid"] for one in requests["devices"]] == [  # type: ignore[attr-defined]  # decoded JSON
+    assert [one["uuid"] for one in node.specs()[0]["devices"]] == [
         f"GPU-b1-{index}" for index, _ in devices
     ]
 
@@ -51,8 +51,10 @@ def test_secrets_reach_the_node_and_nothing_else(process: Attempt, node: Scripte
 
     launch(process, node)
 
-    assert node.requests[0]["secrets"] == {"KEY": "geheim\n"}
-    assert b"geheim" not in msgspec.json.encode({**node.requests[0], "secrets": {}})
+    (spec,) = node.specs()
+    assert spec["secrets"] == {"KEY": "geheim\n"}
+    sent = {**node.requests[0], "spec": {**spec, "secrets": {}}}
+    assert b"geheim" not in msgspec.json.encode(sent)
 
 
 def test_secrets_whose_key_is_gone_end_the_attempt_with_words(
@@ -91,9 +93,9 @@ def test_what_the_profile_allows_beyond_the_usual_is_asked_of_the_node(
 
     launch(attempt, node)
 
-    requests = node.requests[1]
-    assert (requests["uid"], requests["gid"], requests["allow_root"]) == (0, 0, True)
-    assert (requests["capabilities"], requests["device_paths"]) == (["IPC_LOCK"], ["/dev/fuse"])
+    (spec,) = node.specs()
+    assert (spec["uid"], spec["gid"], spec["allow_root"]) == (0, 0, True)
+    assert (spec["capabilities"], spec["device_paths"]) == (["IPC_LOCK"], ["/dev/fuse"])
 
 
 def test_a_plain_process_is_never_root_by_its_profile_and_apart_from_other_people(
@@ -105,7 +107,7 @@ def test_a_plain_process_is_never_root_by_its_profile_and_apart_from_other_peopl
     launch(process, node)
 
     own = 2_000_000_000 + alice.pk
-    assert (node.requests[0]["uid"], node.requests[0]["gid"]) == (own, own)
+    assert (node.specs()[0]["uid"], node.specs()[0]["gid"]) == (own, own)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_a_container_of_a_person_without_a_unix_id_is_that_persons_alone(
     launch(attempt, node)
 
     own = first + alice.pk
-    assert (node.requests[1]["uid"], node.requests[1]["gid"]) == (own, own)
+    assert (node.specs()[0]["uid"], node.specs()[0]["gid"]) == (own, own)
 
 
 def test_a_launch_that_is_not_wanted_any_more_is_never_sent(
@@ -330,10 +332,10 @@ def test_vaults_of_the_owner_reach_the_node_and_are_noted(
 
     launch(process, node)
 
-    (requests,) = node.requests
-    assert requests["environment"]["FROM_VAULT"] == "yes"  # type: ignore[index]  # decoded JSON
-    assert requests["secrets"] == {"KEY": "geheim", "RPM_VAULT": '{\n "lr": 0.1\n}'}
-    assert b"geheim" not in msgspec.json.encode({**requests, "secrets": {}})
+    (spec,) = node.specs()
+    assert spec["environment"]["FROM_VAULT"] == "yes"
+    assert spec["secrets"] == {"KEY": "geheim", "RPM_VAULT": '{\n "lr": 0.1\n}'}
+    assert b"geheim" not in msgspec.json.encode({**spec, "secrets": {}})
     process.refresh_from_db()
     assert process.vaults == [[str(vault.pk), 1]]
 

@@ -37,11 +37,13 @@ def put(node_of: Attempt, *, account: int = OWN, **fields: Any) -> None:
 
 def everything_of_a_person() -> None:
     task = Task.objects.get()
-    task.command = ["sh", "-c", "cat key-ring"]
-    task.environment = {"ENV": "/tmp/mine", "PATH": "/tmp"}
+    task.content = {
+        "command": ["sh", "-c", "cat key-ring"],
+        "environment": {"ENV": "/tmp/mine", "PATH": "/tmp"},
+        "working_dir": "/tmp",
+        "abort_callback": CALLBACK,
+    }
     task.secrets = seal_secrets({"KEY": "geheim"}, task)
-    task.working_dir = "/tmp"
-    task.abort_callback = CALLBACK
     task.save()
 
 
@@ -59,11 +61,11 @@ def test_on_simulated_devices_a_script_of_ours_runs_in_place_of_the_command(
 
     launch(process, node)
 
-    (requests,) = node.requests
+    (requests,) = node.specs()
     words = "sh -c 'cat key-ring'"
     assert requests["command"] == ["/bin/sh", "-c", own_account.SCRIPT, "rpm", "30", words]
-    assert {name for name in requests["environment"] if not name.startswith("RPM_")} == set()  # type: ignore[attr-defined]  # decoded JSON
-    assert (requests["secrets"], requests["workdir"], requests["volumes"]) == ({}, "", [])
+    assert {name for name in requests["environment"] if not name.startswith("RPM_")} == set()
+    assert (requests["secrets"], requests["working_dir"], requests["volumes"]) == ({}, "", [])
     assert requests["abort_callback"] is None
 
 
@@ -110,7 +112,7 @@ def test_root_gives_a_person_who_is_the_control_planes_account_nothing_either(
 
     launch(process, node)
 
-    assert node.requests[0]["command"][2] == own_account.SCRIPT  # type: ignore[index]  # decoded JSON
+    assert node.specs()[0]["command"][2] == own_account.SCRIPT
 
 
 def test_an_installation_may_allow_it(process: Attempt, node: ScriptedNode, settings: Any) -> None:

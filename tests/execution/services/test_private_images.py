@@ -14,8 +14,8 @@ from apps.execution.protocol.requests import MemberKey
 from apps.execution.services.member_launch import member_launch
 from apps.nodes.models import Runtime
 from apps.policies.services import registry_credential_save
-from apps.tasks.models import Attempt, Task
-from tests.allocation.state import enqueue, make_node
+from apps.tasks.models import Attempt
+from tests.allocation.state import change_content, enqueue, make_node
 from tests.execution.nodes import TestedNode, installed_ssh
 from tests.execution.services.scripted_node import states_of
 from tests.people import Example
@@ -46,7 +46,7 @@ def launched(alice: User, example: Example, machine: TestedNode, image: str) -> 
     """Admit one task with this image, stored as earlier versions did, and launch it."""
     make_node(example.bare_metal, name="b1", runtime=Runtime.PODMAN, served_by="t")
     enqueue(alice, example.dev_queue, image="busybox")
-    Task.objects.update(command=["cat", "/word"], image=image)
+    change_content(command=["cat", "/word"], image=image)
     run_pass()
     attempt = Attempt.objects.get()
     type(alice).objects.filter(pk=alice.pk).update(unix_uid=12345)

@@ -7,10 +7,10 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
+from apps.execution.container_specs import container_spec
 from apps.execution.selectors import (
     attempts_over_time,
     attempts_stranded,
-    member_facts,
     members_to_launch,
     members_to_stop,
     members_unsent,
@@ -21,7 +21,7 @@ from apps.tasks.services.attempts.next_state import MemberResult
 from apps.tasks.services.members.exits import member_note_exit
 from apps.tasks.services.members.launch import member_claim_start, member_note_start
 from apps.tasks.services.stop import task_abort
-from tests.allocation.state import enqueue, make_node
+from tests.allocation.state import change_content, enqueue, make_node
 from tests.people import Example
 
 
@@ -156,25 +156,28 @@ def test_time_is_not_over_because_the_clock_of_a_worker_is_ahead(
     assert attempts_over_time() == []
 
 
-def test_the_facts_of_a_launch_are_those_of_the_admission(
+def test_a_member_runs_the_spec_of_its_task_with_what_it_was_given(
     node: Node, attempts: list[Attempt], alice: User
 ) -> None:
     Volume.objects.create(name="data", path="/srv/data", is_read_only=True)
-    Node.objects.filter(pk=node.pk).update(report={"account": 1000})
-    Task.objects.update(volumes=["data"], environment={"A": "1"})
+    Node.objects.filter(pk=node.pk).update(report={"account": 0}, runtime="podman")
+    change_content(volumes=["data"], environment={"A": "1"})
     type(alice).objects.filter(pk=alice.pk).update(unix_uid=1234, unix_gid=99)
     member = Member.objects.select_related(
         "attempt__task__owner", "attempt__queue__profile", "node"
     ).get(attempt=attempts[0])
 
-    facts = member_facts(member, installation="ours")
+    spec = container_spec(member)
 
-    assert (facts.task_id, facts.generation, facts.rank) == (str(attempts[0].task_id), 1, 0)
-    assert (facts.uid, facts.gid, facts.account) == (1234, 99, 1000)
-    assert facts.amounts == {"gpu": 4000}
-    assert [device.uuid for device in facts.devices] == [
+    assert (spec.uid, spec.gid) == (1234, 99)
+    assert [device.uuid for device in spec.devices] == [
         f"GPU-b1-{index}" for index, _ in member.devices
     ]
-    (volume,) = facts.volumes
+    (volume,) = spec.volumes
     assert (volume.source, volume.target, volume.read_only) == ("/srv/data", "/volumes/data", True)
-    assert facts.environment == {"A": "1"}
+    assert spec.environment == {
+        "A": "1",
+        "RPM_TASK_ID": str(attempts[0].task_id),
+        "RPM_ATTEMPT": "1",
+        "RPM_RESUME": "0",
+    }

@@ -4,8 +4,8 @@ import pytest
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
+from apps.execution.container_specs import container_spec
 from apps.execution.protocol.requests import AllocatedDevice
-from apps.execution.selectors import member_facts
 from apps.nodes.models import Device, Node
 from apps.tasks.models import Member
 from tests.allocation.state import enqueue, make_node
@@ -34,7 +34,7 @@ def given(
     Device.objects.update(**device or {"is_simulated": False})
     member.refresh_from_db()
     member.devices = [[0, milli]]
-    (found,) = member_facts(member, installation="i").devices
+    (found,) = container_spec(member).devices
     return found
 
 

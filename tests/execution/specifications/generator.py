@@ -89,7 +89,7 @@ class Generator:
             "command": lambda: self._texts(most=30),
             "environment": self._environment,
             "secrets": self._secrets,
-            "workdir": self.folder,
+            "working_dir": self.folder,
             "volumes": self._volumes,
             "devices": self._devices,
             "uid": lambda: oddly(USERS),

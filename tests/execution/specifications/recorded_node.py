@@ -41,6 +41,16 @@ def launched(
     client: NodeClient, task_id: str, fields: dict[str, Any], clocks: Clocks
 ) -> LaunchAnswer | Refusal:
     """Ask the node to launch this, past the checks of the control plane."""
+    spec = {
+        "runtime": "podman",
+        "cpu_milli": 0,
+        "memory_mb": 0,
+        "shm_mb": 0,
+        "pids": 100,
+        "network": "default",
+        "read_only": False,
+        **fields,
+    }
     request = {
         "verb": "launch",
         "installation": INSTALLATION,
@@ -50,15 +60,8 @@ def launched(
         "rank": 0,
         "boot_id": clocks.boot_id,
         "not_after_s": clocks.uptime_s + 86_400,
-        "runtime": "podman",
-        "cpu_milli": 0,
-        "memory_mb": 0,
-        "shm_mb": 0,
-        "pids": 100,
-        "network": "default",
-        "read_only": False,
         "start_wait_s": 60,
-        **fields,
+        "spec": spec,
     }
     # Escapes carry what is no text (half a surrogate pair), which msgspec would not even send.
     content = client.transport.exchange(json.dumps(request).encode(), timeout_s=TIMEOUT_S)

@@ -123,7 +123,7 @@ def assert_as_requested(output: bytes, case: Case) -> None:
     environment, output = _next(output)
     where, _, output = output.partition(b"\n")
     assert command == b"".join(one.encode() + b"\0" for one in case.fields["command"])
-    assert where.decode() == (case.fields.get("workdir") or "/")
+    assert where.decode() == (case.fields.get("working_dir") or "/")
     for content in case.contents:
         found, output = _next(output)
         assert found == content

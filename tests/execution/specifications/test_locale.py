@@ -29,7 +29,7 @@ def test_a_task_gets_utf_8_from_a_helper_whose_locale_is_ascii(
     folder.mkdir()
     request = node.launch_request(
         "sh", "-c", 'printf "%s " "$1" "$V"; pwd', "sh", "ü", environment={"V": "日本語"},
-        workdir=str(folder),
+        working_dir=str(folder),
     )  # fmt: skip
     # Python would take UTF-8 in place of the locale C by itself, but not of others.
     helper = [sys.executable, "-X", "utf8=0", "-ES", f"{tmp_path}/home/helper"]

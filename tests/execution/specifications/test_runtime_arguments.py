@@ -99,7 +99,9 @@ def assert_arrived_as_requested(record: Record, fields: dict[str, Any]) -> None:
     assert names >= read_only
     assert set(record.options) >= FIXED
     assert record.values("--user") == [f"{fields['uid']}:{fields['gid']}"]
-    assert record.values("--workdir") == ([fields["workdir"]] if fields.get("workdir") else [])
+    assert record.values("--workdir") == (
+        [fields["working_dir"]] if fields.get("working_dir") else []
+    )
     *mounts, checkpoint = record.values("--mount")
     assert mounts == [_mount(volume) for volume in fields.get("volumes", [])]
     assert checkpoint.endswith(",destination=/run/rpm-checkpoint")

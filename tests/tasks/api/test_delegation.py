@@ -15,10 +15,10 @@ from apps.configuration.rules.access_explanation import ObjectKind, Right, expla
 from apps.core.errors import NotAllowed
 from apps.events.models import AuditEntry, Event
 from apps.policies.models import PolicyGroupPermission
-from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
 from apps.tasks.selectors.delegation import delegating_owner
 from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.task_spec import TaskSpec
 from apps.vaults.selectors.effective import vaults_applying_to
 from apps.vaults.services.vaults import vault_create
 from tests.accounts.test_throttling import basic
@@ -55,8 +55,8 @@ def test_no_account_of_a_tenant_acts_for_somebody_of_another(
     made = service_account_create(
         actor=root, name="acme-robot", groups=[acme.group.name], can_act_for_owners=True
     )
-    description = Description(name="t", queue=acme.queue.name, command=["true"])
-    task = task_submit(actor=acme.member, description=description)
+    spec = TaskSpec(name="t", queue=acme.queue.name, command=["true"])
+    task = task_submit(actor=acme.member, spec=spec)
     assert delegating_owner(made.account, str(task.pk)) == acme.member
 
     user_groups_set(actor=root, user=acme.member, groups=[rival.group])
@@ -288,7 +288,7 @@ def test_it_does_not_change_what_runs_with_the_owners_secrets(
     answer = change(program, draft, headers=acting(task))
 
     assert answer.status_code == 403, answer.content
-    assert Task.objects.get(pk=draft).command == []
+    assert Task.objects.get(pk=draft).spec.command == []
     assert change(api_as(alice), draft).status_code == 200
 
 

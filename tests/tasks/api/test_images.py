@@ -67,7 +67,7 @@ def test_an_image_of_a_vault_will_do(api_as: As, alice: User, example: Example) 
     assert answer.status_code == 201, answer.content
     assert enqueued.status_code == 200, enqueued.content
     assert several.status_code < 300, several.content
-    assert Task.objects.filter(image="", state="queued").count() == 4
+    assert Task.objects.filter(content__image="", state="queued").count() == 4
 
 
 def test_a_draft_is_judged_when_it_is_enqueued(api_as: As, alice: User, example: Example) -> None:

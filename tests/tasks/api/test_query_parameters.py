@@ -10,11 +10,11 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from apps.accounts.models import User
-from apps.tasks.descriptions import description_of
 from apps.tasks.models import Attempt, AttemptLog, Task
 from apps.tasks.selectors.attempts import MOST_LOG_BYTES
 from apps.tasks.services.enqueue.idempotency import KEY_LENGTH
 from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.task_spec import spec_of
 from tests.people import Example
 
 As = Callable[[User], APIClient]
@@ -27,7 +27,7 @@ TASKS = "/api/v1/tasks/"
 def attempted(alice: User, example: Example) -> Task:
     """A task of alice's that was admitted once."""
     values = {"name": "t", "queue": example.dev_queue.name, "command": ["true"]}
-    task = task_submit(actor=alice, description=description_of(values))
+    task = task_submit(actor=alice, spec=spec_of(values))
     Attempt.objects.create(
         task=task,
         generation=1,

@@ -85,7 +85,7 @@ def test_a_draft_that_is_sent_back_as_it_was_read_keeps_what_was_hidden(
     assert answer.status_code == 200, answer.content
     task = Task.objects.get()
     assert task_secrets(task) == {"A": "one", "B": "new"}
-    assert task.environment == {"MY_TOKEN": "x"}
+    assert task.spec.environment == {"MY_TOKEN": "x"}
 
 
 def test_a_task_keeps_its_secrets_when_it_is_enqueued_and_taken_out(

@@ -9,7 +9,6 @@ from django.db import transaction
 
 from apps.accounts.models import User
 from apps.events.models import Event
-from apps.tasks.descriptions import description_of
 from apps.tasks.lifecycle import transitions
 from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.lifecycle.transitions import (
@@ -31,6 +30,7 @@ from apps.tasks.lifecycle.writers import (
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services.enqueue.submission import task_submit
 from apps.tasks.services.stop import task_abort
+from apps.tasks.task_spec import spec_of
 from tests.people import Example
 
 ROOT = Path(__file__).parents[3]
@@ -41,7 +41,7 @@ OTHERS = {"MemberState", "NodeState", "DeviceState"}
 
 def submitted(actor: User, example: Example) -> Task:
     values = {"name": "t", "queue": example.dev_queue.name, "command": ["true"]}
-    return task_submit(actor=actor, description=description_of(values))
+    return task_submit(actor=actor, spec=spec_of(values))
 
 
 def writes_of_state(tree: ast.AST) -> Iterator[int]:

@@ -10,18 +10,18 @@ from django.test.utils import CaptureQueriesContext
 from apps.accounts.models import QUEUE_ADMINS, User
 from apps.core.errors import BadInput, NotAllowed, NotFound
 from apps.policies.models import Queue
-from apps.tasks.descriptions import description_of
 from apps.tasks.models import Task
 from apps.tasks.services import queues
 from apps.tasks.services.enqueue import bulk
 from apps.tasks.services.enqueue.bulk import tasks_enqueue_many
+from apps.tasks.task_spec import spec_of
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
 
 def described(queue: str | int, **values: Any) -> Any:
-    return description_of({"name": "t", "queue": queue, "command": ["true"], **values})
+    return spec_of({"name": "t", "queue": queue, "command": ["true"], **values})
 
 
 def test_a_bulk_of_unknown_queues_asks_a_bounded_number_of_times(

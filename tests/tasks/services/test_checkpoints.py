@@ -17,7 +17,7 @@ from apps.tasks.services.attempts.checkpoints import (
 )
 from apps.tasks.services.attempts.next_state import MemberResult
 from apps.tasks.services.members.exits import member_note_exit
-from tests.allocation.state import begin, enqueue, latest, make_node
+from tests.allocation.state import begin, change_content, enqueue, latest, make_node
 from tests.people import Example
 
 
@@ -79,7 +79,8 @@ def test_a_second_run_resumes_where_what_it_saved_is(
     running: Attempt, example: Example, scope: str, *, is_moved: bool, want: bool
 ) -> None:
     Volume.objects.create(name="ckpt", path="/srv/ckpt", scope=scope)
-    Task.objects.update(checkpoint_volume="ckpt", retries=1)
+    change_content(checkpoint_volume="ckpt")
+    Task.objects.update(retries=1)
     assert not resumption_of(Attempt.objects.get()).is_possible
     member_note_exit(member_id=Member.objects.get().pk, ended=MemberResult(1))
     if is_moved:

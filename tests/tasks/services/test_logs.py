@@ -17,7 +17,7 @@ from apps.tasks.selectors.attempts import log_from
 from apps.tasks.services.enqueue.task_secrets import seal_secrets
 from apps.tasks.services.members import logs
 from apps.tasks.services.members.logs import log_append
-from tests.allocation.state import enqueue, make_node
+from tests.allocation.state import change_content, enqueue, make_node
 from tests.people import Example
 
 
@@ -64,10 +64,8 @@ def test_of_an_overlapping_piece_only_the_new_part_is_stored(member: Member) -> 
 
 
 def test_secrets_and_redacted_variables_are_masked(member: Member) -> None:
-    Task.objects.update(
-        secrets=seal_secrets({"KEY": "correct horse"}, Task.objects.get()),
-        environment={"HF_TOKEN": "hf_abcdef"},
-    )
+    Task.objects.update(secrets=seal_secrets({"KEY": "correct horse"}, Task.objects.get()))
+    change_content(environment={"HF_TOKEN": "hf_abcdef"})
 
     append(member, 0, b"key=correct ho")
     append(member, 14, b"rse hf_")
@@ -128,7 +126,7 @@ def test_a_piece_that_another_process_stored_meanwhile_is_not_stored_again(
 
 
 def test_what_its_owner_hides_is_masked_in_all_that_comes(member: Member) -> None:
-    Task.objects.update(environment={"WANDB_RUN": "abcdef"})
+    change_content(environment={"WANDB_RUN": "abcdef"})
     append(member, 0, b"run=abcdef\n")
 
     User.objects.update(redacted_variables=["WANDB_*"])

@@ -11,7 +11,6 @@ from apps.allocation.services import run_pass
 from apps.core.errors import BadInput, Conflict, NotAllowed, NotFound
 from apps.events.models import Event
 from apps.policies.models import Queue
-from apps.tasks.descriptions import description_of
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Attempt, Task, TaskGroup
 from apps.tasks.services.attempts.ends import attempt_stop
@@ -23,6 +22,7 @@ from apps.tasks.services.enqueue.submission import (
 )
 from apps.tasks.services.queue_order import task_set_priority
 from apps.tasks.services.stop import task_abort, task_dequeue
+from apps.tasks.task_spec import spec_of
 from tests.allocation.state import make_node
 from tests.people import Example
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.django_db
 
 def submitted(actor: User, example: Example) -> Task:
     values = {"name": "t", "queue": example.dev_queue.name, "command": ["true"]}
-    return task_submit(actor=actor, description=description_of(values))
+    return task_submit(actor=actor, spec=spec_of(values))
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_somebody_elses_task_is_not_mine_to_move(
 
 
 def test_a_draft_is_nobodys_but_its_owners(alice: User, bob: User, example: Example) -> None:
-    draft = task_create(actor=alice, description=description_of({"name": "draft"}))
+    draft = task_create(actor=alice, spec=spec_of({"name": "draft"}))
 
     with pytest.raises(NotAllowed):
         task_abort(actor=bob, task=draft)

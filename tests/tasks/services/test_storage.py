@@ -9,7 +9,6 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.core.errors import Conflict
-from apps.tasks.descriptions import description_of
 from apps.tasks.models import Task
 from apps.tasks.services.enqueue import storage
 from apps.tasks.services.enqueue.bulk import tasks_enqueue_many
@@ -21,7 +20,8 @@ from apps.tasks.services.enqueue.submission import (
     task_submit,
 )
 from apps.tasks.services.retention import expired_remove, retention_of
-from apps.tasks.sizes import TASK_BYTES, description_bytes
+from apps.tasks.sizes import TASK_BYTES, spec_bytes
+from apps.tasks.task_spec import spec_of
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db
@@ -60,30 +60,30 @@ def task_of(owner: User, *, size: int, state: str, days_ago: float = 2) -> Task:
 def test_the_bytes_of_the_tasks_of_one_person_are_bounded(
     alice: User, bob: User, example: Example
 ) -> None:
-    draft = description_of(described(40 * KB))
-    waits = description_of(described(40 * KB, queue=example.dev_queue.name))
-    first = task_create(actor=alice, description=draft)
-    task_submit(actor=alice, description=waits)
+    draft = spec_of(described(40 * KB))
+    waits = spec_of(described(40 * KB, queue=example.dev_queue.name))
+    first = task_create(actor=alice, spec=draft)
+    task_submit(actor=alice, spec=waits)
 
     with pytest.raises(Conflict, match="may take 100000 bytes at most, and would take"):
-        task_create(actor=alice, description=draft)
+        task_create(actor=alice, spec=draft)
     with pytest.raises(Conflict, match="remove drafts"):
-        task_submit(actor=alice, description=waits)
+        task_submit(actor=alice, spec=waits)
     many = tasks_enqueue_many(actor=alice, items=[draft, waits, draft])
 
     assert [type(one) for one in many] == [Conflict] * 3
-    assert stored_bytes(alice.pk) == description_bytes(draft) + description_bytes(waits)
-    assert task_create(actor=bob, description=draft).state == "draft"
+    assert stored_bytes(alice.pk) == spec_bytes(draft) + spec_bytes(waits)
+    assert task_create(actor=bob, spec=draft).state == "draft"
     # What is stored already takes no more in a queue.
     task_enqueue(actor=alice, task=first, queue=example.dev_queue.name)
     Task.objects.filter(pk=first.pk).delete()
-    assert task_create(actor=alice, description=draft).state == "draft"
+    assert task_create(actor=alice, spec=draft).state == "draft"
 
 
 def test_a_draft_grows_up_to_the_bound_and_can_be_made_smaller_above_it(
     alice: User, settings: Any
 ) -> None:
-    small = task_create(actor=alice, description=description_of(described(2 * KB)))
+    small = task_create(actor=alice, spec=spec_of(described(2 * KB)))
     grown = task_change(actor=alice, task=small, changes={"command": ["x" * 90 * KB]})
 
     with pytest.raises(Conflict, match="at most"):
@@ -98,16 +98,16 @@ def test_without_a_bound_nothing_is_summed_up(alice: User, settings: Any) -> Non
     settings.RPM_TASK_BYTES_PER_PERSON = 0
 
     for _ in range(3):
-        task_create(actor=alice, description=description_of(described(90 * KB)))
+        task_create(actor=alice, spec=spec_of(described(90 * KB)))
 
     assert not storage._stored
 
 
 def test_a_process_sums_up_once_for_a_hundredth_of_the_bound(alice: User, settings: Any) -> None:
     settings.RPM_TASK_BYTES_PER_PERSON = 100 * MOST
-    one = description_of(described(10 * KB))
+    one = spec_of(described(10 * KB))
 
-    task_create(actor=alice, description=one)
+    task_create(actor=alice, spec=one)
 
     due = [storage.storage_is_due(alice.pk, 10 * KB) for _ in range(12)]
     # The first of ten was let in with the sum.

@@ -9,7 +9,6 @@ from django.db import connection
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.core.errors import BadInput, Conflict, NotAllowed
-from apps.tasks.descriptions import description_of
 from apps.tasks.models import Attempt, Task, TaskGroup
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.services.attempts.ends import attempt_withdraw
@@ -24,6 +23,7 @@ from apps.tasks.services.enqueue.submission import (
 from apps.tasks.services.queue_order import task_set_priority
 from apps.tasks.services.stop import task_abort, task_dequeue
 from apps.tasks.services.task_groups import empty_groups_remove
+from apps.tasks.task_spec import spec_of
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.django_db
 
 def draft_as_read(alice: User, **values: object) -> Task:
     """A draft as it was read before its owner changed it."""
-    draft = task_create(actor=alice, description=description_of({"name": "t", **values}))
+    draft = task_create(actor=alice, spec=spec_of({"name": "t", **values}))
     return Task.objects.get(pk=draft.pk)
 
 
@@ -58,7 +58,7 @@ def test_a_draft_that_became_unfit_meanwhile_stays_a_draft(alice: User, example:
 def test_a_draft_of_somebody_else_is_enqueued_by_its_owner_or_an_administrator_only(
     alice: User, bob: User, root: User, example: Example
 ) -> None:
-    task = task_create(actor=alice, description=description_of({"name": "t", "command": ["true"]}))
+    task = task_create(actor=alice, spec=spec_of({"name": "t", "command": ["true"]}))
 
     with pytest.raises(NotAllowed):
         task_enqueue(actor=bob, task=task, queue=example.dev_queue.name)
@@ -72,17 +72,17 @@ def test_drafts_of_one_person_are_bounded(
     alice: User, bob: User, example: Example, settings: Any
 ) -> None:
     settings.RPM_DRAFTS_PER_PERSON = 3
-    draft = description_of({"name": "t", "command": ["true"]})
-    first = task_create(actor=alice, description=draft)
+    draft = spec_of({"name": "t", "command": ["true"]})
+    first = task_create(actor=alice, spec=draft)
 
     many = tasks_enqueue_many(actor=alice, items=[draft] * 4)
     with pytest.raises(Conflict, match="may be 3 at most"):
-        task_create(actor=alice, description=draft)
+        task_create(actor=alice, spec=draft)
 
     assert [type(one) for one in many] == [Task, Task, Conflict, Conflict]
-    assert task_create(actor=bob, description=draft).state == "draft"
+    assert task_create(actor=bob, spec=draft).state == "draft"
     task_enqueue(actor=alice, task=first, queue=example.dev_queue.name)
-    assert task_create(actor=alice, description=draft).state == "draft"
+    assert task_create(actor=alice, spec=draft).state == "draft"
 
 
 def test_no_vault_is_read_under_the_lock_of_a_queue(
@@ -101,11 +101,11 @@ def test_no_vault_is_read_under_the_lock_of_a_queue(
         queue_bounds, "queue_facts", lambda at: replace(plain(at), needs_image=True)
     )
     described = {"name": "t", "command": ["true"]}
-    waits = description_of(described | {"queue": example.dev_queue.name})
+    waits = spec_of(described | {"queue": example.dev_queue.name})
 
-    task_submit(actor=alice, description=waits)
+    task_submit(actor=alice, spec=waits)
     tasks_enqueue_many(actor=alice, items=[waits])
-    draft = task_create(actor=alice, description=description_of(described))
+    draft = task_create(actor=alice, spec=spec_of(described))
     task_enqueue(actor=alice, task=draft, queue=example.dev_queue.name)
 
     assert asked == [[], [], []]
@@ -117,18 +117,18 @@ def test_waiting_tasks_are_bounded(
 ) -> None:
     setattr(settings, bound, 3)
     one = {"name": "t", "command": ["true"], "queue": example.dev_queue.name}
-    draft = task_create(actor=alice, description=description_of({"name": "t", "command": ["true"]}))
-    task_submit(actor=alice, description=description_of(one))
+    draft = task_create(actor=alice, spec=spec_of({"name": "t", "command": ["true"]}))
+    task_submit(actor=alice, spec=spec_of(one))
 
-    many = tasks_enqueue_many(actor=alice, items=[description_of(one)] * 4)
+    many = tasks_enqueue_many(actor=alice, items=[spec_of(one)] * 4)
     with pytest.raises(Conflict, match="lets at most"):
-        task_submit(actor=alice, description=description_of(one))
+        task_submit(actor=alice, spec=spec_of(one))
     with pytest.raises(Conflict, match="lets at most"):
         task_enqueue(actor=alice, task=draft, queue=example.dev_queue.name)
 
     assert [type(answer) for answer in many] == [Task, Task, Conflict, Conflict]
     Task.objects.filter(state="queued").first().delete()  # type: ignore[union-attr]
-    assert task_submit(actor=alice, description=description_of(one)).state == "queued"
+    assert task_submit(actor=alice, spec=spec_of(one)).state == "queued"
 
 
 def test_different_sizes_and_priorities_are_bounded(
@@ -137,14 +137,14 @@ def test_different_sizes_and_priorities_are_bounded(
     settings.RPM_TASK_GROUPS_PER_QUEUE = 2
     one = {"name": "t", "command": ["true"], "queue": example.dev_queue.name}
     first, second = (
-        task_submit(actor=alice, description=description_of({**one, "priority": priority}))
+        task_submit(actor=alice, spec=spec_of({**one, "priority": priority}))
         for priority in (0, -1)
     )
 
-    many = [description_of({**one, "priority": priority}) for priority in (-1, -2)]
+    many = [spec_of({**one, "priority": priority}) for priority in (-1, -2)]
     answers = tasks_enqueue_many(actor=alice, items=many)
     with pytest.raises(Conflict, match="2 different sizes and priorities"):
-        task_submit(actor=alice, description=description_of({**one, "priority": -3}))
+        task_submit(actor=alice, spec=spec_of({**one, "priority": -3}))
     with pytest.raises(Conflict, match="2 different sizes and priorities"):
         task_set_priority(actor=alice, task=first, priority=-4)
 
@@ -152,20 +152,20 @@ def test_different_sizes_and_priorities_are_bounded(
     # A group that nothing waits in any more counts as another one.
     last = answers[0]
     task_dequeue(actor=alice, task=first)
-    third = task_submit(actor=alice, description=description_of({**one, "priority": -6}))
+    third = task_submit(actor=alice, spec=spec_of({**one, "priority": -6}))
     with pytest.raises(Conflict, match="2 different sizes and priorities"):
         task_enqueue(actor=alice, task=first, queue=example.dev_queue.name)
     for task in (second, last, third):
         task_abort(actor=alice, task=task)
-    submitted = description_of({**one, "priority": -5})
-    assert task_submit(actor=alice, description=submitted).state == "queued"
+    submitted = spec_of({**one, "priority": -5})
+    assert task_submit(actor=alice, spec=submitted).state == "queued"
 
 
 def test_a_running_task_returns_to_its_queue_whatever_waits_there(
     alice: User, served: Example, settings: Any
 ) -> None:
     one = {"name": "t", "command": ["true"], "queue": served.dev_queue.name}
-    task = task_submit(actor=alice, description=description_of(one))
+    task = task_submit(actor=alice, spec=spec_of(one))
     run_pass()
     TaskGroup.objects.update(shape="of other rules")
     settings.RPM_TASK_GROUPS_PER_QUEUE = 1
@@ -179,7 +179,7 @@ def test_a_running_task_returns_to_its_queue_whatever_waits_there(
 def test_groups_that_no_task_refers_to_are_removed(alice: User, example: Example) -> None:
     one = {"name": "t", "command": ["true"], "queue": example.dev_queue.name}
     gone, dequeued, stays = (
-        task_submit(actor=alice, description=description_of({**one, "priority": priority}))
+        task_submit(actor=alice, spec=spec_of({**one, "priority": priority}))
         for priority in (0, -1, -2)
     )
     task_abort(actor=alice, task=gone)
@@ -209,12 +209,12 @@ def test_what_is_refused_at_the_bound_lets_nothing_in_uncounted(
 ) -> None:
     settings.RPM_WAITING_PER_PERSON = 300
     queue_bounds._since_count.clear()
-    one = description_of({"name": "t", "command": ["true"], "queue": example.dev_queue.name})
+    one = spec_of({"name": "t", "command": ["true"], "queue": example.dev_queue.name})
     tasks_enqueue_many(actor=alice, items=[one] * 300)
 
     for _ in range(5):
         with pytest.raises(Conflict, match="lets at most"):
-            task_submit(actor=alice, description=one)
+            task_submit(actor=alice, spec=one)
         tasks_enqueue_many(actor=alice, items=[one])
 
     assert Task.objects.filter(state="queued").count() == 300

@@ -13,7 +13,6 @@ from apps.accounts.models import User
 from apps.core.errors import BadInput, RpmError
 from apps.policies.models import Queue
 from apps.tasks.acceptance import accept
-from apps.tasks.descriptions import Description
 from apps.tasks.models import Task
 from apps.tasks.services.enqueue.new_tasks import (
     drafts_announce,
@@ -33,12 +32,13 @@ from apps.tasks.services.enqueue.queue_bounds import (
 from apps.tasks.services.queues import QueueRef, queue_not_found, queue_refs, queues_lock
 from apps.tasks.services.task_groups import task_groups_ensure, too_many_groups
 from apps.tasks.shapes import TaskShape
+from apps.tasks.task_spec import TaskSpec
 
 MANY = 1000
 # Different queues in one request: each is locked and judged by itself.
 QUEUES = 20
 
-Items = list[tuple[int, Description]]
+Items = list[tuple[int, TaskSpec]]
 # The answers by the number of the item in the request.
 Answers = dict[int, Any]
 
@@ -53,7 +53,7 @@ class _QueueItems:
     has_image: bool = True
 
 
-def tasks_enqueue_many(*, actor: User, items: Sequence[Description | RpmError]) -> list[Any]:
+def tasks_enqueue_many(*, actor: User, items: Sequence[TaskSpec | RpmError]) -> list[Any]:
     """Enqueue many tasks at once; those without a queue become drafts.
 
     All valid ones are stored together; each of the others gets its own error.
@@ -83,7 +83,7 @@ def tasks_enqueue_many(*, actor: User, items: Sequence[Description | RpmError]) 
 def _new_drafts(actor: User, answers: Answers) -> dict[int, Task]:
     drafts = {}
     for index, item in answers.items():
-        if isinstance(item, Description) and item.queue is None:
+        if isinstance(item, TaskSpec) and item.queue is None:
             try:
                 drafts[index] = new_draft(item, actor)
             except RpmError as error:
@@ -124,7 +124,7 @@ def _by_name(answers: Answers) -> dict[str | int, Items]:
     """Items by the name that they give their queue; those beyond `QUEUES` queues are refused."""
     named: dict[str | int, Items] = {}
     for index, item in answers.items():
-        if not isinstance(item, Description) or item.queue is None:
+        if not isinstance(item, TaskSpec) or item.queue is None:
             continue
         if item.queue in named or len(named) < QUEUES:
             named.setdefault(item.queue, []).append((index, item))

@@ -28,15 +28,16 @@ from apps.core.ids import uuid7
 from apps.core.notifications import notify_now
 from apps.policies.models import Queue
 from apps.tasks.acceptance import QueueFacts, accept
-from apps.tasks.descriptions import Description
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import NOTIFY_ALLOCATION
 from apps.tasks.models import Task, TaskGroup
 from apps.tasks.selectors.facts import queue_facts
+from apps.tasks.services.enqueue.new_tasks import columns
 from apps.tasks.services.enqueue.queue_bounds import count_is_due
 from apps.tasks.services.enqueue.storage import storage_is_due
 from apps.tasks.shapes import TaskShape
-from apps.tasks.sizes import description_bytes
+from apps.tasks.sizes import spec_bytes
+from apps.tasks.task_spec import CONTENT, TaskSpec
 from apps.tasks.topics import task_topics
 
 # Sizes of nodes may change without a new version of the configuration.
@@ -105,16 +106,13 @@ WITH gate AS (
     FOR SHARE OF q
 ), task AS (
     INSERT INTO tasks_task (
-        id, queue_id, task_group_id, owner_id, name, image, command, environment, working_dir,
-        request, replicas, volumes, priority, is_preemptible, is_restartable, time_limit_s, retries,
-        abort_callback, checkpoint_volume, tags, state, state_detail, generation, preemptions,
-        failures, created_at, submitted_at, changed_at, size_bytes
+        id, queue_id, task_group_id, owner_id, name, content, request, replicas, priority,
+        is_preemptible, is_restartable, time_limit_s, retries, tags, state, state_detail,
+        generation, preemptions, failures, created_at, submitted_at, changed_at, size_bytes
     )
-    SELECT %(id)s, gate.queue_id, %(task_group)s, gate.owner_id, %(name)s, %(image)s,
-        %(command)s::jsonb, %(environment)s::jsonb, %(working_dir)s, %(request)s::jsonb,
-        %(replicas)s::int, %(volumes)s::jsonb, %(priority)s, %(is_preemptible)s,
-        %(is_restartable)s, %(time_limit_s)s::int, %(retries)s, %(abort_callback)s::jsonb,
-        %(checkpoint_volume)s,
+    SELECT %(id)s, gate.queue_id, %(task_group)s, gate.owner_id, %(name)s,
+        %(content)s::jsonb, %(request)s::jsonb, %(replicas)s::int, %(priority)s,
+        %(is_preemptible)s, %(is_restartable)s, %(time_limit_s)s::int, %(retries)s,
         %(tags)s::jsonb, 'queued', '', 0, 0, 0, %(now)s, %(now)s, %(now)s, %(size_bytes)s
     FROM gate
 )
@@ -224,9 +222,7 @@ class FastPathCache:
 fast_path_cache = FastPathCache()
 
 
-def task_submit_fast(
-    *, key: str, secret: str, address: str, description: Description
-) -> StoredTask | None:
+def task_submit_fast(*, key: str, secret: str, address: str, spec: TaskSpec) -> StoredTask | None:
     """Store a task that waits in its queue, with the permission of the credential.
 
     None where the cache is stale or a check fails: nothing is stored, and the standard path says
@@ -237,11 +233,11 @@ def task_submit_fast(
         TooMany: too many requests of the address or the credential.
         RpmError: by the cached facts, the queue does not take the task.
     """
-    given = description.queue
+    given = spec.queue
     # Digits may be a name or an id: the standard path finds out.
     if connection.vendor != "postgresql" or given is None or _is_digits(given):
         return None
-    if description.secrets:
+    if spec.secrets:
         # The statement does not seal secrets.
         return None
     hashed = secret_hash(secret)
@@ -251,21 +247,21 @@ def task_submit_fast(
         return None
     credential_admit(str(person.credential_id))
     facts = known.facts
-    if facts.needs_image and not description.image:
+    if facts.needs_image and not spec.image:
         # Vaults may give one: the standard path opens them.
         return None
-    shape = accept(description, facts, owner_id=person.id)
+    shape = accept(spec, facts, owner_id=person.id)
     task_group = known.task_group(shape.digest())
     if task_group is None or count_is_due(facts.queue_id, person.id):
         # The standard path creates the group of a new shape, and counts waiting tasks.
         return None
-    if storage_is_due(person.id, description_bytes(description)):
+    if storage_is_due(person.id, spec_bytes(spec)):
         # It also sums the bytes of the owner's tasks.
         return None
     stored = StoredTask(uuid7(), "", shape, facts, datetime.now(UTC))
     owner = _insert(
         {
-            **_columns(description, stored),
+            **_columns(spec, stored),
             "key": key,
             "secret_hash": hashed,
             "owner": person.id,
@@ -292,29 +288,16 @@ def _is_digits(given: str | int) -> bool:
     return isinstance(given, str) and given.isdigit()
 
 
-def _columns(description: Description, stored: StoredTask) -> dict[str, Any]:
+def _columns(spec: TaskSpec, stored: StoredTask) -> dict[str, Any]:
     shape = stored.shape
     return {
         "id": stored.id,
         "object": str(stored.id),
         "now": stored.at,
-        "name": description.name.strip(),
-        "image": description.image,
-        "command": _json(description.command),
-        "environment": _json(description.environment),
-        "working_dir": description.working_dir,
+        **columns(spec),
+        "content": _json({name: getattr(spec, name) for name in CONTENT}),
         "request": _json(shape.request),
-        "replicas": description.replicas,
-        "volumes": _json(description.volumes),
-        "priority": description.priority,
-        "is_preemptible": description.is_preemptible,
-        "is_restartable": description.is_restartable,
-        "time_limit_s": description.time_limit_s,
-        "retries": description.retries,
-        "abort_callback": _json(description.abort_callback),
-        "checkpoint_volume": description.checkpoint_volume,
-        "tags": _json(description.tags),
-        "size_bytes": description_bytes(description),
+        "tags": _json(spec.tags),
     }
 
 

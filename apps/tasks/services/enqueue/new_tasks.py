@@ -14,7 +14,6 @@ from apps.core.origin import acted_by
 from apps.events.services import Entry, events_record
 from apps.policies.models import Queue
 from apps.tasks.acceptance import QueueFacts
-from apps.tasks.descriptions import Description, request_texts
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import ENQUEUE
 from apps.tasks.lifecycle.writers import TaskSubject, transition_record
@@ -22,16 +21,17 @@ from apps.tasks.models import Task
 from apps.tasks.services.enqueue.storage import check_may_store
 from apps.tasks.services.enqueue.task_secrets import with_secrets
 from apps.tasks.shapes import TaskShape
-from apps.tasks.sizes import description_bytes
+from apps.tasks.sizes import spec_bytes
+from apps.tasks.task_spec import COLUMNS, CONTENT, TaskSpec, request_texts
 
 
-def new_task(description: Description, owner: User, *, state: TaskState = TaskState.QUEUED) -> Task:
+def new_task(spec: TaskSpec, owner: User, *, state: TaskState = TaskState.QUEUED) -> Task:
     """A task that is not stored yet, without a request and a position in a queue.
 
     Raises:
         Conflict: the tasks of its owner would take more bytes than they may.
     """
-    check_may_store(owner.pk, description_bytes(description))
+    check_may_store(owner.pk, spec_bytes(spec))
     now = timezone.now()
     task = Task(
         owner=owner,
@@ -39,21 +39,21 @@ def new_task(description: Description, owner: User, *, state: TaskState = TaskSt
         is_by_owner=acted_by(owner.pk) is None,
         created_at=now,
         changed_at=now,
-        **columns(description),
+        **columns(spec),
     )
-    return with_secrets(task, description.secrets)
+    return with_secrets(task, spec.secrets)
 
 
-def new_draft(description: Description, owner: User) -> Task:
+def new_draft(spec: TaskSpec, owner: User) -> Task:
     """A draft that is not stored yet.
 
     Raises:
         BadInput: naming `request.<key>`.
         Conflict: as `new_task`.
     """
-    task = new_task(description, owner, state=TaskState.DRAFT)
-    if description.request is not None:
-        task.request = request_texts(description, keys=None)
+    task = new_task(spec, owner, state=TaskState.DRAFT)
+    if spec.request is not None:
+        task.request = request_texts(spec, keys=None)
     return task
 
 
@@ -67,26 +67,14 @@ def mark_queued(
     task.submitted_at = task.changed_at = at
 
 
-def columns(description: Description) -> dict[str, Any]:
-    """Columns that hold the owner's description, without request, secrets and queue."""
-    callback = description.abort_callback
+def columns(spec: TaskSpec) -> dict[str, Any]:
+    """The columns that hold the spec, without request, secrets and queue."""
+    own = {name: getattr(spec, name) for name in COLUMNS if name != "request"}
     return {
-        "name": description.name.strip(),
-        "image": description.image,
-        "command": description.command,
-        "environment": description.environment,
-        "working_dir": description.working_dir,
-        "replicas": description.replicas,
-        "volumes": description.volumes,
-        "priority": description.priority,
-        "is_preemptible": description.is_preemptible,
-        "is_restartable": description.is_restartable,
-        "time_limit_s": description.time_limit_s,
-        "retries": description.retries,
-        "abort_callback": msgspec.to_builtins(callback) if callback else None,
-        "checkpoint_volume": description.checkpoint_volume,
-        "tags": description.tags,
-        "size_bytes": description_bytes(description),
+        **own,
+        "name": spec.name.strip(),
+        "content": {name: msgspec.to_builtins(getattr(spec, name)) for name in CONTENT},
+        "size_bytes": spec_bytes(spec),
     }
 
 

@@ -9,11 +9,11 @@ from apps.core.errors import Conflict
 from apps.core.origin import acted_by
 from apps.policies.models import Queue
 from apps.tasks.acceptance import QueueFacts
-from apps.tasks.descriptions import Description
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.selectors.vaults import vaults_have_image
+from apps.tasks.task_spec import TaskSpec
 
 # The cost of a count grows with the queue: a process counts once for this many tasks of a user, by
 # which the bounds of the installation may be exceeded.
@@ -74,7 +74,7 @@ def _note(queue_id: int, owner_id: int, since: int) -> None:
 
 
 def has_vault_image(
-    descriptions: Sequence[Description],
+    descriptions: Sequence[TaskSpec],
     *,
     owner_id: int,
     tenant_id: int | None,

@@ -13,7 +13,6 @@ from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
 from apps.core.origin import acted_by
 from apps.events.services import Entry, events_record
 from apps.tasks.acceptance import accept
-from apps.tasks.descriptions import Description, description_of, request_texts
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import ENQUEUE, RESUME, RUN_AGAIN, TaskTransition
 from apps.tasks.lifecycle.writers import tasks_transition
@@ -46,11 +45,10 @@ from apps.tasks.services.queues import (
     queue_ref,
 )
 from apps.tasks.services.task_groups import task_group_ensure
+from apps.tasks.task_spec import COLUMNS, TaskSpec, request_texts, spec_of
 
 
-def task_create(
-    *, actor: User, description: Description, idempotency: Idempotency | None = None
-) -> Task:
+def task_create(*, actor: User, spec: TaskSpec, idempotency: Idempotency | None = None) -> Task:
     """Create a draft of the actor; it does not run before it is enqueued.
 
     Raises:
@@ -59,7 +57,7 @@ def task_create(
     known = earlier_task(actor.pk, idempotency)
     if known is not None:
         return known
-    task = new_draft(description, actor)
+    task = new_draft(spec, actor)
     try:
         with transaction.atomic():
             if drafts_left(actor) < 1:
@@ -77,7 +75,7 @@ def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
 
     Args:
         task: as the actor read it; a later change is not overwritten.
-        changes: names of `Description` without the queue, which is chosen by enqueueing.
+        changes: fields of `TaskSpec` without the queue, which is chosen by enqueueing.
 
     Raises:
         NotAllowed: the draft has another owner, or holds secrets of another user.
@@ -90,7 +88,7 @@ def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
     is_by_owner = task.owner_id == actor.pk and acted_by(actor.pk) is None
     if not is_by_owner and _holds_secrets(task):
         raise NotAllowed("Only its owner can change what this draft runs: it has secrets.")
-    merged = description_of({**description_values(task), **_with_hidden(changes, task)})
+    merged = spec_of({**spec_values(task), **_with_hidden(changes, task)})
     if merged.queue is not None:
         raise BadInput(
             "queue is chosen when the task is enqueued.",
@@ -126,10 +124,8 @@ def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
     return task
 
 
-def task_submit(
-    *, actor: User, description: Description, idempotency: Idempotency | None = None
-) -> Task:
-    """Create a task that waits in the queue of its description.
+def task_submit(*, actor: User, spec: TaskSpec, idempotency: Idempotency | None = None) -> Task:
+    """Create a task that waits in the queue of its spec.
 
     Raises:
         NotFound, NotAllowed: the queue is invisible, or visible and not open.
@@ -139,17 +135,17 @@ def task_submit(
     known = earlier_task(actor.pk, idempotency)
     if known is not None:
         return known
-    if description.queue is None:
+    if spec.queue is None:
         raise BadInput("queue is missing.", fields={"queue": "is missing"})
-    found = queue_ref(actor, description.queue)
-    has_image = has_vault_image([description], owner_id=actor.pk, tenant_id=found.tenant_id)
-    task = new_task(description, actor)
+    found = queue_ref(actor, spec.queue)
+    has_image = has_vault_image([spec], owner_id=actor.pk, tenant_id=found.tenant_id)
+    task = new_task(spec, actor)
     try:
         with transaction.atomic():
-            queue = queue_lock(actor, found.pk, description.queue)
+            queue = queue_lock(actor, found.pk, spec.queue)
             facts = facts_for(queue, has_image=has_image)
             check_may_wait(facts, actor.pk)
-            shape = accept(description, facts, owner_id=actor.pk)
+            shape = accept(spec, facts, owner_id=actor.pk)
             task_group_id = task_group_ensure(
                 facts.queue_id, shape, most=settings.RPM_TASK_GROUPS_PER_QUEUE
             )
@@ -243,10 +239,10 @@ def task_return(
         check_open_to_owner(task, found)
         # Read again: with a change since the actor read it, the task would wait in a wrong group.
         now = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
-        description = description_of(description_values(now))
+        spec = spec_of(spec_values(now))
         facts = facts_for(found, has_image=has_image)
         check_may_wait(facts, task.owner_id)
-        shape = accept(description, facts, owner_id=task.owner_id)
+        shape = accept(spec, facts, owner_id=task.owner_id)
         position: dict[str, Any] = {
             "queue_id": facts.queue_id,
             "task_group_id": task_group_ensure(
@@ -264,10 +260,10 @@ def task_return(
     return task
 
 
-def description_values(task: Task) -> dict[str, Any]:
-    """The description of a task as plain values."""
-    names = (name for name in Description.__struct_fields__ if name not in {"queue", "secrets"})
-    return {**{name: getattr(task, name) for name in names}, "secrets": task_secrets(task)}
+def spec_values(task: Task) -> dict[str, Any]:
+    """The spec of a task as plain values, with its secrets."""
+    own = {name: getattr(task, name) for name in COLUMNS}
+    return {**task.content, **own, "secrets": task_secrets(task)}
 
 
 def _queue_or(task: Task, queue: str | int | None) -> str | int:
@@ -280,12 +276,12 @@ def _queue_or(task: Task, queue: str | int | None) -> str | int:
 
 def _holds_secrets(task: Task) -> bool:
     own = task.owner.redacted_variables
-    return bool(task.secrets) or bool(secret_names(task.environment, own))
+    return bool(task.secrets) or bool(secret_names(task.spec.environment, own))
 
 
 def _with_hidden(changes: Mapping[str, Any], task: Task) -> dict[str, Any]:
     """The changes, with the stored value wherever a hidden value is sent back."""
-    stored = {"environment": task.environment, "secrets": task_secrets(task)}
+    stored = {"environment": task.spec.environment, "secrets": task_secrets(task)}
     return {
         name: keep_hidden_values(value, stored[name])
         if name in stored and isinstance(value, Mapping)

@@ -1,4 +1,4 @@
-"""Task descriptions, read from JSON and checked field by field; pure.
+"""What a task is, as its owner describes it: read from JSON and checked field by field; pure.
 
 The limits on commands and variables are those of the kernel and of the container runtimes: the
 node checks the same again.
@@ -6,12 +6,15 @@ node checks the same again.
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Meta
 
 from apps.core.containers import (
+    CALLBACK_S,
     VARIABLE_BYTES,
+    AbortCallback,
     command_problems,
     environment_problems,
     is_variable,
@@ -37,7 +40,6 @@ REPLICAS = 4096
 RETRIES = 100
 PRIORITY = 1000
 YEAR_S = 366 * 86_400
-DAY_S = 86_400
 
 _AT = re.compile(r" - at `(key in )?\$\.?(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`")
@@ -56,36 +58,44 @@ _TYPES = {
 Amounts = dict[str, int | float | str] | int | float | str | None
 
 
-class AbortCallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A script run inside the container when the task is being stopped, before SIGTERM."""
-
-    script: str
-    language: Literal["bash", "python"] = "bash"
-    timeout_s: int = 60
+def _bounded(low: int, high: int, words: str = "") -> Meta:
+    """Bounds of a number, checked with all other fields and part of the OpenAPI file."""
+    return Meta(description=words or None, extra_json_schema={"minimum": low, "maximum": high})
 
 
-class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A task as its owner describes it; `queue` is a name or an id, None for a draft.
+class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task as its owner describes it, under the same names from REST to the node.
 
-    `image` is qualified, unless it is none that could be.
+    Without a queue it is a draft. `image` is qualified, unless it is none that could be.
     """
 
-    name: str
-    queue: str | int | None = None
+    name: Annotated[str, Meta(extra_json_schema={"maxLength": NAME_LENGTH})]
+    queue: Annotated[str | int | None, Meta(description="Name or id of the queue.")] = None
     image: str = ""
     command: list[str] = []
     environment: dict[str, str] = {}
-    secrets: dict[str, str] = {}
+    secrets: Annotated[
+        dict[str, str],
+        Meta(
+            description="Each is a file in the container; NAME_FILE holds its path. "
+            "Never shown again."
+        ),
+    ] = {}
     working_dir: str = ""
-    request: Amounts = None
-    replicas: int | None = None
+    request: Annotated[
+        Amounts,
+        Meta(description="Amounts per key, or a number of GPUs; dynamic profiles only."),
+    ] = None
+    replicas: Annotated[int | None, _bounded(1, REPLICAS)] = None
     volumes: list[str] = []
-    priority: int = 0
+    priority: Annotated[int, _bounded(-PRIORITY, PRIORITY)] = 0
     is_preemptible: bool = True
     is_restartable: bool = True
-    time_limit_s: int | None = None
-    retries: int = 0
-    checkpoint_volume: str = ""
+    time_limit_s: Annotated[int | None, _bounded(1, YEAR_S)] = None
+    retries: Annotated[int, _bounded(0, RETRIES)] = 0
+    checkpoint_volume: Annotated[
+        str, Meta(description="Volume on which the task finds its checkpoints again.")
+    ] = ""
     abort_callback: AbortCallback | None = None
     tags: list[str] = []
 
@@ -93,43 +103,70 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if self.image and not image_problems(self.image):
             msgspec.structs.force_setattr(self, "image", str(ImageName.parse(self.image)))
 
+    def __repr__(self) -> str:
+        # Neither logs nor traces show what it holds: secrets are among it.
+        return f"TaskSpec({self.name!r})"
 
-FIELDS = Description.__struct_fields__
+
+FIELDS = TaskSpec.__struct_fields__
 # What a change of a draft may name; the queue is chosen when it is enqueued.
 CHANGEABLE = tuple(name for name in FIELDS if name != "queue")
+# Fields that lists show or that queries read have columns of their own.
+COLUMNS = (
+    *("name", "request", "replicas", "priority", "is_preemptible", "is_restartable"),
+    *("time_limit_s", "retries", "tags"),
+)
+# All others are stored as one JSON object, `Task.content`, which few users may read.
+CONTENT = tuple(name for name in CHANGEABLE if name not in {*COLUMNS, "secrets"})
 
-_decoder = msgspec.json.Decoder(Description)
+
+def _bounds_of(struct: type[msgspec.Struct]) -> dict[str, tuple[int, int]]:
+    """Lowest and highest value of its bounded fields."""
+    metas = {
+        name: hint.__metadata__[0].extra_json_schema or {}
+        for name, hint in get_type_hints(struct, include_extras=True).items()
+        if get_origin(hint) is Annotated
+    }
+    return {
+        name: (meta["minimum"], meta["maximum"])
+        for name, meta in metas.items()
+        if "minimum" in meta
+    }
 
 
-def read_description(body: bytes | msgspec.Raw) -> Description:
-    """A description from JSON, checked.
+_BOUNDS = _bounds_of(TaskSpec)
+_decoder = msgspec.json.Decoder(TaskSpec)
+
+
+def read_spec(body: bytes | msgspec.Raw) -> TaskSpec:
+    """The spec of a task from JSON, checked.
 
     Raises:
         BadInput: one entry of `fields` per thing that is wrong; only the first where it is not
             even of the right type.
     """
     try:
-        description = _decoder.decode(body)
+        spec = _decoder.decode(body)
     except msgspec.ValidationError as error:
         raise type_error(str(error), FIELDS) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise not_json(str(error), body=bytes(body)) from error
-    check(description)
-    return description
+    check(spec)
+    return spec
 
 
-def description_of(values: Mapping[str, Any]) -> Description:
-    """A checked description from plain values, such as those of forms and changes.
+def spec_of(values: Mapping[str, Any]) -> TaskSpec:
+    """The checked spec of a task from plain values, such as those of forms and changes.
 
     Raises:
-        BadInput: as `read_description`.
+        BadInput: as `read_spec`.
     """
     try:
-        description = msgspec.convert(dict(values), Description)
+        spec = msgspec.convert(dict(values), TaskSpec)
     except msgspec.ValidationError as error:
         raise type_error(str(error), FIELDS) from error
-    check(description)
-    return description
+    check(spec)
+    return spec
 
 
 def type_error(message: str, fields: tuple[str, ...]) -> BadInput:
@@ -152,24 +189,24 @@ def type_error(message: str, fields: tuple[str, ...]) -> BadInput:
     return BadInput(f"{field} {problem.rstrip('.')}.", fields={field: problem})
 
 
-def check(description: Description) -> None:
+def check(spec: TaskSpec) -> None:
     """Check everything that does not depend on a queue.
 
     Raises:
         BadInput: one entry of `fields` per bad field.
     """
     problems = {
-        **_name(description),
-        **image_problems(description.image),
-        **command_problems(description.command),
-        **environment_problems(description.environment),
-        **_secrets(description),
-        **working_dir_problems(description.working_dir),
-        **_numbers(description),
-        **_callback(description.abort_callback),
-        **_words("tags", description.tags, most=TAGS, length=TAG_LENGTH),
-        **_words("volumes", description.volumes, most=VOLUMES, length=63),
-        **_checkpoint_volume(description.checkpoint_volume),
+        **_name(spec),
+        **image_problems(spec.image),
+        **command_problems(spec.command),
+        **environment_problems(spec.environment),
+        **_secrets(spec),
+        **working_dir_problems(spec.working_dir),
+        **_numbers(spec),
+        **_callback(spec.abort_callback),
+        **_words("tags", spec.tags, most=TAGS, length=TAG_LENGTH),
+        **_words("volumes", spec.volumes, most=VOLUMES, length=63),
+        **_checkpoint_volume(spec.checkpoint_volume),
     }
     refuse(problems)
 
@@ -181,23 +218,23 @@ def refuse(problems: Mapping[str, str]) -> None:
         raise BadInput(f"{sentence}.", fields=problems)
 
 
-def check_can_start(description: Description) -> None:
+def check_can_start(spec: TaskSpec) -> None:
     """Check that a task has something to run; only a draft may lack it.
 
     Raises:
         BadInput: naming `command`.
     """
-    if not description.image and not description.command:
+    if not spec.image and not spec.command:
         refuse({"command": "is missing: give a command, or an image that brings one"})
 
 
-def request_texts(description: Description, *, keys: frozenset[str] | None) -> dict[str, str]:
+def request_texts(spec: TaskSpec, *, keys: frozenset[str] | None) -> dict[str, str]:
     """The request as it is stored.
 
     Raises:
         BadInput: naming `request.<key>`.
     """
-    texts = quantities_text(description.request, field="request", keys=keys)
+    texts = quantities_text(spec.request, field="request", keys=keys)
     check_request(texts, field="request")
     return texts
 
@@ -211,8 +248,8 @@ def _in_words(text: str) -> str:
     return f"must be {' or '.join(wanted)}, not {got}"
 
 
-def _name(description: Description) -> dict[str, str]:
-    name = description.name
+def _name(spec: TaskSpec) -> dict[str, str]:
+    name = spec.name
     if not name.strip():
         return {"name": "is empty: give the task a name"}
     if len(name) > NAME_LENGTH:
@@ -222,9 +259,9 @@ def _name(description: Description) -> dict[str, str]:
     return {}
 
 
-def _secrets(description: Description) -> dict[str, str]:
+def _secrets(spec: TaskSpec) -> dict[str, str]:
     """A secret reaches the container as a file, so it may have several lines."""
-    secrets = description.secrets
+    secrets = spec.secrets
     if len(secrets) > SECRETS:
         return {"secrets": f"has {len(secrets)} entries: at most {SECRETS}"}
     total = 0
@@ -234,7 +271,7 @@ def _secrets(description: Description) -> dict[str, str]:
         size, problem = text_size(value, most=VARIABLE_BYTES)
         if value == HIDDEN:
             problem = "marks a hidden value: give the value itself"
-        elif {name, f"{name}_FILE"} & description.environment.keys():
+        elif {name, f"{name}_FILE"} & spec.environment.keys():
             problem = "is in environment as well, itself or with _FILE behind: choose one name"
         if problem:
             return {f"secrets.{name}": problem}
@@ -244,17 +281,11 @@ def _secrets(description: Description) -> dict[str, str]:
     return {}
 
 
-def _numbers(description: Description) -> dict[str, str]:
-    bounds: tuple[tuple[str, int | None, int, int], ...] = (
-        ("priority", description.priority, -PRIORITY, PRIORITY),
-        ("replicas", description.replicas, 1, REPLICAS),
-        ("time_limit_s", description.time_limit_s, 1, YEAR_S),
-        ("retries", description.retries, 0, RETRIES),
-    )
+def _numbers(spec: TaskSpec) -> dict[str, str]:
     return {
         name: f"is {value}: it must lie between {low} and {high}"
-        for name, value, low, high in bounds
-        if value is not None and not low <= value <= high
+        for name, (low, high) in _BOUNDS.items()
+        if (value := getattr(spec, name)) is not None and not low <= value <= high
     }
 
 
@@ -266,8 +297,8 @@ def _callback(callback: AbortCallback | None) -> dict[str, str]:
         problem = "is empty"
     if problem:
         return {"abort_callback.script": problem}
-    if not 1 <= callback.timeout_s <= DAY_S:
-        return {"abort_callback.timeout_s": f"must lie between 1 and {DAY_S}"}
+    if not 1 <= callback.timeout_s <= CALLBACK_S:
+        return {"abort_callback.timeout_s": f"must lie between 1 and {CALLBACK_S}"}
     return {}
 
 
