@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import BigIntegerField, Case, Exists, F, OuterRef, Value, When
 
 from apps.core.errors import Conflict
 from apps.core.notifications import after_commit
@@ -17,6 +17,8 @@ from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.shapes import TaskShape
 
 REMOVED_AT_ONCE = 100
+# Pairs of a group and an owner whose tasks one statement moves.
+MOVED_AT_ONCE = 200
 
 
 def task_group_ensure(queue_id: int, shape: TaskShape, *, most: int | None = None) -> int:
@@ -167,22 +169,36 @@ def _has_user_limit(policy_id: int) -> bool:
 
 
 def _regroup(queue: Queue) -> int:
+    """Put the waiting tasks of the queue into their groups; a query for each `MOVED_AT_ONCE`."""
     facts = queue_facts(queue)
     waiting = Task.objects.filter(queue=queue, state=TaskState.QUEUED)
     pairs = list(waiting.order_by().values_list("task_group", "owner").distinct())
     task_groups = TaskGroup.objects.in_bulk({task_group for task_group, _ in pairs})
-    moved = 0
-    for task_group_id, owner_id in pairs:
-        task_group = task_groups[task_group_id]
-        shape = _shape(
-            task_group,
+    shapes = {
+        (pk, owner_id): _shape(
+            task_groups[pk],
             owner_id=owner_id,
             has_user_limit=facts.has_user_limit,
             exceeding=facts.exceeding,
         )
-        if shape.digest() != task_group.shape:
-            new = task_group_ensure(queue.pk, shape)
-            moved += waiting.filter(task_group=task_group_id, owner=owner_id).update(task_group=new)
+        for pk, owner_id in pairs
+    }
+    moves = {
+        (pk, owner_id): shape
+        for (pk, owner_id), shape in shapes.items()
+        if shape.digest() != task_groups[pk].shape
+    }
+    ids = task_groups_ensure(queue.pk, moves.values())
+    moved, pairs_to_move = 0, list(moves.items())
+    for start in range(0, len(pairs_to_move), MOVED_AT_ONCE):
+        batch = pairs_to_move[start : start + MOVED_AT_ONCE]
+        new = [
+            When(task_group=pk, owner=owner_id, then=Value(ids[shape.digest()]))
+            for (pk, owner_id), shape in batch
+        ]
+        pair = Case(*new, output_field=BigIntegerField())
+        found = waiting.filter(task_group__in={pk for (pk, _), _ in batch})
+        moved += found.annotate(new=pair).filter(new__isnull=False).update(task_group=F("new"))
     return moved
 
 

@@ -371,3 +371,14 @@ def test_an_idempotency_key_is_kept(warm: Send, header: str, example: Example) -
 
     assert replies[0].data == replies[1].data
     assert Task.objects.count() == 1
+
+
+def test_a_group_that_is_remembered_and_empty_counts_as_another_one(
+    warm: Send, header: str, example: Example, settings: Any
+) -> None:
+    settings.RPM_TASK_GROUPS_PER_QUEUE = 1
+    assert warm(header, wanted(example, priority=-5)).status == 201
+
+    reply = warm(header, wanted(example))
+
+    assert (reply.status, reply.is_fast) == (409, False)

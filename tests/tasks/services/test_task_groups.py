@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import Group
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import User
 from apps.accounts.services.groups import group_remove, group_save
@@ -15,6 +17,7 @@ from apps.core.errors import Conflict, NeverFits
 from apps.events.models import Event
 from apps.policies.models import LiveState, Policy, PolicyUserPermission, Profile, Queue
 from apps.tasks.models import Attempt, Task, TaskGroup
+from apps.tasks.services import task_groups
 from tests.allocation.state import begin, end, enqueue, latest, make_node, states
 from tests.people import Example
 
@@ -47,6 +50,33 @@ def test_a_limit_per_person_splits_what_waits_and_its_end_joins_it(
 
     assert people_of_task_groups(served.dev_queue) == {None}
     assert set(Task.objects.values_list("task_group", flat=True)) == before
+
+
+def test_regrouping_costs_a_fixed_number_of_queries(
+    served: Example, root: User, alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_groups, "MOVED_AT_ONCE", 50)
+    LiveState.objects.update(is_enabled=False)
+    tasks = [
+        *(one for at in range(20) for one in enqueue(alice, served.dev_queue, priority=-at)),
+        *(one for at in range(20) for one in enqueue(bob, served.dev_queue, priority=-at)),
+    ]
+    before = dict(Task.objects.values_list("pk", "task_group"))
+    Policy.objects.filter(pk=served.dev.pk).update(user_limit={"gpu": "4"})
+
+    with CaptureQueriesContext(connection) as queries, transaction.atomic():
+        assert task_groups.tasks_regroup(policy_ids=[served.dev.pk]) == len(tasks)
+
+    assert len(queries) < 40
+    assert people_of_task_groups(served.dev_queue) == {alice.pk, bob.pk}
+    for task in Task.objects.select_related("task_group"):
+        assert task.task_group is not None
+        assert (task.task_group.user_id, task.task_group.priority) == (task.owner_id, task.priority)
+    Policy.objects.filter(pk=served.dev.pk).update(user_limit={})
+    monkeypatch.setattr(task_groups, "MOVED_AT_ONCE", 7)
+    with transaction.atomic():
+        assert task_groups.tasks_regroup(policy_ids=[served.dev.pk]) == len(tasks)
+    assert dict(Task.objects.values_list("pk", "task_group")) == before
 
 
 def test_a_limit_per_person_counts_what_ran_before_it(

@@ -59,6 +59,9 @@ WITH gate AS (
         AND q.id = %(queue)s AND q.name = %(queue_name)s AND q.removed_at IS NULL
         AND q.max_priority >= %(priority)s AND q.max_waiting IS NULL
         AND EXISTS (SELECT 1 FROM policies_livestate WHERE id = 1 AND version = %(version)s)
+        AND EXISTS (
+            SELECT 1 FROM tasks_task t WHERE t.task_group_id = %(task_group)s AND t.state = 'queued'
+        )
         AND ((
             EXISTS (
                 SELECT 1 FROM policies_policygrouppermission g
