@@ -44,6 +44,25 @@ def through(proxy: SilentProxy, **options: Any) -> DatabaseWrapper:
     return DatabaseWrapper(connection.settings_dict | own, alias="through_proxy")
 
 
+def test_a_transaction_that_was_silent_for_too_long_has_lost_its_connection() -> None:
+    """A process that was stopped for a while goes on in such a one; it is no error of its own."""
+    wrapper = DatabaseWrapper(connection.settings_dict, alias="silent")
+    with closing(wrapper), wrapper.cursor() as cursor:
+        cursor.execute("SET idle_in_transaction_session_timeout = 50")
+        cursor.execute("BEGIN")
+        own = wrapper.connection.info.backend_pid
+        with connection.cursor() as other:
+
+            def is_gone() -> bool:
+                other.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", [own])
+                return other.fetchone() is None
+
+            wait_until(is_gone, what="the end of the silent connection")
+
+        with pytest.raises(OperationalError, match="idle-in-transaction"):
+            cursor.execute("SELECT 1")
+
+
 @pytest.mark.parametrize("options", [{}, {"pool": {"min_size": 1, "max_size": 2}}], ids=str)
 def test_a_statement_without_an_answer_fails_and_the_next_has_a_connection(
     proxy: SilentProxy, options: dict[str, Any]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import psycopg
 from django.db.backends.postgresql import base
 from psycopg.abc import PQGen
-from psycopg.errors import _WaitTimeout
+from psycopg.errors import IdleInTransactionSessionTimeout, _WaitTimeout
 
 T = TypeVar("T")
 
@@ -40,6 +40,9 @@ class BoundedConnection(psycopg.Connection[Any]):
             raise psycopg.OperationalError(
                 f"the database has not answered for {self.silent_most_s:.0f} s"
             ) from error
+        except IdleInTransactionSessionTimeout as error:
+            # An internal error to psycopg: to callers the connection is gone like any other.
+            raise psycopg.OperationalError(str(error)) from error
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
