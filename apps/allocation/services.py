@@ -22,8 +22,8 @@ from apps.allocation.applier import (
     kept_placements_apply,
 )
 from apps.allocation.engine import decide
-from apps.allocation.engine.plan import Move, Placement, Plan, Preempt
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine.model.plan import Move, Placement, Plan, Preempt
+from apps.allocation.engine.model.snapshot import Snapshot
 from apps.allocation.loader import LoadedSnapshot, load
 from apps.allocation.loader.texts import microseconds
 from apps.allocation.models import PassRecord, PassState

@@ -8,8 +8,8 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from apps.allocation.engine.quantities import GPU, UNCOUNTED_UNLESS_LISTED, Quantities
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.quantities import GPU, UNCOUNTED_UNLESS_LISTED, Quantities
+from apps.allocation.engine.model.snapshot import (
     DeviceShare,
     MemberPlacement,
     NodeSnapshot,

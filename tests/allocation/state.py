@@ -8,7 +8,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.allocation.applier import AppliedPlan, apply_plan
 from apps.allocation.engine import decide
-from apps.allocation.engine.plan import Plan
+from apps.allocation.engine.model.plan import Plan
 from apps.allocation.loader import LoadedSnapshot, load
 from apps.allocation.loader.texts import microseconds
 from apps.nodes.models import Device, Node, NodeState, Runtime, Transport

@@ -10,7 +10,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.allocation.applier import AppliedPlan, apply_plan
 from apps.allocation.engine import decide
-from apps.allocation.engine.plan import Plan
+from apps.allocation.engine.model.plan import Plan
 from apps.allocation.loader import LoadedSnapshot, load
 from apps.allocation.services import run_pass
 from apps.configuration.services.queues import profile_disconnect

@@ -6,11 +6,11 @@ import pytest
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.quantities import Quantities
+from apps.allocation.engine.model.snapshot import (
     QueuedGroup as EngineRun,
 )
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.snapshot import (
     QueuedTask,
     Snapshot,
 )

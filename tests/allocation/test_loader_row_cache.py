@@ -12,7 +12,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine.model.snapshot import Snapshot
 from apps.allocation.loader import load, pools, running_groups
 from apps.allocation.loader.row_cache import RowCache
 from apps.allocation.services import run_pass

@@ -9,8 +9,8 @@ import pytest
 from apps.accounts.models import User
 from apps.allocation import services
 from apps.allocation.engine import decide
-from apps.allocation.engine.plan import Plan
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine.model.plan import Plan
+from apps.allocation.engine.model.snapshot import Snapshot
 from apps.allocation.loader import load
 from apps.allocation.scenarios import snapshot_to_json
 from apps.allocation.scenarios.storage import snapshot_pack, snapshot_unpack

@@ -8,8 +8,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.snapshot import UsualShape
+from apps.allocation.engine.model.quantities import Quantities
+from apps.allocation.engine.model.snapshot import UsualShape
 from apps.allocation.loader.configuration import load_configuration
 from apps.allocation.loader.texts import microseconds
 from apps.allocation.loader.usual_shapes import load_usual

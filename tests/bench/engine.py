@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import count, repeat
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.quantities import Quantities
+from apps.allocation.engine.model.snapshot import (
     DeviceShare,
     Id,
     MemberPlacement,

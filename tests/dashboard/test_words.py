@@ -5,7 +5,7 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.accounts.models import User
-from apps.allocation.engine.reasons import ReasonCode
+from apps.allocation.engine.model.reasons import ReasonCode
 from apps.allocation.explanation import SUSPENDED, ReaderNames, reasons_now
 from apps.dashboard.cards.reasons import explain
 from apps.dashboard.cards.words import (

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from apps.allocation.engine.plan import Placement
-from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine.model.plan import Placement
+from apps.allocation.engine.model.quantities import Quantities
+from apps.allocation.engine.model.snapshot import Snapshot
 from apps.nodes.models import Device, DeviceState
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import ADMIT

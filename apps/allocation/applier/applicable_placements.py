@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from apps.allocation.engine.plan import Move, Placement, Plan, Preempt
-from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.allocation.engine.model.plan import Move, Placement, Plan, Preempt
+from apps.allocation.engine.model.snapshot import Id, Snapshot
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState
 from apps.tasks.models import Attempt
 

@@ -15,8 +15,8 @@ from apps.allocation.applier.admissions import (
 )
 from apps.allocation.applier.applicable_placements import StoppingTasks, applicable_placements
 from apps.allocation.applier.preemptions import PreemptedAttempt, attempts_preempt
-from apps.allocation.engine.plan import Move, Placement, Plan, Preempt
-from apps.allocation.engine.snapshot import MemberPlacement, Snapshot
+from apps.allocation.engine.model.plan import Move, Placement, Plan, Preempt
+from apps.allocation.engine.model.snapshot import MemberPlacement, Snapshot
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState
 from apps.tasks.models import Attempt
 

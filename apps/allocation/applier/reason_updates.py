@@ -8,8 +8,8 @@ from typing import Any
 
 from django.db import connection
 
-from apps.allocation.engine.plan import Wait
-from apps.allocation.engine.reasons import to_data
+from apps.allocation.engine.model.plan import Wait
+from apps.allocation.engine.model.reasons import to_data
 from apps.core.notifications import after_commit
 from apps.tasks.models import ReasonChange, TaskGroup
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from apps.allocation.engine.compiled_snapshot import UNCOUNTED, CompiledSnapshot
-from apps.allocation.engine.consolidation import Relocation
-from apps.allocation.engine.drains import Drains
-from apps.allocation.engine.engine_cache import acquire, release
-from apps.allocation.engine.plan import Move, PassFigures, Placement, Plan, Preempt
-from apps.allocation.engine.snapshot import Snapshot
-from apps.allocation.engine.tier_walk import holds_now, walk_tiers
-from apps.allocation.engine.tiers import name_of
-from apps.allocation.engine.victim_search import ChosenVictim
-from apps.allocation.engine.wait_reasons import all_disabled, explain
-from apps.allocation.engine.working_state import PlacedTask, WorkingState
+from apps.allocation.engine.compile.compiled_snapshot import UNCOUNTED, CompiledSnapshot
+from apps.allocation.engine.explain.wait_reasons import all_disabled, explain
+from apps.allocation.engine.model.plan import Move, PassFigures, Placement, Plan, Preempt
+from apps.allocation.engine.model.snapshot import Snapshot
+from apps.allocation.engine.quota.tiers import name_of
+from apps.allocation.engine.state.engine_cache import acquire, release
+from apps.allocation.engine.state.working_state import PlacedTask, WorkingState
+from apps.allocation.engine.steps.drains import Drains
+from apps.allocation.engine.steps.preemption.consolidation import Relocation
+from apps.allocation.engine.steps.preemption.victim_search import ChosenVictim
+from apps.allocation.engine.steps.tier_walk import holds_now, walk_tiers
 
 
 def decide(snapshot: Snapshot, *, at_most: int | None = None) -> Plan:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from apps.allocation.engine.quantities import GPU, WHOLE
-from apps.allocation.engine.reasons import Reason, ReasonCode
-from apps.allocation.engine.snapshot import Id
+from apps.allocation.engine.model.quantities import GPU, WHOLE
+from apps.allocation.engine.model.reasons import Reason, ReasonCode
+from apps.allocation.engine.model.snapshot import Id
 
 MICROSECONDS = 1_000_000
 # Pools that a sentence names, before it only counts them.

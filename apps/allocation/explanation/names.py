@@ -8,7 +8,7 @@ from django.db.models import Model, QuerySet
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
-from apps.allocation.engine.reasons import ReasonCode
+from apps.allocation.engine.model.reasons import ReasonCode
 from apps.nodes.selectors import ClosedNodes, closed_nodes
 from apps.policies.models import Policy, Pool, PoolLink, Queue
 from apps.policies.selectors import policies_visible_to, pools_visible_to, queues_visible_to

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from apps.allocation.engine.reasons import ReasonCode, from_data
+from apps.allocation.engine.model.reasons import ReasonCode, from_data
 from apps.allocation.engine.sentences import sentence
 from apps.allocation.explanation.names import ReaderNames, number_of
 from apps.allocation.explanation.redaction import (

@@ -7,7 +7,7 @@ wait, stop or are protected, nor how much is held for them.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from apps.allocation.engine.reasons import ReasonCode
+from apps.allocation.engine.model.reasons import ReasonCode
 from apps.allocation.engine.sentences import Sentence, amount_text
 from apps.allocation.explanation.names import OTHER_TENANTS, ReaderNames
 

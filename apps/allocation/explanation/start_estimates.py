@@ -11,8 +11,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.models import Tenant
-from apps.allocation.engine.reasons import ReasonCode
-from apps.allocation.engine.snapshot import Id, QueuedTask, Snapshot
+from apps.allocation.engine.model.reasons import ReasonCode
+from apps.allocation.engine.model.snapshot import Id, QueuedTask, Snapshot
 from apps.allocation.explanation.suspension import is_suspended
 from apps.allocation.forecast import Basis, Estimate, NoEstimate, NoEstimateReason
 from apps.allocation.forecast import expected_start as estimate

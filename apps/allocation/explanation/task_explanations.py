@@ -8,7 +8,7 @@ from typing import Any
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.allocation.engine.reasons import ReasonCode
+from apps.allocation.engine.model.reasons import ReasonCode
 from apps.allocation.explanation.names import ReaderNames
 from apps.allocation.explanation.reason_payloads import (
     ReasonPayload,

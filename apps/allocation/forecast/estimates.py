@@ -7,7 +7,7 @@ from enum import StrEnum
 from random import Random
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.allocation.engine.model.snapshot import Id, Snapshot
 from apps.allocation.forecast.arrivals import Arrivals
 from apps.allocation.forecast.future import MOST_UNSEEN, Future, stand_in, with_everybody
 from apps.allocation.forecast.run_times import SECOND, RunTimes, RunTimeSource

@@ -8,8 +8,8 @@ from heapq import heapify, heappop, heappush
 from random import Random
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.plan import Plan
-from apps.allocation.engine.snapshot import Id, QueuedGroup, QueuedTask, Snapshot
+from apps.allocation.engine.model.plan import Plan
+from apps.allocation.engine.model.snapshot import Id, QueuedGroup, QueuedTask, Snapshot
 from apps.allocation.forecast.run_times import SECOND, RunTimes
 from apps.allocation.forecast.simulated_state import GroupKey, SimulatedState
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.allocation.engine.model.quantities import Quantities
+from apps.allocation.engine.model.snapshot import Id, Snapshot
 from apps.allocation.forecast.arrivals import SPAN_US, Arrivals
 from apps.allocation.forecast.run_times import SECOND, RunTimes
 from apps.allocation.forecast.simulated_state import GroupKey

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from apps.allocation.engine.snapshot import Id
+from apps.allocation.engine.model.snapshot import Id
 
 # Fewer ended attempts than this say nothing about a queue; then those of all queues count.
 ENOUGH = 20

@@ -10,9 +10,9 @@ from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from apps.allocation.engine.plan import Plan
-from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.plan import Plan
+from apps.allocation.engine.model.quantities import Quantities
+from apps.allocation.engine.model.snapshot import (
     Id,
     PreemptionMode,
     QueuedGroup,

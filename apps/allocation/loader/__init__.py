@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine.model.snapshot import Snapshot
 from apps.allocation.loader.configuration import load_configuration
 from apps.allocation.loader.queued_groups import load_queued_groups
 from apps.allocation.loader.running_groups import load_running

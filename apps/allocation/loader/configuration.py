@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.quantities import Quantities
+from apps.allocation.engine.model.snapshot import (
     Id,
     OverQuotaMode,
     PolicySnapshot,

@@ -17,8 +17,8 @@ from django.db.models import (
 )
 from django.db.models.functions import Concat
 
-from apps.allocation.engine.quantities import GPU, UNCOUNTED_UNLESS_LISTED, Quantities
-from apps.allocation.engine.snapshot import NodeSnapshot, PoolSnapshot, PreemptionMode
+from apps.allocation.engine.model.quantities import GPU, UNCOUNTED_UNLESS_LISTED, Quantities
+from apps.allocation.engine.model.snapshot import NodeSnapshot, PoolSnapshot, PreemptionMode
 from apps.allocation.loader.row_cache import RowCache
 from apps.allocation.loader.texts import as_text, typed_amounts
 from apps.core.units import MILLI

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from django.db.models import Count
 
-from apps.allocation.engine.snapshot import QueuedGroup
+from apps.allocation.engine.model.snapshot import QueuedGroup
 from apps.allocation.loader import LoadedSnapshot, load
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task

@@ -10,8 +10,8 @@ from typing import Any
 
 from django.db import connection
 
-from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.snapshot import QueuedGroup, QueuedTask, RunningGroup
+from apps.allocation.engine.model.quantities import Quantities
+from apps.allocation.engine.model.snapshot import QueuedGroup, QueuedTask, RunningGroup
 from apps.allocation.loader.configuration import Configuration, amounts
 from apps.allocation.loader.head_bounds import GroupDemand, HeadBounds
 from apps.allocation.loader.texts import id_text, moment_us

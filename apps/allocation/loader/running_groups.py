@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from django.db.models import F
 
-from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.quantities import Quantities
+from apps.allocation.engine.model.snapshot import (
     DeviceShare,
     Id,
     MemberPlacement,

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import TextField
 from django.db.models.functions import Cast
 
-from apps.allocation.engine.quantities import Quantities
+from apps.allocation.engine.model.quantities import Quantities
 from apps.core.units import quantities_milli
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from django.db.models import Count
 
-from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.snapshot import Id, UsualShape
+from apps.allocation.engine.model.quantities import Quantities
+from apps.allocation.engine.model.snapshot import Id, UsualShape
 from apps.allocation.loader.configuration import Configuration
 from apps.tasks.models import Attempt
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 
-from apps.allocation.engine.quantities import GPU, WHOLE, Quantities
-from apps.allocation.engine.snapshot import NodeSnapshot, UsualShape
+from apps.allocation.engine.model.quantities import GPU, WHOLE, Quantities
+from apps.allocation.engine.model.snapshot import NodeSnapshot, UsualShape
 
 STEP = 40
 SCARCE_POINTS = 30

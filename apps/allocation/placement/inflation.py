@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from random import Random
 from time import process_time
 
-from apps.allocation.engine.compiled_snapshot import (
+from apps.allocation.engine.capacity.nodes import MemberAssignment, NodeLayout, Nodes, State
+from apps.allocation.engine.compile.compiled_snapshot import (
     CompiledShape,
     CompiledSnapshot,
     compile_configuration,
 )
-from apps.allocation.engine.nodes import MemberAssignment, NodeLayout, Nodes, State
-from apps.allocation.engine.quantities import GPU, WHOLE, Quantities
-from apps.allocation.engine.snapshot import NodeSnapshot, PoolSnapshot, Snapshot, UsualShape
+from apps.allocation.engine.model.quantities import GPU, WHOLE, Quantities
+from apps.allocation.engine.model.snapshot import NodeSnapshot, PoolSnapshot, Snapshot, UsualShape
 from apps.allocation.placement.exhaustive_choice import ExhaustiveChoice, FreeNode
 from apps.allocation.placement.traces import Pod
 

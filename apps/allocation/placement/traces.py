@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-from apps.allocation.engine.quantities import GPU, WHOLE, Quantities, is_valid_gpu_request
-from apps.allocation.engine.snapshot import NodeSnapshot
+from apps.allocation.engine.model.quantities import GPU, WHOLE, Quantities, is_valid_gpu_request
+from apps.allocation.engine.model.snapshot import NodeSnapshot
 from apps.core.errors import BadInput
 
 NODE_LIST = "openb_node_list_gpu_node"

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.allocation.engine.model.snapshot import Id, Snapshot
 from apps.allocation.forecast import Arrivals, Estimate, RunTimes, expected_start
 from apps.allocation.forecast.arrivals import SPAN_US
 from apps.allocation.forecast.simulated_state import GroupKey

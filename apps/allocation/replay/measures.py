@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from apps.allocation.engine.quantities import WHOLE
+from apps.allocation.engine.model.quantities import WHOLE
 from apps.allocation.replay.estimates import Coverage, EstimateSampler, Sample, coverage
 from apps.allocation.replay.playback import ReplayResult, TaskRecord, play, saved_s
 from apps.allocation.replay.regimes import Regime, ReplayPart, parts, reservations

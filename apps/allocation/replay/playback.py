@@ -10,8 +10,8 @@ from itertools import groupby
 from typing import Protocol
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.quantities import GPU, Quantities
-from apps.allocation.engine.snapshot import Id, QueuedTask, Snapshot
+from apps.allocation.engine.model.quantities import GPU, Quantities
+from apps.allocation.engine.model.snapshot import Id, QueuedTask, Snapshot
 from apps.allocation.forecast.simulated_state import GroupKey, SimulatedState
 from apps.allocation.replay.regimes import ReplayPart
 from apps.allocation.replay.trace import TraceTask

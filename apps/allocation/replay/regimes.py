@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from apps.allocation.engine.quantities import GPU, WHOLE, Quantities
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.quantities import GPU, WHOLE, Quantities
+from apps.allocation.engine.model.snapshot import (
     OverQuotaMode,
     PolicySnapshot,
     PoolSnapshot,

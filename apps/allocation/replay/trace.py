@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from apps.allocation.engine.quantities import is_valid_gpu_request
+from apps.allocation.engine.model.quantities import is_valid_gpu_request
 from apps.core.errors import BadInput
 from apps.core.units import milli
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, TypeVar
 
-from apps.allocation.engine.quantities import GPU, Quantities, is_valid_gpu_request
+from apps.allocation.engine.model.quantities import GPU, Quantities, is_valid_gpu_request
 from apps.core.errors import BadInput
 from apps.core.units import quantities_milli, quantities_text
 

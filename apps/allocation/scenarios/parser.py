@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from apps.allocation.engine.quantities import (
+from apps.allocation.engine.model.quantities import (
     NOTHING,
     WHOLE,
 )
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.snapshot import (
     Id,
     NodeSnapshot,
     OverQuotaMode,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.plan import Plan
-from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.allocation.engine.model.plan import Plan
+from apps.allocation.engine.model.snapshot import Id, Snapshot
 from apps.allocation.scenarios.parser import Expectation, Scenario
 
 

@@ -4,7 +4,7 @@ import zlib
 
 import msgspec
 
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine.model.snapshot import Snapshot
 from apps.allocation.scenarios.writer import snapshot_to_json
 
 # Compressed content begins otherwise: older records hold the scenario file itself.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from apps.allocation.engine.quantities import GPU, WHOLE
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.quantities import GPU, WHOLE
+from apps.allocation.engine.model.snapshot import (
     DeviceShare,
     Id,
     MemberPlacement,

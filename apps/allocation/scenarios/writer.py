@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.quantities import Quantities
+from apps.allocation.engine.model.snapshot import (
     Id,
     MemberPlacement,
     NodeSnapshot,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from apps.allocation.engine.plan import Placement, Preempt, Wait
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.plan import Placement, Preempt, Wait
+from apps.allocation.engine.model.snapshot import (
     Id,
     PolicySnapshot,
     PoolSnapshot,

@@ -7,12 +7,12 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.allocation.engine import decide
-from apps.allocation.engine.plan import Plan
-from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.reasons import Reason, ReasonCode, to_data
+from apps.allocation.engine.model.plan import Plan
+from apps.allocation.engine.model.quantities import Quantities
+from apps.allocation.engine.model.reasons import Reason, ReasonCode, to_data
+from apps.allocation.engine.model.snapshot import PolicySnapshot as PolicyEntry
+from apps.allocation.engine.model.snapshot import QueuedGroup, QueuedTask, Snapshot
 from apps.allocation.engine.sentences import amount_text
-from apps.allocation.engine.snapshot import PolicySnapshot as PolicyEntry
-from apps.allocation.engine.snapshot import QueuedGroup, QueuedTask, Snapshot
 from apps.allocation.explanation import (
     SUSPENDED,
     ReaderNames,

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.plan import Placement, Plan, Preempt, Wait
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.plan import Placement, Plan, Preempt, Wait
+from apps.allocation.engine.model.snapshot import (
     Id,
     QueuedGroup,
     QueuedTask,

@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.allocation.engine import decide
-from apps.allocation.engine.plan import Placement, Plan
-from apps.allocation.engine.reasons import to_data
-from apps.allocation.engine.snapshot import Id, QueuedGroup, QueuedTask, Snapshot
+from apps.allocation.engine.model.plan import Placement, Plan
+from apps.allocation.engine.model.reasons import to_data
+from apps.allocation.engine.model.snapshot import Id, QueuedGroup, QueuedTask, Snapshot
 from apps.allocation.explanation import (
     SUSPENDED,
     ReaderNames,

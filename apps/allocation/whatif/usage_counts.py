@@ -6,7 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from apps.allocation.engine.snapshot import Id, PolicySnapshot, RunningGroup, RunningTask, Snapshot
+from apps.allocation.engine.model.snapshot import (
+    Id,
+    PolicySnapshot,
+    RunningGroup,
+    RunningTask,
+    Snapshot,
+)
 
 Amounts = Mapping[str, int]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from apps.allocation.engine.reasons import ReasonCode
+from apps.allocation.engine.model.reasons import ReasonCode
 from apps.allocation.engine.sentences import amount_text
 from apps.allocation.explanation import (
     SUSPENDED,

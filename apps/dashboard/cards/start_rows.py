@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from apps.allocation.engine.reasons import ReasonCode
+from apps.allocation.engine.model.reasons import ReasonCode
 from apps.allocation.whatif.start_counts import StartCount
 from apps.dashboard.cards.words import plural
 from apps.policies.models import Queue

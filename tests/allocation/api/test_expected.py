@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 
 from apps.accounts.models import User
 from apps.allocation import forecast
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine.model.snapshot import Snapshot
 from apps.allocation.explanation import start_estimates
 from apps.allocation.services import run_pass
 from apps.configuration.services.pools import policy_pause

@@ -10,7 +10,7 @@ from guardian.shortcuts import assign_perm
 from rest_framework.test import APIClient
 
 from apps.accounts.models import User
-from apps.allocation.engine.reasons import ReasonCode
+from apps.allocation.engine.model.reasons import ReasonCode
 from apps.allocation.services import run_pass
 from apps.nodes.models import Node
 from apps.nodes.services import node_pause

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.snapshot import (
     OverQuotaMode,
 )
 

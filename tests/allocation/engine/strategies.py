@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.quantities import NOTHING, Quantities
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.quantities import NOTHING, Quantities
+from apps.allocation.engine.model.snapshot import (
     NodeSnapshot,
     OverQuotaMode,
     PolicySnapshot,

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.plan import Plan, Wait
-from apps.allocation.engine.reasons import Reason, ReasonCode
+from apps.allocation.engine.model.plan import Plan, Wait
+from apps.allocation.engine.model.reasons import Reason, ReasonCode
+from apps.allocation.engine.model.snapshot import Id, Snapshot
 from apps.allocation.engine.sentences import sentence
-from apps.allocation.engine.snapshot import Id, Snapshot
 from tests.allocation.engine.laws.blocker_removal import alone, without_blocker
 from tests.allocation.engine.laws.history import Case, moments
 from tests.allocation.engine.strategies import any_cases

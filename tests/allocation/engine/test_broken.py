@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine.model.snapshot import Snapshot
 from apps.allocation.scenarios import snapshot_from_json
 from tests.allocation.engine.broken.engines import BROKEN
 from tests.allocation.engine.broken.misreadings import Broken

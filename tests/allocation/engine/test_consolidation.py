@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.consolidation import MOST_TRIALS, _Search
-from apps.allocation.engine.plan import Plan
-from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.allocation.engine.model.plan import Plan
+from apps.allocation.engine.model.snapshot import Id, Snapshot
+from apps.allocation.engine.steps.preemption.consolidation import MOST_TRIALS, _Search
 from tests.allocation.engine.builders import placed, queued, running, scenario
 
 Fields = dict[str, object]

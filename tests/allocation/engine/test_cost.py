@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from apps.allocation.engine import decide, initial_state, preemption
-from apps.allocation.engine.reasons import ReasonCode
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine import decide
+from apps.allocation.engine.model.reasons import ReasonCode
+from apps.allocation.engine.model.snapshot import Snapshot
+from apps.allocation.engine.state import initial_state
+from apps.allocation.engine.steps.preemption import step
 from tests.allocation.engine.builders import placed, queued, running, scenario
 
 
@@ -62,7 +64,7 @@ def test_a_right_makes_a_pass_look_at_them(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_who_has_no_right_makes_nobody_look_for_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preemption, "find_candidate_groups", look)
+    monkeypatch.setattr(step, "find_candidate_groups", look)
 
     assert placed(decide(two_nodes())) == {}
 

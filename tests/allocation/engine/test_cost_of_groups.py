@@ -6,10 +6,11 @@ import sys
 
 import pytest
 
-from apps.allocation.engine import decide, deferred_acceptance, offers
-from apps.allocation.engine.compiled_snapshot import GroupState, ServingKey
-from apps.allocation.engine.reasons import ReasonCode
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine import decide
+from apps.allocation.engine.compile.compiled_snapshot import GroupState, ServingKey
+from apps.allocation.engine.model.reasons import ReasonCode
+from apps.allocation.engine.model.snapshot import Snapshot
+from apps.allocation.engine.steps import match, offer
 from tests.allocation.engine.builders import placed, queued, running, scenario
 
 TASKS = 30
@@ -47,14 +48,14 @@ def alternating(*others: object, waiting: int = TASKS, **more: object) -> Snapsh
 def test_each_group_is_offered_as_one(
     monkeypatch: pytest.MonkeyPatch, more: dict[str, int]
 ) -> None:
-    units: list[offers.Offer] = []
+    units: list[offer.Offer] = []
 
-    def make_offers(*arguments: object) -> list[offers.Offer]:
-        found: list[offers.Offer] = offers.make_offers(*arguments)  # type: ignore[arg-type]  # as given
+    def make_offers(*arguments: object) -> list[offer.Offer]:
+        found: list[offer.Offer] = offer.make_offers(*arguments)  # type: ignore[arg-type]  # as given
         units.extend(found)
         return found
 
-    monkeypatch.setattr(deferred_acceptance, "make_offers", make_offers)
+    monkeypatch.setattr(match, "make_offers", make_offers)
 
     decide(alternating(**more))
 

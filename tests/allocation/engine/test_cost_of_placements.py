@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from apps.allocation.engine import decide, initial_state
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine import decide
+from apps.allocation.engine.model.snapshot import Snapshot
+from apps.allocation.engine.state import initial_state
 from tests.allocation.engine.builders import placed, queued, running, scenario
 
 

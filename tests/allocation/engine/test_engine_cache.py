@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from apps.allocation.engine import decide, engine_cache
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine import decide
+from apps.allocation.engine.model.snapshot import Snapshot
+from apps.allocation.engine.state import engine_cache
 from tests.allocation.engine.builders import amounts, gpus, placed, queued, scenario
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine.model.snapshot import Snapshot
 from apps.allocation.scenarios import snapshot_from_json, snapshot_to_json
 from tests.allocation.engine.builders import placed, queued, running, scenario
 from tests.allocation.engine.laws import BY_NAME, LAWS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine.model.snapshot import Snapshot
 from tests.allocation.engine.builders import placed, queued, running, scenario
 from tests.allocation.engine.laws.bounds import nothing_is_exceeded
 from tests.allocation.engine.laws.history import Moment, carried_out

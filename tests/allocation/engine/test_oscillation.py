@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.allocation.engine.model.snapshot import Id, Snapshot
 from tests.allocation.engine.builders import after, queued, running, scenario
 from tests.allocation.engine.laws.repetition import may_prefer_in_a_circle
 

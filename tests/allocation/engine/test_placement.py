@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.allocation.engine.compiled_snapshot import (
+from apps.allocation.engine.capacity.nodes import MemberAssignment, NodeLayout, Nodes
+from apps.allocation.engine.compile.compiled_snapshot import (
     CompiledShape,
     CompiledSnapshot,
     compile_configuration,
 )
-from apps.allocation.engine.nodes import MemberAssignment, NodeLayout, Nodes
-from apps.allocation.engine.quantities import GPU, WHOLE, Quantities
-from apps.allocation.engine.snapshot import NodeSnapshot, PoolSnapshot, Snapshot, UsualShape
+from apps.allocation.engine.model.quantities import GPU, WHOLE, Quantities
+from apps.allocation.engine.model.snapshot import NodeSnapshot, PoolSnapshot, Snapshot, UsualShape
 from apps.allocation.placement.exhaustive_choice import ExhaustiveChoice, FreeNode
 
 MODELS = ("A100", "H100", "T4")

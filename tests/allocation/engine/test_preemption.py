@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.plan import Plan
-from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.allocation.engine.model.plan import Plan
+from apps.allocation.engine.model.snapshot import Id, Snapshot
 from tests.allocation.engine.builders import after, placed, queued, running, scenario
 
 Fields = dict[str, object]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine.model.snapshot import Snapshot
 from tests.allocation.engine.builders import preempted, queued, running, scenario
 
 Fields = dict[str, Any]

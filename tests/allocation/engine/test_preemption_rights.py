@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine.model.snapshot import Snapshot
 from tests.allocation.engine.builders import placed, preempted, queued, running, scenario
 
 Fields = dict[str, Any]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.reasons import Detail, Reason, ReasonCode, from_data, to_data
+from apps.allocation.engine.model.reasons import Detail, Reason, ReasonCode, from_data, to_data
+from apps.allocation.engine.model.snapshot import Id, Snapshot
 from apps.allocation.engine.sentences import amount_text, sentence
-from apps.allocation.engine.snapshot import Id, Snapshot
 from tests.allocation.engine.builders import placed, queued, reasons, running, scenario
 
 Fields = dict[str, object]

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.quantities import Quantities
+from apps.allocation.engine.model.snapshot import (
     PolicySnapshot,
     PoolSnapshot,
     PreemptionMode,

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.allocation.engine.quantities import Quantities
+from apps.allocation.engine.model.quantities import Quantities
 from apps.allocation.forecast import Basis, Estimate, expected_start
 from apps.allocation.forecast.history import load_run_times
 from apps.allocation.loader import load

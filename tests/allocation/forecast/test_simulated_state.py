@@ -5,9 +5,9 @@ from dataclasses import MISSING, fields, replace
 import pytest
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.plan import Move, Placement, Plan, Preempt, Tier
-from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.plan import Move, Placement, Plan, Preempt, Tier
+from apps.allocation.engine.model.quantities import Quantities
+from apps.allocation.engine.model.snapshot import (
     MemberPlacement,
     PolicySnapshot,
     PoolSnapshot,

@@ -6,8 +6,8 @@ from heapq import heappop, heappush
 import pytest
 from hypothesis import assume, given, settings
 
-from apps.allocation.engine.plan import Placement, Plan, Preempt, Tier
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine.model.plan import Placement, Plan, Preempt, Tier
+from apps.allocation.engine.model.snapshot import Snapshot
 from apps.allocation.replay import playback
 from apps.allocation.replay.playback import TaskRecord, play
 from apps.allocation.replay.regimes import FIFO, REGIMES, STATIC, parts

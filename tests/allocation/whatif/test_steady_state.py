@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.allocation.engine.model.snapshot import Id, Snapshot
 from apps.allocation.whatif.comparison import compare
 from apps.allocation.whatif.steady_state import carry_out, run_to_rest
 from apps.allocation.whatif.usage_counts import policy_uses, pool_uses, reservations_of

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from apps.allocation.engine.snapshot import NodeSnapshot
+from apps.allocation.engine.model.snapshot import NodeSnapshot
 from apps.allocation.placement.inflation import Cluster, compare, inflate
 from apps.allocation.placement.tables import ListReport, OrderReport, data, table
 from apps.allocation.placement.traces import (

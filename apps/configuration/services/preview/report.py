@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.allocation.engine.reasons import to_data
-from apps.allocation.engine.snapshot import Id, QueuedGroup, RunningGroup, Snapshot
+from apps.allocation.engine.model.reasons import to_data
+from apps.allocation.engine.model.snapshot import Id, QueuedGroup, RunningGroup, Snapshot
 from apps.allocation.explanation import ReaderNames, reason_payload
 from apps.allocation.whatif.comparison import PlanDifference, compare
 from apps.allocation.whatif.steady_state import SteadyState

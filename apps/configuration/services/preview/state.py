@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from apps.allocation.engine.snapshot import Id, PoolSnapshot, QueuedGroup, Snapshot
+from apps.allocation.engine.model.snapshot import Id, PoolSnapshot, QueuedGroup, Snapshot
 from apps.allocation.loader import load
 from apps.allocation.loader.configuration import Configuration, load_configuration
 from apps.allocation.loader.queued_counts import queued_counts, with_count

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from apps.accounts.models import User
-from apps.allocation.engine.snapshot import Id, Snapshot
+from apps.allocation.engine.model.snapshot import Id, Snapshot
 from apps.allocation.explanation import ReaderNames
 from apps.allocation.whatif.comparison import PlanDifference
 from apps.configuration.services.tenant_checks import is_tenant_admin_only

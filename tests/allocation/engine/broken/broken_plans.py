@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from apps.allocation.engine.plan import Move, Placement, Plan, Preempt, Tier, Wait
-from apps.allocation.engine.reasons import Reason, ReasonCode
-from apps.allocation.engine.snapshot import Id, RunningGroup, RunningTask, Snapshot
+from apps.allocation.engine.model.plan import Move, Placement, Plan, Preempt, Tier, Wait
+from apps.allocation.engine.model.reasons import Reason, ReasonCode
+from apps.allocation.engine.model.snapshot import Id, RunningGroup, RunningTask, Snapshot
 
 
 def takes_one_more_to_be_sure(snapshot: Snapshot, plan: Plan) -> Plan:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from apps.allocation.engine.plan import Plan
-from apps.allocation.engine.quantities import NOTHING, Quantities
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.plan import Plan
+from apps.allocation.engine.model.quantities import NOTHING, Quantities
+from apps.allocation.engine.model.snapshot import (
     Id,
     NodeSnapshot,
     PolicySnapshot,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -15,7 +15,7 @@ from tests.allocation.engine.laws.history import Decide
 
 PACKAGE = "apps.allocation.engine"
 # What snapshots and plans are made of stays the same, so that laws can read them.
-DATA = frozenset({PACKAGE, *(f"{PACKAGE}.{name}" for name in ("snapshot", "plan", "quantities"))})
+MODEL = f"{PACKAGE}.model"
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class _Finder(MetaPathFinder):
         self.patches = patches
 
     def find_spec(
-        self, fullname: str, path: object = None, target: ModuleType | None = None
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if not fullname.startswith(f"{PACKAGE}."):
             return None
-        spec = PathFinder.find_spec(fullname, sys.modules[PACKAGE].__path__)
+        spec = PathFinder.find_spec(fullname, path)
         if spec is not None and spec.origin is not None:
             loader = _Loader(fullname, spec.origin)
             loader.patches = self.patches
@@ -65,7 +65,7 @@ def patched(*patches: Patch) -> Decide:
     """The engine's `decide`, its modules loaded once more with the patches in them."""
     package = sys.modules[PACKAGE]
     names = dict(vars(package))
-    mine = [name for name in sys.modules if name.startswith(PACKAGE) and name not in DATA]
+    mine = [name for name in sys.modules if _is_loaded_again(name)]
     kept = {name: sys.modules.pop(name) for name in mine}
     finder = _Finder(patches)
     sys.meta_path.insert(0, finder)
@@ -73,12 +73,17 @@ def patched(*patches: Patch) -> Decide:
         found = importlib.import_module(f"{PACKAGE}.decision").decide
     finally:
         sys.meta_path.remove(finder)
-        for name in [one for one in sys.modules if one.startswith(PACKAGE) and one not in DATA]:
+        for name in [one for one in sys.modules if _is_loaded_again(one)]:
             del sys.modules[name]
         sys.modules.update(kept)
         vars(package).clear()
         vars(package).update(names)
     return found  # type: ignore[no-any-return]  # the module's own function
+
+
+def _is_loaded_again(module: str) -> bool:
+    is_kept = module == MODEL or module.startswith(f"{MODEL}.")
+    return module.startswith(f"{PACKAGE}.") and not is_kept
 
 
 def changed(law: str, name: str, *patches: Patch) -> Broken:
@@ -92,7 +97,7 @@ CHANGED = (
         "nobody_loses_what_is_theirs",
         "takes_where_any_policy_of_the_path_is_over",
         Patch(
-            "candidates",
+            "steps.preemption.candidates",
             "if not all(\n            self.is_over_reservation(policy, candidate)",
             "if not any(\n            self.is_over_reservation(policy, candidate)",
         ),
@@ -100,14 +105,14 @@ CHANGED = (
     changed(
         "every_victim_is_needed",
         "puts_no_victim_back",
-        Patch("victim_search", "return self._needed(chosen)", "return chosen"),
-        Patch("preemption", "if can_restore(self.state, victim) and", "if False and"),
+        Patch("steps.preemption.victim_search", "return self._needed(chosen)", "return chosen"),
+        Patch("steps.preemption.step", "if can_restore(self.state, victim) and", "if False and"),
     ),
     changed(
         "covered_work_gets_its_claims",
         "takes_one_victim_at_most",
         Patch(
-            "victim_search",
+            "steps.preemption.victim_search",
             "            candidate = self._worst()\n",
             "            candidate = None if chosen else self._worst()\n",
         ),
@@ -116,7 +121,7 @@ CHANGED = (
         "a_pass_ends_soon",
         "walks_thrice_whatever_happens",
         Patch(
-            "tier_walk",
+            "steps.tier_walk",
             "            return has_placed\n",
             "            return has_placed or state.walks < 3\n",
         ),
@@ -125,7 +130,7 @@ CHANGED = (
         "a_pass_ends_soon",
         "walks_twice_where_once_is_enough",
         Patch(
-            "tier_walk",
+            "steps.tier_walk",
             "and _walk(state, preemption):",
             "and _walk(state, preemption) | _walk(state, preemption):",
         ),
@@ -134,7 +139,7 @@ CHANGED = (
         "a_pass_ends_soon",
         "lowers_what_is_offered_one_by_one",
         Patch(
-            "deferred_acceptance",
+            "steps.match",
             "caps[index] = found[index]",
             "caps[index] = max(found[index], caps.get(index, 40) - 1)",
         ),

@@ -18,7 +18,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.snapshot import Snapshot
+from apps.allocation.engine.model.snapshot import Snapshot
 from apps.allocation.scenarios import snapshot_from_json, snapshot_to_json
 from tests.allocation.engine.broken.engines import BROKEN
 from tests.allocation.engine.broken.misreadings import Broken

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from apps.allocation.engine.plan import Wait
-from apps.allocation.engine.quantities import Quantities
-from apps.allocation.engine.reasons import Detail, Reason, ReasonCode
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.plan import Wait
+from apps.allocation.engine.model.quantities import Quantities
+from apps.allocation.engine.model.reasons import Detail, Reason, ReasonCode
+from apps.allocation.engine.model.snapshot import (
     Id,
     NodeSnapshot,
     PolicySnapshot,

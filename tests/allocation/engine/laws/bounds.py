@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apps.allocation.engine.plan import Move, Placement, Preempt
-from apps.allocation.engine.snapshot import Id, NodeSnapshot
+from apps.allocation.engine.model.plan import Move, Placement, Preempt
+from apps.allocation.engine.model.snapshot import Id, NodeSnapshot
 from tests.allocation.engine.laws.claims import divergence_level, is_over, is_protected
 from tests.allocation.engine.laws.history import Moment
 from tests.allocation.engine.oracle import Entry, World, running_entries

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.snapshot import (
     Id,
     OverQuotaMode,
     PreemptionMode,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from apps.allocation.engine.plan import Placement, Plan
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.plan import Placement, Plan
+from apps.allocation.engine.model.snapshot import (
     Id,
     QueuedGroup,
     QueuedTask,

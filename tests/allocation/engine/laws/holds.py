@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.allocation.engine.snapshot import Id, PreemptionMode, QueuedGroup
+from apps.allocation.engine.model.snapshot import Id, PreemptionMode, QueuedGroup
 from tests.allocation.engine.oracle import ServingKey, World
 
 Part = dict[str, int]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from apps.allocation.engine.plan import Move, Plan, Preempt
-from apps.allocation.engine.snapshot import (
+from apps.allocation.engine.model.plan import Move, Plan, Preempt
+from apps.allocation.engine.model.snapshot import (
     Id,
     MemberPlacement,
     NodeSnapshot,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from apps.allocation.engine.plan import Placement
-from apps.allocation.engine.snapshot import Id, OverQuotaMode, QueuedGroup, QueuedTask
+from apps.allocation.engine.model.plan import Placement
+from apps.allocation.engine.model.snapshot import Id, OverQuotaMode, QueuedGroup, QueuedTask
 from tests.allocation.engine.laws.claims import Taker, taken_one_by_one
 from tests.allocation.engine.laws.history import Moment
 from tests.allocation.engine.laws.holds import held_against, holds_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apps.allocation.engine.plan import Move, Placement, Plan, Preempt, Tier
-from apps.allocation.engine.snapshot import Id
+from apps.allocation.engine.model.plan import Move, Placement, Plan, Preempt, Tier
+from apps.allocation.engine.model.snapshot import Id
 from tests.allocation.engine.laws.claims import Taker, is_rightful
 from tests.allocation.engine.laws.history import Moment
 from tests.allocation.engine.oracle import Entry, World, running_entries, world_after

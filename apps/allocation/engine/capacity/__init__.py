@@ -1,0 +1,1 @@
+"""What is free in pools, on nodes and of GPUs."""

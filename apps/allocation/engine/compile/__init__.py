@@ -1,0 +1,1 @@
+"""The snapshot with everything looked up once, by index."""

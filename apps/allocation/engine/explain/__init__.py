@@ -1,0 +1,1 @@
+"""Why the tasks that are left wait."""

@@ -1,0 +1,1 @@
+"""What goes into a pass and what comes out of it, as plain frozen data."""

@@ -1,0 +1,1 @@
+"""What changes while one pass decides, and what passes share."""

@@ -1,0 +1,1 @@
+"""The step in which running work stops, or moves, for tasks that do not fit."""

@@ -1,0 +1,42 @@
+"""Whether a victim still fits next to everything that the pass placed."""
+
+from __future__ import annotations
+
+from apps.allocation.engine.quota.tiers import tier_of
+from apps.allocation.engine.state.working_state import WorkingState
+from apps.allocation.engine.steps.preemption.candidate_groups import CandidateGroup
+from apps.allocation.engine.steps.preemption.victim_search import ChosenVictim
+
+
+def can_restore(state: WorkingState, victim: ChosenVictim) -> bool:
+    """On the node and devices that it had, within every limit."""
+    candidate = victim.candidate
+    if not state.free_capacities[candidate.pool].could_retake(candidate.shape, victim.members):
+        return False
+    return _is_within_limits(state, candidate) and _may_start(state, candidate)
+
+
+def _is_within_limits(state: WorkingState, candidate: CandidateGroup) -> bool:
+    ledger = state.ledger
+    compiled = state.compiled
+    for policy in candidate.chain:
+        limits = compiled.limits[policy]
+        user_limits = compiled.user_limits[policy] if candidate.user is not None else {}
+        for key, amount in candidate.shape.amounts:
+            is_counted = key in limits and not (candidate.is_exempt and policy == candidate.policy)
+            if is_counted and ledger.counted(policy, key) + amount > limits[key]:
+                return False
+            if candidate.user is not None and key in user_limits:
+                used = ledger.user_usage(policy, candidate.user)[key]
+                if used + amount > user_limits[key]:
+                    return False
+    return True
+
+
+def _may_start(state: WorkingState, candidate: CandidateGroup) -> bool:
+    """What this pass placed and displaced must be admitted once more; running work need not."""
+    group = candidate.group
+    if group is None:
+        return True
+    tier = tier_of(state.ledger, group) if state.left else None
+    return tier is not None and state.may_enter(group, candidate.pool, tier)
