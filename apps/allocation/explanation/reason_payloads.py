@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from apps.allocation.engine.model.reasons import ReasonCode, from_data
-from apps.allocation.engine.sentences import sentence
 from apps.allocation.explanation.names import ReaderNames, number_of
 from apps.allocation.explanation.redaction import (
     is_about_other_tenants,
     redacted_detail,
     redacted_sentence,
 )
+from apps.allocation.explanation.sentences import sentence
 
 # Sentences may begin with the word for something that has no name here.
 _WORDS = ("your ", "another ", "an earlier ", "work outside ")

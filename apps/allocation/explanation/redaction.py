@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from apps.allocation.engine.model.reasons import ReasonCode
-from apps.allocation.engine.sentences import Sentence, amount_text
 from apps.allocation.explanation.names import OTHER_TENANTS, ReaderNames
+from apps.allocation.explanation.sentences import Sentence, amount_text
 
 # What stays of a detail next to the words for what it names.
 _KEPT = ("pool", "policy", "policies", "tasks", "key", "free", "needed")

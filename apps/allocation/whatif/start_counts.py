@@ -12,7 +12,6 @@ from apps.allocation.engine.model.quantities import Quantities
 from apps.allocation.engine.model.reasons import Reason, ReasonCode, to_data
 from apps.allocation.engine.model.snapshot import PolicySnapshot as PolicyEntry
 from apps.allocation.engine.model.snapshot import QueuedGroup, QueuedTask, Snapshot
-from apps.allocation.engine.sentences import amount_text
 from apps.allocation.explanation import (
     SUSPENDED,
     ReaderNames,
@@ -20,6 +19,7 @@ from apps.allocation.explanation import (
     is_suspended,
     reason_payload,
 )
+from apps.allocation.explanation.sentences import amount_text
 from apps.allocation.loader import load
 from apps.allocation.loader.texts import microseconds
 from apps.policies.models import Queue

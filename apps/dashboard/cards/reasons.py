@@ -7,7 +7,6 @@ from typing import Any
 from django.utils import timezone
 
 from apps.allocation.engine.model.reasons import ReasonCode
-from apps.allocation.engine.sentences import amount_text
 from apps.allocation.explanation import (
     SUSPENDED,
     ReaderNames,
@@ -15,6 +14,7 @@ from apps.allocation.explanation import (
     reason_payloads,
     reasons_now,
 )
+from apps.allocation.explanation.sentences import amount_text
 from apps.core.units import MILLI, milli_text
 from apps.dashboard.cards.words import REASONS, UNKNOWN_REASON, Word, ordinal, plural
 from apps.tasks.models import Task

@@ -9,11 +9,12 @@ from apps.allocation.engine import decide
 from apps.allocation.engine.model.plan import Plan, Wait
 from apps.allocation.engine.model.reasons import Reason, ReasonCode
 from apps.allocation.engine.model.snapshot import Id, Snapshot
-from apps.allocation.engine.sentences import sentence
+from apps.allocation.explanation.sentences import sentence
 from tests.allocation.engine.laws.blocker_removal import alone, without_blocker
 from tests.allocation.engine.laws.history import Case, moments
 from tests.allocation.engine.strategies import any_cases
-from tests.allocation.engine.test_reasons import CASES, Plain
+from tests.allocation.engine.test_reasons import CASES
+from tests.allocation.explanation.plain_names import PlainNames
 
 # Other waiting tasks are named by these: without them the task would wait for another reason.
 OF_OTHERS = frozenset({ReasonCode.OUTRANKED, ReasonCode.BEHIND, ReasonCode.HELD})
@@ -42,7 +43,7 @@ def check(snapshot: Snapshot, wait: Wait) -> None:
 
 
 def check_words(reason: Reason) -> None:
-    words = sentence(reason, Plain(), now_us=0)
+    words = sentence(reason, PlainNames(), now_us=0)
     assert words.text[:1].isupper() or words.text[:1].isdigit() or words.text.startswith("p")
     assert words.text.endswith(".")
     assert words.help.endswith(".")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from apps.allocation.engine import decide
-from apps.allocation.engine.model.reasons import Detail, Reason, ReasonCode, from_data, to_data
-from apps.allocation.engine.model.snapshot import Id, Snapshot
-from apps.allocation.engine.sentences import amount_text, sentence
+from apps.allocation.engine.model.reasons import ReasonCode, from_data, to_data
+from apps.allocation.engine.model.snapshot import Snapshot
 from tests.allocation.engine.builders import placed, queued, reasons, running, scenario
 
 Fields = dict[str, object]
@@ -18,25 +17,6 @@ PROFILES = [
     {"name": "p4", "request": {"gpu": 4}, "pools": ["a"]},
 ]
 TEAM: Fields = {"name": "team", "reserved": {"gpu": 4}, "profiles": ["p1", "p4"]}
-
-
-class Plain:
-    """Names as they are."""
-
-    def pool(self, id_: Id) -> str:
-        return f"pool {id_}"
-
-    def policy(self, id_: Id) -> str:
-        return f"policy {id_}"
-
-    def is_reader(self, _id: Id) -> bool:
-        return True
-
-    def queue(self, id_: Id) -> str:
-        return f"queue {id_}"
-
-    def task(self, id_: Id) -> str:
-        return f"task {id_}"
 
 
 def snapshot(
@@ -232,7 +212,7 @@ def test_the_dominant_reason_names_what_is_in_the_way(
 
 
 @pytest.mark.parametrize(("blocked", "freed", "want"), CASES)
-def test_every_reason_is_a_sentence_and_survives_storing(
+def test_every_reason_survives_storing(
     blocked: Snapshot,
     freed: Snapshot,
     want: ReasonCode,
@@ -240,21 +220,7 @@ def test_every_reason_is_a_sentence_and_survives_storing(
     del freed, want
     for wait in decide(blocked).waiting:
         for reason in wait.reasons:
-            words = sentence(reason, Plain())
-
-            assert words.text.endswith(".")
-            assert words.help.endswith(".")
-            assert "None" not in words.text
             assert from_data(to_data(reason)) == reason
-
-
-def test_a_full_pool_says_how_much_is_needed_and_free() -> None:
-    plan = decide(snapshot(queued("t1", "team", "p4"), running("r", "team", "p1", "a")))
-
-    words = sentence(plan.waiting[0].reasons[0], Plain())
-
-    want = "There is not enough free capacity: pool a has 3 GPUs free of the 4 GPUs needed."
-    assert words.text == want
 
 
 def test_capacity_on_several_nodes_is_not_capacity_on_one() -> None:
@@ -266,72 +232,6 @@ def test_capacity_on_several_nodes_is_not_capacity_on_one() -> None:
     assert (detail.needed, detail.free, detail.largest) == (4000, 4000, 2000)
 
 
-def test_a_protected_reason_says_when() -> None:
-    reason = Reason(
-        ReasonCode.PROTECTED, (Detail(pool="a", tasks=("x", "y"), until_us=90 * 1_000_000),)
-    )
-
-    words = sentence(reason, Plain(), now_us=0)
-
-    assert "2 tasks" in words.text
-    assert "in 2 min" in words.text
-
-
-@pytest.mark.parametrize(
-    ("key", "milli", "want"),
-    [
-        pytest.param("gpu", 500, "0.5 GPU", id="half a GPU"),
-        pytest.param("gpu", 1000, "1 GPU", id="one GPU"),
-        pytest.param("gpu", 8000, "8 GPUs", id="many GPUs"),
-        pytest.param("gpu", 0, "0 GPUs", id="none"),
-        pytest.param("memory_mb", 2_048_000, "2048 MB of memory", id="memory"),
-        pytest.param("license", 1000, "1 license", id="a key of one's own"),
-    ],
-)
-def test_amounts_are_written_as_people_say_them(key: str, milli: int, want: str) -> None:
-    assert amount_text(key, milli) == want
-
-
 def test_a_reason_with_an_unknown_field_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown field"):
         from_data({"code": "capacity", "details": [{"colour": 1}]})
-
-
-def test_a_sentence_names_few_pools_and_counts_the_rest() -> None:
-    reason = Reason(ReasonCode.NO_SERVER, tuple(Detail(pool=name) for name in "abcde"))
-
-    words = sentence(reason, Plain())
-
-    assert words.text.startswith("Nothing serves pool a, pool b and 3 more pools:")
-
-
-@pytest.mark.parametrize(
-    ("code", "want"),
-    [
-        pytest.param(
-            ReasonCode.NEEDS_RESERVATION,
-            "The task may not be preempted and needs 4 GPUs, more than the 2 GPUs reserved for "
-            "policy dev.",
-            id="not preemptible",
-        ),
-        pytest.param(
-            ReasonCode.OVER_QUOTA_NOT_ALLOWED,
-            "The task needs 4 GPUs, more than the 2 GPUs reserved for policy dev, and this queue "
-            "takes no work beyond the reservation.",
-            id="nothing over quota",
-        ),
-    ],
-)
-def test_a_reservation_that_is_too_small_is_not_said_to_be_used_up(
-    code: ReasonCode, want: str
-) -> None:
-    detail = Detail(policy="dev", key="gpu", usage=0, limit=2000, needed=4000)
-
-    assert sentence(Reason(code, (detail,)), Plain()).text == want
-
-
-def test_work_that_may_never_be_stopped_again_gives_no_hope_of_it() -> None:
-    words = sentence(Reason(ReasonCode.PROTECTED, (Detail(pool="a", tasks=("x",)),)), Plain())
-
-    assert words.text.endswith("but the task there may not be stopped again.")
-    assert words.help.endswith("as soon as enough of that work ends.")

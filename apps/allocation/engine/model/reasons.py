@@ -1,7 +1,7 @@
 """Why a task waits: a code and its numbers, as plain data without names.
 
-Names are looked up when the reason is read (`sentences.py`), so that names which a reader may not
-see never get into a stored reason.
+Names are looked up when the reason is read (`apps/allocation/explanation`), so that names which a
+reader may not see never get into a stored reason.
 """
 
 from __future__ import annotations
