@@ -1,18 +1,24 @@
-"""The entry point of the engine: a snapshot in, a plan out."""
+"""One pass: a snapshot in, a plan out.
+
+The numbered steps are those of docs/engine.md, which draws what each of them reads and writes.
+"""
 
 from __future__ import annotations
 
-from apps.allocation.engine.compile.compiled_snapshot import UNCOUNTED, CompiledSnapshot
+from apps.allocation.engine.compile.compiled_snapshot import UNCOUNTED, GroupState
 from apps.allocation.engine.explain.wait_reasons import all_disabled, explain
-from apps.allocation.engine.model.plan import Move, PassFigures, Placement, Plan, Preempt
-from apps.allocation.engine.model.snapshot import Snapshot
-from apps.allocation.engine.quota.tiers import name_of
+from apps.allocation.engine.model.plan import Plan
+from apps.allocation.engine.model.snapshot import OverQuotaMode, PreemptionMode, Snapshot
+from apps.allocation.engine.quota.holds import Holds, find_holds
+from apps.allocation.engine.quota.tiers import is_over_quota, tier_of
 from apps.allocation.engine.state.engine_cache import acquire, release
-from apps.allocation.engine.state.working_state import PlacedTask, WorkingState
-from apps.allocation.engine.steps.drains import Drains
-from apps.allocation.engine.steps.preemption.consolidation import Relocation
-from apps.allocation.engine.steps.preemption.victim_search import ChosenVictim
-from apps.allocation.engine.steps.tier_walk import holds_now, walk_tiers
+from apps.allocation.engine.state.working_state import WorkingState
+from apps.allocation.engine.steps.fair_fill import fill_by_fair_share
+from apps.allocation.engine.steps.improvement import improve_match
+from apps.allocation.engine.steps.match import match_offers, withdraw_short
+from apps.allocation.engine.steps.offer import make_offers
+from apps.allocation.engine.steps.plan_assembly import assemble_plan
+from apps.allocation.engine.steps.preemption.step import PreemptionStep
 
 
 def decide(snapshot: Snapshot, *, at_most: int | None = None) -> Plan:
@@ -27,59 +33,104 @@ def decide(snapshot: Snapshot, *, at_most: int | None = None) -> Plan:
     Returns:
         Every waiting head of the snapshot exactly once, placed or waiting with its reasons.
     """
+    # 1. Compile: look up by index everything that the snapshot names.
     cached = acquire(snapshot)
-    if snapshot.settings.is_enabled:
-        plan = _decided(WorkingState(cached, UNCOUNTED if at_most is None else at_most))
-    else:
-        plan = Plan(waiting=all_disabled(cached.compiled))
+    if not snapshot.settings.is_enabled:
+        release(cached)
+        return Plan(waiting=all_disabled(cached.compiled))
+    # 2. Charge: book what running work uses, of policies and of pools.
+    state = WorkingState(cached, UNCOUNTED if at_most is None else at_most)
+    # 3 to 8. Walk the tiers, best first, until nothing more can be placed.
+    preemption = _walk_tiers(state)
+    # 9. Explain: give every task that still waits its reasons.
+    waiting = explain(state, _holds(state), preemption.rights)
+    # 10. Assemble: name placements, victims and moves by the ids of the snapshot.
+    plan = assemble_plan(state, preemption, waiting)
     release(cached)
     return plan
 
 
-def _decided(state: WorkingState) -> Plan:
-    compiled = state.compiled
-    preemption = walk_tiers(state)
-    victims = preemption.victims
-    instead = state.placements_in_order()
-    victims_and_moves: list[ChosenVictim | Relocation] = [*victims, *preemption.moved]
-    for stopped in victims_and_moves:
-        stopped.beneficiary = instead.get(stopped.beneficiary, stopped.beneficiary)
-    drains = Drains(state, victims_and_moves)
-    return Plan(
-        placed=tuple(_place(state, placed, drains) for placed in state.placed),
-        waiting=explain(state, holds_now(state), preemption.rights),
-        preempted=tuple(_preempt(compiled, victim) for victim in victims),
-        moved=tuple(_move(state, moved) for moved in preemption.moved),
-        displaced=preemption.displaced(),
-        figures=PassFigures(walks=state.walks, matches=state.matches, rounds=state.rounds),
-    )
+def _walk_tiers(state: WorkingState) -> PreemptionStep:
+    """Place everything that can be placed. Returns the preemptions and moves for it."""
+    preemption = PreemptionStep(state)
+    is_settled = False
+    while not is_settled:
+        while state.left > 0 and _walk(state, preemption):
+            pass
+        # 8. Restore: let victims go on that still fit next to everything placed. One of them may
+        # make a policy over again, and so give another task a right.
+        is_settled = not preemption.restore_victims()
+    preemption.finish()
+    return preemption
 
 
-def _preempt(compiled: CompiledSnapshot, victim: ChosenVictim) -> Preempt:
-    pool = compiled.pools[victim.candidate.pool].id
-    return Preempt(task=victim.running_task.task, pool=pool, beneficiary=victim.beneficiary)
+def _walk(state: WorkingState, preemption: PreemptionStep) -> bool:
+    """Walk the tiers once, repeating each until it places nothing."""
+    state.walks += 1
+    has_placed = False
+    done = -1
+    while True:
+        tier, eligible = _next_tier(state, preemption, done)
+        if tier is None:
+            return has_placed
+        placed = _fill_free_capacity(state, tier, eligible)
+        # 7. Preempt: stop or move running work for tasks that do not fit, as far as they may.
+        placed += preemption.preempt_for(tier, eligible)
+        if not state.left:
+            return False
+        has_placed = has_placed or placed > 0
+        done = tier - 1 if placed else tier
 
 
-def _move(state: WorkingState, moved: Relocation) -> Move:
-    pool = moved.candidate.pool
-    layout = state.layouts[pool]
-    return Move(
-        task=moved.running_task.task,
-        pool=state.compiled.pools[pool].id,
-        beneficiary=moved.beneficiary,
-        members=tuple(layout.member(member) for member in moved.new_members) if layout else (),
-    )
+def _next_tier(
+    state: WorkingState, preemption: PreemptionStep, done: int
+) -> tuple[int | None, list[GroupState]]:
+    """The best tier after `done` that some waiting task has, and the groups that have it."""
+    found: dict[int, list[GroupState]] = {}
+    can_be_full = bool(state.turned or preemption.is_possible)
+    for group in state.compiled.groups:
+        if group.waiting <= 0 or not group.pools:
+            continue
+        if not can_be_full and not state.bound(group, group.pools):
+            continue
+        tier = tier_of(state.ledger, group)
+        if tier is not None and tier > done:
+            found.setdefault(tier, []).append(group)
+    if not found:
+        return None, []
+    best = min(found)
+    return best, found[best]
 
 
-def _place(state: WorkingState, placed: PlacedTask, drains: Drains) -> Placement:
-    compiled: CompiledSnapshot = state.compiled
-    layout = state.layouts[placed.pool]
-    task = placed.group.head(placed.number).task
-    return Placement(
-        task=task,
-        queue=placed.group.queue.id,
-        pool=compiled.pools[placed.pool].id,
-        tier=name_of(placed.tier, compiled.depth),
-        members=tuple(layout.member(member) for member in placed.members) if layout else (),
-        waits_for=drains.waited_for(placed, task),
-    )
+def _fill_free_capacity(state: WorkingState, tier: int, groups: list[GroupState]) -> int:
+    """Place tasks of one tier in what is free. Returns how many were placed."""
+    eligible = groups
+    if not state.turned:
+        eligible = [group for group in groups if state.bound(group, group.pools)]
+    if not eligible:
+        return 0
+    settings = state.compiled.snapshot.settings
+    over_quota = is_over_quota(tier, state.compiled.depth)
+    holds = _holds(state) if over_quota else None
+    if over_quota and settings.over_quota is OverQuotaMode.FAIR_SHARE:
+        # 6. Fair fill, instead of 3 to 5: place one by one, where a task leaves the least share.
+        return fill_by_fair_share(state, tier, eligible, holds)
+    caps: dict[int, int] = {}
+    while True:
+        # 3. Offer: let each policy offer as many of its tasks as its budgets allow.
+        offers = make_offers(state, tier, eligible, caps)
+        # 4. Match: let tasks propose to the pools of their lists, and pools keep what fits.
+        match = match_offers(state, tier, offers, holds)
+        # Of a group that does not fit as a whole, only what fits is offered again, so that the
+        # rest of its budget goes to the next group of the policy.
+        if not withdraw_short(state, match, caps):
+            break
+    # 5. Improve: let pools offer what is left to tasks that prefer it; then all that is final.
+    return improve_match(state, match, eligible)
+
+
+def _holds(state: WorkingState) -> Holds | None:
+    """What waiting tasks hold for their reservations, where no task could reclaim it."""
+    if PreemptionMode.NONE not in state.compiled.levels:
+        return None
+    return find_holds(state.compiled, state.ledger, state.free_capacities, state.could_ever_take)

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from apps.allocation.engine import decide
+from apps.allocation.engine import decide, decision
 from apps.allocation.engine.compile.compiled_snapshot import GroupState, ServingKey
 from apps.allocation.engine.model.reasons import ReasonCode
 from apps.allocation.engine.model.snapshot import Snapshot
-from apps.allocation.engine.steps import match, offer
+from apps.allocation.engine.steps import offer
 from tests.allocation.engine.builders import placed, queued, running, scenario
 
 TASKS = 30
@@ -55,7 +55,7 @@ def test_each_group_is_offered_as_one(
         units.extend(found)
         return found
 
-    monkeypatch.setattr(match, "make_offers", make_offers)
+    monkeypatch.setattr(decision, "make_offers", make_offers)
 
     decide(alternating(**more))
 

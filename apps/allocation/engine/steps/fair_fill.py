@@ -1,4 +1,4 @@
-"""Over-quota work by fair shares: one task at a time, where it leaves the least share."""
+"""The step Fair fill: over-quota work by fair shares, one task at a time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from apps.allocation.engine.quota.tiers import budget
 from apps.allocation.engine.state.working_state import PoolOffer, WorkingState
 
 
-class FairShareFill:
-    """The filling of one tier."""
+def fill_by_fair_share(
+    state: WorkingState, tier: int, eligible: list[GroupState], holds: Holds | None
+) -> int:
+    """Place the tasks of one tier, each where it leaves the least share. Returns how many."""
+    return _FairFill(state, tier, eligible, holds).fill()
 
+
+class _FairFill:
     def __init__(
         self, state: WorkingState, tier: int, eligible: list[GroupState], holds: Holds | None
     ) -> None:

@@ -1,4 +1,4 @@
-"""The end of a match: pools offer free capacity to tasks that prefer it, until none moves."""
+"""The step Improve: pools offer what is free to tasks that prefer it, until none moves."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Assignment:
     turn: int
 
 
-def complete_match(state: WorkingState, match: TentativeMatch, eligible: list[GroupState]) -> int:
-    """Complete the match and make it final. Returns how many tasks were placed."""
+def improve_match(state: WorkingState, match: TentativeMatch, eligible: list[GroupState]) -> int:
+    """Improve the match and make it final. Returns how many tasks were placed."""
     assignments = _assignments(match)
-    completion = _MatchCompletion(state, match, eligible, assignments)
-    while completion.once():
+    improvement = _Improvement(state, match, eligible, assignments)
+    while improvement.once():
         pass
     return _place(state, match, eligible, assignments)
 
@@ -54,7 +54,7 @@ def _assignments(match: TentativeMatch) -> dict[int, list[Assignment]]:
     return found
 
 
-class _MatchCompletion:
+class _Improvement:
     def __init__(
         self,
         state: WorkingState,

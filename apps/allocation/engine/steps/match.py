@@ -1,4 +1,4 @@
-"""Step 2 of a pass: deferred acceptance (Gale and Shapley 1962, the task-optimal form)."""
+"""The step Match: deferred acceptance (Gale and Shapley 1962, the task-optimal form)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 
-from apps.allocation.engine.compile.compiled_snapshot import GroupState, ServingKey
+from apps.allocation.engine.compile.compiled_snapshot import ServingKey
 from apps.allocation.engine.quota.holds import Holds
 from apps.allocation.engine.state.working_state import PoolOffer, WorkingState
-from apps.allocation.engine.steps.offer import Offer, make_offers
+from apps.allocation.engine.steps.offer import Offer
 
 
 @dataclass(slots=True)
@@ -23,22 +23,46 @@ class TentativeMatch:
 
 
 def match_offers(
-    state: WorkingState, tier: int, eligible: list[GroupState], holds: Holds | None
+    state: WorkingState, tier: int, offers: list[Offer], holds: Holds | None
 ) -> TentativeMatch:
-    """Match until every offered task fits; the ledger is charged with the result.
+    """All proposals of a step at once, until no pool turns a task away."""
+    match = TentativeMatch(tier, holds, offers)
+    if not offers:
+        return match
+    state.matches += 1
+    barriers = _barriers(state, match)
+    present: dict[int, dict[int, int]] = {}
+    coming: dict[int, list[tuple[int, int, int]]] = {}
+    for number, offer in enumerate(offers):
+        coming.setdefault(offer.pools[0], []).append((number, 0, offer.count))
+    while coming:
+        state.rounds += 1
+        turned: dict[int, list[tuple[int, int, int]]] = {}
+        for pool in sorted(coming):
+            here = present.setdefault(pool, {})
+            for number, place, count in coming[pool]:
+                here[number] = place
+                offers[number].accepted[place] += count
+            _serve(state, match, pool, here, barriers)
+            for number, place, count in _turned_away(offers, here):
+                pools = offers[number].pools
+                if place + 1 < len(pools):
+                    turned.setdefault(pools[place + 1], []).append((number, place + 1, count))
+        coming = turned
+    return match
 
-    When only a part of an offered group fits, only that part is offered again, so that the rest
-    of its budget goes to the next group of the policy.
+
+def withdraw_short(state: WorkingState, match: TentativeMatch, caps: dict[int, int]) -> bool:
+    """If an offered group did not fit as a whole, withdraw all offers and lower its cap.
+
+    Args:
+        caps: by group index, how many of a group may be offered next time.
     """
-    caps: dict[int, int] = {}
-    while True:
-        state.forget_turned(tier)
-        offers = make_offers(state, tier, eligible, caps)
-        match = _match(state, TentativeMatch(tier, holds, offers))
-        if not _lower_caps(offers, caps):
-            return match
-        for offer in offers:
-            state.ledger.charge(offer.group, -offer.count)
+    if not _lower_caps(match.offers, caps):
+        return False
+    for offer in match.offers:
+        state.ledger.charge(offer.group, -offer.count)
+    return True
 
 
 def _lower_caps(offers: list[Offer], caps: dict[int, int]) -> bool:
@@ -52,33 +76,6 @@ def _lower_caps(offers: list[Offer], caps: dict[int, int]) -> bool:
     for index in short:
         caps[index] = found[index]
     return bool(short)
-
-
-def _match(state: WorkingState, match: TentativeMatch) -> TentativeMatch:
-    """All proposals of a step at once, until no pool turns a task away."""
-    if not match.offers:
-        return match
-    state.matches += 1
-    barriers = _barriers(state, match)
-    present: dict[int, dict[int, int]] = {}
-    coming: dict[int, list[tuple[int, int, int]]] = {}
-    for number, offer in enumerate(match.offers):
-        coming.setdefault(offer.pools[0], []).append((number, 0, offer.count))
-    while coming:
-        state.rounds += 1
-        turned: dict[int, list[tuple[int, int, int]]] = {}
-        for pool in sorted(coming):
-            here = present.setdefault(pool, {})
-            for number, place, count in coming[pool]:
-                here[number] = place
-                match.offers[number].accepted[place] += count
-            _serve(state, match, pool, here, barriers)
-            for number, place, count in _turned_away(match.offers, here):
-                pools = match.offers[number].pools
-                if place + 1 < len(pools):
-                    turned.setdefault(pools[place + 1], []).append((number, place + 1, count))
-        coming = turned
-    return match
 
 
 def _barriers(state: WorkingState, match: TentativeMatch) -> dict[int, ServingKey | None]:

@@ -1,4 +1,4 @@
-"""Step 1 of a pass: each policy offers its queued tasks of one tier, within its budgets."""
+"""The step Offer: each policy offers its queued tasks of one tier, within its budgets."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ def make_offers(
         eligible: groups whose next task has this tier.
         caps: by group index, how many of a group may be offered; the others did not fit.
     """
+    state.forget_turned(tier)
     return _OfferBuilder(state, tier, caps).build(eligible)
 
 

@@ -121,7 +121,7 @@ CHANGED = (
         "a_pass_ends_soon",
         "walks_thrice_whatever_happens",
         Patch(
-            "steps.tier_walk",
+            "decision",
             "            return has_placed\n",
             "            return has_placed or state.walks < 3\n",
         ),
@@ -130,7 +130,7 @@ CHANGED = (
         "a_pass_ends_soon",
         "walks_twice_where_once_is_enough",
         Patch(
-            "steps.tier_walk",
+            "decision",
             "and _walk(state, preemption):",
             "and _walk(state, preemption) | _walk(state, preemption):",
         ),

@@ -1,8 +1,8 @@
-"""Step 3 of a pass: preemption for tasks that do not fit (docs/allocation.md)."""
+"""The step Preempt: preemption for tasks that do not fit (docs/allocation.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
@@ -346,10 +346,14 @@ class PreemptionStep:
         self.candidates.refresh(candidate.chain)
 
     def finish(self) -> None:
-        """At the end, make what was placed and displaced wait again."""
-        if not self._has_candidates:
-            return
-        names = self.displaceable.finish()
+        """At the end, make what was placed and displaced wait again, and give the placements of
+        each group to its earlier tasks.
+        """
+        if self._has_candidates:
+            self._rename_beneficiaries(self.displaceable.finish())
+        self._rename_beneficiaries(self.state.placements_in_order())
+
+    def _rename_beneficiaries(self, names: Mapping[Id, Id]) -> None:
         stopped: list[ChosenVictim | Relocation] = [*self._stopped, *self.moved]
         for one in stopped:
             one.beneficiary = names.get(one.beneficiary, one.beneficiary)
