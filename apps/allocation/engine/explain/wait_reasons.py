@@ -16,7 +16,7 @@ from apps.allocation.engine.quota.holds import Holds
 from apps.allocation.engine.quota.tiers import covers, is_over_quota, tier_of, within_limits
 from apps.allocation.engine.state.working_state import WorkingState
 from apps.allocation.engine.steps.preemption.candidate_groups import find_protected
-from apps.allocation.engine.steps.preemption.candidates import PreemptionRights
+from apps.allocation.engine.steps.preemption.rights import PreemptionRights
 
 _task_of = attrgetter("task")
 

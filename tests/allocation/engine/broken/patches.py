@@ -97,7 +97,7 @@ CHANGED = (
         "nobody_loses_what_is_theirs",
         "takes_where_any_policy_of_the_path_is_over",
         Patch(
-            "steps.preemption.candidates",
+            "steps.preemption.rights",
             "if not all(\n            self.is_over_reservation(policy, candidate)",
             "if not any(\n            self.is_over_reservation(policy, candidate)",
         ),

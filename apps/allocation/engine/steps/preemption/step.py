@@ -21,7 +21,7 @@ from apps.allocation.engine.steps.preemption.candidate_groups import (
     CandidateGroup,
     find_candidate_groups,
 )
-from apps.allocation.engine.steps.preemption.candidates import Candidates, PreemptionRights
+from apps.allocation.engine.steps.preemption.candidates import Candidates
 from apps.allocation.engine.steps.preemption.consolidation import (
     MovableTask,
     MovePlan,
@@ -29,6 +29,7 @@ from apps.allocation.engine.steps.preemption.consolidation import (
     find_moves,
 )
 from apps.allocation.engine.steps.preemption.displacement import Displaceable
+from apps.allocation.engine.steps.preemption.rights import PreemptionRights
 from apps.allocation.engine.steps.preemption.victim_restore import can_restore
 from apps.allocation.engine.steps.preemption.victim_search import (
     BOTH,

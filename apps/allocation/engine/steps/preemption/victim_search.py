@@ -14,7 +14,8 @@ from apps.allocation.engine.model.snapshot import Id, PreemptionMode, RunningTas
 from apps.allocation.engine.quota.ledger import Ledger
 from apps.allocation.engine.quota.tiers import covers_wholly, within_limits
 from apps.allocation.engine.steps.preemption.candidate_groups import CandidateGroup, least_loss
-from apps.allocation.engine.steps.preemption.candidates import FIRST, Candidates, PreemptionRights
+from apps.allocation.engine.steps.preemption.candidates import Candidates
+from apps.allocation.engine.steps.preemption.rights import FIRST, PreemptionRights
 
 # The stages: others' work; own work until the policy covers the beneficiary, and others' with it;
 # own.
