@@ -21,7 +21,7 @@ from apps.allocation.applier import (
     has_kept_placements,
     kept_placements_apply,
 )
-from apps.allocation.engine import decide
+from apps.allocation.engine import Engine
 from apps.allocation.engine.model.plan import Move, Placement, Plan, Preempt
 from apps.allocation.engine.model.snapshot import Snapshot
 from apps.allocation.loader import LoadedSnapshot, load
@@ -44,6 +44,8 @@ SNAPSHOTS_KEPT = 200
 # What waits in this database may run in a later state of it.
 RESTORED = "The database was restored from a backup: scheduling is suspended until confirmed."
 RECORDS_KEPT = timedelta(days=30)
+# Of this process: passes over the same configuration share what they compile.
+ENGINE = Engine()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def run_pass(*, waits: bool = False) -> PassOutcome:
             return PassOutcome(ran=False, suspended=RESTORED)
         now = timezone.now()
         loaded = _load(now)
-        plan = decide(loaded.snapshot)
+        plan = ENGINE.decide(loaded.snapshot)
         applied = apply_plan(plan, snapshot=loaded.snapshot, group_ids=loaded.group_ids, now=now)
         apply_reasons(plan.waiting, group_ids=loaded.group_ids, now=now)
         outcome = PassOutcome(

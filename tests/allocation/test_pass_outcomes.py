@@ -53,13 +53,13 @@ def test_a_pass_that_skipped_all_it_would_place_asks_for_the_next(
         notified.clear()
         return plan
 
-    monkeypatch.setattr(services, "decide", meanwhile)
+    monkeypatch.setattr(services.ENGINE, "decide", meanwhile)
     outcome = run_pass()
 
     assert (outcome.placed, outcome.skipped) == (0, 1)
     assert notified == ["allocation.run_pass"]
 
-    monkeypatch.setattr(services, "decide", decide)
+    monkeypatch.setattr(services.ENGINE, "decide", decide)
     assert run_pass().placed == 1
     assert states([waiting]) == ["allocated"]
 
@@ -96,7 +96,7 @@ def test_garbage_is_collected_before_and_after_a_pass_but_not_within(
         seen.append(gc.isenabled())
         return decide(snapshot)
 
-    monkeypatch.setattr(services, "decide", look)
+    monkeypatch.setattr(services.ENGINE, "decide", look)
     run_pass()
 
     assert (seen, gc.isenabled()) == ([False], True)
@@ -108,7 +108,7 @@ def test_garbage_is_collected_again_after_a_pass_that_failed(
     def fail(snapshot: Snapshot) -> Plan:
         raise ArithmeticError(snapshot.now_us)
 
-    monkeypatch.setattr(services, "decide", fail)
+    monkeypatch.setattr(services.ENGINE, "decide", fail)
     with pytest.raises(ArithmeticError):
         run_pass()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count, repeat
 
-from apps.allocation.engine import decide
+from apps.allocation.engine import Engine
 from apps.allocation.engine.model.quantities import Quantities
 from apps.allocation.engine.model.snapshot import (
     DeviceShare,
@@ -91,7 +91,8 @@ def measure(passes: int = 20) -> list[Figure]:
 
 
 def _measured(name: str, snapshots: Iterator[Snapshot], passes: int, aim: str) -> Figure:
-    plan = decide(next(snapshots))
+    engine = Engine()
+    plan = engine.decide(next(snapshots))
     elapsed: list[float] = []
     cpu: list[float] = []
     calibration: list[float] = []
@@ -99,7 +100,7 @@ def _measured(name: str, snapshots: Iterator[Snapshot], passes: int, aim: str) -
         calibration.append(_calibrated())
         snapshot = next(snapshots)
         started, used = time.perf_counter(), time.process_time()
-        plan = decide(snapshot)
+        plan = engine.decide(snapshot)
         elapsed.append((time.perf_counter() - started) * 1000)
         cpu.append((time.process_time() - used) * 1000)
     return Figure(

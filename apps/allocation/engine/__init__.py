@@ -1,5 +1,5 @@
 """The allocation engine: a snapshot in, a plan out. Pure."""
 
-from apps.allocation.engine.decision import decide
+from apps.allocation.engine.decision import Engine, decide
 
-__all__ = ["decide"]
+__all__ = ["Engine", "decide"]

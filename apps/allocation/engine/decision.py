@@ -11,7 +11,8 @@ from apps.allocation.engine.model.plan import Plan
 from apps.allocation.engine.model.snapshot import OverQuotaMode, PreemptionMode, Snapshot
 from apps.allocation.engine.quota.holds import Holds, find_holds
 from apps.allocation.engine.quota.tiers import is_over_quota, tier_of
-from apps.allocation.engine.state.engine_cache import acquire, release
+from apps.allocation.engine.state.configuration import compile_snapshot
+from apps.allocation.engine.state.memo import Memo
 from apps.allocation.engine.state.working_state import WorkingState
 from apps.allocation.engine.steps.fair_fill import fill_by_fair_share
 from apps.allocation.engine.steps.improvement import improve_match
@@ -21,7 +22,28 @@ from apps.allocation.engine.steps.plan_assembly import assemble_plan
 from apps.allocation.engine.steps.preemption.step import PreemptionStep
 
 
-def decide(snapshot: Snapshot, *, at_most: int | None = None) -> Plan:
+class Engine:
+    """Decides one pass after another, and uses again what it found from equal inputs.
+
+    Code that decides more than once owns one. Its plans are those of the function `decide`. Threads
+    may share it: a pass has the memo to itself, and another one meanwhile begins with an empty one.
+    """
+
+    def __init__(self) -> None:
+        self._memos: list[Memo] = []
+
+    def decide(self, snapshot: Snapshot, *, at_most: int | None = None) -> Plan:
+        """As the function `decide`."""
+        try:
+            memo = self._memos.pop()
+        except IndexError:
+            memo = Memo()
+        plan = decide(snapshot, at_most=at_most, memo=memo)
+        self._memos = [memo]
+        return plan
+
+
+def decide(snapshot: Snapshot, *, at_most: int | None = None, memo: Memo | None = None) -> Plan:
     """Choose which waiting tasks start, and where.
 
     Walks the tiers, best first (docs/allocation.md, "One pass"). Names and ids settle ties, so
@@ -29,25 +51,24 @@ def decide(snapshot: Snapshot, *, at_most: int | None = None) -> Plan:
 
     Args:
         at_most: how many tasks may start; the next pass decides the rest.
+        memo: of earlier passes.
 
     Returns:
         Every waiting head of the snapshot exactly once, placed or waiting with its reasons.
     """
     # 1. Compile: look up by index everything that the snapshot names.
-    cached = acquire(snapshot)
+    memo = Memo() if memo is None else memo
+    configuration = compile_snapshot(snapshot, memo)
     if not snapshot.settings.is_enabled:
-        release(cached)
-        return Plan(waiting=all_disabled(cached.compiled))
+        return Plan(waiting=all_disabled(configuration.compiled))
     # 2. Charge: book what running work uses, of policies and of pools.
-    state = WorkingState(cached, UNCOUNTED if at_most is None else at_most)
+    state = WorkingState(configuration, memo, UNCOUNTED if at_most is None else at_most)
     # 3 to 8. Walk the tiers, best first, until nothing more can be placed.
     preemption = _walk_tiers(state)
     # 9. Explain: give every task that still waits its reasons.
     waiting = explain(state, _holds(state), preemption.rights)
     # 10. Assemble: name placements, victims and moves by the ids of the snapshot.
-    plan = assemble_plan(state, preemption, waiting)
-    release(cached)
-    return plan
+    return assemble_plan(state, preemption, waiting)
 
 
 def _walk_tiers(state: WorkingState) -> PreemptionStep:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from apps.allocation.engine import decide
+from apps.allocation.engine import Engine
 from apps.allocation.engine.model.snapshot import Id, Snapshot
 from apps.allocation.forecast.arrivals import Arrivals
 from apps.allocation.forecast.future import MOST_UNSEEN, Future, stand_in, with_everybody
@@ -130,9 +130,10 @@ class _Estimator:
         self.run_times = run_times
         self.arrivals = arrivals
         self.seed = seed
+        self.engine = Engine()
 
     def estimate(self, task: Id, most_rows: int) -> Estimate | NoEstimate:
-        first = decide(self.snapshot)
+        first = self.engine.decide(self.snapshot)
         now = self.snapshot.now_us
         for placement in first.placed:
             if placement.task == task and not placement.waits_for:
@@ -159,7 +160,7 @@ class _Estimator:
 
     def _future(self, number: int, random: Random) -> Future:
         repeated = self.arrivals.repeated(number, FUTURES)
-        return Future(self.snapshot, self.run_times, repeated, random)
+        return Future(self.snapshot, self.run_times, repeated, random, self.engine)
 
     def _most_passes(self, most_rows: int) -> int:
         rows = (

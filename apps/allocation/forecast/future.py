@@ -7,7 +7,7 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from random import Random
 
-from apps.allocation.engine import decide
+from apps.allocation.engine import Engine
 from apps.allocation.engine.model.plan import Plan
 from apps.allocation.engine.model.snapshot import Id, QueuedGroup, QueuedTask, Snapshot
 from apps.allocation.forecast.run_times import SECOND, RunTimes
@@ -38,8 +38,10 @@ class Future:
         run_times: RunTimes,
         arrivals: Iterator[tuple[int, GroupKey]],
         random: Random,
+        engine: Engine,
     ) -> None:
         """Args: arrivals: what will be enqueued, and when, in order and without end or empty."""
+        self.engine = engine
         self.state = SimulatedState(snapshot)
         self.arrivals = arrivals
         self.upcoming = next(arrivals, None)
@@ -87,7 +89,7 @@ class Future:
             if self.arrived > MOST_ARRIVALS:
                 return None
             now = upcoming
-            plan = decide(self.state.snapshot(now))
+            plan = self.engine.decide(self.state.snapshot(now))
         return None
 
     def _draw(self, task: Id, queue: Id | None, ran: int) -> int:

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from itertools import groupby
 from typing import Protocol
 
-from apps.allocation.engine import decide
+from apps.allocation.engine import Engine
 from apps.allocation.engine.model.quantities import GPU, Quantities
 from apps.allocation.engine.model.snapshot import Id, QueuedTask, Snapshot
 from apps.allocation.forecast.simulated_state import GroupKey, SimulatedState
@@ -100,6 +100,7 @@ class _Player:
         self.on_progress = on_progress
         self.observer = observer
         self.skips_idle = skips_idle
+        self.engine = Engine()
         self.state = SimulatedState(part.base)
         self.records = {task.number: TaskRecord(task) for task in part.tasks}
         self.result = ReplayResult(list(self.records.values()))
@@ -200,7 +201,7 @@ class _Player:
         self._save(now)
         taken: set[Id] = set()
         while self.state.has_waiting:
-            plan = decide(self.state.snapshot(now_us))
+            plan = self.engine.decide(self.state.snapshot(now_us))
             self.result.passes += 1
             if not plan.placed:
                 return

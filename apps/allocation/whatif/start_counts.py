@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.allocation.engine import decide
+from apps.allocation.engine import Engine
 from apps.allocation.engine.model.plan import Plan
 from apps.allocation.engine.model.quantities import Quantities
 from apps.allocation.engine.model.reasons import Reason, ReasonCode, to_data
@@ -60,11 +60,12 @@ def start_counts(*, actor: User, queues: Sequence[Queue]) -> tuple[StartCount, .
     and settings of a task. Nothing is stored.
     """
     snapshot = load(now_us=microseconds(timezone.now())).snapshot
-    with_capacity = _with_endless_capacity(snapshot)
+    trial = _Trial(snapshot)
+    with_capacity = _Trial(_with_endless_capacity(snapshot))
     names = ReaderNames.of(actor)
     queued_groups = ((queue, _queued_group(snapshot, queue, actor)) for queue in queues)
     found = tuple(
-        _tried(queue, queued, snapshot=snapshot, with_capacity=with_capacity, names=names)
+        _tried(queue, queued, trial=trial, with_capacity=with_capacity, names=names)
         for queue, queued in queued_groups
         if queued is not None
     )
@@ -73,22 +74,37 @@ def start_counts(*, actor: User, queues: Sequence[Queue]) -> tuple[StartCount, .
     return found
 
 
+class _Trial:
+    """A snapshot to which one more group after another is added for a try."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._engine = Engine()
+
+    def decide(self, queued: QueuedGroup) -> Plan:
+        snapshot = self.snapshot
+        return self._engine.decide(
+            replace(snapshot, queued_groups=(*snapshot.queued_groups, queued))
+        )
+
+
 def _tried(
     queue: Queue,
     queued: QueuedGroup,
     *,
-    snapshot: Snapshot,
-    with_capacity: Snapshot,
+    trial: _Trial,
+    with_capacity: _Trial,
     names: ReaderNames,
 ) -> StartCount:
-    plan = _with(snapshot, queued)
+    snapshot = trial.snapshot
+    plan = trial.decide(queued)
     tasks = {head.task for head in queued.heads}
     placed = [one for one in plan.placed if one.task in tasks]
     at_once = sum(not one.waits_for for one in placed)
     reason = _reason(plan, len(snapshot.queued_groups))
     pools = next((one.pools for one in snapshot.profiles if one.id == queue.profile_id), ())
     own = replace(names, routing=tuple(int(pool) for pool in pools))
-    by_limits = _with(with_capacity, queued)
+    by_limits = with_capacity.decide(queued)
     return StartCount(
         queue=queue,
         count=at_once,
@@ -131,10 +147,6 @@ def _chain(snapshot: Snapshot, policy_id: int) -> list[PolicyEntry]:
         chain.append(at)
         at = by_id.get(at.parent) if at.parent is not None else None
     return chain
-
-
-def _with(snapshot: Snapshot, queued: QueuedGroup) -> Plan:
-    return decide(replace(snapshot, queued_groups=(*snapshot.queued_groups, queued)))
 
 
 def _reason(plan: Plan, index: int) -> Reason | None:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from apps.allocation.engine import decide
+from apps.allocation.engine import Engine
 from apps.allocation.engine.model.plan import Placement, Plan, Preempt, Wait
 from apps.allocation.engine.model.snapshot import (
     Id,
@@ -51,11 +51,12 @@ def run_to_rest(
         returning: queues whose preempted tasks wait again, in their old place; those of other
             queues are gone.
     """
+    engine = Engine()
     placed: dict[Id, Placement] = {}
     preempted: dict[Id, Preempt] = {}
     moved: dict[Id, None] = {}
     for number in range(1, most_passes + 1):
-        plan = decide(snapshot)
+        plan = engine.decide(snapshot)
         placed.update((one.task, one) for one in plan.placed)
         preempted.update((one.task, one) for one in plan.preempted)
         moved.update(dict.fromkeys(one.task for one in plan.moved))

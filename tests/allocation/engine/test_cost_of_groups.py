@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from apps.allocation.engine import decide, decision
+from apps.allocation.engine import Engine, decide, decision
 from apps.allocation.engine.compile.compiled_snapshot import GroupState, ServingKey
 from apps.allocation.engine.model.reasons import ReasonCode
 from apps.allocation.engine.model.snapshot import Snapshot
@@ -105,10 +105,11 @@ def test_under_a_cap_strict_order_holds_among_tasks_of_alternating_runs() -> Non
 def test_who_comes_first_is_counted_again_once_more_wait() -> None:
     full = [running(f"old {pool}", "team", "x", pool, request={"gpu": 4}) for pool in "ab"]
 
+    engine = Engine()
     outranked = [
         [
             (detail.pool, detail.count)
-            for wait in decide(alternating(*full, waiting=waiting)).waiting
+            for wait in engine.decide(alternating(*full, waiting=waiting)).waiting
             for reason in wait.reasons
             if reason.code is ReasonCode.OUTRANKED
             for detail in reason.details

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from apps.allocation.engine import decide
+from apps.allocation.engine import Engine
 from apps.allocation.engine.model.snapshot import Snapshot
 from apps.allocation.engine.state import initial_state
 from tests.allocation.engine.builders import placed, queued, running, scenario
@@ -46,24 +46,26 @@ def torn() -> Snapshot:
 
 def test_the_same_running_work_is_not_seated_again(monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = torn()
-    plan = decide(snapshot)
+    engine = Engine()
+    plan = engine.decide(snapshot)
     monkeypatch.setattr(initial_state, "_take_known", look)
 
-    assert decide(replace(snapshot, now_us=1)) == plan
+    assert engine.decide(replace(snapshot, now_us=1)) == plan
     with pytest.raises(LookedAt):
-        decide(torn())
+        engine.decide(torn())
 
 
 def test_what_ended_since_the_last_pass_has_left_its_node() -> None:
     snapshot = torn()
-    assert placed(decide(snapshot)) == {}
+    engine = Engine()
+    assert placed(engine.decide(snapshot)) == {}
 
     [group] = snapshot.running
     later = replace(snapshot, running=(replace(group, tasks=group.tasks[1:]),))
 
-    [place] = decide(later).placed
+    [place] = engine.decide(later).placed
     assert [member.node for member in place.members] == ["n1"]
-    assert placed(decide(snapshot)) == {}
+    assert placed(engine.decide(snapshot)) == {}
 
 
 def test_placing_leaves_alone_what_is_kept() -> None:
@@ -71,4 +73,6 @@ def test_placing_leaves_alone_what_is_kept() -> None:
     [group] = snapshot.running
     freed = replace(snapshot, running=(replace(group, tasks=group.tasks[1:]),))
 
-    assert decide(freed) == decide(freed)
+    engine = Engine()
+
+    assert engine.decide(freed) == engine.decide(freed)

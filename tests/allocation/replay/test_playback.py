@@ -6,9 +6,9 @@ from heapq import heappop, heappush
 import pytest
 from hypothesis import assume, given, settings
 
+from apps.allocation.engine import Engine
 from apps.allocation.engine.model.plan import Placement, Plan, Preempt, Tier
 from apps.allocation.engine.model.snapshot import Snapshot
-from apps.allocation.replay import playback
 from apps.allocation.replay.playback import TaskRecord, play
 from apps.allocation.replay.regimes import FIFO, REGIMES, STATIC, parts
 from apps.allocation.replay.trace import TraceTask
@@ -159,7 +159,7 @@ def test_the_victim_is_who_loses_least_since_its_last_checkpoint() -> None:
     assert (len(found[1].ran), len(found[2].ran)) == (2, 1)
 
 
-def take_turns(snapshot: Snapshot) -> Plan:
+def take_turns(_engine: Engine, snapshot: Snapshot) -> Plan:
     """An engine that never rests: waiting work preempts all running work."""
     (group, *_) = snapshot.queued_groups
     taker = group.heads[0].task
@@ -173,7 +173,7 @@ def take_turns(snapshot: Snapshot) -> Plan:
 def test_a_moment_whose_passes_take_the_same_job_twice_is_cut_short_and_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(playback, "decide", take_turns)
+    monkeypatch.setattr(Engine, "decide", take_turns)
     tasks = (task(1, 0, 5, gpus=8, team="a"), task(2, 1, 5, gpus=8, team="b"))
     part = parts(REGIMES["rank/priority"], tasks, RESERVED, GPUS)[0]
 

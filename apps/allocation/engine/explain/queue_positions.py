@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from apps.allocation.engine.compile.compiled_snapshot import GroupState
 from apps.allocation.engine.model.reasons import Detail
 from apps.allocation.engine.model.snapshot import Id
 from apps.allocation.engine.quota.tiers import tier_of, within_limits
-from apps.allocation.engine.state.engine_cache import ServingEntry
 from apps.allocation.engine.state.working_state import WorkingState
 
 # As many policies as a reason names.
 NAMED_POLICIES = 3
+
+# Of a pool's serving list: tier, place in the pool, index of the group (-1: placed already), its
+# policy, how many.
+ServingEntry = tuple[int, int, int, int, int, int, Id, int, Id, int]
 
 
 # The order of groups in their queue: by priority, then the non-preemptible ones first.
@@ -104,13 +108,15 @@ class QueuePositions:
         Counted are those that this pass placed in the pool, and those that wait for it and that
         no limit blocks. A serving list that is as it was in the last pass is not counted again.
         """
-        cached = self._state.cached_lists
-        found: dict[int, dict[int, Detail]] = {}
-        for pool, serving_list in self._entries().items():
-            if pool not in cached or cached[pool][0] != serving_list:
-                cached[pool] = (serving_list, self._counted(pool, serving_list))
-            found[pool] = cached[pool][1]
-        return found
+        state = self._state
+        return {
+            pool: state.memo.get(
+                ("ahead", pool),
+                (state.version, serving_list),
+                partial(self._counted, pool, serving_list),
+            )
+            for pool, serving_list in self._entries().items()
+        }
 
     def _counted(self, pool: int, serving_list: list[ServingEntry]) -> dict[int, Detail]:
         id_ = self._state.compiled.pools[pool].id

@@ -14,18 +14,19 @@ from operator import attrgetter, is_
 
 from apps.allocation.engine.capacity.free_capacity import FreeCapacity
 from apps.allocation.engine.capacity.nodes import MemberAssignment, NodeLayout, Nodes, State
-from apps.allocation.engine.compile.compiled_snapshot import CompiledSnapshot
 from apps.allocation.engine.model.quantities import WHOLE
 from apps.allocation.engine.model.snapshot import Id, MemberPlacement, RunningGroup, RunningTask
 from apps.allocation.engine.quota.ledger import Ledger
+from apps.allocation.engine.state.configuration import CompiledConfiguration
+from apps.allocation.engine.state.memo import Memo
 
 # Accounts of capacity, not of what policies use.
 CAPACITY_ACCOUNTS = frozenset({"pool", "scalar", "gpu"})
 # ("usage", policy, key) and the like, with thousandths.
 Account = tuple[str | int, ...]
 
-# By pool: running work whose members are known, and what it leaves free on the nodes.
-CachedNodeStates = dict[int, tuple[list[RunningGroup], tuple[State, ...]]]
+# What running work whose GPUs the snapshot names leaves free on the nodes, and the other tasks.
+_KnownStates = tuple[tuple[State, ...], tuple[tuple[RunningGroup, RunningTask], ...]]
 
 _devices_of = attrgetter("devices")
 
@@ -38,6 +39,28 @@ class DrainLink:
     running_task: RunningTask
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _RunningVersion:
+    """Equal where a pool runs the same tasks, of which the same wait for others or stop for them.
+
+    Tasks are compared by identity: comparing their contents takes longer than locating them.
+    """
+
+    configuration: int
+    stopping_or_waiting: set[Id]
+    groups: list[RunningGroup]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _RunningVersion)
+            and self.configuration == other.configuration
+            and self.stopping_or_waiting == other.stopping_or_waiting
+            and _is_same_running(self.groups, other.groups)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # versions are compared only
+
+
 class InitialState:
     """Ledger and free capacity at the start.
 
@@ -45,14 +68,14 @@ class InitialState:
     never are.
 
     Args:
-        cached: of earlier passes; a pool in which the same work runs is not gone through again.
+        memo: with it, a pool in which the same work runs is not gone through again.
     """
 
-    def __init__(
-        self, compiled: CompiledSnapshot, layouts: list[NodeLayout | None], cached: CachedNodeStates
-    ) -> None:
+    def __init__(self, configuration: CompiledConfiguration, memo: Memo) -> None:
+        compiled, layouts = configuration.compiled, configuration.layouts
         self.compiled = compiled
-        self._cache = cached
+        self._version = configuration.version
+        self._memo = memo
         self.ledger = Ledger(compiled)
         self.layouts = layouts
         self.stopping_or_waiting = _stopping_or_waiting(compiled.snapshot.running)
@@ -134,25 +157,21 @@ class InitialState:
         if found is not None:
             return found
         layout = self.layouts[pool]
+        if layout is None:
+            return self._states.setdefault(pool, [])
         groups = self._located[pool]
-        cached = None if self.stopping_or_waiting else self._cache.get(pool)
-        if cached is not None and _is_same_running(cached[0], groups):
-            found = self._states[pool] = list(cached[1])
-            return found
-        found = self._states[pool] = layout.empty() if layout else []
-        if (
-            layout is not None
-            and self._place_all(layout, groups, found)
-            and not self.stopping_or_waiting
-        ):
-            self._cache[pool] = (groups, tuple(found))
+        version = _RunningVersion(self._version, self.stopping_or_waiting, groups)
+        states, unknown = self._memo.get(
+            ("node states", pool), version, partial(self._place_known, layout, groups)
+        )
+        found = self._states[pool] = list(states)
+        for group, running_task in unknown:
+            for account, amount in self._member_accounts(group, running_task, {}).items():
+                self._apply(account, amount)
         return found
 
-    def _place_all(
-        self, layout: NodeLayout, groups: list[RunningGroup], states: list[State]
-    ) -> bool:
-        """Returns whether the snapshot names the GPUs of every task."""
-        free = [(list(scalars), list(gpus)) for scalars, gpus in states]
+    def _place_known(self, layout: NodeLayout, groups: list[RunningGroup]) -> _KnownStates:
+        free = [(list(scalars), list(gpus)) for scalars, gpus in layout.empty()]
         unknown: list[tuple[int, Id, RunningGroup, RunningTask]] = []
         for group in groups:
             shape = self.compiled.shape_of(group.request, group.replicas)
@@ -164,13 +183,12 @@ class InitialState:
                     _take_known(layout, need.scalars, running_task, free)
                 else:
                     unknown.append((-shape.gpu_milli, running_task.task, group, running_task))
-        states[:] = [(tuple(scalars), tuple(gpus)) for scalars, gpus in free]
         # Whole GPUs first, then fractions.
         unknown.sort(key=lambda one: one[:2])
-        for _, _, group, running_task in unknown:
-            for account, amount in self._member_accounts(group, running_task, {}).items():
-                self._apply(account, amount)
-        return not unknown
+        return (
+            tuple([(tuple(scalars), tuple(gpus)) for scalars, gpus in free]),
+            tuple([(group, running_task) for _, _, group, running_task in unknown]),
+        )
 
     def _member_accounts(
         self, group: RunningGroup, running_task: RunningTask, reusable: dict[Account, int]
@@ -290,9 +308,6 @@ def _stopping_or_waiting(running: Iterable[RunningGroup]) -> set[Id]:
 
 
 def _is_same_running(ones: list[RunningGroup], others: list[RunningGroup]) -> bool:
-    """Whether both hold the same, by the identity of tasks: comparing them takes longer than
-    locating them.
-    """
     return len(ones) == len(others) and all(
         one.request == other.request
         and one.replicas == other.replicas

@@ -18,8 +18,9 @@ from apps.allocation.engine.model.snapshot import Id
 from apps.allocation.engine.quota.holds import Holds
 from apps.allocation.engine.quota.ledger import Ledger
 from apps.allocation.engine.quota.tiers import tier_of, within_limits
-from apps.allocation.engine.state.engine_cache import CacheEntry
+from apps.allocation.engine.state.configuration import CompiledConfiguration
 from apps.allocation.engine.state.initial_state import InitialState
+from apps.allocation.engine.state.memo import Memo
 
 MemberAssignments = tuple[MemberAssignment, ...]
 
@@ -67,18 +68,18 @@ class PoolOffer:
 class WorkingState:
     """Everything that changes while one snapshot is decided. Local to one call of `decide`."""
 
-    def __init__(self, cached: CacheEntry, at_most: int) -> None:
-        compiled = cached.compiled
-        initial = InitialState(compiled, cached.layouts, cached.node_states)
+    def __init__(self, configuration: CompiledConfiguration, memo: Memo, at_most: int) -> None:
+        compiled = configuration.compiled
+        initial = InitialState(configuration, memo)
         self.compiled = compiled
-        self.shares = cached.shares
+        self.version = configuration.version
+        self.memo = memo
+        self.shares = configuration.shares
         self.ledger: Ledger = initial.ledger
         self.free_capacities = initial.free_capacities
         self.layouts = initial.layouts
         self.stopping_or_waiting = initial.stopping_or_waiting
         self._initial = initial
-        self._fits_empty = cached.fits_empty
-        self.cached_lists = cached.serving_lists
         self.placed: list[PlacedTask] = []
         self._at_most = at_most
         self.strict = _strict_groups(compiled.groups)
@@ -115,13 +116,12 @@ class WorkingState:
 
     def could_ever_take(self, pool: int, shape: CompiledShape) -> bool:
         """Whether a task of `shape` fits into the pool while the pool is empty."""
-        name = (pool, shape.number)
-        found = self._fits_empty.get(name)
-        if found is None:
-            capacity = _empty_capacity(self.compiled, pool, self.layouts[pool])
-            found = capacity.bound(shape) > 0
-            self._fits_empty[name] = found
-        return found
+        return self.memo.get(
+            ("fits empty", pool, shape.number), self.version, lambda: self._fits_empty(pool, shape)
+        )
+
+    def _fits_empty(self, pool: int, shape: CompiledShape) -> bool:
+        return _empty_capacity(self.compiled, pool, self.layouts[pool]).bound(shape) > 0
 
     def turn_away(self, group: GroupState, pools: Iterable[int], tier: int) -> None:
         """Remember a task group that did not fit where nothing below it may overtake it."""
