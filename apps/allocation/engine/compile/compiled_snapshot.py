@@ -70,7 +70,7 @@ class GroupState:
     """One queued group, compiled. `placed_count` counts the heads that this pass has placed; until
     it ends, displaced tasks are not part of the group.
 
-    Tier and limits are remembered with the ledger's turn at which they were computed.
+    Tier and limits are remembered with the version of the ledger that they were computed from.
     """
 
     index: int
@@ -87,9 +87,9 @@ class GroupState:
     is_strict: bool
     placed_count: int = 0
     tier: int | None = None
-    tier_turn: int = -1
+    tier_version: int = -1
     within_limits: int = 0
-    limits_turn: int = -1
+    limits_version: int = -1
 
     def head(self, number: int) -> QueuedTask:
         return self.queued.heads[number]

@@ -11,14 +11,14 @@ UserKey = tuple[int, Id]
 class Ledger:
     """Thousandths by policy index and key index. A policy's usage includes those below it.
 
-    `turns` counts, for each policy without a parent, the bookings below it: what was computed from
-    usage at the same turn still holds.
+    `versions` count the bookings below each policy without a parent: what was computed from usage
+    of the same version still holds.
 
     `leaving` is the part of the usage that ends by itself: of work that stops, and whose capacity
     is promised to no task. It is charged until it is gone, but is no reason to preempt more.
     """
 
-    __slots__ = ("compiled", "exempt", "leaving", "non_preemptible", "turns", "usage", "users")
+    __slots__ = ("compiled", "exempt", "leaving", "non_preemptible", "usage", "users", "versions")
 
     def __init__(self, compiled: CompiledSnapshot) -> None:
         policies, keys = len(compiled.policies), len(compiled.keys)
@@ -31,7 +31,7 @@ class Ledger:
         self.users: dict[UserKey, list[int]] = {}
         # By policy, where there is any.
         self.leaving: dict[int, list[int]] = {}
-        self.turns = [0] * policies
+        self.versions = [0] * policies
 
     def charge(self, group: GroupState, count: int) -> None:
         """Book `count` tasks of `group`; a negative count releases them."""
@@ -54,7 +54,7 @@ class Ledger:
         is_exempt: bool,
         user: Id | None,
     ) -> None:
-        self.turns[chain[0]] += 1
+        self.versions[chain[0]] += 1
         for policy in chain:
             _add(self.usage[policy], amounts)
             if not is_preemptible:

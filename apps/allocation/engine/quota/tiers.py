@@ -21,10 +21,10 @@ def tier_of(ledger: Ledger, group: GroupState) -> int | None:
     with it; work that exceeds a limit by permission is always over quota; and a queue may
     forbid over-quota work.
     """
-    turn = ledger.turns[group.chain[0]]
-    if group.tier_turn != turn:
+    version = ledger.versions[group.chain[0]]
+    if group.tier_version != version:
         group.tier = _tier_of(ledger, group)
-        group.tier_turn = turn
+        group.tier_version = version
     return group.tier
 
 
@@ -134,10 +134,10 @@ def _within_reservation(ledger: Ledger, policy: int, group: GroupState) -> int:
 
 def within_limits(ledger: Ledger, group: GroupState) -> int:
     """How many more tasks of `group` every limit above it allows."""
-    turn = ledger.turns[group.chain[0]]
-    if group.limits_turn != turn:
+    version = ledger.versions[group.chain[0]]
+    if group.limits_version != version:
         group.within_limits = max(_within_limits(ledger, group), 0)
-        group.limits_turn = turn
+        group.limits_version = version
     return group.within_limits
 
 

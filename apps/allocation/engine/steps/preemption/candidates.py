@@ -9,6 +9,7 @@ from apps.allocation.engine.model.snapshot import PreemptionMode
 from apps.allocation.engine.quota.fair_shares import FairShare
 from apps.allocation.engine.steps.preemption.candidate_groups import CandidateGroup
 from apps.allocation.engine.steps.preemption.rights import PreemptionRights
+from apps.allocation.engine.steps.preemption.versions import PreemptionVersions
 
 WatchedGroups = dict[Amounts, tuple[CandidateGroup, set[int]]]
 
@@ -21,10 +22,14 @@ class Candidates:
     """
 
     def __init__(
-        self, rights: PreemptionRights, candidate_groups: dict[int, list[CandidateGroup]]
+        self,
+        rights: PreemptionRights,
+        candidate_groups: dict[int, list[CandidateGroup]],
+        versions: PreemptionVersions,
     ) -> None:
         self.candidate_groups = candidate_groups
         self._rights = rights
+        self._versions = versions
         self._levels = rights.ledger.compiled.levels
         self._own: dict[tuple[int, int], list[CandidateGroup]] = {}
         self._over: dict[int, list[CandidateGroup]] = {}
@@ -32,8 +37,6 @@ class Candidates:
         # By policy and keys: a group to ask with, and the pools where it may be preempted.
         self._watched: dict[int, WatchedGroups] = {}
         self._flags: dict[tuple[int, Amounts], bool] = {}
-        # By pool: grows with everything that gives others more candidates there.
-        self.versions = [0] * len(self._levels)
         for found in candidate_groups.values():
             for candidate in found:
                 self._enter(candidate)
@@ -98,7 +101,7 @@ class Candidates:
                     self._flags[policy, keys] = is_over_reservation
                     for pool in pools:
                         self._over.pop(pool, None)
-                        self.versions[pool] += is_over_reservation
+                        self._versions.pools[pool] += is_over_reservation
 
     def may_have(self, group: GroupState, pool: int, *, is_over_quota: bool) -> bool:
         """Whether a search in other policies could find anything; most beneficiaries end here.

@@ -20,6 +20,7 @@ from apps.allocation.engine.steps.preemption.candidate_groups import (
     candidate_group_of,
 )
 from apps.allocation.engine.steps.preemption.candidates import Candidates
+from apps.allocation.engine.steps.preemption.versions import PreemptionVersions
 
 
 class Displaceable:
@@ -31,9 +32,12 @@ class Displaceable:
     strict policies is left alone: later tasks may have started behind it.
     """
 
-    def __init__(self, state: WorkingState, candidates: Candidates) -> None:
+    def __init__(
+        self, state: WorkingState, candidates: Candidates, versions: PreemptionVersions
+    ) -> None:
         self._state = state
         self._candidates = candidates
+        self._versions = versions
         self._seen = 0
         self._candidate_groups: dict[tuple[int, int], CandidateGroup] = {}
         # By group index: the group with all its heads, and how many of them were displaced.
@@ -41,9 +45,6 @@ class Displaceable:
         self._out: Counter[int] = Counter()
         # By task, where it was placed.
         self.entries: dict[Id, PlacedTask] = {}
-        # How often anything was placed; by policy, how often it got more own candidates.
-        self.changes = 0
-        self.own = [0] * len(state.compiled.policies)
 
     def notice_placed(self) -> None:
         """Take in what was placed since the last call."""
@@ -54,7 +55,7 @@ class Displaceable:
 
     def _enter(self, placed: PlacedTask) -> None:
         group = placed.group
-        self.changes += 1
+        self._versions.placements += 1
         self._candidates.refresh(group.chain)
         level = self._state.compiled.levels[placed.pool]
         if level is PreemptionMode.NONE or not group.queued.is_preemptible or group.is_strict:
@@ -69,8 +70,8 @@ class Displaceable:
         started_us = self._state.compiled.snapshot.now_us
         candidate.restore(RunningTask(head.task, head.submitted_us, started_us))
         self.entries[head.task] = placed
-        self.own[group.policy] += 1
-        self._candidates.versions[placed.pool] += self._candidates.is_candidate(candidate)
+        self._versions.policies[group.policy] += 1
+        self._versions.pools[placed.pool] += self._candidates.is_candidate(candidate)
 
     def withdraw(self, task: Id) -> None:
         """Displace a task; ledger, free capacity and candidate group are updated already."""
@@ -79,7 +80,7 @@ class Displaceable:
         placed = self._state.placed
         placed.pop(next(at for at, one in enumerate(placed) if one is entry))
         self._seen -= 1
-        self.changes += 2
+        self._versions.placements += 2
         group.placed_count -= 1
         self._whole.setdefault(group.index, (group, group.queued))
         self._out[group.index] += 1
@@ -105,7 +106,7 @@ class Displaceable:
         self.entries[task] = replace(entry, number=at)
         self._state.placed.append(self.entries[task])
         self._seen += 1
-        self.changes += 1
+        self._versions.placements += 1
 
     def _renumber(self, group: GroupState, start: int, by: int) -> None:
         """Its group lost or got a head: what is placed from number `start` on keeps its task."""

@@ -28,9 +28,9 @@ class PreemptionRights:
             level not in (PreemptionMode.NONE, PreemptionMode.RECLAIM)
             for level in ledger.compiled.levels
         ]
-        # The largest share of all policies, on which turn of the ledger.
+        # The largest share of all policies, with which version of the ledger.
         self._largest: FairShare = (0, 0)
-        self._largest_turn = -1
+        self._largest_version = -1
 
     def may_exist(self, group: GroupState, pools: Iterable[int]) -> bool:
         """Whether any right is possible, whatever runs; for most waiting groups none is.
@@ -46,11 +46,11 @@ class PreemptionRights:
         if not self.is_fair:
             return False
         ledger = self.ledger
-        turn = sum(ledger.turns)
-        if self._largest_turn != turn:
+        version = sum(ledger.versions)
+        if self._largest_version != version:
             policies = range(len(ledger.usage))
             self._largest = max([self.shares.after(ledger, one, ()) for one in policies])
-            self._largest_turn = turn
+            self._largest_version = version
         amounts = group.shape.amounts
         return any(self.shares.after(ledger, one, amounts) < self._largest for one in group.chain)
 

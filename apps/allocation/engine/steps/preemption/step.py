@@ -30,6 +30,7 @@ from apps.allocation.engine.steps.preemption.consolidation import (
 )
 from apps.allocation.engine.steps.preemption.displacement import Displaceable
 from apps.allocation.engine.steps.preemption.rights import PreemptionRights
+from apps.allocation.engine.steps.preemption.versions import PreemptionVersions
 from apps.allocation.engine.steps.preemption.victim_restore import can_restore
 from apps.allocation.engine.steps.preemption.victim_search import (
     BOTH,
@@ -55,19 +56,21 @@ class PreemptionStep:
         # All victims, in order: running work, and what this pass had placed itself.
         self._stopped: list[ChosenVictim] = []
         self._entitlements: dict[Id, Entitlement] = {}
+        self._versions = PreemptionVersions(len(state.compiled.pools), len(state.compiled.policies))
+        # By group, or by pool and shape: the version with which an attempt failed.
         self._failed: dict[int, tuple[int, int]] = {}
         self._no_moves: dict[tuple[int, int], int] = {}
-        # By policy: how often victims or moves may have given its tasks more rights or budget.
-        self._fell = [0] * len(state.compiled.policies)
 
     @cached_property
     def _found(self) -> tuple[Candidates, Displaceable]:
         """The candidates: looked up when a group first may have a right to any of them."""
         self._has_candidates = True
         candidates = Candidates(
-            self.rights, find_candidate_groups(self.state.compiled, self.state.stopping_or_waiting)
+            self.rights,
+            find_candidate_groups(self.state.compiled, self.state.stopping_or_waiting),
+            self._versions,
         )
-        displaceable = Displaceable(self.state, candidates)
+        displaceable = Displaceable(self.state, candidates, self._versions)
         displaceable.notice_placed()
         return candidates, displaceable
 
@@ -116,10 +119,10 @@ class PreemptionStep:
         if not self._has_candidates:
             return len(self.state.placed) if is_concerned_by_all else 0
         if is_concerned_by_all:
-            return self.displaceable.changes + len(self._stopped) + len(self.moved)
-        versions = self.candidates.versions
-        return sum([versions[pool] for pool in group.pools]) + sum(
-            [self._fell[policy] + self.displaceable.own[policy] for policy in group.chain]
+            return self._versions.placements + len(self._stopped) + len(self.moved)
+        pools, policies = self._versions.pools, self._versions.policies
+        return sum([pools[pool] for pool in group.pools]) + sum(
+            [policies[policy] for policy in group.chain]
         )
 
     def _is_worth_trying(self, group: GroupState, tier: int) -> bool:
@@ -213,9 +216,9 @@ class PreemptionStep:
 
     def _note_fallen(self, victims: list[ChosenVictim]) -> None:
         for victim in victims:
-            self.candidates.versions[victim.candidate.pool] += 1
+            self._versions.pools[victim.candidate.pool] += 1
             for policy in victim.candidate.chain:
-                self._fell[policy] += 1
+                self._versions.policies[policy] += 1
             self.candidates.refresh(victim.candidate.chain)
 
     def _inherit(self, victim: ChosenVictim) -> None:
@@ -249,7 +252,7 @@ class PreemptionStep:
     def _move(self, group: GroupState, pool: int, tier: int) -> bool:
         """Move other tasks inside the pool, if that is enough."""
         name = (pool, group.shape.number)
-        version = self.candidates.versions[pool]
+        version = self._versions.pools[pool]
         capacity = self.state.free_capacities[pool]
         if self._no_moves.get(name) == version or capacity.nodes is None:
             return False
@@ -295,7 +298,7 @@ class PreemptionStep:
         self.moved += plan.moved
         self.state.ledger.charge(group, 1)
         self.state.place(group, pool, plan.members, tier)
-        self.candidates.versions[pool] += 1
+        self._versions.pools[pool] += 1
         self.displaceable.notice_placed()
 
     def restore_victims(self) -> bool:
