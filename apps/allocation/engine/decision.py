@@ -5,6 +5,8 @@ The numbered steps are those of docs/engine.md, which draws what each of them re
 
 from __future__ import annotations
 
+from itertools import count
+
 from apps.allocation.engine.compile.compiled_snapshot import UNCOUNTED, GroupState
 from apps.allocation.engine.explain.wait_reasons import all_disabled, explain
 from apps.allocation.engine.model.plan import Plan
@@ -137,14 +139,14 @@ def _fill_free_capacity(state: WorkingState, tier: int, groups: list[GroupState]
         # 6. Fair fill, instead of 3 to 5: place one by one, where a task leaves the least share.
         return fill_by_fair_share(state, tier, eligible, holds)
     caps: dict[int, int] = {}
-    while True:
+    for made in count(1):
         # 3. Offer: let each policy offer as many of its tasks as its budgets allow.
         offers = make_offers(state, tier, eligible, caps)
         # 4. Match: let tasks propose to the pools of their lists, and pools keep what fits.
         match = match_offers(state, tier, offers, holds)
         # Of a group that does not fit as a whole, only what fits is offered again, so that the
         # rest of its budget goes to the next group of the policy.
-        if not withdraw_short(state, match, caps):
+        if not withdraw_short(state, match, eligible, caps, made=made):
             break
     # 5. Improve: let pools offer what is left to tasks that prefer it; then all that is final.
     return improve_match(state, match, eligible)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -121,17 +123,8 @@ def test_who_comes_first_is_counted_again_once_more_wait() -> None:
     assert outranked[1] == [("b", 4), ("a", 4)]
 
 
-def calls_of_a_pass(groups: int) -> int:
-    """Calls of Python functions while a pass decides about so many groups of one queue."""
-    snapshot = scenario(
-        pools=[{"name": "a", "capacity": {"gpu": 4}, "profiles": ["x"]}],
-        profiles=[{"name": "x", "request": {"gpu": 1}, "pools": ["a"]}],
-        policies=[{"name": "team", "profiles": ["x"]}],
-        tasks=[
-            queued(f"{number:03d}", "team", "x", number, priority=-number)
-            for number in range(groups)
-        ],
-    )
+def calls_of_a_pass(snapshot: Snapshot) -> int:
+    """Calls of Python functions while a pass decides."""
     calls = 0
 
     def count(_frame: object, event: str, _argument: object) -> None:
@@ -147,6 +140,93 @@ def calls_of_a_pass(groups: int) -> int:
     return calls
 
 
+def many_groups(groups: int) -> Snapshot:
+    """So many groups of one queue, each of another priority."""
+    return scenario(
+        pools=[{"name": "a", "capacity": {"gpu": 4}, "profiles": ["x"]}],
+        profiles=[{"name": "x", "request": {"gpu": 1}, "pools": ["a"]}],
+        policies=[{"name": "team", "profiles": ["x"]}],
+        tasks=[
+            queued(f"{number:03d}", "team", "x", number, priority=-number)
+            for number in range(groups)
+        ],
+    )
+
+
 def test_twice_as_many_groups_in_a_queue_cost_twice_as_much() -> None:
     """Not four times: a member may enqueue tasks of very many priorities."""
-    assert calls_of_a_pass(400) < 3 * calls_of_a_pass(200)
+    assert calls_of_a_pass(many_groups(400)) < 3 * calls_of_a_pass(many_groups(200))
+
+
+def unused_reservation(
+    groups: int,
+    *,
+    preemptible: Sequence[bool] = (False, True),
+    first: Sequence[dict[str, object]] = (),
+    last: Sequence[dict[str, object]] = (),
+    sizes: Callable[[int], dict[str, object]] = lambda _: {},
+    **pool: object,
+) -> Snapshot:
+    """So many groups of a policy whose reservation is larger than what is free."""
+    return scenario(
+        pools=[{"name": "a", "capacity": {"gpu": 12}, "profiles": ["x"], **pool}],
+        profiles=[{"name": "x", "request": {"gpu": 1}, "pools": ["a"]}],
+        policies=[{"name": "team", "reserved": {"gpu": 14}, "profiles": ["x"]}],
+        tasks=[
+            *first,
+            *[
+                queued(
+                    f"{number:03d}",
+                    "team",
+                    "x",
+                    number,
+                    priority=-(number // len(preemptible)),
+                    preemptible=preemptible[number % len(preemptible)],
+                    **sizes(number),
+                )
+                for number in range(groups)
+            ],
+            *last,
+        ],
+    )
+
+
+NODES = [{"name": "b1", "capacity": {"gpu": 8}}, {"name": "h1", "capacity": {"gpu": 4}}]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({}, id="of both kinds"),
+        pytest.param({"preemptible": [True]}, id="preemptible"),
+        pytest.param({"preemptible": [False]}, id="not preemptible"),
+        pytest.param({"nodes": NODES}, id="on nodes"),
+        pytest.param(
+            {"nodes": NODES, "sizes": lambda _: {"request": {"gpu": 3}}},
+            id="that no node has free, while the pool has",
+        ),
+        pytest.param({"backfill": False}, id="without backfill"),
+        pytest.param(
+            {"sizes": lambda number: {"request": {"gpu": 1, "cpu": 500 - number}}},
+            id="of different sizes",
+        ),
+        pytest.param(
+            {
+                "preemptible": [True],
+                "first": [queued(f"a{n}", "team", "x", n, priority=1) for n in range(11)],
+                "last": [queued("z", "team", "x", 0, priority=-1000)],
+                "sizes": lambda number: {"request": {"gpu": 2, "cpu": 500 - number}},
+            },
+            id="of different sizes before a smaller one that fits",
+        ),
+    ],
+)
+def test_groups_that_no_pool_has_capacity_for_are_not_offered_one_by_one(
+    more: dict[str, Any],
+) -> None:
+    """A reservation that is larger than what is free has budget for one more, and one more."""
+    few, many = unused_reservation(100, **more), unused_reservation(200, **more)
+
+    assert calls_of_a_pass(many) < 3 * calls_of_a_pass(few)
+    # Not one for each group.
+    assert decide(many).figures.matches < 40

@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
+from operator import itemgetter
 
-from apps.allocation.engine.compile.compiled_snapshot import ServingKey
+from apps.allocation.engine.compile.compiled_snapshot import CompiledShape, GroupState, ServingKey
 from apps.allocation.engine.quota.holds import Holds
 from apps.allocation.engine.state.working_state import PoolOffer, WorkingState
 from apps.allocation.engine.steps.offer import Offer
+
+# How often a match is made again whatever group the budget goes to. From then on it goes to none
+# that all pools would turn away: a policy may have thousands of them.
+PLAIN_MATCHES = 16
+
+
+@dataclass(slots=True)
+class Refusals:
+    """What did not fit when a pool last went through its proposals.
+
+    By shape number the place of the first such task, and what was free at the place of each.
+    `latest` is the place of the last task that fitted, `barrier` the place below which a pool
+    without backfill accepts nothing.
+    """
+
+    first: dict[int, ServingKey] = field(default_factory=dict)
+    free: list[tuple[ServingKey, list[int]]] = field(default_factory=list)
+    latest: ServingKey | None = None
+    barrier: ServingKey | None = None
+
+    def note(self, place: ServingKey, shape: CompiledShape, free: list[int]) -> None:
+        self.first.setdefault(shape.number, place)
+        if not self.free or self.free[-1][1] != free:
+            self.free.append((place, list(free)))
+
+    def exclude(self, shape: CompiledShape, key: ServingKey) -> bool:
+        """Whether a task at `key` would not fit: what is free shrinks from place to place."""
+        first = self.first.get(shape.number)
+        if first is not None and first < key:
+            return True
+        before = bisect_left(self.free, key, key=itemgetter(0))
+        if not before:
+            return False
+        free = self.free[before - 1][1]
+        return any(free[one] < amount for one, amount in shape.amounts)
 
 
 @dataclass(slots=True)
@@ -20,6 +57,8 @@ class TentativeMatch:
     holds: Holds | None
     offers: list[Offer]
     pool_offers: dict[int, PoolOffer] = field(default_factory=dict)
+    # By pool, of the latest time that it went through its proposals.
+    refusals: dict[int, Refusals] = field(default_factory=dict)
 
 
 def match_offers(
@@ -52,14 +91,27 @@ def match_offers(
     return match
 
 
-def withdraw_short(state: WorkingState, match: TentativeMatch, caps: dict[int, int]) -> bool:
+def withdraw_short(
+    state: WorkingState,
+    match: TentativeMatch,
+    eligible: list[GroupState],
+    caps: dict[int, int],
+    *,
+    made: int,
+) -> bool:
     """If an offered group did not fit as a whole, withdraw all offers and lower its cap.
 
+    The rest of its budget goes to the next group of the policy; after `PLAIN_MATCHES` to the next
+    that not all pools are known to turn away.
+
     Args:
+        made: how many matches this step has made.
         caps: by group index, how many of a group may be offered next time.
     """
     if not _lower_caps(match.offers, caps):
         return False
+    if made >= PLAIN_MATCHES:
+        _rule_out(state, match, eligible, caps)
     for offer in match.offers:
         state.ledger.charge(offer.group, -offer.count)
     return True
@@ -76,6 +128,49 @@ def _lower_caps(offers: list[Offer], caps: dict[int, int]) -> bool:
     for index in short:
         caps[index] = found[index]
     return bool(short)
+
+
+def _rule_out(
+    state: WorkingState, match: TentativeMatch, eligible: list[GroupState], caps: dict[int, int]
+) -> None:
+    """Cap each group whose next task every pool of its list would turn away too.
+
+    Only where budget became free. Offered one after the other in its place, such groups would
+    cost a match each.
+    """
+    offered: dict[int, int] = {}
+    trees: set[int] = set()
+    for offer in match.offers:
+        offered[offer.group.index] = offered.get(offer.group.index, 0) + offer.count
+        if offer.found < offer.count:
+            trees.add(offer.group.chain[0])
+    holding = {index for index, _ in match.holds.own} if match.holds else set()
+    for group in eligible:
+        index = group.index
+        if index in caps or index in holding or group.is_strict or group.chain[0] not in trees:
+            continue
+        count = offered.get(index, 0)
+        head = group.placed_count + count
+        if head < len(group.queued.heads) and all(
+            _refuses(state, match, pool, group, head) for pool in group.pools
+        ):
+            caps[index] = count
+
+
+def _refuses(
+    state: WorkingState, match: TentativeMatch, pool: int, group: GroupState, head: int
+) -> bool:
+    """Whether a pool would turn `head` away, and accept the same tasks as without it."""
+    refusals = match.refusals.get(pool)
+    if refusals is None:
+        return pool not in state.turned and not state.free_capacities[pool].bound(group.shape)
+    key = group.serving_key(pool, head)
+    if pool in state.turned:
+        return refusals.barrier is not None and refusals.barrier < key
+    if refusals.exclude(group.shape, key):
+        return True
+    is_last = refusals.latest is None or refusals.latest < key
+    return is_last and not match.pool_offers[pool].capacity.bound(group.shape)
 
 
 def _barriers(state: WorkingState, match: TentativeMatch) -> dict[int, ServingKey | None]:
@@ -99,8 +194,9 @@ def _serve(
     for number, place in here.items():
         offers[number].members[place] = []
     full: set[int] = set()
+    refusals = match.refusals[pool] = Refusals()
     barrier = barriers.get(pool)
-    for number, head in _in_serving_order(offers, pool, here, full):
+    for turn, number, head in _in_serving_order(offers, pool, here, full):
         if number in full:
             continue
         offer = offers[number]
@@ -109,12 +205,15 @@ def _serve(
             members = pool_offer.take(offer.group, head)
         if members is not None:
             offer.members[here[number]].append(members)
+            refusals.latest = turn
             continue
         full.add(number)
+        refusals.note(turn, offer.group.shape, pool_offer.capacity.free)
         if pool in barriers:
             key = offer.group.serving_key(pool, head)
             barrier = key if barrier is None else min(barrier, key)
             barriers[pool] = barrier
+    refusals.barrier = barrier
 
 
 def _turned_away(offers: list[Offer], here: dict[int, int]) -> list[tuple[int, int, int]]:
@@ -131,8 +230,8 @@ def _turned_away(offers: list[Offer], here: dict[int, int]) -> list[tuple[int, i
 
 def _in_serving_order(
     offers: list[Offer], pool: int, here: dict[int, int], full: set[int]
-) -> Iterator[tuple[int, int]]:
-    """(offer number, head number), best first; in a strict policy none before an earlier task.
+) -> Iterator[tuple[ServingKey, int, int]]:
+    """(place in the order, offer number, head number); strict policies in their own order.
 
     Equal tasks follow one another: none once their offer is in `full`.
     """
@@ -155,8 +254,8 @@ def _in_serving_order(
         heap += _in_strict_order(offers, heads)
     heapify(heap)
     while heap:
-        _, _, number, head = heap[0]
-        yield number, head
+        turn, _, number, head = heap[0]
+        yield turn, number, head
         if number in full or head + 1 >= ends.get(number, 0):
             heappop(heap)
         else:
