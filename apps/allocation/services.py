@@ -1,13 +1,15 @@
 """One pass: load, decide, apply."""
 
 import gc
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
 import structlog
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
@@ -40,6 +42,9 @@ NEXT_LOCK = 7_170_002
 # The server ends a pass whose process is silent for so long: it was stopped, or its machine is
 # gone. No other process could run a pass until then.
 SILENT_MOST_MS = 30_000
+# How often a pass shows the server that its process still decides, and for how long it does.
+ALIVE_EVERY_S = 5.0
+DECIDE_MOST_S = 600.0
 SNAPSHOTS_KEPT = 200
 # What waits in this database may run in a later state of it.
 RESTORED = "The database was restored from a backup: scheduling is suspended until confirmed."
@@ -82,7 +87,8 @@ def run_pass(*, waits: bool = False) -> PassOutcome:
             return PassOutcome(ran=False, suspended=RESTORED)
         now = timezone.now()
         loaded = _load(now)
-        plan = ENGINE.decide(loaded.snapshot)
+        with _shown_alive():
+            plan = ENGINE.decide(loaded.snapshot)
         applied = apply_plan(plan, snapshot=loaded.snapshot, group_ids=loaded.group_ids, now=now)
         apply_reasons(plan.waiting, group_ids=loaded.group_ids, now=now)
         outcome = PassOutcome(
@@ -122,6 +128,37 @@ def _load(now: datetime) -> LoadedSnapshot:
         loaded = load(now_us=microseconds(now))
         if not has_kept_placements():
             return loaded
+
+
+@contextmanager
+def _shown_alive() -> Iterator[None]:
+    """Send a statement now and then while this thread only computes.
+
+    Else the server would end a pass that decides for longer than `SILENT_MOST_MS`, and each pass
+    after it. A process that is stopped sends nothing, and one that never ends stops doing so after
+    `DECIDE_MOST_S`.
+    """
+    if connection.vendor != "postgresql":
+        yield
+        return
+    # Connections of psycopg may be used by several threads, Django's by one.
+    session = connection.connection
+    decided = threading.Event()
+    until = time.monotonic() + DECIDE_MOST_S
+
+    def show_alive() -> None:
+        # A session that the server has ended is what the pass itself meets next.
+        with suppress(psycopg.Error):
+            while not decided.wait(ALIVE_EVERY_S) and time.monotonic() < until:
+                session.execute("SELECT 1")
+
+    thread = threading.Thread(target=show_alive, name="pass-alive", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        decided.set()
+        thread.join()
 
 
 @contextmanager

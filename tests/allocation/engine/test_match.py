@@ -102,7 +102,7 @@ def test_a_match_decides_what_the_plain_match_decides(snapshot: Snapshot) -> Non
     plan, want = decide(snapshot), plain_decide(snapshot)
 
     # Beyond, tasks of different sizes may come in another order; the laws hold for them too.
-    assume(want.figures.matches <= deferred_acceptance.PLAIN_MATCHES)
+    assume(want.figures.matches <= match.PLAIN_MATCHES)
     assert plan == want
 
 
