@@ -115,14 +115,18 @@ def check_pass() -> HealthFinding:
     installation = Installation.objects.get(id=1)
     if installation.restored_at is not None:
         return _suspended(installation)
-    last = PassState.objects.values_list("last_at", flat=True).filter(id=1).first()
+    state = PassState.objects.filter(id=1).first() or PassState()
+    now = timezone.now()
+    words = "no pass was ever made"
+    if state.last_at is not None:
+        words = f"the last pass was {(now - state.last_at).total_seconds():.0f} s ago"
+        if now - state.last_at < timedelta(seconds=PASSES_MISSED * settings.PASS_EVERY_S):
+            return HealthFinding("pass", is_fine=True, words=words)
     fix = "Start a worker with beat (`manage.py up`), or `manage.py serve_passes`."
-    if last is None:
-        return HealthFinding("pass", is_fine=False, words="no pass was ever made", fix=fix)
-    age = timezone.now() - last
-    words = f"the last pass was {age.total_seconds():.0f} s ago"
-    is_fine = age < timedelta(seconds=PASSES_MISSED * settings.PASS_EVERY_S)
-    return HealthFinding("pass", is_fine=is_fine, words=words, fix="" if is_fine else fix)
+    if state.failed_at is not None and (state.last_at is None or state.last_at < state.failed_at):
+        words += f"; a pass failed {(now - state.failed_at).total_seconds():.0f} s ago"
+        fix = f"Read the log of the worker: {state.failure.rstrip('.')}. If none runs: {fix}"
+    return HealthFinding("pass", is_fine=False, words=words, fix=fix)
 
 
 def _suspended(installation: Installation) -> HealthFinding:

@@ -36,12 +36,17 @@ class PassRecord(models.Model):
 
 
 class PassState(models.Model):
-    """One row: the counter of passes that decided nothing, and when the last pass was."""
+    """One row: the counter of passes that decided nothing, and when the last pass was.
+
+    `failed_at` and `failure` are of the last pass that failed; later ones keep them.
+    """
 
     last_at = models.DateTimeField(null=True)
     passes = models.PositiveBigIntegerField(default=0)
     idle_passes = models.PositiveBigIntegerField(default=0)
     last_duration_ms = models.PositiveIntegerField(default=0)
+    failed_at = models.DateTimeField(null=True)
+    failure = models.TextField(default="", db_default="")
 
     class Meta:
         constraints = [

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import structlog
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 from django.db.models import F
 from django.utils import timezone
@@ -45,6 +45,7 @@ SILENT_MOST_MS = 30_000
 # How often a pass shows the server that its process still decides, and for how long it does.
 ALIVE_EVERY_S = 5.0
 DECIDE_MOST_S = 600.0
+FAILURE_LENGTH = 500
 SNAPSHOTS_KEPT = 200
 # What waits in this database may run in a later state of it.
 RESTORED = "The database was restored from a backup: scheduling is suspended until confirmed."
@@ -78,6 +79,14 @@ def run_pass(*, waits: bool = False) -> PassOutcome:
             changed since that pass read the database is then decided at once, not at the next
             tick.
     """
+    try:
+        return _run_pass(waits=waits)
+    except Exception as error:
+        _note_failure(error)
+        raise
+
+
+def _run_pass(*, waits: bool) -> PassOutcome:
     started = time.monotonic()
     with _collecting_later(), transaction.atomic():
         if not _lock(waits=waits):
@@ -128,6 +137,19 @@ def _load(now: datetime) -> LoadedSnapshot:
         loaded = load(now_us=microseconds(now))
         if not has_kept_placements():
             return loaded
+
+
+def _note_failure(error: Exception) -> None:
+    """Store why a pass failed, for `manage.py doctor`, unless the database is away too."""
+    if connection.in_atomic_block:
+        return
+    lines = str(error).strip().splitlines()
+    words = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    # Else the failure of the pass itself is what the caller reads.
+    with suppress(DatabaseError):
+        PassState.objects.filter(id=1).update(
+            failed_at=timezone.now(), failure=words[:FAILURE_LENGTH]
+        )
 
 
 @contextmanager
