@@ -27,7 +27,17 @@ REPLACED = {
     ),
     " --image docker.io/library/debian:12": "",
 }
+# What "Undoing the installation" removes, next to the units, the account and the database.
+REMOVED = (
+    "/opt/rpm",
+    "/etc/rpm",
+    "/var/lib/rpm",
+    "/usr/local/sbin/rpm-manage",
+    "/etc/nginx/sites-enabled/rpm",
+    "/etc/ssl/rpm",
+)
 HOSTS = "127.0.0.1 localhost rpm.example.org gpu01.example.org\n"
+UNDOING = "Undoing the installation"
 SYSTEMCTL = "/usr/local/bin/systemctl"
 # Until the first pass was made, and nodes have answered after a restart, `doctor` says so.
 DOCTOR = "rpm-manage doctor\n"
@@ -50,11 +60,13 @@ def main() -> int:
         rpm = stack.enter_context(machine(folder / "rpm", lower=lower, network=net))
         gpu01 = stack.enter_context(machine(folder / "gpu01", lower=str(bare), network=net))
         _first_to_last(found, rpm, gpu01)
-        backup = rpm.path("/var/lib/rpm/saturday.backup").read_bytes()
-        rpm.run("systemctl stop rpm-web rpm-sockets 'rpm-worker@*' rpm-beat nginx redis-server")
-        rpm.run("systemctl stop postgresql")
+        session = rpm.path("/root/.session").read_text()
+        saturday = rpm.path("/var/lib/rpm/saturday.backup").read_bytes()
+        _undone(found, rpm)
+        backups = {"saturday": saturday, "last": rpm.path("/root/last.backup").read_bytes()}
+        rpm.run("systemctl stop nginx redis-server postgresql")
         second = stack.enter_context(machine(folder / "second", lower=lower, network=net))
-        _restored(found, second, backup, session=rpm.path("/root/.session").read_text())
+        _restored(found, second, backups, session=session)
     say(f"\n{len(found)} blocks played, 0 failed, in {time.monotonic() - started:.0f} s\n")
     return 0
 
@@ -63,7 +75,7 @@ def _first_to_last(found: list[Block], rpm: Machine, gpu01: Machine) -> None:
     """From the account to the backup, on the first machine; a new version arrives in between."""
     _fit_out(rpm)
     for block in found:
-        if block.heading == "Programs" or block.machine == "second":
+        if block.heading in {"Programs", UNDOING} or block.machine == "second":
             continue
         if block.machine == "gpu01":
             script = rpm.path("/root/prepare-gpu01.sh").read_text()
@@ -82,14 +94,37 @@ def _first_to_last(found: list[Block], rpm: Machine, gpu01: Machine) -> None:
             _answers(rpm)
 
 
-def _restored(found: list[Block], second: Machine, backup: bytes, *, session: str) -> None:
+def _undone(found: list[Block], rpm: Machine) -> None:
+    """The last section, on the first machine: nothing is left but the copied backup."""
+    for block in _under(found, UNDOING):
+        _play(block, rpm)
+    for name in REMOVED:
+        assert not rpm.path(name).exists(), f"{name} is left"
+    units = rpm.path("/etc/systemd/system")
+    assert not list(units.glob("rpm*")), [path.name for path in units.iterdir()]
+    output = rpm.run(
+        "getent passwd rpm || echo no account\n"
+        "runuser -u postgres -- psql --list --quiet --tuples-only --no-align | cut -d'|' -f1\n"
+        "runuser -u postgres -- psql --quiet --tuples-only --command 'SELECT rolname FROM pg_roles'"
+    )
+    assert "no account" in output.splitlines(), output
+    assert "rpm" not in output.split(), output
+    output = rpm.run("curl --insecure -sS https://rpm.example.org/healthz || echo no answer")
+    assert "no answer" in output.splitlines(), output
+
+
+def _restored(
+    found: list[Block], second: Machine, backups: dict[str, bytes], *, session: str
+) -> None:
     _fit_out(second)
     for heading in ("Account, database and Redis", "Settings and services", "Proxy"):
         for block in _under(found, heading):
             _play(block, second)
-    path = second.path("/var/lib/rpm/saturday.backup")
-    path.write_bytes(backup)
-    second.run("chown rpm: /var/lib/rpm/saturday.backup")
+    for name, content in backups.items():
+        second.path(f"/var/lib/rpm/{name}.backup").write_bytes(content)
+    second.run(
+        "chown rpm: /var/lib/rpm/*.backup\nrpm-manage backup --verify /var/lib/rpm/last.backup"
+    )
     # The same administrator, with the same credential.
     kept = [line for line in session.splitlines() if line.startswith("declare -x RPM_")]
     trust = "export SSL_CERT_FILE=/etc/ssl/rpm/fullchain.pem"

@@ -21,10 +21,10 @@ class Block:
     text: str
 
 
-def blocks() -> list[Block]:
+def blocks(document: Path = DOCUMENT) -> list[Block]:
     """All of them, in the order of the document."""
     heading, machine, found = "", "rpm", []
-    for part in FENCE.finditer(DOCUMENT.read_text(encoding="utf-8")):
+    for part in FENCE.finditer(document.read_text(encoding="utf-8")):
         heading = part["heading"] or heading
         machine = part["machine"] or machine
         if part["text"]:

@@ -22,11 +22,14 @@ STOP_WITHIN_S = 60
 def main(verb: str, *words: str) -> int:
     RUNNING.mkdir(exist_ok=True)
     names = [word.removesuffix(".service") for word in words if not word.startswith("-")]
-    if verb == "daemon-reload" or (verb == "enable" and "--now" not in words):
+    if verb == "daemon-reload" or (verb in {"enable", "disable"} and "--now" not in words):
         return 0
     for name in names:
+        # As systemctl itself: only units that are loaded can be named by a pattern.
+        if "*" in name and verb in {"enable", "disable"}:
+            sys.exit(f"{verb}: {name} is no name of a unit")
         for one in matching(name):
-            act(verb, one)
+            act("stop" if verb == "disable" else verb, one)
     return 0
 
 

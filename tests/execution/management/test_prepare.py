@@ -27,11 +27,13 @@ from apps.execution.transport.host_keys import ssh_host_key
 from apps.execution.transport.ssh import SshNode, SshTransport
 from apps.nodes.models import Installation
 from tests.execution.nodes import INSTALLATION, TestedNode
+from tests.install.blocks import DOCUMENT, blocks
 from tests.services import ports
 from tests.services.requirements import need
 from tests.services.timeouts import scale_timeout
 
 PREPARED_WITHIN_S = 240
+REMOVAL = "Removing a preparation"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB7k2a0mD0jvKc1J4g2r9r8V1o3V4w4w4w4w4w4w4w4w alice@home"
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
 # Says that everything is there, and writes down what it was asked for.
@@ -93,6 +95,33 @@ echo FILES; cat /etc/ssh/rpm_node_keys /usr/local/lib/rpm-node/gate /apt-was-ask
 getent passwd rpm-node; grep rpm-node /etc/subuid /etc/subgid; stat -c '%A %U %n' /var/lib/rpm-node
 echo READY
 exec /usr/sbin/sshd -D -e
+"""
+
+# systemd as far as a removal needs it. Ends the processes of an account, unless the machine has
+# one that survives; fails for units that it does not know, as systemctl itself.
+SYSTEMCTL = """#!/bin/sh
+echo "$(basename "$0") $*" >> /systemd-was-asked
+uid=$(echo "$*" | sed -n 's/.*user-\\([0-9]*\\)\\.slice.*/\\1/p')
+case "$*" in
+"kill --signal=KILL "*) [ -e /survives ] || pkill -KILL -u "$uid" ;;
+"stop "*) [ -e /survives ] || while pgrep -u "$uid" > /dev/null; do sleep 0.1; done ;;
+"disable "*) exit 1 ;;
+esac
+"""
+LEAVE = """
+set -e
+cd /
+mkdir -p /run/systemd/system
+/bin/sh /usr/local/bin/prepare
+install -d -o rpm-node /var/lib/rpm-node/state
+setpriv --reuid=rpm-node --regid=rpm-node --init-groups setsid --fork sleep 1000
+touch /etc/ssh/sshd_config.d/60-rpm-node.conf.refused
+{before}
+echo REMOVING
+status=0; bash /usr/local/bin/remove || status=$?
+echo STATUS $status
+find /etc /usr/local/lib /var/lib -maxdepth 3 \\( -name '*rpm-node*' -o -name '*rpm_node*' \\)
+grep -s rpm-node /etc/passwd /etc/group /etc/subuid || true
 """
 
 
@@ -177,35 +206,43 @@ def test_the_command_prints_or_writes_the_script(tmp_path: Path) -> None:
         call_command("node", "prepare", f"--public-key={tmp_path / 'none'}")
 
 
+def entering(
+    folder: Path, programs: dict[str, str], *, public_key: str, port: int, kinds: str = "ed25519"
+) -> list[str]:
+    """The command that enters a machine with the script and these programs, and runs `drive`."""
+    given, work = folder / "given", folder / "work"
+    given.mkdir()
+    work.mkdir()
+    include = "Include /etc/ssh/sshd_config.d/*.conf\n"
+    for name, content in {
+        "prepare": script_for(machine(public_key=public_key), installation=INSTALLATION),
+        "apt-get": APT,
+        "apt-cache": APT,
+        "sshd_config": include + SSHD.format(port=port),
+        **programs,
+    }.items():
+        (given / name).write_text(content)
+        (given / name).chmod(0o755)
+    enter = ENTER.format(work=work, given=given, kinds=kinds)
+    return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", enter]
+
+
 @contextmanager
 def prepared(folder: Path, *, kinds: str = "rsa ecdsa ed25519") -> Iterator[tuple[int, Path]]:
     """A machine on which the script ran twice, with its sshd on the port; and its words.
 
     `kinds` are those of its host keys.
     """
-    given, work = folder / "given", folder / "work"
-    given.mkdir()
-    work.mkdir()
     subprocess.run(
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key")], check=True
     )
     public_key = (folder / "key.pub").read_text()
     port = ports.free_port()
-    include = "Include /etc/ssh/sshd_config.d/*.conf\n"
-    for name, content in {
-        "prepare": script_for(machine(public_key=public_key), installation=INSTALLATION),
-        "drive": DRIVE,
-        "apt-get": APT,
-        "apt-cache": APT,
-        "sshd_config": include + SSHD.format(port=port),
-    }.items():
-        (given / name).write_text(content)
-        (given / name).chmod(0o755)
-    enter = ENTER.format(work=work, given=given, kinds=kinds)
+    enter = entering(folder, {"drive": DRIVE}, public_key=public_key, port=port, kinds=kinds)
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", enter],
+            enter,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -303,3 +340,43 @@ def test_the_printed_fingerprint_is_that_of_the_key_that_a_connection_is_shown(
 
     printed = re.findall(r"SHA256:[A-Za-z0-9+/]{43}", log.read_text())
     assert printed == [shown.fingerprint]
+
+
+@pytest.mark.parametrize("survives", [False, True])
+def test_the_documented_removal_ends_what_runs_or_stops_with_an_error(
+    tmp_path: Path, *, survives: bool
+) -> None:
+    need("sshd")
+    (tmp_path / "probe").mkdir()
+    if not can_overlay(tmp_path / "probe"):
+        pytest.skip("needs root and overlay file systems")
+    documented = [
+        one.text for one in blocks(DOCUMENT.with_name("operating.md")) if one.heading == REMOVAL
+    ]
+    programs = {
+        "drive": LEAVE.format(before="touch /survives" if survives else ""),
+        "remove": documented[0],
+        "systemctl": SYSTEMCTL,
+        "loginctl": SYSTEMCTL,
+    }
+    enter = entering(tmp_path, programs, public_key=KEY, port=ports.free_port())
+
+    done = subprocess.run(
+        enter,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PREPARED_WITHIN_S,
+    )
+
+    status, *left = done.stdout.partition("REMOVING\n")[2].splitlines()
+    words = done.stdout + done.stderr
+    assert done.returncode == 0, words
+    # The key does not log in any more, whatever else happened.
+    assert "/etc/ssh/rpm_node_keys" not in left, words
+    if survives:
+        assert status != "STATUS 0", words
+        assert "/usr/local/lib/rpm-node" in left, words
+    else:
+        assert (status, left) == ("STATUS 0", []), words
