@@ -6,6 +6,7 @@ An invalid value stops the start with an error that names the variable. `NAME_FI
 
 import ipaddress
 import os
+import pwd
 import secrets
 import stat
 import sys
@@ -181,6 +182,21 @@ def home() -> Home:
         raise BadEnvironment(f"RPM_HOME={path} cannot be made: {error.strerror}.") from error
     _close(path)
     return Home(path.resolve())
+
+
+def service_account() -> str:
+    """The account of the systemd units; empty where this machine is not installed with them."""
+    path = text("RPM_ENV_FILE", SERVICE_ENV_FILE)
+    return account_name() if path and Path(path).is_file() else ""
+
+
+def account_name() -> str:
+    """The account under which this process runs."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        # Containers can run under a number without a name.
+        return f"the account {os.geteuid()}"
 
 
 def _close(path: Path) -> None:

@@ -15,6 +15,8 @@ from rpm.settings_bounds import *  # noqa: F403  # settings are read by name
 BASE_DIR = Path(__file__).resolve().parent.parent
 env.check_names()
 HOME = env.home()
+# For commands that pages show to administrators of the server.
+SERVICE_ACCOUNT = env.service_account()
 
 # One secret for sessions, one for the keyed hashes of credentials: either can be changed alone.
 SECRET_KEY = HOME.secret("secret-key", "RPM_SECRET_KEY")

@@ -1,5 +1,6 @@
 """What the page that adds a node shows for what was chosen."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +40,26 @@ def test_the_command_that_prepares_a_machine_allows_the_processes_that_are_chose
     lines = admin.post(ADD, {"name": "gpu01", "user": "rpm-node"} | chosen).context["lines"]
 
     assert ("--allow process" in lines[1]) == is_allowed
+
+
+def test_the_commands_fit_a_server_with_systemd(admin: Client, settings: Settings) -> None:
+    settings.HOME = Home(Path("/var/lib/rpm"))
+    plain = admin.post(ADD, {"name": "gpu01", "user": "rpm-node"}).context["lines"]
+
+    settings.SERVICE_ACCOUNT = "rpm"
+    shown = admin.post(ADD, {"name": "gpu01", "user": "rpm-node"})
+    lines = shown.context["lines"]
+    of_root = admin.post(ADD, {"name": "gpu01", "user": "root"}).context["lines"]
+
+    make_key = "ssh-keygen -t ed25519 -N '' -f /var/lib/rpm/gpu01"
+    options = "--public-key /var/lib/rpm/gpu01.pub --account rpm-node --runtime podman"
+    assert plain[:2] == [make_key, f"manage.py node prepare {options} --out prepare-gpu01.sh"]
+    assert lines[:2] == [
+        f"runuser -u rpm -- {make_key}",
+        f"rpm-manage node prepare {options} > prepare-gpu01.sh",
+    ]
+    assert of_root[0] == lines[0]
+    assert "first two commands on the server as root." in text(shown)
 
 
 def test_a_shared_machine_is_offered_once_it_was_refused(

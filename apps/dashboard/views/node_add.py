@@ -63,6 +63,7 @@ def node_add_page(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "lines": _lines(form),
+        "is_service": bool(settings.SERVICE_ACCOUNT),
         "is_root": form["user"].value() == "root",
         "is_example": not form["name"].value(),
         **_steps(found),
@@ -135,7 +136,10 @@ def _steps(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lines(form: NodeForm) -> list[str]:
-    """Commands that prepare the machine: two on the server, then one as root on the machine."""
+    """Commands that prepare the machine: two on the server, then one as root on the machine.
+
+    On a server with systemd, root runs them: the key belongs to the account of the services.
+    """
     name, key = str(form["name"].value() or ""), str(form["key"].value() or "")
     name = name if NAME.fullmatch(name) else "gpu01"
     path = shlex.quote(str(settings.HOME.file(key if NAME.fullmatch(key) else name)))
@@ -147,14 +151,20 @@ def _lines(form: NodeForm) -> list[str]:
     runtime = "docker" if form["runtime"].value() == "docker" else "podman"
     root = shlex.quote(f"root@{address}")
     make_key = f"ssh-keygen -t ed25519 -N '' -f {path}"
+    if settings.SERVICE_ACCOUNT:
+        make_key = f"runuser -u {shlex.quote(settings.SERVICE_ACCOUNT)} -- {make_key}"
     if account == "root":
         # The script makes an account of its own, and refuses this one.
         return [make_key, f"ssh-copy-id {at_port}-i {path}.pub {root}"]
     options = f"--public-key {path}.pub --account {shlex.quote(account)} --runtime {runtime}"
     if form["runtime"].value() == Runtime.PROCESS or form["allows_process"].value():
         options += " --allow process"
+    prepare = f"manage.py node prepare {options} --out {script}"
+    if settings.SERVICE_ACCOUNT:
+        # The shell of root writes the script: the account cannot write to most folders.
+        prepare = f"rpm-manage node prepare {options} > {script}"
     return [
         make_key,
-        f"manage.py node prepare {options} --out {script}",
+        prepare,
         f"ssh {at_port}{root} sh < {script}",
     ]
