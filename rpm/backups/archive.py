@@ -14,7 +14,7 @@ from typing import IO, BinaryIO, cast
 
 from msgspec import json
 
-from rpm.backups.errors import BackupFailed
+from rpm.backups.errors import BackupFailed, path_refused
 from rpm.backups.manifest import (
     MANIFEST,
     MANIFEST_BYTES,
@@ -53,7 +53,7 @@ def write_archive(target: Path, folder: Path, manifest: Manifest, *, passphrase:
         temporary.rename(target)
         _sync_folder(target.parent)
     except OSError as error:
-        raise BackupFailed(f"{target} cannot be written: {error.strerror}.") from error
+        raise path_refused(target, "be written", error) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -68,7 +68,7 @@ def read_archive(source: Path, folder: Path, *, passphrase: str) -> Manifest:
         with source.open("rb") as plain, _open_source(plain, passphrase) as stream:
             return _read(stream, folder)
     except OSError as error:
-        raise BackupFailed(f"{source} cannot be read: {error.strerror or error}.") from error
+        raise path_refused(source, "be read", error) from error
     except (tarfile.TarError, EOFError) as error:
         raise BackupFailed(f"{source} is no backup, or not a whole one: {error}.") from error
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rpm import env
-from rpm.backups.errors import BackupFailed
+from rpm.backups.errors import BackupFailed, path_refused
 
 
 def add_passphrase(parser: ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def passphrase_of(options: dict[str, Any]) -> str:
     try:
         passphrase = path.read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise BackupFailed(f"{path} cannot be read: {error.strerror}.") from error
+        raise path_refused(path, "be read", error) from error
     if not passphrase:
         raise BackupFailed(f"{path} is empty.")
     return passphrase

@@ -13,7 +13,7 @@ from django.db import connection
 from apps.core.resealer import bound_note
 from rpm.backups import postgres, sqlite
 from rpm.backups.archive import part_of, read_archive, write_archive
-from rpm.backups.errors import BackupFailed
+from rpm.backups.errors import BackupFailed, path_refused
 from rpm.backups.keys import StagedKeys, changed_variables, collect
 from rpm.backups.manifest import Manifest, check_fits, describe
 
@@ -43,7 +43,7 @@ def backup_make(target: Path, *, passphrase: str = "") -> Manifest:
     Raises:
         BackupFailed: with what is missing or failed; no file is left then.
     """
-    if not target.parent.is_dir():
+    if not is_folder(target.parent):
         raise BackupFailed(f"There is no folder {target.parent}.")
     if os.path.lexists(target):
         raise BackupFailed(f"{target} exists already: a backup replaces no file. Name another.")
@@ -63,10 +63,28 @@ def backup_verify(source: Path, *, passphrase: str = "") -> Manifest:
     Raises:
         BackupFailed: it could not be restored by this installation.
     """
-    with _private_folder(source.parent) as name:
+    try:
+        source.open("rb").close()
+    except OSError as error:
+        raise path_refused(source, "be read", error) from error
+    # A folder of backups may be readable only.
+    parent = source.parent if os.access(source.parent, os.W_OK) else settings.HOME.path
+    with _private_folder(parent) as name:
         manifest = read_archive(source, Path(name), passphrase=passphrase)
     check_fits(manifest)
     return manifest
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder.
+
+    Raises:
+        BackupFailed: the account may not look into the folder above it.
+    """
+    try:
+        return path.is_dir()
+    except PermissionError as error:
+        raise path_refused(path.parent, "be written to", error) from error
 
 
 def backups_prune(newest: Path, *, keep: int) -> list[Path]:
@@ -127,7 +145,7 @@ def _private_folder(parent: Path) -> "tempfile.TemporaryDirectory[str]":
     try:
         return tempfile.TemporaryDirectory(prefix=".rpm-backup-", dir=parent)
     except OSError as error:
-        raise BackupFailed(f"{parent} cannot be written to: {error.strerror}.") from error
+        raise path_refused(parent, "be written to", error) from error
 
 
 def _database() -> ModuleType:

@@ -11,7 +11,7 @@ from apps.core.errors import RpmError
 from rpm.backups.audit_notes import NOT_RECORDED, backup_note
 from rpm.backups.keys import keys_by_variable
 from rpm.backups.passphrase import add_passphrase, passphrase_of
-from rpm.backups.services import backup_make, backup_verify, backups_prune
+from rpm.backups.services import backup_make, backup_verify, backups_prune, is_folder
 
 
 class Command(BaseCommand):
@@ -34,12 +34,12 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         target = Path(options["file"]).absolute()
-        if str(options["file"]).endswith("/") and not target.is_dir():
-            raise CommandError(f"There is no folder {target}.")
         keep: int | None = options["keep"]
         if keep is not None and (keep < 1 or options["verify"]):
             raise CommandError("--keep: 1 or more, and not together with --verify.")
         try:
+            if str(options["file"]).endswith("/") and not is_folder(target):
+                raise CommandError(f"There is no folder {target}.")
             passphrase = passphrase_of(options)
             if options["verify"]:
                 self._verify(target, passphrase)
@@ -57,7 +57,7 @@ class Command(BaseCommand):
         self.stdout.write(f"  Holds {', '.join(part.name for part in made.parts)}.")
 
     def _make(self, target: Path, passphrase: str, keep: int | None) -> None:
-        if target.is_dir():
+        if is_folder(target):
             target /= f"rpm-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup"
         manifest = backup_make(target, passphrase=passphrase)
         is_noted = backup_note(target.name, is_sealed=bool(passphrase))

@@ -41,11 +41,16 @@ print("\\n" + json.dumps(results))
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An installation at rest."""
+    """An installation at rest.
+
+    Args:
+        prefix: words before each command, such as a program that runs it with fewer rights.
+    """
 
     home: Path
     url: str
     variables: dict[str, str] = field(default_factory=dict)
+    prefix: tuple[str, ...] = ()
 
     @property
     def is_postgres(self) -> bool:
@@ -59,7 +64,7 @@ class Site:
             "DJANGO_SETTINGS_MODULE": "rpm.settings",
         }
         ended = subprocess.run(
-            [sys.executable, "-c", RUN, json.dumps(commands)],
+            [*self.prefix, sys.executable, "-c", RUN, json.dumps(commands)],
             cwd=ROOT,
             env=os.environ | own | self.variables | variables,
             input="correct-horse-battery\n",

@@ -2,35 +2,17 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 from cryptography.fernet import Fernet
 
-from tests.rpm.backups.site import ROOT, Site, copied, migrated
+from tests.rpm.backups.site import ROOT, Site
 
 pytestmark = pytest.mark.database
 
 MADE_LATER = "another key of forty signs, made later on"
-
-
-@pytest.fixture(scope="module")
-def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with migrated(tmp_path_factory.mktemp("site")) as site:
-        yield site
-
-
-@pytest.fixture
-def site(untouched: Site, tmp_path: Path) -> Iterator[Site]:
-    with copied(untouched, tmp_path) as site:
-        yield site
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> str:
-    return str(tmp_path / "file")
 
 
 def test_what_was_backed_up_comes_back_with_its_keys(site: Site, file: str) -> None:
