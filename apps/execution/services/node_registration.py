@@ -221,6 +221,10 @@ def node_clean(node: Node) -> None:
     if node.state_dir and not HOME.fullmatch(node.state_dir):
         problem = "must be an absolute path of letters, digits, dots, dashes and underscores"
         raise BadInput(f"state_dir {problem}.", fields={"state_dir": problem})
+    if node.runtime == Runtime.PROCESS and not node.allows_process:
+        problem = "must be true where the runtime is process: its tasks run without a container"
+        words = f"allows_process {problem} (--allow-process)."
+        raise BadInput(words, fields={"allows_process": problem})
 
 
 def refuse_known_devices(node: Node, inventory: NodeInventory) -> None:

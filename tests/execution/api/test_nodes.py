@@ -94,6 +94,9 @@ def test_a_machine_is_tried_added_changed_given_another_key_and_removed(
         pytest.param({"pool": 2**40}, "pool", id="unknown pool"),
         pytest.param({"pool": "H200"}, "pool", id="unknown name of a pool"),
         pytest.param({"state_dir": "/a b"}, "state_dir", id="a folder for shells"),
+        pytest.param(
+            {"allows_process": False}, "allows_process", id="processes that are not allowed"
+        ),
         pytest.param({"transport": "local"}, "transport", id="the server itself"),
         pytest.param({"environment": {"PATH": "/tmp"}}, "environment", id="variables"),
         pytest.param({"fingerprint": "SHA256:x"}, "fingerprint", id="no fingerprint"),
