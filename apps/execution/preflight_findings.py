@@ -20,7 +20,7 @@ DISK_FREE_SHARE = 0.05
 # Exchanges at a time in one connection, and one session for an administrator.
 SESSIONS = 9
 UPGRADES = {
-    "podman": "apt-get install podman (Debian 12, Ubuntu 24.04 or newer have 4.3 and up)",
+    "podman": "apt-get install podman uidmap (Debian 12, Ubuntu 24.04 or newer: podman 4.3 and up)",
     "docker": "apt-get install docker.io (or docker-ce of Docker's own source)",
 }
 CDI_FIX = (
@@ -31,6 +31,7 @@ _CONTAINER, _PROCESS = "container", "process"
 # By what the runtime or the node's list says of a container or process that does not start.
 START_FIXES = {
     "cdi": CDI_FIX,
+    "newuidmap": "apt-get install uidmap",
     "docker.sock": "usermod --append --groups docker ACCOUNT",
     "cgroup": "loginctl enable-linger ACCOUNT, and delegate cpu, memory and pids to its user slice",
     "subuid": "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 ACCOUNT",

@@ -59,7 +59,10 @@ def test_a_fit_machine_needs_nothing(runtime: str) -> None:
         pytest.param(
             "podman", {"runtimes": {"podman": "4.7.0"}}, {}, "podman", "quotes", id="podman 4.7.0"
         ),
-        pytest.param("podman", {"runtimes": {}}, {}, "podman", "apt-get", id="no podman"),
+        # It does not answer without the programs of uidmap either.
+        pytest.param(
+            "podman", {"runtimes": {}}, {}, "podman", "install podman uidmap", id="no podman"
+        ),
         pytest.param(
             "docker", {"runtimes": {"docker": "24.0.7"}}, {}, "docker", "25.0", id="old docker"
         ),
@@ -99,6 +102,14 @@ def test_what_is_wrong_is_shown_with_its_fix(
 
     assert list(problems) == [want_name]
     assert want_fix in problems[want_name]
+
+
+def test_a_container_that_lacks_uidmap_is_fixed_with_that_package() -> None:
+    problem = 'command required for rootless mode: exec: "newuidmap": not found'
+
+    findings = examine(FIT, CONNECTION, runtime="podman", problem=problem)
+
+    assert bad(findings) == {"container": "apt-get install uidmap"}
 
 
 def test_a_fix_names_the_account_where_it_is_known() -> None:
