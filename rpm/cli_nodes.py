@@ -210,15 +210,17 @@ def _facts(
 
 
 def _state(node: dict[str, Any]) -> str:
-    """The state of a node in a word or two: the requested state before the connection's."""
+    """The state of a node in a few words: the requested state, with its reason, comes first."""
+    reason = " ".join(node["pause_reason"].split())
+    reason = f" ({reason})" if reason else ""
     words = [
         word
         for word, is_so in (
             ("removed", node["removed_at"]),
             ("being removed", node["removal_asked_at"]),
             ("switched off", node["off_at"]),
-            ("paused", node["is_paused"]),
-            ("draining", node["is_draining"]),
+            (f"paused{reason}", node["is_paused"]),
+            ("draining" if node["is_paused"] else f"draining{reason}", node["is_draining"]),
         )
         if is_so
     ]

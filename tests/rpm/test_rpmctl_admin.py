@@ -84,6 +84,8 @@ def test_a_node_is_paused_drained_and_resumed(
         assert rpmctl(live_server, root, "node", *words).returncode == 0
     node.refresh_from_db()
     assert (node.is_paused, node.pause_reason, node.is_draining) == (True, "a new fan", True)
+    listed = rpmctl(live_server, root, "node", "list").stdout
+    assert listed.split("\t")[3] == "paused (a new fan), draining, healthy"
 
     assert rpmctl(live_server, root, "node", "resume", "there").returncode == 0
     node.refresh_from_db()

@@ -1,6 +1,8 @@
 """`manage.py node`: what a node says of itself, on a user's terminal."""
 
+from datetime import UTC, datetime
 from io import StringIO
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -14,6 +16,8 @@ from tests.services.sshd import SshdNode
 HOSTILE = "out\x1b]0;owned\x07 of\x1b[2J disk\nn2\tpool\thealthy"
 SANITIZED = "out of disk n2 pool healthy"
 
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+
 pytestmark = pytest.mark.django_db
 
 
@@ -25,6 +29,23 @@ def test_the_list_holds_one_sanitized_line_per_node() -> None:
 
     [line] = printed.getvalue().splitlines()
     assert line.split("\t")[::4] == ["n1", SANITIZED]
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        ({"paused_at": NOW}, "paused (a new fan), healthy"),
+        ({"is_draining": True}, "draining (a new fan), healthy"),
+        ({"paused_at": NOW, "is_draining": True}, "paused (a new fan), draining, healthy"),
+    ],
+)
+def test_the_list_says_why_a_node_is_paused(change: dict[str, Any], want: str) -> None:
+    Node.objects.create(name="n1", state="healthy", pause_reason="a new\nfan", **change)
+    printed = StringIO()
+
+    call_command("node", "list", stdout=printed)
+
+    assert printed.getvalue().split("\t")[3] == want
 
 
 def test_an_error_in_the_words_of_a_node_is_one_sanitized_line(

@@ -177,13 +177,14 @@ class Command(BaseCommand):
         for node in nodes:
             where = "this machine" if node.transport == Transport.LOCAL else node.address
             pool = node.pool.name if node.pool else "no pool"
+            reason = f" ({node.pause_reason})" if node.pause_reason else ""
             flags = [
                 word
                 for word, is_so in (
                     ("being removed", node.removal_asked_at),
                     ("switched off", node.off_at),
-                    ("paused", node.is_paused),
-                    ("draining", node.is_draining),
+                    (f"paused{reason}", node.is_paused),
+                    ("draining" if node.is_paused else f"draining{reason}", node.is_draining),
                 )
                 if is_so
             ]
