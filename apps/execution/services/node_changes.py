@@ -49,8 +49,8 @@ def node_edit(*, actor: User | None, node: Node, values: Mapping[str, Any]) -> N
     candidate = _changed_copy(node, kept)
     tasks = tasks_on(node) if changed & ONLY_WHEN_EMPTY else []
     if tasks:
-        words = f"It can be changed when nothing runs on the node: {tasks_named(tasks)}."
         field = min(changed & ONLY_WHEN_EMPTY)
+        words = f"{field} can be changed when nothing runs on the node: {tasks_named(tasks)}."
         raise Conflict(words, fields={field: words})
     if changed & ANOTHER_FOLDER:
         candidate.identity = ""

@@ -183,7 +183,7 @@ def test_runtime_account_and_folder_change_only_while_nothing_runs(
     (task,) = enqueue(alice, example.dev_queue)
     run_pass()
 
-    with pytest.raises(Conflict, match=task.name):
+    with pytest.raises(Conflict, match=f"^state_dir can be changed when .*{task.name}"):
         node_edit(actor=root, node=node, values={"state_dir": f"{ssh_node.home}-2"})
 
 
