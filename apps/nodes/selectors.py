@@ -161,13 +161,20 @@ def closed_nodes() -> dict[int, ClosedNodes]:
             found[pool][str(NodeState(state).label)] += 1
     return {
         pool: ClosedNodes(
-            text=f"{states.total()} of {sizes[pool]} nodes take nothing new: "
-            + ", ".join(f"{count} {why}" for why, count in sorted(states.items())),
+            text=_closed_text(states, sizes[pool]),
             is_whole_pool=states.total() == sizes[pool],
             reasons=tuple(dict.fromkeys(written[pool])),
         )
         for pool, states in found.items()
     }
+
+
+def _closed_text(states: Counter[str], size: int) -> str:
+    closed = states.total()
+    nodes = "node" if size == 1 else "nodes"
+    takes = "takes" if closed == 1 else "take"
+    why = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    return f"{closed} of {size} {nodes} {takes} nothing new: {why}"
 
 
 def nodes_unsettled() -> QuerySet[Node]:

@@ -86,14 +86,17 @@ class ReaderNames:
             one.is_whole_pool for one in closed.values()
         )
         words = "" if is_nothing_open else "enough work has ended, or "
-        parts = "; ".join(self._closed(pool, nodes) for pool, nodes in closed.items())
+        parts = ". ".join(self._closed(pool, nodes) for pool, nodes in closed.items())
         return f"It starts once {words}nodes there take tasks again. {parts}."
 
     def _closed(self, pool: int, nodes: ClosedNodes) -> str:
         """With the reasons of the pauses, for a reader who sees the pool and so its pause."""
         shown = nodes.reasons[:MOST_PAUSE_REASONS] if pool in self.pools else ()
         reasons = f" ({'; '.join(one.rstrip('.') for one in shown)})" if shown else ""
-        return f"{self.pool(pool)}: {nodes.text}{reasons}"
+        name = self.pool(pool)
+        # A name that its users chose keeps its case.
+        name = name if pool in self.pools else name[0].upper() + name[1:]
+        return f"{name}: {nodes.text}{reasons}"
 
     def policy(self, id_: object) -> str:
         return self.policies.get(

@@ -359,7 +359,7 @@ def test_who_sees_a_pool_reads_why_its_nodes_are_paused(
     (task,) = enqueue(alice, example.dev_queue)
     short = {"pool": example.bare_metal.pk, "key": "gpu", "needed": 2000, "free": 1000}
     store(task, {"code": "capacity", "details": [short]})
-    paused = "1 of 1 nodes take nothing new: 1 paused"
+    paused = "1 of 1 node takes nothing new: 1 paused"
 
     (without,) = explained(api_as, alice, task)["reasons"]
     assign_perm("policies.view_pool", alice, example.bare_metal)
@@ -367,7 +367,7 @@ def test_who_sees_a_pool_reads_why_its_nodes_are_paused(
 
     words = "It starts once nodes there take tasks again."
     assert without["help"].startswith(words)
-    assert without["help"].endswith(f"pool: {paused}.")
+    assert without["help"].endswith(f". Your first pool: {paused}.")
     assert with_pool["help"] == (
         f"{words} {example.bare_metal.name}: {paused} (New cooling until Friday)."
     )
