@@ -18,7 +18,7 @@ PROFILE = {"name": "p", "request": 4, "pools": [{"pool": "a"}]}
 @pytest.mark.parametrize(
     ("raw", "path", "words"),
     [
-        pytest.param([], "detail", "object", id="a list is no document"),
+        pytest.param([], "body", "object", id="a list is no document"),
         pytest.param({"pool": []}, "pool", "'pools'", id="an unknown field at the top"),
         pytest.param({"schema": 2}, "schema", "must be 1", id="a schema of the future"),
         pytest.param(

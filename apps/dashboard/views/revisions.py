@@ -148,7 +148,7 @@ def _import(form: ImportForm, user: User) -> bool:
         document = parse(yaml_data(given["text"]))
         draft_write(document=document, actor=user, version=given["version"])
     except BadInput as error:
-        paths = error.fields if "detail" not in error.fields else {}
+        paths = error.fields if "body" not in error.fields else {}
         for path, problem in paths.items():
             form.add_error("text", f"{path} {problem}.")
         if not paths:

@@ -56,7 +56,7 @@ def parse(raw: object) -> Document:
         BadInput: `fields` names every problem by its path, e.g. `pools[1].capacity.gpu`.
     """
     if not isinstance(raw, Mapping):
-        raise BadInput("The document must be an object.", fields={"detail": "must be an object"})
+        raise BadInput("The document must be an object.", fields={"body": "must be an object"})
     problems: dict[str, str] = {}
     texts = _with_amounts(raw, problems)
     _refuse(problems)
@@ -148,7 +148,7 @@ def _explain(message: str) -> tuple[str, str]:
         return (f"{path}.{name}" if path else name), f"is not a known field{hint}"
     if plain in _CHOICES:
         return path, f"must be {_CHOICES[plain]}"
-    return path or "detail", f"is wrong: {problem[0].lower()}{problem[1:]}".replace("`", "'")
+    return path or "body", f"is wrong: {problem[0].lower()}{problem[1:]}".replace("`", "'")
 
 
 # --- texts, keys, names ----------------------------------------------------------------------

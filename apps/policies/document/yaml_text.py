@@ -22,7 +22,7 @@ def yaml_data(text: str) -> Any:
         _check_events(text)
         return yaml.load(text, Loader=_Loader)  # noqa: S506  # a safe loader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadInput(f"This is not YAML: {error}", fields={"detail": "is not YAML"}) from error
+        raise BadInput(f"This is not YAML: {error}", fields={"body": "is not YAML"}) from error
 
 
 class _Loader(yaml.CSafeLoader):
@@ -67,4 +67,4 @@ def _check_events(text: str) -> None:
 def _refusal(place: yaml.Node | yaml.Event, problem: str, at_body: str) -> BadInput:
     mark = place.start_mark
     where = f" Line {mark.line + 1}, column {mark.column + 1}." if mark else ""
-    return BadInput(f"{problem[0].upper()}{problem[1:]}.{where}", fields={"detail": at_body})
+    return BadInput(f"{problem[0].upper()}{problem[1:]}.{where}", fields={"body": at_body})

@@ -197,4 +197,5 @@ def test_a_key_that_stands_twice_is_refused(admin: APIClient, example: Example) 
         assert answer.status_code == 400
         assert "'pools'" in answer.json()["detail"]
         assert "twice" in answer.json()["detail"]
+        assert list(answer.json()["fields"]) == ["body"]
     assert admin.get(url)["ETag"] == read["ETag"]
