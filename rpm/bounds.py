@@ -266,6 +266,12 @@ BOUNDS = (
         "apps.execution.node.image_rules:MOST_VOLUMES",
         "execution/node/test_image_rules.py::test_an_image_has_volumes_up_to_the_bound",
     ),
+    Bound(
+        "image",
+        "bytes of /etc/passwd and of /etc/group",
+        "apps.execution.node.image_root:ACCOUNT_BYTES",
+        "execution/node/test_image_root.py::test_an_image_has_user_names_up_to_the_bound_and_behind_links",
+    ),
     Bound("request", "variables of a task", "apps.core.containers:VARIABLES", _DESCRIBED),
     Bound("request", "arguments of a command", "apps.core.containers:ARGUMENTS", _DESCRIBED),
     Bound(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from apps.execution.node import image_rules, images
+from apps.execution.node import image_root, image_rules, images
 from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.runtimes import run_tool
 from apps.execution.node.specs import Spec
@@ -51,4 +51,10 @@ def pinned(spec: Spec, config: dict[str, Any]) -> Spec:
             "image_missing", "no such image: %s is another one by now" % spec.reference
         )
     image_rules.check(found, spec)
-    return spec._replace(image_id=found.image_id, image_volumes=found.volumes)
+    spec = spec._replace(image_id=found.image_id, image_volumes=found.volumes)
+    if spec.runtime != "podman":
+        return spec
+    try:
+        return spec._replace(working_dir=image_root.working_dir_in(found, spec, config))
+    except RequestRefusal as refusal:
+        raise image_rules.refuse(spec, refusal.detail) from None

@@ -37,10 +37,10 @@ def check(image: LocalImage, spec: Spec) -> None:
     """
     if len(image.volumes) > MOST_VOLUMES:
         count = len(image.volumes)
-        raise _refuse(spec, "has %d volumes, at most %d are allowed" % (count, MOST_VOLUMES))
+        raise refuse(spec, "has %d volumes, at most %d are allowed" % (count, MOST_VOLUMES))
     for name in image.annotations:
         if name.startswith(OBEYED_ANNOTATIONS) or "cdi.k8s.io/" in name:
-            raise _refuse(spec, "has the annotation %.80r, which the runtime obeys" % name)
+            raise refuse(spec, "has the annotation %.80r, which the runtime obeys" % name)
     try:
         if image.working_dir and not spec.working_dir:
             request_fields.working_dir({"WORKDIR": image.working_dir}, "WORKDIR")
@@ -48,8 +48,9 @@ def check(image: LocalImage, spec: Spec) -> None:
         for volume in image.volumes if spec.runtime == "docker" else ():
             request_fields.path({"VOLUME": volume}, "VOLUME")
     except RequestRefusal as refusal:
-        raise _refuse(spec, refusal.detail) from None
+        raise refuse(spec, refusal.detail) from None
 
 
-def _refuse(spec: Spec, words: str) -> RequestRefusal:
+def refuse(spec: Spec, words: str) -> RequestRefusal:
+    """The refusal of an image, in the words that the user will read."""
     return RequestRefusal("start_failed", "the image %s: %s" % (spec.reference, words))

@@ -60,6 +60,7 @@ def recording_node(ssh_node: SshdNode, tmp_path: Path) -> Iterator[RecordedNode]
     need("cc", because=None if find_program("cc") else "no C compiler found")
     (tmp_path / "bin").mkdir()
     (tmp_path / "records").mkdir()
+    (tmp_path / "image").mkdir()
     program = tmp_path / "bin" / "podman"
     subprocess.run(["cc", "-O1", "-static", "-o", program, SOURCE], check=True)
     # Nothing else is on the PATH: what a shell would start is missing, and reported.

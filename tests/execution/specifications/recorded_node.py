@@ -1,6 +1,7 @@
 """Launches through a real sshd whose podman records its arguments."""
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,12 @@ class RecordedNode:
         self.clocks = node.probe().clocks
 
     def launch(self, number: int, fields: dict[str, Any], clocks: Clocks) -> Record | Refusal:
-        """Launch task number so-and-so."""
+        """Launch task number so-and-so, from an image that has the folder it starts in."""
+        parts = str(fields.get("working_dir") or "").split("/")
+        if ".." not in parts:
+            # What no folder can be called is refused.
+            with suppress(OSError, ValueError):
+                (self.folder.parent / "image").joinpath(*parts).mkdir(parents=True, exist_ok=True)
         answer = launched(self.client, f"t{number}", fields, clocks)
         return answer if isinstance(answer, Refusal) else self._record(f"t{number}")
 

@@ -2,7 +2,7 @@
  *
  * Beside itself, in ../records: NAME.argv and NAME.environ (each string with its NUL), NAME.env (the
  * environment file) of a `run`, then NAME.done; and NAME.secret (standard input) of a `secret create NAME -`.
- * It has every image, under the number seven.
+ * It has every image, under the number seven, with the file system in ../image.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -83,6 +83,11 @@ int main(int argc, char **argv) {
     if (argc > 4 && strcmp(argv[1], "image") == 0 && strcmp(argv[2], "inspect") == 0) {
         /* Every image is there. */
         printf("[{\"Id\": \"%064d\", \"RepoTags\": [\"%s\"], \"RepoDigests\": [\"%s\"]}]", 7, argv[4], argv[4]);
+        return 0;
+    }
+    if (argc > 4 && strcmp(argv[1], "image") == 0 && strcmp(argv[2], "mount") == 0) {
+        *strrchr(folder, '/') = '\0';
+        printf("%s/image\n", folder);
         return 0;
     }
     if (argc > 1 && strcmp(argv[1], "container") == 0) {
