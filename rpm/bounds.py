@@ -272,6 +272,12 @@ BOUNDS = (
         "apps.execution.node.image_root:ACCOUNT_BYTES",
         "execution/node/test_image_root.py::test_an_image_has_user_names_up_to_the_bound_and_behind_links",
     ),
+    Bound(
+        "image",
+        "seconds until a container of it starts",
+        "apps.execution.node.supervisor:START_LIMIT_S",
+        "execution/node/test_hanging_starts.py::test_a_start_that_hangs_ends_after_its_time",
+    ),
     Bound("request", "variables of a task", "apps.core.containers:VARIABLES", _DESCRIBED),
     Bound("request", "arguments of a command", "apps.core.containers:ARGUMENTS", _DESCRIBED),
     Bound(

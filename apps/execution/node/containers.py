@@ -16,6 +16,8 @@ from apps.execution.node.state_files import MemberFolder
 
 # After its process has ended, a container is still called running until its monitor has written.
 EXIT_CODE_WAIT_S = 30.0
+# A client that hangs keeps the lock of its container: then the signal has another way, or none.
+SIGNAL_TIMEOUT_S = 20.0
 GONE_WORDS = (b"no such container", b"no such object", b"no such secret")
 
 
@@ -87,8 +89,7 @@ class Podman(TaskRuntime):
         """Ask podman; SIGKILL goes to the process directly, for podman may not know it."""
         if number == signal.SIGKILL and self.signal_directly(number):
             return True
-        done = self._tool(["podman", "kill", "--signal=%d" % number, "--", self.name])
-        return done.returncode == 0
+        return self._signal(number)
 
     def signal_directly(self, number: signal.Signals) -> bool:
         """Signal the first process of the container, with whose end all others there end."""
@@ -99,7 +100,7 @@ class Podman(TaskRuntime):
         """SIGKILL; a client that has not made the container yet ends before it does."""
         if not self.member.has("started.json"):
             for pid in processes.clients(self.tool, self.name):
-                processes.send(pid, signal.SIGKILL)
+                processes.kill_group(pid)
         if not self.signal_directly(signal.SIGKILL) and not self.is_known_dead():
             self.send(signal.SIGKILL)
 
@@ -154,6 +155,10 @@ class Podman(TaskRuntime):
                 "%s said of %s: %.200r" % (self.tool, self.name, words)
             ) from None
 
+    def _signal(self, number: signal.Signals) -> bool:
+        command = [self.tool, "kill", "--signal=%d" % number, "--", self.name]
+        return run_tool(command, self.config, timeout_s=SIGNAL_TIMEOUT_S).returncode == 0
+
     def _pinned(self, spec: Spec) -> Spec:
         """With the ID of its image, which counts as used now that it is known to be there."""
         spec = pinned(spec, self.config)
@@ -197,8 +202,7 @@ class Docker(Podman):
 
     def send(self, number: signal.Signals) -> bool:
         """Ask docker."""
-        done = self._tool(["docker", "kill", "--signal=%d" % number, "--", self.name])
-        return done.returncode == 0
+        return self._signal(number)
 
     def signal_directly(self, _number: signal.Signals) -> bool:
         """Only docker itself reaches what it runs."""

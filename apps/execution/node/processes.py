@@ -7,6 +7,7 @@ processes whose user the kernel names as the right one, and never without a boun
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
@@ -123,6 +124,13 @@ def send(pid: int, number: signal.Signals) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
+
+
+def kill_group(leader: int) -> None:
+    """SIGKILL to a process and, where it leads a group, to all processes of that."""
+    send(leader, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def _all() -> list[int]:

@@ -27,6 +27,8 @@ DAY_S = 86_400.0
 LEFTOVER_DAYS = 30.0
 FAILED_PULL_DAYS = 1.0
 DAYS_HIGHEST = 36_500
+# Lists wait for the lock of every container, which a client that hangs may hold.
+LIST_TIMEOUT_S = 10.0
 NAME = re.compile(r"rpm-([a-z0-9]+)-([A-Za-z0-9-]+)-([0-9]{1,16})-([0-9]{1,5})")
 # As the runtimes name a volume that nobody named.
 ANONYMOUS = re.compile(r"[0-9a-f]{64}")
@@ -86,7 +88,7 @@ def note_image(home: str, tool: str, image: str) -> None:
 def _dead_containers(tool: str, home: str, config: dict[str, Any]) -> Iterator[str]:
     """Containers of this installation without an attempt's folder; removal is not forced."""
     command = [tool, "ps", "--all", "--format={{.Names}}", *_own(home, config)]
-    listed = run_tool(command, config)
+    listed = run_tool(command, config, timeout_s=LIST_TIMEOUT_S)
     names = listed.stdout.decode(errors="replace").split() if listed.returncode == 0 else []
     for name in names:
         match = NAME.fullmatch(name)
@@ -100,7 +102,7 @@ def _dead_containers(tool: str, home: str, config: dict[str, Any]) -> Iterator[s
 def _remove_volumes(tool: str, home: str, config: dict[str, Any]) -> None:
     """Volumes without a name and a container, by our labels; those of users have a name."""
     command = [tool, "volume", "ls", "--quiet", "--filter=dangling=true", *_own(home, config)]
-    listed = run_tool(command, config)
+    listed = run_tool(command, config, timeout_s=LIST_TIMEOUT_S)
     for name in listed.stdout.decode(errors="replace").split() if listed.returncode == 0 else ():
         # podman 4.3 lists a volume that any one of the filters fits.
         if ANONYMOUS.fullmatch(name) and _is_own_volume(tool, name, home, config):

@@ -38,12 +38,12 @@ def _end(member: MemberFolder, config: dict[str, Any]) -> None:
         callbacks.run(member, runtime)
     _end_callback(member)
     while not is_done(member) and clocks.uptime_s() < _deadline(member):
-        # The runtime may still be creating it; signal until a process gets it.
-        is_asked = is_asked or runtime.send(signal.SIGTERM)
+        # What is still being made has no process to ask, and its client may hang.
+        is_asked = is_asked or (not runtime.is_being_made() and runtime.send(signal.SIGTERM))
         crash_point("node.stop.terminated")
         time.sleep(STEP_S)
     while not is_done(member):
-        runtime.send(signal.SIGKILL)
+        runtime.kill()
         crash_point("node.stop.killed")
         _await_exit(member, until=clocks.uptime_s() + KILL_AGAIN_S)
 

@@ -13,7 +13,15 @@ import subprocess
 import time
 from typing import Any, Callable, TypeVar
 
-from apps.execution.node import files, leases, mps, private_files, state_files, task_files
+from apps.execution.node import (
+    clocks,
+    files,
+    leases,
+    mps,
+    private_files,
+    state_files,
+    task_files,
+)
 from apps.execution.node.cleanup import clean_up
 from apps.execution.node.crash_points import crash_point
 from apps.execution.node.detached_process import detach
@@ -29,6 +37,9 @@ from apps.execution.node.watchdog import enforce, ensure_watchdog
 LOG_LIMIT_BYTES = 256 * 1024 * 1024
 LOG_CHECK_S = 1.0
 STARTING_STEP_S = 0.005
+# Images are fetched before. A client that hangs holds locks, for which other clients wait.
+START_LIMIT_S = 600
+KILL_AGAIN_S = 10.0
 # A runtime that gives no answer is asked again.
 AWAY_STEP_S = 0.2
 AWAY_STEP_HIGHEST_S = 5.0
@@ -112,6 +123,9 @@ class _Task:
         self.runtime = runtime
         self.config = config
         self.checkpointed_at: float | None = None
+        self.start_until_s = clocks.uptime_s() + START_LIMIT_S
+        # Why the node itself ended it.
+        self.reason = ""
 
     def look_after(self) -> float:
         """Mind its log, its lease and its checkpoints; seconds until that is due again."""
@@ -127,6 +141,13 @@ class _Task:
         with contextlib.suppress(OSError):
             ensure_watchdog(self.member, self.config, adopt)
         return enforce(self.member, self.runtime)
+
+    def limit_start(self) -> None:
+        """Kill a client that has not started the task in time, again and again."""
+        if clocks.uptime_s() > self.start_until_s:
+            self.reason = "it had not started after %d s" % START_LIMIT_S
+            self.start_until_s += KILL_AGAIN_S
+            self.runtime.kill()
 
     def ask(self, question: Callable[[], T]) -> T:
         """What the runtime answers, however long it is away."""
@@ -147,6 +168,7 @@ def _await_start(task: _Task, process: subprocess.Popen[bytes]) -> bool:
             return True
         if task.member.has("lease.json"):
             enforce(task.member, task.runtime)
+        task.limit_start()
         time.sleep(STARTING_STEP_S)
     return False
 
@@ -165,12 +187,12 @@ def _finish(task: _Task, code: int) -> None:
     is_clients_own = code < 0 or code in CLIENT_CODES or (code > 0 and not has_started)
     if task.runtime.has_client and is_clients_own:
         # Killed, or failed itself: of the task that says nothing.
-        words = _last_words(task.member) or "the runtime ended with code %d" % code
+        words = task.reason or _last_words(task.member) or "the runtime ended with code %d" % code
         _follow(task, words)
         return
     if not task.member.has("started.json"):
         note_started(task.member, 0)
-    _conclude(task, code if code >= 0 else 128 - code, "")
+    _conclude(task, code if code >= 0 else 128 - code, task.reason)
 
 
 def _follow(task: _Task, words: str) -> None:
@@ -180,6 +202,7 @@ def _follow(task: _Task, words: str) -> None:
         words: said of its end if the runtime has no code of it.
     """
     while task.runtime.is_being_made():
+        task.limit_start()
         time.sleep(min(AWAY_STEP_S, task.look_after()))
     pid = task.ask(task.runtime.living_pid)
     if pid is not None and task.ask(task.runtime.is_half_made):
@@ -192,7 +215,7 @@ def _follow(task: _Task, words: str) -> None:
     code = task.ask(task.runtime.exit_code)
     if code is not None and not task.member.has("started.json"):
         note_started(task.member, 0)
-    _conclude(task, code, "" if code is not None else words)
+    _conclude(task, code, task.reason or ("" if code is not None else words))
 
 
 def _conclude(task: _Task, code: int | None, error: str) -> None:
