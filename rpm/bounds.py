@@ -273,6 +273,12 @@ BOUNDS = (
         "execution/node/test_image_root.py::test_an_image_has_user_names_up_to_the_bound_and_behind_links",
     ),
     Bound(
+        "log",
+        "times that a log and a checkpoint file take too much space",
+        "apps.execution.node.supervisor:MOST_EXCESSES",
+        "execution/node/test_space_limits.py::test_a_task_that_takes_space_again_and_again_is_ended",
+    ),
+    Bound(
         "image",
         "seconds until a container of it starts",
         "apps.execution.node.supervisor:START_LIMIT_S",

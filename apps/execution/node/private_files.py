@@ -103,13 +103,37 @@ def checkpointed_wall_s(member: MemberFolder, config: dict[str, Any]) -> float |
     A task that writes more than a word into its file finds it empty again, and one that dates it
     ahead has saved its state now. What it put in the file's place says nothing.
     """
-    ids = ids_of((member.read("spec.json") or {}).get("user", ""))
-    owner = ids[0] if ids else os.geteuid()
-    # The second is that of plain processes, and of what an earlier release launched.
-    for root in (member.folder, folder_of(member, config)):
+    for root in _checkpoint_folders(member, config):
         with contextlib.suppress(OSError):
-            return _touched_at(root, owner)
+            return _touched_at(root, _owner(member))
     return None
+
+
+def takes_too_much(member: MemberFolder, config: dict[str, Any]) -> bool:
+    """Whether the checkpoint file takes much more space than it may have.
+
+    A lease of the task (`F_SETLEASE`) keeps a file from being opened, but not from being looked at.
+    """
+    for root in _checkpoint_folders(member, config):
+        with (
+            contextlib.suppress(OSError),
+            task_files.opened_folder(root) as folder,
+            task_files.opened_file(
+                folder, CHECKPOINT, owner=_owner(member), flags=os.O_PATH
+            ) as file,
+        ):
+            return task_files.takes_too_much(os.fstat(file), CHECKPOINT_BYTES)
+    return False
+
+
+def _checkpoint_folders(member: MemberFolder, config: dict[str, Any]) -> tuple[str, str]:
+    """The second is that of plain processes, and of what an earlier release launched."""
+    return member.folder, folder_of(member, config)
+
+
+def _owner(member: MemberFolder) -> int:
+    ids = ids_of((member.read("spec.json") or {}).get("user", ""))
+    return ids[0] if ids else os.geteuid()
 
 
 def _touched_at(root: str, owner: int) -> float | None:

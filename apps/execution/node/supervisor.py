@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import select
 import subprocess
 import time
@@ -36,6 +37,10 @@ from apps.execution.node.watchdog import enforce, ensure_watchdog
 # A task that runs away with its log must not fill the node's disk.
 LOG_LIMIT_BYTES = 256 * 1024 * 1024
 LOG_CHECK_S = 1.0
+# So often may a task be found with much more space than its log and its checkpoint file may have.
+# What it writes into a log does not come to that.
+MOST_EXCESSES = 3
+EXCESS_WORDS = "its log and its checkpoint file took more space than they may, %d times"
 STARTING_STEP_S = 0.005
 # Images are fetched before. A client that hangs holds locks, for which other clients wait.
 START_LIMIT_S = 600
@@ -124,11 +129,13 @@ class _Task:
         self.config = config
         self.checkpointed_at: float | None = None
         self.start_until_s = clocks.uptime_s() + START_LIMIT_S
+        self.excesses = 0
         # Why the node itself ended it.
         self.reason = ""
 
     def look_after(self) -> float:
         """Mind its log, its lease and its checkpoints; seconds until that is due again."""
+        self.limit_space()
         checkpointed_at = private_files.checkpointed_wall_s(self.member, self.config)
         if checkpointed_at != self.checkpointed_at:
             self.checkpointed_at = checkpointed_at
@@ -137,10 +144,21 @@ class _Task:
         with contextlib.suppress(OSError):
             shorten_log(self.member, limit=LOG_LIMIT_BYTES)
         if not self.member.has("lease.json"):
-            return LOG_CHECK_S
+            # At no moment that a task knows before.
+            return LOG_CHECK_S * (500 + secrets.randbelow(1000)) / 1000
         with contextlib.suppress(OSError):
             ensure_watchdog(self.member, self.config, adopt)
         return enforce(self.member, self.runtime)
+
+    def limit_space(self) -> None:
+        """End a task that takes space again and again, as fast as the node frees it."""
+        with contextlib.suppress(OSError):
+            self.excesses += private_files.takes_too_much(self.member, self.config)
+        with contextlib.suppress(OSError):
+            self.excesses += log_takes_too_much(self.member, limit=LOG_LIMIT_BYTES)
+        if self.excesses >= MOST_EXCESSES:
+            self.reason = EXCESS_WORDS % MOST_EXCESSES
+            self.runtime.kill()
 
     def limit_start(self) -> None:
         """Kill a client that has not started the task in time, again and again."""
@@ -262,6 +280,15 @@ def shorten_log(member: MemberFolder, *, limit: int) -> None:
         # The writers have the file open for appending, so they go on at its new end. Also frees
         # what was taken behind the end.
         os.truncate(path, 0)
+
+
+def log_takes_too_much(member: MemberFolder, *, limit: int) -> bool:
+    """Whether the log takes much more space than it may have.
+
+    Raises:
+        OSError: there is none.
+    """
+    return task_files.takes_too_much(os.stat(member.path("log")), limit)
 
 
 def _last_words(member: MemberFolder) -> str:

@@ -96,8 +96,12 @@ def is_beyond(status: os.stat_result, most: int) -> bool:
     File systems take some there by themselves: XFS as much again while a file grows. So twice as
     much is no offence, and what they round up to.
     """
-    taken = status.st_blocks * BLOCK_BYTES
-    return status.st_size > most or taken > 2 * most + ROUNDED_BYTES
+    return status.st_size > most or takes_too_much(status, most)
+
+
+def takes_too_much(status: os.stat_result, most: int) -> bool:
+    """Whether a file takes much more space than one of so many bytes, whatever its length."""
+    return status.st_blocks * BLOCK_BYTES > 2 * most + ROUNDED_BYTES
 
 
 def names_in(path: str) -> list[str]:

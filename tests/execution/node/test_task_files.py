@@ -67,7 +67,9 @@ ALLOWED: dict[str, set[str] | None] = {
         "write", "write_once",
     },
     "stopper": {"_end_callback", "ensure_stopper"},
-    "supervisor": {"_last_words", "adopt", "launch", "shorten_log", "supervise"},
+    "supervisor": {
+        "_last_words", "adopt", "launch", "log_takes_too_much", "shorten_log", "supervise",
+    },
     "sync": {"_clear_away", "_log_end", "_read_log", "waiter"},
     "task_files": ALL,
     "watchdog": {"ensure_watchdog"},

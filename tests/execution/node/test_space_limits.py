@@ -1,0 +1,74 @@
+"""A task that takes more space than its log and its checkpoint file may have is ended for it."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from apps.execution.node.supervisor import MOST_EXCESSES
+from tests.execution.nodes import TestedNode, installed_local, member_of
+from tests.services.sshd import kill_helpers
+
+TAKE_AGAIN = """\
+while :; do fallocate --keep-size --length {length} "{path}"; sleep 0.02; done
+"""
+# A lease keeps others from opening the file, until the kernel ends it after 45 s.
+LEASE = """\
+import fcntl, os, signal, time
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+file = os.open(os.environ["RPM_CHECKPOINT_FILE"], os.O_RDWR)
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+os.posix_fallocate(file, 0, 8 * 2**20)
+print("taken", flush=True)
+time.sleep(40)
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[TestedNode]:
+    """This machine, with plain processes."""
+    home = str(tmp_path / "home")
+    yield installed_local(home)
+    kill_helpers(home)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(
+            ("sh", "-c", TAKE_AGAIN.format(length="8M", path="$RPM_CHECKPOINT_FILE")),
+            id="the checkpoint file",
+        ),
+        pytest.param(
+            ("sh", "-c", TAKE_AGAIN.format(length="600M", path="/proc/self/fd/1")), id="the log"
+        ),
+        pytest.param(("python3", "-c", LEASE), id="a checkpoint file with a lease"),
+    ],
+)
+def test_a_task_that_takes_space_again_and_again_is_ended(
+    node: TestedNode, command: tuple[str, ...]
+) -> None:
+    request = node.launch_request(*command)
+
+    node.client.launch(request)
+
+    ended = node.wait_for_exit(member_of(request))
+    assert ended.exit_code == 128 + signal.SIGKILL
+    assert ended.error == (
+        f"its log and its checkpoint file took more space than they may, {MOST_EXCESSES} times"
+    )
+
+
+def test_a_task_that_writes_too_much_into_its_checkpoint_file_once_goes_on(
+    node: TestedNode,
+) -> None:
+    once = 'fallocate --length 8M "$RPM_CHECKPOINT_FILE"; '
+    # It ends when the node has looked at it, and emptied it.
+    wait = 'while [ -s "$RPM_CHECKPOINT_FILE" ]; do sleep 0.05; done; exit 5'
+    request = node.launch_request("sh", "-c", once + wait)
+
+    node.client.launch(request)
+
+    ended = node.wait_for_exit(member_of(request))
+    assert (ended.exit_code, ended.error) == (5, "")
