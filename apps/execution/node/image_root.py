@@ -52,6 +52,8 @@ def working_dir_in(image: LocalImage, spec: Spec, config: dict[str, Any]) -> str
     if os.geteuid() != 0:
         return wanted
     with _mounted(image.image_id, config) as root:
+        for path in request_fields.KERNELS_OWN:
+            _check_folder(root, path)
         for path in ACCOUNT_FILES:
             _check_account_file(root, path)
         found = find(root, wanted, tuple(volume.target for volume in spec.volumes))
@@ -139,6 +141,14 @@ class _Walk:
         os.close(self.folder)
         self.folder = folder
         self.status = os.fstat(folder)
+
+
+def _check_folder(root: int, path: str) -> None:
+    """In /dev the runtime makes links, and one in its place it follows out of the root."""
+    with contextlib.suppress(FileNotFoundError):
+        status = os.stat(path.lstrip("/"), dir_fd=root, follow_symlinks=False)
+        if not stat.S_ISDIR(status.st_mode):
+            raise request_fields.refuse(path, "no folder")
 
 
 def _check_account_file(root: int, path: str) -> None:

@@ -49,9 +49,15 @@ def link(name: str, to: str) -> tarfile.TarInfo:
 
 
 def make_image(podman: PodmanStore, *entries: tarfile.TarInfo, workdir: str = "") -> str:
-    """The test image with these entries."""
-    root = io.BytesIO(root_of_image())
-    with tarfile.open(fileobj=root, mode="a") as archive:
+    """The test image with these entries, in place of what it has of their names."""
+    root, names = io.BytesIO(), {one.name for one in entries}
+    with (
+        tarfile.open(fileobj=io.BytesIO(root_of_image())) as source,
+        tarfile.open(fileobj=root, mode="w") as archive,
+    ):
+        for member in source:
+            if member.name not in names:
+                archive.addfile(member, source.extractfile(member) if member.isreg() else None)
         for one in entries:
             archive.addfile(one, io.BytesIO(b"\n" * one.size))
     options = [f"--change=WORKDIR {workdir}"] if workdir else []
@@ -71,6 +77,20 @@ def test_a_folder_of_the_node_that_an_image_links_to_stays_as_it_is(
     assert list(hosts_own.iterdir()) == []
     assert isinstance(outcome, StartFailed), outcome
     assert f"the image {image}: WORKDIR: '/x/made' is no folder of the image" in outcome.detail
+
+
+@pytest.mark.parametrize("name", ["dev", "proc", "sys"])
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.REGTYPE])
+def test_an_image_whose_kernel_folder_is_none_is_refused(
+    node: TestedNode, podman: PodmanStore, hosts_own: Path, name: str, kind: bytes
+) -> None:
+    image = make_image(podman, entry(name, kind, to=f"{hosts_own}"))
+
+    outcome = node.client.launch(container(node, podman, "true", image=image))
+
+    assert list(hosts_own.iterdir()) == []
+    assert isinstance(outcome, StartFailed), outcome
+    assert f"the image {image}: /{name}: no folder" in outcome.detail
 
 
 def test_a_working_dir_does_not_tell_what_is_on_the_node(

@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "devices": ALL,
     "files": ALL,
     # What podman mounts of an image, relative to its open root; nothing changes there.
-    "image_root": {"__init__", "_enter", "_follow", "_leave", "_mounted"},
+    "image_root": {"__init__", "_check_folder", "_enter", "_follow", "_leave", "_mounted"},
     "installer": ALL,
     "leases": {"_write", "grant", "renew"},
     "members": {"acknowledge", "forget", "launch", "stop"},
