@@ -49,7 +49,7 @@ def pause_page(
     what: str,
     sentence: str,
     back: str,
-    undo: Undo | None,
+    undo: Callable[[], Undo] | None,
     pause: Callable[[str], object],
 ) -> HttpResponse:
     """Ask for the reason, then pause.
@@ -60,7 +60,8 @@ def pause_page(
         what: name of the pool, queue or node.
         sentence: what the pause will do, in numbers.
         back: address of the page that shows the outcome.
-        undo: ends this pause and restores what was before; not offered for a second pause.
+        undo: once it is paused, what ends this pause and restores what was before; not offered
+            for a second pause.
         pause: calls the service with the reason.
     """
     form = PauseForm(request.POST or None)
@@ -76,7 +77,8 @@ def pause_page(
         except RpmError as error:
             add_errors(form, error)
         else:
-            say(request, f"{what} is paused.", undo=None if was_paused else undo)
+            offered = None if undo is None or was_paused else undo()
+            say(request, f"{what} is paused.", undo=offered)
             return redirect_to(request, back)
     context: dict[str, Any] = {"form": form, "what": what, "sentence": sentence, "back": back}
     context["pause_version"] = _pause_version(thing)

@@ -7,9 +7,10 @@ from datetime import datetime
 from django.db.models import Max, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
+from apps.accounts.models import User
 from apps.accounts.selectors import Person, is_admin
 from apps.events.chain_check import ChainReport, added_finding, chain_verify
-from apps.events.models import AuditChain, AuditEntry
+from apps.events.models import AuditChain, AuditEntry, Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,14 @@ class AuditFilter:
     since: datetime | None = None
     until: datetime | None = None
     text: str = ""
+
+
+def last_event_id(kind: str, object_id: int, *, actor: User) -> int:
+    """The newest event of a kind, such as `queue.paused`, that the actor caused; 0 without one."""
+    noun = kind.split(".", maxsplit=1)[0]
+    events = Event.objects.filter(object_type=noun, object_id=str(object_id), kind=kind)
+    found: int | None = events.filter(actor=actor).values_list("pk", flat=True).first()
+    return found or 0
 
 
 def audit_visible_to(user: Person) -> QuerySet[AuditEntry]:

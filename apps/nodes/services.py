@@ -15,7 +15,7 @@ from apps.accounts.models import User
 from apps.core.errors import BadInput, Conflict
 from apps.core.model_errors import from_model_error
 from apps.core.notifications import after_commit
-from apps.events.services import event_record
+from apps.events.services import event_record, undo_check
 from apps.nodes.models import Installation, Node, NodeState, PoolDrift, Volume
 from apps.nodes.selectors import capacity_by_pool
 from apps.policies.models import LiveState, Pool
@@ -59,9 +59,12 @@ def node_pause(*, actor: User | None, node: Node, reason: str) -> Node:
 
 
 @transaction.atomic
-def node_resume(*, actor: User | None, node: Node, ends: Collection[str] = RESUMABLE) -> Node:
-    """End the pause, the drain and the removal that was asked for, or only what `ends` names."""
+def node_resume(
+    *, actor: User | None, node: Node, ends: Collection[str] = RESUMABLE, undoes: int | None = None
+) -> Node:
+    """End what `ends` names; with `undoes`, the event of a pause or drain, only the last one."""
     row = _locked(node)
+    undo_check(undoes, object_type="node", object_id=row.pk, name=row.name)
     before = _pause_facts(row)
     row.paused_at = None if "pause" in ends else row.paused_at
     row.removal_asked_at = None if "removal" in ends else row.removal_asked_at
@@ -342,12 +345,7 @@ def _locked(node: Node) -> Node:
 
 def _saved(node: Node, kind: str, actor: User | None, data: Mapping[str, Any]) -> Node:
     # Only these: its server writes the other columns all the time.
-    node.save(
-        update_fields=[
-            *("paused_at", "pause_reason", "is_draining"),
-            *("preflight_failures", "removal_asked_at"),
-        ]
-    )
+    node.save(update_fields=[*PAUSE_FIELDS, "paused_at", "preflight_failures", "removal_asked_at"])
     _record(kind, "node", node, actor, {**data, "after": _pause_facts(node)})
     return node
 

@@ -7,16 +7,22 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from apps.accounts.models import User
+from apps.accounts.models import ADMINS, User
+from apps.accounts.services.people import user_create
 from apps.configuration.services.queues import profile_connect
 from apps.nodes.models import Node
-from apps.policies.models import LiveState, Pool, Profile
+from apps.policies.models import LiveState, Policy, Pool, Profile, Queue
 from tests.allocation.state import make_node
 from tests.dashboard.conftest import ClientFor, Submit
 from tests.dashboard.test_pages import text
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def ruth(db: None) -> User:
+    return user_create(username="ruth", password=None, groups=[ADMINS])
 
 
 def press(client: Client, html: str, label: str) -> None:
@@ -105,6 +111,62 @@ def test_the_undo_of_a_node_ends_what_its_message_names_and_nothing_else(
     node.refresh_from_db()
     assert (node.is_paused, node.is_draining) == (False, True)
     assert node.removal_asked_at is not None
+
+
+def test_a_late_undo_does_not_end_the_pause_of_another_administrator(
+    example: Example, root: User, ruth: User, client_for: ClientFor
+) -> None:
+    mine, theirs = client_for(root), client_for(ruth)
+    node = make_node(example.h100, name="h1")
+    rows: list[tuple[str, Queue | Pool | Policy | Node]] = [
+        ("queue", example.dev_queue),
+        ("pool", example.h100),
+        ("policy", example.dev),
+        ("node", node),
+    ]
+
+    for noun, row in rows:
+        pause, args = reverse(f"{noun}_pause", args=[row.pk]), [row.pk]
+        paused = mine.post(pause, {"reason": "first"}, follow=True).content.decode()
+        theirs.post(reverse(f"{noun}_resume", args=args))
+        theirs.post(pause, {"reason": "second"})
+        press(mine, paused, "Undo")
+
+        row.refresh_from_db()
+        assert (row.is_paused, row.pause_reason) == (True, "second"), noun
+        page = text(mine.get(reverse("overview")))
+        assert f"{row.name} was paused again meanwhile by ruth. Nothing was undone." in page
+
+
+def test_a_late_undo_does_not_end_the_drain_of_another_administrator(
+    example: Example, root: User, ruth: User, client_for: ClientFor
+) -> None:
+    mine, theirs = client_for(root), client_for(ruth)
+    node = make_node(example.h100, name="h1")
+    drain = reverse("node_drain", args=[node.pk])
+
+    drained = mine.post(drain, follow=True).content.decode()
+    theirs.post(reverse("node_resume", args=[node.pk]))
+    theirs.post(drain)
+    press(mine, drained, "Undo")
+
+    node.refresh_from_db()
+    assert node.is_draining
+    page = text(mine.get(reverse("overview")))
+    assert "h1 was drained again meanwhile by ruth. Nothing was undone." in page
+
+
+def test_an_undo_of_another_object_is_refused(
+    example: Example, root: User, client_for: ClientFor
+) -> None:
+    client = client_for(root)
+    client.post(reverse("pool_pause", args=[example.h100.pk]), {"reason": "x"})
+
+    for undoes in ("", "0", "abc"):
+        client.post(reverse("pool_resume", args=[example.h100.pk]), {"undoes": undoes})
+
+    example.h100.refresh_from_db()
+    assert example.h100.is_paused
 
 
 def test_what_was_so_before_cannot_be_undone(

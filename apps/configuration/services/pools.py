@@ -9,7 +9,7 @@ from apps.accounts.models import User
 from apps.configuration.services.change_records import live_change_notify
 from apps.configuration.services.rows import live_lock
 from apps.core.errors import BadInput, Conflict
-from apps.events.services import event_record
+from apps.events.services import event_record, undo_check
 from apps.policies.models import LiveState, Policy, Pool, Queue
 
 # The column's length: a longer reason is refused before it reaches the database.
@@ -28,9 +28,9 @@ def pool_pause(*, actor: User | None, pool: Pool, reason: str) -> Pool:
     return _pause(pool, actor=actor, kind="pool.paused", reason=reason, is_paused=True)
 
 
-def pool_resume(*, actor: User | None, pool: Pool) -> Pool:
-    """Lift the pause."""
-    return _pause(pool, actor=actor, kind="pool.resumed", reason="", is_paused=False)
+def pool_resume(*, actor: User | None, pool: Pool, undoes: int | None = None) -> Pool:
+    """Lift the pause; with `undoes`, the event of a pause, only if it is the last one."""
+    return _resume(pool, actor=actor, kind="pool.resumed", undoes=undoes)
 
 
 def policy_pause(*, actor: User | None, policy: Policy, reason: str) -> Policy:
@@ -38,9 +38,9 @@ def policy_pause(*, actor: User | None, policy: Policy, reason: str) -> Policy:
     return _pause(policy, actor=actor, kind="policy.paused", reason=reason, is_paused=True)
 
 
-def policy_resume(*, actor: User | None, policy: Policy) -> Policy:
-    """Lift the pause."""
-    return _pause(policy, actor=actor, kind="policy.resumed", reason="", is_paused=False)
+def policy_resume(*, actor: User | None, policy: Policy, undoes: int | None = None) -> Policy:
+    """Lift the pause; with `undoes`, the event of a pause, only if it is the last one."""
+    return _resume(policy, actor=actor, kind="policy.resumed", undoes=undoes)
 
 
 @transaction.atomic
@@ -69,6 +69,14 @@ def resource_management_switch(*, actor: User | None, is_enabled: bool) -> LiveS
 def pause_facts(row: Pool | Policy | Queue) -> dict[str, Any]:
     """The facts of a pause for the audit log."""
     return {"is_paused": row.paused_at is not None, "pause_reason": row.pause_reason}
+
+
+@transaction.atomic
+def _resume(row: _Row, *, actor: User | None, kind: str, undoes: int | None) -> _Row:
+    live_lock()
+    noun = kind.split(".", maxsplit=1)[0]
+    undo_check(undoes, object_type=noun, object_id=row.pk, name=row.name)
+    return _pause(row, actor=actor, kind=kind, reason="", is_paused=False)
 
 
 @transaction.atomic

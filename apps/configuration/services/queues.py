@@ -26,6 +26,7 @@ from apps.configuration.services.tenant_checks import (
 )
 from apps.core.errors import BadInput, Conflict
 from apps.core.model_errors import from_model_error
+from apps.events.services import undo_check
 from apps.policies.models import DraftProfile, DraftQueueRank, Policy, Profile, Queue
 from apps.policies.selectors import profiles_connectable_by
 
@@ -193,9 +194,11 @@ def queue_pause(*, actor: User | None, queue: Queue, reason: str) -> Queue:
 
 
 @transaction.atomic
-def queue_resume(*, actor: User | None, queue: Queue) -> Queue:
+def queue_resume(*, actor: User | None, queue: Queue, undoes: int | None = None) -> Queue:
+    """Lift the pause; with `undoes`, the event of a pause, only if it is the last one."""
     live_lock()
     queue = _live_queue(queue)
+    undo_check(undoes, object_type="queue", object_id=queue.pk, name=queue.name)
     before = pause_facts(queue)
     queue.paused_at, queue.pause_reason = None, ""
     _save(queue)

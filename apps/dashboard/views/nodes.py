@@ -13,6 +13,7 @@ from apps.dashboard.cards.words import joined, plural
 from apps.dashboard.layout import pause_page
 from apps.dashboard.live import key_id
 from apps.dashboard.toasts import Undo, say
+from apps.dashboard.undo import undo_event, undo_or_resume
 from apps.nodes.models import Node
 from apps.nodes.selectors import nodes_visible_to
 from apps.nodes.services import RESUMABLE, node_drain, node_pause, node_resume
@@ -61,7 +62,7 @@ def node_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
         ),
         back=reverse("node_detail", args=[pk]),
         # A drain shares the column of the reason, which the undo could not restore.
-        undo=None if node.is_draining else _undo(node, ends="pause"),
+        undo=None if node.is_draining else lambda: _undo(user, node, "node.paused", ends="pause"),
         pause=lambda reason: node_pause(actor=user, node=node, reason=reason),
     )
 
@@ -74,8 +75,11 @@ def node_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     user = administrator(request)
     before = _node(user, pk)
     ends = RESUMABLE.intersection(request.POST.getlist("ends")) or RESUMABLE
-    node = node_resume(actor=user, node=before, ends=ends)
-    say(request, _resumed(before, node))
+    node = undo_or_resume(
+        request, lambda undoes: node_resume(actor=user, node=before, ends=ends, undoes=undoes)
+    )
+    if node is not None:
+        say(request, _resumed(before, node))
     return redirect("node_detail", pk)
 
 
@@ -87,13 +91,14 @@ def node_drain_now(request: HttpRequest, pk: int) -> HttpResponse:
     user = administrator(request)
     before = _node(user, pk)
     node = node_drain(actor=user, node=before)
-    undo = None if before.is_draining else _undo(node, ends="drain")
+    undo = None if before.is_draining else _undo(user, node, "node.draining", ends="drain")
     say(request, f"{node.name} drains: its tasks run to their end.", undo=undo)
     return redirect("node_detail", pk)
 
 
-def _undo(node: Node, *, ends: str) -> Undo:
-    return Undo(reverse("node_resume", args=[node.pk]), {"ends": ends})
+def _undo(user: User, node: Node, kind: str, *, ends: str) -> Undo:
+    address = reverse("node_resume", args=[node.pk])
+    return undo_event(kind, node, actor=user, address=address, fields={"ends": ends})
 
 
 def _resumed(before: Node, node: Node) -> str:

@@ -37,7 +37,8 @@ from apps.dashboard.layout import page_or_dialog, pause_page, redirect_to
 from apps.dashboard.live import key_id
 from apps.dashboard.selectors.usage import live_attempts
 from apps.dashboard.selectors.waiting_tasks import waiting_by_queue, waiting_sum
-from apps.dashboard.toasts import Undo, say
+from apps.dashboard.toasts import say
+from apps.dashboard.undo import undo_event, undo_or_resume
 from apps.dashboard.views.policies import policy_context
 from apps.policies.models import Policy, Profile, Queue
 from apps.policies.selectors import policy_family, profiles_connectable_by
@@ -235,7 +236,9 @@ def policy_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
             f"{plural(running, 'running task goes', 'running tasks go')} on."
         ),
         back=reverse("policy_edit", args=[pk]),
-        undo=Undo(reverse("policy_resume", args=[pk])),
+        undo=lambda: undo_event(
+            "policy.paused", policy, actor=actor, address=reverse("policy_resume", args=[pk])
+        ),
         pause=lambda reason: policy_pause(actor=actor, policy=policy, reason=reason),
     )
 
@@ -246,8 +249,11 @@ def policy_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
 def policy_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause."""
     actor = policy_administrator(request)
-    policy = policy_resume(actor=actor, policy=_policy_or_404(actor, pk))
-    say(request, f"{policy.name} starts tasks again.")
+    policy = _policy_or_404(actor, pk)
+    if undo_or_resume(
+        request, lambda undoes: policy_resume(actor=actor, policy=policy, undoes=undoes)
+    ):
+        say(request, f"{policy.name} starts tasks again.")
     return redirect("policy_edit", pk)
 
 

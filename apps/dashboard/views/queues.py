@@ -23,6 +23,7 @@ from apps.dashboard.render import card_render
 from apps.dashboard.selectors.tasks import visible_task
 from apps.dashboard.selectors.waiting_tasks import waiting_by_queue
 from apps.dashboard.toasts import Undo, say
+from apps.dashboard.undo import undo_event, undo_or_resume
 from apps.policies.models import Queue
 from apps.policies.selectors import (
     queues_managed_by,
@@ -101,7 +102,9 @@ def queue_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
             "what runs goes on."
         ),
         back=reverse("queue_detail", args=[pk]),
-        undo=Undo(reverse("queue_resume", args=[pk])),
+        undo=lambda: undo_event(
+            "queue.paused", queue, actor=user, address=reverse("queue_resume", args=[pk])
+        ),
         pause=lambda reason: queue_pause(actor=user, queue=queue, reason=reason),
     )
 
@@ -112,8 +115,9 @@ def queue_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
 def queue_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause."""
     user = person(request)
-    queue = queue_resume(actor=user, queue=_pausable(user, pk))
-    say(request, f"{queue.name} admits tasks again.")
+    queue = _pausable(user, pk)
+    if undo_or_resume(request, lambda undoes: queue_resume(actor=user, queue=queue, undoes=undoes)):
+        say(request, f"{queue.name} admits tasks again.")
     return redirect("queue_detail", pk)
 
 

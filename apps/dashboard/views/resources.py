@@ -18,6 +18,7 @@ from apps.dashboard.cards.words import plural
 from apps.dashboard.layout import page_or_dialog, pause_page
 from apps.dashboard.selectors.current_tasks import current_tasks
 from apps.dashboard.toasts import Undo, say
+from apps.dashboard.undo import undo_event, undo_or_resume
 from apps.policies.models import Pool
 from apps.policies.selectors import pools_visible_to
 
@@ -88,7 +89,9 @@ def pool_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
             f"{plural(running, 'running task')} there {'goes' if running == 1 else 'go'} on."
         ),
         back=reverse("resources"),
-        undo=Undo(reverse("pool_resume", args=[pk])),
+        undo=lambda: undo_event(
+            "pool.paused", pool, actor=user, address=reverse("pool_resume", args=[pk])
+        ),
         pause=lambda reason: pool_pause(actor=user, pool=pool, reason=reason),
     )
 
@@ -99,8 +102,9 @@ def pool_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
 def pool_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause."""
     user = administrator(request)
-    pool = pool_resume(actor=user, pool=_pool(user, pk))
-    say(request, f"{pool.name} admits tasks again.")
+    pool = _pool(user, pk)
+    if undo_or_resume(request, lambda undoes: pool_resume(actor=user, pool=pool, undoes=undoes)):
+        say(request, f"{pool.name} admits tasks again.")
     return redirect("resources")
 
 

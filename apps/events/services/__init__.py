@@ -3,5 +3,6 @@
 from apps.events.services.audit import audit_record
 from apps.events.services.entries import Entry
 from apps.events.services.events import event_record, events_record
+from apps.events.services.undo import undo_check
 
-__all__ = ["Entry", "audit_record", "event_record", "events_record"]
+__all__ = ["Entry", "audit_record", "event_record", "events_record", "undo_check"]
