@@ -89,3 +89,20 @@ def test_times_of_a_running_task_go_on_while_nothing_happens(
         expect(place).not_to_have_text(text)
         expect(place).to_contain_text("3 h")
     expect(waiting_share).not_to_have_attribute("width", before[2] or "")
+
+
+@pytest.mark.parametrize("card", ["node_rows", "node_detail"])
+def test_the_last_answer_of_a_node_stays_true(
+    site: Installation, sign_in: SignIn, page: Page, card: str
+) -> None:
+    page.clock.install()
+    sign_in(page, "admin")
+    page.goto(f"{site.address}/nodes/")
+    if card == "node_detail":
+        page.locator("td a.id").first.click()
+    expect(page.locator("html")).to_have_attribute("data-live-state", "live")
+
+    with page.expect_response(lambda answer: f"/live/{card}/" in answer.url) as answer:
+        page.clock.run_for(15_000)
+
+    assert answer.value.status in {200, 304}

@@ -1,10 +1,12 @@
 // Cards that change by themselves: every `[data-live]` element is one. The socket pushes a card's
 // whole HTML when it changed and the page morphs it in place. While the socket is down the page
-// asks every ten seconds, and says so.
+// asks every ten seconds, and says so. A card with `[data-refreshed]` in it shows what changes
+// without a message, such as the last answer of a node: the page asks for it all the time.
 import { reloadPage } from "./page-reload.js";
 import { morph } from "./morph.js";
 
 const POLL_MS = 10_000;
+const REFRESH_MS = 10_000;
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 15_000;
 const ANNOUNCE_MS = 5_000;
@@ -119,6 +121,14 @@ async function poll() {
   }
 }
 
+async function refresh() {
+  // A poll asks for all cards, and a hidden page for none.
+  if (document.hidden || pollTimer) return;
+  for (const card of cards()) {
+    if (card.querySelector("[data-refreshed]")) await fetchCard(card).catch(() => {});
+  }
+}
+
 /** Get every card again, now or once the server answers again: the page may differ from it. */
 export function refetch() {
   for (const card of cards()) delete card.dataset.version;
@@ -187,6 +197,8 @@ export function startLive() {
     isLeaving = false;
     connect();
   });
+  setInterval(refresh, REFRESH_MS);
+  document.addEventListener("visibilitychange", refresh);
   document.body.addEventListener("htmx:afterSettle", () => {
     if (socket?.readyState === WebSocket.OPEN) watch();
   });
