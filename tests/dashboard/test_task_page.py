@@ -3,6 +3,7 @@
 import re
 from datetime import timedelta
 
+import pytest
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -18,8 +19,9 @@ from apps.events.services import event_record
 from apps.policies.models import Queue
 from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, Task
-from apps.tasks.services.stop import task_abort
+from apps.tasks.services.stop import task_abort, task_dequeue
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
+from tests.dashboard.test_pages import text
 from tests.people import Example
 
 
@@ -156,6 +158,31 @@ def test_a_task_aborted_in_its_queue_waited_until_then(
     assert story.waiting == timedelta(hours=2)
     assert story.waiting_from is None
     assert "has not been enqueued yet" not in page
+
+
+def test_a_dequeued_task_says_how_long_it_waited(
+    alice: User, submit: Submit, client_for: ClientFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = timezone.now()
+    monkeypatch.setattr(timezone, "now", lambda: now - timedelta(hours=3))
+    task = submit(alice, "train")
+    monkeypatch.setattr(timezone, "now", lambda: now - timedelta(hours=1))
+    task_dequeue(actor=alice, task=task)
+    monkeypatch.undo()
+    address = reverse("task_detail", args=[task.pk])
+
+    story = load_task_timeline(alice, str(task.pk))
+    page = text(client_for(alice).get(address))
+    task_abort(actor=alice, task=task)
+    ended = text(client_for(alice).get(address))
+
+    assert isinstance(story, TaskTimeline)
+    assert story.bar is not None
+    assert story.waiting == timedelta(hours=2)
+    assert "A draft again since" in page
+    assert "It waited 2 h 00 min before." in page
+    assert "has not been enqueued yet" not in page
+    assert "The task was a draft when it ended. It had waited 2 h 00 min before." in ended
 
 
 def test_a_task_aborted_while_it_ran_does_not_wait_after_its_attempt(

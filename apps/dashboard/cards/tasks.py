@@ -8,9 +8,16 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.allocation.explanation import ReaderNames, explain_task
-from apps.dashboard.cards.bars import TaskPhase, TimelineBar
+from apps.dashboard.cards.bars import TimelineBar
 from apps.dashboard.cards.reasons import ReasonView, reason_view
 from apps.dashboard.cards.risk import Risk
+from apps.dashboard.cards.task_phases import (
+    RUNNING,
+    WAITING,
+    counted_from,
+    phase_sum,
+    task_phases,
+)
 from apps.dashboard.cards.timeline import TimelineEntry, timeline_entries
 from apps.dashboard.cards.words import (
     ATTEMPT_STATES,
@@ -38,9 +45,6 @@ from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors.visibility import TaskRights, task_rights
 
 PAGE = 50
-RUNNING = frozenset({"run", "over"})
-WAITING = frozenset({"wait"})
-_WAITING_STATES = frozenset({TaskState.QUEUED, TaskState.PAUSED, TaskState.REJECTED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,6 @@ class TaskTimeline:
     """The timeline and its entries; durations are sums over all attempts.
 
     `running_from` and `waiting_from` count the sum from one moment, so that the browser keeps it
-    true; None where it does not grow.
     """
 
     bar: TimelineBar | None
@@ -107,6 +110,7 @@ class TaskTimeline:
     waiting_from: datetime | None
     preemptions: int
     has_ended: bool
+    draft_since: datetime | None
     topics: tuple[str, ...]
     announce: str = ""
 
@@ -209,17 +213,18 @@ def load_task_timeline(user: User, key: str) -> TaskTimeline | None:
         return None
     history = task_history(task)
     now = timezone.now()
-    phases = _phases(task, history, now, is_over_quota=_is_over_quota(task))
+    phases = task_phases(task, history, now, is_over_quota=_is_over_quota(task))
     is_growing = bool(phases) and phases[-1].ended == now
     return TaskTimeline(
         bar=TimelineBar.of(phases, flags=_preempted_at(history), is_growing=is_growing),
         entries=timeline_entries(history, _names(user, task, history)),
-        running=_sum(phases, RUNNING),
-        running_from=_counted_from(phases, RUNNING) if is_growing else None,
-        waiting=_sum(phases, WAITING),
-        waiting_from=_counted_from(phases, WAITING) if is_growing else None,
+        running=phase_sum(phases, RUNNING),
+        running_from=counted_from(phases, RUNNING) if is_growing else None,
+        waiting=phase_sum(phases, WAITING),
+        waiting_from=counted_from(phases, WAITING) if is_growing else None,
         preemptions=task.preemptions,
         has_ended=task.state in ENDED_STATES,
+        draft_since=history.dequeued_at if phases and task.submitted_at is None else None,
         topics=(f"task.{task.pk}",),
     )
 
@@ -279,60 +284,12 @@ def _risk(task: Task) -> Risk | None:
     return None if live is None else Risk.of(task, live, now=timezone.now())
 
 
-def _phases(
-    task: Task, history: TaskHistory, now: datetime, *, is_over_quota: bool = False
-) -> list[TaskPhase]:
-    """The life of a task as phases without gaps.
-
-    An attempt counts as it did when it was admitted; the one that runs counts as it does now
-    (`is_over_quota`), which may have changed with what others hold.
-    """
-    if task.waits_since is None:
-        return []
-    at = task.waits_since
-    found: list[TaskPhase] = []
-    for attempt in history.attempts:
-        if attempt.allocated_at > at:
-            found.append(TaskPhase("wait", at, attempt.allocated_at))
-        begun = attempt.started_at or attempt.ended_at or now
-        end = attempt.ended_at or now
-        is_live = attempt.state in LIVE_ATTEMPT_STATES
-        over_quota = is_over_quota if is_live else history.tier(attempt.generation) == "over_quota"
-        if begun > attempt.allocated_at:
-            found.append(TaskPhase("start", attempt.allocated_at, begun))
-        if end > begun:
-            found.append(TaskPhase("over" if over_quota else "run", begun, end))
-        at = max(end, attempt.allocated_at)
-    waited_until = _waited_until(task, history, now)
-    if waited_until is not None and waited_until > at:
-        found.append(TaskPhase("wait", at, waited_until))
-    return found
-
-
-def _waited_until(task: Task, history: TaskHistory, now: datetime) -> datetime | None:
-    """The end of the last waiting phase; None where an attempt was the last phase."""
-    if task.state in _WAITING_STATES:
-        return now
-    was_aborted = task.state == TaskState.ABORTED
-    return task.ended_at if was_aborted and history.state_before_abort in _WAITING_STATES else None
-
-
 def _preempted_at(history: TaskHistory) -> list[datetime]:
     return [
         attempt.ended_at
         for attempt in history.attempts
         if attempt.ended_at is not None and _was_preempted(attempt)
     ]
-
-
-def _sum(phases: list[TaskPhase], kinds: frozenset[str]) -> timedelta:
-    return sum((s.ended - s.began for s in phases if s.kind in kinds), timedelta())
-
-
-def _counted_from(phases: list[TaskPhase], kinds: frozenset[str]) -> datetime | None:
-    """When the sum would have begun without gaps; None where the last phase is of another kind."""
-    *before, last = phases
-    return last.began - _sum(before, kinds) if last.kind in kinds else None
 
 
 def _attempt_row(attempt: Attempt, names: ReaderNames, *, sees_placements: bool) -> AttemptRow:

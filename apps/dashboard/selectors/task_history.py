@@ -1,6 +1,7 @@
 """What happened to a task, from its attempts, its events and its reasons."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db.models import Prefetch
 
@@ -25,6 +26,21 @@ class TaskHistory:
         aborts = (event for event in self.events if event.kind == "task.aborted")
         return str(next((event.data.get("from", "") for event in aborts), ""))
 
+    @property
+    def dequeued_at(self) -> datetime | None:
+        """When the task became a draft again; None if it never did."""
+        return next((event.at for event in self.events if _is_dequeued(event)), None)
+
+    @property
+    def enqueued_at(self) -> datetime | None:
+        """Since when the task waited that became a draft again; None where that is not known."""
+        until = self.dequeued_at
+        if until is None:
+            return None
+        waits = (event for event in self.events if event.kind == "task.queued")
+        # One with a generation is the return of an attempt.
+        return next((e.at for e in waits if e.at <= until and "generation" not in e.data), None)
+
     def beneficiary_policy(self, generation: int) -> int | None:
         """The policy of whose task the attempt was stopped for."""
         for attempt in self.attempts:
@@ -38,6 +54,10 @@ class TaskHistory:
             if event.data.get("generation") == generation and "tier" in event.data:
                 return str(event.data["tier"])
         return ""
+
+
+def _is_dequeued(event: Event) -> bool:
+    return event.kind == "task.draft" and bool(event.data.get("from"))
 
 
 def task_history(task: Task) -> TaskHistory:
