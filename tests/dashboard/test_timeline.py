@@ -18,7 +18,7 @@ from apps.tasks.models import Attempt, Member, ReasonChange, Task
 from tests.dashboard.conftest import RunIn, Submit
 from tests.people import Example
 
-NAMES = ReaderNames({1: "H100"}, {}, {}, routing=(1,))
+NAMES = ReaderNames({1: "H100"}, {}, {7: "Nightly"}, routing=(1,))
 OTHER_TENANT = ReaderNames({}, {}, {}, routing=(1,))
 
 
@@ -87,11 +87,31 @@ def line(names: ReaderNames, kind: str, **data: object) -> tuple[str, str]:
             ("Stopping", "Its time limit of 200 s is over, H100, attempt 1"),
             id="why it is stopped",
         ),
+        pytest.param("task.draft", {}, ("Created", ""), id="a new draft"),
+        pytest.param("task.draft", {"from": "queued"}, ("Dequeued", ""), id="a draft again"),
+        pytest.param(
+            "task.priority",
+            {"from": 0, "to": 3},
+            ("Priority changed", "from 0 to 3"),
+            id="another priority",
+        ),
     ],
 )
 def test_an_event_is_a_line(kind: str, data: dict[str, object], want: tuple[str, str]) -> None:
     assert line(NAMES, kind, **data) == want
     assert line(OTHER_TENANT, kind, **data) == (want[0], want[1].replace("H100", "your first pool"))
+
+
+def test_queues_are_named_as_far_as_the_reader_sees_them() -> None:
+    moved = Event(kind="task.moved", data={"queue_before": 7, "queue": 8}, at=timezone.now())
+    enqueued = Event(kind="task.queued", queue_id=7, data={"from": "draft"}, at=timezone.now())
+    history = TaskHistory(attempts=(), events=(moved, enqueued), reasons=())
+
+    seen = [(one.title, one.text) for one in timeline_entries(history, NAMES)]
+    hidden = [(one.title, one.text) for one in timeline_entries(history, OTHER_TENANT)]
+
+    assert set(seen) == {("Moved", "from Nightly to another queue"), ("Enqueued", "in Nightly")}
+    assert set(hidden) == {("Moved", "from another queue to another queue"), ("Enqueued", "")}
 
 
 @pytest.mark.django_db

@@ -9,6 +9,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.configuration.services.queues import profile_connect, queue_change
 from apps.core.errors import BadInput, Conflict, NotAllowed, NotFound
+from apps.events.models import Event
 from apps.policies.models import Profile, Queue
 from apps.tasks.models import Task
 from apps.tasks.selectors.queue_order import queue_position, tasks_in_order
@@ -160,6 +161,9 @@ def test_a_task_moves_to_another_queue_and_its_wait_goes_on(
     assert moved.waits_since == since
     assert moved.task_group is not None
     assert moved.task_group.queue_id == other.pk
+    event = Event.objects.filter(object_id=str(moved.pk)).latest("pk")
+    assert (event.kind, event.actor, event.queue_id) == ("task.moved", alice, other.pk)
+    assert (event.data["queue_before"], event.data["queue"]) == (example.dev_queue.pk, other.pk)
     with pytest.raises(Conflict, match="already"):
         task_change_queue(actor=alice, task=moved, queue=other.name)
 

@@ -28,7 +28,9 @@ _EVENTS: Mapping[str, tuple[str, str, str]] = {
     "task.created": ("wait", "file-pen", "Created"),
     "task.enqueued": ("ok", "check", "Enqueued"),
     "task.queued": ("wait", "hourglass", "Queued again"),
-    "task.dequeued": ("wait", "file-pen", "Dequeued"),
+    "task.draft": ("wait", "file-pen", "Dequeued"),
+    "task.moved": ("wait", "arrow-right", "Moved"),
+    "task.priority": ("wait", "arrow-down-wide-narrow", "Priority changed"),
     "task.allocated": ("use", "cpu", "Allocated"),
     "task.running": ("use", "play", "Running"),
     "task.started": ("use", "play", "Running"),
@@ -66,13 +68,28 @@ def _from_event(event: Event, history: TaskHistory, names: ReaderNames) -> Timel
     is_return = "generation" in event.data or event.data.get("from", "") not in _INITIAL_STATES
     if event.kind == "task.queued" and not is_return:
         kind, icon, title = _EVENTS["task.enqueued"]
+    if event.kind == "task.draft" and not event.data.get("from"):
+        kind, icon, title = _EVENTS["task.created"]
     title = title or event.kind.partition(".")[2].replace("_", " ").capitalize()
-    words = _details(event.data, names)
+    words = [_queues(event, names, is_return=is_return), *_details(event.data, names)]
     if event.kind == "task.preempted":
         words.insert(0, _beneficiary(event.data, history, names))
     if event.actor is not None:
         words.append(f"by {event.actor}")
     return TimelineEntry(event.at, kind, icon, title, ", ".join(filter(None, words)))
+
+
+def _queues(event: Event, names: ReaderNames, *, is_return: bool) -> str:
+    """The queue that a task was put into, or what changed there."""
+    data = event.data
+    if event.kind == "task.moved":
+        return f"from {names.queue(data['queue_before'])} to {names.queue(data['queue'])}"
+    if event.kind == "task.priority":
+        return f"from {data.get('from')} to {data.get('to')}"
+    # One that the reader does not see, or that was removed, says nothing.
+    is_enqueued = event.kind == "task.queued" and not is_return
+    queue = names.queues.get(event.queue_id or 0)
+    return f"in {queue}" if is_enqueued and queue else ""
 
 
 def _beneficiary(data: Mapping[str, Any], history: TaskHistory, names: ReaderNames) -> str:

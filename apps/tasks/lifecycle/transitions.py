@@ -61,6 +61,13 @@ ENQUEUE: Final = TaskTransition(
     sets={"state_detail": ""},
     event="task.queued",
 )
+# To another queue; the event names both.
+MOVE: Final = TaskTransition(
+    sources=(TaskState.QUEUED,),
+    target=TaskState.QUEUED,
+    sets={"state_detail": ""},
+    event="task.moved",
+)
 RESUME: Final = TaskTransition(
     sources=(TaskState.PAUSED, TaskState.REJECTED),
     target=TaskState.QUEUED,

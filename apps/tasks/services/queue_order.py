@@ -18,7 +18,7 @@ from apps.events.services import Entry, events_record
 from apps.policies.models import Queue
 from apps.tasks.acceptance import accept
 from apps.tasks.lifecycle.states import TaskState
-from apps.tasks.lifecycle.transitions import ENQUEUE, NOTIFY_ALLOCATION
+from apps.tasks.lifecycle.transitions import MOVE, NOTIFY_ALLOCATION
 from apps.tasks.models import Task
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.selectors.queue_order import tasks_in_order
@@ -28,7 +28,7 @@ from apps.tasks.services.queues import (
     check_can_manage_task,
     queue_open_to,
 )
-from apps.tasks.services.stop import task_dequeue
+from apps.tasks.services.stop import not_waiting
 from apps.tasks.services.task_groups import task_group_ensure
 from apps.tasks.task_spec import spec_of
 from apps.tasks.topics import task_topics
@@ -94,16 +94,21 @@ def task_change_queue(*, actor: User, task: Task, queue: str | int) -> Task:
     if target.pk == task.queue_id:
         problem = f"is where {task.name} waits already"
         raise Conflict(f"Queue {target.name} {problem}.", fields={"queue": problem})
-    since = Task.objects.get(pk=task.pk).waits_since
-    task_dequeue(actor=actor, task=task)
-    return task_return(
+    before = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
+    if before.state != TaskState.QUEUED or before.queue is None:
+        raise Conflict(not_waiting(before))
+    moved = task_return(
         actor=actor,
         task=task,
         queue=target.pk,
-        change=ENQUEUE,
+        change=MOVE,
+        data={"queue_before": before.queue_id, "queue": target.pk},
         submitted_at=timezone.now(),
-        waiting_since=since,
+        waiting_since=before.waits_since,
     )
+    left = before.queue
+    after_commit(topics=task_topics(task.pk, queue_id=left.pk, policy_id=left.policy_id))
+    return moved
 
 
 def task_set_priority(*, actor: User, task: Task, priority: int) -> Task:

@@ -48,12 +48,13 @@ def task_dequeue(*, actor: User, task: Task) -> Task:
     check_can_manage_task(actor, task)
     if not tasks_transition(DEQUEUE, [task.pk], actor_id=actor.pk):
         task.refresh_from_db()
-        raise Conflict(_why_not_out(task))
+        raise Conflict(not_waiting(task))
     task.refresh_from_db()
     return task
 
 
-def _why_not_out(task: Task) -> str:
+def not_waiting(task: Task) -> str:
+    """Why the task cannot leave its queue."""
     if task.state in ADMITTED_STATES:
         return "The task has started meanwhile: only waiting tasks can leave their queue."
     if task.state in ENDED_STATES:

@@ -215,12 +215,19 @@ def task_resume(*, actor: User, task: Task) -> Task:
 
 
 def task_return(
-    *, actor: User, task: Task, queue: str | int, change: TaskTransition, **changes: Any
+    *,
+    actor: User,
+    task: Task,
+    queue: str | int,
+    change: TaskTransition,
+    data: Mapping[str, Any] | None = None,
+    **changes: Any,
 ) -> Task:
     """Put a task into a queue, checked again as if it were new.
 
     Args:
         change: the transition to *queued*.
+        data: further data of its event.
         changes: columns to set in addition to its position in the queue.
 
     Raises:
@@ -253,7 +260,7 @@ def task_return(
         if "submitted_at" not in changes:
             position |= {"submitted_at": timezone.now(), "waiting_since": None}
         if not tasks_transition(
-            change, [task.pk], actor_id=actor.pk, changes={**position, **changes}
+            change, [task.pk], actor_id=actor.pk, changes={**position, **changes}, data=data
         ):
             raise Conflict("The task is in another state by now: read it again.")
     task.refresh_from_db()
