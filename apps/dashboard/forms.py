@@ -1,6 +1,7 @@
 """Forms; services validate them, and each error is shown at its field."""
 
 import shlex
+from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -8,10 +9,21 @@ from django.contrib.auth.forms import AuthenticationForm
 
 from apps.accounts.models import User
 from apps.core.errors import RpmError
+from apps.policies.models import Queue
 from apps.policies.selectors import queues_open_to
+from apps.tasks.models import Task
 from apps.tasks.task_spec import TaskSpec, spec_of
 
 _MONO = forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "autocapitalize": "off"})
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityHint:
+    """What the field of the priority says while a queue is chosen."""
+
+    queue: str
+    words: str
+    is_shown: bool
 
 
 class SignInForm(AuthenticationForm):
@@ -49,6 +61,19 @@ class SetUpForm(forms.Form):
         help_text="At least 8 characters, and no common word.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
+
+
+class PriorityForm(forms.Form):
+    """Another priority for a task; the service knows the highest one of its queue."""
+
+    priority = forms.IntegerField(label="Priority", widget=forms.NumberInput({"autofocus": True}))
+
+    def __init__(self, data: Any = None, *, task: Task) -> None:
+        super().__init__(data, initial={"priority": task.priority})
+        words = "The queue that you choose later has a highest priority."
+        if task.queue is not None:
+            words = highest_priority_words(task.queue)
+        self.fields["priority"].help_text = words
 
 
 class TaskForm(forms.Form):
@@ -95,7 +120,7 @@ class TaskForm(forms.Form):
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        queues = queues_open_to(user).select_related("policy", "profile").order_by("name")
+        queues = list(queues_open_to(user).select_related("policy", "profile").order_by("name"))
         self.fields["queue"] = forms.ChoiceField(
             label="Queue",
             required=False,
@@ -104,6 +129,12 @@ class TaskForm(forms.Form):
                 *((q.name, f"{q.name}: {q.profile.name}, {q.policy.name}") for q in queues),
             ],
         )
+        # A field that is read is kept: not before it is replaced.
+        chosen = self["queue"].value()
+        self.priority_hints = [
+            PriorityHint(q.name, highest_priority_words(q), is_shown=q.name == chosen)
+            for q in queues
+        ]
 
     def spec(self) -> TaskSpec | None:
         """What the services take; None, with sentences at the fields, where it will not do."""
@@ -128,6 +159,11 @@ class TaskForm(forms.Form):
         except RpmError as error:
             add_errors(self, error)
         return None
+
+
+def highest_priority_words(queue: Queue) -> str:
+    """What the field of a priority says about the queue."""
+    return f"At most {queue.max_priority} in {queue.name}. Higher priorities start first."
 
 
 def focus_first_error(form: forms.Form) -> None:

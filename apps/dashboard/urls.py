@@ -238,6 +238,7 @@ urlpatterns: list[URLPattern] = [
     path("tasks/<uuid:pk>/resume/", tasks.task_resume_now, name="task_resume"),
     path("tasks/<uuid:pk>/run-again/", tasks.task_run_again_now, name="task_run_again"),
     path("tasks/<uuid:pk>/queue/", queues.task_queue_page, name="task_change_queue"),
+    path("tasks/<uuid:pk>/priority/", tasks.task_priority_page, name="task_priority"),
     path(
         "tasks/<uuid:pk>/log/<int:generation>/", tasks.task_log_download, name="task_log_download"
     ),

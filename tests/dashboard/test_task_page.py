@@ -262,3 +262,60 @@ def test_an_abort_that_comes_too_late_says_so(
     words = page.content.decode()
     assert "Nothing was aborted: train had ended already (completed)." in words
     assert "train is aborted" not in words
+
+
+def test_the_priority_of_a_waiting_task_is_changed_on_its_page(
+    example: Example,
+    alice: User,
+    bob: User,
+    charlie: User,
+    submit: Submit,
+    client_for: ClientFor,
+) -> None:
+    Queue.objects.filter(pk=example.dev_queue.pk).update(max_priority=5)
+    task = submit(alice, "train")
+    address, client = reverse("task_priority", args=[task.pk]), client_for(alice)
+    page = reverse("task_detail", args=[task.pk])
+
+    assert f'href="{address}"' in client.get(page).content.decode()
+    assert f"At most 5 in {example.dev_queue.name}." in text(client.get(address))
+    refused = client.post(address, {"priority": "6"})
+    changed = client.post(address, {"priority": "5"}, follow=True)
+
+    assert refused.status_code == 400
+    assert "Is 6: at most 5 in queue" in text(refused)
+    assert "train has priority 5 now." in text(changed)
+    assert "Priority changed" in text(changed)
+    task.refresh_from_db()
+    assert task.priority == 5
+    assert f'href="{address}"' not in client_for(bob).get(page).content.decode()
+    assert client_for(bob).post(address, {"priority": "0"}).status_code == 403
+    assert client_for(charlie).post(address, {"priority": "0"}).status_code == 404
+
+
+def test_a_running_task_gets_no_other_priority(
+    example: Example, alice: User, submit: Submit, run_in: RunIn, client_for: ClientFor
+) -> None:
+    task = submit(alice, "train")
+    run_in(task, example.h100)
+    client, address = client_for(alice), reverse("task_priority", args=[task.pk])
+
+    page = client.get(reverse("task_detail", args=[task.pk])).content.decode()
+    refused = client.post(address, {"priority": "0"})
+
+    assert address not in page
+    assert "Only drafts and waiting tasks can get another priority." in text(refused)
+
+
+def test_the_form_of_a_task_names_the_highest_priority_of_each_queue(
+    example: Example, alice: User, client_for: ClientFor
+) -> None:
+    Queue.objects.filter(pk=example.dev_queue.pk).update(max_priority=5)
+    name = example.dev_queue.name
+
+    page = client_for(alice).get(reverse("task_enqueue")).content.decode()
+    chosen = client_for(alice).get(reverse("task_enqueue"), {"queue": name}).content.decode()
+
+    words = f"At most 5 in {name}. Higher priorities start first."
+    assert f'data-choice="{name}" hidden>{words}' in page
+    assert f'data-choice="{name}">{words}' in chosen

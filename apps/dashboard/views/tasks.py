@@ -7,8 +7,9 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
@@ -19,7 +20,8 @@ from apps.dashboard.access import person
 from apps.dashboard.cards.logs import log_pieces
 from apps.dashboard.cards.task_filter_chips import filter_chips
 from apps.dashboard.cards.tasks import tabs
-from apps.dashboard.forms import TaskForm, add_errors, focus_first_error
+from apps.dashboard.forms import PriorityForm, TaskForm, add_errors, focus_first_error
+from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.live import key_id
 from apps.dashboard.selectors.tasks import TaskFilter, visible_task
 from apps.dashboard.toasts import say
@@ -34,6 +36,7 @@ from apps.tasks.services.enqueue.submission import (
     task_run_again,
     task_submit,
 )
+from apps.tasks.services.queue_order import task_set_priority
 from apps.tasks.services.stop import task_abort, task_dequeue
 
 
@@ -144,6 +147,31 @@ def task_abort_now(request: HttpRequest, pk: UUID) -> HttpResponse:
 def task_dequeue_now(request: HttpRequest, pk: UUID) -> HttpResponse:
     """A waiting task becomes a draft again."""
     return _act(request, pk, task_dequeue)
+
+
+# permission: the owner, manage of the queue, administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+def task_priority_page(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Give a draft or a waiting task another priority."""
+    user = person(request)
+    task = _task_or_404(user, pk)
+    if not task_rights(user, task).manage:
+        raise NotAllowed("You do not own this task, and you do not manage its queue.")
+    form = PriorityForm(request.POST or None, task=task)
+    back = reverse("task_detail", args=[pk])
+    if request.method == "POST" and form.is_valid():
+        priority = form.cleaned_data["priority"]
+        try:
+            task_set_priority(actor=user, task=task, priority=priority)
+        except RpmError as error:
+            add_errors(form, error)
+        else:
+            say(request, f"{task.name} has priority {priority} now.")
+            return redirect_to(request, back)
+    status = 400 if request.method == "POST" else 200
+    context = {"form": form, "task": task, "back": back}
+    return page_or_dialog(request, "pages/task_priority.html", context, status=status)
 
 
 # permission: the owner, and enqueue on the queue; the service checks

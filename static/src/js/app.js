@@ -1,6 +1,7 @@
 // Binds behaviours to elements with `data-behaviour`, also to those that arrive later.
 import boardLines from "./board-lines.js";
 import busyForm from "./busy-form.js";
+import chosenHint from "./chosen-hint.js";
 import copyText from "./copy-text.js";
 import dismiss from "./dismiss.js";
 import dragOrder from "./drag-order.js";
@@ -28,6 +29,7 @@ import { startMorphing } from "./morph.js";
 const behaviours = {
   "board-lines": boardLines,
   "busy-form": busyForm,
+  "chosen-hint": chosenHint,
   "copy-text": copyText,
   dismiss,
   "drag-order": dragOrder,
