@@ -28,6 +28,12 @@ CDI_FIX = (
     "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 )
 _CONTAINER, _PROCESS = "container", "process"
+_NO_PROCESSES = "does not allow tasks without a container"
+# A machine that is no node yet has no setting: its form has.
+_ALLOW_PROCESSES = "tick “Allow plain processes”, then check again"
+_OWN_ACCOUNT = "use another account than root: the script of manage.py node prepare makes one"
+_ROOT = "root"
+_COMMAND = re.compile(r"(apt-get|usermod|loginctl|nvidia-ctk|manage\.py) [^(,]+")
 # By what the runtime or the node's list says of a container or process that does not start.
 START_FIXES = {
     "cdi": CDI_FIX,
@@ -36,7 +42,7 @@ START_FIXES = {
     "cgroup": "loginctl enable-linger ACCOUNT, and delegate cpu, memory and pids to its user slice",
     "subuid": "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 ACCOUNT",
     "in this node's list": "add the runtime to the list that it names, as root of the node",
-    "does not allow tasks without a container": "manage.py node set NODE --allow-process",
+    _NO_PROCESSES: "manage.py node set NODE --allow-process",
     "no space left": "free space for the images of the runtime",
 }
 
@@ -49,6 +55,11 @@ class PreflightFinding:
     is_fine: bool
     words: str
     fix: str = ""
+
+    @property
+    def is_command(self) -> bool:
+        """Whether the fix can be pasted into a shell as it is."""
+        return _COMMAND.fullmatch(self.fix) is not None
 
     @property
     def is_blocking(self) -> bool:
@@ -76,13 +87,19 @@ class ConnectionFacts:
 
 
 def examine(
-    inventory: NodeInventory, connection: ConnectionFacts, *, runtime: str, problem: str = ""
+    inventory: NodeInventory,
+    connection: ConnectionFacts,
+    *,
+    runtime: str,
+    problem: str = "",
+    is_new: bool = False,
 ) -> list[PreflightFinding]:
     """Everything that can be said of the machine, in the order in which to fix it.
 
     Args:
         runtime: podman, docker or process.
         problem: the runtime's words where it started no container; empty where it did.
+        is_new: the machine is no node yet.
     """
     findings = [
         _python(inventory),
@@ -94,6 +111,10 @@ def examine(
         *_clock(connection),
         *_crashes(inventory),
     ]
+    if is_new and _NO_PROCESSES in problem:
+        findings = [
+            replace(one, fix=_ALLOW_PROCESSES) if one.is_blocking else one for one in findings
+        ]
     if not connection.account:
         return findings
     account = connection.account
@@ -114,9 +135,12 @@ def _python(inventory: NodeInventory) -> PreflightFinding:
 
 
 def _account(connection: ConnectionFacts) -> Iterator[PreflightFinding]:
+    is_root = connection.account == _ROOT
     if connection.shell:
         is_plain = connection.shell in {"/bin/sh", "/bin/dash", "/usr/bin/dash"}
-        fix = "" if is_plain else "usermod --shell /bin/sh ACCOUNT"
+        # Nobody should lose the shell of root.
+        fix = _OWN_ACCOUNT if is_root else "usermod --shell /bin/sh ACCOUNT"
+        fix = "" if is_plain else fix
         yield PreflightFinding("shell", is_plain, f"the account's shell is {connection.shell}", fix)
     if connection.is_restricted is not None:
         words = (
@@ -124,7 +148,8 @@ def _account(connection: ConnectionFacts) -> Iterator[PreflightFinding]:
             if connection.is_restricted
             else "the key may run any command on the machine"
         )
-        fix = "" if connection.is_restricted else "run the script of `manage.py node prepare` on it"
+        fix = _OWN_ACCOUNT if is_root else "run the script of manage.py node prepare on it"
+        fix = "" if connection.is_restricted else fix
         yield PreflightFinding("key", connection.is_restricted, words, fix)
     if connection.sessions is not None:
         is_fine = connection.sessions >= SESSIONS

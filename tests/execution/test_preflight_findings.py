@@ -120,6 +120,45 @@ def test_a_fix_names_the_account_where_it_is_known() -> None:
     }
 
 
+def test_for_the_account_root_the_fix_is_another_account() -> None:
+    connection = ConnectionFacts(shell="/bin/bash", is_restricted=False, account="root")
+
+    problems = bad(examine(FIT, connection, runtime="podman"))
+
+    want = "use another account than root: the script of manage.py node prepare makes one"
+    assert problems == {"shell": want, "key": want}
+
+
+@pytest.mark.parametrize(
+    ("is_new", "want"),
+    [
+        pytest.param(True, "tick “Allow plain processes”, then check again", id="a new machine"),
+        pytest.param(False, "manage.py node set NODE --allow-process", id="a node"),
+    ],
+)
+def test_what_allows_plain_processes_depends_on_where_it_is_set(*, is_new: bool, want: str) -> None:
+    problem = "this node does not allow tasks without a container"
+
+    found = examine(FIT, ConnectionFacts(), runtime="process", problem=problem, is_new=is_new)
+
+    assert bad(found) == {"process": want}
+
+
+@pytest.mark.parametrize(
+    ("fix", "want"),
+    [
+        ("usermod --shell /bin/sh gpu-runner", True),
+        ("manage.py node set NODE --allow-process", True),
+        ("apt-get install podman (Debian 12, Ubuntu 24.04 or newer have 4.3 and up)", False),
+        ("run the script of manage.py node prepare on it", False),
+        ("report it", False),
+        ("", False),
+    ],
+)
+def test_only_a_command_is_offered_to_copy(*, fix: str, want: bool) -> None:
+    assert PreflightFinding("x", is_fine=False, words="", fix=fix).is_command is want
+
+
 def test_a_machine_without_gpus_and_one_of_which_little_is_known_are_fit() -> None:
     plain = structs.replace(FIT, devices=(), nvidia="no driver", cdi_names=())
 

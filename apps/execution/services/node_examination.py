@@ -55,11 +55,11 @@ def machine_examine(
     refuse_known_devices(node, inventory)
     if not is_shared_machine:
         refuse_known_machine(node, inventory, clocks)
-    return _examined(node, inventory, clocks)
+    return _examined(node, inventory, clocks, is_new=True)
 
 
 def _examined(
-    node: Node, inventory: NodeInventory, clocks: Clocks
+    node: Node, inventory: NodeInventory, clocks: Clocks, *, is_new: bool = False
 ) -> tuple[NodeInventory, list[PreflightFinding]]:
     connection = ConnectionFacts(skew_s=clocks.wall_s - time.time(), account=node.user)
     client = client_for(node, installation=installation_key())
@@ -70,7 +70,9 @@ def _examined(
             connection = _probe_connection(client.transport, connection)
     finally:
         client.transport.close()
-    return inventory, examine(inventory, connection, runtime=node.runtime, problem=problem)
+    return inventory, examine(
+        inventory, connection, runtime=node.runtime, problem=problem, is_new=is_new
+    )
 
 
 def _probe_connection(transport: SshTransport, connection: ConnectionFacts) -> ConnectionFacts:
