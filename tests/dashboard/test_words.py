@@ -77,6 +77,20 @@ def test_a_block_that_is_too_small_is_named_with_what_each_pool_has() -> None:
     ]
 
 
+def test_a_pool_that_no_node_serves_has_its_row_in_routing_order() -> None:
+    capacity = {"code": "capacity", "details": CAPACITY["details"][1:]}
+    no_server = {"code": "no_server", "details": [{"pool": 2}]}
+
+    view = explain([capacity, no_server], NAMES)
+    hidden = explain([capacity, no_server], OTHER_TENANT)
+
+    assert [(fit.rank, fit.name, fit.label) for fit in view.fits] == [
+        (1, "Bare Metal", "No healthy node"),
+        (2, "H100", "3 of 4 GPUs"),
+    ]
+    assert [fit.name for fit in hidden.fits] == ["your first pool", "your second pool"]
+
+
 def test_whoever_may_not_see_a_pool_reads_its_place_and_the_same_numbers() -> None:
     view = explain([CAPACITY], OTHER_TENANT)
 

@@ -23,11 +23,16 @@ from apps.tasks.selectors.queue_order import QueueExplanation
 MOST_CELLS = 16
 # As many tasks as a line names before it counts the rest.
 MOST_NAMED = 5
+# Why a pool of the routing order gets no task at all.
+CLOSED: Mapping[str, str] = {ReasonCode.NO_SERVER: "No healthy node", ReasonCode.PAUSED: "Paused"}
 
 
 @dataclass(frozen=True, slots=True)
 class PoolFit:
-    """What a pool of the routing order has of what is missing; a cell is one GPU, there or not."""
+    """What a pool of the routing order has of what is missing; a cell is one GPU, there or not.
+
+    A pool that no node serves, or that is paused, has only a `label` that says so.
+    """
 
     rank: int
     name: str
@@ -97,14 +102,13 @@ def reason_view(
     if not reasons:
         return NOT_YET
     first = reasons[0]
-    fits = first.details if first.code == ReasonCode.CAPACITY else ()
     positions = [line for one in reasons[1:] for line in _position(one)]
     return ReasonView(
         word=REASONS.get(first.code, UNKNOWN_REASON),
         code=first.code,
         verdict=first.sentence,
         numbers=(*_named_tasks(first), *positions),
-        fits=tuple(_fit(one, names, simulated) for one in fits),
+        fits=_fits(reasons, names, simulated),
         helps=(first.help,),
         others=tuple(
             OtherReason(REASONS.get(one.code, UNKNOWN_REASON), one.sentence, one.help)
@@ -133,6 +137,37 @@ def _named_tasks(reason: ReasonPayload) -> tuple[str, ...]:
     rest = sum(one.get("task_count", 0) for one in reason.details) - len(named[:MOST_NAMED])
     words = ", ".join(named[:MOST_NAMED]) + (f" and {rest} more" if rest else "")
     return (f"Waiting for {words}.",) if named else ()
+
+
+def _fits(
+    reasons: Sequence[ReasonPayload], names: ReaderNames, simulated: frozenset[int]
+) -> tuple[PoolFit, ...]:
+    """Every pool of the routing order, where the task waits for capacity."""
+    if reasons[0].code != ReasonCode.CAPACITY:
+        return ()
+    found = [_fit(one, names, simulated) for one in reasons[0].details]
+    for reason in reasons[1:]:
+        if reason.code in CLOSED:
+            found += [
+                _closed(one, names, simulated, label=CLOSED[reason.code])
+                for one in reason.details
+                if "rank" in one
+            ]
+    return tuple(sorted(found, key=lambda one: one.rank))
+
+
+def _closed(
+    detail: Mapping[str, Any], names: ReaderNames, simulated: frozenset[int], *, label: str
+) -> PoolFit:
+    return PoolFit(
+        rank=detail["rank"],
+        name=detail["names"].get("pool", ""),
+        needed="",
+        free="",
+        cells=(),
+        label=label,
+        is_simulated=names.routing[detail["rank"] - 1] in simulated,
+    )
 
 
 def _fit(detail: Mapping[str, Any], names: ReaderNames, simulated: frozenset[int]) -> PoolFit:
