@@ -11,7 +11,7 @@ from apps.accounts.models import User
 from apps.core.errors import Stale
 from apps.dashboard.live import key_id
 from apps.dashboard.toasts import Undo
-from apps.events.selectors import last_event_id
+from apps.events.selectors import last_event
 
 UNDOES = "undoes"
 
@@ -27,8 +27,8 @@ def undo_event(
         kind: of its event, such as `node.paused`.
         address: ends it, with `fields`.
     """
-    undoes = last_event_id(kind, row.pk, actor=actor)
-    return Undo(address, {**(fields or {}), UNDOES: str(undoes)})
+    event = last_event(kind, row.pk, actor=actor)
+    return Undo(address, {**(fields or {}), UNDOES: str(event.pk if event is not None else 0)})
 
 
 def undo_or_resume(request: HttpRequest, resume: Callable[[int | None], _Row]) -> _Row | None:

@@ -30,12 +30,17 @@ class AuditFilter:
     text: str = ""
 
 
-def last_event_id(kind: str, object_id: int, *, actor: User) -> int:
-    """The newest event of a kind, such as `queue.paused`, that the actor caused; 0 without one."""
+def last_event(kind: str, object_id: int, *, actor: User | None = None) -> Event | None:
+    """The newest event of a kind, such as `queue.paused`, for one object.
+
+    Args:
+        actor: only what this user caused; None: everything.
+    """
     noun = kind.split(".", maxsplit=1)[0]
     events = Event.objects.filter(object_type=noun, object_id=str(object_id), kind=kind)
-    found: int | None = events.filter(actor=actor).values_list("pk", flat=True).first()
-    return found or 0
+    if actor is not None:
+        events = events.filter(actor=actor)
+    return events.select_related("actor").first()
 
 
 def audit_visible_to(user: Person) -> QuerySet[AuditEntry]:

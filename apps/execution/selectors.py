@@ -164,12 +164,10 @@ def members_to_release(node_ids: Iterable[int], *, token: str) -> list[tuple[int
     return list(rows.exclude(lock_token=token).values_list("pk", "lock_token"))
 
 
-def members_switched_off(node_ids: Iterable[int]) -> list[tuple[int, int, str]]:
-    """Members on nodes that an administrator declared off: id, node, its name."""
+def members_switched_off(node_ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Members on nodes that an administrator declared off: id and node."""
     rows = _maybe_alive().filter(node__in=list(node_ids), node__off_at__isnull=False)
-    return [
-        (pk, node or 0, name) for pk, node, name in rows.values_list("pk", "node", "node__name")
-    ]
+    return [(pk, node or 0) for pk, node in rows.values_list("pk", "node")]
 
 
 def members_launched(node_id: int) -> list[int]:

@@ -99,8 +99,8 @@ class PeriodicChecks:
         return soonest
 
     def _switched_off(self, loops: Mapping[int, NodeLoop]) -> None:
-        for member_id, node_id, name in members_switched_off(loops):
-            words = f"node_loss: {name} was declared switched off."
+        words = "node_loss: the node was declared switched off."
+        for member_id, node_id in members_switched_off(loops):
             try:
                 with as_server(node_id, self._token):
                     # Again, now that its answer would have to wait.

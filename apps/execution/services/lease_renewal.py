@@ -107,7 +107,7 @@ def leases_expire(node: Node, last_clock: NodeClock, token: str) -> float | None
 
 
 def _lose(node: Node, member_id: int, last_clock: NodeClock, token: str) -> None:
-    words = f"node_loss: {node.name} is silent, and has ended the task when its lease was over."
+    words = "node_loss: the node is silent, and has ended the task when its lease was over."
     with as_server(node.pk, token):
         # Checked again, now that no process can renew it.
         until = Member.objects.values_list("lease_until_s", flat=True).get(pk=member_id)

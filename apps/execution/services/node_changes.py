@@ -101,7 +101,7 @@ def node_rekey(
         "is_replaced": is_replaced,
         "reason": reason,
     }
-    lost = f"node_loss: {node.name} was replaced: {reason or 'nothing ran there'}."
+    lost = f"node_loss: the node was replaced: {reason or 'nothing ran there'}."
     return _test_and_save(
         *(actor, node, candidate, kept),
         lost=lost if is_replaced else "",

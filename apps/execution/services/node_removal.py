@@ -8,6 +8,8 @@ from django.db.models import Q
 
 from apps.accounts.models import User
 from apps.core.errors import BadInput, Conflict
+from apps.events.selectors import last_event
+from apps.events.services import audit_record
 from apps.nodes.models import Node, NodeState
 from apps.nodes.services import node_ask_removal, node_declare_off, node_drop
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, TaskState
@@ -108,9 +110,20 @@ def nodes_remove_drained() -> None:
             if node is None:
                 continue
             if not tasks_on(node):
-                _drop(None, node, {"is_forced": True})
+                _finish(node)
             elif node.off_at is None:
                 _stop(node)
+
+
+def _finish(node: Node) -> None:
+    """Remove it in the name of the user who asked for it, so that the audit log says so."""
+    notes: dict[str, object] = {"is_forced": True}
+    asked = last_event("node.removal_asked", node.pk)
+    actor = asked.actor if asked is not None else None
+    _drop(actor, node, notes)
+    if actor is None:
+        data = {"name": node.name, **notes}
+        audit_record("node.removed", actor=None, object_type="node", object_id=node.pk, data=data)
 
 
 def _drop(actor: User | None, node: Node, notes: dict[str, object]) -> Node:
@@ -128,5 +141,6 @@ def _stop(node: Node) -> None:
     found: dict[UUID, bool] = dict(live.values_list("attempt_id", "attempt__task__is_restartable"))
     for attempt_id, is_restartable in found.items():
         target = TaskState.QUEUED if is_restartable else TaskState.ABORTED
-        words = f"Its node {node.name} is being removed."
+        # Its name could name a pool that the owner does not see; the attempt shows it.
+        words = "Its node is being removed."
         attempt_stop(attempt_id=attempt_id, target=target, detail=words)

@@ -179,7 +179,7 @@ def test_work_of_a_machine_that_is_declared_off_waits_again_and_ends_if_it_was_n
 
     wait_until(lambda: attempt_state(task, 1) == "lost", what="it is given up", timeout_s=60)
     task.refresh_from_db()
-    words = "node_loss: a-far was declared switched off."
+    words = "node_loss: the node was declared switched off."
     assert (task.state, task.state_detail) == ("queued", words)
     # It was said in error: what still runs there is ended before the node gets anything new.
     assert running_in(folder)

@@ -53,7 +53,7 @@ def test_what_ran_on_a_machine_that_is_off_is_lost_and_waits_again(
     node_declare_off(actor=root, node=silent, reason="pulled the plug")
     run_checks(silent)
 
-    words = "node_loss: b1 was declared switched off."
+    words = "node_loss: the node was declared switched off."
     assert (seen(), held()) == (("lost", "queued", words), 0)
     assert Event.objects.filter(kind="task.queued", data__cause="node_loss").count() == 1
     # Once: a second look finds nothing.

@@ -238,7 +238,10 @@ def test_a_machine_that_was_set_up_again_is_a_deliberate_act(
     node.refresh_from_db()
     assert node.identity not in {"", before}
     attempt = latest(task)
-    assert (attempt.state, attempt.detail) == ("lost", "node_loss: far was replaced: a new disk.")
+    assert (attempt.state, attempt.detail) == (
+        "lost",
+        "node_loss: the node was replaced: a new disk.",
+    )
     assert states([task]) == ["queued"]
     assert not Member.objects.filter(released_at__isnull=True).exists()
 

@@ -5,7 +5,7 @@ import pytest
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.core.errors import BadInput, Conflict
-from apps.events.models import Event
+from apps.events.models import AuditEntry, Event
 from apps.execution.node_server.loop import NodeLoop
 from apps.execution.node_server.periodic_checks import PeriodicChecks
 from apps.execution.services.node_removal import node_remove
@@ -75,6 +75,28 @@ def test_a_forced_removal_stops_the_work_first_and_it_waits_again(busy: Node, ro
     assert (state_of_task(), busy.is_removed) == ("queued", True)
     stops = Event.objects.get(kind="node.removal_asked").data["stops"]
     assert stops == [str(Task.objects.get().pk)]
+    entries = AuditEntry.objects.filter(object_type="node", object_id=str(busy.pk))
+    assert ("node.removed", "root") in entries.values_list("verb", "actor")
+
+
+def test_the_end_of_a_removal_that_nobody_signed_in_asked_for_is_audited(busy: Node) -> None:
+    node_remove(actor=None, node=busy, is_forced=True)
+    run_checks(busy)
+    end(Attempt.objects.get())
+    run_checks(busy)
+
+    assert AuditEntry.objects.filter(verb="node.removed", object_id=str(busy.pk)).count() == 1
+
+
+def test_what_a_removal_tells_the_owner_does_not_name_the_node(busy: Node, root: User) -> None:
+    node_remove(actor=root, node=busy, is_forced=True)
+    run_checks(busy)
+    end(Attempt.objects.get())
+
+    events = Event.objects.filter(object_type="task").values_list("data", flat=True)
+    texts = [Task.objects.get().state_detail, Attempt.objects.get().detail, *map(str, events)]
+    assert any("Its node is being removed." in one for one in texts)
+    assert not any("b1" in one for one in texts)
 
 
 def test_a_forced_removal_stops_only_what_was_shown(busy: Node, root: User) -> None:
