@@ -1,6 +1,7 @@
 """Administrators make, change, connect, pause and remove policies, through HTTP."""
 
 import re
+from html import unescape
 
 import pytest
 from django.contrib.auth.models import Group
@@ -133,6 +134,23 @@ def test_a_limit_below_a_waiting_task_says_that_it_stays_queued(
     )
     assert "2 could never run" in asked
     assert "rejected" not in asked
+
+
+def test_reservations_beyond_the_capacity_are_warned_of_before_and_after_saving(
+    example: Example, root: User, client_for: ClientFor
+) -> None:
+    client, path = client_for(root), reverse("policy_edit", args=[example.dev.pk])
+    form = changed_form(example.dev) | {"reserved.gpu": "40", "limit.gpu": "40"}
+
+    looked = client.post(path, form | {"preview": "1"})
+    saved = client.post(path, form, follow=True)
+
+    words = "'Dev' (40), 'Research' (8) reserve 48 GPU together; the pools that they reach have 16."
+    assert words in unescape(text(looked))
+    assert "callout k-ok" not in looked.content.decode()
+    assert words in unescape(text(saved))
+    again = client.post(path, changed_form(example.dev) | {"description": "x", "preview": "1"})
+    assert words not in unescape(text(again))
 
 
 def test_another_group_says_whose_waiting_tasks_become_drafts(

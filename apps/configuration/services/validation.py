@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from django.db.models import Count
 
-from apps.configuration.selectors import DRAFT
+from apps.configuration.selectors import DRAFT, live_document
 from apps.configuration.services.rows import document_with_keys
 from apps.core.errors import Conflict
 from apps.core.units import milli, milli_text, quantities_milli, unit_of
@@ -77,6 +77,11 @@ def document_check(document: Document) -> list[DocumentFinding]:
         *_removals(document),
     ]
     return sorted(found, key=lambda finding: not finding.is_error)
+
+
+def reservation_warnings() -> tuple[str, ...]:
+    """Sentences on live reservations beyond the capacity that they can reach."""
+    return tuple(one.detail for one in _reservations(live_document(), _facts()))
 
 
 def document_errors_refuse(findings: Iterable[DocumentFinding]) -> None:

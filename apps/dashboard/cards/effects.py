@@ -53,6 +53,7 @@ class Effects:
     losses: tuple[Loss, ...]
     lost: int
     is_at_rest: bool
+    warnings: tuple[str, ...]
 
     @property
     def is_empty(self) -> bool:
@@ -79,6 +80,7 @@ def effects_of(preview: Preview, returned: ReturnedTasks) -> Effects:
         losses=tuple(_losses(preview, returned)),
         lost=lost,
         is_at_rest=preview.is_at_rest,
+        warnings=preview.warnings,
     )
 
 

@@ -59,6 +59,10 @@ class FormOutcome(Generic[T]):
     needs_confirmation: bool = False
     status: int = 200
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self.effects.warnings if self.effects is not None else ()
+
 
 # permission: administrators, and those of the policy's tenant
 @require_http_methods(["GET", "POST"])
@@ -75,7 +79,8 @@ def policy_new(request: HttpRequest) -> HttpResponse:
         save=lambda: policy_create(actor=actor, **form.values()),
     )
     if outcome.saved is not None:
-        say(request, f"Policy {outcome.saved.name} is created. Connect a profile to it.")
+        words = f"Policy {outcome.saved.name} is created. Connect a profile to it."
+        say(request, " ".join((words, *outcome.warnings)))
         return redirect_to(request, reverse("policy_edit", args=[outcome.saved.pk]))
     context = {"form": form, "outcome": outcome, "back": reverse("policy_list")}
     return page_or_dialog(request, "policies/new.html", context, status=outcome.status)
@@ -101,7 +106,7 @@ def policy_edit(request: HttpRequest, pk: int) -> HttpResponse:
         save=lambda: _change(form, actor=actor, policy=policy),
     )
     if outcome.saved is not None:
-        say(request, f"Policy {outcome.saved.name} is saved.")
+        say(request, " ".join((f"Policy {outcome.saved.name} is saved.", *outcome.warnings)))
         return redirect("policy_edit", pk)
     queues = Queue.objects.filter(policy=policy, removed_at__isnull=True)
     context = {
@@ -278,7 +283,7 @@ def _process_form(
             return FormOutcome(effects=effects)
         if effects.lost > key_id(request.POST.get("confirmed", "")):
             return FormOutcome(effects=effects, needs_confirmation=True, status=409)
-        return FormOutcome(saved=save())
+        return FormOutcome(saved=save(), effects=effects)
     except RpmError as error:
         add_errors(form, error)
         focus_first_error(form)

@@ -6,12 +6,14 @@ passes run afterwards, on plain data.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
 from apps.allocation.whatif.steady_state import run_to_rest
 from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.policies import policy_change, policy_create
@@ -19,6 +21,7 @@ from apps.configuration.services.preview.report import Preview, preview_report
 from apps.configuration.services.preview.state import PreviewState, state_now
 from apps.configuration.services.provision import document_provision
 from apps.configuration.services.rows import live_lock
+from apps.configuration.services.validation import reservation_warnings
 from apps.policies.document import Document
 from apps.policies.models import Policy
 
@@ -57,19 +60,23 @@ def policy_change_preview(
 
 
 def _preview(change: Callable[[], object], *, reader: User | None = None) -> Preview:
-    before, after = _dry_run(change)
+    before, after, warnings = _dry_run(change)
     without = run_to_rest(before.snapshot, returning=before.returning)
     with_change = run_to_rest(after.snapshot, returning=after.returning)
-    return preview_report(before, after, without, with_change, reader=reader)
+    report = preview_report(before, after, without, with_change, reader=reader)
+    # They name policies, which an administrator of a tenant may not see.
+    sees_all = reader is None or is_admin(reader)
+    return replace(report, warnings=warnings) if sees_all else report
 
 
-def _dry_run(change: Callable[[], object]) -> tuple[PreviewState, PreviewState]:
-    """The states without and with the change, which is rolled back at once."""
+def _dry_run(change: Callable[[], object]) -> tuple[PreviewState, PreviewState, tuple[str, ...]]:
+    """The states without and with the change, which is rolled back at once; and new warnings."""
     with transaction.atomic():
         # Before reading, so that nobody else changes anything between the two.
         live_lock()
-        before = state_now(now=timezone.now())
+        before, known = state_now(now=timezone.now()), reservation_warnings()
         change()
         after = state_now(now=timezone.now(), base=before.snapshot)
+        warnings = tuple(one for one in reservation_warnings() if one not in known)
         transaction.set_rollback(True)
-    return before, after
+    return before, after, warnings

@@ -56,6 +56,8 @@ class Preview:
     waiting: PreviewList
     policies: tuple[Row, ...]
     pools: tuple[Row, ...]
+    # What the change brings about, for administrators of the installation.
+    warnings: tuple[str, ...] = ()
 
 
 def preview_report(
