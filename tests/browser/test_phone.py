@@ -1,9 +1,11 @@
 """Lists on a phone, with names and sentences as long as they get."""
 
+import pytest
+
 from tests.browser.conftest import SignIn
 from tests.browser.pages import OVERFLOW
 from tests.end_to_end.installation import Installation
-from tests.services.browser import PHONE, NewPage
+from tests.services.browser import DESKTOP, PHONE, NewPage
 
 LONG_POLICY = """
 from django.contrib.auth.models import Group
@@ -31,6 +33,28 @@ GONE = f"""
 from apps.nodes.models import Node
 Node.objects.filter(name="{REFUSED}").delete()
 """
+
+
+LONG = "pretraining-of-a-model-" * 8 + "seed-41"
+LONG_TASK = f"""
+from apps.tasks.models import Task
+Task.objects.filter(pk=Task.objects.first().pk).update(name="{LONG}")
+"""
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_the_end_of_a_long_task_name_is_seen_in_the_list(
+    site: Installation, sign_in: SignIn, new_page: NewPage, size: tuple[int, int]
+) -> None:
+    site.manage("shell", "--command", LONG_TASK)
+    page = new_page(size=size)
+    sign_in(page, "admin")
+
+    page.goto(f"{site.address}/tasks/")
+
+    name = page.get_by_role("link", name="seed-41").first
+    assert name.evaluate("one => one.scrollWidth <= one.clientWidth && one.offsetHeight > 30")
+    assert page.evaluate(OVERFLOW) <= 0
 
 
 def test_long_names_leave_a_queue_readable_on_a_phone(
