@@ -148,7 +148,7 @@ class RekeyForm(forms.Form):
         label="Reason",
         required=False,
         max_length=500,
-        help_text="Needed while tasks are on a replaced node: why none of them runs any more.",
+        help_text="Only for a replaced machine that had tasks: why none of them runs any more.",
     )
 
 

@@ -71,6 +71,12 @@ class NodeDetail:
         return joined(resumable_parts(self.node))
 
     @property
+    def state_sentence(self) -> str:
+        """What the server says of the state, with a full stop: a link may follow."""
+        words: str = self.node.state_detail
+        return words if words.endswith((".", "?", "!")) else f"{words}."
+
+    @property
     def missing(self) -> int:
         return sum(1 for one in self.devices if one.cell == "d")
 

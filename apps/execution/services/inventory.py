@@ -112,7 +112,8 @@ def node_mark_healthy(node: Node, problem: str = "") -> None:
         node.state, node.missed_syncs, node.off_at = NodeState.HEALTHY, 0, None
         node.state_detail = detail
         if before != NodeState.HEALTHY:
-            _record_event(node, "node.healthy", {"before": before, "was_off": was_off is not None})
+            facts = {"name": node.name, "before": before, "was_off": was_off is not None}
+            _record_event(node, "node.healthy", facts)
             after_commit(notify=["execution.poll"])
 
 
