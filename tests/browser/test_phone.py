@@ -38,7 +38,8 @@ Node.objects.filter(name="{REFUSED}").delete()
 LONG = "pretraining-of-a-model-" * 8 + "seed-41"
 LONG_TASK = f"""
 from apps.tasks.models import Task
-Task.objects.filter(pk=Task.objects.first().pk).update(name="{LONG}")
+active = Task.objects.filter(state__in=["queued", "running"]).first()
+Task.objects.filter(pk=active.pk).update(name="{LONG}")
 """
 
 

@@ -100,6 +100,7 @@ class TaskTimeline:
     """The timeline and its entries; durations are sums over all attempts.
 
     `running_from` and `waiting_from` count the sum from one moment, so that the browser keeps it
+    true; None where it does not grow. `draft_since` is set where a task was taken out of its queue.
     """
 
     bar: TimelineBar | None

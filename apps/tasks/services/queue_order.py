@@ -26,6 +26,7 @@ from apps.tasks.services.enqueue.submission import spec_values, task_return
 from apps.tasks.services.queues import (
     can_manage_queue,
     check_can_manage_task,
+    queue_lock,
     queue_open_to,
 )
 from apps.tasks.services.stop import not_waiting
@@ -94,6 +95,8 @@ def task_change_queue(*, actor: User, task: Task, queue: str | int) -> Task:
     if target.pk == task.queue_id:
         problem = f"is where {task.name} waits already"
         raise Conflict(f"Queue {target.name} {problem}.", fields={"queue": problem})
+    # Queues are locked before tasks, everywhere.
+    queue_lock(actor, target.pk, queue)
     before = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
     if before.state != TaskState.QUEUED or before.queue is None:
         raise Conflict(not_waiting(before))

@@ -233,13 +233,14 @@ THERE = f'[{{"Id": "{7:064}", "RepoTags": ["a.b/c:1"]}}]'
 def test_a_lease_ends_before_a_slow_runtime_has_made_the_container(
     tmp_path: Path, home: str
 ) -> None:
-    tools = tmp_path / "tools"
+    tools, image = tmp_path / "tools", tmp_path / "image"
     tools.mkdir()
+    image.mkdir()
     slow = tools / "podman"
     # Longer than the lease, which is longer on a busy machine.
     runs_s = 4 * scale_timeout(LEASE_S)
     slow.write_text(
-        f"#!/bin/sh\n[ $1 = image ] && exec echo '{THERE}'\n"
+        f"#!/bin/sh\n[ $2 = mount ] && exec echo {image}\n[ $1 = image ] && exec echo '{THERE}'\n"
         f"[ $1 = run ] || {NOTHING}\nsleep {runs_s:.0f}\ntouch {tmp_path}/made\n"
     )
     slow.chmod(0o755)
