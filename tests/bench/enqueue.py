@@ -37,11 +37,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 _INSERT = """
 INSERT INTO tasks_task (
-    id, queue_id, task_group_id, owner_id, name, image, command, environment, working_dir, volumes,
+    id, queue_id, task_group_id, owner_id, name, content,
     priority, is_preemptible, is_restartable, retries, tags, state, state_detail, generation,
     preemptions, failures, created_at, submitted_at, changed_at
 ) VALUES (
-    %s, %s, %s, %s, 'train', '', '["true"]', '{}', '', '[]',
+    %s, %s, %s, %s, 'train', '{"command": ["true"]}',
     0, true, true, 0, '[]', 'queued', '', 0,
     0, 0, now(), now(), now()
 )

@@ -55,11 +55,11 @@ CLAIMED_MILLI = 100_000
 
 _TASKS = """
     INSERT INTO tasks_task (
-        id, queue_id, task_group_id, owner_id, name, image, command, environment, working_dir,
-        volumes, priority, is_preemptible, is_restartable, retries, tags, state, state_detail,
-        generation, preemptions, failures, created_at, submitted_at, changed_at
+        id, queue_id, task_group_id, owner_id, name, content, priority, is_preemptible,
+        is_restartable, retries, tags, state, state_detail, generation, preemptions, failures,
+        created_at, submitted_at, changed_at
     )
-    SELECT gen_random_uuid(), run.queue_id, run.id, %s, 'waiting', '', '["true"]', '{}', '', '[]',
+    SELECT gen_random_uuid(), run.queue_id, run.id, %s, 'waiting', '{"command": ["true"]}',
         0, true, true, 0, '[]', 'queued', '', 0, 0, 0, moment, moment, moment
     FROM generate_series(1, %s) AS number
     JOIN (SELECT id, queue_id, row_number() OVER (ORDER BY id) AS place FROM tasks_taskgroup) AS run
