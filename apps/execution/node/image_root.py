@@ -64,12 +64,18 @@ def working_dir_in(image: LocalImage, spec: Spec, config: dict[str, Any]) -> str
 
 
 def find(root: int, path: str, volumes: tuple[str, ...] = ()) -> Found | None:
-    """What a path leads to in the image at an open folder; None: to nothing."""
+    """What a path leads to in the image at an open folder; None: to nothing.
+
+    Raises:
+        RequestRefusal: it cannot be followed to its end, as podman might by rules of its own.
+    """
     walk = _Walk(root)
     try:
         return walk.find(path, volumes)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError:
+        raise request_fields.refuse(path, "cannot be followed in the image") from None
     finally:
         os.close(walk.folder)
 
@@ -103,7 +109,7 @@ class _Walk:
                 # The runtime makes the folders around a volume.
                 is_around = is_plain and any(_is_below(volume, path) for volume in volumes)
                 return Found(path, 0, 0) if is_around else None
-        return None
+        raise OSError("a path of too many parts")
 
     def _step(self, name: str) -> None:
         if name == "..":

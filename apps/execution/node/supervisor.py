@@ -37,8 +37,8 @@ from apps.execution.node.watchdog import enforce, ensure_watchdog
 # A task that runs away with its log must not fill the node's disk.
 LOG_LIMIT_BYTES = 256 * 1024 * 1024
 LOG_CHECK_S = 1.0
-# So often may a task be found with much more space than its log and its checkpoint file may have.
-# What it writes into a log does not come to that.
+# So often may a task be found with much more space than its log and its checkpoint file may have;
+# what it writes into the log does not count.
 MOST_EXCESSES = 3
 EXCESS_WORDS = "its log and its checkpoint file took more space than they may, %d times"
 STARTING_STEP_S = 0.005
@@ -283,12 +283,15 @@ def shorten_log(member: MemberFolder, *, limit: int) -> None:
 
 
 def log_takes_too_much(member: MemberFolder, *, limit: int) -> bool:
-    """Whether the log takes much more space than it may have.
+    """Whether the log takes much more space than its length and its bound explain.
+
+    A task that only writes fast is no offender, however long its log is at this moment.
 
     Raises:
         OSError: there is none.
     """
-    return task_files.takes_too_much(os.stat(member.path("log")), limit)
+    status = os.stat(member.path("log"))
+    return task_files.takes_too_much(status, max(status.st_size, limit))
 
 
 def _last_words(member: MemberFolder) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.image_root import ACCOUNT_BYTES, ACCOUNT_FILES, MOST_LINKS, find
 from apps.execution.protocol.outcomes import Answered, StartFailed
 from apps.execution.protocol.requests import VolumeMount
@@ -192,6 +193,16 @@ def test_a_task_starts_in_a_volume_and_in_the_folder_around_it(
             f"longer than {ACCOUNT_BYTES} bytes",
             id="a long file",
         ),
+        pytest.param(
+            [
+                entry("pipe", tarfile.FIFOTYPE),
+                link("IT", "/hop0"),
+                *(link(f"hop{at}", f"/hop{at + 1}") for at in range(MOST_LINKS)),
+                link(f"hop{MOST_LINKS}", "/pipe"),
+            ],
+            "cannot be followed in the image",
+            id="a pipe behind more links than the node follows",
+        ),
     ],
 )
 def test_an_image_with_user_names_that_podman_cannot_read_is_refused(
@@ -245,9 +256,9 @@ def test_an_image_has_user_names_up_to_the_bound_and_behind_links(
         ("/root/a", "/a"),
         ("/up", "/"),
         ("/here/b", "/a/b"),
-        ("/circle", None),
+        ("/circle", "refused"),
         ("/out", None),
-        ("/many/b", None),
+        ("/many/b", "refused"),
     ],
 )
 def test_paths_lead_where_they_do_in_a_container(
@@ -266,8 +277,12 @@ def test_paths_lead_where_they_do_in_a_container(
     descriptor = os.open(root, os.O_RDONLY)
     before = len(os.listdir("/proc/self/fd"))
 
-    found = find(descriptor, path)
-
-    assert (found and found.path) == want
+    try:
+        found = find(descriptor, path)
+    except RequestRefusal:
+        # podman may follow more links than the kernel does.
+        assert want == "refused"
+    else:
+        assert (found and found.path) == want
     assert len(os.listdir("/proc/self/fd")) == before
     os.close(descriptor)

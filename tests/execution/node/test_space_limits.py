@@ -1,12 +1,15 @@
 """A task that takes more space than its log and its checkpoint file may have is ended for it."""
 
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from apps.execution.node.supervisor import MOST_EXCESSES
+from apps.execution.node.specs import MemberIdentity
+from apps.execution.node.state_files import MemberFolder
+from apps.execution.node.supervisor import MOST_EXCESSES, log_takes_too_much
 from tests.execution.nodes import TestedNode, installed_local, member_of
 from tests.services.sshd import kill_helpers
 
@@ -58,6 +61,18 @@ def test_a_task_that_takes_space_again_and_again_is_ended(
     assert ended.error == (
         f"its log and its checkpoint file took more space than they may, {MOST_EXCESSES} times"
     )
+
+
+def test_a_log_that_was_written_counts_by_its_length(tmp_path: Path) -> None:
+    member = MemberFolder(str(tmp_path), MemberIdentity("t1", 1, 0))
+    log = Path(member.path("log"))
+    log.parent.mkdir(parents=True)
+
+    log.write_bytes(b"x" * 2**23)
+    assert not log_takes_too_much(member, limit=2**20)
+    log.write_bytes(b"x")
+    subprocess.run(["fallocate", "--keep-size", "--length", "8M", str(log)], check=True)
+    assert log_takes_too_much(member, limit=2**20)
 
 
 def test_a_task_that_writes_too_much_into_its_checkpoint_file_once_goes_on(
