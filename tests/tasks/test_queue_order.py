@@ -153,6 +153,7 @@ def test_a_task_moves_to_another_queue_and_its_wait_goes_on(
     other = profile_connect(actor=root, policy=example.dev, profile=smaller)
     submitted(other, alice, "there")
     since = tasks["a"].submitted_at
+    before = Task.objects.get(pk=tasks["a"].pk)
 
     moved = task_change_queue(actor=alice, task=tasks["a"], queue=other.name)
 
@@ -166,6 +167,8 @@ def test_a_task_moves_to_another_queue_and_its_wait_goes_on(
     assert (event.data["queue_before"], event.data["queue"]) == (example.dev_queue.pk, other.pk)
     with pytest.raises(Conflict, match="already"):
         task_change_queue(actor=alice, task=moved, queue=other.name)
+    with pytest.raises(Conflict, match="was moved to another queue meanwhile"):
+        task_change_queue(actor=alice, task=before, queue=other.name)
 
 
 def test_a_task_moves_only_where_its_mover_and_its_owner_may_enqueue(

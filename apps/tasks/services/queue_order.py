@@ -100,6 +100,8 @@ def task_change_queue(*, actor: User, task: Task, queue: str | int) -> Task:
     before = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
     if before.state != TaskState.QUEUED or before.queue is None:
         raise Conflict(not_waiting(before))
+    if before.queue_id != task.queue_id:
+        raise Conflict(f"{before.name} was moved to another queue meanwhile: read it again.")
     moved = task_return(
         actor=actor,
         task=task,
