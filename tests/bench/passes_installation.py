@@ -129,6 +129,7 @@ def _end_some() -> None:
         Member.objects.filter(attempt__in=gone).update(
             state=MemberState.EXITED, released_at=now, ended_at=now, is_acknowledged=True
         )
+        Task.objects.filter(attempts__in=gone).update(state=TaskState.STOPPING)
         Task.objects.filter(attempts__in=gone).update(state=TaskState.ABORTED)
         Attempt.objects.filter(pk__in=gone).update(state=AttemptState.FINISHED, ended_at=now)
     settle()
