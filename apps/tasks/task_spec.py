@@ -169,6 +169,18 @@ def spec_of(values: Mapping[str, Any]) -> TaskSpec:
     return spec
 
 
+def stored_spec(content: Mapping[str, Any], columns: Mapping[str, Any]) -> TaskSpec:
+    """The spec of a stored task; it was checked when it was stored.
+
+    Raises:
+        BadInput: it is not of the right types, as a backup from elsewhere may hold it.
+    """
+    try:
+        return msgspec.convert({**content, **columns}, TaskSpec)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise type_error(str(error), FIELDS) from error
+
+
 def type_error(message: str, fields: tuple[str, ...]) -> BadInput:
     """The error of msgspec, with the field in our notation and in words."""
     at = _AT.search(message)

@@ -20,6 +20,7 @@ from apps.policies.models import Queue
 from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services.stop import task_abort, task_dequeue
+from tests.allocation.state import change_content
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.test_pages import text
 from tests.people import Example
@@ -110,6 +111,17 @@ def test_a_paused_task_is_resumed_from_its_page(
     task.refresh_from_db()
     assert task.state == TaskState.QUEUED
     assert "Resume" not in client.get(reverse("task_detail", args=[task.pk])).content.decode()
+
+
+def test_a_task_shows_what_it_runs(alice: User, submit: Submit, client_for: ClientFor) -> None:
+    task = submit(alice, "train")
+    content = {"image": "i.example/a:1", "command": ["go", "on"], "working_dir": "/w"}
+    change_content(task, **content, volumes=["datasets"])
+
+    page = client_for(alice).get(reverse("task_detail", args=[task.pk])).content.decode()
+
+    for words in ("i.example/a:1", "go on", "/w", "datasets"):
+        assert f">{words}</dd>" in page
 
 
 def test_a_waiting_task_is_moved_to_another_queue_from_its_page(

@@ -2,7 +2,6 @@
 
 from datetime import datetime
 
-import msgspec
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -13,7 +12,7 @@ from apps.core.keyring import SealContext
 from apps.policies.models import Queue
 from apps.tasks.details import DETAIL_CHARS
 from apps.tasks.lifecycle.states import TaskState
-from apps.tasks.task_spec import COLUMNS, TaskSpec
+from apps.tasks.task_spec import COLUMNS, TaskSpec, stored_spec
 
 
 class TaskGroup(models.Model):
@@ -159,9 +158,12 @@ class Task(models.Model):
 
     @property
     def spec(self) -> TaskSpec:
-        """The task as its owner described it, without the queue and the values of secrets."""
-        values = {name: getattr(self, name) for name in COLUMNS}
-        return msgspec.convert({**self.content, **values}, TaskSpec)
+        """The task as its owner described it, without the queue and the values of secrets.
+
+        Raises:
+            BadInput: what is stored is none.
+        """
+        return stored_spec(self.content, {name: getattr(self, name) for name in COLUMNS})
 
     @property
     def waits_since(self) -> datetime | None:

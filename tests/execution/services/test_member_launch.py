@@ -45,6 +45,18 @@ def test_a_launch_tells_the_node_everything_and_the_task_runs(
     ]
 
 
+def test_a_stored_spec_that_is_none_ends_its_task_with_the_reason(
+    process: Attempt, node: ScriptedNode
+) -> None:
+    Task.objects.update(content={"command": 7})
+
+    launch(process, node)
+
+    assert node.requests == []
+    process.refresh_from_db()
+    assert process.detail == "command must be a list, not a whole number."
+
+
 def test_secrets_reach_the_node_and_nothing_else(process: Attempt, node: ScriptedNode) -> None:
     Task.objects.update(secrets=seal_secrets({"KEY": "geheim\n"}, Task.objects.get()))
     node.answers = [done(state="running")]
