@@ -44,9 +44,11 @@ def decide_until(is_over: Callable[[float | None], bool]) -> Callable[[Snapshot]
         with other.cursor() as cursor:
 
             def is_done() -> bool:
+                # A session that the server is ending has no transaction any more, and is listed
+                # for a moment.
                 cursor.execute(
-                    "SELECT extract(epoch FROM query_start - xact_start) FROM pg_stat_activity "
-                    "WHERE pid = %s",
+                    "SELECT coalesce(extract(epoch FROM query_start - xact_start), 0) "
+                    "FROM pg_stat_activity WHERE pid = %s",
                     [session],
                 )
                 found = cursor.fetchone()
