@@ -171,7 +171,10 @@ def unused_reservation(
     return scenario(
         pools=[{"name": "a", "capacity": {"gpu": 12}, "profiles": ["x"], **pool}],
         profiles=[{"name": "x", "request": {"gpu": 1}, "pools": ["a"]}],
-        policies=[{"name": "team", "reserved": {"gpu": 14}, "profiles": ["x"]}],
+        policies=[
+            {"name": "team", "reserved": {"gpu": 14}, "profiles": ["x"]},
+            {"name": "other", "reserved": {"gpu": 4}, "profiles": ["x"]},
+        ],
         tasks=[
             *first,
             *[
@@ -218,6 +221,20 @@ NODES = [{"name": "b1", "capacity": {"gpu": 8}}, {"name": "h1", "capacity": {"gp
                 "sizes": lambda number: {"request": {"gpu": 2, "cpu": 500 - number}},
             },
             id="of different sizes before a smaller one that fits",
+        ),
+        pytest.param(
+            {
+                "capacity": {"gpu": 18},
+                "nodes": [{"name": f"n{n}", "capacity": {"gpu": 3}} for n in range(6)],
+                "preemptible": [True],
+                "first": [
+                    queued(f"a{n}", "team", "x", n, priority=1, request={"gpu": 2})
+                    for n in range(6)
+                ],
+                "last": [queued("z", "other", "x", 0, priority=-1000)],
+                "sizes": lambda number: {"request": {"gpu": 2, "cpu": 500 - number}},
+            },
+            id="of different sizes that no node has free, before a smaller one that fits",
         ),
     ],
 )

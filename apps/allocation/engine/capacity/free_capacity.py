@@ -38,6 +38,13 @@ class FreeCapacity:
         fork._bounds = dict(self._bounds)
         return fork
 
+    def record(self) -> FreeCapacity:
+        """What is free now, for `bound` alone: it stays as it is when this capacity changes."""
+        record = FreeCapacity(list(self.free), None)
+        record._nodes = self.nodes.record() if self.nodes else None
+        record._bounds = dict(self._bounds)
+        return record
+
     def bound(self, shape: CompiledShape) -> int:
         """How many tasks of `shape` fit if nothing else comes."""
         found = self._bounds.get(shape.number)

@@ -211,6 +211,10 @@ class Nodes:
         self._owner = object()
         return fork
 
+    def record(self) -> Nodes:
+        """What is free now, for `bound` alone, at the cost of the different nodes."""
+        return Nodes(self.layout, [], [], dict(self.buckets))
+
     def bound(self, shape: CompiledShape) -> int:
         """How many whole tasks of `shape` fit."""
         return self.members(self.layout.need(shape)) // shape.replicas

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 from operator import itemgetter
 
+from apps.allocation.engine.capacity.free_capacity import FreeCapacity
 from apps.allocation.engine.compile.compiled_snapshot import CompiledShape, GroupState, ServingKey
 from apps.allocation.engine.quota.holds import Holds
 from apps.allocation.engine.state.working_state import PoolOffer, WorkingState
@@ -22,20 +23,20 @@ PLAIN_MATCHES = 16
 class Refusals:
     """What did not fit when a pool last went through its proposals.
 
-    By shape number the place of the first such task, and what was free at the place of each.
-    `latest` is the place of the last task that fitted, `barrier` the place below which a pool
-    without backfill accepts nothing.
+    By shape number the place of the first such task, and what was free, on which nodes, at the
+    place of each. `latest` is the place of the last task that fitted, `barrier` the place below
+    which a pool without backfill accepts nothing.
     """
 
     first: dict[int, ServingKey] = field(default_factory=dict)
-    free: list[tuple[ServingKey, list[int]]] = field(default_factory=list)
+    free: list[tuple[ServingKey, FreeCapacity]] = field(default_factory=list)
     latest: ServingKey | None = None
     barrier: ServingKey | None = None
 
-    def note(self, place: ServingKey, shape: CompiledShape, free: list[int]) -> None:
+    def note(self, place: ServingKey, shape: CompiledShape, capacity: FreeCapacity) -> None:
         self.first.setdefault(shape.number, place)
-        if not self.free or self.free[-1][1] != free:
-            self.free.append((place, list(free)))
+        if not self.free or self.free[-1][1].free != capacity.free:
+            self.free.append((place, capacity.record()))
 
     def exclude(self, shape: CompiledShape, key: ServingKey) -> bool:
         """Whether a task at `key` would not fit: what is free shrinks from place to place."""
@@ -43,10 +44,7 @@ class Refusals:
         if first is not None and first < key:
             return True
         before = bisect_left(self.free, key, key=itemgetter(0))
-        if not before:
-            return False
-        free = self.free[before - 1][1]
-        return any(free[one] < amount for one, amount in shape.amounts)
+        return before > 0 and not self.free[before - 1][1].bound(shape)
 
 
 @dataclass(slots=True)
@@ -208,7 +206,7 @@ def _serve(
             refusals.latest = turn
             continue
         full.add(number)
-        refusals.note(turn, offer.group.shape, pool_offer.capacity.free)
+        refusals.note(turn, offer.group.shape, pool_offer.capacity)
         if pool in barriers:
             key = offer.group.serving_key(pool, head)
             barrier = key if barrier is None else min(barrier, key)
