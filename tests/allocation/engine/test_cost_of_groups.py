@@ -158,6 +158,41 @@ def test_twice_as_many_groups_in_a_queue_cost_twice_as_much() -> None:
     assert calls_of_a_pass(many_groups(400)) < 3 * calls_of_a_pass(many_groups(200))
 
 
+@pytest.mark.parametrize(
+    "requests",
+    [
+        pytest.param(lambda _: {"gpu": 1}, id="of one size"),
+        pytest.param(lambda number: {"gpu": 1, "cpu": 500 - number}, id="of different sizes"),
+        pytest.param(lambda number: {"gpu": 1 if number else 5}, id="behind one that fits nowhere"),
+    ],
+)
+def test_twice_as_many_groups_of_a_strict_policy_cost_twice_as_much(
+    requests: Callable[[int], dict[str, int]],
+) -> None:
+    def strict(groups: int) -> Snapshot:
+        return scenario(
+            pools=[
+                {"name": "a", "capacity": {"gpu": 4}, "profiles": ["x"]},
+                {"name": "b", "capacity": {"gpu": 4}, "profiles": ["x"]},
+            ],
+            profiles=[{"name": "x", "request": {"gpu": 1}, "pools": ["a", "b"]}],
+            policies=[{"name": "team", "strict": True, "profiles": ["x"]}],
+            tasks=[
+                queued(
+                    f"{number:03d}",
+                    "team",
+                    "x",
+                    number,
+                    priority=-number,
+                    request=requests(number),
+                )
+                for number in range(groups)
+            ],
+        )
+
+    assert calls_of_a_pass(strict(400)) < 3 * calls_of_a_pass(strict(200))
+
+
 def unused_reservation(
     groups: int,
     *,

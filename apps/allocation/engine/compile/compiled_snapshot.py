@@ -30,6 +30,8 @@ UNCOUNTED = 1 << 60
 Amounts = tuple[tuple[int, int], ...]
 Prefix = tuple[int, int, int, int]
 ServingKey = tuple[int, int, int, int, int, Id]
+# Priority, least first; time of submission; task.
+StrictKey = tuple[int, int, Id]
 Pairs = tuple[tuple[str, int], ...]
 
 
@@ -103,7 +105,7 @@ class GroupState:
         head = self.queued.heads[number]
         return (*self.across, head.submitted_us, head.task)
 
-    def strict_key(self, number: int) -> tuple[int, int, Id]:
+    def strict_key(self, number: int) -> StrictKey:
         head = self.queued.heads[number]
         return (-self.queued.priority, head.submitted_us, head.task)
 

@@ -61,6 +61,7 @@ class QueuePositions:
         # By queue and rank the groups with waiting tasks, and by queue the ranks in order.
         self._equals: dict[tuple[Id, _Rank], _Equals] = {}
         self._ahead: dict[int, dict[int, Detail]] | None = None
+        self._strict_firsts: dict[tuple[int, int], GroupState] = {}
         self._rank_all()
 
     def _rank_all(self) -> None:
@@ -88,10 +89,14 @@ class QueuePositions:
 
     def strictly_behind(self, group: GroupState, pool: int) -> Detail:
         """The first task of its policy that strict order wants to start before it in `pool`."""
-        first = min(
-            (one for one in self._state.strict[group.policy] if pool in one.pools and one.waiting),
-            key=lambda one: one.strict_key(one.placed_count),
-        )
+        first = self._strict_firsts.get((group.policy, pool))
+        if first is None:
+            strict = self._state.strict[group.policy]
+            first = min(
+                (one for one in strict if pool in one.pools and one.waiting),
+                key=lambda one: one.strict_key(one.placed_count),
+            )
+            self._strict_firsts[group.policy, pool] = first
         return Detail(policy=group.queue.policy, tasks=(first.head(first.placed_count).task,))
 
     def ahead(self, group: GroupState) -> tuple[Detail, ...]:

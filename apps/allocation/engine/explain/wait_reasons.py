@@ -218,7 +218,7 @@ class _Explainer:
 
     def _not_let_in(self, group: GroupState, pools: list[int]) -> Iterator[Reason]:
         """What keeps it out of pools where it fits."""
-        blocked = self.state.blocked_pools(group, group.placed_count, {})
+        blocked = self.state.blocked_pools(group, group.placed_count)
         behind = [one for one in pools if one in blocked]
         held = [self._held(group, one) for one in pools if one not in blocked]
         if behind:

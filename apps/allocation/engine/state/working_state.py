@@ -13,6 +13,7 @@ from apps.allocation.engine.compile.compiled_snapshot import (
     CompiledSnapshot,
     GroupState,
     ServingKey,
+    StrictKey,
 )
 from apps.allocation.engine.model.snapshot import Id
 from apps.allocation.engine.quota.holds import Holds
@@ -83,6 +84,8 @@ class WorkingState:
         self.placed: list[PlacedTask] = []
         self._at_most = at_most
         self.strict = _strict_groups(compiled.groups)
+        # By strict policy what `strict_firsts` found since the last placement of its tasks.
+        self._firsts: dict[int, dict[int, StrictKey]] = {}
         # Groups that a pool without backfill turned away, and with which tier; those that found a
         # later pool do not wait any more.
         self.turned: dict[int, dict[int, tuple[GroupState, int]]] = {
@@ -186,6 +189,7 @@ class WorkingState:
         """Place the next head of `group` for good; ledger and capacity are charged already."""
         number = group.placed_count
         group.placed_count += 1
+        self._firsts.pop(group.policy, None)
         self.placed.append(PlacedTask(group, number, pool, members, tier))
 
     def placements_in_order(self) -> dict[Id, Id]:
@@ -211,24 +215,39 @@ class WorkingState:
                 self.placed[index] = replace(placed, number=number)
         return instead
 
-    def blocked_pools(self, group: GroupState, number: int, ahead: dict[int, int]) -> set[int]:
-        """Pools where strict order does not let head `number` of `group` start yet.
+    def blocked_pools(self, group: GroupState, number: int) -> set[int]:
+        """Pools where strict order does not let head `number` of `group` start yet."""
+        if not group.is_strict:
+            return set()
+        firsts = self._firsts.get(group.policy)
+        if firsts is None:
+            firsts = self._firsts[group.policy] = self.strict_firsts(group.policy)
+        key = group.strict_key(number)
+        return {pool for pool, first in firsts.items() if first < key}
+
+    def strict_firsts(
+        self, policy: int, ahead: Mapping[int, int] = NOTHING_OFFERED
+    ) -> dict[int, StrictKey]:
+        """By pool, the first waiting task of a strict policy that has it in its list.
+
+        Nothing behind it starts there. Of a group whose heads are all assigned while more of it
+        wait, it is the last head.
 
         Args:
             ahead: by group index, how many of its tasks are assigned beyond `placed_count`.
         """
-        blocked: set[int] = set()
-        if not group.is_strict:
-            return blocked
-        key = group.strict_key(number)
-        for other in self.strict[group.policy]:
-            first = other.placed_count + ahead.get(other.index, 0)
-            if first < len(other.queued.heads):
-                if other.strict_key(first) < key:
-                    blocked.update(other.pools)
-            elif other.queued.count > first and other.strict_key(first - 1) < key:
-                blocked.update(other.pools)
-        return blocked
+        found: dict[int, StrictKey] = {}
+        for group in self.strict[policy]:
+            first = group.placed_count + ahead.get(group.index, 0)
+            if first >= len(group.queued.heads):
+                if group.queued.count <= first:
+                    continue
+                first -= 1
+            key = group.strict_key(first)
+            for pool in group.pools:
+                if pool not in found or key < found[pool]:
+                    found[pool] = key
+        return found
 
 
 def _empty_capacity(

@@ -78,7 +78,7 @@ class _FairFill:
         """Place the next task in the first pool of its list where it fits."""
         if not budget(self.state.ledger, group, self.tier, 1):
             return False
-        blocked = self.state.blocked_pools(group, group.placed_count, {})
+        blocked = self.state.blocked_pools(group, group.placed_count)
         for pool in group.pools:
             if pool in blocked:
                 continue

@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from operator import itemgetter
 
-from apps.allocation.engine.compile.compiled_snapshot import GroupState, ServingKey
+from apps.allocation.engine.compile.compiled_snapshot import GroupState, ServingKey, StrictKey
 from apps.allocation.engine.quota.tiers import budget
 from apps.allocation.engine.state.working_state import MemberAssignments, PoolOffer, WorkingState
 from apps.allocation.engine.steps.match import TentativeMatch
@@ -71,6 +71,8 @@ class _Improvement:
             for pool in group.pools:
                 self.groups_by_pool.setdefault(pool, []).append(group)
         self.groups = {group.index: group for group in eligible}
+        # By strict policy its first waiting tasks, until one of its tasks has an assignment.
+        self._firsts: dict[int, dict[int, StrictKey]] = {}
         self._turns = count(sum(len(assigned) for assigned in assignments.values()))
 
     def once(self) -> bool:
@@ -130,18 +132,25 @@ class _Improvement:
         return heap
 
     def _push(
-        self, heap: list[tuple[ServingKey, int, int]], group: GroupState, pool: int, start: int
+        self,
+        heap: list[tuple[ServingKey, int, int]],
+        group: GroupState,
+        pool: int,
+        start: int,
+        *,
+        up_to: StrictKey | None = None,
     ) -> None:
-        """Push the first head from `start` on that prefers `pool`."""
+        """Push the first head from `start` on that prefers `pool`, unless it is behind `up_to`."""
         place = group.pools.index(pool)
         assigned = self.assignments[group.index]
         number = start
         while number < len(assigned) and assigned[number].place <= place:
             number += 1
-        if number <= len(assigned) and group.placed_count + number < len(group.queued.heads):
-            heappush(
-                heap, (group.serving_key(pool, group.placed_count + number), group.index, number)
-            )
+        head = group.placed_count + number
+        if number > len(assigned) or head >= len(group.queued.heads):
+            return
+        if up_to is None or group.strict_key(head) <= up_to:
+            heappush(heap, (group.serving_key(pool, head), group.index, number))
 
     def _would_move(self, group: GroupState, number: int, pool: int) -> bool:
         """Whether the head still prefers `pool`; it may have been pushed twice."""
@@ -155,9 +164,10 @@ class _Improvement:
     ) -> None:
         """Once a task of a strict policy has its assignment, push those that waited for it."""
         if group.is_strict:
+            first = self._strict_firsts(group.policy).get(pool)
             for other in self.groups_by_pool[pool]:
                 if other.policy == group.policy and other is not group:
-                    self._push(heap, other, pool, 0)
+                    self._push(heap, other, pool, 0, up_to=first)
 
     def _may_start(self, group: GroupState, number: int, pool: int) -> bool:
         """Whether budgets and strict order let it into `pool`, if it fitted."""
@@ -166,8 +176,15 @@ class _Improvement:
             return False
         if not group.is_strict:
             return True
-        ahead = {index: len(assigned) for index, assigned in self.assignments.items()}
-        return pool not in self.state.blocked_pools(group, group.placed_count + number, ahead)
+        first = self._strict_firsts(group.policy).get(pool)
+        return first is None or group.strict_key(group.placed_count + number) <= first
+
+    def _strict_firsts(self, policy: int) -> dict[int, StrictKey]:
+        found = self._firsts.get(policy)
+        if found is None:
+            ahead = {index: len(assigned) for index, assigned in self.assignments.items()}
+            found = self._firsts[policy] = self.state.strict_firsts(policy, ahead)
+        return found
 
     def _take(self, group: GroupState, number: int, pool: int) -> bool:
         if not self._may_start(group, number, pool):
@@ -184,6 +201,7 @@ class _Improvement:
         else:
             self.state.ledger.charge(group, 1)
             assigned.append(Assignment(place, members, next(self._turns)))
+            self._firsts.pop(group.policy, None)
         return True
 
 

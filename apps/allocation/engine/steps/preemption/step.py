@@ -153,7 +153,7 @@ class PreemptionStep:
         state = self.state
         if not group.is_strict and not state.turned:
             return group.pools
-        blocked = state.blocked_pools(group, group.placed_count, {})
+        blocked = state.blocked_pools(group, group.placed_count)
         return [
             pool
             for pool in group.pools
