@@ -53,9 +53,9 @@ def feasibility_problems(
     "Tiers: reserved before over quota".
     """
     total = {key: amount * replicas for key, amount in request.items() if amount}
-    problems = dict(_above_limits(total, policy_bounds))
+    problems = dict(_above_limits(total, replicas, policy_bounds))
     if not is_preemptible:
-        problems.update(_above_reservations(total, policy_bounds))
+        problems.update(_above_reservations(total, replicas, policy_bounds))
     if (
         empty_pools
         and not problems
@@ -65,8 +65,12 @@ def feasibility_problems(
     return problems
 
 
+def _is(total: int, replicas: int) -> str:
+    return f"is {milli_text(total)}{f' for all {replicas} members' if replicas > 1 else ''}"
+
+
 def _above_limits(
-    total: Amounts, policy_bounds: Sequence[PolicyBounds]
+    total: Amounts, replicas: int, policy_bounds: Sequence[PolicyBounds]
 ) -> Iterator[tuple[str, str]]:
     for level, bounds in enumerate(policy_bounds):
         for what, limit in (("limit", bounds.limit), ("limit per user", bounds.user_limit)):
@@ -75,14 +79,14 @@ def _above_limits(
                     yield (
                         f"request.{key}",
                         (
-                            f"needs {milli_text(amount)} in all, {_whose(level)} has a {what} of "
+                            f"{_is(amount, replicas)}, but {_whose(level)} has a {what} of "
                             f"{milli_text(limit[key])}"
                         ),
                     )
 
 
 def _above_reservations(
-    total: Amounts, policy_bounds: Sequence[PolicyBounds]
+    total: Amounts, replicas: int, policy_bounds: Sequence[PolicyBounds]
 ) -> Iterator[tuple[str, str]]:
     for level, bounds in enumerate(policy_bounds):
         named = [key for key in total if key in bounds.reserved]
@@ -99,7 +103,7 @@ def _above_reservations(
                 yield (
                     f"request.{key}",
                     (
-                        f"needs {milli_text(total[key])} in all, {_whose(level)} reserves "
+                        f"{_is(total[key], replicas)}, but {_whose(level)} reserves "
                         f"{milli_text(bounds.reserved[key])}, and work that cannot be preempted "
                         "stays within reservations"
                     ),
@@ -121,7 +125,7 @@ def _above_pools(
         most = max(empty_pool.capacity.get(key, 0) for empty_pool in counting)
         if total[key] > most:
             problems[f"request.{key}"] = (
-                f"needs {milli_text(total[key])} in all, the largest pool of the profile has "
+                f"{_is(total[key], replicas)}, but the largest pool of the profile has "
                 f"{milli_text(most)}"
             )
     if problems:
@@ -137,7 +141,7 @@ def _above_nodes(
         most = max((node[key] for node in nodes if key in node), default=0)
         if nodes and most < request[key] and (most or key == "gpu"):
             return {
-                f"request.{key}": f"needs {milli_text(request[key])} per member, the largest node "
+                f"request.{key}": f"is {milli_text(request[key])} per member, but the largest node "
                 f"of these pools has {milli_text(most)}"
             }
     if replicas > 1:

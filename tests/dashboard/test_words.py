@@ -77,6 +77,14 @@ def test_a_block_that_is_too_small_is_named_with_what_each_pool_has() -> None:
     ]
 
 
+def test_free_capacity_on_nodes_that_take_nothing_new_is_named() -> None:
+    detail = {"pool": 2, "key": "gpu", "needed": 4000, "free": 5000, "largest": 0}
+
+    view = explain([{"code": "capacity", "details": [detail]}], NAMES)
+
+    assert "Bare Metal has 5 GPUs free, but none on a node that takes new tasks" in view.verdict
+
+
 def test_a_pool_that_no_node_serves_has_its_row_in_routing_order() -> None:
     capacity = {"code": "capacity", "details": CAPACITY["details"][1:]}
     no_server = {"code": "no_server", "details": [{"pool": 2}]}

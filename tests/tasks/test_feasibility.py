@@ -37,7 +37,7 @@ OPEN = bounds(limit=None)
         pytest.param(
             {"policy_bounds": [bounds(limit=3)]},
             ["request.gpu"],
-            "needs 4 in all, its policy has a limit of 3",
+            "is 4, but its policy has a limit of 3",
             id="larger than its policy's limit",
         ),
         pytest.param(
@@ -55,7 +55,7 @@ OPEN = bounds(limit=None)
         pytest.param(
             {"replicas": 3, "policy_bounds": [bounds(limit=8)]},
             ["request.gpu"],
-            "needs 12 in all",
+            "is 12 for all",
             id="members count together",
         ),
         pytest.param(
@@ -98,7 +98,7 @@ OPEN = bounds(limit=None)
         pytest.param(
             {"empty_pools": [nodes(2, 2, 2)]},
             ["request.gpu"],
-            "needs 4 per member, the largest node of these pools has 2",
+            "is 4 per member, but the largest node of these pools has 2",
             id="a member larger than every node",
         ),
         pytest.param(

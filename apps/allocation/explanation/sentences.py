@@ -209,8 +209,9 @@ def _capacity(reason: Reason, names: NameLookup) -> Sentence:
         needed = amount_text(detail.key, detail.needed)
         part = f"{pool} has {free} free of the {needed} needed"
         if detail.largest is not None and (detail.free or 0) >= (detail.needed or 0):
-            most = amount_text(detail.key, detail.largest)
-            part = f"{pool} has {free} free, but at most {most} on one node, of the {needed} needed"
+            on_one = f"at most {amount_text(detail.key, detail.largest)} on one node"
+            most = on_one if detail.largest else "none on a node that takes new tasks"
+            part = f"{pool} has {free} free, but {most}, of the {needed} needed"
         parts.append(part)
         is_too_large = is_too_large and (detail.limit or 0) < (detail.needed or 0)
     text = f"There is not enough free capacity: {'; '.join(_first(parts, 'pool'))}."
