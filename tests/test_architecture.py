@@ -125,7 +125,7 @@ def test_migrations_import_nothing_of_the_apps_but_the_fields_of_core(app: Path)
 
 
 def test_the_exceptions_of_docstrings_exist() -> None:
-    folders = [ROOT / "apps", ROOT / "rpm"]
+    folders = [ROOT / "apps", ROOT / "lab", ROOT / "rpm"]
     trees = {
         path: ast.parse(path.read_text())
         for path in sorted(chain.from_iterable(folder.rglob("*.py") for folder in folders))

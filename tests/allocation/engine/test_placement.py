@@ -17,7 +17,7 @@ from apps.allocation.engine.compile.compiled_snapshot import (
 )
 from apps.allocation.engine.model.quantities import GPU, WHOLE, Quantities
 from apps.allocation.engine.model.snapshot import NodeSnapshot, PoolSnapshot, Snapshot, UsualShape
-from apps.allocation.placement.exhaustive_choice import ExhaustiveChoice, FreeNode
+from lab.placement.exhaustive_choice import ExhaustiveChoice, FreeNode
 
 MODELS = ("A100", "H100", "T4")
 SIZES = (0, 100, 250, 500, 700, 1000, 2000, 4000)

@@ -20,8 +20,8 @@ from apps.allocation.engine.compile.compiled_snapshot import (
 )
 from apps.allocation.engine.model.quantities import GPU, WHOLE, Quantities
 from apps.allocation.engine.model.snapshot import NodeSnapshot, PoolSnapshot, Snapshot, UsualShape
-from apps.allocation.placement.exhaustive_choice import ExhaustiveChoice, FreeNode
-from apps.allocation.placement.traces import Pod
+from lab.placement.exhaustive_choice import ExhaustiveChoice, FreeNode
+from lab.placement.traces import Pod
 
 # Arrivals of a run that are also decided by scoring every node, spread over it.
 COMPARED = 6

@@ -1,13 +1,12 @@
-"""`manage.py bench placement`: on a small cluster, with errors that say what is wrong."""
+"""`python -m lab.placement`: on a small cluster, with errors that say what is wrong."""
 
 import gzip
-import io
 import json
 from pathlib import Path
 
 import pytest
-from django.core.management import call_command
-from django.core.management.base import CommandError
+
+from lab.placement.__main__ import main
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(
     f"node-{number},{cpu},65536,{gpu},{model}\n"
@@ -34,14 +33,22 @@ def traces(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def bench(*arguments: object) -> str:
-    out = io.StringIO()
-    call_command("bench", "placement", *map(str, arguments), stdout=out)
-    return out.getvalue()
+def measure(*arguments: object) -> None:
+    assert main([str(one) for one in arguments]) == 0
 
 
-def test_a_line_for_each_list_with_both_orders_and_the_published_figure(traces: Path) -> None:
-    lines = bench(traces, "--seeds", "42-44").splitlines()
+def error_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    with pytest.raises(SystemExit) as raised:
+        measure(*arguments)
+    assert raised.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_a_line_for_each_list_with_both_orders_and_the_published_figure(
+    traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measure(traces, "--seeds", "42-44")
+    lines = capsys.readouterr().out.splitlines()
 
     assert [line.split()[0] for line in lines[1:3]] == ["again", "small"]
     assert lines[0].split()[1:5] == ["as", "listed", "shuffled", "published"]
@@ -54,7 +61,7 @@ def test_the_figures_are_the_same_every_time(traces: Path, tmp_path: Path) -> No
     found = []
     for number in range(2):
         path = tmp_path / f"{number}.json"
-        bench(traces, "--lists", "small", "--seeds", "42-45", "--json", path)
+        measure(traces, "--lists", "small", "--seeds", "42-45", "--json", path)
         (report,) = json.loads(path.read_text())
         found.append(report["orders"])
 
@@ -75,9 +82,10 @@ def test_the_figures_are_the_same_every_time(traces: Path, tmp_path: Path) -> No
         (("--seeds", "x"), "is not one seed"),
     ],
 )
-def test_wrong_options_are_reported(traces: Path, arguments: tuple[str, ...], want: str) -> None:
-    with pytest.raises(CommandError, match=want):
-        bench(traces, *arguments)
+def test_wrong_options_are_reported(
+    traces: Path, arguments: tuple[str, ...], want: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert want in error_of(capsys, traces, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -91,19 +99,19 @@ def test_wrong_options_are_reported(traces: Path, arguments: tuple[str, ...], wa
         ("openb_node_list_gpu_node.csv", "sn,gpu\n", "has no column cpu_milli"),
     ],
 )
-def test_a_wrong_file_is_named_with_its_line(traces: Path, name: str, text: str, want: str) -> None:
+def test_a_wrong_file_is_named_with_its_line(
+    traces: Path, name: str, text: str, want: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (traces / name).write_text(text)
 
-    with pytest.raises(CommandError, match=want) as raised:
-        bench(traces, "--lists", "small")
-    assert name in str(raised.value)
+    error = error_of(capsys, traces, "--lists", "small")
+
+    assert want in error
+    assert name in error
 
 
-def test_a_wrong_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"holds no openb_pod_list_"):
-        bench(tmp_path)
-    with pytest.raises(CommandError, match="is no folder"):
-        bench(tmp_path / "absent")
+def test_a_wrong_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "holds no openb_pod_list_" in error_of(capsys, tmp_path)
+    assert "is no folder" in error_of(capsys, tmp_path / "absent")
     (tmp_path / "openb_pod_list_small.csv").write_text(PODS)
-    with pytest.raises(CommandError, match="has no openb_node_list_gpu_node"):
-        bench(tmp_path)
+    assert "has no openb_node_list_gpu_node" in error_of(capsys, tmp_path)

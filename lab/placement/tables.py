@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from apps.allocation.placement.inflation import InflationOutcome, Timing
+from lab.placement.inflation import InflationOutcome, Timing
 
 
 @dataclass(frozen=True, slots=True)
