@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from apps.allocation.forecast.run_times import SECOND
-from apps.allocation.forecast.simulated_state import GroupKey
+from apps.allocation.simulation.simulated_state import GroupKey
 
 # What was enqueued within this time is expected again: a day with its night.
 SPAN_US = 24 * 3600 * SECOND

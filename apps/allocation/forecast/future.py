@@ -11,7 +11,7 @@ from apps.allocation.engine import Engine
 from apps.allocation.engine.model.plan import Plan
 from apps.allocation.engine.model.snapshot import Id, QueuedGroup, QueuedTask, Snapshot
 from apps.allocation.forecast.run_times import SECOND, RunTimes
-from apps.allocation.forecast.simulated_state import GroupKey, SimulatedState
+from apps.allocation.simulation.simulated_state import GroupKey, SimulatedState
 
 # Ends that lie closer together than this, or than a part of the time since the beginning, are
 # decided together: an estimate need not be finer than its own width.

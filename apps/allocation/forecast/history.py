@@ -11,8 +11,8 @@ from apps.allocation.engine.model.quantities import Quantities
 from apps.allocation.engine.model.snapshot import Id, Snapshot
 from apps.allocation.forecast.arrivals import SPAN_US, Arrivals
 from apps.allocation.forecast.run_times import SECOND, RunTimes
-from apps.allocation.forecast.simulated_state import GroupKey
 from apps.allocation.loader.texts import microseconds
+from apps.allocation.simulation.simulated_state import GroupKey
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState
 from apps.tasks.models import Attempt, Task
 

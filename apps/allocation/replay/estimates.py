@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from apps.allocation.engine.model.snapshot import Id, Snapshot
 from apps.allocation.forecast import Arrivals, Estimate, RunTimes, expected_start
 from apps.allocation.forecast.arrivals import SPAN_US
-from apps.allocation.forecast.simulated_state import GroupKey
 from apps.allocation.replay.playback import SECOND, TaskRecord
 from apps.allocation.replay.trace import TraceTask
+from apps.allocation.simulation.simulated_state import GroupKey
 
 # As many of the last ended jobs of a team as an estimate goes by.
 LAST = 500

@@ -12,9 +12,9 @@ from typing import Protocol
 from apps.allocation.engine import Engine
 from apps.allocation.engine.model.quantities import GPU, Quantities
 from apps.allocation.engine.model.snapshot import Id, QueuedTask, Snapshot
-from apps.allocation.forecast.simulated_state import GroupKey, SimulatedState
 from apps.allocation.replay.regimes import ReplayPart
 from apps.allocation.replay.trace import TraceTask
+from apps.allocation.simulation.simulated_state import GroupKey, SimulatedState
 
 SECOND = 1_000_000
 

@@ -27,7 +27,7 @@ from apps.allocation.forecast import (
     RunTimes,
     expected_start,
 )
-from apps.allocation.forecast.simulated_state import GroupKey
+from apps.allocation.simulation.simulated_state import GroupKey
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

@@ -3,14 +3,20 @@ from pathlib import Path
 
 import pytest
 
-FORECAST = Path(__file__).resolve().parents[3] / "apps" / "allocation" / "forecast"
+ALLOCATION = Path(__file__).resolve().parents[3] / "apps" / "allocation"
 # The one module that may ask the database.
 EDGE = "history.py"
-PURE = ("apps.allocation.engine", "apps.allocation.forecast")
+FORECAST = "apps.allocation.forecast"
+PURE = ("apps.allocation.engine", "apps.allocation.simulation", FORECAST)
 PLAIN = frozenset(
     {"__future__", "bisect", "collections", "dataclasses", "enum", "heapq", "itertools", "random"}
 )
-MODULES = sorted(path for path in FORECAST.glob("*.py") if path.name != EDGE)
+MODULES = sorted(
+    path
+    for folder in ("forecast", "simulation")
+    for path in (ALLOCATION / folder).glob("*.py")
+    if path.name != EDGE
+)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
@@ -24,4 +30,4 @@ def test_a_forecast_knows_the_engine_and_plain_python_only(path: Path) -> None:
     assert [
         name for name in names if not name.startswith(PURE) and name.split(".")[0] not in PLAIN
     ] == []
-    assert not any(name.startswith(f"{PURE[1]}.history") for name in names)
+    assert not any(name.startswith(f"{FORECAST}.history") for name in names)

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from apps.allocation.engine import decide
 from apps.allocation.engine.model.snapshot import Id, Snapshot
 from apps.allocation.whatif.comparison import compare
-from apps.allocation.whatif.steady_state import carry_out, run_to_rest
+from apps.allocation.whatif.steady_state import run_to_rest
 from apps.allocation.whatif.usage_counts import policy_uses, pool_uses, reservations_of
 from tests.allocation.engine.builders import queued, running, scenario
 
@@ -134,9 +133,7 @@ def test_a_long_chain_is_cut_and_says_so() -> None:
 
 
 def test_the_state_after_a_plan_holds_nothing_twice() -> None:
-    plan = decide(TAKE_BACK)
-
-    after = carry_out(TAKE_BACK, plan, returning=every_queue(TAKE_BACK))
+    after = run_to_rest(TAKE_BACK, returning=every_queue(TAKE_BACK)).snapshot
 
     everyone = [*running_in(after), *waiting_in(after)]
     assert sorted(map(str, everyone)) == ["d1", "d2", "d3", "r1"]

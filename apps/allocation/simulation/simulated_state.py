@@ -7,7 +7,7 @@ moments is the same frozen object in both snapshots.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from apps.allocation.engine.model.plan import Plan
@@ -276,7 +276,7 @@ class SimulatedState:
                     else self._start_bounds.most(group_key, self._pools_of[group_key.queue])
                 )
                 for group_key, queued_tasks in self._queued_tasks.items()
-                if queued_tasks.heads
+                if queued_tasks.heads or (is_whole and queued_tasks.unseen)
             ),
             running=tuple(
                 group.running()
@@ -286,10 +286,27 @@ class SimulatedState:
             ),
         )
 
-    def carry_out(self, plan: Plan, now_us: int) -> None:
-        """Victims are gone at once and wait again as of their submission; placed tasks run."""
+    def end_stopping(self) -> None:
+        """Remove everything that is stopping."""
+        for group in self._without_queue:
+            if group.like.is_stopping:
+                for task in tuple(group.tasks):
+                    self.end(task)
+
+    def carry_out(
+        self, plan: Plan, now_us: int, *, returning: Collection[Id] | None = None
+    ) -> None:
+        """Victims are gone at once and wait again as of their submission; placed tasks run.
+
+        Args:
+            returning: queues whose victims wait again; None: all queues.
+        """
         for preempt in plan.preempted:
-            self._requeue(preempt.task)
+            queue = self._group_of[preempt.task].like.queue
+            if queue in self._queues and (returning is None or queue in returning):
+                self._requeue(preempt.task, queue)
+            else:
+                self.end(preempt.task)
         for move in plan.moved:
             group = self._group_of[move.task]
             running_task = group.tasks[move.task]
@@ -310,16 +327,13 @@ class SimulatedState:
             self._group_of[placement.task] = group
             self._start_bounds.count(group.like, -1)
 
-    def _requeue(self, task: Id) -> None:
-        group = self._group_of.pop(task)
-        running_task = group.pop(task)
-        self._start_bounds.count(group.like, 1)
+    def _requeue(self, task: Id, queue: Id) -> None:
+        group = self._group_of[task]
+        running_task = group.tasks[task]
+        self.end(task)
         self._preemptions[task] = running_task.preemptions + 1
-        like = group.like
-        if like.queue is not None and like.queue in self._queues:
-            self.arrive(
-                GroupKey.of_running(like, like.queue), QueuedTask(running_task.submitted_us, task)
-            )
+        head = QueuedTask(running_task.submitted_us, task)
+        self.arrive(GroupKey.of_running(group.like, queue), head)
 
 
 class StartBounds:

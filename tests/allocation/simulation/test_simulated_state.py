@@ -21,7 +21,7 @@ from apps.allocation.engine.model.snapshot import (
     SettingsSnapshot,
     Snapshot,
 )
-from apps.allocation.forecast.simulated_state import GroupKey, SimulatedState
+from apps.allocation.simulation.simulated_state import GroupKey, SimulatedState
 
 ONE = Quantities.whole(gpu=1)
 QUEUE_A = GroupKey("a", ONE)

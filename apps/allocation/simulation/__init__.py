@@ -1,0 +1,1 @@
+"""One simulated state, which replays, forecasts and previews carry plans out on; pure."""
