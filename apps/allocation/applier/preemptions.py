@@ -78,4 +78,4 @@ def _stop(group: Sequence[PreemptedAttempt], target: TaskState, words: str, now:
         TaskSubject.of(victim.attempt, then=target, is_moved=victim.attempt.moves_to is not None)
         for victim in group
     ]
-    task_transition(PREEMPT, subjects, at=now, changes={"state_detail": words})
+    task_transition(PREEMPT, subjects, at=now, columns={"state_detail": words})

@@ -49,13 +49,13 @@ class TaskSubject:
 
 
 def task_transition(
-    change: TaskTransition,
+    transition: TaskTransition,
     subjects: Sequence[TaskSubject],
     *,
     at: datetime | None = None,
     generation: int | None = None,
     actor_id: int | None = None,
-    changes: Mapping[str, Any] | None = None,
+    columns: Mapping[str, Any] | None = None,
 ) -> bool:
     """Change the state of these tasks, write an event for each, and notify.
 
@@ -64,7 +64,7 @@ def task_transition(
     Args:
         at: the moment of the transition; None: now.
         generation: only a task of this generation; None where it does not matter.
-        changes: further columns to set, the same for all.
+        columns: further columns to set, the same for all.
 
     Returns:
         False where the only task is in another state or generation: then nothing is written.
@@ -72,18 +72,18 @@ def task_transition(
     rows = Task.objects.filter(pk__in=[one.id for one in subjects])
     if generation is not None:
         rows = rows.filter(generation=generation)
-    if not _update(change, rows, at, changes):
+    if not _update(transition, rows, at, columns):
         return False
-    transition_record(change, subjects, actor_id=actor_id)
+    transition_record(transition, subjects, actor_id=actor_id)
     return True
 
 
 def tasks_transition(
-    change: TaskTransition,
+    transition: TaskTransition,
     ids: Iterable[uuid.UUID],
     *,
     actor_id: int | None = None,
-    changes: Mapping[str, Any] | None = None,
+    columns: Mapping[str, Any] | None = None,
     data: Mapping[str, Any] | None = None,
 ) -> list[TaskSubject]:
     """Lock these tasks, and change the state of those from whose state the transition leads.
@@ -92,7 +92,7 @@ def tasks_transition(
     callers never deadlock.
 
     Args:
-        changes: as in `task_transition`; with a `queue_id` the event is one of that queue.
+        columns: as in `task_transition`; with a `queue_id` the event is one of that queue.
         data: further data of the events.
 
     Returns:
@@ -103,52 +103,52 @@ def tasks_transition(
         for batch in _batches(sorted(set(ids))):
             found = [
                 replace(one, data={**one.data, **(data or {})})
-                for one in _lock(batch, change, queue_id=(changes or {}).get("queue_id"))
+                for one in _lock(batch, transition, queue_id=(columns or {}).get("queue_id"))
             ]
             if found:
-                task_transition(change, found, actor_id=actor_id, changes=changes)
+                task_transition(transition, found, actor_id=actor_id, columns=columns)
                 changed += found
     return changed
 
 
 def rows_transition(
-    change: TaskTransition, rows: "QuerySet[Task]", *, changes: Mapping[str, Any] | None = None
+    transition: TaskTransition, rows: "QuerySet[Task]", *, columns: Mapping[str, Any] | None = None
 ) -> int:
     """Change the state of rows without an event for each; the caller records them as a whole.
 
     Raises:
         ValueError: the transition has an event.
     """
-    if change.event:
-        raise ValueError(f"{change.event} is recorded for each task: use task_transition")
-    return _update(change, rows, None, changes)
+    if transition.event:
+        raise ValueError(f"{transition.event} is recorded for each task: use task_transition")
+    return _update(transition, rows, None, columns)
 
 
 def attempt_transition(
-    change: AttemptTransition,
+    transition: AttemptTransition,
     *attempts: Attempt,
     at: datetime | None = None,
-    **changes: Any,
+    **columns: Any,
 ) -> bool:
     """Change the state of attempts that the caller has locked; the objects get their new state.
 
     Args:
         at: the moment of the transition; None: now.
-        changes: further columns to set, the same for all.
+        columns: further columns to set, the same for all.
 
     Returns:
         False where none is in a state from which the transition leads.
     """
     rows = Attempt.objects.filter(pk__in=[one.pk for one in attempts])
-    if not _update(change, rows, at, changes):
+    if not _update(transition, rows, at, columns):
         return False
     for one in attempts:
-        one.state = change.target
+        one.state = transition.target
     return True
 
 
 def transition_record(
-    change: TaskTransition, subjects: Iterable[TaskSubject], *, actor_id: int | None = None
+    transition: TaskTransition, subjects: Iterable[TaskSubject], *, actor_id: int | None = None
 ) -> None:
     """Write the events of a transition, announce topics and notify; also for tasks just stored."""
     entries: list[Entry] = []
@@ -156,7 +156,7 @@ def transition_record(
     for one in subjects:
         entries.append(
             Entry(
-                kind=change.event,
+                kind=transition.event,
                 object_type="task",
                 object_id=one.id,
                 queue_id=one.queue_id,
@@ -171,18 +171,18 @@ def transition_record(
         )
         topics.update(dict.fromkeys(names))
     events_record(entries, topics=topics)
-    after_commit(notify=change.notify)
+    after_commit(notify=transition.notify)
 
 
 def _update(
-    change: Transition,
+    transition: Transition,
     rows: "QuerySet[Any]",
     at: datetime | None,
-    changes: Mapping[str, Any] | None,
+    columns: Mapping[str, Any] | None,
 ) -> int:
     moment = at or timezone.now()
-    values = {**change.sets, **dict.fromkeys(change.stamps, moment), **(changes or {})}
-    return rows.filter(state__in=change.sources).update(state=change.target, **values)
+    values = {**transition.sets, **dict.fromkeys(transition.stamps, moment), **(columns or {})}
+    return rows.filter(state__in=transition.sources).update(state=transition.target, **values)
 
 
 def _batches(ids: Sequence[uuid.UUID]) -> Iterator[Sequence[uuid.UUID]]:
@@ -191,9 +191,9 @@ def _batches(ids: Sequence[uuid.UUID]) -> Iterator[Sequence[uuid.UUID]]:
 
 
 def _lock(
-    ids: Sequence[uuid.UUID], change: TaskTransition, *, queue_id: int | None
+    ids: Sequence[uuid.UUID], transition: TaskTransition, *, queue_id: int | None
 ) -> list[TaskSubject]:
-    rows = Task.objects.filter(pk__in=ids, state__in=change.sources)
+    rows = Task.objects.filter(pk__in=ids, state__in=transition.sources)
     # With the lock, the UPDATE finds exactly the rows that were read; SQLite has one writer.
     found = list(
         rows.select_for_update(no_key=True)

@@ -106,7 +106,7 @@ def task_change_queue(*, actor: User, task: Task, queue: str | int) -> Task:
         actor=actor,
         task=task,
         queue=target.pk,
-        change=MOVE,
+        transition=MOVE,
         data={"queue_before": before.queue_id, "queue": target.pk},
         submitted_at=timezone.now(),
         waiting_since=before.waits_since,

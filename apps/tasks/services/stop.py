@@ -78,7 +78,7 @@ def owner_tasks_dequeue(*, actor: User, owner: User) -> int:
         DEQUEUE,
         waiting.values_list("pk", flat=True),
         actor_id=actor.pk,
-        changes={"state_detail": shorten(f"dequeued by {actor.username}")},
+        columns={"state_detail": shorten(f"dequeued by {actor.username}")},
     )
     return len(moved)
 
@@ -98,7 +98,7 @@ def tasks_return_to_draft(
     waiting = Task.objects.filter(queue__in=queue_ids)
     if except_owners is not None:
         waiting = waiting.exclude(owner__in=except_owners)
-    returned = rows_transition(CLOSE_QUEUE, waiting, changes={"state_detail": shorten(reason)})
+    returned = rows_transition(CLOSE_QUEUE, waiting, columns={"state_detail": shorten(reason)})
     if returned:
         after_commit(topics=["tasks", *(f"queue.{pk}" for pk in queue_ids)])
     return returned
@@ -134,7 +134,7 @@ def task_abort(*, actor: User, task: Task, detail: str = "") -> Task:
 def _abort_unstarted(actor: User, task: Task, reason: str) -> bool:
     return bool(
         tasks_transition(
-            ABORT_UNSTARTED, [task.pk], actor_id=actor.pk, changes={"state_detail": reason}
+            ABORT_UNSTARTED, [task.pk], actor_id=actor.pk, columns={"state_detail": reason}
         )
     )
 
@@ -158,7 +158,7 @@ def _abort_running(actor: User, task: Task, reason: str) -> bool:
             _record_other_end(actor, subject, reason)
         Attempt.objects.filter(pk=attempt.pk).update(**changes)
         return True
-    if not task_transition(STOP, [subject], actor_id=actor.pk, changes={"state_detail": reason}):
+    if not task_transition(STOP, [subject], actor_id=actor.pk, columns={"state_detail": reason}):
         return False
     return attempt_transition(ASK_TO_STOP, attempt, **changes)
 

@@ -148,7 +148,7 @@ def test_only_those_in_a_source_state_change(alice: User, example: Example) -> N
     task_abort(actor=alice, task=ended)
 
     changed = tasks_transition(
-        REJECT, [waiting.pk, ended.pk], changes={"state_detail": "The queue is closed."}
+        REJECT, [waiting.pk, ended.pk], columns={"state_detail": "The queue is closed."}
     )
 
     assert [(one.id, one.data["from"], one.queue_id) for one in changed] == [

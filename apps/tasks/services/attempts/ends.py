@@ -89,7 +89,7 @@ def ask_to_stop(attempt: Attempt, *, target: str, words: str) -> None:
         STOP,
         [TaskSubject.of(attempt, reason=words)],
         generation=attempt.generation,
-        changes={"state_detail": detail},
+        columns={"state_detail": detail},
     )
 
 
@@ -137,19 +137,19 @@ def _result(attempt: Attempt, at: datetime, *, is_unfit: bool) -> MemberResult:
 
 
 def _move_on(task: Task, attempt: Attempt, ended: MemberResult, after: NextState) -> None:
-    changes: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "state_detail": shorten(after.detail),
         "exit_code": ended.exit_code,
         "failures": task.failures + after.is_failure,
     }
     if after.transition.target in ENDED_STATES:
-        changes["ended_at"] = ended.at
+        columns["ended_at"] = ended.at
     data = {"exit_code": ended.exit_code, "detail": after.detail}
     if ended.is_lost:
         data["cause"] = "node_loss"
     subject = TaskSubject.of(attempt, **data)
     if not task_transition(
-        after.transition, [subject], generation=task.generation, changes=changes
+        after.transition, [subject], generation=task.generation, columns=columns
     ):
         # Else it would stay admitted without an attempt.
         target = after.transition.target
@@ -173,5 +173,5 @@ def _wait_again(attempt: Attempt, queue: Queue) -> None:
         DEQUEUE,
         [TaskSubject.of(attempt)],
         generation=attempt.generation,
-        changes={"state_detail": f"Queue {queue.name} was closed while the task ran."},
+        columns={"state_detail": f"Queue {queue.name} was closed while the task ran."},
     )

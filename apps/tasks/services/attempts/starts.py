@@ -26,7 +26,7 @@ def attempt_note_running(attempt: Attempt, at: datetime) -> None:
             START,
             [TaskSubject.of(attempt)],
             generation=attempt.generation,
-            changes={"state_detail": shorten(resumption_of(attempt).words)},
+            columns={"state_detail": shorten(resumption_of(attempt).words)},
         )
     elif attempt.state == AttemptState.STOPPING and attempt.started_at is None:
         Attempt.objects.filter(pk=attempt.pk).update(started_at=at)

@@ -169,7 +169,7 @@ def task_enqueue(*, actor: User, task: Task, queue: str | int) -> Task:
     """
     if task.owner_id != actor.pk and not is_admin(actor):
         raise NotAllowed("This draft has another owner.")
-    return task_return(actor=actor, task=task, queue=queue, change=ENQUEUE)
+    return task_return(actor=actor, task=task, queue=queue, transition=ENQUEUE)
 
 
 def task_run_again(*, actor: User, task: Task, queue: str | int | None = None) -> Task:
@@ -190,7 +190,7 @@ def task_run_again(*, actor: User, task: Task, queue: str | int | None = None) -
         actor=actor,
         task=task,
         queue=_queue_or(task, queue),
-        change=RUN_AGAIN,
+        transition=RUN_AGAIN,
     )
 
 
@@ -209,7 +209,7 @@ def task_resume(*, actor: User, task: Task) -> Task:
         actor=actor,
         task=task,
         queue=_queue_or(task, None),
-        change=RESUME,
+        transition=RESUME,
         submitted_at=task.submitted_at or timezone.now(),
     )
 
@@ -219,14 +219,14 @@ def task_return(
     actor: User,
     task: Task,
     queue: str | int,
-    change: TaskTransition,
+    transition: TaskTransition,
     data: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Task:
     """Put a task into a queue, checked again as if it were new.
 
     Args:
-        change: the transition to *queued*.
+        transition: the one to *queued*.
         data: further data of its event.
         changes: columns to set in addition to its position in the queue.
 
@@ -260,7 +260,7 @@ def task_return(
         if "submitted_at" not in changes:
             position |= {"submitted_at": timezone.now(), "waiting_since": None}
         if not tasks_transition(
-            change, [task.pk], actor_id=actor.pk, changes={**position, **changes}, data=data
+            transition, [task.pk], actor_id=actor.pk, columns={**position, **changes}, data=data
         ):
             raise Conflict("The task is in another state by now: read it again.")
     task.refresh_from_db()
