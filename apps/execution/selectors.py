@@ -116,16 +116,15 @@ def attempts_stranded() -> list[UUID]:
     )
 
 
-def attempts_to_suspect() -> list[tuple[UUID, str]]:
-    """Attempts with a member that may be running on a node that is silent; with its name."""
+def attempts_to_suspect() -> list[UUID]:
+    """Attempts with a member that may be running on a node that is silent."""
     members = Member.objects.filter(
         Q(state=MemberState.RUNNING) | Q(state=MemberState.STARTING, launched_at__isnull=False),
         released_at__isnull=True,
         attempt__state__in=[AttemptState.STARTING, AttemptState.RUNNING],
         node__state__in=UNREACHED_STATES,
     )
-    found = members.order_by("attempt_id").values_list("attempt_id", "node__name")
-    return list(dict(found).items())
+    return list(members.order_by("attempt_id").values_list("attempt_id", flat=True).distinct())
 
 
 def attempts_to_unsuspect() -> list[UUID]:

@@ -4,11 +4,13 @@ import re
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
 from apps.accounts.models import ADMINS, User
 from apps.accounts.services.people import user_create
 from apps.core.notifications import group_name
 from apps.dashboard.render import RenderedCard, card_audience, card_render
+from apps.events.models import Event
 from apps.nodes.models import Node
 from apps.policies.models import Policy
 from apps.tasks.models import Member, Task
@@ -117,6 +119,24 @@ def test_a_colleague_sees_the_task_and_neither_its_command_nor_its_log(
     assert client_for(bob).post(reverse("task_abort", args=[task.pk])).status_code == 403
     log = client_for(bob).get(reverse("task_log_download", args=[task.pk, 1]))
     assert log.status_code == 404
+
+
+@pytest.mark.parametrize("state", ["running", "failed", "stopping"])
+def test_a_colleague_does_not_see_what_a_node_reported(
+    task: Task, alice: User, bob: User, client_for: ClientFor, state: str
+) -> None:
+    Task.objects.filter(pk=task.pk).update(state=state, state_detail="exec /opt/state-marker")
+    facts = {"object_type": "task", "object_id": str(task.pk), "at": timezone.now()}
+    Event.objects.create(kind="task.failed", data={"detail": "exec /opt/event-marker"}, **facts)
+    Event.objects.create(kind="task.suspect", data={"reason": "from reason-marker"}, **facts)
+    markers = ("state-marker", "event-marker", "reason-marker")
+    path = reverse("task_detail", args=[task.pk])
+
+    own = client_for(alice).get(path).content.decode()
+    seen = client_for(bob).get(path).content.decode()
+
+    assert [one for one in markers if one in own] == list(markers)
+    assert [one for one in markers if one in seen] == []
 
 
 def test_a_policy_may_open_its_logs_to_its_group_and_to_nobody_else(

@@ -24,7 +24,9 @@ OTHER_TENANT = ReaderNames({}, {}, {}, routing=(1,))
 
 def line(names: ReaderNames, kind: str, **data: object) -> tuple[str, str]:
     event = Event(kind=kind, data=data, at=timezone.now())
-    (entry,) = timeline_entries(TaskHistory(attempts=(), events=(event,), reasons=()), names)
+    (entry,) = timeline_entries(
+        TaskHistory(attempts=(), events=(event,), reasons=()), names, has_content=True
+    )
     return entry.title, entry.text
 
 
@@ -107,8 +109,10 @@ def test_queues_are_named_as_far_as_the_reader_sees_them() -> None:
     enqueued = Event(kind="task.queued", queue_id=7, data={"from": "draft"}, at=timezone.now())
     history = TaskHistory(attempts=(), events=(moved, enqueued), reasons=())
 
-    seen = [(one.title, one.text) for one in timeline_entries(history, NAMES)]
-    hidden = [(one.title, one.text) for one in timeline_entries(history, OTHER_TENANT)]
+    seen = [(one.title, one.text) for one in timeline_entries(history, NAMES, has_content=True)]
+    hidden = [
+        (one.title, one.text) for one in timeline_entries(history, OTHER_TENANT, has_content=True)
+    ]
 
     assert set(seen) == {("Moved", "from Nightly to another queue"), ("Enqueued", "in Nightly")}
     assert set(hidden) == {("Moved", "from another queue to another queue"), ("Enqueued", "")}
@@ -137,7 +141,7 @@ def test_a_preemption_says_for_whose_task_as_far_as_the_reader_may_know(
     )
     names = ReaderNames.of(request.getfixturevalue(reader), victim.task)
 
-    entries = timeline_entries(task_history(victim.task), names)
+    entries = timeline_entries(task_history(victim.task), names, has_content=True)
 
     (text,) = (entry.text for entry in entries if entry.title == "Preempted")
     assert text == f"for a task of {want}, attempt 1, queued again in its old place"
@@ -241,7 +245,7 @@ def test_an_equal_task_behind_the_first_shows_what_both_wait_for(
     second.refresh_from_db()
 
     lines = [
-        [entry.title for entry in timeline_entries(task_history(task), NAMES)]
+        [entry.title for entry in timeline_entries(task_history(task), NAMES, has_content=True)]
         for task in (first, second)
     ]
 

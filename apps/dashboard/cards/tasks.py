@@ -151,6 +151,11 @@ class TaskSummaryCard:
     announce: str = ""
 
     @property
+    def detail(self) -> str:
+        """What a node or RPM said about its state, for those who may read its content."""
+        return self.task.state_detail if self.rights.content else ""
+
+    @property
     def state_label(self) -> str:
         return TASK_STATES[self.task.state].text
 
@@ -218,7 +223,9 @@ def load_task_timeline(user: User, key: str) -> TaskTimeline | None:
     is_growing = bool(phases) and phases[-1].ended == now
     return TaskTimeline(
         bar=TimelineBar.of(phases, flags=_preempted_at(history), is_growing=is_growing),
-        entries=timeline_entries(history, _names(user, task, history)),
+        entries=timeline_entries(
+            history, _names(user, task, history), has_content=task_rights(user, task).content
+        ),
         running=phase_sum(phases, RUNNING),
         running_from=counted_from(phases, RUNNING) if is_growing else None,
         waiting=phase_sum(phases, WAITING),

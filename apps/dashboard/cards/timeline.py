@@ -54,16 +54,26 @@ _AFTER_PREEMPTION = {
 }
 
 
-def timeline_entries(history: TaskHistory, names: ReaderNames) -> tuple[TimelineEntry, ...]:
-    """Events and changes of the reason, newest first."""
-    entries = [_from_event(event, history, names) for event in history.events]
+def timeline_entries(
+    history: TaskHistory, names: ReaderNames, *, has_content: bool
+) -> tuple[TimelineEntry, ...]:
+    """Events and changes of the reason, newest first.
+
+    Args:
+        has_content: the reader may read what nodes reported, see `TaskRights.content`.
+    """
+    entries = [
+        _from_event(event, history, names, has_content=has_content) for event in history.events
+    ]
     for change in history.reasons:
         view = explain(change.data.get("reasons", ())[:1], names)
         entries.append(TimelineEntry(change.at, "wait", view.word.icon, "Waiting", view.verdict))
     return tuple(sorted(entries, key=lambda entry: entry.at, reverse=True))
 
 
-def _from_event(event: Event, history: TaskHistory, names: ReaderNames) -> TimelineEntry:
+def _from_event(
+    event: Event, history: TaskHistory, names: ReaderNames, *, has_content: bool
+) -> TimelineEntry:
     kind, icon, title = _EVENTS.get(event.kind, _UNKNOWN)
     is_return = "generation" in event.data or event.data.get("from", "") not in _INITIAL_STATES
     if event.kind == "task.queued" and not is_return:
@@ -71,7 +81,11 @@ def _from_event(event: Event, history: TaskHistory, names: ReaderNames) -> Timel
     if event.kind == "task.draft" and not event.data.get("from"):
         kind, icon, title = _EVENTS["task.created"]
     title = title or event.kind.partition(".")[2].replace("_", " ").capitalize()
-    words = [_queues(event, names, is_return=is_return), *_details(event.data, names)]
+    words = [_queues(event, names, is_return=is_return)]
+    if has_content:
+        # A sentence that goes on after a comma has no stop before it.
+        words.append(str(event.data.get("detail") or event.data.get("reason") or "").rstrip("."))
+    words += _details(event.data, names)
     if event.kind == "task.preempted":
         words.insert(0, _beneficiary(event.data, history, names))
     if event.actor is not None:
@@ -102,8 +116,7 @@ def _beneficiary(data: Mapping[str, Any], history: TaskHistory, names: ReaderNam
 
 
 def _details(data: Mapping[str, Any], names: ReaderNames) -> list[str]:
-    # A sentence that goes on after a comma has no stop before it.
-    words = [str(data.get("detail") or data.get("reason") or "").rstrip(".")]
+    words = []
     if data.get("pool") is not None:
         words.append(names.pool(data["pool"]))
     if data.get("generation"):

@@ -50,8 +50,9 @@ class PeriodicChecks:
         """Do all that is due; seconds until the next lease may be over."""
         next_s = self._leases(loops)
         self._switched_off(loops)
-        for attempt_id, name in attempts_to_suspect():
-            words = f"Node {name} is silent: it may still be running there."
+        for attempt_id in attempts_to_suspect():
+            # Its name could name a pool that the owner does not see.
+            words = "Its node is silent: it may still be running there."
             attempt_suspect(attempt_id=attempt_id, detail=words)
         for attempt_id in attempts_to_unsuspect():
             attempt_unsuspect(attempt_id=attempt_id)

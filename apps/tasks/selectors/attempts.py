@@ -73,7 +73,9 @@ def resumption_of(attempt: Attempt) -> Resumption:
     before, now = _nodes_of(last), _nodes_of(attempt)
     if volume.scope != VolumeScope.NODE or before == now:
         return Resumption(is_possible=True, is_said=is_said)
-    words = f"It starts from the beginning: what it saved is on {', '.join(before.values())}."
+    # Their names could name a pool that the owner does not see.
+    where = "another node" if len(before) == 1 else "other nodes"
+    words = f"It starts from the beginning: what it saved is on {where}."
     return Resumption(is_possible=False, words=words)
 
 

@@ -93,7 +93,7 @@ def test_a_second_run_resumes_where_what_it_saved_is(
 
     assert again.generation == 2
     assert resumption_of(again).is_possible == want
-    assert ("what it saved is on b1" in Task.objects.get().state_detail) == (not want)
+    assert ("what it saved is on another node" in Task.objects.get().state_detail) == (not want)
 
 
 @pytest.mark.parametrize("is_said", [False, True])

@@ -50,8 +50,8 @@ def states_of(attempt: Attempt) -> tuple[str, str]:
 
 def fall_silent() -> None:
     Node.objects.update(state="suspect")
-    for attempt_id, name in attempts_to_suspect():
-        attempt_suspect(attempt_id=attempt_id, detail=f"{name} is silent")
+    for attempt_id in attempts_to_suspect():
+        attempt_suspect(attempt_id=attempt_id, detail="its node is silent")
 
 
 def answer() -> None:
@@ -64,7 +64,7 @@ def test_what_runs_on_a_silent_node_is_suspect_and_stays_charged(running: Attemp
     fall_silent()
 
     assert states_of(running) == ("suspect", "running")
-    assert Task.objects.get().state_detail == "b1 is silent"
+    assert Task.objects.get().state_detail == "its node is silent"
     assert HeldDevice.objects.filter(released_at__isnull=True).count() == 4
     assert attempts_to_unsuspect() == []
 
