@@ -9,6 +9,7 @@ from django.contrib.auth.forms import AuthenticationForm
 
 from apps.accounts.models import User
 from apps.core.errors import RpmError
+from apps.dashboard.forms_base import ConflictCheckForm
 from apps.policies.models import Queue
 from apps.policies.selectors import queues_open_to
 from apps.tasks.models import Task
@@ -63,10 +64,14 @@ class SetUpForm(forms.Form):
     )
 
 
-class PriorityForm(forms.Form):
+class PriorityForm(ConflictCheckForm):
     """Another priority for a task; the service knows the highest one of its queue."""
 
-    priority = forms.IntegerField(label="Priority", widget=forms.NumberInput({"autofocus": True}))
+    priority = forms.IntegerField(
+        label="Priority",
+        widget=forms.NumberInput({"autofocus": True}),
+        show_hidden_initial=True,
+    )
 
     def __init__(self, data: Any = None, *, task: Task) -> None:
         super().__init__(data, initial={"priority": task.priority})

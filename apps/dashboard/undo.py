@@ -1,4 +1,4 @@
-"""Undoes a pause or a drain: only the one that the message named."""
+"""Undoes only what the message named: one pause, drain, move or switch."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from apps.accounts.models import User
 from apps.core.errors import Stale
 from apps.dashboard.live import key_id
-from apps.dashboard.toasts import Undo
+from apps.dashboard.toasts import UNDO, Undo
 from apps.events.selectors import last_event
 
 UNDOES = "undoes"
@@ -19,7 +19,13 @@ _Row = TypeVar("_Row")
 
 
 def undo_event(
-    kind: str, row: Model, *, actor: User, address: str, fields: Mapping[str, str] | None = None
+    kind: str,
+    row: Model,
+    *,
+    actor: User,
+    address: str,
+    fields: Mapping[str, str] | None = None,
+    label: str = UNDO,
 ) -> Undo:
     """The undo of what the actor did just now.
 
@@ -28,14 +34,15 @@ def undo_event(
         address: ends it, with `fields`.
     """
     event = last_event(kind, row.pk, actor=actor)
-    return Undo(address, {**(fields or {}), UNDOES: str(event.pk if event is not None else 0)})
+    undoes = str(event.pk if event is not None else 0)
+    return Undo(address, {**(fields or {}), UNDOES: undoes}, label)
 
 
-def undo_or_resume(request: HttpRequest, resume: Callable[[int | None], _Row]) -> _Row | None:
-    """Call `resume` with the event that the form undoes; None, and a message, if it is too late."""
+def change_unless_stale(request: HttpRequest, change: Callable[[int | None], _Row]) -> _Row | None:
+    """Call `change` with the event that the form undoes; None, and a message, if it is too late."""
     undoes = request.POST.get(UNDOES)
     try:
-        return resume(None if undoes is None else key_id(undoes))
+        return change(None if undoes is None else key_id(undoes))
     except Stale as error:
         messages.error(request, error.detail)
         return None

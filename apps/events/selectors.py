@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from django.db.models import Max, Q, QuerySet, TextField
 from django.db.models.functions import Cast
@@ -30,7 +31,7 @@ class AuditFilter:
     text: str = ""
 
 
-def last_event(kind: str, object_id: int, *, actor: User | None = None) -> Event | None:
+def last_event(kind: str, object_id: int | UUID, *, actor: User | None = None) -> Event | None:
     """The newest event of a kind, such as `queue.paused`, for one object.
 
     Args:

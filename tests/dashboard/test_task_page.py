@@ -22,6 +22,7 @@ from apps.tasks.models import Attempt, Task
 from apps.tasks.services.stop import task_abort, task_dequeue
 from tests.allocation.state import change_content
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
+from tests.dashboard.page_reader import errors_at
 from tests.dashboard.test_pages import text
 from tests.people import Example
 
@@ -303,6 +304,25 @@ def test_the_priority_of_a_waiting_task_is_changed_on_its_page(
     assert f'href="{address}"' not in client_for(bob).get(page).content.decode()
     assert client_for(bob).post(address, {"priority": "0"}).status_code == 403
     assert client_for(charlie).post(address, {"priority": "0"}).status_code == 404
+
+
+def test_a_priority_that_another_user_changed_meanwhile_is_not_overwritten(
+    example: Example, root: User, alice: User, submit: Submit, client_for: ClientFor
+) -> None:
+    Queue.objects.filter(pk=example.dev_queue.pk).update(max_priority=5)
+    task = submit(alice, "train")
+    client, address = client_for(alice), reverse("task_priority", args=[task.pk])
+    page = client.get(address).content.decode()
+    opened = dict(re.findall(r'name="(initial-priority)" value="([^"]*)"', page))
+
+    client_for(root).post(address, {"priority": "3"})
+    refused = client.post(address, {**opened, "priority": "5"})
+
+    assert opened == {"initial-priority": "0"}
+    assert refused.status_code == 400
+    assert "It was changed to this meanwhile: 3" in errors_at("priority", refused)
+    task.refresh_from_db()
+    assert task.priority == 3
 
 
 def test_a_running_task_gets_no_other_priority(

@@ -71,6 +71,56 @@ def test_a_moved_task_is_moved_back(
     assert task.queue_id == example.dev_queue.pk
 
 
+@pytest.fixture
+def queues(example: Example, root: User) -> list[Queue]:
+    """Three of Dev's, all open to Alice."""
+    profiles = [Profile.objects.get(name=name) for name in ("2xGPU", "8xGPU")]
+    others = [profile_connect(actor=root, policy=example.dev, profile=one) for one in profiles]
+    return [example.dev_queue, *others]
+
+
+def test_moving_back_does_not_undo_the_later_move_of_another_user(
+    queues: list[Queue], root: User, alice: User, client_for: ClientFor, submit: Submit
+) -> None:
+    first, second, third = queues
+    mine, theirs, task = client_for(alice), client_for(root), submit(alice, "moves")
+    address = reverse("task_change_queue", args=[task.pk])
+
+    # To a third queue; to the first, where moving back would put it; away and back again.
+    for later in ([third], [first], [third, second]):
+        moved = mine.post(address, {"queue": second.pk}, follow=True).content.decode()
+        for queue in later:
+            theirs.post(address, {"queue": queue.pk})
+        press(mine, moved, "Move back")
+
+        task.refresh_from_db()
+        assert task.queue_id == later[-1].pk
+        said = text(mine.get(reverse("overview")))
+        if later[-1] == second:
+            assert "moves was moved again meanwhile by root. Nothing was undone." in said
+        else:
+            assert f"moves was moved to {later[-1].name} meanwhile and stays there." in said
+        mine.post(address, {"queue": first.pk}, follow=True)
+
+
+def test_a_dialog_that_was_opened_before_another_users_move_moves_nothing(
+    queues: list[Queue], root: User, alice: User, client_for: ClientFor, submit: Submit
+) -> None:
+    first, second, third = queues
+    client, task = client_for(alice), submit(alice, "moves")
+    address = reverse("task_change_queue", args=[task.pk])
+    page = client.get(address).content.decode()
+    opened = dict(re.findall(r'<input type="hidden" name="(from)" value="([^"]*)"', page))
+
+    client_for(root).post(address, {"queue": second.pk})
+    for wanted in (third, second):
+        said = text(client.post(address, {**opened, "queue": wanted.pk}, follow=True))
+        task.refresh_from_db()
+        assert task.queue_id == second.pk
+        assert f"moves was moved to {second.name} meanwhile and stays there." in said
+    assert opened == {"from": str(first.pk)}
+
+
 def test_the_switch_is_undone_when_off_and_not_when_on(
     example: Example, root: User, client_for: ClientFor
 ) -> None:
@@ -84,6 +134,21 @@ def test_the_switch_is_undone_when_off_and_not_when_on(
     assert LiveState.objects.get().is_enabled
     assert "Resource management is on." in on
     assert re.search(r">\s*Undo\s*</button>", on) is None
+
+
+def test_a_late_undo_does_not_switch_on_what_another_administrator_switched_off(
+    root: User, ruth: User, client_for: ClientFor
+) -> None:
+    mine, theirs, address = client_for(root), client_for(ruth), reverse("resource_switch")
+
+    off = mine.post(address, {"is_enabled": "0"}, follow=True).content.decode()
+    theirs.post(address, {"is_enabled": "1"})
+    theirs.post(address, {"is_enabled": "0"})
+    press(mine, off, "Undo")
+
+    assert not LiveState.objects.get().is_enabled
+    said = text(mine.get(reverse("overview")))
+    assert "Resource management was switched again meanwhile by ruth. Nothing was undone." in said
 
 
 def test_the_undo_of_a_node_ends_what_its_message_names_and_nothing_else(

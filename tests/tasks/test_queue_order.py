@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.configuration.services.queues import profile_connect, queue_change
-from apps.core.errors import BadInput, Conflict, NotAllowed, NotFound
+from apps.core.errors import BadInput, Conflict, NotAllowed, NotFound, Stale
 from apps.events.models import Event
 from apps.policies.models import Profile, Queue
 from apps.tasks.models import Task
@@ -167,8 +167,24 @@ def test_a_task_moves_to_another_queue_and_its_wait_goes_on(
     assert (event.data["queue_before"], event.data["queue"]) == (example.dev_queue.pk, other.pk)
     with pytest.raises(Conflict, match="already"):
         task_change_queue(actor=alice, task=moved, queue=other.name)
-    with pytest.raises(Conflict, match="was moved to another queue meanwhile"):
+    with pytest.raises(Stale, match=f"was moved to {other.name} meanwhile"):
         task_change_queue(actor=alice, task=before, queue=other.name)
+    # What the caller checked was the permission on the queue of `before`.
+    with pytest.raises(Stale, match=f"was moved to {other.name} meanwhile"):
+        task_change_queue(actor=alice, task=before, queue=example.dev_queue.name, seen_in=other.pk)
+
+
+def test_a_move_that_is_too_late_names_the_queue_only_to_users_who_see_it(
+    example: Example, tasks: dict[str, Task], alice: User, root: User
+) -> None:
+    smaller = Profile.objects.get(name="2xGPU")
+    other = profile_connect(actor=root, policy=example.dev, profile=smaller)
+    elsewhere = example.research_queue
+    Task.objects.filter(pk=tasks["a"].pk).update(queue=elsewhere)
+
+    for actor, name in ((alice, "another queue"), (root, elsewhere.name)):
+        with pytest.raises(Stale, match=f"^a was moved to {name} meanwhile and stays there"):
+            task_change_queue(actor=actor, task=tasks["a"], queue=other.name)
 
 
 def test_a_task_moves_only_where_its_mover_and_its_owner_may_enqueue(

@@ -44,9 +44,16 @@ def policy_resume(*, actor: User | None, policy: Policy, undoes: int | None = No
 
 
 @transaction.atomic
-def resource_management_switch(*, actor: User | None, is_enabled: bool) -> LiveState:
-    """Switch it. Off: nothing is admitted or preempted; running tasks are still managed."""
+def resource_management_switch(
+    *, actor: User | None, is_enabled: bool, undoes: int | None = None
+) -> LiveState:
+    """Switch it; with `undoes`, the event of a switch, only if it is the last one.
+
+    Off: nothing is admitted or preempted; running tasks are still managed.
+    """
     state = live_lock()
+    name = "Resource management"
+    undo_check(undoes, object_type="configuration", object_id=state.pk, name=name)
     if state.is_enabled != is_enabled:
         state.is_enabled = is_enabled
         state.save(update_fields=["is_enabled"])
@@ -54,9 +61,9 @@ def resource_management_switch(*, actor: User | None, is_enabled: bool) -> LiveS
             "configuration.switched",
             actor=actor,
             object_type="configuration",
-            object_id=1,
+            object_id=state.pk,
             data={
-                "name": "Resource management",
+                "name": name,
                 "is_enabled": is_enabled,
                 "before": {"is_enabled": not is_enabled},
                 "after": {"is_enabled": is_enabled},

@@ -13,7 +13,7 @@ from apps.dashboard.cards.words import joined, plural
 from apps.dashboard.layout import pause_page
 from apps.dashboard.live import key_id
 from apps.dashboard.toasts import Undo, say
-from apps.dashboard.undo import undo_event, undo_or_resume
+from apps.dashboard.undo import change_unless_stale, undo_event
 from apps.nodes.models import Node
 from apps.nodes.selectors import nodes_visible_to
 from apps.nodes.services import RESUMABLE, node_drain, node_pause, node_resume
@@ -75,7 +75,7 @@ def node_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     user = administrator(request)
     before = _node(user, pk)
     ends = RESUMABLE.intersection(request.POST.getlist("ends")) or RESUMABLE
-    node = undo_or_resume(
+    node = change_unless_stale(
         request, lambda undoes: node_resume(actor=user, node=before, ends=ends, undoes=undoes)
     )
     if node is not None:

@@ -38,7 +38,7 @@ from apps.dashboard.live import key_id
 from apps.dashboard.selectors.usage import live_attempts
 from apps.dashboard.selectors.waiting_tasks import waiting_by_queue, waiting_sum
 from apps.dashboard.toasts import say
-from apps.dashboard.undo import undo_event, undo_or_resume
+from apps.dashboard.undo import change_unless_stale, undo_event
 from apps.dashboard.views.policies import policy_context
 from apps.policies.models import Policy, Profile, Queue
 from apps.policies.selectors import policy_family, profiles_connectable_by
@@ -255,7 +255,7 @@ def policy_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause."""
     actor = policy_administrator(request)
     policy = _policy_or_404(actor, pk)
-    if undo_or_resume(
+    if change_unless_stale(
         request, lambda undoes: policy_resume(actor=actor, policy=policy, undoes=undoes)
     ):
         say(request, f"{policy.name} starts tasks again.")

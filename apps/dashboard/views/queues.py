@@ -19,11 +19,12 @@ from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_configuration import QueueChoiceForm, QueueForm
 from apps.dashboard.layout import page_or_dialog, pause_page
+from apps.dashboard.live import key_id
 from apps.dashboard.render import card_render
 from apps.dashboard.selectors.tasks import visible_task
 from apps.dashboard.selectors.waiting_tasks import waiting_by_queue
-from apps.dashboard.toasts import Undo, say
-from apps.dashboard.undo import undo_event, undo_or_resume
+from apps.dashboard.toasts import say
+from apps.dashboard.undo import change_unless_stale, undo_event
 from apps.policies.models import Queue
 from apps.policies.selectors import (
     queues_managed_by,
@@ -116,7 +117,9 @@ def queue_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause."""
     user = person(request)
     queue = _pausable(user, pk)
-    if undo_or_resume(request, lambda undoes: queue_resume(actor=user, queue=queue, undoes=undoes)):
+    if change_unless_stale(
+        request, lambda undoes: queue_resume(actor=user, queue=queue, undoes=undoes)
+    ):
         say(request, f"{queue.name} admits tasks again.")
     return redirect("queue_detail", pk)
 
@@ -149,23 +152,23 @@ def task_queue_page(request: HttpRequest, pk: UUID) -> HttpResponse:
     task = _own_or_managed(user, pk)
     open_to_owner = queues_open_to(task.owner).values("pk")
     queues = queues_open_to(user).filter(pk__in=open_to_owner)
-    before = task.queue_id
-    if before is not None:
-        queues = queues.exclude(pk=before)
+    # Another user may have moved it since.
+    seen_in = key_id(request.POST["from"]) if "from" in request.POST else task.queue_id
+    if seen_in is not None:
+        queues = queues.exclude(pk=seen_in)
     queues = queues.select_related("policy", "profile").order_by("name")
     form = QueueChoiceForm(request.POST or None, queues=queues)
     if request.method == "POST" and form.is_valid():
         try:
-            moved = task_change_queue(actor=user, task=task, queue=int(form.cleaned_data["queue"]))
+            _move(request, task, queue=int(form.cleaned_data["queue"]), seen_in=seen_in)
         except RpmError as error:
             add_errors(form, _queue_field_error(error))
         else:
-            name = moved.queue.name if moved.queue is not None else ""
-            say(request, f"{moved.name} waits in {name} now.", undo=_undo(task, before))
             return redirect("task_detail", pk)
     context = {
         "form": form,
         "task": task,
+        "seen_in": seen_in,
         "has_choice": queues.exists(),
         "back": reverse("task_detail", args=[pk]),
     }
@@ -173,11 +176,25 @@ def task_queue_page(request: HttpRequest, pk: UUID) -> HttpResponse:
     return page_or_dialog(request, "pages/task_queue.html", context, status=status)
 
 
-def _undo(task: Task, before: int | None) -> Undo | None:
-    """To the end of the queue where it waited: its place there is gone."""
-    if before is None:
-        return None
-    return Undo(reverse("task_change_queue", args=[task.pk]), {"queue": str(before)}, "Move back")
+def _move(request: HttpRequest, task: Task, *, queue: int, seen_in: int | None) -> None:
+    """Move the task and say so, or say that another user has moved it since it was seen."""
+    user = person(request)
+    moved = change_unless_stale(
+        request,
+        lambda undoes: task_change_queue(
+            actor=user, task=task, queue=queue, seen_in=seen_in, undoes=undoes
+        ),
+    )
+    if moved is None:
+        return
+    # To the end of the queue where it waited: its place there is gone.
+    back = {"queue": str(seen_in), "from": str(moved.queue_id)}
+    address = reverse("task_change_queue", args=[task.pk])
+    undo = undo_event(
+        "task.moved", moved, actor=user, address=address, fields=back, label="Move back"
+    )
+    name = moved.queue.name if moved.queue is not None else ""
+    say(request, f"{moved.name} waits in {name} now.", undo=undo)
 
 
 def _reorder(user: User, queue: Queue, words: str) -> None:

@@ -17,9 +17,9 @@ from apps.dashboard.cards.resources import PoolInfo, load_pool_info
 from apps.dashboard.cards.words import plural
 from apps.dashboard.layout import page_or_dialog, pause_page
 from apps.dashboard.selectors.current_tasks import current_tasks
-from apps.dashboard.toasts import Undo, say
-from apps.dashboard.undo import undo_event, undo_or_resume
-from apps.policies.models import Pool
+from apps.dashboard.toasts import say
+from apps.dashboard.undo import change_unless_stale, undo_event
+from apps.policies.models import LiveState, Pool
 from apps.policies.selectors import pools_visible_to
 
 
@@ -38,17 +38,15 @@ def resource_switch(request: HttpRequest) -> HttpResponse:
     """Say what switching resource management off stops, and switch it."""
     user = administrator(request)
     if request.method == "POST":
-        state = resource_management_switch(
-            actor=user, is_enabled=request.POST.get("is_enabled") == "1"
-        )
-        word = "on" if state.is_enabled else "off"
-        # Off stops nothing that runs; on may start and preempt at once, and has no way back.
-        on = Undo(reverse("resource_switch"), {"is_enabled": "1"})
-        say(
+        is_enabled = request.POST.get("is_enabled") == "1"
+        state = change_unless_stale(
             request,
-            f"Resource management is {word}.",
-            undo=None if state.is_enabled else on,
+            lambda undoes: resource_management_switch(
+                actor=user, is_enabled=is_enabled, undoes=undoes
+            ),
         )
+        if state is not None:
+            _say_switched(request, user, state)
         return redirect("resources")
     current = current_tasks()
     waiting = [one.count for one in current.waiting.values() if one.count]
@@ -103,9 +101,23 @@ def pool_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause."""
     user = administrator(request)
     pool = _pool(user, pk)
-    if undo_or_resume(request, lambda undoes: pool_resume(actor=user, pool=pool, undoes=undoes)):
+    if change_unless_stale(
+        request, lambda undoes: pool_resume(actor=user, pool=pool, undoes=undoes)
+    ):
         say(request, f"{pool.name} admits tasks again.")
     return redirect("resources")
+
+
+def _say_switched(request: HttpRequest, user: User, state: LiveState) -> None:
+    word, undo = "on", None
+    # Off stops nothing that runs; on may start and preempt at once, and has no way back.
+    if not state.is_enabled:
+        address, fields = reverse("resource_switch"), {"is_enabled": "1"}
+        word = "off"
+        undo = undo_event(
+            "configuration.switched", state, actor=user, address=address, fields=fields
+        )
+    say(request, f"Resource management is {word}.", undo=undo)
 
 
 def _pool(user: User, pk: int) -> Pool:

@@ -1,5 +1,7 @@
 """Makes sure that an undo ends only what it names."""
 
+from uuid import UUID
+
 from apps.core.errors import Stale
 from apps.events.models import Event
 
@@ -7,7 +9,7 @@ WORDS = {"draining": "drained"}
 BY_NOBODY = "RPM"
 
 
-def undo_check(undoes: int | None, *, object_type: str, object_id: int, name: str) -> None:
+def undo_check(undoes: int | None, *, object_type: str, object_id: int | UUID, name: str) -> None:
     """Refuse an undo of something that was done again meanwhile.
 
     Call it in the transaction that undoes, once the object is locked.

@@ -12,10 +12,11 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.core.errors import BadInput, Conflict, NotAllowed, NotFound
+from apps.core.errors import BadInput, Conflict, NotAllowed, NotFound, Stale
 from apps.core.notifications import after_commit
-from apps.events.services import Entry, events_record
+from apps.events.services import Entry, events_record, undo_check
 from apps.policies.models import Queue
+from apps.policies.selectors import queues_visible_to
 from apps.tasks.acceptance import accept
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import MOVE, NOTIFY_ALLOCATION
@@ -80,8 +81,19 @@ def task_reorder(*, actor: User, task: Task, move: OrderMove, other: UUID | None
 
 
 @transaction.atomic
-def task_change_queue(*, actor: User, task: Task, queue: str | int) -> Task:
+def task_change_queue(
+    *,
+    actor: User,
+    task: Task,
+    queue: str | int,
+    seen_in: int | None = None,
+    undoes: int | None = None,
+) -> Task:
     """Move a waiting task to another queue, checked again, last among its equals there.
+
+    Args:
+        seen_in: the queue where the actor saw it; None: the queue of `task`.
+        undoes: the event of the move to undo; refused unless it is the last one.
 
     Raises:
         NotAllowed: the actor neither owns the task nor manages its queue, or actor or owner may
@@ -89,10 +101,12 @@ def task_change_queue(*, actor: User, task: Task, queue: str | int) -> Task:
         NotFound: the actor does not see the new queue.
         BadInput, NeverFits: the new queue does not take such a task.
         Conflict: the task does not wait any more, or waits there already.
+        Stale: it was moved meanwhile.
     """
     check_can_manage_task(actor, task)
     target = queue_open_to(actor, queue)
-    if target.pk == task.queue_id:
+    seen = task.queue_id if seen_in is None else seen_in
+    if target.pk == seen:
         problem = f"is where {task.name} waits already"
         raise Conflict(f"Queue {target.name} {problem}.", fields={"queue": problem})
     # Queues are locked before tasks, everywhere.
@@ -100,8 +114,13 @@ def task_change_queue(*, actor: User, task: Task, queue: str | int) -> Task:
     before = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
     if before.state != TaskState.QUEUED or before.queue is None:
         raise Conflict(not_waiting(before))
-    if before.queue_id != task.queue_id:
-        raise Conflict(f"{before.name} was moved to another queue meanwhile: read it again.")
+    left = before.queue
+    # Whether the actor manages it was read from the queue of `task`.
+    if not left.pk == seen == task.queue_id:
+        is_visible = queues_visible_to(actor).filter(pk=left.pk).exists()
+        where = left.name if is_visible else "another queue"
+        raise Stale(f"{before.name} was moved to {where} meanwhile and stays there.")
+    undo_check(undoes, object_type="task", object_id=before.pk, name=before.name)
     moved = task_return(
         actor=actor,
         task=task,
@@ -111,7 +130,6 @@ def task_change_queue(*, actor: User, task: Task, queue: str | int) -> Task:
         submitted_at=timezone.now(),
         waiting_since=before.waits_since,
     )
-    left = before.queue
     after_commit(topics=task_topics(task.pk, queue_id=left.pk, policy_id=left.policy_id))
     return moved
 
