@@ -70,6 +70,7 @@ from apps.tasks.task_spec import TaskSpec, read_spec
 _ERRORS = {"4XX": ErrorSerializer}
 _DETAIL = extend_schema(request=None, responses={200: TaskDetail, **_ERRORS})
 _TO_QUEUE = extend_schema(request=QueueBody, responses={200: TaskDetail, **_ERRORS})
+_IF_MATCH = OpenApiParameter("If-Match", location="header", description="The ETag.")
 _KEY = OpenApiParameter(
     "Idempotency-Key", location="header", description="The same key and body give the same task."
 )
@@ -111,7 +112,7 @@ _GENERATION = OpenApiParameter(
     ),
     partial_update=extend_schema(
         request=changes_of(TaskSpec),
-        parameters=[OpenApiParameter("If-Match", location="header", description="The ETag.")],
+        parameters=[_IF_MATCH],
         responses={200: TaskDetail, **_ERRORS},
     ),
 )
@@ -202,33 +203,42 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         task_checkpoint(actor=user, task=task)
         return self._response(request, task)
 
-    @extend_schema(request=PriorityBody, responses={200: TaskDetail, **_ERRORS})
+    @extend_schema(
+        request=PriorityBody, parameters=[_IF_MATCH], responses={200: TaskDetail, **_ERRORS}
+    )
     @action(detail=True, methods=["post"])
     def priority(self, request: Request, pk: str) -> Response:
         """Change the priority of a draft or a waiting task."""
         user = user_of(request)
         task = self._task(request, pk)
+        check_version(request, task)
         body = read_body(body_of(request), PriorityBody)
         return self._response(
             request, task_set_priority(actor=user, task=task, priority=body.priority)
         )
 
-    @extend_schema(request=ReorderBody, responses={200: TaskDetail, **_ERRORS})
+    @extend_schema(
+        request=ReorderBody, parameters=[_IF_MATCH], responses={200: TaskDetail, **_ERRORS}
+    )
     @action(detail=True, methods=["post"])
     def reorder(self, request: Request, pk: str) -> Response:
         """Move a waiting task among its equals; for users who manage the queue."""
         user = user_of(request)
         task = self._task(request, pk)
+        check_version(request, task)
         body = read_body(body_of(request), ReorderBody)
         moved = task_reorder(actor=user, task=task, move=body.move, other=body.other)
         return self._response(request, moved)
 
-    @_TO_QUEUE
+    @extend_schema(
+        request=QueueBody, parameters=[_IF_MATCH], responses={200: TaskDetail, **_ERRORS}
+    )
     @action(detail=True, methods=["post"], url_path="change-queue")
     def change_queue(self, request: Request, pk: str) -> Response:
         """Move a waiting task to another queue."""
         user = user_of(request)
         task = self._task(request, pk)
+        check_version(request, task)
         body = read_body(body_of(request), QueueBody)
         return self._response(
             request, task_change_queue(actor=user, task=task, queue=required_queue(body))

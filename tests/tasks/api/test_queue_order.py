@@ -65,6 +65,31 @@ def test_a_task_moves_to_another_queue(
     assert post(api_as(alice), path, {"queue": other.name}).status_code == 409
 
 
+@pytest.mark.parametrize(
+    ("action", "body"),
+    [
+        ("change-queue", {"queue": "dev-2xgpu"}),
+        ("priority", {"priority": -1}),
+        ("reorder", {"move": "down"}),
+    ],
+)
+def test_a_waiting_task_that_changed_since_it_was_read_is_left_as_it_is(
+    api_as: As, root: User, example: Example, first: Task, action: str, body: dict[str, object]
+) -> None:
+    profile = Profile.objects.get(name="2xGPU")
+    profile_connect(actor=root, policy=example.dev, profile=profile, queue_name="dev-2xgpu")
+    client, path = api_as(root), f"{TASKS}{first.pk}/"
+    read = client.get(path)["ETag"]
+    changed = post(client, f"{path}priority/", {"priority": -3})
+
+    stale = post(client, f"{path}{action}/", body, **{"If-Match": read})
+
+    assert (stale.status_code, stale.json()["code"]) == (412, "stale")
+    assert client.get(path).json() == changed.json()
+    current = post(client, f"{path}{action}/", body, **{"If-Match": changed["ETag"]})
+    assert current.status_code == 200, current.content
+
+
 def post_time(at: object) -> str:
     """A moment as REST writes it."""
     return str(at).replace(" ", "T").replace("+00:00", "Z")
