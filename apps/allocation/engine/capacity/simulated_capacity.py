@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apps.allocation.engine.capacity.free_capacity import FreeCapacity
 from apps.allocation.engine.capacity.node_classes import members_on
-from apps.allocation.engine.capacity.nodes import MemberAssignment, State
+from apps.allocation.engine.capacity.nodes import MemberAssignment, Nodes, State
 from apps.allocation.engine.compile.compiled_snapshot import CompiledShape
 
 
@@ -17,7 +17,8 @@ class SimulatedCapacity:
         self._shape = shape
         self._free = list(capacity.free)
         self._nodes = capacity.nodes
-        self._states: dict[int, State] = {}
+        # By node that differs from the pool's: its state, and how many members fit there.
+        self._states: dict[int, tuple[State, int]] = {}
         self._members = 0
         if capacity.nodes is not None:
             self._need = capacity.nodes.layout.need(shape)
@@ -52,26 +53,32 @@ class SimulatedCapacity:
     ) -> None:
         for key, amount in shape.amounts:
             self._free[key] += sign * amount
-        if self._nodes is None:
+        nodes = self._nodes
+        if nodes is None:
             return
-        scalars = self._nodes.layout.need(shape).scalars
+        scalars = nodes.layout.need(shape).scalars
         for node, shares in members:
-            before = self._members_on(node)
-            free, gpus = self._states.get(node) or self._nodes.states[node]
+            (free, gpus), before = self._state(nodes, node)
             changed = list(free)
             for place, amount in scalars:
                 changed[place] += sign * amount
             devices = list(gpus)
             for place, milli in shares:
                 devices[place] += sign * milli
-            self._states[node] = (tuple(changed), tuple(devices))
-            self._members += self._members_on(node) - before
+            state = (tuple(changed), tuple(devices))
+            after = self._members_on(nodes, node, state)
+            self._states[node] = (state, after)
+            self._members += after - before
 
-    def _members_on(self, node: int) -> int:
-        if self._nodes is None:
-            return 0
-        layout = self._nodes.layout
+    def _state(self, nodes: Nodes, node: int) -> tuple[State, int]:
+        found = self._states.get(node)
+        if found is None:
+            state = nodes.states[node]
+            found = (state, self._members_on(nodes, node, state))
+        return found
+
+    def _members_on(self, nodes: Nodes, node: int, state: State) -> int:
+        layout = nodes.layout
         if not layout.nodes[node].is_schedulable:
             return 0
-        scalars, gpus = self._states.get(node) or self._nodes.states[node]
-        return members_on(layout.models[node], scalars, gpus, self._need)
+        return members_on(layout.models[node], *state, self._need)

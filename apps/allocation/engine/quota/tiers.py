@@ -7,6 +7,8 @@ quota.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from apps.allocation.engine.compile.compiled_snapshot import UNCOUNTED, Amounts, GroupState
 from apps.allocation.engine.model.plan import Tier
 from apps.allocation.engine.quota.ledger import Ledger
@@ -167,3 +169,18 @@ def _within_user_limit(ledger: Ledger, policy: int, user: int | str, group: Grou
         ),
         default=UNCOUNTED,
     )
+
+
+def short_limits(ledger: Ledger, group: GroupState) -> Iterator[tuple[int, int]]:
+    """(policy, key) of the limits that keep the next task of `group` out."""
+    for policy in group.chain:
+        limits = ledger.compiled.limits[policy]
+        user_limits = ledger.compiled.user_limits[policy]
+        for key, amount in group.shape.amounts:
+            is_counted = key in limits and not (group.has_exceeded and policy == group.policy)
+            if is_counted and ledger.counted(policy, key) + amount > limits[key]:
+                yield policy, key
+            elif group.queued.user is not None and key in user_limits:
+                used = ledger.user_usage(policy, group.queued.user)[key]
+                if used + amount > user_limits[key]:
+                    yield policy, key

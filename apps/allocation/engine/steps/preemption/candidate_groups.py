@@ -46,14 +46,25 @@ class CandidateGroup:
     is_removed: bool
     left: list[RunningTask]
     group: GroupState | None = None
-    is_sorted: bool = False
+    # The least that a task of it could lose, once they are sorted; nothing in this pass's own work.
+    lowest_loss: tuple[int, Id] | tuple[()] | None = None
 
     def first(self) -> RunningTask:
         """The task that would lose least; sorted only when needed."""
-        if not self.is_sorted:
-            self.left.sort(key=least_loss)
-            self.is_sorted = True
+        if self.lowest_loss is None:
+            self._sort()
         return self.left[0]
+
+    def order(self) -> tuple[object, ...]:
+        """Within its policy, worst first: none of its tasks ever comes before this."""
+        if self.lowest_loss is None:
+            self._sort()
+        return (self.priority, self.lowest_loss)
+
+    def _sort(self) -> None:
+        """Before any task is taken from it."""
+        self.left.sort(key=least_loss)
+        self.lowest_loss = least_loss(self.left[0]) if self.left else ()
 
     def restore(self, running_task: RunningTask) -> None:
         """Insert into `left`, once that is sorted."""
@@ -190,7 +201,7 @@ def candidate_group_of(group: GroupState, pool: int) -> CandidateGroup:
         is_removed=False,
         left=[],
         group=group,
-        is_sorted=True,
+        lowest_loss=(),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import insort
+from collections.abc import Iterable, Mapping
 
 from apps.allocation.engine.compile.compiled_snapshot import Amounts, GroupState
 from apps.allocation.engine.model.snapshot import PreemptionMode
@@ -31,8 +32,11 @@ class Candidates:
         self._rights = rights
         self._versions = versions
         self._levels = rights.ledger.compiled.levels
+        # Worst first, once they are asked for.
         self._own: dict[tuple[int, int], list[CandidateGroup]] = {}
-        self._over: dict[int, list[CandidateGroup]] = {}
+        self._sorted: set[tuple[int, int]] = set()
+        self._common_keys: dict[int, frozenset[int]] = {}
+        self._over: dict[int, dict[int, list[CandidateGroup]]] = {}
         self._largest: dict[int, FairShare] = {}
         # By policy and keys: a group to ask with, and the pools where it may be preempted.
         self._watched: dict[int, WatchedGroups] = {}
@@ -46,28 +50,44 @@ class Candidates:
         self.candidate_groups.setdefault(candidate.pool, []).append(candidate)
         self._enter(candidate)
         if candidate.pool in self._over and self.is_candidate(candidate):
-            self._over[candidate.pool].append(candidate)
+            found = self._over[candidate.pool].setdefault(candidate.policy, [])
+            insort(found, candidate, key=CandidateGroup.order)
 
     def _enter(self, candidate: CandidateGroup) -> None:
         if self._levels[candidate.pool] is PreemptionMode.NONE:
             return
-        self._own.setdefault((candidate.pool, candidate.policy), []).append(candidate)
+        keys = frozenset(key for key, _ in candidate.none_more)
+        self._common_keys[candidate.pool] = keys & self._common_keys.get(candidate.pool, keys)
+        name = (candidate.pool, candidate.policy)
+        self._own.setdefault(name, []).append(candidate)
+        self._sorted.discard(name)
         for policy in dict.fromkeys((candidate.chain[0], candidate.policy)):
             watched = self._watched.setdefault(policy, {})
             watched.setdefault(candidate.none_more, (candidate, set()))[1].add(candidate.pool)
 
-    def own(self, pool: int, policy: int) -> list[CandidateGroup]:
-        return self._own.get((pool, policy), [])
+    def common_keys(self, pool: int) -> frozenset[int]:
+        """What each of them holds some of."""
+        return self._common_keys.get(pool, frozenset())
 
-    def over(self, pool: int) -> list[CandidateGroup]:
-        """What others could preempt at most."""
+    def own(self, pool: int, policy: int) -> list[CandidateGroup]:
+        """All of one policy, worst first."""
+        name = (pool, policy)
+        found = self._own.get(name, [])
+        if name not in self._sorted:
+            found.sort(key=CandidateGroup.order)
+            self._sorted.add(name)
+        return found
+
+    def over(self, pool: int) -> Mapping[int, list[CandidateGroup]]:
+        """By policy, worst first, what others could preempt at most."""
         found = self._over.get(pool)
         if found is None:
-            found = [
-                candidate
-                for candidate in self.candidate_groups.get(pool, ())
-                if self.is_candidate(candidate)
-            ]
+            found = {}
+            for candidate in self.candidate_groups.get(pool, ()):
+                if self.is_candidate(candidate):
+                    found.setdefault(candidate.policy, []).append(candidate)
+            for several in found.values():
+                several.sort(key=CandidateGroup.order)
             self._over[pool] = found
         return found
 
@@ -131,16 +151,15 @@ class Candidates:
             return False
         if not group.queued.is_preemptible or level is PreemptionMode.RANK:
             return True
-        return level is PreemptionMode.PRIORITY and any(
-            candidate.priority < group.queued.priority for candidate in own
-        )
+        return level is PreemptionMode.PRIORITY and own[0].priority < group.queued.priority
 
     def _largest_share(self, pool: int) -> FairShare:
         """The largest of all policies that have candidates in `pool`."""
         found = self._largest.get(pool)
         if found is None:
             rights = self._rights
-            policies = {policy for candidate in self.over(pool) for policy in candidate.chain}
+            chains = rights.ledger.compiled.chains
+            policies = {above for policy in self.over(pool) for above in chains[policy]}
             found = max(rights.shares.after(rights.ledger, one, ()) for one in sorted(policies))
             self._largest[pool] = found
         return found

@@ -7,7 +7,7 @@ before plans that preempt, the fewest moves first (docs/allocation.md, "Preempti
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, islice
 
 from apps.allocation.engine.capacity.free_capacity import FreeCapacity
@@ -24,6 +24,8 @@ MOST_MOVES = 3
 MOST_TRIALS = 100
 # Sets of tasks that are tried on one node, and of nodes for one gang.
 MOST_SETS = 100
+# Requests without a plan after which a pass moves nothing more in a pool.
+MOST_FAILURES = 10
 
 
 @dataclass(slots=True)
@@ -44,6 +46,23 @@ class MovableTask:
     candidate: CandidateGroup
     running_task: RunningTask
     members: tuple[MemberAssignment, ...]
+
+
+@dataclass(slots=True)
+class NoMoves:
+    """What found no plan in one pool, and with which version of it."""
+
+    _failed: list[tuple[int, CompiledShape]] = field(default_factory=list)
+
+    def note(self, shape: CompiledShape, version: int) -> None:
+        self._failed.append((version, shape))
+
+    def is_vain(self, shape: CompiledShape, version: int) -> bool:
+        """Whether a smaller request failed, or so many that others are not worth their time."""
+        return len(self._failed) >= MOST_FAILURES or any(
+            failed_version == version and _needs_more(shape, failed)
+            for failed_version, failed in self._failed
+        )
 
 
 @dataclass(slots=True)
@@ -211,6 +230,14 @@ class _Search:
                     for place, milli in shares:
                         gpus[place] += milli
         return tuple(scalars), tuple(gpus)
+
+
+def _needs_more(shape: CompiledShape, than: CompiledShape) -> bool:
+    """Whether it is the same, or fits only where that one does."""
+    amounts = dict(shape.amounts)
+    return (shape.replicas, shape.models) == (than.replicas, than.models) and all(
+        amounts.get(key, 0) >= amount for key, amount in than.amounts
+    )
 
 
 def _cheapest(one: _Set) -> tuple[object, ...]:

@@ -25,9 +25,11 @@ from apps.allocation.engine.steps.preemption.candidates import Candidates
 from apps.allocation.engine.steps.preemption.consolidation import (
     MovableTask,
     MovePlan,
+    NoMoves,
     Relocation,
     find_moves,
 )
+from apps.allocation.engine.steps.preemption.dead_ends import DeadEnds
 from apps.allocation.engine.steps.preemption.displacement import Displaceable
 from apps.allocation.engine.steps.preemption.rights import PreemptionRights
 from apps.allocation.engine.steps.preemption.versions import PreemptionVersions
@@ -57,9 +59,9 @@ class PreemptionStep:
         self._stopped: list[ChosenVictim] = []
         self._entitlements: dict[Id, Entitlement] = {}
         self._versions = PreemptionVersions(len(state.compiled.pools), len(state.compiled.policies))
-        # By group, or by pool and shape: the version with which an attempt failed.
+        # By group: the tier and the version with which an attempt failed.
         self._failed: dict[int, tuple[int, int]] = {}
-        self._no_moves: dict[tuple[int, int], int] = {}
+        self._no_moves: dict[int, NoMoves] = {}
 
     @cached_property
     def _found(self) -> tuple[Candidates, Displaceable]:
@@ -73,6 +75,10 @@ class PreemptionStep:
         displaceable = Displaceable(self.state, candidates, self._versions)
         displaceable.notice_placed()
         return candidates, displaceable
+
+    @cached_property
+    def dead_ends(self) -> DeadEnds:
+        return DeadEnds(self.candidates)
 
     @property
     def candidates(self) -> Candidates:
@@ -188,14 +194,23 @@ class PreemptionStep:
                     entitlement = Entitlement(
                         self.rights, group, pool, stage, is_over_quota=over_quota
                     )
-                    victims = VictimSearch(
-                        entitlement, self.candidates, self.state.free_capacities[pool], self.members
-                    ).search()
+                    victims = self._victims(entitlement)
                     if victims is not None:
                         self._entitlements[group.head(group.placed_count).task] = entitlement
                         self._place(group, pool, victims, tier)
                         return True
         return False
+
+    def _victims(self, entitlement: Entitlement) -> list[ChosenVictim] | None:
+        capacity = self.state.free_capacities[entitlement.pool]
+        version = self._versions.placements + len(self._stopped) + len(self.moved)
+        if self.dead_ends.is_at(entitlement, capacity, version):
+            return None
+        search = VictimSearch(entitlement, self.candidates, capacity, self.members)
+        victims = search.search()
+        if victims is None:
+            self.dead_ends.note(entitlement, capacity, search.chosen, version)
+        return victims
 
     def _place(self, group: GroupState, pool: int, victims: list[ChosenVictim], tier: int) -> None:
         """Victims are released in the ledger, not yet in the free capacity."""
@@ -251,17 +266,17 @@ class PreemptionStep:
 
     def _move(self, group: GroupState, pool: int, tier: int) -> bool:
         """Move other tasks inside the pool, if that is enough."""
-        name = (pool, group.shape.number)
         version = self._versions.pools[pool]
         capacity = self.state.free_capacities[pool]
-        if self._no_moves.get(name) == version or capacity.nodes is None:
+        no_moves = self._no_moves.setdefault(pool, NoMoves())
+        if capacity.nodes is None or no_moves.is_vain(group.shape, version):
             return False
         is_short = any(capacity.free[key] < amount for key, amount in group.shape.amounts)
         if is_short or self._is_held(group, pool, tier):
             return False
         plan = find_moves(capacity, group, self._movables(pool))
         if plan is None:
-            self._no_moves[name] = version
+            no_moves.note(group.shape, version)
             return False
         self._carry_out(group, pool, plan, tier)
         return True
@@ -327,10 +342,12 @@ class PreemptionStep:
         took the right away even with the victim, the victim is not needed for its sake.
         """
         entitlement = self._entitlements.get(victim.beneficiary)
-        if entitlement is None or not entitlement.gives_rights(victim):
+        if entitlement is None:
             return True
         all_ = [one for one in self._stopped if one.beneficiary == victim.beneficiary]
         rest = [one for one in all_ if one is not victim]
+        if not entitlement.may_lose([victim], rest):
+            return True
         self.state.ledger.charge(entitlement.group, -1)
         has_right = entitlement.are_rightful(all_)
         victim.candidate.book(self.state.ledger, 1)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heapreplace
+from heapq import heappop, heappush
+from itertools import count
 
 from apps.allocation.engine.capacity.free_capacity import FreeCapacity
 from apps.allocation.engine.capacity.nodes import MemberAssignment
@@ -12,10 +13,14 @@ from apps.allocation.engine.capacity.simulated_capacity import SimulatedCapacity
 from apps.allocation.engine.compile.compiled_snapshot import GroupState
 from apps.allocation.engine.model.snapshot import Id, PreemptionMode, RunningTask
 from apps.allocation.engine.quota.ledger import Ledger
-from apps.allocation.engine.quota.tiers import covers_wholly, within_limits
+from apps.allocation.engine.quota.tiers import covers_wholly, short_limits, within_limits
 from apps.allocation.engine.steps.preemption.candidate_groups import CandidateGroup, least_loss
 from apps.allocation.engine.steps.preemption.candidates import Candidates
-from apps.allocation.engine.steps.preemption.rights import FIRST, PreemptionRights
+from apps.allocation.engine.steps.preemption.rights import (
+    FIRST,
+    PreemptionRights,
+    divergence_level,
+)
 
 # The stages: others' work; own work until the policy covers the beneficiary, and others' with it;
 # own.
@@ -101,12 +106,19 @@ class Entitlement:
             one.candidate.book(self.ledger, -1)
         return found
 
-    def gives_rights(self, victim: ChosenVictim) -> bool:
-        """Whether others' rights may depend on this victim.
+    def may_lose(self, restored: Sequence[ChosenVictim], victims: Sequence[ChosenVictim]) -> bool:
+        """Whether a right to these victims may go when others are restored.
 
-        When usage outside the beneficiary's own path falls, rights are only lost.
+        It only does where usage of that very policy rises by which the beneficiary has the right
+        to the work of other policies.
         """
-        return victim.candidate.chain[0] == self.group.chain[0]
+        own = self.group.chain
+        risen = {policy for one in restored for policy in one.candidate.chain}.intersection(own)
+        return bool(risen) and any(
+            one.candidate.policy != self.group.policy
+            and own[divergence_level(own, one.candidate.chain)] in risen
+            for one in victims
+        )
 
 
 class VictimSearch:
@@ -126,30 +138,32 @@ class VictimSearch:
         self._capacity = SimulatedCapacity(capacity, self.group.shape)
         self._beneficiary = self.group.head(self.group.placed_count).task
         self._candidates = self._find_candidates(candidates)
+        # In turn; where the search fails, all that could be released.
+        self.chosen: list[ChosenVictim] = []
         self._signal: object = None
         self._short: frozenset[int] = frozenset()
         self._limits: tuple[tuple[int, int], ...] = ()
-        self._heap: list[tuple[Order, int, CandidateGroup]] = []
+        self._heap: list[tuple[Order, int, CandidateGroup, Iterator[CandidateGroup] | None]] = []
+        self._serial = count()
         short = self._capacity.short()
-        entitlement.missing = short | {key for _, key in self._short_limits()}
+        entitlement.missing = short | {key for _, key in short_limits(self._ledger, self.group)}
 
-    def _find_candidates(self, candidates: Candidates) -> list[CandidateGroup]:
+    def _find_candidates(self, candidates: Candidates) -> list[list[CandidateGroup]]:
+        """By policy, worst first."""
         pool, policy = self.entitlement.pool, self.group.policy
-        found = [] if self.entitlement.stage == OTHERS else list(candidates.own(pool, policy))
+        found = [] if self.entitlement.stage == OTHERS else [candidates.own(pool, policy)]
         if self.entitlement.stage != OWN:
-            found += [
-                candidate for candidate in candidates.over(pool) if candidate.policy != policy
-            ]
+            over = candidates.over(pool)
+            found += [several for other, several in over.items() if other != policy]
         return found
 
     def search(self) -> list[ChosenVictim] | None:
         """The victims that make the beneficiary fit, released already; None: no preemption."""
-        chosen: list[ChosenVictim] = []
+        chosen = self.chosen
         while not self._fits():
             candidate = self._worst()
             if candidate is None:
-                for victim in reversed(chosen):
-                    self._restore(victim)
+                self._undo()
                 return None
             running_task = candidate.first()
             victim = ChosenVictim(
@@ -164,25 +178,47 @@ class VictimSearch:
 
     def _needed(self, chosen: list[ChosenVictim]) -> list[ChosenVictim]:
         """Restore, the last chosen first, each victim that neither capacity nor rights need."""
-        needed = list(chosen)
+        needed = chosen
         is_settled = False
         while not is_settled:
-            is_settled = True
-            is_needed_for_rights = False
-            for victim in reversed(tuple(needed)):
-                self._restore(victim)
-                rest = [one for one in needed if one is not victim]
-                has_capacity = self._fits()
-                if has_capacity and self._keeps_rights(victim, rest):
-                    needed = rest
-                    is_settled = not is_needed_for_rights
-                else:
-                    is_needed_for_rights = is_needed_for_rights or has_capacity
-                    self._give_up(victim)
+            restored: set[ChosenVictim] = set()
+            are_rightful = self._restore_spare(needed, tuple(reversed(needed)), restored)
+            # What was kept for its rights may not be needed for them any more.
+            is_settled = are_rightful or not restored
+            needed = [one for one in needed if one not in restored]
         return needed
 
-    def _keeps_rights(self, restored: ChosenVictim, rest: list[ChosenVictim]) -> bool:
-        return not self.entitlement.gives_rights(restored) or self.entitlement.are_rightful(rest)
+    def _restore_spare(
+        self,
+        chosen: list[ChosenVictim],
+        turns: Sequence[ChosenVictim],
+        restored: set[ChosenVictim],
+    ) -> bool:
+        """Restore what capacity does not need, all at once where that leaves the rights.
+
+        Returns:
+            False where any is only needed for the right to others.
+        """
+        spare = [one for one in turns if self._restore_unless_needed(one)]
+        restored.update(spare)
+        rest = [one for one in chosen if one not in restored]
+        if not self.entitlement.may_lose(spare, rest) or self.entitlement.are_rightful(rest):
+            return True
+        restored.difference_update(spare)
+        for victim in spare:
+            self._give_up(victim)
+        if len(turns) > 1:
+            middle = len(turns) // 2
+            for part in (turns[:middle], turns[middle:]):
+                self._restore_spare(chosen, part, restored)
+        return False
+
+    def _restore_unless_needed(self, victim: ChosenVictim) -> bool:
+        self._restore(victim)
+        if self._fits():
+            return True
+        self._give_up(victim)
+        return False
 
     def _fits(self) -> bool:
         return self._capacity.fits() and within_limits(self._ledger, self.group) > 0
@@ -197,6 +233,12 @@ class VictimSearch:
         victim.candidate.book(self._ledger, 1)
         victim.candidate.restore(victim.running_task)
 
+    def _undo(self) -> None:
+        """Restore all; the simulated capacity is not used again."""
+        for victim in reversed(self.chosen):
+            victim.candidate.book(self._ledger, 1)
+            victim.candidate.restore(victim.running_task)
+
     def _worst(self) -> CandidateGroup | None:
         """The candidate group with the next victim, of those that the stage and rights allow.
 
@@ -209,14 +251,15 @@ class VictimSearch:
             self._fill()
         heap = self._heap
         while heap:
-            order, number, candidate = heap[0]
+            order, _, candidate, rest = heap[0]
             now = self._order(candidate)
-            if now is None:
-                heappop(heap)
-            elif now != order:
-                heapreplace(heap, (now, number, candidate))
-            else:
+            if now == order:
                 return candidate
+            heappop(heap)
+            if rest is not None:
+                self._enter_next(rest)
+            if now is not None:
+                heappush(heap, (now, next(self._serial), candidate, None))
         return None
 
     def _situation(self) -> object:
@@ -224,7 +267,10 @@ class VictimSearch:
         ledger = self._ledger
         amounts = self.group.shape.amounts
         self._short = self._capacity.short()
-        self._limits = tuple(self._short_limits())
+        self._limits = tuple(short_limits(self._ledger, self.group))
+        if self.entitlement.stage == OWN:
+            # Rights to own work do not grow.
+            return (self._short, self._limits)
         covers = tuple([covers_wholly(ledger, one, amounts) for one in self.group.chain])
         rights = self.entitlement.rights
         shares: tuple[object, ...] = ()
@@ -234,11 +280,16 @@ class VictimSearch:
 
     def _fill(self) -> None:
         self._heap = []
-        for number, candidate in enumerate(self._candidates):
-            order = self._order(candidate)
-            if order is not None:
-                self._heap.append((order, number, candidate))
-        heapify(self._heap)
+        for several in self._candidates:
+            self._enter_next(iter(several))
+
+    def _enter_next(self, several: Iterator[CandidateGroup]) -> None:
+        """The next of a policy, by the best order that it could have now."""
+        for candidate in several:
+            if candidate.left:
+                order = self._order_with(candidate, FIRST, candidate.order())
+                heappush(self._heap, (order, next(self._serial), candidate, several))
+                return
 
     def _order(self, candidate: CandidateGroup) -> Order | None:
         """Worst first (docs/allocation.md, "Preemption"); None: it is no candidate now."""
@@ -248,15 +299,20 @@ class VictimSearch:
         right = self.entitlement.right(candidate, running_task)
         if right is None:
             return None
+        return self._order_with(candidate, right, (candidate.priority, least_loss(running_task)))
+
+    def _order_with(
+        self, candidate: CandidateGroup, right: int, within_policy: tuple[object, ...]
+    ) -> Order:
         shares = self.entitlement.rights.shares_along(self.group, candidate)
         return (
             candidate.policy == self.group.policy,
             not candidate.is_removed,
             right,
             tuple([(-infinite, -share) for infinite, share in shares]),
-            candidate.priority,
+            within_policy[0],
             -candidate.policy,
-            least_loss(running_task),
+            within_policy[1],
         )
 
     def _is_useful(self, candidate: CandidateGroup) -> bool:
@@ -267,19 +323,3 @@ class VictimSearch:
             if any(key == one and policy in candidate.chain for policy, one in self._limits):
                 return True
         return False
-
-    def _short_limits(self) -> Iterator[tuple[int, int]]:
-        """(policy, key) of the limits that keep the beneficiary out."""
-        ledger = self._ledger
-        group = self.group
-        for policy in group.chain:
-            limits = ledger.compiled.limits[policy]
-            user_limits = ledger.compiled.user_limits[policy]
-            for key, amount in group.shape.amounts:
-                is_counted = key in limits and not (group.has_exceeded and policy == group.policy)
-                if is_counted and ledger.counted(policy, key) + amount > limits[key]:
-                    yield policy, key
-                elif group.queued.user is not None and key in user_limits:
-                    used = ledger.user_usage(policy, group.queued.user)[key]
-                    if used + amount > user_limits[key]:
-                        yield policy, key
