@@ -70,6 +70,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "postgres_only: SQLite has no such thing; left out there")
     # Processes of tests run as the user who runs the tests, who need not be root.
     settings.ALLOW_OWN_ACCOUNT = True
+    # Otherwise each client of a test lists all static files when it sends its first request.
+    settings.WHITENOISE_AUTOREFRESH = True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

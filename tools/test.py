@@ -109,7 +109,8 @@ def parallel(arguments: list[str]) -> list[str]:
     """How many processes share the tests; a choice among the arguments goes first."""
     if any(argument.startswith(("-n", "--pdb", "-s")) for argument in arguments):
         return []
-    workers = min(os.cpu_count() or 2, MOST_WORKERS)
+    # One more than cores: a quarter of the time a test waits for a server or a container.
+    workers = min((os.cpu_count() or 2) + 1, MOST_WORKERS)
     return ["-n", str(workers)]
 
 

@@ -29,30 +29,32 @@ CATEGORIES = ("failed", "error", "passed", "skipped", "xfailed", "xpassed")
 # Signals to end that come so close together are one request.
 ONE_REQUEST_S = 2.0
 DATABASE_FIXTURES = frozenset({"db", "transactional_db", "live_server"})
-# What SQLite can do otherwise than PostgreSQL: locks, triggers, statements written for each, files
-# and backups; and a file of each app besides.
+# What SQLite can do otherwise than PostgreSQL (locks, triggers, statements written for each, files
+# and backups), and a file of each app besides.
 ON_SQLITE = (
-    "tests/accounts/test_sessions.py",
-    "tests/accounts/test_throttling.py",
-    "tests/allocation/test_",
-    "tests/allocation/api/test_expected.py",
+    "tests/accounts/test_people.py",
+    "tests/allocation/test_applier.py",
+    "tests/allocation/test_loader",
+    "tests/allocation/test_pass.py",
+    "tests/allocation/test_preemption_races.py",
     "tests/authorisation/test_sockets.py",
     "tests/configuration/test_provision.py",
     "tests/configuration/test_races.py",
     "tests/core/",
-    "tests/dashboard/test_live.py",
     "tests/dashboard/test_pages.py",
     "tests/events/test_chain.py",
-    "tests/execution/services/test_reports.py",
-    "tests/execution/services/test_member_launch.py",
     "tests/execution/node_server/",
     "tests/identity/test_rate_limits.py",
     "tests/nodes/test_capacity.py",
     "tests/policies/test_registries.py",
-    "tests/rpm/",
+    "tests/rpm/backups/",
+    "tests/rpm/test_health.py",
     "tests/tasks/api/test_fast_path.py",
-    "tests/tasks/services/",
-    "tests/tasks/test_",
+    "tests/tasks/services/test_bulk.py",
+    "tests/tasks/services/test_storage.py",
+    "tests/tasks/services/test_task_groups.py",
+    "tests/tasks/test_ledger.py",
+    "tests/tasks/test_queue_order.py",
     "tests/vaults/test_services.py",
 )
 
