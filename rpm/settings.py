@@ -71,6 +71,7 @@ INSTALLED_APPS = [
     "apps.events.apps.EventsConfig",
     "apps.vaults.apps.VaultsConfig",
     "apps.policies.apps.PoliciesConfig",
+    "apps.access.apps.AccessConfig",
     "apps.nodes.apps.NodesConfig",
     "apps.tasks.apps.TasksConfig",
     "apps.allocation.apps.AllocationConfig",

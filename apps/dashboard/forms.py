@@ -7,11 +7,11 @@ from typing import Any
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm
 
+from apps.access.selectors import queues_open_to
 from apps.accounts.models import User
 from apps.core.errors import RpmError
 from apps.dashboard.forms_base import ConflictCheckForm
 from apps.policies.models import Queue
-from apps.policies.selectors import queues_open_to
 from apps.tasks.models import Task
 from apps.tasks.task_spec import TaskSpec, spec_of
 

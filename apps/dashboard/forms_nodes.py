@@ -5,6 +5,7 @@ from uuid import UUID
 
 from django import forms
 
+from apps.access.selectors import pools_visible_to
 from apps.accounts.models import User
 from apps.core.errors import RpmError
 from apps.core.units import quantities_text
@@ -12,7 +13,6 @@ from apps.dashboard.forms_base import ConflictCheckForm
 from apps.execution.services.node_keys import node_key_path
 from apps.nodes.models import Node, Runtime, Transport
 from apps.policies.models import Pool
-from apps.policies.selectors import pools_visible_to
 
 SHARED = "is_shared_machine"
 _PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}

@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib.auth.models import Group
 
+from apps.access.selectors import policies_administered_by
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_visible_to, is_admin
 from apps.configuration.services.limits import ConnectableProfile
@@ -16,7 +17,6 @@ from apps.dashboard.forms_base import ConflictCheckForm
 from apps.policies.models import Policy, Queue
 from apps.policies.models.bases import NAME_LENGTH
 from apps.policies.selectors import known_keys, policy_family
-from apps.policies.tenancy import policies_administered_by
 
 KINDS = {"reserved": "Reservation", "limit": "Limit", "user_limit": "Limit per user"}
 # Rarely touched, with what they usually are.

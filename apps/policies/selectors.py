@@ -1,103 +1,26 @@
-"""What a person may see of pools, profiles, policies and queues.
+"""Facts about policies and their people, registries and resource keys; of no reader."""
 
-Administrators see everything. Others see the policies and queues on which they hold `view` (see
-`apps.policies.rights`), and the profiles of those queues. Pools are seen through their links by
-administrators, and by those who were given `view_pool`.
-"""
-
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from django.contrib.auth.models import Group
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Exists, Model, OuterRef, QuerySet
 
 from apps.accounts.models import User
-from apps.accounts.selectors import (
-    Person,
-    is_admin,
-    is_queue_admin,
-    tenants_administered_by,
-)
+from apps.accounts.selectors import Person, group_ids
 from apps.core.images import REGISTRY_ALIASES, ImageName
 from apps.core.keyring import unseal
 from apps.policies.models import (
     Policy,
     PolicyGroupPermission,
+    PolicyMember,
     PolicyUserPermission,
     Pool,
-    Profile,
-    Queue,
     RegistryCredential,
 )
-from apps.policies.rights import right_filter
-from apps.policies.tenancy import policies_changeable_by
 
 EXCEED_LIMIT = "exceed_limit_policy"
-
-
-def policies_visible_to(user: Person) -> QuerySet[Policy]:
-    """Policies on which the user holds `view`, as their group does; never removed ones."""
-    live = Policy.objects.filter(removed_at__isnull=True)
-    if is_admin(user):
-        return live
-    return live.filter(right_filter(Policy, user, "view"))
-
-
-def queues_visible_to(user: Person) -> QuerySet[Queue]:
-    """Queues on which the user holds `view`; queue administrators see all."""
-    live = Queue.objects.filter(removed_at__isnull=True)
-    if is_queue_admin(user):
-        return live
-    return live.filter(right_filter(Queue, user, "view"))
-
-
-def queues_open_to(user: Person) -> QuerySet[Queue]:
-    """Queues in which the user may enqueue."""
-    live = Queue.objects.filter(removed_at__isnull=True)
-    return live if is_admin(user) else live.filter(right_filter(Queue, user, "enqueue"))
-
-
-def queues_managed_by(user: Person) -> QuerySet[Queue]:
-    """Queues in which the user may reorder, abort others' tasks and pause."""
-    live = Queue.objects.filter(removed_at__isnull=True)
-    return live if is_admin(user) else live.filter(right_filter(Queue, user, "manage"))
-
-
-def policies_managed_by(user: Person) -> QuerySet[Policy]:
-    """Policies of which the user manages all queues and sees the rules."""
-    live = Policy.objects.filter(removed_at__isnull=True)
-    return live if is_admin(user) else live.filter(right_filter(Policy, user, "manage"))
-
-
-def policies_restrictable_by(user: Person) -> QuerySet[Policy]:
-    """Those that the user may restrict: a tenant's top is for the installation's administrators."""
-    managed = policies_managed_by(user)
-    if is_admin(user):
-        return managed
-    return managed.exclude(tenant__isnull=False, parent__isnull=True)
-
-
-def pools_visible_to(user: Person) -> QuerySet[Pool]:
-    live = Pool.objects.filter(removed_at__isnull=True)
-    return live if is_admin(user) else live.filter(right_filter(Pool, user, "view"))
-
-
-def profiles_visible_to(user: Person) -> QuerySet[Profile]:
-    """Profiles of visible queues; administrators of tenants also see those they may connect."""
-    used = profiles_used_by(user)
-    if is_admin(user) or not tenants_administered_by(user):
-        return used
-    more = profiles_connectable_by(user)
-    live = Profile.objects.filter(removed_at__isnull=True)
-    return live.filter(Q(pk__in=used.values("pk")) | Q(pk__in=more.values("pk")))
-
-
-def profiles_used_by(user: Person) -> QuerySet[Profile]:
-    """Profiles of visible queues, which the user sees with all their fields."""
-    live = Profile.objects.filter(removed_at__isnull=True)
-    if is_admin(user):
-        return live
-    return live.filter(pk__in=queues_visible_to(user).values("profile_id"))
 
 
 def may_exceed_limit(policy_id: int) -> set[int]:
@@ -143,37 +66,6 @@ def by_name_or_id(rows: QuerySet[Row], given: str | int) -> Row | None:
         given = int(given[:20])
     # Larger numbers are no ids, and SQLite cannot even hold them.
     return rows.filter(pk=given).first() if 0 < given < 2**63 else None
-
-
-def policies_connectable_by(user: Person) -> QuerySet[Policy]:
-    """Policies to which the user may connect profiles: all for queue administrators."""
-    live = Policy.objects.filter(removed_at__isnull=True)
-    return live if is_queue_admin(user) else policies_changeable_by(user)
-
-
-def queues_settable_by(user: Person) -> QuerySet[Queue]:
-    """Queues that the user may change and close."""
-    live = Queue.objects.filter(removed_at__isnull=True)
-    if is_queue_admin(user):
-        return live
-    return live.filter(policy__in=policies_changeable_by(user).values("pk"))
-
-
-def profiles_connectable_by(user: Person) -> QuerySet[Profile]:
-    """Profiles that the user may connect to a policy.
-
-    For administrators of a tenant those that give nothing but resources, and those that the tenant
-    has by a queue: volumes, the node's network and permissions are the installation's to give.
-    """
-    live = Profile.objects.filter(removed_at__isnull=True)
-    if is_queue_admin(user):
-        return live
-    tenants = tenants_administered_by(user)
-    if not tenants:
-        return live.none()
-    own = Queue.objects.filter(removed_at__isnull=True, policy__tenant__in=tenants)
-    plain = Q(volumes=[], host_network=False, extra_permissions=[])
-    return live.filter(plain | Q(pk__in=own.values("profile")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,3 +114,29 @@ def policy_family(policy_id: int) -> list[int]:
     for one in found:
         found += children.get(one, [])
     return found
+
+
+def is_of_policy(user: Person, policy: Policy) -> bool:
+    """Whether the policy applies to the user: in its group, and a member where it is restricted."""
+    if policy.group_id not in group_ids(user):
+        return False
+    return (
+        not policy.is_restricted
+        or PolicyMember.objects.filter(policy=policy, user=user.pk).exists()
+    )
+
+
+def people_of_policy(policy: Policy) -> QuerySet[User]:
+    """To whom the policy applies: its group, or the members to whom it is restricted."""
+    people = User.objects.filter(groups=policy.group_id)
+    if not policy.is_restricted:
+        return people
+    return people.filter(pk__in=PolicyMember.objects.filter(policy=policy).values("user"))
+
+
+def restricted_members_in_group(policy_ids: Iterable[int]) -> QuerySet[PolicyMember]:
+    """The members of these restricted policies, as far as they are in the policy's group."""
+    members = User.groups.through._default_manager.filter(
+        user=OuterRef("user"), group=OuterRef("policy__group")
+    )
+    return PolicyMember.objects.filter(Exists(members), policy__in=list(policy_ids))

@@ -3,11 +3,11 @@
 import pytest
 from django.contrib.auth.models import Group
 
+from apps.access.selectors import queues_visible_to
 from apps.accounts.models import ADMINS, User
 from apps.accounts.selectors import is_admin
 from apps.accounts.services.groups import group_remove, group_save, user_groups_set
 from apps.core.errors import BadInput, Conflict
-from apps.policies.selectors import queues_visible_to
 from apps.vaults.services.maintenance import vaults_remove_unused
 from apps.vaults.services.vaults import vault_create, vault_remove
 from tests.people import Example

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.admin.views.autocomplete import AutocompleteJsonView
 
+from apps.access.selectors import queues_visible_to
 from apps.accounts.api.permissions import HasScope
 from apps.accounts.api.users import UserViewSet
 from apps.accounts.models import Credential, User
@@ -18,7 +19,6 @@ from apps.dashboard.access import administrator, person
 from apps.dashboard.consumers import LiveConsumer
 from apps.dashboard.render import card_render
 from apps.policies.models import Queue
-from apps.policies.selectors import queues_visible_to
 from apps.tasks.api.views import TaskViewSet
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import (

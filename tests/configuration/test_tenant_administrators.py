@@ -5,6 +5,12 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 
+from apps.access.selectors import (
+    policies_restrictable_by,
+    profiles_connectable_by,
+    profiles_visible_to,
+    queues_managed_by,
+)
 from apps.accounts.models import USERS, User
 from apps.accounts.services.groups import group_members_add, user_groups_set
 from apps.accounts.services.invitations import person_invite
@@ -28,12 +34,6 @@ from apps.configuration.services.tenants import (
 )
 from apps.core.errors import BadInput, NotAllowed, RpmError
 from apps.policies.models import Policy, Profile, Queue
-from apps.policies.selectors import (
-    policies_restrictable_by,
-    profiles_connectable_by,
-    profiles_visible_to,
-    queues_managed_by,
-)
 from tests.people import Example
 from tests.tenants import Organisations
 

@@ -5,6 +5,16 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 
+from apps.access.selectors import (
+    policies_administered_by,
+    policies_changeable_by,
+    policies_visible_to,
+    profiles_visible_to,
+    queues_managed_by,
+    queues_open_to,
+    queues_settable_by,
+    queues_visible_to,
+)
 from apps.accounts.models import (
     ADMINS,
     QUEUE_ADMINS,
@@ -44,15 +54,6 @@ from apps.configuration.services.tenants import (
 from apps.core.errors import BadInput, Conflict
 from apps.events.models import AuditEntry, Event
 from apps.policies.models import Policy, QueueGroupPermission, QueueUserPermission
-from apps.policies.selectors import (
-    policies_visible_to,
-    profiles_visible_to,
-    queues_managed_by,
-    queues_open_to,
-    queues_settable_by,
-    queues_visible_to,
-)
-from apps.policies.tenancy import policies_administered_by, policies_changeable_by
 from tests.tenants import Organisations
 
 pytestmark = pytest.mark.django_db

@@ -9,13 +9,13 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from apps.access.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.accounts.models import User
 from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import Target
 from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.policies.models import Policy, PolicyMember
-from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.tasks.models import Task
 from tests.dashboard.conftest import ClientFor, Submit
 from tests.dashboard.page_reader import text

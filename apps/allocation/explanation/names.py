@@ -6,13 +6,13 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 
+from apps.access.isolation import other_tenants_policy_ids
+from apps.access.selectors import policies_visible_to, pools_visible_to, queues_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.allocation.engine.model.reasons import ReasonCode
 from apps.nodes.selectors import ClosedNodes, closed_nodes
 from apps.policies.models import Policy, Pool, PoolLink, Queue
-from apps.policies.selectors import policies_visible_to, pools_visible_to, queues_visible_to
-from apps.policies.tenancy import other_tenants_policy_ids
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import tasks_visible_to
 

@@ -11,6 +11,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet, ReadOnlyModelViewSet
 
+from apps.access.selectors import (
+    policies_administered_by,
+    policies_connectable_by,
+    policies_visible_to,
+    pools_visible_to,
+    profiles_connectable_by,
+    profiles_used_by,
+    profiles_visible_to,
+    queues_managed_by,
+    queues_settable_by,
+    queues_visible_to,
+)
 from apps.accounts.api.permissions import person
 from apps.accounts.selectors import (
     groups_visible_to,
@@ -58,19 +70,7 @@ from apps.core.errors import BadInput, NotAllowed, NotFound
 from apps.core.filters import id_filter
 from apps.core.serializers import PauseSerializer
 from apps.policies.models import Policy, Pool, PoolLink, Profile, Queue
-from apps.policies.selectors import (
-    by_name_or_id,
-    policies_connectable_by,
-    policies_visible_to,
-    pools_visible_to,
-    profiles_connectable_by,
-    profiles_used_by,
-    profiles_visible_to,
-    queues_managed_by,
-    queues_settable_by,
-    queues_visible_to,
-)
-from apps.policies.tenancy import policies_administered_by
+from apps.policies.selectors import by_name_or_id
 
 ID = "[0-9]{1,18}"
 

@@ -5,10 +5,10 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.serializers import BaseSerializer
 
+from apps.access.selectors import policies_changeable_by
 from apps.accounts.selectors import is_admin, tenants_administered_by
 from apps.core.errors import NotAllowed
 from apps.policies.models import Policy
-from apps.policies.tenancy import policies_changeable_by
 
 
 def validated_body(

@@ -7,6 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
+from apps.access.selectors import policies_managed_by, policies_restrictable_by
 from apps.accounts.api.permissions import person
 from apps.accounts.models import User
 from apps.configuration.api.request_checks import validated_body
@@ -24,7 +25,6 @@ from apps.configuration.rules.restrictions import (
 from apps.configuration.services.restrictions import policy_restrict, policy_unrestrict
 from apps.core.errors import BadInput, NotAllowed
 from apps.policies.models import Policy
-from apps.policies.selectors import policies_managed_by, policies_restrictable_by
 
 
 class RestrictionMixin(GenericViewSet[Policy]):

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
+from apps.access.selectors import policies_visible_to
 from apps.accounts.api.permissions import IsAdmin, person
 from apps.accounts.models import Tenant
 from apps.accounts.selectors import tenants_visible_to
@@ -20,7 +21,7 @@ from apps.configuration.tenants import tenant_facts
 from apps.core.api import KeysetPagination
 from apps.core.errors import BadInput
 from apps.core.serializers import NameSerializer, StrictSerializer
-from apps.policies.selectors import by_name_or_id, policies_visible_to
+from apps.policies.selectors import by_name_or_id
 
 _NAME = 150
 MOST_GROUPS = 500

@@ -9,6 +9,16 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import QuerySet
 
+from apps.access.rights import right_filter
+from apps.access.selectors import (
+    policies_managed_by,
+    policies_visible_to,
+    pools_visible_to,
+    profiles_visible_to,
+    queues_managed_by,
+    queues_open_to,
+    queues_visible_to,
+)
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_of, is_admin, tenants_administered_by
 from apps.accounts.tenant_isolation import users_isolated_from
@@ -20,17 +30,7 @@ from apps.configuration.rules.rule import subject_of
 from apps.core.errors import NotFound
 from apps.nodes.selectors import nodes_visible_to
 from apps.policies.models import Policy, Queue
-from apps.policies.rights import is_of_policy, right_filter
-from apps.policies.selectors import (
-    may_exceed_limit,
-    policies_managed_by,
-    policies_visible_to,
-    pools_visible_to,
-    profiles_visible_to,
-    queues_managed_by,
-    queues_open_to,
-    queues_visible_to,
-)
+from apps.policies.selectors import is_of_policy, may_exceed_limit
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.delegation import ALIVE, can_act_for

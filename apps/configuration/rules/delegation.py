@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 
+from apps.access.rights import right_filter
 from apps.accounts.models import BUILT_IN_GROUPS, User
 from apps.accounts.selectors import (
     groups_of,
@@ -18,7 +19,6 @@ from apps.accounts.selectors import (
 from apps.configuration.rules.levels import LEVEL_ORDER, RESOURCES, Level, RuleKind
 from apps.configuration.rules.rule import Target
 from apps.policies.models import Policy, Queue
-from apps.policies.rights import right_filter
 
 VERBS = ("view", "enqueue", "manage")
 

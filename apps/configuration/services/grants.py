@@ -10,10 +10,11 @@ from typing import Any
 
 from django.contrib.auth.models import Permission
 
+from apps.access.rights import holders
 from apps.accounts.models import ADMINS, User
 from apps.accounts.models.grants import GrantSource
 from apps.policies.models import Policy, PolicyGroupPermission, PolicyUserPermission, Queue
-from apps.policies.rights import holders, restricted_members_in_group
+from apps.policies.selectors import restricted_members_in_group
 from apps.tasks.services.stop import tasks_return_to_draft
 
 GRANTED = ("view_policy", "enqueue_policy")

@@ -10,10 +10,10 @@ from typing import Any
 from django.contrib.auth.models import Group, Permission
 from django.db.models import Q
 
+from apps.access.rights import GRANTS
 from apps.accounts.models import User
 from apps.accounts.services.groups import rights_change_notify
 from apps.policies.models import Policy, Queue
-from apps.policies.rights import GRANTS
 
 
 def tenant_change_notify(*, policy_ids: Iterable[int], tenant_ids: Iterable[int | None]) -> None:

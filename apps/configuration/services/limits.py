@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from apps.access.selectors import profiles_connectable_by
 from apps.accounts.models import User
 from apps.core.units import milli_text, quantities_milli, unit_of
 from apps.policies.models import Policy, PolicyAmount, Profile, Queue
-from apps.policies.selectors import profiles_connectable_by
 
 
 @dataclass(frozen=True, slots=True)

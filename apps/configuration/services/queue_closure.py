@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from django.utils import timezone
 
+from apps.access.rights import GRANTS
 from apps.accounts.models import User
 from apps.accounts.services.groups import rights_change_notify
 from apps.core.notifications import after_commit
 from apps.events.services import Entry, events_record
 from apps.policies.models import DraftQueueRank, Policy, PolicyMember, Pool, Queue
-from apps.policies.rights import GRANTS
 from apps.tasks.services.stop import tasks_return_to_draft
 
 

@@ -10,6 +10,7 @@ from django.db.models import Max
 from django.utils import timezone
 from django.utils.text import slugify
 
+from apps.access.selectors import profiles_connectable_by
 from apps.accounts.models import User
 from apps.accounts.selectors import tenants_administered_by
 from apps.configuration.services.change_records import change_record
@@ -28,7 +29,6 @@ from apps.core.errors import BadInput, Conflict
 from apps.core.model_errors import from_model_error
 from apps.events.services import undo_check
 from apps.policies.models import DraftProfile, DraftQueueRank, Policy, Profile, Queue
-from apps.policies.selectors import profiles_connectable_by
 
 
 def queue_name_suggest(*, policy: Policy, profile: Profile) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from django.db import transaction
 
+from apps.access.selectors import policies_managed_by, policies_restrictable_by
 from apps.accounts.models import User
 from apps.accounts.services.groups import rights_change_notify
 from apps.configuration.rules.restrictions import (
@@ -16,7 +17,6 @@ from apps.configuration.services.grants import policy_grants_sync, tasks_return_
 from apps.configuration.services.rows import live_lock
 from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
 from apps.policies.models import Policy, PolicyMember
-from apps.policies.selectors import policies_managed_by, policies_restrictable_by
 
 MOST_NAMED = 50
 

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from apps.access.selectors import policies_visible_to, pools_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.dashboard.cards.bars import Gauge, Segment, UsageBar, parts
@@ -15,7 +16,6 @@ from apps.dashboard.selectors.pools import PoolFacts, first_pools, pool_facts
 from apps.dashboard.selectors.usage import Usage
 from apps.dashboard.selectors.waiting_tasks import WaitingTasks, waiting_sum
 from apps.policies.models import Queue
-from apps.policies.selectors import policies_visible_to, pools_visible_to
 from apps.tasks.lifecycle.states import ADMITTED_STATES, TaskState
 from apps.tasks.models import Task
 

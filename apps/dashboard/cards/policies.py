@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 
+from apps.access.selectors import policies_visible_to, queues_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.dashboard.cards.bars import UsageBar
@@ -34,7 +35,7 @@ from apps.dashboard.selectors.waiting_tasks import (
     waiting_sum,
 )
 from apps.policies.models import Policy, Profile, Queue
-from apps.policies.selectors import policies_visible_to, policy_family, queues_visible_to
+from apps.policies.selectors import policy_family
 
 MOST_BRANCHES = 4
 

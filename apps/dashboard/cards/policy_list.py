@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlencode
 
 from django.utils import timezone
 
+from apps.access.selectors import policies_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.dashboard.cards.bars import Segment, parts
@@ -18,7 +19,6 @@ from apps.dashboard.live import Sharing, card, topics_of
 from apps.dashboard.selectors.usage import Usage
 from apps.dashboard.selectors.usage_history import HOURS, history_start
 from apps.dashboard.selectors.waiting_tasks import WaitingTasks, waiting_sum
-from apps.policies.selectors import policies_visible_to
 
 # Sort columns of the list, largest first. Child policies stay below their parent.
 SORTS: dict[str, Callable[[PolicyRow], int]] = {

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 
+from apps.access.selectors import policies_visible_to
 from apps.accounts.models import User
 from apps.allocation.explanation import ReaderNames, is_suspended
 from apps.core.units import quantities_milli
@@ -12,7 +13,7 @@ from apps.dashboard.cards.reasons import ReasonView, explain, stored_reasons
 from apps.dashboard.cards.words import ordinal
 from apps.dashboard.live import Sharing, card, key_id, topics_of
 from apps.dashboard.selectors.usage import GPU, live_attempts
-from apps.policies.selectors import policies_visible_to, policy_family
+from apps.policies.selectors import policy_family
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.queue_order import queue_position

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from apps.access.selectors import policies_changeable_by
 from apps.accounts.models import User
 from apps.dashboard.live import Sharing, card, key_id
 from apps.policies.models import Policy
-from apps.policies.tenancy import policies_changeable_by
 
 
 @dataclass(frozen=True, slots=True)

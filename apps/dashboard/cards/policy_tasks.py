@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 
+from apps.access.selectors import policies_visible_to, queues_visible_to
 from apps.accounts.models import User
 from apps.dashboard.live import Sharing, card, key_id, topics_of
 from apps.dashboard.selectors.usage import (
@@ -14,7 +15,7 @@ from apps.dashboard.selectors.usage import (
     over_quota_tasks,
 )
 from apps.dashboard.selectors.waiting_tasks import names_of_tasks
-from apps.policies.selectors import policies_visible_to, policy_family, queues_visible_to
+from apps.policies.selectors import policy_family
 
 MOST_TASKS = 12
 

@@ -4,6 +4,12 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 
+from apps.access.selectors import (
+    queues_managed_by,
+    queues_open_to,
+    queues_settable_by,
+    queues_visible_to,
+)
 from apps.accounts.models import User
 from apps.allocation.explanation import ReaderNames, is_suspended
 from apps.dashboard.cards.reasons import ReasonView, explain, stored_reasons
@@ -11,12 +17,6 @@ from apps.dashboard.live import Sharing, card, key_id, topics_of
 from apps.dashboard.selectors.usage import live_attempts, usage_by
 from apps.dashboard.selectors.waiting_tasks import WaitingTasks, waiting_by_queue
 from apps.policies.models import Queue
-from apps.policies.selectors import (
-    queues_managed_by,
-    queues_open_to,
-    queues_settable_by,
-    queues_visible_to,
-)
 from apps.tasks.models import Task
 from apps.tasks.selectors.queue_order import tasks_in_order
 

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from apps.access.selectors import pools_visible_to, profiles_used_by, queues_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.configuration.selectors import draft_changes
@@ -17,7 +18,6 @@ from apps.dashboard.selectors.usage import GPU
 from apps.dashboard.selectors.waiting_tasks import waiting_by_queue
 from apps.policies.document import Change
 from apps.policies.models import DraftState, LiveState, Pool, PoolLink, Profile, Queue
-from apps.policies.selectors import pools_visible_to, profiles_used_by, queues_visible_to
 
 NAMES = {"cpu": "CPU", "memory_mb": "Memory", "slot": "Slots"}
 

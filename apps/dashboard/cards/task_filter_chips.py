@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from apps.access.selectors import pools_visible_to, profiles_visible_to
 from apps.accounts.models import User
 from apps.allocation.explanation.names import ANOTHER_POOL
 from apps.dashboard.selectors.tasks import TaskFilter
-from apps.policies.selectors import pools_visible_to, profiles_visible_to
 
 _QUOTAS = {"reserved": "Within reservations", "over": "Over quota"}
 _OF_ONE_POLICY = {"reserved": "Within own reservation", "over": "Beyond own reservation"}

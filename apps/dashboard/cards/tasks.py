@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from django.db.models import Q
 from django.utils import timezone
 
+from apps.access.selectors import queues_open_to
 from apps.accounts.models import User
 from apps.allocation.explanation import ReaderNames, explain_task
 from apps.dashboard.cards.bars import TimelineBar
@@ -33,7 +34,6 @@ from apps.dashboard.selectors.task_history import TaskHistory, task_history
 from apps.dashboard.selectors.tasks import VIEWS, TaskFilter, tasks_matching, visible_task
 from apps.dashboard.selectors.usage import amounts_of, family_in, live_attempts, over_quota_tasks
 from apps.policies.models import Queue
-from apps.policies.selectors import queues_open_to
 from apps.tasks.lifecycle.states import (
     ADMITTED_STATES,
     ENDED_STATES,

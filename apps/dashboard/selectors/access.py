@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from django.db.models import QuerySet
 from django.urls import reverse
 
+from apps.access.selectors import policies_restrictable_by
 from apps.accounts.models import User
 from apps.configuration.rules.access_explanation import (
     AccessExplanation,
@@ -22,7 +23,6 @@ from apps.configuration.rules.rule import Rule, RuleFilter, Subject
 from apps.configuration.rules.selectors import rules_visible_to
 from apps.configuration.rules.sentences import source_sentence
 from apps.core.errors import NotFound
-from apps.policies.selectors import policies_restrictable_by
 
 MOST_CHARS = 200
 MOST_CHIPS = 6

@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group
 from django.db.models import Count
 
 from apps.policies.models import Policy
-from apps.policies.rights import people_of_policy, restricted_members_in_group
+from apps.policies.selectors import people_of_policy, restricted_members_in_group
 
 MOST_NAMED = 100
 

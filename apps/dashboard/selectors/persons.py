@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from django.contrib.auth.models import Group
 from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
 
+from apps.access.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.accounts.models import Credential, PersonStatus, User
 from apps.accounts.selectors import (
     NEVER,
@@ -22,7 +23,6 @@ from apps.accounts.selectors import (
     people_visible_to,
 )
 from apps.policies.models import Queue
-from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.tasks.lifecycle.states import ADMITTED_STATES, TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import tasks_visible_to

@@ -8,10 +8,11 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
+from apps.access.selectors import pools_visible_to
 from apps.accounts.models import User
 from apps.dashboard.selectors.current_tasks import running_by_quota
 from apps.dashboard.selectors.pools import first_pools
-from apps.policies.selectors import policy_family, pools_visible_to
+from apps.policies.selectors import policy_family
 from apps.tasks.lifecycle.states import (
     ADMITTED_STATES,
     ENDED_STATES,

@@ -7,6 +7,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
+from apps.access.selectors import policies_restrictable_by
 from apps.accounts.models import User
 from apps.configuration.rules.access_explanation import ObjectKind
 from apps.configuration.rules.levels import Level, RuleKind
@@ -23,7 +24,6 @@ from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.selectors.access import AccessQuery, access_page, explain, right_rows
 from apps.dashboard.toasts import say
 from apps.policies.models import Policy
-from apps.policies.selectors import policies_restrictable_by
 
 
 # permission: administrators, and for what they manage those who manage something

@@ -6,9 +6,9 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
+from apps.access.selectors import queues_open_to
 from apps.dashboard.access import person
 from apps.dashboard.render import card_render
-from apps.policies.selectors import queues_open_to
 
 
 # permission: every signed-in user; the card checks what it shows

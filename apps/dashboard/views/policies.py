@@ -8,6 +8,12 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
+from apps.access.selectors import (
+    policies_changeable_by,
+    policies_managed_by,
+    policies_visible_to,
+    queues_open_to,
+)
 from apps.accounts.models import User
 from apps.allocation.whatif.start_counts import start_counts
 from apps.core.units import milli_text
@@ -19,14 +25,7 @@ from apps.dashboard.cards.words import duration_text
 from apps.dashboard.selectors.people import people_of
 from apps.dashboard.selectors.usage_history import HOURS, as_gpu, usage_history, usage_of_each
 from apps.policies.models import Policy, Queue
-from apps.policies.rights import is_of_policy
-from apps.policies.selectors import (
-    policies_managed_by,
-    policies_visible_to,
-    policy_family,
-    queues_open_to,
-)
-from apps.policies.tenancy import policies_changeable_by
+from apps.policies.selectors import is_of_policy, policy_family
 
 SPARKLINE_STEPS = 48
 # As many queues as are asked what can be started.

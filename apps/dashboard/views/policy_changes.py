@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from apps.access.selectors import policies_changeable_by, profiles_connectable_by
 from apps.accounts.models import User
 from apps.configuration.services.limits import profiles_to_connect
 from apps.configuration.services.policies import policy_change, policy_create, policy_remove
@@ -41,8 +42,7 @@ from apps.dashboard.toasts import say
 from apps.dashboard.undo import change_unless_stale, undo_event
 from apps.dashboard.views.policies import policy_context
 from apps.policies.models import Policy, Profile, Queue
-from apps.policies.selectors import policy_family, profiles_connectable_by
-from apps.policies.tenancy import policies_changeable_by
+from apps.policies.selectors import policy_family
 
 T = TypeVar("T")
 

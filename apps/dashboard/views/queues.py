@@ -9,6 +9,12 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from apps.access.selectors import (
+    queues_managed_by,
+    queues_open_to,
+    queues_settable_by,
+    queues_visible_to,
+)
 from apps.accounts.models import User
 from apps.configuration.services.queues import queue_change, queue_pause, queue_resume
 from apps.configuration.services.tenant_checks import queue_settings_of
@@ -26,12 +32,6 @@ from apps.dashboard.selectors.waiting_tasks import waiting_by_queue
 from apps.dashboard.toasts import say
 from apps.dashboard.undo import change_unless_stale, undo_event
 from apps.policies.models import Queue
-from apps.policies.selectors import (
-    queues_managed_by,
-    queues_open_to,
-    queues_settable_by,
-    queues_visible_to,
-)
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import task_rights
 from apps.tasks.services.queue_order import MOVES, task_change_queue, task_reorder

@@ -6,6 +6,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from apps.access.selectors import pools_visible_to
 from apps.accounts.models import User
 from apps.configuration.services.pools import (
     pool_pause,
@@ -20,7 +21,6 @@ from apps.dashboard.selectors.current_tasks import current_tasks
 from apps.dashboard.toasts import say
 from apps.dashboard.undo import change_unless_stale, undo_event
 from apps.policies.models import LiveState, Pool
-from apps.policies.selectors import pools_visible_to
 
 
 # permission: every signed-in user; the card shows what they may see

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from apps.access.selectors import policies_visible_to, queues_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.allocation.explanation import expected_start
@@ -25,7 +26,6 @@ from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.live import key_id
 from apps.dashboard.selectors.tasks import TaskFilter, visible_task
 from apps.dashboard.toasts import say
-from apps.policies.selectors import policies_visible_to, queues_visible_to
 from apps.tasks.lifecycle.states import ENDED_STATES, TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import task_rights

@@ -7,6 +7,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.access.selectors import pools_visible_to
 from apps.accounts.api.permissions import person
 from apps.accounts.models import User
 from apps.core.errors import BadInput
@@ -32,7 +33,7 @@ from apps.execution.services.node_registration import (
 from apps.execution.services.node_removal import node_remove, tasks_on
 from apps.nodes.api import views
 from apps.nodes.api.serializers import NodeSerializer
-from apps.policies.selectors import by_name_or_id, pools_visible_to
+from apps.policies.selectors import by_name_or_id
 
 
 class NodeViewSet(views.BaseNodeViewSet):

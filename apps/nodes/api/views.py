@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
+from apps.access.selectors import pools_visible_to
 from apps.accounts.api.permissions import IsAdmin, person
 from apps.core.api import KeysetPagination
 from apps.core.errors import BadInput
@@ -38,7 +39,6 @@ from apps.nodes.services import (
     volume_create,
     volume_remove,
 )
-from apps.policies.selectors import pools_visible_to
 
 ID = "[0-9]{1,18}"
 

@@ -10,12 +10,12 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.access.selectors import pools_visible_to
 from apps.accounts.models import Scope
 from apps.core.api import KeysetPagination, error_body
 from apps.core.errors import BadInput, RpmError
 from apps.core.schema import changes_of, list_of
 from apps.core.terminal import plain
-from apps.policies.selectors import pools_visible_to
 from apps.tasks.api.attempt_payloads import attempt_payload, effective_vault_payload, log_payload
 from apps.tasks.api.bodies import (
     PriorityBody,

@@ -9,11 +9,11 @@ from django.db import connection
 from django.db.models import Count, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
+from apps.access.selectors import queues_managed_by, queues_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.core.errors import NotFound
-from apps.policies.rights import is_of_policy
-from apps.policies.selectors import queues_managed_by, queues_visible_to
+from apps.policies.selectors import is_of_policy
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
 

@@ -11,12 +11,12 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from apps.access.selectors import queues_visible_to
 from apps.accounts.models import User
 from apps.core.errors import BadInput, Conflict, NotAllowed, NotFound, Stale
 from apps.core.notifications import after_commit
 from apps.events.services import Entry, events_record, undo_check
 from apps.policies.models import Queue
-from apps.policies.selectors import queues_visible_to
 from apps.tasks.acceptance import accept
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import MOVE, NOTIFY_ALLOCATION

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from django.db.models import Q, QuerySet
 
+from apps.access.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.core.errors import NotAllowed, NotFound, RpmError
 from apps.policies.models import Queue
-from apps.policies.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.tasks.models import Task
 
 _DIGITS = re.compile(r"[0-9]{1,19}")

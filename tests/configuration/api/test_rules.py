@@ -6,6 +6,13 @@ import pytest
 from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
+from apps.access.selectors import (
+    policies_visible_to,
+    pools_visible_to,
+    queues_managed_by,
+    queues_open_to,
+    queues_visible_to,
+)
 from apps.accounts.models import User
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create, service_account_remove
@@ -23,13 +30,6 @@ from apps.policies.models import (
     PolicyUserPermission,
     PoolUserPermission,
     QueueUserPermission,
-)
-from apps.policies.selectors import (
-    policies_visible_to,
-    pools_visible_to,
-    queues_managed_by,
-    queues_open_to,
-    queues_visible_to,
 )
 from apps.vaults.models import VaultUserPermission
 from tests.people import Example

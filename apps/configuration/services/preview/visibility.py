@@ -4,13 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
+from apps.access.selectors import policies_administered_by, pools_visible_to
 from apps.accounts.models import User
 from apps.allocation.engine.model.snapshot import Id, Snapshot
 from apps.allocation.explanation import ReaderNames
 from apps.allocation.whatif.comparison import PlanDifference
 from apps.configuration.services.tenant_checks import is_tenant_admin_only
-from apps.policies.selectors import pools_visible_to
-from apps.policies.tenancy import policies_administered_by
 from apps.tasks.selectors.visibility import tasks_visible_to
 
 

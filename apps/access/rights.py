@@ -12,15 +12,15 @@ from operator import or_
 from typing import Any
 
 from django.contrib.auth.models import Group, Permission
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, Q, QuerySet
 
+from apps.access.isolation import TENANT_PATHS, isolation_filter
 from apps.accounts.models import User
-from apps.accounts.selectors import Person, group_ids
+from apps.accounts.selectors import Person, group_ids, tenants_administered_by
 from apps.accounts.tenant_isolation import users_isolated_from_tenants
 from apps.policies.models import (
     Policy,
     PolicyGroupPermission,
-    PolicyMember,
     PolicyUserPermission,
     Pool,
     PoolGroupPermission,
@@ -29,13 +29,23 @@ from apps.policies.models import (
     QueueGroupPermission,
     QueueUserPermission,
 )
-from apps.policies.tenancy import administered_filter, administrators_of, isolation_filter
 
 GRANTS = {
     Policy: (PolicyUserPermission, PolicyGroupPermission),
     Pool: (PoolUserPermission, PoolGroupPermission),
     Queue: (QueueUserPermission, QueueGroupPermission),
 }
+
+
+def administered_filter(model: type[Policy | Pool | Queue], user: Person) -> Q:
+    """Rows of the trees that the user administers, with every right there."""
+    path, tenants = TENANT_PATHS.get(model), tenants_administered_by(user)
+    return Q(**{f"{path}__in": tenants}) if path and tenants else Q(pk__in=[])
+
+
+def administrators_of(tenant_id: int | None) -> QuerySet[User]:
+    """The administrators of the tenant; none for no tenant."""
+    return User.objects.filter(groups__administers=tenant_id or 0)
 
 
 def right_filter(model: type[Policy | Pool | Queue], user: Person, verb: str) -> Q:
@@ -73,32 +83,6 @@ def holders(queue: Queue, verb: str) -> QuerySet[User]:
     found = _any_of("pk", [*users, members.values("user")])
     live = User.objects.filter(found, is_active=True)
     return live.exclude(pk__in=users_isolated_from_tenants([tenant] if tenant else []).values("pk"))
-
-
-def is_of_policy(user: Person, policy: Policy) -> bool:
-    """Whether the policy applies to the user: in its group, and a member where it is restricted."""
-    if policy.group_id not in group_ids(user):
-        return False
-    return (
-        not policy.is_restricted
-        or PolicyMember.objects.filter(policy=policy, user=user.pk).exists()
-    )
-
-
-def people_of_policy(policy: Policy) -> QuerySet[User]:
-    """To whom the policy applies: its group, or the members to whom it is restricted."""
-    people = User.objects.filter(groups=policy.group_id)
-    if not policy.is_restricted:
-        return people
-    return people.filter(pk__in=PolicyMember.objects.filter(policy=policy).values("user"))
-
-
-def restricted_members_in_group(policy_ids: Iterable[int]) -> QuerySet[PolicyMember]:
-    """The members of these restricted policies, as far as they are in the policy's group."""
-    members = User.groups.through._default_manager.filter(
-        user=OuterRef("user"), group=OuterRef("policy__group")
-    )
-    return PolicyMember.objects.filter(Exists(members), policy__in=list(policy_ids))
 
 
 def _by_rows(

@@ -13,6 +13,14 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from apps.access.rights import right_filter
+from apps.access.selectors import (
+    policies_managed_by,
+    policies_visible_to,
+    queues_managed_by,
+    queues_open_to,
+    queues_visible_to,
+)
 from apps.accounts.models import TenantGroup, User
 from apps.accounts.services.groups import group_members_add, group_members_remove
 from apps.accounts.services.people import user_create
@@ -27,14 +35,6 @@ from apps.configuration.services.restrictions import policy_restrict, policy_unr
 from apps.configuration.services.rules import RuleSubjects, rule_grant, rule_remove
 from apps.core.errors import BadInput
 from apps.policies.models import Policy, Queue
-from apps.policies.rights import right_filter
-from apps.policies.selectors import (
-    policies_managed_by,
-    policies_visible_to,
-    queues_managed_by,
-    queues_open_to,
-    queues_visible_to,
-)
 from tests.people import Example
 from tests.tenants import Organisations
 
