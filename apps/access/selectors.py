@@ -1,13 +1,12 @@
 """What a user may see and change of pools, profiles, policies and queues.
 
-Administrators see everything. Others see the policies and queues on which they hold `view` (see
-`apps.access.rights`), and the profiles of those queues. Pools are seen through their links by
-administrators, and by those who were given `view_pool`.
+A right on a pool, policy or queue comes from the sources of `apps.access.sources`. Profiles have no
+rights of their own: they are seen with their queues.
 """
 
 from django.db.models import Q, QuerySet
 
-from apps.access.rights import right_filter
+from apps.access.folds import rows_with_right
 from apps.accounts.selectors import (
     Person,
     is_admin,
@@ -19,36 +18,27 @@ from apps.policies.models import Policy, Pool, Profile, Queue
 
 def policies_visible_to(user: Person) -> QuerySet[Policy]:
     """Policies on which the user holds `view`, as their group does; never removed ones."""
-    live = Policy.objects.filter(removed_at__isnull=True)
-    if is_admin(user):
-        return live
-    return live.filter(right_filter(Policy, user, "view"))
+    return rows_with_right(Policy, user, "view")
 
 
 def queues_visible_to(user: Person) -> QuerySet[Queue]:
-    """Queues on which the user holds `view`; queue administrators see all."""
-    live = Queue.objects.filter(removed_at__isnull=True)
-    if is_queue_admin(user):
-        return live
-    return live.filter(right_filter(Queue, user, "view"))
+    """Queues on which the user holds `view`."""
+    return rows_with_right(Queue, user, "view")
 
 
 def queues_open_to(user: Person) -> QuerySet[Queue]:
     """Queues in which the user may enqueue."""
-    live = Queue.objects.filter(removed_at__isnull=True)
-    return live if is_admin(user) else live.filter(right_filter(Queue, user, "enqueue"))
+    return rows_with_right(Queue, user, "enqueue")
 
 
 def queues_managed_by(user: Person) -> QuerySet[Queue]:
     """Queues in which the user may reorder, abort others' tasks and pause."""
-    live = Queue.objects.filter(removed_at__isnull=True)
-    return live if is_admin(user) else live.filter(right_filter(Queue, user, "manage"))
+    return rows_with_right(Queue, user, "manage")
 
 
 def policies_managed_by(user: Person) -> QuerySet[Policy]:
     """Policies of which the user manages all queues and sees the rules."""
-    live = Policy.objects.filter(removed_at__isnull=True)
-    return live if is_admin(user) else live.filter(right_filter(Policy, user, "manage"))
+    return rows_with_right(Policy, user, "manage")
 
 
 def policies_restrictable_by(user: Person) -> QuerySet[Policy]:
@@ -60,8 +50,7 @@ def policies_restrictable_by(user: Person) -> QuerySet[Policy]:
 
 
 def pools_visible_to(user: Person) -> QuerySet[Pool]:
-    live = Pool.objects.filter(removed_at__isnull=True)
-    return live if is_admin(user) else live.filter(right_filter(Pool, user, "view"))
+    return rows_with_right(Pool, user, "view")
 
 
 def profiles_visible_to(user: Person) -> QuerySet[Profile]:

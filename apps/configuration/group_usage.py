@@ -13,11 +13,11 @@ from django.contrib.auth.models import Group, Permission
 from django.db.models import Q, QuerySet
 from guardian.models import GroupObjectPermissionBase
 
+from apps.access.levels import RESOURCES
 from apps.access.selectors import policies_visible_to, pools_visible_to, queues_visible_to
 from apps.accounts.models import User
 from apps.accounts.models.grants import GrantSource
 from apps.accounts.selectors import LogInUse, is_admin, log_in_use
-from apps.configuration.rules.levels import RESOURCES
 from apps.policies.models import Policy
 from apps.vaults.models import Vault
 from apps.vaults.selectors.visibility import vaults_visible_to

@@ -12,9 +12,9 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models.signals import m2m_changed, post_delete, pre_delete
 
+from apps.access.levels import RESOURCES
 from apps.accounts.models import User
 from apps.accounts.services.groups import rights_change_notify
-from apps.configuration.rules.levels import RESOURCES
 from apps.configuration.services.grants import policy_grants_sync
 from apps.configuration.services.rows import live_lock, live_wait
 from apps.core.lock_order import outer_lock_set

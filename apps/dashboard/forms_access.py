@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib.auth.models import Group
 
+from apps.access.levels import Level, RuleKind
 from apps.accounts.models import User
 from apps.configuration.rules.access_explanation import ObjectKind
 from apps.configuration.rules.delegation import (
@@ -14,7 +15,6 @@ from apps.configuration.rules.delegation import (
     levels_grantable_by,
     people_nameable_by,
 )
-from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.restrictions import (
     restrictable_members,
     restricted_members,

@@ -13,7 +13,8 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.access.rights import right_filter
+from apps.access.folds import right_filter
+from apps.access.levels import RESOURCES, Level, RuleKind
 from apps.access.selectors import (
     policies_managed_by,
     policies_visible_to,
@@ -26,7 +27,6 @@ from apps.accounts.services.groups import group_members_add, group_members_remov
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_deactivate
 from apps.configuration.rules.access_explanation import ObjectKind, Right, explanation
-from apps.configuration.rules.levels import RESOURCES, Level, RuleKind
 from apps.configuration.rules.rows import rules_of
 from apps.configuration.rules.rule import Target
 from apps.configuration.services.grants import owners_who_may_enqueue

@@ -100,7 +100,7 @@ from django.contrib.auth.models import Group
 from django.urls import reverse
 from apps.accounts.models import User
 from apps.accounts.services.people import user_create
-from apps.configuration.rules.levels import Level, RuleKind
+from apps.access.levels import Level, RuleKind
 from apps.configuration.rules.rule import Target, rule_key
 from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.policies import policy_create

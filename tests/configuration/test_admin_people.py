@@ -6,8 +6,8 @@ import pytest
 from django.contrib.auth.models import Group
 from django.test import Client
 
+from apps.access.levels import Level, RuleKind
 from apps.accounts.models import User
-from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import Target
 from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.policies.models import Policy, PolicyGroupPermission, PolicyUserPermission

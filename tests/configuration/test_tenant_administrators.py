@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 
+from apps.access.levels import Level, RuleKind
 from apps.access.selectors import (
     policies_restrictable_by,
     profiles_connectable_by,
@@ -17,7 +18,6 @@ from apps.accounts.services.invitations import person_invite
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create
 from apps.configuration.rules.delegation import groups_nameable_by, people_nameable_by
-from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import Target
 from apps.configuration.services.limits import profiles_to_connect
 from apps.configuration.services.policies import policy_change, policy_create, policy_remove

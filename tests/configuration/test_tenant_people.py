@@ -8,6 +8,7 @@ from django.contrib.auth.models import Group
 from guardian.models import UserObjectPermissionAbstract, UserObjectPermissionBase
 from guardian.shortcuts import assign_perm
 
+from apps.access.levels import Level, RuleKind
 from apps.accounts.models import ADMINS, User
 from apps.accounts.selectors import RULES_ON_PEOPLE, people_managed_by, people_visible_to
 from apps.accounts.services.groups import (
@@ -27,7 +28,6 @@ from apps.accounts.services.invitations import (
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_change, person_deactivate
 from apps.configuration.rules.access_explanation import ObjectKind, explanation
-from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import RuleFilter, Target
 from apps.configuration.rules.selectors import rules_visible_to
 from apps.configuration.services.rules import RuleSubjects, rule_grant

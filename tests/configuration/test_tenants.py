@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 
+from apps.access.levels import Level, RuleKind
 from apps.access.selectors import (
     policies_administered_by,
     policies_changeable_by,
@@ -40,7 +41,6 @@ from apps.accounts.services.groups import (
 from apps.accounts.services.identity_log_in import memberships_sync
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create
-from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import RuleFilter, Target
 from apps.configuration.rules.selectors import rules_visible_to
 from apps.configuration.services.policies import policy_create, policy_remove

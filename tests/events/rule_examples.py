@@ -1,7 +1,7 @@
 """Rules and restricted policies, as the walk over all services needs them."""
 
+from apps.access.levels import Level, RuleKind
 from apps.accounts.models import User
-from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import Target
 from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.rules import RuleSubjects, rule_grant

@@ -14,13 +14,13 @@ import pytest
 from django.contrib.auth.models import Group
 
 import apps
+from apps.access.levels import Level
 from apps.accounts.models import Credential, Tenant, User
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.invitations import person_invite
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create
 from apps.configuration.models import Revision
-from apps.configuration.rules.levels import Level
 from apps.configuration.selectors import draft_document
 from apps.configuration.services.tenants import tenant_create
 from apps.events.models import AuditEntry

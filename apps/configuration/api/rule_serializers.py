@@ -5,8 +5,8 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
+from apps.access.levels import Level, RuleKind, RuleSource
 from apps.configuration.rules.access_explanation import ObjectKind, Right
-from apps.configuration.rules.levels import Level, RuleKind, RuleSource
 from apps.configuration.rules.rule import Rule
 from apps.configuration.rules.sentences import source_sentence
 from apps.core.serializers import StrictSerializer

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
+from apps.access.levels import Level, RuleKind, RuleSource
 from apps.accounts.api.permissions import person
 from apps.accounts.models import User
 from apps.configuration.api.request_checks import validated_body
@@ -29,7 +30,6 @@ from apps.configuration.rules.access_explanation import (
 )
 from apps.configuration.rules.delegation import groups_nameable_by, people_nameable_by
 from apps.configuration.rules.isolation import without_other_tenants
-from apps.configuration.rules.levels import Level, RuleKind, RuleSource
 from apps.configuration.rules.rule import ALL, Rule, RuleFilter
 from apps.configuration.rules.selectors import PAGE, rule_by_key, rules_visible_to, target_of
 from apps.configuration.services.rules import (

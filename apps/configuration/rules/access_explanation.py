@@ -9,27 +9,26 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import QuerySet
 
-from apps.access.rights import right_filter
+from apps.access.folds import may, permission_sources
+from apps.access.levels import EXCEED, RuleKind, resource_of
 from apps.access.selectors import (
     policies_managed_by,
     policies_visible_to,
     pools_visible_to,
     profiles_visible_to,
     queues_managed_by,
-    queues_open_to,
     queues_visible_to,
 )
+from apps.access.sources import PermissionSource
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_of, is_admin, tenants_administered_by
 from apps.accounts.tenant_isolation import users_isolated_from
 from apps.configuration.rules.delegation import people_nameable_by
 from apps.configuration.rules.isolation import subjects_hidden_from
-from apps.configuration.rules.levels import RuleKind
-from apps.configuration.rules.permission_sources import PermissionSource, permission_sources
 from apps.configuration.rules.rule import subject_of
 from apps.core.errors import NotFound
 from apps.nodes.selectors import nodes_visible_to
-from apps.policies.models import Policy, Queue
+from apps.policies.models import Policy, Pool, Queue
 from apps.policies.selectors import is_of_policy, may_exceed_limit
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
@@ -170,34 +169,17 @@ def _without_other_tenants(viewer: User, answers: Sequence[RightAnswer]) -> Iter
 
 
 def _policy(person: User, policy: Policy) -> Iterable[_HeldRight]:
-    def why(verb: str) -> list[PermissionSource]:
-        return permission_sources(person, verb, RuleKind.POLICY, policy)
-
+    yield from _by_rules(person, policy)
     is_exceeding = person.pk in may_exceed_limit(policy.pk)
-    open_to = Policy.objects.filter(right_filter(Policy, person, "enqueue"))
-    enqueues = is_admin(person) or _is_in(open_to, policy)
-    manages = _is_in(policies_managed_by(person), policy)
-    yield Right.SEE, _is_in(policies_visible_to(person), policy), why("view")
-    yield Right.ENQUEUE, enqueues, why("enqueue")
-    yield Right.MANAGE, manages, why("manage")
-    yield Right.EXCEED, is_exceeding, why("exceed_limit")
+    yield Right.EXCEED, is_exceeding, permission_sources(person, EXCEED, policy)
 
 
-def _queue(person: User, queue: Queue) -> Iterable[_HeldRight]:
-    for right, verb, rows in (
-        (Right.SEE, "view", queues_visible_to(person)),
-        (Right.ENQUEUE, "enqueue", queues_open_to(person)),
-        (Right.MANAGE, "manage", queues_managed_by(person)),
-    ):
-        yield right, _is_in(rows, queue), permission_sources(person, verb, RuleKind.QUEUE, queue)
-
-
-def _pool(person: User, pool: Any) -> Iterable[_HeldRight]:
-    yield (
-        Right.SEE,
-        _is_in(pools_visible_to(person), pool),
-        permission_sources(person, "view", RuleKind.POOL, pool),
-    )
+def _by_rules(person: User, row: Policy | Queue | Pool) -> Iterable[_HeldRight]:
+    """Each right that only sources of permissions give."""
+    for right in RIGHTS[ObjectKind(resource_of(type(row)).kind)]:
+        if right in VERBS:
+            verb = VERBS[right]
+            yield right, may(person, verb, row), permission_sources(person, verb, row)
 
 
 def _profile(person: User, profile: Any) -> Iterable[_HeldRight]:
@@ -229,7 +211,7 @@ def _task(person: User, task: Task) -> Iterable[_HeldRight]:
         own.append(PermissionSource("administrator"))
     queue = task.queue if task.queue is not None and task.queue.removed_at is None else None
     view, manage = (
-        (permission_sources(person, verb, RuleKind.QUEUE, queue) if queue is not None else [])
+        (permission_sources(person, verb, queue) if queue is not None else [])
         for verb in ("view", "manage")
     )
     seen, managed = _merge(own, view), _merge(own, manage)
@@ -294,9 +276,7 @@ def _vault(person: User, vault: Any) -> Iterable[_HeldRight]:
 
 
 def _vault_rows(person: User, verb: str, vault: Any) -> list[PermissionSource]:
-    return [
-        one for one in permission_sources(person, verb, RuleKind.VAULT, vault) if one.code == "rule"
-    ]
+    return [one for one in permission_sources(person, verb, vault) if one.code == "rule"]
 
 
 def _merge(
@@ -323,11 +303,12 @@ RIGHTS: Mapping[ObjectKind, tuple[Right, ...]] = {
     ObjectKind.VAULT: (Right.SEE, Right.READ, Right.CHANGE),
     ObjectKind.NODE: (Right.SEE, Right.MANAGE),
 }
+VERBS = {Right.SEE: "view", Right.ENQUEUE: "enqueue", Right.MANAGE: "manage"}
 _ANSWERS: Mapping[ObjectKind, Callable[[User, Any], Iterable[_HeldRight]]] = {
     ObjectKind.POLICY: _policy,
-    ObjectKind.QUEUE: _queue,
+    ObjectKind.QUEUE: _by_rules,
     ObjectKind.TASK: _task,
-    ObjectKind.POOL: _pool,
+    ObjectKind.POOL: _by_rules,
     ObjectKind.PROFILE: _profile,
     ObjectKind.VAULT: _vault,
     ObjectKind.NODE: _node,

@@ -7,7 +7,8 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 
-from apps.access.rights import right_filter
+from apps.access.folds import right_filter
+from apps.access.levels import LEVEL_ORDER, RESOURCES, Level, RuleKind
 from apps.accounts.models import BUILT_IN_GROUPS, User
 from apps.accounts.selectors import (
     groups_of,
@@ -16,7 +17,6 @@ from apps.accounts.selectors import (
     tenants_administered_by,
     tenants_of,
 )
-from apps.configuration.rules.levels import LEVEL_ORDER, RESOURCES, Level, RuleKind
 from apps.configuration.rules.rule import Target
 from apps.policies.models import Policy, Queue
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 
-from apps.accounts.models import User
-from apps.configuration.rules.levels import (
+from apps.access.levels import (
     LEVEL_ORDER,
     RESOURCES,
     Level,
@@ -21,6 +20,7 @@ from apps.configuration.rules.levels import (
     RuleSource,
     highest,
 )
+from apps.accounts.models import User
 from apps.configuration.rules.rule import Rule, Subject, Target, subject_of
 from apps.policies.models import Policy
 

@@ -6,8 +6,8 @@ from hashlib import blake2b
 
 from django.contrib.auth.models import Group
 
+from apps.access.levels import Level, RuleKind, RuleSource
 from apps.accounts.models import User
-from apps.configuration.rules.levels import Level, RuleKind, RuleSource
 
 ALL = "all"
 VERSION_BYTES = 8

@@ -9,11 +9,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from apps.access.selectors import policies_managed_by, queues_managed_by
-from apps.accounts.models import User
-from apps.accounts.selectors import is_admin
-from apps.configuration.rules.isolation import without_other_tenants
-from apps.configuration.rules.levels import (
+from apps.access.levels import (
     LEVEL_ORDER,
     RESOURCES,
     Level,
@@ -21,6 +17,10 @@ from apps.configuration.rules.levels import (
     RuleKind,
     RuleSource,
 )
+from apps.access.selectors import policies_managed_by, queues_managed_by
+from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
+from apps.configuration.rules.isolation import without_other_tenants
 from apps.configuration.rules.rows import rules_of
 from apps.configuration.rules.rule import ALL, Rule, RuleFilter, RulePage, Target
 from apps.core.errors import BadInput

@@ -1,6 +1,6 @@
 """Sentences of permission sources."""
 
-from apps.configuration.rules.permission_sources import PermissionSource
+from apps.access.sources import PermissionSource
 
 
 def source_sentence(source: PermissionSource) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from django.contrib.auth.models import Group, Permission
 from django.db import transaction
 
+from apps.access.levels import RuleKind
 from apps.accounts.models import User
 from apps.configuration.rules.isolation import other_tenants_subject
-from apps.configuration.rules.levels import RuleKind
 from apps.configuration.rules.rule import Target
 from apps.configuration.services.change_records import change_record
 from apps.configuration.services.rows import live_lock

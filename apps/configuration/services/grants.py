@@ -10,8 +10,8 @@ from typing import Any
 
 from django.contrib.auth.models import Permission
 
-from apps.access.rights import holders
-from apps.accounts.models import ADMINS, User
+from apps.access.folds import holders
+from apps.accounts.models import User
 from apps.accounts.models.grants import GrantSource
 from apps.policies.models import Policy, PolicyGroupPermission, PolicyUserPermission, Queue
 from apps.policies.selectors import restricted_members_in_group
@@ -45,12 +45,8 @@ def policy_grants_sync(*, policies: Iterable[Policy], actor: User | None = None)
 
 
 def owners_who_may_enqueue(queue: Queue) -> set[int]:
-    """Ids of active people who may enqueue, by whatever rule, or as administrators."""
-    admins = User.objects.filter(groups__name=ADMINS, is_active=True)
-    return {
-        *holders(queue, "enqueue").values_list("pk", flat=True),
-        *admins.values_list("pk", flat=True),
-    }
+    """Ids of active people who may enqueue, from any source."""
+    return set(holders(queue, "enqueue").values_list("pk", flat=True))
 
 
 def tasks_return_without_right(*, policy: Policy, reason: str) -> int:

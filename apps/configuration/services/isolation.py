@@ -10,10 +10,10 @@ from typing import Any
 from django.contrib.auth.models import Group, Permission
 from django.db.models import Q
 
-from apps.access.rights import GRANTS
+from apps.access.levels import RESOURCES, RuleKind
 from apps.accounts.models import User
 from apps.accounts.services.groups import rights_change_notify
-from apps.policies.models import Policy, Queue
+from apps.policies.models import Queue
 
 
 def tenant_change_notify(*, policy_ids: Iterable[int], tenant_ids: Iterable[int | None]) -> None:
@@ -36,9 +36,12 @@ def tenant_change_notify(*, policy_ids: Iterable[int], tenant_ids: Iterable[int 
     users = set(
         User.objects.filter(user_permissions__in=kinds.values("pk")).values_list("pk", flat=True)
     )
-    objects: tuple[tuple[Any, Any], ...] = ((Policy, policies), (Queue, queues))
-    for model, found in objects:
-        by_user, by_group = GRANTS[model]
+    objects: tuple[tuple[RuleKind, Any], ...] = (
+        (RuleKind.POLICY, policies),
+        (RuleKind.QUEUE, queues),
+    )
+    for kind, found in objects:
+        by_user, by_group = RESOURCES[kind].by_user, RESOURCES[kind].by_group
         rows = {"content_object__in": found}
         users |= set(by_user._default_manager.filter(**rows).values_list("user", flat=True))
         groups |= set(by_group._default_manager.filter(**rows).values_list("group", flat=True))

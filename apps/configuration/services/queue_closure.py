@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from django.utils import timezone
 
-from apps.access.rights import GRANTS
+from apps.access.levels import resource_of
 from apps.accounts.models import User
 from apps.accounts.services.groups import rights_change_notify
 from apps.core.notifications import after_commit
@@ -15,9 +15,9 @@ from apps.tasks.services.stop import tasks_return_to_draft
 
 def rules_remove(model: type[Policy | Pool | Queue], ids: Sequence[int]) -> None:
     """Remove the rules of removed objects; open pages of their subjects reload."""
-    by_user, by_group = GRANTS[model]
-    users = by_user._default_manager.filter(content_object__in=ids)
-    groups = by_group._default_manager.filter(content_object__in=ids)
+    resource = resource_of(model)
+    users = resource.by_user._default_manager.filter(content_object__in=ids)
+    groups = resource.by_group._default_manager.filter(content_object__in=ids)
     named = set(users.values_list("user_id", flat=True))
     members = User.objects.filter(groups__in=groups.values("group")).values_list("pk", flat=True)
     rights_change_notify(sorted({*named, *members}))

@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db import transaction
 
+from apps.access.levels import LEVEL_ORDER, RESOURCES, Level
 from apps.accounts.models import User
 from apps.accounts.services.groups import rights_change_notify
 from apps.configuration.rules.delegation import (
@@ -15,7 +16,6 @@ from apps.configuration.rules.delegation import (
     people_nameable_by,
 )
 from apps.configuration.rules.isolation import other_tenants_subject, subjects_hidden_from
-from apps.configuration.rules.levels import LEVEL_ORDER, RESOURCES, Level
 from apps.configuration.rules.rows import rules_of
 from apps.configuration.rules.rule import Rule, Target
 from apps.configuration.rules.selectors import target_of

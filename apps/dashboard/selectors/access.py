@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from django.db.models import QuerySet
 from django.urls import reverse
 
+from apps.access.levels import Level, RuleKind, RuleSource
 from apps.access.selectors import policies_restrictable_by
 from apps.accounts.models import User
 from apps.configuration.rules.access_explanation import (
@@ -18,7 +19,6 @@ from apps.configuration.rules.access_explanation import (
     people_explainable_to,
 )
 from apps.configuration.rules.delegation import groups_nameable_by, levels_grantable_on
-from apps.configuration.rules.levels import Level, RuleKind, RuleSource
 from apps.configuration.rules.rule import Rule, RuleFilter, Subject
 from apps.configuration.rules.selectors import rules_visible_to
 from apps.configuration.rules.sentences import source_sentence

@@ -6,6 +6,7 @@ import pytest
 from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
+from apps.access.levels import Level, RuleKind
 from apps.access.selectors import (
     policies_visible_to,
     pools_visible_to,
@@ -16,7 +17,6 @@ from apps.access.selectors import (
 from apps.accounts.models import User
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create, service_account_remove
-from apps.configuration.rules.levels import Level, RuleKind
 from apps.configuration.rules.rule import Target
 from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.policies import policy_remove

@@ -52,7 +52,12 @@ class RuleSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Where the rules of one kind are stored; `verbs` per level, the highest last."""
+    """Where the rules of one kind are stored.
+
+    Args:
+        verbs: per level, the highest last.
+        tenant_path: from an object to its tenant; empty where no tenant has objects of the kind.
+    """
 
     kind: RuleKind
     app: str
@@ -61,6 +66,7 @@ class Resource:
     by_group: type[Any]
     verbs: Mapping[Level, tuple[str, ...]]
     has_kind_rules: bool = True
+    tenant_path: str = ""
 
     @property
     def name(self) -> str:
@@ -83,6 +89,7 @@ class Resource:
         return Permission.objects.filter(content_type__app_label=self.app, codename__in=every)
 
 
+EXCEED = "exceed_limit"
 _QUEUEING = {
     Level.READ: ("view",),
     Level.MODIFY: ("view", "enqueue"),
@@ -95,10 +102,17 @@ RESOURCES: Mapping[RuleKind, Resource] = {
         Policy,
         PolicyUserPermission,
         PolicyGroupPermission,
-        {**_QUEUEING, Level.EXCEED: ("exceed_limit",)},
+        {**_QUEUEING, Level.EXCEED: (EXCEED,)},
+        tenant_path="tenant",
     ),
     RuleKind.QUEUE: Resource(
-        RuleKind.QUEUE, "policies", Queue, QueueUserPermission, QueueGroupPermission, _QUEUEING
+        RuleKind.QUEUE,
+        "policies",
+        Queue,
+        QueueUserPermission,
+        QueueGroupPermission,
+        _QUEUEING,
+        tenant_path="policy__tenant",
     ),
     RuleKind.POOL: Resource(
         RuleKind.POOL,
@@ -118,6 +132,7 @@ RESOURCES: Mapping[RuleKind, Resource] = {
         has_kind_rules=False,
     ),
 }
+_BY_MODEL = {one.model: one for one in RESOURCES.values()}
 # Exceeding a limit is separate: it neither includes the other levels nor is included.
 LEVEL_ORDER = (Level.READ, Level.MODIFY, Level.MANAGE)
 
@@ -125,3 +140,8 @@ LEVEL_ORDER = (Level.READ, Level.MODIFY, Level.MANAGE)
 def highest(levels: Iterable[Level]) -> Level:
     """The highest of the levels that include each other."""
     return max(levels, key=LEVEL_ORDER.index)
+
+
+def resource_of(model: type[Any]) -> Resource:
+    """Where the rules on objects of this model are stored."""
+    return _BY_MODEL[model]

@@ -1,0 +1,303 @@
+"""Every kind of permission source once: which objects it opens, to whom, and why.
+
+`apps.access.folds` puts them together. Only these classes read the rows of rules to decide; a new
+kind is a class and an entry of `SOURCES`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+
+from django.contrib.auth.models import Group, Permission
+from django.db.models import Exists, Model, Q, QuerySet
+
+from apps.access.isolation import tenant_of
+from apps.access.levels import EXCEED, RESOURCES, Resource, RuleKind
+from apps.accounts.models import ADMINS, QUEUE_ADMINS, User
+from apps.accounts.models.grants import GrantSource
+from apps.accounts.selectors import group_names, groups_of, tenants_administered_by
+
+EVERYTHING, NOTHING = Q(), Q(pk__in=[])
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionSource:
+    """One source of a right, or, with `is_denial`, what denies it.
+
+    Args:
+        code: the kind of source; `sentences.source_sentence` has a sentence for each.
+        on: kind and name of the rule's target; the name is empty for all of a kind.
+        group: the group that the rule names; empty if it names the person.
+        by, at: the maker of the rule, and when, if known.
+    """
+
+    code: str
+    on: tuple[str, str] = ("", "")
+    group: str = ""
+    by: str = ""
+    at: datetime | None = None
+    is_denial: bool = False
+
+
+Reasons = Iterator[PermissionSource]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRight:
+    """A right on objects of one kind.
+
+    Args:
+        verb: `view`, `enqueue`, `manage` or `exceed_limit`; of vaults `view` or `change`.
+        path: from the rows that are filtered to the id of the object.
+    """
+
+    resource: Resource
+    verb: str
+    path: str = "pk"
+
+    @property
+    def codename(self) -> str:
+        return self.resource.codename(self.verb)
+
+    @property
+    def on_policy(self) -> "ObjectRight":
+        """For queues, the same right on their policies."""
+        return ObjectRight(RESOURCES[RuleKind.POLICY], self.verb, path="policy")
+
+
+class UserWithGroups:
+    """A user with the groups whose rights they have, which are read when a source needs them."""
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+
+    @cached_property
+    def groups(self) -> Mapping[int, str]:
+        """Names by id."""
+        return dict(groups_of(self.user).values_list("pk", "name"))
+
+
+class SourceKind(ABC):
+    """A kind of permission source, evaluated in three directions that must agree."""
+
+    @abstractmethod
+    def gives(self, right: ObjectRight) -> bool:
+        """Whether a source of this kind can give the right at all."""
+
+    @abstractmethod
+    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+        """The objects on which it gives the user the right."""
+
+    @abstractmethod
+    def people(self, right: ObjectRight, row: Any) -> Q:
+        """The users to whom it gives the right on this object."""
+
+    @abstractmethod
+    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+        """The sources of this kind that give the user the right on this object."""
+
+    def crosses_tenants(self, right: ObjectRight) -> bool:
+        """Whether it reaches into trees of other tenants than the user's.
+
+        Exceeding a limit gives access to nothing by itself.
+        """
+        return right.verb == EXCEED
+
+
+class Administrator(SourceKind):
+    """Administrators of the installation may do everything but exceed limits."""
+
+    def gives(self, right: ObjectRight) -> bool:
+        return right.verb != EXCEED and right.resource.kind is not RuleKind.VAULT
+
+    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+        return EVERYTHING if ADMINS in group_names(holder.user) else NOTHING
+
+    def people(self, right: ObjectRight, row: Any) -> Q:
+        return _members_of(Group.objects.filter(name=ADMINS).values("pk"))
+
+    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+        if ADMINS in group_names(holder.user):
+            yield PermissionSource("administrator")
+
+    def crosses_tenants(self, right: ObjectRight) -> bool:
+        return True
+
+
+class QueueAdministrator(SourceKind):
+    """Queue administrators see every queue."""
+
+    def gives(self, right: ObjectRight) -> bool:
+        return right.verb == "view" and right.resource.kind is RuleKind.QUEUE
+
+    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+        return EVERYTHING if QUEUE_ADMINS in group_names(holder.user) else NOTHING
+
+    def people(self, right: ObjectRight, row: Any) -> Q:
+        return _members_of(Group.objects.filter(name=QUEUE_ADMINS).values("pk"))
+
+    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+        if QUEUE_ADMINS in group_names(holder.user):
+            yield PermissionSource("queue_administrator")
+
+
+class TenantAdministrator(SourceKind):
+    """Administrators of a tenant hold every right in its tree."""
+
+    def gives(self, right: ObjectRight) -> bool:
+        return right.verb != EXCEED and bool(right.resource.tenant_path)
+
+    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+        tenants = tenants_administered_by(holder.user)
+        return Q(**{f"{right.resource.tenant_path}__in": tenants}) if tenants else NOTHING
+
+    def people(self, right: ObjectRight, row: Any) -> Q:
+        tenant = tenant_of(row)
+        groups = Group.objects.filter(administers=tenant).values("pk")
+        return _members_of(groups) if tenant is not None else NOTHING
+
+    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+        if tenant_of(row) in tenants_administered_by(holder.user):
+            policy = row.policy if right.resource.kind is RuleKind.QUEUE else row
+            yield PermissionSource("tenant_administrator", (RuleKind.POLICY.value, policy.name))
+
+
+class ModelWideRule(SourceKind):
+    """A rule on all objects of a kind, which is Django's own permission of the model.
+
+    One on all policies reaches all queues.
+    """
+
+    def gives(self, right: ObjectRight) -> bool:
+        return right.verb != EXCEED and right.resource.has_kind_rules
+
+    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+        given = _permissions(right)
+        return Q(Exists(given.filter(user=holder.user))) | Q(
+            Exists(given.filter(group__in=list(holder.groups)))
+        )
+
+    def people(self, right: ObjectRight, row: Any) -> Q:
+        given = _permissions(right)
+        users = User.objects.filter(user_permissions__in=given).values("pk")
+        groups = Group.objects.filter(permissions__in=given).values("pk")
+        return Q(pk__in=users) | _members_of(groups)
+
+    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+        for one in _with_policy(right):
+            given, on = (
+                _permissions(right).filter(codename=one.codename),
+                (one.resource.kind.value, ""),
+            )
+            if given.filter(user=holder.user).exists():
+                yield PermissionSource("rule", on)
+            for pk in given.filter(group__in=list(holder.groups)).values_list("group", flat=True):
+                yield PermissionSource("rule", on, group=holder.groups[pk])
+
+
+class RuleForUser(SourceKind):
+    """A rule on the object that names the user, or a policy that is restricted to them."""
+
+    def gives(self, right: ObjectRight) -> bool:
+        return True
+
+    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+        given = _rule_rows(right.resource.by_user, right).filter(user=holder.user)
+        return Q(**{f"{right.path}__in": given.values("content_object_id")})
+
+    def people(self, right: ObjectRight, row: Any) -> Q:
+        given = _rule_rows(right.resource.by_user, right).filter(content_object=row)
+        return Q(pk__in=given.values("user"))
+
+    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+        given = _rule_rows(right.resource.by_user, right)
+        for one in _oldest_first(given.filter(user=holder.user, content_object=row)):
+            yield _rule_source(one, (right.resource.kind.value, row.name))
+
+
+class RuleForGroup(SourceKind):
+    """A rule on the object that names a group of the user, or a policy of the group."""
+
+    def gives(self, right: ObjectRight) -> bool:
+        return True
+
+    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+        given = _rule_rows(right.resource.by_group, right).filter(group__in=list(holder.groups))
+        return Q(**{f"{right.path}__in": given.values("content_object_id")})
+
+    def people(self, right: ObjectRight, row: Any) -> Q:
+        given = _rule_rows(right.resource.by_group, right).filter(content_object=row)
+        return _members_of(given.values("group"))
+
+    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+        given = _rule_rows(right.resource.by_group, right)
+        for one in _oldest_first(given.filter(group__in=list(holder.groups), content_object=row)):
+            on = (right.resource.kind.value, row.name)
+            yield _rule_source(one, on, holder.groups[one.group_id])
+
+
+@dataclass(frozen=True, slots=True)
+class OnPolicy(SourceKind):
+    """A rule on the queue's policy. Children of a policy inherit nothing."""
+
+    rule: SourceKind
+
+    def gives(self, right: ObjectRight) -> bool:
+        return right.resource.kind is RuleKind.QUEUE
+
+    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+        return self.rule.rows(right.on_policy, holder)
+
+    def people(self, right: ObjectRight, row: Any) -> Q:
+        return self.rule.people(right.on_policy, row.policy)
+
+    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+        return self.rule.reasons(right.on_policy, row.policy, holder)
+
+
+SOURCES: Final[tuple[SourceKind, ...]] = (
+    Administrator(),
+    QueueAdministrator(),
+    TenantAdministrator(),
+    ModelWideRule(),
+    RuleForUser(),
+    RuleForGroup(),
+    OnPolicy(RuleForUser()),
+    OnPolicy(RuleForGroup()),
+)
+
+
+def _members_of(group_ids: QuerySet[Any, Any]) -> Q:
+    members = User.groups.through._default_manager.filter(group__in=group_ids)
+    return Q(pk__in=members.values("user"))
+
+
+def _with_policy(right: ObjectRight) -> tuple[ObjectRight, ...]:
+    """The right, and the one on policies that gives it on queues."""
+    return (right, right.on_policy) if right.resource.kind is RuleKind.QUEUE else (right,)
+
+
+def _permissions(right: ObjectRight) -> QuerySet[Permission]:
+    names = [one.codename for one in _with_policy(right)]
+    return Permission.objects.order_by().filter(
+        content_type__app_label=right.resource.app, codename__in=names
+    )
+
+
+def _rule_rows(model: type[Model], right: ObjectRight) -> QuerySet[Any]:
+    rows: QuerySet[Any] = model._default_manager.filter(permission__codename=right.codename)
+    return rows
+
+
+def _oldest_first(rows: QuerySet[Any]) -> QuerySet[Any]:
+    return rows.select_related("created_by").order_by("pk")
+
+
+def _rule_source(row: Any, on: tuple[str, str], group: str = "") -> PermissionSource:
+    if row.source == GrantSource.POLICY:
+        return PermissionSource("policy_group" if group else "policy_member", on, group=group)
+    by = row.created_by.username if row.created_by else ""
+    return PermissionSource("rule", on, group=group, by=by, at=row.created_at)
