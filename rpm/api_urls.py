@@ -28,7 +28,7 @@ urlpatterns = [
     path("", include("apps.nodes.api.urls")),
     path("", include("apps.execution.api.urls")),
     path("", include("apps.accounts.api.urls")),
-    path("", include("apps.vaults.api.urls")),
+    path("", include("apps.access.api.urls")),
     # Before tasks, whose last part may be anything.
     path("", include("apps.allocation.api.urls")),
     path("", include("apps.tasks.api.urls")),

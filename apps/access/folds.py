@@ -9,7 +9,12 @@ from typing import Any, TypeVar
 
 from django.db.models import Model, Q, QuerySet
 
-from apps.access.isolation import is_other_tenants, isolation_filter, tenant_of
+from apps.access.isolation import (
+    is_other_tenants,
+    isolation_filter,
+    tenant_of,
+    users_isolated_from_tenants,
+)
 from apps.access.levels import RuleKind, resource_of
 from apps.access.sources import (
     EVERYTHING,
@@ -22,7 +27,6 @@ from apps.access.sources import (
 )
 from apps.accounts.models import User
 from apps.accounts.selectors import Person
-from apps.accounts.tenant_isolation import users_isolated_from_tenants
 from apps.policies.models import Policy, PolicyMember, Pool, Queue
 
 Row = TypeVar("Row", bound=Model)

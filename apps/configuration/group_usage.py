@@ -15,12 +15,12 @@ from guardian.models import GroupObjectPermissionBase
 
 from apps.access.levels import RESOURCES
 from apps.access.selectors import policies_visible_to, pools_visible_to, queues_visible_to
+from apps.access.vaults import vaults_visible_to
 from apps.accounts.models import User
 from apps.accounts.models.grants import GrantSource
 from apps.accounts.selectors import LogInUse, is_admin, log_in_use
 from apps.policies.models import Policy
 from apps.vaults.models import Vault
-from apps.vaults.selectors.visibility import vaults_visible_to
 
 MOST_SHOWN = 200
 

@@ -5,10 +5,10 @@ from typing import Any
 from django import forms
 from django.contrib.auth.models import Group
 
+from apps.access.vaults import vault_rights
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_visible_to, manages_people
 from apps.vaults.models import NAME_LENGTH, Vault, VaultFormat
-from apps.vaults.selectors.visibility import vault_rights
 from apps.vaults.text.bounds import TEXT_BYTES
 
 

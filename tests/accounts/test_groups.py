@@ -4,12 +4,13 @@ import pytest
 from django.contrib.auth.models import Group
 
 from apps.access.selectors import queues_visible_to
+from apps.access.services.vaults import vault_remove
 from apps.accounts.models import ADMINS, User
 from apps.accounts.selectors import is_admin
 from apps.accounts.services.groups import group_remove, group_save, user_groups_set
 from apps.core.errors import BadInput, Conflict
 from apps.vaults.services.maintenance import vaults_remove_unused
-from apps.vaults.services.vaults import vault_create, vault_remove
+from apps.vaults.services.vaults import vault_create
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db

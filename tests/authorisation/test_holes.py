@@ -9,6 +9,7 @@ import pytest
 from django.contrib.admin.views.autocomplete import AutocompleteJsonView
 
 from apps.access.selectors import queues_visible_to
+from apps.access.vaults import VaultRights, vault_rights
 from apps.accounts.api.permissions import HasScope
 from apps.accounts.api.users import UserViewSet
 from apps.accounts.models import Credential, User
@@ -29,7 +30,6 @@ from apps.tasks.selectors.visibility import (
 )
 from apps.tasks.selectors.visibility import tasks_visible_to as tasks_seen
 from apps.tasks.services.queues import check_can_manage_task
-from apps.vaults.selectors.visibility import VaultRights, vault_rights
 from tests.authorisation.findings import findings
 from tests.authorisation.interference import changes
 from tests.authorisation.requester import Requester

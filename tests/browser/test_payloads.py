@@ -63,7 +63,8 @@ from apps.accounts.services.identity import mapping_set, provider_create
 from apps.accounts.services.service_accounts import service_account_create
 from apps.policies.services import registry_credential_save
 from apps.tasks.models import Task
-from apps.vaults.services.vaults import vault_change, vault_create
+from apps.access.services.vaults import vault_change
+from apps.vaults.services.vaults import vault_create
 
 payloads = json.load(sys.stdin)
 root, dev = User.objects.get(username="demo-admin"), Group.objects.get(name="demo-dev")

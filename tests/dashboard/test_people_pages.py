@@ -8,12 +8,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from apps.access.services.vaults import vault_remove
 from apps.accounts.models import User
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_deactivate
 from apps.tasks.models import Task
-from apps.vaults.services.vaults import vault_create, vault_remove
+from apps.vaults.services.vaults import vault_create
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.page_reader import errors_at, folded, text
 from tests.people import Example

@@ -7,10 +7,11 @@ from django.contrib.auth.models import Group
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
+from apps.access.services.vaults import vault_change
 from apps.accounts.models import User
 from apps.core.keyring import HIDDEN
 from apps.vaults.models import Vault, VaultVersion
-from apps.vaults.services.vaults import vault_change, vault_create
+from apps.vaults.services.vaults import vault_create
 from tests.dashboard.conftest import ClientFor, Submit
 
 pytestmark = pytest.mark.django_db

@@ -84,6 +84,11 @@ PARTS = {
     "person_save": "its callers record",
     "person_record": "records itself; its callers are walked",
     "group_joins_tenant": "its caller records",
+    "checked_vault_change": "records itself; its callers are walked",
+    "checked_vault_restore": "records itself; its callers are walked",
+    "checked_vault_switch": "records itself; its callers are walked",
+    "checked_vault_move": "records itself; its callers are walked",
+    "checked_vault_remove": "records itself; its callers are walked",
     **dict.fromkeys(ONLY_ASK, "only asks"),
 }
 

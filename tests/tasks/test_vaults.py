@@ -7,6 +7,7 @@ import pytest
 from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
+from apps.access.services.vaults import vault_change, vault_remove
 from apps.accounts.models import User
 from apps.accounts.services.groups import group_members_add
 from apps.core.errors import BadInput
@@ -20,7 +21,7 @@ from apps.tasks.services.enqueue.submission import task_submit
 from apps.tasks.task_spec import TaskSpec
 from apps.vaults.selectors.effective import VaultGone, vaults_applying_to
 from apps.vaults.services.maintenance import vaults_remove_unused
-from apps.vaults.services.vaults import vault_change, vault_create, vault_remove
+from apps.vaults.services.vaults import vault_create
 from tests.people import Example
 from tests.tenants import Organisations
 

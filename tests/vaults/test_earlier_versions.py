@@ -2,6 +2,7 @@
 
 import pytest
 
+from apps.access.services.vaults import vault_change
 from apps.accounts.models import User
 from apps.core.errors import BadInput
 from apps.core.keyring import HIDDEN, seal
@@ -9,7 +10,7 @@ from apps.vaults.models import Vault, VaultVersion
 from apps.vaults.selectors.effective import layers_of, vault_text
 from apps.vaults.services import maintenance
 from apps.vaults.services.maintenance import vaults_store_data
-from apps.vaults.services.vaults import vault_change, vault_create
+from apps.vaults.services.vaults import vault_create
 from apps.vaults.text.hocon_resolver import SUBSTITUTIONS
 
 pytestmark = pytest.mark.django_db

@@ -7,6 +7,14 @@ import pytest
 from django.contrib.auth.models import Group
 from django.core.management import call_command
 
+from apps.access.services.vaults import (
+    vault_change,
+    vault_move,
+    vault_remove,
+    vault_restore,
+    vault_switch,
+)
+from apps.access.vaults import visible_vault
 from apps.accounts.models import User
 from apps.core import keyring
 from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
@@ -15,17 +23,9 @@ from apps.events.models import AuditEntry, Event
 from apps.vaults.models import Vault, VaultVersion
 from apps.vaults.selectors import effective
 from apps.vaults.selectors.effective import layers_of, vault_text, vaults_applying_to
-from apps.vaults.selectors.visibility import visible_vault
 from apps.vaults.services import vaults as services
 from apps.vaults.services.maintenance import KEPT_VERSIONS, vaults_remove_unused, vaults_store_data
-from apps.vaults.services.vaults import (
-    vault_change,
-    vault_create,
-    vault_move,
-    vault_remove,
-    vault_restore,
-    vault_switch,
-)
+from apps.vaults.services.vaults import vault_create
 
 pytestmark = pytest.mark.django_db
 

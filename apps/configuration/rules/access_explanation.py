@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import QuerySet
 
 from apps.access.folds import may, permission_sources
+from apps.access.isolation import users_isolated_from
 from apps.access.levels import EXCEED, RuleKind, resource_of
 from apps.access.selectors import (
     policies_managed_by,
@@ -20,9 +21,9 @@ from apps.access.selectors import (
     queues_visible_to,
 )
 from apps.access.sources import PermissionSource
+from apps.access.vaults import vault_rights, vaults_visible_to, vaults_with_rights
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_of, is_admin, tenants_administered_by
-from apps.accounts.tenant_isolation import users_isolated_from
 from apps.configuration.rules.delegation import people_nameable_by
 from apps.configuration.rules.isolation import subjects_hidden_from
 from apps.configuration.rules.rule import subject_of
@@ -34,7 +35,6 @@ from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.delegation import ALIVE, can_act_for
 from apps.tasks.selectors.visibility import task_rights, tasks_visible_to
-from apps.vaults.selectors.visibility import vault_rights, vaults_visible_to, vaults_with_rights
 
 
 class ObjectKind(models.TextChoices):

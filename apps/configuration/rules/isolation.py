@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from django.contrib.auth.models import Group
 
+from apps.access.isolation import users_isolated_from, users_isolated_from_tenants
 from apps.access.levels import RuleKind
 from apps.accounts.models import TenantGroup, User
 from apps.accounts.selectors import is_admin, tenants_of
-from apps.accounts.tenant_isolation import users_isolated_from, users_isolated_from_tenants
 from apps.configuration.rules.rule import Rule, Subject, Target
 from apps.policies.models import Policy, Queue
 from apps.vaults.models import Vault

@@ -4,9 +4,9 @@ from hashlib import blake2b
 
 from django.db.models import Q, QuerySet
 
+from apps.access.isolation import users_isolated_from
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
-from apps.accounts.tenant_isolation import users_isolated_from
 from apps.configuration.rules.delegation import people_nameable_by
 from apps.configuration.rules.rule import VERSION_BYTES
 from apps.policies.models import Policy, PolicyMember

@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from itertools import islice
 
-from apps.accounts.models import User
-from apps.accounts.selectors import is_admin
-from apps.events.models import Event
-from apps.vaults.models import Vault
-from apps.vaults.selectors.visibility import (
+from apps.access.vaults import (
     VaultRights,
     vault_history,
     vault_rights,
     vaults_matching_filters,
 )
+from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
+from apps.events.models import Event
+from apps.vaults.models import Vault
 
 # Of other people's, which only administrators see; the others are few by themselves.
 MOST_OF_OTHERS = 100

@@ -14,6 +14,20 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from apps.access.isolation import without_other_tenants
+from apps.access.services.vaults import (
+    vault_change,
+    vault_move,
+    vault_remove,
+    vault_restore,
+    vault_switch,
+)
+from apps.access.vaults import (
+    vault_rights,
+    vault_versions,
+    visible_vault,
+    visible_vault_version,
+)
 from apps.accounts.models import User
 from apps.core.errors import NotAllowed, NotFound, RpmError, Stale
 from apps.dashboard.access import person
@@ -26,21 +40,7 @@ from apps.dashboard.selectors.vaults import VaultHistory, vault_events, vault_se
 from apps.tasks.selectors.vaults import effective_vault
 from apps.vaults.models import Vault, VaultFormat
 from apps.vaults.selectors.effective import vault_text, version_text
-from apps.vaults.selectors.isolation import without_other_tenants
-from apps.vaults.selectors.visibility import (
-    vault_rights,
-    vault_versions,
-    visible_vault,
-    visible_vault_version,
-)
-from apps.vaults.services.vaults import (
-    vault_change,
-    vault_create,
-    vault_move,
-    vault_remove,
-    vault_restore,
-    vault_switch,
-)
+from apps.vaults.services.vaults import vault_create
 
 ENDINGS = {VaultFormat.HOCON: "conf", VaultFormat.JSON: "json", VaultFormat.YAML: "yaml"}
 

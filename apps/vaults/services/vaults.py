@@ -1,4 +1,8 @@
-"""Creation, change, order and removal of vaults. Their content is only stored sealed."""
+"""Creation, change, order and removal of vaults. Their content is only stored sealed.
+
+A checked vault is locked, and its caller checked what the actor may do with it
+(`apps.access.services.vaults`).
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,8 +15,7 @@ from django.utils import timezone
 
 from apps.accounts.models import TenantGroup, User
 from apps.accounts.selectors import groups_visible_to, is_admin
-from apps.accounts.tenant_isolation import users_isolated_from
-from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
+from apps.core.errors import BadInput, Conflict, NotAllowed
 from apps.core.keyring import HIDDEN, seal, unseal
 from apps.core.model_errors import from_model_error
 from apps.events.services import event_record
@@ -26,7 +29,6 @@ from apps.vaults.models import (
     VaultVersion,
 )
 from apps.vaults.selectors.effective import version_data, version_of, version_text
-from apps.vaults.selectors.visibility import vault_rights, vaults_ordered_by, visible_vault
 from apps.vaults.text.reader import data_text, put_back_secrets, stored_secrets
 
 CHANGEABLE = ("name", "format", "text", "enforced")
@@ -69,105 +71,62 @@ def vault_create(
     return vault
 
 
-@transaction.atomic
-def vault_change(
-    *, actor: User, vault: Vault, changes: Mapping[str, Any], version: int | None = None
-) -> Vault:
+def checked_vault_change(*, actor: User, vault: Vault, changes: Mapping[str, Any]) -> None:
     """Change some of `CHANGEABLE`; stars in the text stand for the secrets that are stored.
-
-    Args:
-        version: the one that was read; None does not check.
 
     Raises:
         BadInput: naming the field.
-        NotAllowed: the actor may see the vault, but not change it.
-        Stale: another user changed it meanwhile.
     """
-    row = _locked(actor, vault)
-    rights = vault_rights(actor, row)
-    if not rights.change:
-        raise NotAllowed("You may see this vault, but not change it.")
-    if version is not None and version != row.version:
-        raise Stale(
-            f"{_last_writer(actor, row)} changed this vault since you read it.",
-            fields={"If-Match": f"the version is {row.version}"},
-        )
-    if "enforced" in changes and list(changes["enforced"]) != row.enforced and not rights.enforce:
-        raise NotAllowed("Only administrators enforce entries, and only in vaults of groups.")
-    before = _event_data(row)
-    if _write(row, actor=actor, changes=changes):
-        _record("vault.changed", row, actor=actor, before=before, after=_event_data(row))
-    return row
+    before = _event_data(vault)
+    if _write(vault, actor=actor, changes=changes):
+        _record("vault.changed", vault, actor=actor, before=before, after=_event_data(vault))
 
 
-@transaction.atomic
-def vault_restore(*, actor: User, vault: Vault, to: int, version: int | None = None) -> Vault:
-    """Restore the content of version `to` as a new version.
-
-    Text, format, enforced entries and secrets are restored; name, place and switch stay.
-
-    Args:
-        version: the one that was read; None does not check.
+def restoring_changes(vault: Vault, to: int) -> dict[str, Any]:
+    """The changes that restore text, format, enforced entries and secrets of version `to`.
 
     Raises:
         BadInput: that version is not kept any more, or is the current one.
-        NotAllowed: the actor may see the vault, but not change it.
-        Stale: another user changed it meanwhile.
     """
-    row = _locked(actor, vault)
-    old = version_of(row, to)
-    if vault_rights(actor, row).change and (old is None or to == row.version):
+    old = version_of(vault, to)
+    if old is None or to == vault.version:
         problem = "is not kept any more" if old is None else "is the current one"
         raise BadInput(f"Version {to} {problem}.", fields={"to": problem})
-    changes: dict[str, Any] = {}
-    if old is not None:
-        changes = {"text": unseal(old.sealed_text, context=old.text_context), "format": old.format}
-        if old.enforced != row.enforced:
-            changes["enforced"] = old.enforced
-    row = vault_change(actor=actor, vault=row, changes=changes, version=version)
-    _record("vault.restored", row, actor=actor, restored_version=to)
-    return row
+    text = unseal(old.sealed_text, context=old.text_context)
+    changes: dict[str, Any] = {"text": text, "format": old.format}
+    return changes if old.enforced == vault.enforced else {**changes, "enforced": old.enforced}
 
 
-@transaction.atomic
-def vault_switch(*, actor: User, vault: Vault, is_active: bool) -> Vault:
-    """Switch a vault on or off for tasks that are launched from now on.
-
-    Raises:
-        NotAllowed: administrators switch other users' vaults off, never on.
-    """
-    row = _locked(actor, vault)
-    rights = vault_rights(actor, row)
-    if not (rights.change or (rights.switch_off and not is_active)):
-        raise NotAllowed("You may see this vault, but not switch it.")
-    if row.is_active != is_active:
-        row.is_active = is_active
-        if is_active:
-            _check_active(row, field="is_active")
-        row.save(update_fields=["is_active"])
-        kind = "vault.enabled" if is_active else "vault.disabled"
-        before, after = {"is_active": not is_active}, {"is_active": is_active}
-        _record(kind, row, actor=actor, before=before, after=after)
-    return row
+def checked_vault_restore(
+    *, actor: User, vault: Vault, to: int, changes: Mapping[str, Any]
+) -> None:
+    """Make the `restoring_changes` of version `to`; name, place and switch stay."""
+    checked_vault_change(actor=actor, vault=vault, changes=changes)
+    _record("vault.restored", vault, actor=actor, restored_version=to)
 
 
-@transaction.atomic
-def vault_move(*, actor: User, vault: Vault, place: int) -> Vault:
-    """Move a vault to the place `place` (0 is the lowest) of its kind.
+def checked_vault_switch(*, actor: User, vault: Vault, is_active: bool) -> None:
+    """Switch a vault on or off for tasks that are launched from now on."""
+    if vault.is_active == is_active:
+        return
+    vault.is_active = is_active
+    if is_active:
+        _check_active(vault, field="is_active")
+    vault.save(update_fields=["is_active"])
+    kind = "vault.enabled" if is_active else "vault.disabled"
+    before, after = {"is_active": not is_active}, {"is_active": is_active}
+    _record(kind, vault, actor=actor, before=before, after=after)
 
-    Raises:
-        NotAllowed: the vault has another owner.
-    """
-    row = _locked(actor, vault)
-    if not vault_rights(actor, row).own:
-        raise NotAllowed("You may see this vault, but not move it.")
-    same_order = vaults_ordered_by(actor, row).select_for_update(of=("self",))
+
+def checked_vault_move(*, actor: User, vault: Vault, place: int) -> Vault:
+    """Move a vault to the place `place` (0 is the lowest) of its kind."""
+    same_order = _ordered_by(actor, vault).select_for_update(of=("self",))
     rows = list(same_order.order_by("position", "pk"))
     # Administrators of a tenant redistribute the places that their vaults have among all.
     positions = [one.position for one in rows]
-    if row.is_personal or is_admin(actor):
+    if vault.is_personal or is_admin(actor):
         positions = list(range(1, len(rows) + 1))
-    before = [one.pk for one in rows].index(row.pk)
+    before = [one.pk for one in rows].index(vault.pk)
     moved = rows.pop(before)
     place = max(0, min(place, len(rows)))
     rows.insert(place, moved)
@@ -181,21 +140,21 @@ def vault_move(*, actor: User, vault: Vault, place: int) -> Vault:
     return moved
 
 
-@transaction.atomic
-def vault_remove(*, actor: User, vault: Vault) -> None:
-    """Remove a vault; tasks that started with it keep their values.
+def checked_vault_remove(*, actor: User, vault: Vault) -> None:
+    """Remove a vault; tasks that started with it keep their values."""
+    vault.removed_at, vault.is_active = timezone.now(), False
+    vault.save(update_fields=["removed_at", "is_active"])
+    VaultUserPermission.objects.filter(content_object=vault).delete()
+    VaultGroupPermission.objects.filter(content_object=vault).delete()
+    _record("vault.removed", vault, actor=actor, before=_event_data(vault))
 
-    Raises:
-        NotAllowed: the vault has another owner.
-    """
-    row = _locked(actor, vault)
-    if not vault_rights(actor, row).own:
-        raise NotAllowed("You may see this vault, but not remove it.")
-    row.removed_at, row.is_active = timezone.now(), False
-    row.save(update_fields=["removed_at", "is_active"])
-    VaultUserPermission.objects.filter(content_object=row).delete()
-    VaultGroupPermission.objects.filter(content_object=row).delete()
-    _record("vault.removed", row, actor=actor, before=_event_data(row))
+
+def _ordered_by(user: User, vault: Vault) -> QuerySet[Vault]:
+    """The vaults in the same order, as far as this user may order them."""
+    live = Vault.objects.filter(removed_at__isnull=True)
+    if vault.is_personal:
+        return live.filter(owner=vault.owner)
+    return live.filter(group__in=groups_visible_to(user).values("pk"))
 
 
 def _ordered_with(vault: Vault) -> QuerySet[Vault]:
@@ -213,24 +172,6 @@ def _counted_with(vault: Vault) -> QuerySet[Vault]:
         return _ordered_with(vault)
     tenant = TenantGroup.objects.filter(group=vault.group).values_list("tenant", flat=True).first()
     return _ordered_with(vault).filter(group__belongs__tenant=tenant)
-
-
-def _locked(actor: User, vault: Vault) -> Vault:
-    """The vault, locked against other writers, with the current grants.
-
-    Grants are read after the lock: a rule may have removed the permission while the actor waited.
-    NotFound where the vault is gone or not visible any more.
-    """
-    Vault.objects.select_for_update().filter(pk=vault.pk).first()
-    return visible_vault(actor, vault.pk)
-
-
-def _last_writer(reader: User, vault: Vault) -> str:
-    """The name of the last writer, as far as the reader may see that user."""
-    writer = vault.updated_by
-    if writer is None or users_isolated_from(reader).filter(pk=writer.pk).exists():
-        return "Another user"
-    return writer.username
 
 
 def _write(vault: Vault, *, actor: User, changes: Mapping[str, Any]) -> bool:

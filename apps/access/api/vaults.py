@@ -12,13 +12,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import GenericViewSet
 
-from apps.accounts.api.permissions import person
-from apps.accounts.models import User
-from apps.accounts.selectors import groups_visible_to, manages_people
-from apps.core.api import KeysetPagination, if_match
-from apps.core.errors import BadInput, NotAllowed, NotFound
-from apps.core.keyring import CannotUnseal, SealContext, seal, unseal
-from apps.vaults.api.serializers import (
+from apps.access.api.vault_serializers import (
     VaultChangeSerializer,
     VaultCheckedSerializer,
     VaultCheckSerializer,
@@ -31,10 +25,15 @@ from apps.vaults.api.serializers import (
     VaultVersionSerializer,
     VaultVersionTextSerializer,
 )
-from apps.vaults.models import Vault
-from apps.vaults.selectors.effective import vault_text
-from apps.vaults.selectors.isolation import without_other_tenants
-from apps.vaults.selectors.visibility import (
+from apps.access.isolation import without_other_tenants
+from apps.access.services.vaults import (
+    vault_change,
+    vault_move,
+    vault_remove,
+    vault_restore,
+    vault_switch,
+)
+from apps.access.vaults import (
     FILTERS,
     vault_history,
     vault_rights,
@@ -44,15 +43,16 @@ from apps.vaults.selectors.visibility import (
     visible_vault,
     visible_vault_version,
 )
+from apps.accounts.api.permissions import person
+from apps.accounts.models import User
+from apps.accounts.selectors import groups_visible_to, manages_people
+from apps.core.api import KeysetPagination, if_match
+from apps.core.errors import BadInput, NotAllowed, NotFound
+from apps.core.keyring import CannotUnseal, SealContext, seal, unseal
+from apps.vaults.models import Vault
+from apps.vaults.selectors.effective import vault_text
 from apps.vaults.services.text_check import vault_text_check
-from apps.vaults.services.vaults import (
-    vault_change,
-    vault_create,
-    vault_move,
-    vault_remove,
-    vault_restore,
-    vault_switch,
-)
+from apps.vaults.services.vaults import vault_create
 
 UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _ETAG = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description="The ETag.")

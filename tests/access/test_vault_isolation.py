@@ -9,20 +9,20 @@ from django.contrib.auth.models import Group, Permission
 from django.test import Client
 from rest_framework.test import APIClient
 
-from apps.accounts.models import TenantGroup, User
-from apps.core.errors import Conflict, NotAllowed, NotFound, Stale
-from apps.events.models import AuditEntry
-from apps.vaults.models import Vault, VaultUserPermission, VaultVersion
-from apps.vaults.selectors.visibility import visible_vault
-from apps.vaults.services import vaults as services
-from apps.vaults.services.vaults import (
+from apps.access.services.vaults import (
     vault_change,
-    vault_create,
     vault_move,
     vault_remove,
     vault_restore,
     vault_switch,
 )
+from apps.access.vaults import visible_vault
+from apps.accounts.models import TenantGroup, User
+from apps.core.errors import Conflict, NotAllowed, NotFound, Stale
+from apps.events.models import AuditEntry
+from apps.vaults.models import Vault, VaultUserPermission, VaultVersion
+from apps.vaults.services import vaults as services
+from apps.vaults.services.vaults import vault_create
 from tests.tenants import Organisations
 
 pytestmark = pytest.mark.django_db

@@ -6,13 +6,13 @@ from uuid import UUID
 
 from rest_framework import serializers
 
+from apps.access.vaults import group_positions, vault_rights
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.core.serializers import NameSerializer, StrictSerializer
 from apps.events.models import Event
 from apps.vaults.models import NAME_LENGTH, Vault, VaultFormat, VaultVersion
 from apps.vaults.selectors.effective import version_text
-from apps.vaults.selectors.visibility import group_positions, vault_rights
 from apps.vaults.text.bounds import TEXT_BYTES
 
 _TEXT_HELP = "Values under `secrets` are `********`; sent back like that, they stay unchanged."

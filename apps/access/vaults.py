@@ -8,13 +8,12 @@ from django.contrib.auth.models import Group
 from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q, QuerySet, Value
 from django.db.models.expressions import Combinable
 
+from apps.access.isolation import vault_isolation_filter, without_other_tenants
 from apps.accounts.models import User
 from apps.accounts.selectors import (
     group_ids,
-    groups_visible_to,
     is_admin,
     tenants_administered_by,
-    tenants_of,
 )
 from apps.core.errors import NotFound
 from apps.events.models import Event
@@ -24,7 +23,6 @@ from apps.vaults.models import (
     VaultUserPermission,
     VaultVersion,
 )
-from apps.vaults.selectors.isolation import without_other_tenants
 
 VIEW, CHANGE = "view_vault", "change_vault"
 FILTERS = ("kind", "group", "owner", "is_active", "q")
@@ -55,7 +53,7 @@ def vaults_visible_to(user: User) -> QuerySet[Vault]:
         ids = group_ids(user)
         granted = [Exists(_grants(user)), Exists(_group_grants(ids))]
         given = Q(group__in=ids) | granted[0] | granted[1]
-        vaults = vaults.filter(Q(owner=user) | _kept(user) | (given & _in_own_tenants(user)))
+        vaults = vaults.filter(Q(owner=user) | _kept(user) | (given & vault_isolation_filter(user)))
     return vaults.select_related("owner", "group", "updated_by")
 
 
@@ -130,14 +128,6 @@ def group_positions(user: User) -> dict[UUID, int]:
     return {pk: place for place, pk in enumerate(seen.values_list("pk", flat=True), start=1)}
 
 
-def vaults_ordered_by(user: User, vault: Vault) -> QuerySet[Vault]:
-    """The vaults in the same order, as far as this user may order them."""
-    live = Vault.objects.filter(removed_at__isnull=True)
-    if vault.is_personal:
-        return live.filter(owner=vault.owner)
-    return live.filter(group__in=groups_visible_to(user).values("pk"))
-
-
 def vault_history(vault: Vault) -> QuerySet[Event]:
     """The events of a vault, the latest first."""
     events = Event.objects.filter(object_type="vault", object_id=str(vault.pk))
@@ -155,16 +145,6 @@ def _kept(user: User) -> Q:
     if not tenants:
         return Q(pk__in=[])
     return Q(group__in=Group.objects.filter(belongs__tenant__in=tenants).values("pk"))
-
-
-def _in_own_tenants(user: User) -> Q:
-    """Vaults that belong to no group and no user of another tenant."""
-    tenants = tenants_of(user)
-    if not tenants:
-        return Q()
-    others = Group.objects.filter(belongs__isnull=False).exclude(belongs__tenant__in=tenants)
-    others_people = User.objects.filter(groups__in=others)
-    return ~Q(group__in=others.values("pk")) & ~Q(owner__in=others_people.values("pk"))
 
 
 def vault_versions(user: User, vault: Vault) -> QuerySet[VaultVersion]:

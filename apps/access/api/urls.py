@@ -2,7 +2,7 @@
 
 from rest_framework.routers import SimpleRouter
 
-from apps.vaults.api.views import VaultViewSet
+from apps.access.api.vaults import VaultViewSet
 
 router = SimpleRouter()
 router.register("vaults", VaultViewSet, "vault")
