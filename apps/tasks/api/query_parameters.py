@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from rest_framework.request import Request
 
@@ -112,8 +113,12 @@ def version_of(task: Task) -> int:
     return int(task.changed_at.timestamp() * 1_000_000)
 
 
-def check_version(request: Request, task: Task) -> None:
+def check_version(request: Request, task: Task) -> datetime | None:
     """Where the request names a version, it must be this one.
+
+    Returns:
+        The time of the change that made the version, which the service compares again once it has
+        locked the task; None: the request names none.
 
     Raises:
         Stale: it names another.
@@ -122,6 +127,7 @@ def check_version(request: Request, task: Task) -> None:
     if given is not None and given != now:
         wrong = f'is another version than the current one, "{now}"'
         raise Stale("The task changed since you read it.", fields={"If-Match": wrong})
+    return None if given is None else task.changed_at
 
 
 def _whole(request: Request, name: str, *, lowest: int, highest: int) -> int | None:

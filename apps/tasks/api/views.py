@@ -211,11 +211,10 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         """Change the priority of a draft or a waiting task."""
         user = user_of(request)
         task = self._task(request, pk)
-        check_version(request, task)
+        seen = check_version(request, task)
         body = read_body(body_of(request), PriorityBody)
-        return self._response(
-            request, task_set_priority(actor=user, task=task, priority=body.priority)
-        )
+        changed = task_set_priority(actor=user, task=task, priority=body.priority, seen=seen)
+        return self._response(request, changed)
 
     @extend_schema(
         request=ReorderBody, parameters=[_IF_MATCH], responses={200: TaskDetail, **_ERRORS}
@@ -225,9 +224,9 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         """Move a waiting task among its equals; for users who manage the queue."""
         user = user_of(request)
         task = self._task(request, pk)
-        check_version(request, task)
+        seen = check_version(request, task)
         body = read_body(body_of(request), ReorderBody)
-        moved = task_reorder(actor=user, task=task, move=body.move, other=body.other)
+        moved = task_reorder(actor=user, task=task, move=body.move, other=body.other, seen=seen)
         return self._response(request, moved)
 
     @extend_schema(
@@ -238,11 +237,10 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         """Move a waiting task to another queue."""
         user = user_of(request)
         task = self._task(request, pk)
-        check_version(request, task)
+        seen = check_version(request, task)
         body = read_body(body_of(request), QueueBody)
-        return self._response(
-            request, task_change_queue(actor=user, task=task, queue=required_queue(body))
-        )
+        moved = task_change_queue(actor=user, task=task, queue=required_queue(body), seen=seen)
+        return self._response(request, moved)
 
     @extend_schema(
         parameters=_LOG,

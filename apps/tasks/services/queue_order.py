@@ -44,7 +44,14 @@ Pair = tuple[Task | None, Task | None]
 
 
 @transaction.atomic
-def task_reorder(*, actor: User, task: Task, move: OrderMove, other: UUID | None = None) -> Task:
+def task_reorder(
+    *,
+    actor: User,
+    task: Task,
+    move: OrderMove,
+    other: UUID | None = None,
+    seen: datetime | None = None,
+) -> Task:
     """Move a waiting task among its equals.
 
     Equals are tasks of the same queue and priority that are all preemptible or all not. A move
@@ -52,19 +59,23 @@ def task_reorder(*, actor: User, task: Task, move: OrderMove, other: UUID | None
 
     Args:
         other: the task to move before or after; only for these two moves.
+        seen: the last change that the actor knows of; None: any.
 
     Raises:
         NotAllowed: the actor does not manage the queue.
         NotFound: the other task does not wait there.
         Conflict: the task does not wait any more, or the other task is no equal.
+        Stale: the task changed since then.
     """
-    if task.queue_id is None or not can_manage_queue(actor, task.queue_id):
-        raise NotAllowed("Only users who manage this queue can set its order.")
     # One move at a time, and the queue is not closed meanwhile.
-    queue = Queue.objects.select_for_update(no_key=True, of=("self",)).get(pk=task.queue_id)
+    live = Queue.objects.select_for_update(no_key=True, of=("self",))
+    queue = live.filter(pk=task.queue_id or 0).first()
+    if queue is None or not can_manage_queue(actor, queue.pk):
+        raise NotAllowed("Only users who manage this queue can set its order.")
     row = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
     if row.state != TaskState.QUEUED or row.queue_id != queue.pk:
         raise Conflict(f"{row.name} does not wait in {queue.name} any more.")
+    _check_seen(row, seen)
     # The tasks among which it may move, in order, without itself.
     equals = tasks_in_order(queue.pk).exclude(pk=row.pk)
     equals = equals.filter(priority=row.priority, is_preemptible=row.is_preemptible)
@@ -88,12 +99,14 @@ def task_change_queue(
     queue: str | int,
     seen_in: int | None = None,
     undoes: int | None = None,
+    seen: datetime | None = None,
 ) -> Task:
     """Move a waiting task to another queue, checked again, last among its equals there.
 
     Args:
         seen_in: the queue where the actor saw it; None: the queue of `task`.
         undoes: the event of the move to undo; refused unless it is the last one.
+        seen: the last change that the actor knows of; None: any.
 
     Raises:
         NotAllowed: the actor neither owns the task nor manages its queue, or actor or owner may
@@ -101,12 +114,12 @@ def task_change_queue(
         NotFound: the actor does not see the new queue.
         BadInput, NeverFits: the new queue does not take such a task.
         Conflict: the task does not wait any more, or waits there already.
-        Stale: it was moved meanwhile.
+        Stale: it was moved, or changed since then.
     """
     check_can_manage_task(actor, task)
     target = queue_open_to(actor, queue)
-    seen = task.queue_id if seen_in is None else seen_in
-    if target.pk == seen:
+    seen_in = task.queue_id if seen_in is None else seen_in
+    if target.pk == seen_in:
         problem = f"is where {task.name} waits already"
         raise Conflict(f"Queue {target.name} {problem}.", fields={"queue": problem})
     # Queues are locked before tasks, everywhere.
@@ -116,10 +129,12 @@ def task_change_queue(
         raise Conflict(not_waiting(before))
     left = before.queue
     # Whether the actor manages it was read from the queue of `task`.
-    if not left.pk == seen == task.queue_id:
+    if not left.pk == seen_in == task.queue_id:
         is_visible = queues_visible_to(actor).filter(pk=left.pk).exists()
         where = left.name if is_visible else "another queue"
         raise Stale(f"{before.name} was moved to {where} meanwhile and stays there.")
+    check_can_manage_task(actor, before)
+    _check_seen(before, seen)
     undo_check(undoes, object_type="task", object_id=before.pk, name=before.name)
     moved = task_return(
         actor=actor,
@@ -134,13 +149,19 @@ def task_change_queue(
     return moved
 
 
-def task_set_priority(*, actor: User, task: Task, priority: int) -> Task:
+def task_set_priority(
+    *, actor: User, task: Task, priority: int, seen: datetime | None = None
+) -> Task:
     """Change the priority of a draft or a waiting task, up to what its queue allows.
+
+    Args:
+        seen: the last change that the actor knows of; None: any.
 
     Raises:
         NotAllowed: the actor neither owns the task nor manages its queue.
         BadInput: the priority is above that of the queue.
         Conflict: it neither waits nor is a draft, or the queue has too many priorities waiting.
+        Stale: it changed since then.
     """
     check_can_manage_task(actor, task)
     spec = spec_of({**spec_values(task), "priority": priority})
@@ -159,12 +180,19 @@ def task_set_priority(*, actor: User, task: Task, priority: int) -> Task:
             )
         elif task.state != TaskState.DRAFT:
             raise Conflict("Only drafts and waiting tasks can get another priority.")
+        if seen is not None:
+            _check_seen(Task.objects.select_for_update(no_key=True).get(pk=task.pk), seen)
         still = Task.objects.filter(pk=task.pk, state=task.state, task_group=task.task_group_id)
         if not still.update(**values, changed_at=timezone.now()):
             raise Conflict("The task is in another state by now: read it again.")
         _record_priority(actor, task, queue, priority)
     task.refresh_from_db()
     return task
+
+
+def _check_seen(locked: Task, seen: datetime | None) -> None:
+    if seen is not None and locked.changed_at != seen:
+        raise Stale("The task changed since you read it.")
 
 
 def _neighbours(equals: QuerySet[Task], task: Task, move: OrderMove, other: UUID | None) -> Pair:

@@ -131,3 +131,65 @@ def test_where_nodes_are_short_every_key_counts_as_needed() -> None:
     )
 
     assert preempted(decide(snapshot)) == {"x": "t"}
+
+
+def one_each(one: str, other: str, *, policies: list[Fields], **more: Any) -> Snapshot:
+    """Nodes with a task of each of two policies, and one with two older tasks of `one`.
+
+    A task of `team` wants two GPUs of one node.
+    """
+    names = [f"n{number}" for number in range(7)]
+    profiles = [{"name": "t", "request": {"gpu": 1}, "pools": ["a"]}]
+    tasks = [
+        running(f"{one}{name}", one, "t", "a", node=name, started=50, devices=[0]) for name in names
+    ]
+    tasks += [
+        running(f"{other}{name}", other, "t", "a", node=name, started=50, devices=[1])
+        for name in names[1:]
+    ]
+    tasks.append(running("old", one, "t", "a", node="n0", started=1, devices=[1]))
+    return scenario(
+        pools=[
+            {
+                "name": "a",
+                "capacity": {"gpu": 14},
+                "nodes": [{"name": name, "capacity": {"gpu": 2}} for name in names],
+            }
+        ],
+        profiles=profiles,
+        policies=policies,
+        tasks=[*tasks, queued("t", "team", "t", 99, request={"gpu": 2}, priority=1)],
+        **more,
+    )
+
+
+def test_own_work_is_not_stopped_for_the_right_to_others_where_it_suffices() -> None:
+    """Six of its own would have to stop until `team` is covered, and then one of `other`."""
+    snapshot = one_each(
+        "team",
+        "other",
+        settings={"preemption": "priority"},
+        policies=[
+            {"name": "team", "reserved": {"gpu": 4}, "profiles": ["t"]},
+            {"name": "other", "profiles": ["t"]},
+        ],
+    )
+
+    assert preempted(decide(snapshot)) == {"old": "t", "teamn0": "t"}
+
+
+def test_siblings_are_not_stopped_for_the_right_to_others_where_they_suffice() -> None:
+    """`team` may preempt its sibling; with enough of it gone, their parent would cover `team`."""
+    snapshot = one_each(
+        "sibling",
+        "other",
+        settings={"preemption": "reclaim"},
+        policies=[
+            {"name": "both", "reserved": {"gpu": 4}},
+            {"name": "team", "parent": "both", "reserved": {"gpu": 4}, "profiles": ["t"]},
+            {"name": "sibling", "parent": "both", "profiles": ["t"]},
+            {"name": "other", "profiles": ["t"]},
+        ],
+    )
+
+    assert preempted(decide(snapshot)) == {"old": "t", "siblingn0": "t"}

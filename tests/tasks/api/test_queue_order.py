@@ -1,12 +1,18 @@
 """The order of waiting tasks, and moving them, through REST."""
 
+from datetime import datetime
+
 import pytest
+from rest_framework.request import Request
 
 from apps.accounts.models import User
 from apps.configuration.services.queues import profile_connect
 from apps.policies.models import Profile
+from apps.tasks.api import views
+from apps.tasks.api.query_parameters import check_version
 from apps.tasks.models import Task
 from apps.tasks.selectors.queue_order import tasks_in_order
+from apps.tasks.services.queue_order import task_reorder
 from tests.people import Example
 from tests.tasks.api.test_tasks import TASKS, As, post, wanted
 
@@ -88,6 +94,43 @@ def test_a_waiting_task_that_changed_since_it_was_read_is_left_as_it_is(
     assert client.get(path).json() == changed.json()
     current = post(client, f"{path}{action}/", body, **{"If-Match": changed["ETag"]})
     assert current.status_code == 200, current.content
+
+
+@pytest.mark.parametrize(
+    ("action", "body"),
+    [
+        ("change-queue", {"queue": "dev-2xgpu"}),
+        ("priority", {"priority": -1}),
+        ("reorder", {"move": "down"}),
+    ],
+)
+def test_a_change_while_the_version_is_compared_counts_too(
+    monkeypatch: pytest.MonkeyPatch,
+    api_as: As,
+    root: User,
+    example: Example,
+    first: Task,
+    action: str,
+    body: dict[str, object],
+) -> None:
+    """The task is read before it is locked: another change may come between the two."""
+    profile = Profile.objects.get(name="2xGPU")
+    profile_connect(actor=root, policy=example.dev, profile=profile, queue_name="dev-2xgpu")
+    client, path = api_as(root), f"{TASKS}{first.pk}/"
+    read = client.get(path)["ETag"]
+
+    def compare_and_change(request: Request, task: Task) -> datetime | None:
+        found = check_version(request, task)
+        task_reorder(actor=root, task=task, move="bottom")
+        return found
+
+    monkeypatch.setattr(views, "check_version", compare_and_change)
+
+    stale = post(client, f"{path}{action}/", body, **{"If-Match": read})
+
+    assert (stale.status_code, stale.json()["code"]) == (412, "stale")
+    first.refresh_from_db()
+    assert (first.priority, first.queue) == (0, example.dev_queue)
 
 
 def post_time(at: object) -> str:

@@ -168,21 +168,17 @@ class WorkingState:
         ]
         return min(keys, default=None)
 
-    def may_enter(self, group: GroupState, pool: int, tier: int) -> bool:
-        """Whether no group of this or a better tier was turned away before the next task.
+    def may_enter(self, key: ServingKey, pool: int, tier: int) -> bool:
+        """Whether no group of this or a better tier was turned away before the task of this key.
 
         For the time after a match: by current usage.
         """
-        turned = self.turned.get(pool)
-        if not turned:
-            return True
-        key = group.serving_key(pool, group.placed_count)
         return not any(
             turned_with <= tier
             and other.waiting > 0
             and other.serving_key(pool, other.placed_count) < key
             and self._is_eligible(other, tier)
-            for other, turned_with in turned.values()
+            for other, turned_with in self.turned.get(pool, {}).values()
         )
 
     def place(self, group: GroupState, pool: int, members: MemberAssignments, tier: int) -> None:

@@ -105,7 +105,7 @@ CHANGED = (
     changed(
         "every_victim_is_needed",
         "puts_no_victim_back",
-        Patch("steps.preemption.victim_search", "return self._needed(chosen)", "return chosen"),
+        Patch("steps.preemption.victim_search", "        if self._fits():", "        if False:"),
         Patch("steps.preemption.step", "if can_restore(self.state, victim) and", "if False and"),
     ),
     changed(
@@ -114,7 +114,7 @@ CHANGED = (
         Patch(
             "steps.preemption.victim_search",
             "            candidate = self._worst()\n",
-            "            candidate = None if chosen else self._worst()\n",
+            "            candidate = None if self.chosen else self._worst()\n",
         ),
     ),
     changed(

@@ -22,6 +22,7 @@ from apps.allocation.engine.steps.preemption.victim_search import (
 )
 
 Key = tuple[object, ...]
+Version = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class _DeadEnd:
     could preempt too.
     """
 
-    version: int
+    version: Version
     capacity: FreeCapacity
     released: dict[int, dict[int, int]]
     place: ServingKey
@@ -51,7 +52,7 @@ class DeadEnds:
         entitlement: Entitlement,
         capacity: FreeCapacity,
         victims: list[ChosenVictim],
-        version: int,
+        version: Version,
     ) -> None:
         """That a search failed with these victims, all there were. They are restored by now."""
         if not self._is_any_useful(entitlement, capacity):
@@ -70,7 +71,7 @@ class DeadEnds:
         if _has_same_cover(entitlement, found):
             self._found[_key(entitlement, entitlement.stage)] = found
 
-    def is_at(self, entitlement: Entitlement, capacity: FreeCapacity, version: int) -> bool:
+    def is_at(self, entitlement: Entitlement, capacity: FreeCapacity, version: Version) -> bool:
         """Whether a search would find no more, and that is not enough."""
         if not self._is_any_useful(entitlement, capacity):
             return False
@@ -122,7 +123,7 @@ def _key(entitlement: Entitlement, stage: int) -> Key:
     )
 
 
-def _says_no(entitlement: Entitlement, found: _DeadEnd | None, version: int) -> bool:
+def _says_no(entitlement: Entitlement, found: _DeadEnd | None, version: Version) -> bool:
     if found is None or found.version != version:
         return False
     group = entitlement.group

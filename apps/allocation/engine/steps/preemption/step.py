@@ -29,7 +29,7 @@ from apps.allocation.engine.steps.preemption.consolidation import (
     Relocation,
     find_moves,
 )
-from apps.allocation.engine.steps.preemption.dead_ends import DeadEnds
+from apps.allocation.engine.steps.preemption.dead_ends import Version
 from apps.allocation.engine.steps.preemption.displacement import Displaceable
 from apps.allocation.engine.steps.preemption.rights import PreemptionRights
 from apps.allocation.engine.steps.preemption.versions import PreemptionVersions
@@ -40,8 +40,8 @@ from apps.allocation.engine.steps.preemption.victim_search import (
     OWN,
     ChosenVictim,
     Entitlement,
-    VictimSearch,
 )
+from apps.allocation.engine.steps.preemption.victims import VictimFinder
 
 
 class PreemptionStep:
@@ -62,6 +62,8 @@ class PreemptionStep:
         # By group: the tier and the version with which an attempt failed.
         self._failed: dict[int, tuple[int, int]] = {}
         self._no_moves: dict[int, NoMoves] = {}
+        # How often victims were restored: that may give new rights.
+        self._restored = 0
 
     @cached_property
     def _found(self) -> tuple[Candidates, Displaceable]:
@@ -77,8 +79,8 @@ class PreemptionStep:
         return candidates, displaceable
 
     @cached_property
-    def dead_ends(self) -> DeadEnds:
-        return DeadEnds(self.candidates)
+    def victim_finder(self) -> VictimFinder:
+        return VictimFinder(self.candidates, self.members)
 
     @property
     def candidates(self) -> Candidates:
@@ -163,7 +165,8 @@ class PreemptionStep:
         return [
             pool
             for pool in group.pools
-            if pool not in blocked and state.may_enter(group, pool, tier)
+            if pool not in blocked
+            and state.may_enter(group.serving_key(pool, group.placed_count), pool, tier)
         ]
 
     def _fits(self, group: GroupState, pool: int) -> bool:
@@ -194,23 +197,18 @@ class PreemptionStep:
                     entitlement = Entitlement(
                         self.rights, group, pool, stage, is_over_quota=over_quota
                     )
-                    victims = self._victims(entitlement)
-                    if victims is not None:
-                        self._entitlements[group.head(group.placed_count).task] = entitlement
+                    found = self.victim_finder.find(
+                        entitlement, self.state.free_capacities[pool], self._searched_version()
+                    )
+                    if found is not None:
+                        by, victims = found
+                        self._entitlements[group.head(group.placed_count).task] = by
                         self._place(group, pool, victims, tier)
                         return True
         return False
 
-    def _victims(self, entitlement: Entitlement) -> list[ChosenVictim] | None:
-        capacity = self.state.free_capacities[entitlement.pool]
-        version = self._versions.placements + len(self._stopped) + len(self.moved)
-        if self.dead_ends.is_at(entitlement, capacity, version):
-            return None
-        search = VictimSearch(entitlement, self.candidates, capacity, self.members)
-        victims = search.search()
-        if victims is None:
-            self.dead_ends.note(entitlement, capacity, search.chosen, version)
-        return victims
+    def _searched_version(self) -> Version:
+        return (self._restored, self._versions.placements, len(self._stopped), len(self.moved))
 
     def _place(self, group: GroupState, pool: int, victims: list[ChosenVictim], tier: int) -> None:
         """Victims are released in the ledger, not yet in the free capacity."""
@@ -333,6 +331,7 @@ class PreemptionStep:
         has_restored = len(self._stopped) < count
         if has_restored:
             self._failed.clear()
+            self._restored += 1
         return has_restored
 
     def _keeps_rights(self, victim: ChosenVictim) -> bool:

@@ -13,7 +13,7 @@ def can_restore(state: WorkingState, victim: ChosenVictim) -> bool:
     candidate = victim.candidate
     if not state.free_capacities[candidate.pool].could_retake(candidate.shape, victim.members):
         return False
-    return _is_within_limits(state, candidate) and _may_start(state, candidate)
+    return _is_within_limits(state, candidate) and _may_start(state, victim)
 
 
 def _is_within_limits(state: WorkingState, candidate: CandidateGroup) -> bool:
@@ -33,10 +33,14 @@ def _is_within_limits(state: WorkingState, candidate: CandidateGroup) -> bool:
     return True
 
 
-def _may_start(state: WorkingState, candidate: CandidateGroup) -> bool:
-    """What this pass placed and displaced must be admitted once more; running work need not."""
-    group = candidate.group
-    if group is None:
+def _may_start(state: WorkingState, victim: ChosenVictim) -> bool:
+    """What this pass placed and displaced must be admitted once more; running work need not.
+
+    It left its group, so it is judged by its own place, not by that of the group's next task.
+    """
+    candidate = victim.candidate
+    if candidate.group is None:
         return True
-    tier = tier_of(state.ledger, group) if state.left else None
-    return tier is not None and state.may_enter(group, candidate.pool, tier)
+    tier = tier_of(state.ledger, candidate.group) if state.left else None
+    key = candidate.serving_key(victim.running_task)
+    return tier is not None and state.may_enter(key, candidate.pool, tier)

@@ -66,6 +66,11 @@ class Entitlement:
         self.level: PreemptionMode = self.ledger.compiled.levels[pool]
         self.missing: frozenset[int] = frozenset()
 
+    def at_stage(self, stage: int) -> Entitlement:
+        return Entitlement(
+            self.rights, self.group, self.pool, stage, is_over_quota=self.is_over_quota
+        )
+
     def right(self, candidate: CandidateGroup, running_task: RunningTask) -> int | None:
         """The right to preempt that very task by current usage, None: there is none."""
         group = self.group
@@ -140,6 +145,7 @@ class VictimSearch:
         self._candidates = self._find_candidates(candidates)
         # In turn; where the search fails, all that could be released.
         self.chosen: list[ChosenVictim] = []
+        self.needs_rights = False
         self._signal: object = None
         self._short: frozenset[int] = frozenset()
         self._limits: tuple[tuple[int, int], ...] = ()
@@ -158,13 +164,45 @@ class VictimSearch:
         return found
 
     def search(self) -> list[ChosenVictim] | None:
-        """The victims that make the beneficiary fit, released already; None: no preemption."""
-        chosen = self.chosen
+        """The victims that make the beneficiary fit, released already; None: no preemption.
+
+        Where capacity does not need some of them, but the right to others does, there are none
+        yet, and `needs_rights` is set.
+        """
+        if not self._release_enough():
+            self._undo()
+            return None
+        restored: set[ChosenVictim] = set()
+        if self._restore_at_once(self.chosen, self.chosen[::-1], restored):
+            return [one for one in self.chosen if one not in restored]
+        self.needs_rights = True
+        self._undo()
+        return None
+
+    def resume(self) -> list[ChosenVictim]:
+        """After `needs_rights`: the victims, with those that only the right to others needs."""
+        for victim in self.chosen:
+            victim.candidate.book(self._ledger, -1)
+            victim.candidate.left.remove(victim.running_task)
+        return self._needed()
+
+    def keep_rightful(self) -> None:
+        """Leave out candidates to which only other victims would give a right."""
+        self._candidates = [
+            [
+                candidate
+                for candidate in several
+                if candidate.left
+                and self.entitlement.right(candidate, candidate.first()) is not None
+            ]
+            for several in self._candidates
+        ]
+
+    def _release_enough(self) -> bool:
         while not self._fits():
             candidate = self._worst()
             if candidate is None:
-                self._undo()
-                return None
+                return False
             running_task = candidate.first()
             victim = ChosenVictim(
                 candidate,
@@ -173,16 +211,16 @@ class VictimSearch:
                 self._beneficiary,
             )
             self._give_up(victim)
-            chosen.append(victim)
-        return self._needed(chosen)
+            self.chosen.append(victim)
+        return True
 
-    def _needed(self, chosen: list[ChosenVictim]) -> list[ChosenVictim]:
+    def _needed(self) -> list[ChosenVictim]:
         """Restore, the last chosen first, each victim that neither capacity nor rights need."""
-        needed = chosen
+        needed = self.chosen
         is_settled = False
         while not is_settled:
             restored: set[ChosenVictim] = set()
-            are_rightful = self._restore_spare(needed, tuple(reversed(needed)), restored)
+            are_rightful = self._restore_spare(needed, needed[::-1], restored)
             # What was kept for its rights may not be needed for them any more.
             is_settled = are_rightful or not restored
             needed = [one for one in needed if one not in restored]
@@ -194,11 +232,26 @@ class VictimSearch:
         turns: Sequence[ChosenVictim],
         restored: set[ChosenVictim],
     ) -> bool:
-        """Restore what capacity does not need, all at once where that leaves the rights.
+        """Restore what capacity does not need, in as large parts as leave the rights.
 
         Returns:
             False where any is only needed for the right to others.
         """
+        if self._restore_at_once(chosen, turns, restored):
+            return True
+        if len(turns) > 1:
+            middle = len(turns) // 2
+            for part in (turns[:middle], turns[middle:]):
+                self._restore_spare(chosen, part, restored)
+        return False
+
+    def _restore_at_once(
+        self,
+        chosen: list[ChosenVictim],
+        turns: Sequence[ChosenVictim],
+        restored: set[ChosenVictim],
+    ) -> bool:
+        """Restore all of `turns` that capacity does not need, or none where rights need any."""
         spare = [one for one in turns if self._restore_unless_needed(one)]
         restored.update(spare)
         rest = [one for one in chosen if one not in restored]
@@ -207,10 +260,6 @@ class VictimSearch:
         restored.difference_update(spare)
         for victim in spare:
             self._give_up(victim)
-        if len(turns) > 1:
-            middle = len(turns) // 2
-            for part in (turns[:middle], turns[middle:]):
-                self._restore_spare(chosen, part, restored)
         return False
 
     def _restore_unless_needed(self, victim: ChosenVictim) -> bool:
@@ -234,7 +283,7 @@ class VictimSearch:
         victim.candidate.restore(victim.running_task)
 
     def _undo(self) -> None:
-        """Restore all; the simulated capacity is not used again."""
+        """Restore all, except in the simulated capacity."""
         for victim in reversed(self.chosen):
             victim.candidate.book(self._ledger, 1)
             victim.candidate.restore(victim.running_task)
