@@ -4,13 +4,15 @@ A policy names its tenant, so that no query has to climb the tree.
 """
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from django.contrib.auth.models import Group
 from django.db.models import Model, Q, QuerySet
 
-from apps.access.levels import Resource
-from apps.accounts.models import User
+from apps.access.levels import RESOURCES, Resource
+from apps.access.rules.rule import Rule, Subject, Target
+from apps.accounts.models import TenantGroup, User
 from apps.accounts.selectors import Person, is_admin, tenants_of
 from apps.policies.models import Policy, Queue
 
@@ -90,3 +92,59 @@ def without_other_tenants(reader: User, rows: Iterable[Row], by: str) -> list[Ro
         if getattr(row, f"{by}_id") in hidden:
             setattr(row, by, None)
     return found
+
+
+def other_tenants_subject(target: Target, users: Iterable[User], groups: Iterable[Group]) -> str:
+    """The name of a subject of another tenant than the target's; empty if there is none."""
+    tenant = _tenant_of_target(target)
+    if tenant is None:
+        return ""
+    outsiders = users_isolated_from_tenants([tenant]).filter(pk__in=[one.pk for one in users])
+    others = TenantGroup.objects.filter(group__in=[one.pk for one in groups])
+    others = others.exclude(tenant=tenant).select_related("group")
+    names = [one.username for one in outsiders[:1]] + [one.group.name for one in others[:1]]
+    return names[0] if names else ""
+
+
+def rules_without_other_tenants(reader: User, rules: Iterable[Rule]) -> list[Rule]:
+    """The rules without names of other tenants than the reader's, in two queries.
+
+    A user may join another tenant after a rule was made; it gives them nothing since.
+    """
+    known = list(rules)
+    named = [one for rule in known for one in (*rule.subjects, *rule.made_by)]
+    hidden = subjects_hidden_from(reader, named)
+    if not hidden:
+        return known
+    return [
+        replace(
+            rule,
+            subjects=tuple(one for one in rule.subjects if one not in hidden),
+            hidden=tuple(one for one in rule.subjects if one in hidden),
+            made_by=tuple(one for one in rule.made_by if one not in hidden),
+        )
+        for rule in known
+    ]
+
+
+def subjects_hidden_from(reader: User, subjects: Iterable[Subject]) -> frozenset[Subject]:
+    """Those of other tenants than the reader's; a reader of no tenant sees all."""
+    every, tenants = set(subjects), tenants_of(reader)
+    if is_admin(reader) or not tenants or not every:
+        return frozenset()
+    groups = [one.id for one in every if one.is_group]
+    users = [one.id for one in every if not one.is_group]
+    others = TenantGroup.objects.filter(group__in=groups).exclude(tenant__in=tenants)
+    hidden = {(True, pk) for pk in others.values_list("group", flat=True)}
+    outsiders = users_isolated_from(reader).filter(pk__in=users)
+    hidden |= {(False, pk) for pk in outsiders.values_list("pk", flat=True)}
+    return frozenset(one for one in every if (one.is_group, one.id) in hidden)
+
+
+def _tenant_of_target(target: Target) -> int | None:
+    resource = RESOURCES[target.kind]
+    if not target.object_id or not resource.tenant_path:
+        return None
+    rows = resource.model._default_manager.filter(pk=target.object_id)
+    tenant: int | None = rows.values_list(resource.tenant_path, flat=True).first()
+    return tenant

@@ -130,6 +130,7 @@ RESOURCES: Mapping[RuleKind, Resource] = {
         VaultGroupPermission,
         {Level.READ: ("view",), Level.MODIFY: ("view", "change")},
         has_kind_rules=False,
+        tenant_path="group__belongs__tenant",
     ),
 }
 _BY_MODEL = {one.model: one for one in RESOURCES.values()}

@@ -148,7 +148,7 @@ class TenantAdministrator(SourceKind):
     """Administrators of a tenant hold every right in its tree."""
 
     def gives(self, right: ObjectRight) -> bool:
-        return right.verb != EXCEED and bool(right.resource.tenant_path)
+        return right.verb != EXCEED and right.resource.kind in {RuleKind.POLICY, RuleKind.QUEUE}
 
     def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
         tenants = tenants_administered_by(holder.user)

@@ -8,9 +8,9 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
+from apps.access.rules.selectors import sees_rules
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin, manages_people, may_enter_admin
-from apps.configuration.rules.selectors import sees_rules
 
 
 @dataclass(frozen=True, slots=True)

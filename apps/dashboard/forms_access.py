@@ -8,20 +8,16 @@ from django import forms
 from django.contrib.auth.models import Group
 
 from apps.access.levels import Level, RuleKind
+from apps.access.rules.delegation import groups_nameable_by, levels_grantable_by, people_nameable_by
+from apps.access.rules.rule import Rule, Target
+from apps.access.rules.selectors import targets_open_to
 from apps.accounts.models import User
 from apps.configuration.rules.access_explanation import ObjectKind
-from apps.configuration.rules.delegation import (
-    groups_nameable_by,
-    levels_grantable_by,
-    people_nameable_by,
-)
 from apps.configuration.rules.restrictions import (
     restrictable_members,
     restricted_members,
     restriction_version,
 )
-from apps.configuration.rules.rule import Rule, Target
-from apps.configuration.rules.selectors import targets_open_to
 from apps.configuration.services.rules import RuleSubjects, subjects_named_by
 from apps.policies.models import Policy
 

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from apps.access.folds import right_filter
 from apps.access.levels import RESOURCES, Level, RuleKind
+from apps.access.rules.rows import rules_of
+from apps.access.rules.rule import Target
 from apps.access.selectors import (
     policies_managed_by,
     policies_visible_to,
@@ -27,8 +29,6 @@ from apps.accounts.services.groups import group_members_add, group_members_remov
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_deactivate
 from apps.configuration.rules.access_explanation import ObjectKind, Right, explanation
-from apps.configuration.rules.rows import rules_of
-from apps.configuration.rules.rule import Target
 from apps.configuration.services.grants import owners_who_may_enqueue
 from apps.configuration.services.policies import policy_move
 from apps.configuration.services.restrictions import policy_restrict, policy_unrestrict

@@ -16,6 +16,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.utils import timezone
 
 from apps.access.levels import Level, RuleKind
+from apps.access.rules.rule import Target
 from apps.accounts.models import (
     ADMINS,
     QUEUE_ADMINS,
@@ -31,7 +32,6 @@ from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create
 from apps.allocation.models import PassRecord
 from apps.configuration.models import Revision
-from apps.configuration.rules.rule import Target
 from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.policies import policy_create
 from apps.configuration.services.pools import policy_pause

@@ -102,7 +102,7 @@ from django.urls import reverse
 from apps.accounts.models import User
 from apps.accounts.services.people import user_create
 from apps.access.levels import Level, RuleKind
-from apps.configuration.rules.rule import Target, rule_key
+from apps.access.rules.rule import Target, rule_key
 from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.policies import policy_create
 from apps.configuration.services.rules import RuleSubjects, rule_grant

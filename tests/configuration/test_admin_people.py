@@ -7,8 +7,8 @@ from django.contrib.auth.models import Group
 from django.test import Client
 
 from apps.access.levels import Level, RuleKind
+from apps.access.rules.rule import Target
 from apps.accounts.models import User
-from apps.configuration.rules.rule import Target
 from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.policies.models import Policy, PolicyGroupPermission, PolicyUserPermission
 from tests.configuration.site import form_of, url

@@ -6,6 +6,8 @@ import pytest
 from django.contrib.auth.models import Group
 
 from apps.access.levels import Level, RuleKind
+from apps.access.rules.delegation import groups_nameable_by, people_nameable_by
+from apps.access.rules.rule import Target
 from apps.access.selectors import (
     policies_restrictable_by,
     profiles_connectable_by,
@@ -17,8 +19,6 @@ from apps.accounts.services.groups import group_members_add, user_groups_set
 from apps.accounts.services.invitations import person_invite
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create
-from apps.configuration.rules.delegation import groups_nameable_by, people_nameable_by
-from apps.configuration.rules.rule import Target
 from apps.configuration.services.limits import profiles_to_connect
 from apps.configuration.services.policies import policy_change, policy_create, policy_remove
 from apps.configuration.services.queues import (

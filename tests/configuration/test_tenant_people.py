@@ -9,6 +9,8 @@ from guardian.models import UserObjectPermissionAbstract, UserObjectPermissionBa
 from guardian.shortcuts import assign_perm
 
 from apps.access.levels import Level, RuleKind
+from apps.access.rules.rule import RuleFilter, Target
+from apps.access.rules.selectors import rules_visible_to
 from apps.accounts.models import ADMINS, User
 from apps.accounts.selectors import RULES_ON_PEOPLE, people_managed_by, people_visible_to
 from apps.accounts.services.groups import (
@@ -28,8 +30,6 @@ from apps.accounts.services.invitations import (
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_change, person_deactivate
 from apps.configuration.rules.access_explanation import ObjectKind, explanation
-from apps.configuration.rules.rule import RuleFilter, Target
-from apps.configuration.rules.selectors import rules_visible_to
 from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.core.errors import BadInput, NotAllowed
 from apps.tasks.services.enqueue.submission import task_create, task_submit

@@ -6,6 +6,8 @@ import pytest
 from django.contrib.auth.models import Group
 
 from apps.access.levels import Level, RuleKind
+from apps.access.rules.rule import RuleFilter, Target
+from apps.access.rules.selectors import rules_visible_to
 from apps.access.selectors import (
     policies_administered_by,
     policies_changeable_by,
@@ -41,8 +43,6 @@ from apps.accounts.services.groups import (
 from apps.accounts.services.identity_log_in import memberships_sync
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create
-from apps.configuration.rules.rule import RuleFilter, Target
-from apps.configuration.rules.selectors import rules_visible_to
 from apps.configuration.services.policies import policy_create, policy_remove
 from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.configuration.services.tenants import (

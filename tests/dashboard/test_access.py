@@ -10,9 +10,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from apps.access.levels import Level, RuleKind
+from apps.access.rules.rule import Target
 from apps.access.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.accounts.models import User
-from apps.configuration.rules.rule import Target
 from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.policies.models import Policy, PolicyMember

@@ -16,11 +16,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.access.levels import Level, RuleKind
+from apps.access.rules.rule import Target
 from apps.accounts.models import Credential, Scope, User
 from apps.accounts.services.access import access_by_header, token_make
 from apps.accounts.services.credentials import credential_create, credential_revoke
 from apps.accounts.services.groups import group_members_remove, group_remove
-from apps.configuration.rules.rule import Target
 from apps.configuration.services.policies import policy_remove
 from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.rules import RuleSubjects, rule_grant, rule_remove

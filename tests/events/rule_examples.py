@@ -1,8 +1,8 @@
 """Rules and restricted policies, as the walk over all services needs them."""
 
 from apps.access.levels import Level, RuleKind
+from apps.access.rules.rule import Target
 from apps.accounts.models import User
-from apps.configuration.rules.rule import Target
 from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.policies.models import Policy

@@ -4,17 +4,14 @@ from apps.configuration.admin.draft import DraftPoolAdmin, DraftProfileAdmin, Dr
 from apps.configuration.admin.live import PoolAdmin, ProfileAdmin, RevisionAdmin
 from apps.configuration.admin.policies import PolicyAdmin
 from apps.configuration.admin.queues import QueueAdmin
-from apps.configuration.admin.rules import GroupRowAdmin, UserRowAdmin
 
 __all__ = [
     "DraftPoolAdmin",
     "DraftProfileAdmin",
     "DraftStateAdmin",
-    "GroupRowAdmin",
     "PolicyAdmin",
     "PoolAdmin",
     "ProfileAdmin",
     "QueueAdmin",
     "RevisionAdmin",
-    "UserRowAdmin",
 ]

@@ -6,9 +6,9 @@ from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
 from apps.access.levels import Level, RuleKind, RuleSource
+from apps.access.rules.rule import Rule
+from apps.access.rules.sentences import source_sentence
 from apps.configuration.rules.access_explanation import ObjectKind, Right
-from apps.configuration.rules.rule import Rule
-from apps.configuration.rules.sentences import source_sentence
 from apps.core.serializers import StrictSerializer
 
 MOST_NAMES = 2000

@@ -11,7 +11,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
+from apps.access.isolation import rules_without_other_tenants
 from apps.access.levels import Level, RuleKind, RuleSource
+from apps.access.rules.delegation import groups_nameable_by, people_nameable_by
+from apps.access.rules.rule import ALL, Rule, RuleFilter
+from apps.access.rules.selectors import PAGE, rule_by_key, rules_visible_to, target_of
 from apps.accounts.api.permissions import person
 from apps.accounts.models import User
 from apps.configuration.api.request_checks import validated_body
@@ -28,10 +32,6 @@ from apps.configuration.rules.access_explanation import (
     explanation,
     people_explainable_to,
 )
-from apps.configuration.rules.delegation import groups_nameable_by, people_nameable_by
-from apps.configuration.rules.isolation import without_other_tenants
-from apps.configuration.rules.rule import ALL, Rule, RuleFilter
-from apps.configuration.rules.selectors import PAGE, rule_by_key, rules_visible_to, target_of
 from apps.configuration.services.rules import (
     RuleSubjects,
     rule_change,
@@ -182,7 +182,7 @@ def _changeable_rule(rule: Rule) -> Rule:
 
 def _response(actor: User, rule: Rule, *, status: int = 200) -> Response:
     headers = {"ETag": f'"{rule.version}"'}
-    (payload,) = without_other_tenants(actor, [rule])
+    (payload,) = rules_without_other_tenants(actor, [rule])
     return Response(RuleSerializer(payload).data, status=status, headers=headers)
 
 

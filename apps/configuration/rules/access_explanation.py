@@ -10,8 +10,10 @@ from django.db import models
 from django.db.models import QuerySet
 
 from apps.access.folds import may, permission_sources
-from apps.access.isolation import users_isolated_from
+from apps.access.isolation import subjects_hidden_from, users_isolated_from
 from apps.access.levels import EXCEED, RuleKind, resource_of
+from apps.access.rules.delegation import people_nameable_by
+from apps.access.rules.rule import subject_of
 from apps.access.selectors import (
     policies_managed_by,
     policies_visible_to,
@@ -24,9 +26,6 @@ from apps.access.sources import PermissionSource
 from apps.access.vaults import vault_rights, vaults_visible_to, vaults_with_rights
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_of, is_admin, tenants_administered_by
-from apps.configuration.rules.delegation import people_nameable_by
-from apps.configuration.rules.isolation import subjects_hidden_from
-from apps.configuration.rules.rule import subject_of
 from apps.core.errors import NotFound
 from apps.nodes.selectors import nodes_visible_to
 from apps.policies.models import Policy, Pool, Queue

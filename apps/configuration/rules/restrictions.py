@@ -5,10 +5,10 @@ from hashlib import blake2b
 from django.db.models import Q, QuerySet
 
 from apps.access.isolation import users_isolated_from
+from apps.access.rules.delegation import people_nameable_by
+from apps.access.rules.rule import VERSION_BYTES
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
-from apps.configuration.rules.delegation import people_nameable_by
-from apps.configuration.rules.rule import VERSION_BYTES
 from apps.policies.models import Policy, PolicyMember
 
 

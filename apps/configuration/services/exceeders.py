@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from django.contrib.auth.models import Group, Permission
 from django.db import transaction
 
+from apps.access.isolation import other_tenants_subject
 from apps.access.levels import RuleKind
+from apps.access.rules.rule import Target
 from apps.accounts.models import User
-from apps.configuration.rules.isolation import other_tenants_subject
-from apps.configuration.rules.rule import Target
 from apps.configuration.services.change_records import change_record
 from apps.configuration.services.rows import live_lock
 from apps.core.errors import BadInput, Conflict

@@ -6,9 +6,9 @@ from typing import Any
 from django.contrib.auth.models import Group
 
 from apps.access.levels import LEVEL_ORDER, RESOURCES, Level
+from apps.access.rules.rule import Subject, Target
 from apps.accounts.models import User
 from apps.accounts.models.grants import GrantSource
-from apps.configuration.rules.rule import Subject, Target
 
 Row = User | Group
 

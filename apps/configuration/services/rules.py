@@ -7,18 +7,14 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db import transaction
 
+from apps.access.isolation import other_tenants_subject, subjects_hidden_from
 from apps.access.levels import LEVEL_ORDER, RESOURCES, Level
+from apps.access.rules.delegation import groups_nameable_by, levels_grantable_by, people_nameable_by
+from apps.access.rules.rows import rules_of
+from apps.access.rules.rule import Rule, Target
+from apps.access.rules.selectors import target_of
 from apps.accounts.models import User
 from apps.accounts.services.groups import rights_change_notify
-from apps.configuration.rules.delegation import (
-    groups_nameable_by,
-    levels_grantable_by,
-    people_nameable_by,
-)
-from apps.configuration.rules.isolation import other_tenants_subject, subjects_hidden_from
-from apps.configuration.rules.rows import rules_of
-from apps.configuration.rules.rule import Rule, Target
-from apps.configuration.rules.selectors import target_of
 from apps.configuration.services.exceeders import policy_set_exceeders
 from apps.configuration.services.rows import live_lock
 from apps.configuration.services.rule_rows import levels_set, subjects_of

@@ -9,6 +9,10 @@ from django.db.models import QuerySet
 from django.urls import reverse
 
 from apps.access.levels import Level, RuleKind, RuleSource
+from apps.access.rules.delegation import groups_nameable_by, levels_grantable_on
+from apps.access.rules.rule import Rule, RuleFilter, Subject
+from apps.access.rules.selectors import rules_visible_to
+from apps.access.rules.sentences import source_sentence
 from apps.access.selectors import policies_restrictable_by
 from apps.accounts.models import User
 from apps.configuration.rules.access_explanation import (
@@ -18,10 +22,6 @@ from apps.configuration.rules.access_explanation import (
     objects_visible_to,
     people_explainable_to,
 )
-from apps.configuration.rules.delegation import groups_nameable_by, levels_grantable_on
-from apps.configuration.rules.rule import Rule, RuleFilter, Subject
-from apps.configuration.rules.selectors import rules_visible_to
-from apps.configuration.rules.sentences import source_sentence
 from apps.core.errors import NotFound
 
 MOST_CHARS = 200

@@ -8,11 +8,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
 from apps.access.levels import Level, RuleKind
+from apps.access.rules.rule import Rule
+from apps.access.rules.selectors import rule_by_key, sees_rules, target_of
 from apps.access.selectors import policies_restrictable_by
 from apps.accounts.models import User
 from apps.configuration.rules.access_explanation import ObjectKind
-from apps.configuration.rules.rule import Rule
-from apps.configuration.rules.selectors import rule_by_key, sees_rules, target_of
 from apps.configuration.services.preview import tasks_returned_by_restriction
 from apps.configuration.services.restrictions import policy_restrict, policy_unrestrict
 from apps.configuration.services.rules import rule_change, rule_grant, rule_remove

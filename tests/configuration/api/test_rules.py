@@ -7,6 +7,7 @@ from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
 from apps.access.levels import Level, RuleKind
+from apps.access.rules.rule import Target
 from apps.access.selectors import (
     policies_visible_to,
     pools_visible_to,
@@ -17,7 +18,6 @@ from apps.access.selectors import (
 from apps.accounts.models import User
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create, service_account_remove
-from apps.configuration.rules.rule import Target
 from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.policies import policy_remove
 from apps.configuration.services.provision import document_provision

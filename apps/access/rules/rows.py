@@ -20,8 +20,8 @@ from apps.access.levels import (
     RuleSource,
     highest,
 )
+from apps.access.rules.rule import Rule, Subject, Target, subject_of
 from apps.accounts.models import User
-from apps.configuration.rules.rule import Rule, Subject, Target, subject_of
 from apps.policies.models import Policy
 
 

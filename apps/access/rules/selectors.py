@@ -9,6 +9,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from apps.access.isolation import rules_without_other_tenants
 from apps.access.levels import (
     LEVEL_ORDER,
     RESOURCES,
@@ -17,12 +18,11 @@ from apps.access.levels import (
     RuleKind,
     RuleSource,
 )
+from apps.access.rules.rows import rules_of
+from apps.access.rules.rule import ALL, Rule, RuleFilter, RulePage, Target
 from apps.access.selectors import policies_managed_by, queues_managed_by
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
-from apps.configuration.rules.isolation import without_other_tenants
-from apps.configuration.rules.rows import rules_of
-from apps.configuration.rules.rule import ALL, Rule, RuleFilter, RulePage, Target
 from apps.core.errors import BadInput
 from apps.vaults.models import Vault
 
@@ -49,9 +49,8 @@ def rules_visible_to(
     targets = sorted(_targets(user, wanted), key=lambda one: one.sort_key)
     start = _offset_after(targets, after)
     shown = targets[start : start + limit]
-    rules = [
-        rule for rule in without_other_tenants(user, rules_of(shown)) if _matches(rule, wanted)
-    ]
+    visible = rules_without_other_tenants(user, rules_of(shown))
+    rules = [rule for rule in visible if _matches(rule, wanted)]
     more = len(targets) > start + limit
     return RulePage(tuple(rules), _cursor(shown[-1]) if more else "")
 

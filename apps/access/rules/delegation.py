@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 
 from apps.access.folds import right_filter
 from apps.access.levels import LEVEL_ORDER, RESOURCES, Level, RuleKind
+from apps.access.rules.rule import Target
 from apps.accounts.models import BUILT_IN_GROUPS, User
 from apps.accounts.selectors import (
     groups_of,
@@ -17,7 +18,6 @@ from apps.accounts.selectors import (
     tenants_administered_by,
     tenants_of,
 )
-from apps.configuration.rules.rule import Target
 from apps.policies.models import Policy, Queue
 
 VERBS = ("view", "enqueue", "manage")
