@@ -25,9 +25,9 @@ from tests.services.database_flush import flush_guarded_tables
 from tests.services.databases import database_url
 from tests.services.mps import mps_control
 from tests.services.podman import podman
+from tests.services.process_caches import fresh_caches
 from tests.services.smtp import inbox
 from tests.services.sshd import ssh_node, start_ssh_node
-from tests.services.throttle_counts import fresh_counts
 from tests.tenants import organisations
 
 # On a busy machine everything is slow, and that says nothing about the code.
@@ -48,7 +48,7 @@ __all__ = [
     "dev_group",
     "example",
     "flush_guarded_tables",
-    "fresh_counts",
+    "fresh_caches",
     "inbox",
     "mps_control",
     "new_page",

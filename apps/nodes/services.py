@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import F, Model
+from django.db.models import Model
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -18,7 +18,8 @@ from apps.core.notifications import after_commit
 from apps.events.services import event_record, undo_check
 from apps.nodes.models import Installation, Node, NodeState, PoolDrift, Volume
 from apps.nodes.selectors import capacity_by_pool
-from apps.policies.models import LiveState, Pool
+from apps.policies.models import Pool
+from apps.policies.services import live_version_raise
 
 log = structlog.get_logger(__name__)
 
@@ -383,8 +384,7 @@ def _volume_write(
 def _record(
     kind: str, noun: str, row: Node | Volume, actor: User | None, data: Mapping[str, Any]
 ) -> None:
-    # What decides whether a queue takes a task is remembered per version.
-    LiveState.objects.filter(id=1).update(version=F("version") + 1)
+    live_version_raise()
     event_record(
         kind,
         actor=actor,

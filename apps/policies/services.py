@@ -1,8 +1,9 @@
-"""Writes that belong to no revision of the configuration: registry credentials of groups."""
+"""Writes that belong to no revision of the configuration: its version, registry credentials."""
 
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import F
 
 from apps.accounts.models import User
 from apps.core.errors import BadInput
@@ -10,9 +11,18 @@ from apps.core.keyring import HIDDEN, reseal, seal
 from apps.core.model_errors import from_model_error
 from apps.core.resealer import Resealer
 from apps.events.services import event_record
-from apps.policies.models import RegistryCredential
+from apps.policies.models import LiveState, RegistryCredential
 
 PASSWORD_LENGTH = 16_384
+
+
+def live_version_raise() -> None:
+    """Count the version of the live configuration up; its row stays locked until the commit.
+
+    Call it with every change of what decides whether a queue takes a task: processes cache that
+    per version (`apps.tasks.selectors.facts`).
+    """
+    LiveState.objects.filter(id=1).update(version=F("version") + 1)
 
 
 @transaction.atomic

@@ -13,6 +13,7 @@ from apps.allocation.loader import LoadedSnapshot, load
 from apps.allocation.loader.texts import microseconds
 from apps.nodes.models import Device, Node, NodeState, Runtime, Transport
 from apps.policies.models import Pool, Queue
+from apps.policies.services import live_version_raise
 from apps.tasks.lifecycle.states import MemberState
 from apps.tasks.models import Attempt, HeldDevice, Member, Task
 from apps.tasks.services.attempts.next_state import MemberResult
@@ -36,6 +37,7 @@ def make_node(pool: Pool, *, name: str, gpus: int = 8, **changes: object) -> Nod
     Device.objects.bulk_create(
         Device(node=node, index=index, uuid=f"GPU-{name}-{index}") for index in range(gpus)
     )
+    live_version_raise()
     return node
 
 

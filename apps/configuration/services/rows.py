@@ -23,6 +23,7 @@ from apps.policies.document import (
     ProfileEntry,
 )
 from apps.policies.models import DraftState, LiveState, Policy
+from apps.policies.services import live_version_raise
 
 Entry = TypeVar("Entry", PoolEntry, ProfileEntry)
 
@@ -39,7 +40,7 @@ class WriteResult:
 
 def live_lock() -> LiveState:
     """Wait for other writers of the live side, and count its version up."""
-    LiveState.objects.filter(id=1).update(version=F("version") + 1)
+    live_version_raise()
     return LiveState.objects.get(id=1)
 
 

@@ -20,6 +20,7 @@ from apps.execution.protocol.answers import Clocks, DeviceProcess, DeviceReport,
 from apps.execution.protocol.bounds import plain
 from apps.execution.protocol.requests import MemberKey, ProbeRequest, SimulatedDevice
 from apps.nodes.models import RETIRED_INDEX, Device, DeviceState, Node, NodeState
+from apps.policies.services import live_version_raise
 
 log = structlog.get_logger(__name__)
 
@@ -57,6 +58,8 @@ def node_store_inventory(node: Node, inventory: NodeInventory, clocks: Clocks) -
         _store_devices(node, inventory.devices, words=inventory.nvidia)
         capacity = _capacity(node, inventory)
         changed = node.capacity != capacity or node.state != NodeState.HEALTHY
+        # Of the row: what this process holds may come from a transaction that was rolled back.
+        stored = Node.objects.filter(pk=node.pk).values_list("capacity", flat=True).first()
         Node.objects.filter(pk=node.pk).update(
             report=report,
             capacity=capacity,
@@ -64,6 +67,8 @@ def node_store_inventory(node: Node, inventory: NodeInventory, clocks: Clocks) -
             # Another boot than the known one means lost work: the next report is judged by it.
             boot_id=node.boot_id or clocks.boot_id,
         )
+        if stored != capacity:
+            live_version_raise()
         node.boot_id = node.boot_id or clocks.boot_id
         node.capacity, node.report = capacity, report
         if changed:

@@ -32,6 +32,7 @@ from apps.execution.transport.host_keys import HostKey, ssh_host_key
 from apps.nodes.models import Device, Node, Runtime, Transport
 from apps.nodes.services import node_name_check
 from apps.policies.models import Pool
+from apps.policies.services import live_version_raise
 
 # A machine that is tried and does not answer gives its name free after so long at the latest.
 CLAIM_FOR_CHECK = timedelta(minutes=5)
@@ -130,7 +131,7 @@ def node_add(
     _check_pattern(simulated)
     # Claimed from the start, so that no worker begins to serve a machine that is being tried.
     node.served_by, node.served_until = "node add", timezone.now() + CLAIM_FOR_CHECK
-    node.save()
+    _save(node)
     try:
         _make_devices(node, simulated)
         inventory, clocks = node_check(node, starts_container=True)
@@ -140,7 +141,9 @@ def node_add(
             refuse_known_machine(node, inventory, clocks)
     except BaseException:
         # Nothing refers to it yet, so it can go without a trace, whatever went wrong.
-        node.delete()
+        with transaction.atomic():
+            node.delete()
+            live_version_raise()
         raise
     with transaction.atomic():
         node_store_inventory(node, inventory, clocks)
@@ -164,6 +167,12 @@ def node_add(
         )
         after_commit(notify=["allocation.run_pass", "execution.poll"], topics=["nodes"])
     return node
+
+
+@transaction.atomic
+def _save(node: Node) -> None:
+    node.save()
+    live_version_raise()
 
 
 def node_check(

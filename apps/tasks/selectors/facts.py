@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 
 from apps.core.units import quantities_milli
 from apps.nodes.models import Node, Runtime, Volume
@@ -11,6 +12,37 @@ from apps.tasks.acceptance import QueueFacts
 from apps.tasks.feasibility import EmptyPool, PolicyBounds
 
 Reservations = Mapping[int, Mapping[str, int]]
+
+MOST_CACHED = 10_000
+_cached: dict[int, QueueFacts] = {}
+
+
+def cached_queue_facts(queue: Queue) -> QueueFacts:
+    """The facts of a queue as of the current version; a process reads them once per version.
+
+    Everything that `queue_facts` reads changes only together with the version, except the columns
+    of the queue, which come from `queue`. Not for a transaction that raises the version itself: it
+    may be rolled back, and another change gets the same version.
+
+    Args:
+        queue: locked, so that its task groups are those of this version.
+    """
+    known = _cached.get(queue.pk)
+    if known is None or known.version != live_version():
+        if len(_cached) >= MOST_CACHED:
+            _cached.clear()
+        known = _cached[queue.pk] = queue_facts(queue)
+    return replace(
+        known,
+        name=queue.name,
+        max_priority=queue.max_priority,
+        max_waiting=queue.max_waiting,
+    )
+
+
+def cached_facts_clear() -> None:
+    """Forget all facts; for tests, whose databases begin again with the same version."""
+    _cached.clear()
 
 
 def queue_facts(queue: Queue) -> QueueFacts:

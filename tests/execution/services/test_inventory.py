@@ -18,6 +18,7 @@ from apps.execution.services.inventory import (
     node_store_unknown,
 )
 from apps.nodes.models import RETIRED_INDEX, Device, DeviceState, Node, NodeState
+from apps.policies.models import LiveState
 from apps.tasks.models import Attempt, HeldDevice
 from tests.allocation.state import make_node
 from tests.people import Example
@@ -154,6 +155,22 @@ def test_the_inventory_is_stored(node: Node) -> None:
     assert node.report["hostname"] == "h1"
     assert devices_of(node) == {"GPU-a": (0, "healthy"), "GPU-b": (1, "healthy")}
     assert Device.objects.get(uuid="GPU-b").cdi == "nvidia.com/gpu=GPU-b"
+
+
+def test_only_another_size_of_a_node_is_a_new_version(node: Node) -> None:
+    sizes = [
+        inventory((0, "GPU-a")),
+        inventory((0, "GPU-a")),
+        inventory((0, "GPU-a"), (1, "GPU-b")),
+    ]
+    versions = [LiveState.objects.get().version]
+
+    for one in sizes:
+        node_store_inventory(node, one, CLOCKS)
+        versions.append(LiveState.objects.get().version)
+
+    first = versions[0]
+    assert versions == [first, first + 1, first + 1, first + 2]
 
 
 def test_at_most_what_an_administrator_allows_is_given_out(node: Node) -> None:

@@ -1,10 +1,10 @@
 """Which images a queue takes."""
 
 import pytest
-from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.nodes.models import Node
+from apps.nodes.services import node_drop
 from apps.policies.models import Pool
 from apps.tasks.models import Task
 from apps.vaults.services.vaults import vault_create
@@ -49,7 +49,7 @@ def test_without_an_image_it_is_refused_where_a_node_runs_containers(
 
     assert answer.status_code == 400
     assert answer.json()["fields"] == {"image": "is missing: nodes of this queue run containers"}
-    Node.objects.filter(runtime="podman").update(removed_at=timezone.now())
+    node_drop(actor=None, node=Node.objects.get(runtime="podman"), notes={})
     assert post(api_as(alice), body=body).status_code == 201
 
 

@@ -1,5 +1,6 @@
 """Enqueueing of drafts while other requests change them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -8,9 +9,13 @@ from django.db import connection
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
-from apps.core.errors import BadInput, Conflict, NotAllowed
+from apps.configuration.services.policies import policy_set_amounts
+from apps.core.errors import BadInput, Conflict, NeverFits, NotAllowed
+from apps.policies.models import Queue
+from apps.tasks.acceptance import QueueFacts
 from apps.tasks.models import Attempt, Task, TaskGroup
-from apps.tasks.selectors.facts import queue_facts
+from apps.tasks.selectors import facts
+from apps.tasks.selectors.facts import cached_queue_facts
 from apps.tasks.services.attempts.ends import attempt_withdraw
 from apps.tasks.services.enqueue import queue_bounds, submission
 from apps.tasks.services.enqueue.bulk import tasks_enqueue_many
@@ -94,11 +99,11 @@ def test_no_vault_is_read_under_the_lock_of_a_queue(
         asked.append(connection.savepoint_ids[:])
         return True
 
-    plain = queue_facts
+    plain = cached_queue_facts
     monkeypatch.setattr(queue_bounds, "vaults_have_image", brought)
     monkeypatch.setattr(submission, "vaults_have_image", brought)
     monkeypatch.setattr(
-        queue_bounds, "queue_facts", lambda at: replace(plain(at), needs_image=True)
+        queue_bounds, "cached_queue_facts", lambda at: replace(plain(at), needs_image=True)
     )
     described = {"name": "t", "command": ["true"]}
     waits = spec_of(described | {"queue": example.dev_queue.name})
@@ -109,6 +114,30 @@ def test_no_vault_is_read_under_the_lock_of_a_queue(
     task_enqueue(actor=alice, task=draft, queue=example.dev_queue.name)
 
     assert asked == [[], [], []]
+
+
+def test_the_facts_of_a_queue_are_read_once_per_version(
+    alice: User, root: User, example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+
+    def noted(
+        queue: Queue, *, plain: Callable[[Queue], QueueFacts] = facts.queue_facts
+    ) -> QueueFacts:
+        read.append(queue.pk)
+        return plain(queue)
+
+    monkeypatch.setattr(facts, "queue_facts", noted)
+    waits = spec_of({"name": "t", "command": ["true"], "queue": example.dev_queue.name})
+    for _ in range(2):
+        task_submit(actor=alice, spec=waits)
+    assert read == [example.dev_queue.pk]
+
+    policy_set_amounts(actor=root, policy=example.dev, reserved={}, limit={"gpu": 0})
+
+    with pytest.raises(NeverFits):
+        task_submit(actor=alice, spec=waits)
+    assert len(read) > 1
 
 
 @pytest.mark.parametrize("bound", ["RPM_WAITING_PER_PERSON", "RPM_WAITING_PER_QUEUE"])

@@ -11,7 +11,7 @@ from apps.policies.models import Queue
 from apps.tasks.acceptance import QueueFacts
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
-from apps.tasks.selectors.facts import queue_facts
+from apps.tasks.selectors.facts import cached_queue_facts
 from apps.tasks.selectors.vaults import vaults_have_image
 from apps.tasks.task_spec import TaskSpec
 
@@ -96,5 +96,5 @@ def has_vault_image(
 
 def facts_for(queue: Queue, *, has_image: bool) -> QueueFacts:
     """The facts of the queue; it needs no image where `has_vault_image`."""
-    facts = queue_facts(queue)
+    facts = cached_queue_facts(queue)
     return replace(facts, needs_image=facts.needs_image and not has_image)

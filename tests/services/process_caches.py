@@ -1,4 +1,4 @@
-"""What throttles counted in one test is not held against the next."""
+"""What a process counted and cached in one test is not held against the next."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ import pytest
 
 from apps.accounts.services import throttling
 from apps.core import shared_redis
+from apps.tasks.selectors.facts import cached_facts_clear
 from tests.services.timeouts import MOST
 
 # Redis of a busy machine is slow, not away: what processes count together stays together.
@@ -13,9 +14,10 @@ shared_redis.ANSWER_S *= MOST
 
 
 @pytest.fixture(autouse=True)
-def fresh_counts(request: pytest.FixtureRequest) -> Iterator[None]:
+def fresh_caches(request: pytest.FixtureRequest) -> Iterator[None]:
     """Begin again with tests that touch the database; others ask for nothing."""
     yield
     if request.node.get_closest_marker("database"):
         throttling.counters.clear()
         throttling.meter.clear()
+        cached_facts_clear()
