@@ -18,7 +18,7 @@ from apps.access.isolation import tenant_of
 from apps.access.levels import EXCEED, RESOURCES, Resource, RuleKind
 from apps.accounts.models import ADMINS, QUEUE_ADMINS, User
 from apps.accounts.models.grants import GrantSource
-from apps.accounts.selectors import group_names, groups_of, tenants_administered_by
+from apps.accounts.selectors import group_names, groups_by_id, tenants_administered_by
 
 EVERYTHING, NOTHING = Q(), Q(pk__in=[])
 
@@ -77,7 +77,7 @@ class UserWithGroups:
     @cached_property
     def groups(self) -> Mapping[int, str]:
         """Names by id."""
-        return dict(groups_of(self.user).values_list("pk", "name"))
+        return groups_by_id(self.user)
 
 
 class SourceKind(ABC):

@@ -15,6 +15,7 @@ from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
+from apps.accounts.memberships import ADMINISTERING, memberships
 from apps.accounts.models import (
     ADMINS,
     QUEUE_ADMINS,
@@ -40,8 +41,6 @@ STATUSES = {
 
 Person = User | AbstractBaseUser | AnonymousUser
 MOST_SESSIONS = 50
-# Groups whose rights drop away while a service account acts.
-ADMINISTERING = (ADMINS, QUEUE_ADMINS)
 # Rows of the apps above this one by which a rule names a person: the name of the relation to them,
 # and from there the path to the tenant of the rule's target. A personal vault that a rule shares
 # and a pool are of no tenant.
@@ -53,40 +52,12 @@ RULES_ON_PEOPLE: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
-    """A group of a user, the tenant that it belongs to, and the one that it administers."""
-
-    group: str
-    tenant: int | None
-    administers: int | None
-
-    @property
-    def is_dropped_when_acting(self) -> bool:
-        """Whether its rights fall away while a service account acts."""
-        return self.group in ADMINISTERING or self.administers is not None
-
-
 def groups_of(user: User) -> QuerySet[Group]:
     """The groups whose rights the user has now: none that administers, where an account acts."""
     groups = Group.objects.filter(user=user)
     if user.acted_by_id is None:
         return groups
     return groups.exclude(name__in=ADMINISTERING).exclude(administers__isnull=False)
-
-
-def memberships(user: Person) -> tuple[Membership, ...]:
-    """All groups of an active user; remembered on the object for its request."""
-    if not isinstance(user, User) or not user.is_active:
-        return ()
-    known: tuple[Membership, ...] | None = getattr(user, "_memberships", None)
-    if known is None:
-        rows = Group.objects.filter(user=user).order_by()
-        known = tuple(
-            Membership(*row) for row in rows.values_list("name", "belongs__tenant", "administers")
-        )
-        user._memberships = known  # type: ignore[attr-defined]  # memo on the instance
-    return known
 
 
 def group_names(user: Person) -> frozenset[str]:
@@ -118,7 +89,13 @@ def group_ids(user: Person) -> frozenset[int]:
     """Ids of the groups of an active user."""
     if not isinstance(user, User) or not user.is_active:
         return frozenset()
-    return frozenset(groups_of(user).values_list("id", flat=True))
+    return frozenset(groups_by_id(user))
+
+
+def groups_by_id(user: User) -> Mapping[int, str]:
+    """Names by id of the groups whose rights the user has now (`groups_of`)."""
+    known: Mapping[int, str] | None = getattr(user, "_groups", None)
+    return dict(groups_of(user).values_list("pk", "name")) if known is None else known
 
 
 def is_admin(user: Person) -> bool:

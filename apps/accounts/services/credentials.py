@@ -12,13 +12,14 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import CharField, DateTimeField, Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import Credential, Scope, User
 from apps.core.errors import BadInput, Conflict, NotAllowed
 from apps.core.model_errors import from_model_error
 from apps.core.recorders import event_record
+from apps.core.statements import Parameter, Statement
 
 KEY_BYTES = 10
 SECRET_BYTES = 32
@@ -137,7 +138,7 @@ def credential_by_pair(key: str, secret: str) -> Credential | None:
     One indexed query; the secret is compared in constant time, and the comparison is made also
     for unknown keys.
     """
-    credential = credentials_valid().select_related("user").filter(key=key).first()
+    credential = _BY_KEY.first(key=key, now=timezone.now())
     kept = credential.secret_hash if credential else ""
     if not hmac.compare_digest(kept, secret_hash(secret)) or credential is None:
         return None
@@ -145,10 +146,20 @@ def credential_by_pair(key: str, secret: str) -> Credential | None:
     return credential
 
 
-def credentials_valid() -> QuerySet[Credential]:
-    """Credentials that authenticate their user now."""
-    in_time = Q(expires_at__isnull=True) | Q(expires_at__gt=timezone.now())
+def credentials_valid(at: datetime | Parameter | None = None) -> QuerySet[Credential]:
+    """Credentials that authenticate their user, at this moment or now."""
+    in_time = Q(expires_at__isnull=True) | Q(expires_at__gt=at or timezone.now())
     return Credential.objects.filter(in_time, revoked_at__isnull=True, user__is_active=True)
+
+
+_BY_KEY = Statement(
+    lambda: (
+        credentials_valid(Parameter("now", DateTimeField()))
+        .select_related("user")
+        .filter(key=Parameter("key", CharField()))
+        .order_by()
+    )
+)
 
 
 def credential_use_note(credential: Credential) -> None:

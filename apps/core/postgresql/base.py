@@ -9,7 +9,9 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import psycopg
-from django.db.backends.postgresql import base
+import psycopg.sql
+from django.db.backends.postgresql import base, operations
+from django.db.backends.utils import CursorWrapper
 from psycopg.abc import PQGen
 from psycopg.errors import IdleInTransactionSessionTimeout, _WaitTimeout
 
@@ -45,7 +47,15 @@ class BoundedConnection(psycopg.Connection[Any]):
             raise psycopg.OperationalError(str(error)) from error
 
 
+class DatabaseOperations(operations.DatabaseOperations):
+    def last_executed_query(self, cursor: Any, sql: str, params: Any) -> str:
+        """For logs of queries: of a prepared statement psycopg keeps only its name."""
+        found: str | None = super().last_executed_query(cursor, sql, params)
+        return found or sql
+
+
 class DatabaseWrapper(base.DatabaseWrapper):
+    ops_class = DatabaseOperations
     # Django makes its connections by `Database.connect`, and finds classes of errors there.
     Database = SimpleNamespace(  # type: ignore[assignment]  # as a module
         **vars(psycopg) | {"connect": BoundedConnection.connect}
@@ -55,3 +65,20 @@ class DatabaseWrapper(base.DatabaseWrapper):
         super().__init__(settings_dict, *args, **kwargs)
         if settings_dict["OPTIONS"].get("pool"):
             settings_dict["OPTIONS"]["pool"]["connection_class"] = BoundedConnection
+
+    def literal(self, value: str) -> str:
+        """The text as a constant of SQL."""
+        self.ensure_connection()
+        return psycopg.sql.Literal(value).as_string(self.connection)
+
+    def prepared_cursor(self) -> CursorWrapper:
+        """A cursor whose statements the server plans once per connection.
+
+        Django's own cursors write the values into the SQL, so that every statement is a new one.
+        """
+        self.close_if_health_check_failed()
+        self.ensure_connection()
+        with self.wrap_database_errors:
+            self.connection.prepare_threshold = 0
+            found: CursorWrapper = self._prepare_cursor(psycopg.Cursor(self.connection))  # type: ignore[attr-defined]  # not in the stubs
+            return found

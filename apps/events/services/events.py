@@ -8,6 +8,7 @@ from django.db.models import Model
 
 from apps.core.notifications import after_commit
 from apps.core.origin import COMMAND_LINE, acted_by, origin
+from apps.core.statements import row_insert
 from apps.events.models import Event
 from apps.events.sanitize import sanitize
 from apps.events.services.audit import audit_add
@@ -23,21 +24,23 @@ def events_record(entries: Iterable[Entry], *, topics: Iterable[str] = ()) -> No
     Whatever a service account does for an owner is audited.
     """
     kept = [_with_acting_account(entry) for entry in entries]
-    Event.objects.bulk_create(
-        [
-            Event(
-                kind=entry.kind,
-                object_type=entry.object_type,
-                object_id=str(entry.object_id),
-                queue_id=entry.queue_id,
-                policy_id=entry.policy_id,
-                actor_id=entry.actor_id,
-                acted_by_id=entry.acted_by_id,
-                data=_of_event(entry),
-            )
-            for entry in kept
-        ]
-    )
+    rows = [
+        Event(
+            kind=entry.kind,
+            object_type=entry.object_type,
+            object_id=str(entry.object_id),
+            queue_id=entry.queue_id,
+            policy_id=entry.policy_id,
+            actor_id=entry.actor_id,
+            acted_by_id=entry.acted_by_id,
+            data=_of_event(entry),
+        )
+        for entry in kept
+    ]
+    if len(rows) == 1:
+        row_insert(rows[0])
+    else:
+        Event.objects.bulk_create(rows)
     audit_add([entry for entry in kept if entry.is_audited or entry.acted_by_id is not None])
     after_commit(topics=topics)
 
