@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
+from apps.core.statements import Statement
 from apps.core.units import quantities_milli
 from apps.nodes.models import Node, Runtime, Volume
 from apps.policies.models import LiveState, Policy, PolicyAmount, Pool, Queue
@@ -78,7 +79,10 @@ def queue_facts(queue: Queue) -> QueueFacts:
 
 def live_version() -> int:
     """The version of the live configuration."""
-    return LiveState.objects.values_list("version", flat=True).first() or 0
+    return next((version for (version,) in _VERSION.rows()), 0)
+
+
+_VERSION = Statement(lambda: LiveState.objects.filter(id=1).values_list("version"))
 
 
 def _volumes(names: list[str]) -> frozenset[str]:

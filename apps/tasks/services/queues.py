@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from django.db.models import Q, QuerySet
+from django.db.models import Field, Q, QuerySet
 
 from apps.access.selectors import queues_managed_by, queues_open_to, queues_visible_to
+from apps.accounts.memberships import memberships, with_groups_of_now
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.core.errors import NotAllowed, NotFound, RpmError
+from apps.core.statements import Parameter, Statement
 from apps.policies.models import Queue
 from apps.tasks.models import Task
 
@@ -24,18 +26,34 @@ class QueueRef(NamedTuple):
     tenant_id: int | None
 
 
-def queue_open_to(user: User, given: str | int) -> Queue:
+def queue_open_to(user: User, given: str | int, *, is_exclusive: bool = True) -> Queue:
     """The queue of this name or id, in which the user may enqueue; locked until the commit.
+
+    The permission is asked once, under the lock. Only a refusal looks again, for its reason.
+
+    Args:
+        is_exclusive: False lets other requests store tasks in the queue at the same moment; it
+            still excludes closing the queue and regrouping its tasks.
 
     Raises:
         NotFound: there is none that the user may see.
         NotAllowed: the user sees it and may not enqueue.
     """
-    return queue_lock(user, queue_ref(user, given).pk, given)
+    by_name, by_id = _LOCKS[is_exclusive]
+    if isinstance(given, str) and not _DIGITS.fullmatch(given):
+        found = by_name.first(given=given) if _NAME.fullmatch(given) else None
+    else:
+        # Digits may be a name or an id, which depends on what is open to the user.
+        pk = queue_ref(user, given).pk if isinstance(given, str) else _as_id(given)
+        found = by_id.first(given=pk) if pk is not None else None
+    if found is not None and _is_open_now(user, found.pk):
+        return found
+    queue_ref(user, given)
+    raise queue_not_found(given)
 
 
 def queue_ref(user: User, given: str | int) -> QueueRef:
-    """The same, not locked.
+    """The queue of this name or id, in which the user may enqueue; not locked.
 
     Raises:
         NotFound, NotAllowed: as `queue_open_to`.
@@ -92,6 +110,42 @@ def queues_lock(user: User, ids: Collection[int]) -> dict[int, Queue]:
     locked = {queue.pk: queue for queue in live}
     still_open = queues_open_to(user).filter(pk__in=list(locked))
     return {pk: locked[pk] for pk in sorted(still_open.values_list("pk", flat=True))}
+
+
+def _locked_by(field: "Field[Any, Any]", clause: str) -> Statement[Queue]:
+    column = {field.name: Parameter("given", field)}
+    return Statement(
+        lambda: Queue.objects.filter(removed_at__isnull=True, **column).order_by(), lock=clause
+    )
+
+
+_NAME_FIELD, _ID_FIELD = Queue._meta.get_field("name"), Queue._meta.get_field("id")
+_LOCKS = {
+    is_exclusive: (_locked_by(_NAME_FIELD, clause), _locked_by(_ID_FIELD, clause))
+    for is_exclusive, clause in ((True, "FOR NO KEY UPDATE"), (False, "FOR SHARE"))
+}
+
+_MOST_READERS = 1000
+_open: dict[object, Statement[Queue]] = {}
+
+
+def _is_open_now(user: User, queue_id: int) -> bool:
+    """Whether the user may enqueue there at this moment.
+
+    Groups and rights are read again. What is kept is the SQL alone, which depends on nothing but
+    the key: `queues_open_to` reads nothing more of such a user.
+    """
+    reader = with_groups_of_now(user)
+    key = (reader.pk, reader.is_active, reader.acted_by_id, memberships(reader))
+    statement = _open.get(key)
+    if statement is None:
+        if len(_open) >= _MOST_READERS:
+            _open.clear()
+        given = Parameter("queue", _ID_FIELD)
+        statement = _open[key] = Statement(
+            lambda: queues_open_to(reader).filter(pk=given).order_by().values_list("pk")
+        )
+    return bool(statement.rows(queue=queue_id))
 
 
 def can_manage_queue(user: User, queue_id: int | None) -> bool:

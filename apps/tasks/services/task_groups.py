@@ -1,13 +1,26 @@
 """The task groups of a queue: its equal tasks, by the rules of now."""
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import BigIntegerField, Case, Exists, F, OuterRef, Value, When
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    CharField,
+    Exists,
+    F,
+    OuterRef,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
 
 from apps.core.errors import Conflict
 from apps.core.notifications import after_commit
+from apps.core.statements import Parameter, Statement
 from apps.policies.models import Policy, Queue
 from apps.policies.selectors import may_exceed_limit
 from apps.tasks.lifecycle.states import TaskState
@@ -31,6 +44,12 @@ def task_group_ensure(queue_id: int, shape: TaskShape, *, most: int | None = Non
     if not found:
         raise too_many_groups(most or 0)
     return found[shape.digest()]
+
+
+def task_group_waiting(queue_id: int, shape: TaskShape) -> int | None:
+    """The id of the task group of this shape, where tasks of it wait already."""
+    rows = _WAITING.rows(queue=queue_id, shape=shape.digest())
+    return rows[0][0] if rows else None
 
 
 def task_groups_ensure(
@@ -67,6 +86,25 @@ def _within(queue_id: int, wanted: Mapping[str, TaskShape], most: int) -> dict[s
 
 def _has_waiting() -> Exists:
     return Exists(Task.objects.filter(task_group=OuterRef("pk"), state=TaskState.QUEUED))
+
+
+def _waiting_one() -> "QuerySet[TaskGroup, Any]":
+    """The group of a queue and a shape, if a task of it waits.
+
+    The first one, in the order of its index: also a plan that was made while few tasks waited finds
+    it there, however many wait later.
+    """
+    first = Task.objects.filter(task_group=OuterRef("pk"), state=TaskState.QUEUED)
+    first = first.order_by("submitted_at", "pk")
+    groups = TaskGroup.objects.annotate(first=Subquery(first.values("pk")[:1])).order_by()
+    return groups.filter(
+        first__isnull=False,
+        queue=Parameter("queue", BigIntegerField()),
+        shape=Parameter("shape", CharField()),
+    ).values_list("pk")
+
+
+_WAITING = Statement(_waiting_one)
 
 
 def too_many_groups(most: int) -> Conflict:

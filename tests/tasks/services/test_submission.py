@@ -5,13 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
+from apps.access.selectors import queues_open_to
+from apps.accounts.memberships import with_groups_of_now
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.configuration.services.policies import policy_set_amounts
-from apps.core.errors import BadInput, Conflict, NeverFits, NotAllowed
-from apps.policies.models import Queue
+from apps.core.errors import BadInput, Conflict, NeverFits, NotAllowed, NotFound
+from apps.policies.models import PolicyGroupPermission, Queue
 from apps.tasks.acceptance import QueueFacts
 from apps.tasks.models import Attempt, Task, TaskGroup
 from apps.tasks.selectors import facts
@@ -138,6 +142,58 @@ def test_the_facts_of_a_queue_are_read_once_per_version(
     with pytest.raises(NeverFits):
         task_submit(actor=alice, spec=waits)
     assert len(read) > 1
+
+
+def test_rights_count_from_the_next_task_on(alice: User, charlie: User, example: Example) -> None:
+    dev = Group.objects.get(name="dev")
+    waits = spec_of({"name": "t", "command": ["true"], "queue": example.dev_queue.name})
+    task_submit(actor=alice, spec=waits)
+    with pytest.raises(NotFound):
+        task_submit(actor=charlie, spec=waits)
+
+    alice.groups.remove(dev)
+    charlie.groups.add(dev)
+
+    with pytest.raises(NotFound):
+        task_submit(actor=alice, spec=waits)
+    assert task_submit(actor=charlie, spec=waits).state == "queued"
+
+    PolicyGroupPermission.objects.filter(permission__codename="enqueue_policy").delete()
+
+    with pytest.raises(NotAllowed):
+        task_submit(actor=charlie, spec=waits)
+    assert Task.objects.count() == 2
+
+
+def test_the_permission_to_enqueue_is_asked_of_nothing_but_the_groups_of_now(
+    alice: User, root: User, example: Example, django_assert_num_queries: Any
+) -> None:
+    readers = [with_groups_of_now(one) for one in (alice, root)]
+
+    # Its SQL is kept for such a user: nothing else may decide about it.
+    with django_assert_num_queries(0):
+        assert [str(queues_open_to(one).query) for one in readers]
+
+
+@pytest.mark.postgres_only
+def test_only_the_first_task_of_a_group_keeps_other_requests_waiting(
+    alice: User, example: Example
+) -> None:
+    waits = spec_of({"name": "t", "command": ["true"], "queue": example.dev_queue.name})
+    locks = []
+
+    for _ in range(2):
+        with CaptureQueriesContext(connection) as asked:
+            task_submit(actor=alice, spec=waits)
+        locks.append(
+            [
+                one
+                for one in ("FOR SHARE", "FOR NO KEY UPDATE")
+                if one in str(asked.captured_queries)
+            ]
+        )
+
+    assert locks == [["FOR SHARE", "FOR NO KEY UPDATE"], ["FOR SHARE"]]
 
 
 @pytest.mark.parametrize("bound", ["RPM_WAITING_PER_PERSON", "RPM_WAITING_PER_QUEUE"])

@@ -169,7 +169,7 @@ def _enqueue_in(
         mark_queued(task, queue, shape=shape, task_group_id=task_group_id, at=timezone.now())
     tasks = [queue_items.tasks[index] for index in shapes]
     Task.objects.bulk_create(tasks)
-    waiting_announce(tasks, facts, actor.pk)
+    waiting_announce(tasks, queue, actor.pk)
 
 
 def _store_drafts(actor: User, drafts: dict[int, Task], answers: Answers) -> None:

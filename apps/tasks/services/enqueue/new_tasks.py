@@ -13,7 +13,6 @@ from apps.core.errors import Conflict
 from apps.core.origin import acted_by
 from apps.events.services import Entry, events_record
 from apps.policies.models import Queue
-from apps.tasks.acceptance import QueueFacts
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import ENQUEUE
 from apps.tasks.lifecycle.writers import TaskSubject, transition_record
@@ -99,14 +98,14 @@ def drafts_announce(drafts: Sequence[Task], owner_id: int) -> None:
     events_record(entries, topics=[f"task.{task.pk}" for task in drafts])
 
 
-def waiting_announce(tasks: Sequence[Task], facts: QueueFacts, owner_id: int) -> None:
+def waiting_announce(tasks: Sequence[Task], queue: Queue, owner_id: int) -> None:
     """Record new waiting tasks, and notify the pass."""
     subjects = [
         TaskSubject(
             id=task.pk,
             owner_id=task.owner_id,
-            queue_id=facts.queue_id,
-            policy_id=facts.policy_id,
+            queue_id=queue.pk,
+            policy_id=queue.policy_id,
             data={"from": ""},
         )
         for task in tasks

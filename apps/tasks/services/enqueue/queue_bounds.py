@@ -31,11 +31,14 @@ def count_is_due(queue_id: int, owner_id: int) -> bool:
     return False
 
 
+def is_counted(facts: QueueFacts, owner_id: int) -> bool:
+    """Whether waiting tasks are counted before the next one of this user."""
+    return facts.max_waiting is not None or count_is_due(facts.queue_id, owner_id)
+
+
 def check_may_wait(facts: QueueFacts, owner_id: int) -> None:
     """Raise Conflict where no further task of this user may wait in the queue."""
-    if facts.max_waiting is None and not count_is_due(facts.queue_id, owner_id):
-        return
-    if waiting_allowance(facts, owner_id, wanted=1) < 1:
+    if is_counted(facts, owner_id) and waiting_allowance(facts, owner_id, wanted=1) < 1:
         raise too_many_waiting(facts)
 
 

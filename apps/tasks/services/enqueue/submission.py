@@ -11,13 +11,16 @@ from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
 from apps.core.origin import acted_by
+from apps.core.statements import row_insert
 from apps.events.services import Entry, events_record
+from apps.policies.models import Queue
 from apps.tasks.acceptance import accept
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import ENQUEUE, RESUME, RUN_AGAIN, TaskTransition
 from apps.tasks.lifecycle.writers import tasks_transition
 from apps.tasks.models import Task
 from apps.tasks.redaction import keep_hidden_values, secret_names
+from apps.tasks.selectors.facts import cached_queue_facts
 from apps.tasks.selectors.secrets import task_secrets
 from apps.tasks.selectors.vaults import vaults_have_image
 from apps.tasks.services.enqueue.idempotency import Idempotency, earlier_task, key_keep
@@ -35,6 +38,7 @@ from apps.tasks.services.enqueue.queue_bounds import (
     check_may_wait,
     facts_for,
     has_vault_image,
+    is_counted,
 )
 from apps.tasks.services.enqueue.storage import check_may_store
 from apps.tasks.services.enqueue.task_secrets import seal_secrets
@@ -42,9 +46,11 @@ from apps.tasks.services.queues import (
     check_can_manage_task,
     check_open_to_owner,
     queue_lock,
+    queue_open_to,
     queue_ref,
 )
-from apps.tasks.services.task_groups import task_group_ensure
+from apps.tasks.services.task_groups import task_group_ensure, task_group_waiting
+from apps.tasks.shapes import TaskShape
 from apps.tasks.task_spec import COLUMNS, TaskSpec, request_texts, spec_of
 
 
@@ -137,25 +143,64 @@ def task_submit(*, actor: User, spec: TaskSpec, idempotency: Idempotency | None 
         return known
     if spec.queue is None:
         raise BadInput("queue is missing.", fields={"queue": "is missing"})
-    found = queue_ref(actor, spec.queue)
-    has_image = has_vault_image([spec], owner_id=actor.pk, tenant_id=found.tenant_id)
     task = new_task(spec, actor)
     try:
-        with transaction.atomic():
-            queue = queue_lock(actor, found.pk, spec.queue)
-            facts = facts_for(queue, has_image=has_image)
-            check_may_wait(facts, actor.pk)
-            shape = accept(spec, facts, owner_id=actor.pk)
-            task_group_id = task_group_ensure(
-                facts.queue_id, shape, most=settings.RPM_TASK_GROUPS_PER_QUEUE
-            )
-            mark_queued(task, queue, shape=shape, task_group_id=task_group_id, at=timezone.now())
-            task.save(force_insert=True)
-            key_keep(actor.pk, idempotency, task.pk)
-            waiting_announce([task], facts, actor.pk)
+        if not _submit_to_waiting_group(task, spec, spec.queue, idempotency):
+            _submit_to_any_group(task, spec, spec.queue, idempotency)
     except IntegrityError:
         return _earlier_or_raise(actor, idempotency)
     return task
+
+
+@transaction.atomic
+def _submit_to_waiting_group(
+    task: Task, spec: TaskSpec, given: str | int, idempotency: Idempotency | None
+) -> bool:
+    """Store a task like others that wait, at the same moment as other requests do.
+
+    Returns:
+        False where something has to be counted, created or read from vaults: nothing is stored.
+    """
+    queue = queue_open_to(task.owner, given, is_exclusive=False)
+    facts = cached_queue_facts(queue)
+    if facts.needs_image and not spec.image:
+        return False
+    shape = accept(spec, facts, owner_id=task.owner_id)
+    task_group_id = task_group_waiting(queue.pk, shape)
+    if task_group_id is None or is_counted(facts, task.owner_id):
+        return False
+    _store(task, queue, shape, task_group_id, idempotency)
+    return True
+
+
+def _submit_to_any_group(
+    task: Task, spec: TaskSpec, given: str | int, idempotency: Idempotency | None
+) -> None:
+    """Store a task while no other request stores one, so that counts stay true."""
+    found = queue_ref(task.owner, given)
+    has_image = has_vault_image([spec], owner_id=task.owner_id, tenant_id=found.tenant_id)
+    with transaction.atomic():
+        queue = queue_lock(task.owner, found.pk, given)
+        facts = facts_for(queue, has_image=has_image)
+        check_may_wait(facts, task.owner_id)
+        shape = accept(spec, facts, owner_id=task.owner_id)
+        task_group_id = task_group_ensure(
+            facts.queue_id, shape, most=settings.RPM_TASK_GROUPS_PER_QUEUE
+        )
+        _store(task, queue, shape, task_group_id, idempotency)
+
+
+def _store(
+    task: Task,
+    queue: Queue,
+    shape: TaskShape,
+    task_group_id: int,
+    idempotency: Idempotency | None,
+) -> None:
+    mark_queued(task, queue, shape=shape, task_group_id=task_group_id, at=timezone.now())
+    row_insert(task)
+    key_keep(task.owner_id, idempotency, task.pk)
+    waiting_announce([task], queue, task.owner_id)
 
 
 def task_enqueue(*, actor: User, task: Task, queue: str | int) -> Task:
