@@ -61,6 +61,8 @@ class Counters:
         wanted = list(keys)
 
         def query(client: redis.Redis) -> float:
+            if len(wanted) == 1:
+                return max(0, int(client.pttl(PREFIX + wanted[0]))) / 1000
             steps = client.pipeline()
             for key in wanted:
                 steps.pttl(PREFIX + key)

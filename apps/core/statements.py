@@ -5,11 +5,13 @@ The SQL stays Django's own, from the models and selectors that everything else u
 are new with each call. PostgreSQL plans such a statement once per connection.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Expression, Field, Model, QuerySet
 from django.db.models.query import get_related_populators
 from django.db.models.sql import InsertQuery
@@ -29,8 +31,36 @@ class Parameter(Expression):
     def as_sql(self, *_: Any, **__: Any) -> tuple[str, tuple[Any, ...]]:
         return "%s", (self,)
 
-    def bind(self, values: Mapping[str, Any]) -> Any:
-        return self.output_field.get_db_prep_value(values[self.name], connection)
+    def bind(self, values: Mapping[str, Any], here: BaseDatabaseWrapper) -> Any:
+        return self.output_field.get_db_prep_value(values[self.name], here)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A compiled query, and how its rows become values and objects."""
+
+    compiler: Any
+    sql: str
+    params: tuple[Any, ...]
+    converters: dict[int, Any]
+    # The columns of the object itself, and what fills in those of related ones.
+    start: int
+    names: tuple[str, ...]
+    populators: Sequence[Any]
+
+    def rows(self, values: Mapping[str, Any]) -> Iterable[Sequence[Any]]:
+        here = _connection()
+        bound = [
+            one.bind(values, here) if isinstance(one, Parameter) else one for one in self.params
+        ]
+        found = _execute(here, self.sql, bound)
+        if not self.converters:
+            return found
+        # Converters get the connection of the compiler, which belongs to one thread.
+        compiler = copy(self.compiler)
+        compiler.connection = here
+        converted: Iterable[Sequence[Any]] = compiler.apply_converters(found, self.converters)
+        return converted
 
 
 class Statement(Generic[Row]):
@@ -45,40 +75,47 @@ class Statement(Generic[Row]):
     def __init__(self, build: Callable[[], "QuerySet[Row, Any]"], *, lock: str = "") -> None:
         self._build = build
         self._lock = lock
-        self._compiled: tuple[Any, str, tuple[Any, ...]] | None = None
+        self._compiled: _Compiled | None = None
 
     def rows(self, **values: Any) -> list[tuple[Any, ...]]:
         """The columns that the query selects."""
-        return list(self._rows(values)[1])
+        return [tuple(row) for row in (self._compiled or self._compile()).rows(values)]
 
     def first(self, **values: Any) -> Row | None:
         """The first row as an object, with the related ones that the query selects."""
-        compiler, rows = self._rows(values)
-        for row in rows:
-            info = compiler.klass_info
-            start, end = info["select_fields"][0], info["select_fields"][-1] + 1
-            names = [column[0].target.attname for column in compiler.select[start:end]]
-            found: Row = info["model"].from_db(connection.alias, names, row[start:end])
-            for related in _populators(info, compiler.select, connection.alias):
+        known = self._compiled or self._compile()
+        for row in known.rows(values):
+            model: type[Row] = known.compiler.klass_info["model"]
+            own = row[known.start : known.start + len(known.names)]
+            found = model.from_db(DEFAULT_DB_ALIAS, known.names, own)
+            for related in known.populators:
                 related.populate(row, found)
             return found
         return None
 
-    def _rows(self, values: Mapping[str, Any]) -> tuple[Any, Iterator[tuple[Any, ...]]]:
-        kept, sql, params = self._compiled or self._compile()
-        bound = [one.bind(values) if isinstance(one, Parameter) else one for one in params]
-        # Converters of columns ask the compiler for the connection of their thread.
-        compiler = copy(kept)
-        compiler.connection = connection
-        return compiler, compiler.results_iter([_execute(sql, bound)], tuple_expected=True)
-
-    def _compile(self) -> tuple[Any, str, tuple[Any, ...]]:
-        compiler = self._build().query.get_compiler(connection.alias)
+    def _compile(self) -> _Compiled:
+        compiler: Any = self._build().query.get_compiler(DEFAULT_DB_ALIAS)
         sql, params = _with_texts(*compiler.as_sql())
         if self._lock and connection.features.has_select_for_update:
             sql += f" {self._lock}"
-        self._compiled = compiler, sql, params
+        selected = [column for column, *_ in compiler.select]
+        info = compiler.klass_info or {"select_fields": ()}
+        own = [selected[index] for index in info["select_fields"]]
+        self._compiled = _Compiled(
+            compiler,
+            sql,
+            params,
+            converters=compiler.get_converters(selected),
+            start=next(iter(info["select_fields"]), 0),
+            names=tuple(column.target.attname for column in own),
+            populators=_populators(info, compiler.select, DEFAULT_DB_ALIAS),
+        )
         return self._compiled
+
+
+def _connection() -> BaseDatabaseWrapper:
+    """Of this thread; each attribute of Django's `connection` looks it up again."""
+    return connections[DEFAULT_DB_ALIAS]
 
 
 def _with_texts(sql: str, params: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
@@ -99,9 +136,10 @@ _inserts: dict[type[Model], tuple[str, "list[Field[Any, Any]]"]] = {}
 
 def row_insert(row: Model) -> None:
     """Store a new row, without signals; a key that the database makes does not come back."""
+    here = _connection()
     sql, fields = _inserts.get(type(row)) or _insert_compile(row)
-    _execute(sql, [one.get_db_prep_save(one.pre_save(row, add=True), connection) for one in fields])
-    row._state.adding, row._state.db = False, connection.alias
+    _execute(here, sql, [one.get_db_prep_save(one.pre_save(row, add=True), here) for one in fields])
+    row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
 
 
 def _insert_compile(row: Model) -> tuple[str, "list[Field[Any, Any]]"]:
@@ -109,15 +147,15 @@ def _insert_compile(row: Model) -> tuple[str, "list[Field[Any, Any]]"]:
     fields = [one for one in model._meta.local_concrete_fields if one is not model._meta.auto_field]
     query = InsertQuery(model)
     query.insert_values(fields, [row])
-    [(sql, params)] = query.get_compiler(connection.alias).as_sql()
+    [(sql, params)] = query.get_compiler(DEFAULT_DB_ALIAS).as_sql()
     if len(params) != len(fields):
         raise ValueError(f"{model.__name__} has a field whose value is an expression")
     _inserts[model] = sql, fields
     return _inserts[model]
 
 
-def _execute(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
-    open_cursor = getattr(connection, "prepared_cursor", connection.cursor)
+def _execute(here: BaseDatabaseWrapper, sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+    open_cursor = getattr(here, "prepared_cursor", here.cursor)
     with open_cursor() as cursor:
         cursor.execute(sql, params)
         return cursor.fetchall() if cursor.description else []

@@ -1,7 +1,7 @@
 """Whether a queue takes a task, judged on plain data; pure.
 
-The standard path and the fast path (`services/fast_path.py`) both call `accept`, so that they
-cannot answer differently.
+The standard path and the fast path (`services/enqueue/fast_path.py`) both call `accept`, so that
+they cannot answer differently.
 """
 
 from collections.abc import Mapping

@@ -40,7 +40,7 @@ from apps.tasks.sizes import spec_bytes
 from apps.tasks.task_spec import CONTENT, TaskSpec
 from apps.tasks.topics import task_topics
 
-# Sizes of nodes may change without a new version of the configuration.
+# The tenant of a policy and the ids of permissions are not part of the version.
 FACTS_S = 10.0
 # `last_used_at` of a credential is written at most this often.
 PERSON_S = 60.0
