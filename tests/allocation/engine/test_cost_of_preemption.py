@@ -11,7 +11,8 @@ from apps.allocation.engine import decide
 from apps.allocation.engine.model.snapshot import Snapshot
 from apps.allocation.engine.steps.preemption import step
 from apps.allocation.engine.steps.preemption.consolidation import MOST_FAILURES
-from apps.allocation.engine.steps.preemption.victim_search import Entitlement, VictimSearch
+from apps.allocation.engine.steps.preemption.entitlement import Entitlement
+from apps.allocation.engine.steps.preemption.victim_search import VictimSearch
 from tests.allocation.engine.builders import placed, preempted, queued, running, scenario
 
 NODES = 12
@@ -142,3 +143,39 @@ def test_requests_for_which_nothing_can_be_moved_are_tried_a_few_times(calls_of:
 
     assert placed(decide(snapshot)) == {}
     assert 0 < len(tried) <= MOST_FAILURES
+
+
+def test_victims_that_only_give_rights_are_released_a_few_times_each(calls_of: Count) -> None:
+    """Each node runs a task of `team` and one of `other`, and a task of `team` wants a whole one.
+
+    Its own work has to stop until `team` is covered, which gives the right to one of `other`.
+    """
+    given_up = calls_of(VictimSearch, "_give_up")
+    names = [f"n{number:02}" for number in range(60)]
+    tasks = [
+        running(f"{policy}{name}", policy, "t", "a", node=name, started=started, devices=[gpu])
+        for gpu, policy in enumerate(("team", "other"))
+        for started, name in enumerate(names)
+    ]
+    snapshot = scenario(
+        settings={"preemption": "priority"},
+        pools=[
+            {
+                "name": "a",
+                "capacity": {"gpu": 120},
+                "nodes": [{"name": name, "capacity": {"gpu": 2}} for name in names],
+            }
+        ],
+        profiles=[{"name": "t", "request": {"gpu": 1}, "pools": ["a"]}],
+        policies=[
+            {"name": "team", "reserved": {"gpu": 4}, "profiles": ["t"]},
+            {"name": "other", "profiles": ["t"]},
+        ],
+        tasks=[*tasks, queued("t", "team", "t", 99, request={"gpu": 2}, priority=1)],
+    )
+
+    plan = decide(snapshot)
+
+    assert placed(plan) == {"t": "a"}
+    assert [task for task in preempted(plan) if str(task).startswith("other")] == ["othern59"]
+    assert len(given_up) <= 2 * len(tasks)

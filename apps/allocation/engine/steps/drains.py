@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from apps.allocation.engine.model.snapshot import Id, PoolSnapshot
 from apps.allocation.engine.state.working_state import PlacedTask, WorkingState
 from apps.allocation.engine.steps.preemption.consolidation import Relocation
-from apps.allocation.engine.steps.preemption.victim_search import ChosenVictim
+from apps.allocation.engine.steps.preemption.entitlement import ChosenVictim
 
 # A pool and a key of it, by their numbers.
 _Account = tuple[int, int]

@@ -8,8 +8,8 @@ from apps.allocation.engine.quota.tiers import name_of
 from apps.allocation.engine.state.working_state import PlacedTask, WorkingState
 from apps.allocation.engine.steps.drains import Drains
 from apps.allocation.engine.steps.preemption.consolidation import Relocation
+from apps.allocation.engine.steps.preemption.entitlement import ChosenVictim
 from apps.allocation.engine.steps.preemption.step import PreemptionStep
-from apps.allocation.engine.steps.preemption.victim_search import ChosenVictim
 
 
 def assemble_plan(

@@ -13,7 +13,7 @@ from apps.allocation.engine.compile.compiled_snapshot import ServingKey
 from apps.allocation.engine.model.snapshot import PreemptionMode
 from apps.allocation.engine.quota.tiers import covers_wholly, short_limits
 from apps.allocation.engine.steps.preemption.candidates import Candidates
-from apps.allocation.engine.steps.preemption.victim_search import (
+from apps.allocation.engine.steps.preemption.entitlement import (
     BOTH,
     OTHERS,
     OWN,

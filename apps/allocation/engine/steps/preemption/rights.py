@@ -61,6 +61,23 @@ class PreemptionRights:
             return False
         return any(covers_wholly(self.ledger, policy, amounts) for policy in group.chain)
 
+    def may_reach(
+        self,
+        group: GroupState,
+        chain: tuple[int, ...],
+        level: PreemptionMode,
+        *,
+        is_over_quota: bool,
+    ) -> bool:
+        """Whether any work of another policy, with this path, could be within its rights."""
+        part = divergence_level(group.chain, chain)
+        mine, theirs = group.chain[part], chain[part]
+        if not group.has_exceeded and covers_wholly(self.ledger, mine, group.shape.amounts):
+            return True
+        if self.is_fair:
+            return self._has_smaller_share(group, mine, theirs)
+        return is_over_quota and level is PreemptionMode.RANK
+
     def over_others(
         self,
         group: GroupState,
@@ -85,9 +102,9 @@ class PreemptionRights:
             return FIRST
         if self.is_fair and (choice := self._fairer(group, mine, candidate, theirs)) is not None:
             return choice
-        return FIRST if is_over_quota and self._ranks_above(group, candidate, level) else None
+        return FIRST if is_over_quota and self.ranks_above(group, candidate, level) else None
 
-    def _ranks_above(
+    def ranks_above(
         self, group: GroupState, candidate: CandidateGroup, level: PreemptionMode
     ) -> bool:
         """At the level `rank`: over-quota work with a worse place, not merely submitted later."""
@@ -100,13 +117,18 @@ class PreemptionRights:
     def _fairer(
         self, group: GroupState, mine: int, candidate: CandidateGroup, theirs: int
     ) -> int | None:
+        if not self._has_smaller_share(group, mine, theirs):
+            return None
         ledger = self.ledger
         share = self.shares.after(ledger, mine, group.shape.amounts)
-        if share >= self.shares.after(ledger, theirs, ledger.without_leaving(theirs, ())):
-            return None
         less = tuple((key, -amount) for key, amount in candidate.shape.amounts)
         without = ledger.without_leaving(theirs, less)
         return FIRST if share <= self.shares.after(self.ledger, theirs, without) else SECOND_CHOICE
+
+    def _has_smaller_share(self, group: GroupState, mine: int, theirs: int) -> bool:
+        ledger = self.ledger
+        share = self.shares.after(ledger, mine, group.shape.amounts)
+        return share < self.shares.after(ledger, theirs, ledger.without_leaving(theirs, ()))
 
     def is_over_reservation(self, policy: int, candidate: CandidateGroup) -> bool:
         """Whether the policy is over for running work that its usage includes."""
@@ -138,7 +160,7 @@ class PreemptionRights:
             missing: keys that the beneficiary lacks in the pool or in a limit.
             is_over_quota: the beneficiary's tier is over quota.
         """
-        if is_over_quota and self._ranks_above(group, candidate, level):
+        if is_over_quota and self.ranks_above(group, candidate, level):
             return True
         if candidate.serving_key(running_task) <= place:
             return False

@@ -31,16 +31,16 @@ from apps.allocation.engine.steps.preemption.consolidation import (
 )
 from apps.allocation.engine.steps.preemption.dead_ends import Version
 from apps.allocation.engine.steps.preemption.displacement import Displaceable
-from apps.allocation.engine.steps.preemption.rights import PreemptionRights
-from apps.allocation.engine.steps.preemption.versions import PreemptionVersions
-from apps.allocation.engine.steps.preemption.victim_restore import can_restore
-from apps.allocation.engine.steps.preemption.victim_search import (
+from apps.allocation.engine.steps.preemption.entitlement import (
     BOTH,
     OTHERS,
     OWN,
     ChosenVictim,
     Entitlement,
 )
+from apps.allocation.engine.steps.preemption.rights import PreemptionRights
+from apps.allocation.engine.steps.preemption.versions import PreemptionVersions
+from apps.allocation.engine.steps.preemption.victim_restore import can_restore
 from apps.allocation.engine.steps.preemption.victims import VictimFinder
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from apps.allocation.engine.quota.tiers import tier_of
 from apps.allocation.engine.state.working_state import WorkingState
 from apps.allocation.engine.steps.preemption.candidate_groups import CandidateGroup
-from apps.allocation.engine.steps.preemption.victim_search import ChosenVictim
+from apps.allocation.engine.steps.preemption.entitlement import ChosenVictim
 
 
 def can_restore(state: WorkingState, victim: ChosenVictim) -> bool:

@@ -2,128 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from heapq import heappop, heappush
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush, heapreplace
 from itertools import count
 
 from apps.allocation.engine.capacity.free_capacity import FreeCapacity
 from apps.allocation.engine.capacity.nodes import MemberAssignment
 from apps.allocation.engine.capacity.simulated_capacity import SimulatedCapacity
-from apps.allocation.engine.compile.compiled_snapshot import GroupState
-from apps.allocation.engine.model.snapshot import Id, PreemptionMode, RunningTask
-from apps.allocation.engine.quota.ledger import Ledger
+from apps.allocation.engine.model.snapshot import RunningTask
 from apps.allocation.engine.quota.tiers import covers_wholly, short_limits, within_limits
 from apps.allocation.engine.steps.preemption.candidate_groups import CandidateGroup, least_loss
 from apps.allocation.engine.steps.preemption.candidates import Candidates
-from apps.allocation.engine.steps.preemption.rights import (
-    FIRST,
-    PreemptionRights,
-    divergence_level,
+from apps.allocation.engine.steps.preemption.entitlement import (
+    OTHERS,
+    OWN,
+    ChosenVictim,
+    Entitlement,
+    Headroom,
 )
-
-# The stages: others' work; own work until the policy covers the beneficiary, and others' with it;
-# own.
-OTHERS, BOTH, OWN = range(3)
+from apps.allocation.engine.steps.preemption.rights import FIRST
 
 Order = tuple[object, ...]
-
-
-@dataclass(slots=True, eq=False)
-class ChosenVictim:
-    """A preempted task, the placement of its members, and its beneficiary.
-
-    `is_inherited`: its first beneficiary was placed and preempted in this pass, so it counts for
-    the next one, whose rights say nothing about it.
-    """
-
-    candidate: CandidateGroup
-    running_task: RunningTask
-    members: tuple[MemberAssignment, ...]
-    beneficiary: Id
-    is_inherited: bool = False
-
-
-class Entitlement:
-    """The basis of a beneficiary's rights to its victims, judged again when one is restored."""
-
-    def __init__(
-        self,
-        rights: PreemptionRights,
-        group: GroupState,
-        pool: int,
-        stage: int,
-        *,
-        is_over_quota: bool,
-    ) -> None:
-        self.rights = rights
-        self.ledger: Ledger = rights.ledger
-        self.group = group
-        self.place = group.serving_key(pool, group.placed_count)
-        self.pool = pool
-        self.stage = stage
-        self.is_over_quota = is_over_quota
-        self.level: PreemptionMode = self.ledger.compiled.levels[pool]
-        self.missing: frozenset[int] = frozenset()
-
-    def at_stage(self, stage: int) -> Entitlement:
-        return Entitlement(
-            self.rights, self.group, self.pool, stage, is_over_quota=self.is_over_quota
-        )
-
-    def right(self, candidate: CandidateGroup, running_task: RunningTask) -> int | None:
-        """The right to preempt that very task by current usage, None: there is none."""
-        group = self.group
-        if candidate.policy != group.policy:
-            if self.stage == OWN:
-                return None
-            return self.rights.over_others(
-                group, candidate, self.level, is_over_quota=self.is_over_quota
-            )
-        if self.stage == OTHERS or (self.stage == BOTH and self._is_covered()):
-            return None
-        has_right = self.rights.over_own(
-            group,
-            self.place,
-            candidate,
-            running_task,
-            level=self.level,
-            missing=self.missing,
-            is_over_quota=self.is_over_quota,
-        )
-        return FIRST if has_right else None
-
-    def _is_covered(self) -> bool:
-        return covers_wholly(self.ledger, self.group.policy, self.group.shape.amounts)
-
-    def are_rightful(self, victims: list[ChosenVictim]) -> bool:
-        """Whether each victim is within the beneficiary's rights when it is chosen, in turn.
-
-        All of them are released in the ledger, and the beneficiary is not charged.
-        """
-        for one in victims:
-            one.candidate.book(self.ledger, 1)
-        found = True
-        for one in victims:
-            found = found and (
-                one.is_inherited or self.right(one.candidate, one.running_task) is not None
-            )
-            one.candidate.book(self.ledger, -1)
-        return found
-
-    def may_lose(self, restored: Sequence[ChosenVictim], victims: Sequence[ChosenVictim]) -> bool:
-        """Whether a right to these victims may go when others are restored.
-
-        It only does where usage of that very policy rises by which the beneficiary has the right
-        to the work of other policies.
-        """
-        own = self.group.chain
-        risen = {policy for one in restored for policy in one.candidate.chain}.intersection(own)
-        return bool(risen) and any(
-            one.candidate.policy != self.group.policy
-            and own[divergence_level(own, one.candidate.chain)] in risen
-            for one in victims
-        )
 
 
 class VictimSearch:
@@ -145,12 +44,12 @@ class VictimSearch:
         self._candidates = self._find_candidates(candidates)
         # In turn; where the search fails, all that could be released.
         self.chosen: list[ChosenVictim] = []
+        self.needed: list[ChosenVictim] = []
         self.needs_rights = False
         self._signal: object = None
         self._short: frozenset[int] = frozenset()
         self._limits: tuple[tuple[int, int], ...] = ()
-        self._heap: list[tuple[Order, int, CandidateGroup, Iterator[CandidateGroup] | None]] = []
-        self._serial = count()
+        self._policies: list[tuple[Order, int, _CandidatesOfPolicy]] = []
         short = self._capacity.short()
         entitlement.missing = short | {key for _, key in short_limits(self._ledger, self.group)}
 
@@ -170,21 +69,21 @@ class VictimSearch:
         yet, and `needs_rights` is set.
         """
         if not self._release_enough():
-            self._undo()
+            self._undo(self.chosen)
             return None
-        restored: set[ChosenVictim] = set()
-        if self._restore_at_once(self.chosen, self.chosen[::-1], restored):
-            return [one for one in self.chosen if one not in restored]
-        self.needs_rights = True
-        self._undo()
+        is_fair = self.entitlement.rights.is_fair
+        self.needed = self._needed_by_shares() if is_fair else self._needed()
+        if not self.needs_rights:
+            return self.needed
+        self._undo(self.needed)
         return None
 
     def resume(self) -> list[ChosenVictim]:
         """After `needs_rights`: the victims, with those that only the right to others needs."""
-        for victim in self.chosen:
+        for victim in self.needed:
             victim.candidate.book(self._ledger, -1)
             victim.candidate.left.remove(victim.running_task)
-        return self._needed()
+        return self.needed
 
     def keep_rightful(self) -> None:
         """Leave out candidates to which only other victims would give a right."""
@@ -209,6 +108,7 @@ class VictimSearch:
                 running_task,
                 self._members_of(candidate, running_task),
                 self._beneficiary,
+                self.entitlement.depends_on(candidate),
             )
             self._give_up(victim)
             self.chosen.append(victim)
@@ -216,6 +116,22 @@ class VictimSearch:
 
     def _needed(self) -> list[ChosenVictim]:
         """Restore, the last chosen first, each victim that neither capacity nor rights need."""
+        headroom = Headroom(self.entitlement)
+        needed: list[ChosenVictim] = []
+        for victim in reversed(self.chosen):
+            is_allowed = headroom.allows(victim)
+            if self._restore_unless_needed(victim):
+                if is_allowed:
+                    headroom.restore(victim)
+                    continue
+                self._give_up(victim)
+                self.needs_rights = True
+            headroom.keep(victim)
+            needed.append(victim)
+        return needed[::-1]
+
+    def _needed_by_shares(self) -> list[ChosenVictim]:
+        """The same with fair shares, where every right depends on the usage of others as well."""
         needed = self.chosen
         is_settled = False
         while not is_settled:
@@ -223,6 +139,7 @@ class VictimSearch:
             are_rightful = self._restore_spare(needed, needed[::-1], restored)
             # What was kept for its rights may not be needed for them any more.
             is_settled = are_rightful or not restored
+            self.needs_rights = not are_rightful
             needed = [one for one in needed if one not in restored]
         return needed
 
@@ -282,9 +199,9 @@ class VictimSearch:
         victim.candidate.book(self._ledger, 1)
         victim.candidate.restore(victim.running_task)
 
-    def _undo(self) -> None:
-        """Restore all, except in the simulated capacity."""
-        for victim in reversed(self.chosen):
+    def _undo(self, victims: list[ChosenVictim]) -> None:
+        """Restore all, except in the simulated capacity, which is not used again."""
+        for victim in reversed(victims):
             victim.candidate.book(self._ledger, 1)
             victim.candidate.restore(victim.running_task)
 
@@ -297,18 +214,22 @@ class VictimSearch:
         signal = self._situation()
         if signal != self._signal:
             self._signal = signal
-            self._fill()
-        heap = self._heap
-        while heap:
-            order, _, candidate, rest = heap[0]
-            now = self._order(candidate)
+            self._policies = [
+                ((), number, _CandidatesOfPolicy(several))
+                for number, several in enumerate(self._candidates)
+                if several and self.entitlement.may_reach(several[0])
+            ]
+        policies = self._policies
+        while policies:
+            order, number, of_policy = policies[0]
+            found = of_policy.worst(self._order_in_policy)
+            if found is None:
+                heappop(policies)
+                continue
+            now = self._order(*found)
             if now == order:
-                return candidate
-            heappop(heap)
-            if rest is not None:
-                self._enter_next(rest)
-            if now is not None:
-                heappush(heap, (now, next(self._serial), candidate, None))
+                return found[1]
+            heapreplace(policies, (now, number, of_policy))
         return None
 
     def _situation(self) -> object:
@@ -327,41 +248,26 @@ class VictimSearch:
             shares = tuple(rights.shares.after(ledger, one, amounts) for one in self.group.chain)
         return (self._short, self._limits, covers, shares)
 
-    def _fill(self) -> None:
-        self._heap = []
-        for several in self._candidates:
-            self._enter_next(iter(several))
-
-    def _enter_next(self, several: Iterator[CandidateGroup]) -> None:
-        """The next of a policy, by the best order that it could have now."""
-        for candidate in several:
-            if candidate.left:
-                order = self._order_with(candidate, FIRST, candidate.order())
-                heappush(self._heap, (order, next(self._serial), candidate, several))
-                return
-
-    def _order(self, candidate: CandidateGroup) -> Order | None:
-        """Worst first (docs/allocation.md, "Preemption"); None: it is no candidate now."""
+    def _order_in_policy(self, candidate: CandidateGroup) -> Order | None:
+        """None: it is no candidate now."""
         if not candidate.left or not self._is_useful(candidate):
             return None
         running_task = candidate.first()
         right = self.entitlement.right(candidate, running_task)
-        if right is None:
-            return None
-        return self._order_with(candidate, right, (candidate.priority, least_loss(running_task)))
+        return None if right is None else (right, candidate.priority, least_loss(running_task))
 
-    def _order_with(
-        self, candidate: CandidateGroup, right: int, within_policy: tuple[object, ...]
-    ) -> Order:
+    def _order(self, in_policy: Order, candidate: CandidateGroup) -> Order:
+        """Worst first (docs/allocation.md, "Preemption")."""
+        right, *rest = in_policy
         shares = self.entitlement.rights.shares_along(self.group, candidate)
         return (
             candidate.policy == self.group.policy,
             not candidate.is_removed,
             right,
             tuple([(-infinite, -share) for infinite, share in shares]),
-            within_policy[0],
+            rest[0],
             -candidate.policy,
-            within_policy[1],
+            rest[1],
         )
 
     def _is_useful(self, candidate: CandidateGroup) -> bool:
@@ -372,3 +278,41 @@ class VictimSearch:
             if any(key == one and policy in candidate.chain for policy, one in self._limits):
                 return True
         return False
+
+
+class _CandidatesOfPolicy:
+    """The candidates of one policy, worst first, each judged when its turn comes.
+
+    Their shares are the same, so that none has to be ordered again when those change.
+    """
+
+    def __init__(self, several: list[CandidateGroup]) -> None:
+        self._rest = iter(several)
+        self._serial = count()
+        # The last of those that were not judged yet is marked.
+        self._heap: list[tuple[Order, int, CandidateGroup, bool]] = []
+        self._enter_next()
+
+    def worst(
+        self, order_of: Callable[[CandidateGroup], Order | None]
+    ) -> tuple[Order, CandidateGroup] | None:
+        heap = self._heap
+        while heap:
+            order, _, candidate, is_last = heap[0]
+            now = order_of(candidate)
+            if now == order:
+                return order, candidate
+            heappop(heap)
+            if is_last:
+                self._enter_next()
+            if now is not None:
+                heappush(heap, (now, next(self._serial), candidate, False))
+        return None
+
+    def _enter_next(self) -> None:
+        """With the best order that it could have."""
+        for candidate in self._rest:
+            if candidate.left:
+                order = (FIRST, *candidate.order())
+                heappush(self._heap, (order, next(self._serial), candidate, True))
+                return

@@ -10,13 +10,13 @@ from apps.allocation.engine.model.snapshot import RunningTask
 from apps.allocation.engine.steps.preemption.candidate_groups import CandidateGroup
 from apps.allocation.engine.steps.preemption.candidates import Candidates
 from apps.allocation.engine.steps.preemption.dead_ends import DeadEnds, Version
-from apps.allocation.engine.steps.preemption.victim_search import (
+from apps.allocation.engine.steps.preemption.entitlement import (
     BOTH,
     OWN,
     ChosenVictim,
     Entitlement,
-    VictimSearch,
 )
+from apps.allocation.engine.steps.preemption.victim_search import VictimSearch
 
 Victims = list[ChosenVictim]
 
