@@ -98,7 +98,7 @@ BOUNDS = (
         "tenant",
         "vaults of its groups",
         "apps.vaults.services.vaults:MOST_OF_GROUPS",
-        "vaults/test_tenants.py::test_each_tenant_has_a_bound_of_its_own",
+        "access/test_vault_isolation.py::test_each_tenant_has_a_bound_of_its_own",
     ),
     Bound(
         "person",
