@@ -107,41 +107,42 @@ class SourceKind(ABC):
         return right.verb == EXCEED
 
 
-class Administrator(SourceKind):
+class BuiltInGroup(SourceKind):
+    """Membership in a built-in group, which reaches all objects."""
+
+    group: str
+    code: str
+
+    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+        return EVERYTHING if self.group in group_names(holder.user) else NOTHING
+
+    def people(self, right: ObjectRight, row: Any) -> Q:
+        return _members_of(Group.objects.filter(name=self.group).values("pk"))
+
+    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+        if self.group in group_names(holder.user):
+            yield PermissionSource(self.code)
+
+
+class Administrator(BuiltInGroup):
     """Administrators of the installation may do everything but exceed limits."""
+
+    group, code = ADMINS, "administrator"
 
     def gives(self, right: ObjectRight) -> bool:
         return right.verb != EXCEED and right.resource.kind is not RuleKind.VAULT
-
-    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
-        return EVERYTHING if ADMINS in group_names(holder.user) else NOTHING
-
-    def people(self, right: ObjectRight, row: Any) -> Q:
-        return _members_of(Group.objects.filter(name=ADMINS).values("pk"))
-
-    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
-        if ADMINS in group_names(holder.user):
-            yield PermissionSource("administrator")
 
     def crosses_tenants(self, right: ObjectRight) -> bool:
         return True
 
 
-class QueueAdministrator(SourceKind):
+class QueueAdministrator(BuiltInGroup):
     """Queue administrators see every queue."""
+
+    group, code = QUEUE_ADMINS, "queue_administrator"
 
     def gives(self, right: ObjectRight) -> bool:
         return right.verb == "view" and right.resource.kind is RuleKind.QUEUE
-
-    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
-        return EVERYTHING if QUEUE_ADMINS in group_names(holder.user) else NOTHING
-
-    def people(self, right: ObjectRight, row: Any) -> Q:
-        return _members_of(Group.objects.filter(name=QUEUE_ADMINS).values("pk"))
-
-    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
-        if QUEUE_ADMINS in group_names(holder.user):
-            yield PermissionSource("queue_administrator")
 
 
 class TenantAdministrator(SourceKind):

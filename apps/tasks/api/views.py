@@ -211,9 +211,9 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         """Change the priority of a draft or a waiting task."""
         user = user_of(request)
         task = self._task(request, pk)
-        seen = check_version(request, task)
+        version = check_version(request, task)
         body = read_body(body_of(request), PriorityBody)
-        changed = task_set_priority(actor=user, task=task, priority=body.priority, seen=seen)
+        changed = task_set_priority(actor=user, task=task, priority=body.priority, version=version)
         return self._response(request, changed)
 
     @extend_schema(
@@ -224,9 +224,11 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         """Move a waiting task among its equals; for users who manage the queue."""
         user = user_of(request)
         task = self._task(request, pk)
-        seen = check_version(request, task)
+        version = check_version(request, task)
         body = read_body(body_of(request), ReorderBody)
-        moved = task_reorder(actor=user, task=task, move=body.move, other=body.other, seen=seen)
+        moved = task_reorder(
+            actor=user, task=task, move=body.move, other=body.other, version=version
+        )
         return self._response(request, moved)
 
     @extend_schema(
@@ -237,9 +239,11 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         """Move a waiting task to another queue."""
         user = user_of(request)
         task = self._task(request, pk)
-        seen = check_version(request, task)
+        version = check_version(request, task)
         body = read_body(body_of(request), QueueBody)
-        moved = task_change_queue(actor=user, task=task, queue=required_queue(body), seen=seen)
+        moved = task_change_queue(
+            actor=user, task=task, queue=required_queue(body), version=version
+        )
         return self._response(request, moved)
 
     @extend_schema(

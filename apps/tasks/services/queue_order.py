@@ -27,7 +27,6 @@ from apps.tasks.services.enqueue.submission import spec_values, task_return
 from apps.tasks.services.queues import (
     can_manage_queue,
     check_can_manage_task,
-    queue_lock,
     queue_open_to,
 )
 from apps.tasks.services.stop import not_waiting
@@ -50,7 +49,7 @@ def task_reorder(
     task: Task,
     move: OrderMove,
     other: UUID | None = None,
-    seen: datetime | None = None,
+    version: datetime | None = None,
 ) -> Task:
     """Move a waiting task among its equals.
 
@@ -59,13 +58,13 @@ def task_reorder(
 
     Args:
         other: the task to move before or after; only for these two moves.
-        seen: the last change that the actor knows of; None: any.
+        version: the time of the last change that was read; None does not check.
 
     Raises:
         NotAllowed: the actor does not manage the queue.
         NotFound: the other task does not wait there.
         Conflict: the task does not wait any more, or the other task is no equal.
-        Stale: the task changed since then.
+        Stale: the task changed since it was read.
     """
     # One move at a time, and the queue is not closed meanwhile.
     live = Queue.objects.select_for_update(no_key=True, of=("self",))
@@ -75,7 +74,7 @@ def task_reorder(
     row = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
     if row.state != TaskState.QUEUED or row.queue_id != queue.pk:
         raise Conflict(f"{row.name} does not wait in {queue.name} any more.")
-    _check_seen(row, seen)
+    _check_version(row, version)
     # The tasks among which it may move, in order, without itself.
     equals = tasks_in_order(queue.pk).exclude(pk=row.pk)
     equals = equals.filter(priority=row.priority, is_preemptible=row.is_preemptible)
@@ -99,14 +98,14 @@ def task_change_queue(
     queue: str | int,
     seen_in: int | None = None,
     undoes: int | None = None,
-    seen: datetime | None = None,
+    version: datetime | None = None,
 ) -> Task:
     """Move a waiting task to another queue, checked again, last among its equals there.
 
     Args:
         seen_in: the queue where the actor saw it; None: the queue of `task`.
         undoes: the event of the move to undo; refused unless it is the last one.
-        seen: the last change that the actor knows of; None: any.
+        version: the time of the last change that was read; None does not check.
 
     Raises:
         NotAllowed: the actor neither owns the task nor manages its queue, or actor or owner may
@@ -114,7 +113,7 @@ def task_change_queue(
         NotFound: the actor does not see the new queue.
         BadInput, NeverFits: the new queue does not take such a task.
         Conflict: the task does not wait any more, or waits there already.
-        Stale: it was moved, or changed since then.
+        Stale: it was moved, or changed since it was read.
     """
     check_can_manage_task(actor, task)
     target = queue_open_to(actor, queue)
@@ -122,19 +121,18 @@ def task_change_queue(
     if target.pk == seen_in:
         problem = f"is where {task.name} waits already"
         raise Conflict(f"Queue {target.name} {problem}.", fields={"queue": problem})
-    # Queues are locked before tasks, everywhere.
-    queue_lock(actor, target.pk, queue)
+    # Queues are locked before tasks, everywhere: `target` is by now.
     before = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
     if before.state != TaskState.QUEUED or before.queue is None:
         raise Conflict(not_waiting(before))
     left = before.queue
-    # Whether the actor manages it was read from the queue of `task`.
+    # What callers know of it, such as that the actor may see it, is of the queue of `task`.
     if not left.pk == seen_in == task.queue_id:
         is_visible = queues_visible_to(actor).filter(pk=left.pk).exists()
         where = left.name if is_visible else "another queue"
         raise Stale(f"{before.name} was moved to {where} meanwhile and stays there.")
     check_can_manage_task(actor, before)
-    _check_seen(before, seen)
+    _check_version(before, version)
     undo_check(undoes, object_type="task", object_id=before.pk, name=before.name)
     moved = task_return(
         actor=actor,
@@ -150,18 +148,18 @@ def task_change_queue(
 
 
 def task_set_priority(
-    *, actor: User, task: Task, priority: int, seen: datetime | None = None
+    *, actor: User, task: Task, priority: int, version: datetime | None = None
 ) -> Task:
     """Change the priority of a draft or a waiting task, up to what its queue allows.
 
     Args:
-        seen: the last change that the actor knows of; None: any.
+        version: the time of the last change that was read; None does not check.
 
     Raises:
         NotAllowed: the actor neither owns the task nor manages its queue.
         BadInput: the priority is above that of the queue.
         Conflict: it neither waits nor is a draft, or the queue has too many priorities waiting.
-        Stale: it changed since then.
+        Stale: it changed since it was read.
     """
     check_can_manage_task(actor, task)
     spec = spec_of({**spec_values(task), "priority": priority})
@@ -180,8 +178,9 @@ def task_set_priority(
             )
         elif task.state != TaskState.DRAFT:
             raise Conflict("Only drafts and waiting tasks can get another priority.")
-        if seen is not None:
-            _check_seen(Task.objects.select_for_update(no_key=True).get(pk=task.pk), seen)
+        if version is not None:
+            locked = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
+            _check_version(locked, version)
         still = Task.objects.filter(pk=task.pk, state=task.state, task_group=task.task_group_id)
         if not still.update(**values, changed_at=timezone.now()):
             raise Conflict("The task is in another state by now: read it again.")
@@ -190,8 +189,8 @@ def task_set_priority(
     return task
 
 
-def _check_seen(locked: Task, seen: datetime | None) -> None:
-    if seen is not None and locked.changed_at != seen:
+def _check_version(locked: Task, version: datetime | None) -> None:
+    if version is not None and locked.changed_at != version:
         raise Stale("The task changed since you read it.")
 
 

@@ -29,7 +29,6 @@ from apps.allocation.engine.steps.preemption.consolidation import (
     Relocation,
     find_moves,
 )
-from apps.allocation.engine.steps.preemption.dead_ends import Version
 from apps.allocation.engine.steps.preemption.displacement import Displaceable
 from apps.allocation.engine.steps.preemption.entitlement import (
     BOTH,
@@ -38,6 +37,7 @@ from apps.allocation.engine.steps.preemption.entitlement import (
     ChosenVictim,
     Entitlement,
 )
+from apps.allocation.engine.steps.preemption.failed_searches import Version
 from apps.allocation.engine.steps.preemption.rights import PreemptionRights
 from apps.allocation.engine.steps.preemption.versions import PreemptionVersions
 from apps.allocation.engine.steps.preemption.victim_restore import can_restore

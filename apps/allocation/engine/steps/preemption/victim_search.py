@@ -136,14 +136,14 @@ class VictimSearch:
         is_settled = False
         while not is_settled:
             restored: set[ChosenVictim] = set()
-            are_rightful = self._restore_spare(needed, needed[::-1], restored)
+            are_rightful = self._restore_unneeded(needed, needed[::-1], restored)
             # What was kept for its rights may not be needed for them any more.
             is_settled = are_rightful or not restored
             self.needs_rights = not are_rightful
             needed = [one for one in needed if one not in restored]
         return needed
 
-    def _restore_spare(
+    def _restore_unneeded(
         self,
         chosen: list[ChosenVictim],
         turns: Sequence[ChosenVictim],
@@ -159,7 +159,7 @@ class VictimSearch:
         if len(turns) > 1:
             middle = len(turns) // 2
             for part in (turns[:middle], turns[middle:]):
-                self._restore_spare(chosen, part, restored)
+                self._restore_unneeded(chosen, part, restored)
         return False
 
     def _restore_at_once(
@@ -169,13 +169,13 @@ class VictimSearch:
         restored: set[ChosenVictim],
     ) -> bool:
         """Restore all of `turns` that capacity does not need, or none where rights need any."""
-        spare = [one for one in turns if self._restore_unless_needed(one)]
-        restored.update(spare)
+        unneeded = [one for one in turns if self._restore_unless_needed(one)]
+        restored.update(unneeded)
         rest = [one for one in chosen if one not in restored]
-        if not self.entitlement.may_lose(spare, rest) or self.entitlement.are_rightful(rest):
+        if not self.entitlement.may_lose(unneeded, rest) or self.entitlement.are_rightful(rest):
             return True
-        restored.difference_update(spare)
-        for victim in spare:
+        restored.difference_update(unneeded)
+        for victim in unneeded:
             self._give_up(victim)
         return False
 

@@ -9,13 +9,13 @@ from apps.allocation.engine.capacity.nodes import MemberAssignment
 from apps.allocation.engine.model.snapshot import RunningTask
 from apps.allocation.engine.steps.preemption.candidate_groups import CandidateGroup
 from apps.allocation.engine.steps.preemption.candidates import Candidates
-from apps.allocation.engine.steps.preemption.dead_ends import DeadEnds, Version
 from apps.allocation.engine.steps.preemption.entitlement import (
     BOTH,
     OWN,
     ChosenVictim,
     Entitlement,
 )
+from apps.allocation.engine.steps.preemption.failed_searches import FailedSearches, Version
 from apps.allocation.engine.steps.preemption.victim_search import VictimSearch
 
 Victims = list[ChosenVictim]
@@ -31,13 +31,13 @@ class VictimFinder:
     ) -> None:
         self._candidates = candidates
         self._members_of = members
-        self._dead_ends = DeadEnds(candidates)
+        self._failed = FailedSearches(candidates)
 
     def find(
         self, entitlement: Entitlement, capacity: FreeCapacity, version: Version
     ) -> tuple[Entitlement, Victims] | None:
         """The victims, released in the ledger, and the entitlement by which they were found."""
-        if self._dead_ends.is_at(entitlement, capacity, version):
+        if self._failed.rule_out(entitlement, capacity, version):
             return None
         search = self._search(entitlement, capacity)
         victims = search.search()
@@ -46,7 +46,7 @@ class VictimFinder:
         if search.needs_rights:
             # Those that only give the right to others come last: there may be very many of them.
             return self._find_other(entitlement, capacity) or (entitlement, search.resume())
-        self._dead_ends.note(entitlement, capacity, search.chosen, version)
+        self._failed.record(entitlement, capacity, search.chosen, version)
         return None
 
     def _find_other(

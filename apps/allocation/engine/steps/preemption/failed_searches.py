@@ -26,7 +26,7 @@ Version = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _DeadEnd:
+class _FailedSearch:
     """The capacity with all victims released, and what that was of the beneficiary's policies.
 
     `place` and `priority`: of the beneficiary. Own work that a later or lower one may preempt, it
@@ -40,14 +40,14 @@ class _DeadEnd:
     priority: int
 
 
-class DeadEnds:
+class FailedSearches:
     """By everything that rights depend on, except the request."""
 
     def __init__(self, candidates: Candidates) -> None:
         self._candidates = candidates
-        self._found: dict[Key, _DeadEnd] = {}
+        self._found: dict[Key, _FailedSearch] = {}
 
-    def note(
+    def record(
         self,
         entitlement: Entitlement,
         capacity: FreeCapacity,
@@ -67,11 +67,13 @@ class DeadEnds:
                     released[policy][key] = released[policy].get(key, 0) + amount
         if entitlement.rights.is_fair and any(released.values()):
             return
-        found = _DeadEnd(version, with_victims, released, entitlement.place, group.queued.priority)
+        found = _FailedSearch(
+            version, with_victims, released, entitlement.place, group.queued.priority
+        )
         if _has_same_cover(entitlement, found):
             self._found[_key(entitlement, entitlement.stage)] = found
 
-    def is_at(self, entitlement: Entitlement, capacity: FreeCapacity, version: Version) -> bool:
+    def rule_out(self, entitlement: Entitlement, capacity: FreeCapacity, version: Version) -> bool:
         """Whether a search would find no more, and that is not enough."""
         if not self._is_any_useful(entitlement, capacity):
             return False
@@ -123,7 +125,7 @@ def _key(entitlement: Entitlement, stage: int) -> Key:
     )
 
 
-def _says_no(entitlement: Entitlement, found: _DeadEnd | None, version: Version) -> bool:
+def _says_no(entitlement: Entitlement, found: _FailedSearch | None, version: Version) -> bool:
     if found is None or found.version != version:
         return False
     group = entitlement.group
@@ -135,7 +137,7 @@ def _says_no(entitlement: Entitlement, found: _DeadEnd | None, version: Version)
     )
 
 
-def _has_same_cover(entitlement: Entitlement, found: _DeadEnd) -> bool:
+def _has_same_cover(entitlement: Entitlement, found: _FailedSearch) -> bool:
     """Whether the same policies cover the beneficiary with all victims released as without."""
     ledger = entitlement.ledger
     amounts = entitlement.group.shape.amounts
