@@ -43,13 +43,29 @@ class KeysetPagination(CursorPagination):
     max_page_size = 500
     ordering = "-id"
 
+    def get_page_size(self, request: Request) -> int:
+        """The rows that `limit` asks for.
+
+        Raises:
+            BadInput: it is no whole number from 1 to the most of this list.
+        """
+        most = self.max_page_size or self.page_size
+        given = whole_parameter(request, self.page_size_query_param or "", lowest=1, highest=most)
+        return given or self.page_size
+
     def paginate_queryset(
         self, queryset: Any, request: Request, view: APIView | None = None
     ) -> list[Any] | None:
         """One page; a cursor that this list did not issue is refused like any other bad value."""
         try:
             return super().paginate_queryset(queryset, request, view)
-        except (ValueError, OverflowError, DataError, ModelError) as error:
+        except (
+            ValueError,
+            OverflowError,
+            DataError,
+            ModelError,
+            exceptions.NotFound,
+        ) as error:
             wrong = "is not a cursor of this list"
             raise BadInput(f"cursor {wrong}.", fields={"cursor": wrong}) from error
 
@@ -85,6 +101,22 @@ def error_body(error: RpmError) -> dict[str, Any]:
         },
         "request_id": bound.get("request_id", ""),
     }
+
+
+def whole_parameter(request: Request, name: str, *, lowest: int, highest: int) -> int | None:
+    """A query parameter that is a whole number; None where it is missing.
+
+    Raises:
+        BadInput: it is something else, or out of bounds.
+    """
+    text = request.query_params.get(name, "")
+    if not text:
+        return None
+    is_plain = text.isascii() and text.isdigit() and len(text) < 20
+    if not is_plain or not lowest <= int(text) <= highest:
+        problem = f"must be a whole number from {lowest} to {highest}"
+        raise BadInput(f"{name} {problem}.", fields={name: problem})
+    return int(text)
 
 
 def if_match(request: Request, *, is_required: bool = False) -> int | None:

@@ -4,6 +4,7 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.conf import LazySettings
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -351,3 +352,16 @@ def test_the_form_of_a_task_names_the_highest_priority_of_each_queue(
     words = f"At most 5 in {name}. Higher priorities start first."
     assert f'data-choice="{name}" hidden>{words}' in page
     assert f'data-choice="{name}">{words}' in chosen
+
+
+def test_a_refusal_of_the_whole_task_stands_in_a_closed_box(
+    alice: User, client_for: ClientFor, settings: LazySettings
+) -> None:
+    settings.RPM_DRAFTS_PER_PERSON = 0
+
+    response = client_for(alice).post(reverse("task_enqueue"), {"name": "t", "command": "true"})
+
+    page = response.content.decode()
+    assert response.status_code == 400
+    assert 'role="alert"' in page
+    assert page.count("<div") == page.count("</div>")

@@ -7,7 +7,7 @@ from datetime import datetime
 from rest_framework.request import Request
 
 from apps.accounts.models import User
-from apps.core.api import if_match
+from apps.core.api import if_match, whole_parameter
 from apps.core.errors import BadInput, NotAllowed, Stale
 from apps.core.suggestions import nearest
 from apps.tasks.lifecycle.states import TaskState
@@ -84,9 +84,9 @@ def log_query(request: Request, task: Task, rights: TaskRights) -> LogQuery:
     if not rights.log:
         raise NotAllowed("You see this task, but its log is its owner's.")
     generation = generation_parameter(request)
-    rank = _whole(request, "rank", lowest=0, highest=99_999) or 0
-    offset = _whole(request, "offset", lowest=0, highest=2**62)
-    most = _whole(request, "limit", lowest=1, highest=MOST_LOG_BYTES) or LOG_BYTES
+    rank = whole_parameter(request, "rank", lowest=0, highest=99_999) or 0
+    offset = whole_parameter(request, "offset", lowest=0, highest=2**62)
+    most = whole_parameter(request, "limit", lowest=1, highest=MOST_LOG_BYTES) or LOG_BYTES
     attempt = attempt_latest(task, generation)
     if attempt is None:
         part = LogPart(b"", offset or 0, offset or 0)
@@ -105,7 +105,7 @@ def generation_parameter(request: Request) -> int | None:
     Raises:
         BadInput: it is not a number, or out of bounds.
     """
-    return _whole(request, "generation", lowest=1, highest=2**31 - 1)
+    return whole_parameter(request, "generation", lowest=1, highest=2**31 - 1)
 
 
 def version_of(task: Task) -> int:
@@ -128,14 +128,3 @@ def check_version(request: Request, task: Task) -> datetime | None:
         wrong = f'is another version than the current one, "{now}"'
         raise Stale("The task changed since you read it.", fields={"If-Match": wrong})
     return None if given is None else task.changed_at
-
-
-def _whole(request: Request, name: str, *, lowest: int, highest: int) -> int | None:
-    text = request.query_params.get(name, "")
-    if not text:
-        return None
-    is_plain = text.isascii() and text.isdigit() and len(text) < 20
-    if not is_plain or not lowest <= int(text) <= highest:
-        problem = f"must be a whole number from {lowest} to {highest}"
-        raise BadInput(f"{name} {problem}.", fields={name: problem})
-    return int(text)

@@ -38,14 +38,32 @@ def test_a_body_that_is_no_object_is_refused(
     assert answer.json()["detail"]
 
 
-@pytest.mark.parametrize("cursor", ["x", "cD1h", "cD0lMDA=", "bz0tMQ=="])
 @pytest.mark.parametrize("noun", ["pools", "profiles", "policies", "queues", "nodes", "volumes"])
-def test_invalid_cursors_and_limits_do_no_harm(
-    admin: APIClient, example: Example, noun: str, cursor: str
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("limit", "x", id="a limit that is no number"),
+        pytest.param("limit", "0", id="a limit of nothing"),
+        pytest.param("limit", "501", id="a limit above the most"),
+        pytest.param("cursor", "x", id="a cursor that is no base64"),
+        pytest.param("cursor", "cD0lMDA=", id="a cursor with a NUL"),
+        pytest.param("cursor", "bz0tMQ==", id="a cursor with a negative offset"),
+    ],
+)
+def test_invalid_cursors_and_limits_are_named(
+    admin: APIClient, example: Example, noun: str, name: str, value: str
 ) -> None:
-    answer = admin.get(f"{V1}/{noun}/?cursor={cursor}&limit=x")
+    answer = admin.get(f"{V1}/{noun}/", {name: value})
 
-    assert answer.status_code in {200, 400, 404}
+    assert (answer.status_code, list(answer.json()["fields"])) == (400, [name])
+
+
+def test_a_cursor_with_a_letter_in_place_of_an_id_is_named(
+    admin: APIClient, example: Example
+) -> None:
+    answer = admin.get(f"{V1}/policies/", {"cursor": "cD1h"})
+
+    assert (answer.status_code, list(answer.json()["fields"])) == (400, ["cursor"])
 
 
 def test_people_learn_nothing_of_pools_and_of_other_teams(
