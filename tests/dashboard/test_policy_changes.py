@@ -15,6 +15,7 @@ from apps.tasks.models import Attempt, Task
 from tests.allocation.state import apply, begin, decided, enqueue, make_node
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.page_reader import changed_form, errors_at, shown, text
+from tests.page_words import words_on
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db
@@ -283,7 +284,7 @@ def test_a_profile_is_connected_under_the_suggested_name(
     name = client.get(reverse("policy_queue_name", args=[example.dev.pk]), {"profile": two.pk})
     client.post(path, {"profile": str(two.pk), "name": "dev-2xgpu"})
 
-    assert "4xGPU" not in opened
+    assert words_on(opened, "4xGPU") == []
     assert 'value="dev-2xgpu"' in name.content.decode()
     assert Queue.objects.get(name="dev-2xgpu").policy == example.dev
 

@@ -15,6 +15,7 @@ from apps.nodes.models import Node
 from apps.policies.models import Policy
 from apps.tasks.models import Member, Task
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
+from tests.page_words import words_on
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db
@@ -52,7 +53,7 @@ def test_no_list_names_it(task: Task, charlie: User, client_for: ClientFor) -> N
     for name in names:
         html = client.get(reverse(name)).content.decode()
 
-        assert not [word for word in NAMED if word in html], name
+        assert words_on(html, *NAMED) == [], name
 
 
 def test_no_filter_of_the_list_reaches_it(

@@ -25,6 +25,7 @@ from tests.allocation.state import change_content
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.page_reader import errors_at
 from tests.dashboard.test_pages import text
+from tests.page_words import words_on
 from tests.people import Example
 
 
@@ -112,7 +113,8 @@ def test_a_paused_task_is_resumed_from_its_page(
 
     task.refresh_from_db()
     assert task.state == TaskState.QUEUED
-    assert "Resume" not in client.get(reverse("task_detail", args=[task.pk])).content.decode()
+    page = client.get(reverse("task_detail", args=[task.pk])).content.decode()
+    assert words_on(page, "Resume") == []
 
 
 def test_a_task_shows_what_it_runs(alice: User, submit: Submit, client_for: ClientFor) -> None:
