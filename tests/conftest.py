@@ -25,7 +25,7 @@ from tests.services.database_flush import flush_guarded_tables
 from tests.services.databases import database_url
 from tests.services.mps import mps_control
 from tests.services.podman import podman
-from tests.services.process_caches import fresh_caches
+from tests.services.process_caches import fresh_caches, one_long_minute
 from tests.services.smtp import inbox
 from tests.services.sshd import ssh_node, start_ssh_node
 from tests.tenants import organisations
@@ -52,6 +52,7 @@ __all__ = [
     "inbox",
     "mps_control",
     "new_page",
+    "one_long_minute",
     "organisations",
     "page",
     "podman",

@@ -5,6 +5,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SignIn
 from tests.end_to_end.installation import Installation, until
+from tests.services.timeouts import scale_timeout_ms
 
 RUNNING = """
 from apps.tasks.models import Task
@@ -51,20 +52,20 @@ def test_after_a_live_update_each_button_does_what_it_says(
     # By another process, so that only the card changes: the page stays.
     site.manage("shell", "-c", ABORT.format(pk=running_task))
     again = page.get_by_role("button", name="Enqueue again")
-    expect(again).to_be_visible(timeout=60_000)
+    expect(again).to_be_visible(timeout=scale_timeout_ms(60))
     assert page.evaluate("window.isSamePage") is True
     with page.expect_navigation():
         again.click()
 
     # A plain button became one that opens a dialog: on the same page once more.
     site.manage("shell", "-c", ABORT.format(pk=running_task))
-    expect(again).to_be_visible(timeout=60_000)
+    expect(again).to_be_visible(timeout=scale_timeout_ms(60))
     page.reload()
     expect(page.locator("html")).to_have_attribute("data-live-state", "live")
     page.evaluate("window.isSamePage = true")
     site.manage("shell", "-c", ENQUEUE_AGAIN.format(pk=running_task))
     abort = page.get_by_role("button", name="Abort…")
-    expect(abort).to_be_visible(timeout=60_000)
+    expect(abort).to_be_visible(timeout=scale_timeout_ms(60))
     assert page.evaluate("window.isSamePage") is True
     abort.click()
     expect(page.get_by_role("dialog")).to_be_visible()

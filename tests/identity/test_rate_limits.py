@@ -12,7 +12,6 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from apps.accounts.models import IdentityProvider, User
-from apps.core import rate_counters
 from apps.dashboard.views.provider_sign_in import MOST_ANSWER
 from tests.identity.forged_provider import (
     Assertion,
@@ -31,9 +30,8 @@ HERE, ELSEWHERE = "198.51.100.7", "203.0.113.9"
 
 
 @pytest.fixture
-def few(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def few(settings: Settings, one_long_minute: None) -> None:
     """Three steps, in a minute that does not end."""
-    monkeypatch.setattr(rate_counters, "WINDOW_S", 10**9)
     settings.RPM_PROVIDER_STEPS_PER_ADDRESS = 3
 
 

@@ -187,10 +187,11 @@ def test_the_next_request_of_a_connection_must_come_in_time_as_well(
 
 
 def test_a_long_answer_is_not_cut(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol, "HEADERS_S", 0.2)
+    headers_s = scale_timeout(0.2)
+    monkeypatch.setattr(http_protocol, "HEADERS_S", headers_s)
     with connect(port) as client:
         client.sendall(head("/sign-in/", 3))
-        time.sleep(0.6)
+        time.sleep(3 * headers_s)
         client.sendall(b"a=b")
 
         assert client.recv(65536).startswith(b"HTTP/1.1 403")

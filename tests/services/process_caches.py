@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from apps.accounts.services import throttling
-from apps.core import shared_redis
+from apps.core import rate_counters, shared_redis
 from apps.tasks.selectors.facts import cached_facts_clear
 from tests.services.timeouts import MOST
 
@@ -21,3 +21,10 @@ def fresh_caches(request: pytest.FixtureRequest) -> Iterator[None]:
         throttling.counters.clear()
         throttling.meter.clear()
         cached_facts_clear()
+
+
+@pytest.fixture
+def one_long_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the requests of a test take, throttles count all of them in one minute."""
+    monkeypatch.setattr(throttling, "WINDOW_S", 10**9)
+    monkeypatch.setattr(rate_counters, "WINDOW_S", 10**9)

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.execution.node.test_containers import container
 from tests.execution.nodes import TestedNode, installed_local, installed_ssh, member_of
 from tests.services.podman import PodmanStore
 from tests.services.sshd import SshdNode, helpers_of, kill_helpers
+from tests.services.timeouts import scale_timeout
 
 WAITS = "trap 'echo asked; exit 5' TERM; echo ready; while true; do sleep 0.05; done"
 
@@ -87,7 +89,7 @@ def test_a_callback_runs_where_the_task_runs_and_before_sigterm(
 
 
 def test_a_callback_that_takes_too_long_is_cut_off(node: TestedNode) -> None:
-    request = with_callback(node, "echo begun; sleep 600", timeout_s=5)
+    request = with_callback(node, "echo begun; sleep 600", timeout_s=ceil(scale_timeout(3)))
 
     node.stop(member_of(request))
 

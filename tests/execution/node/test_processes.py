@@ -22,7 +22,8 @@ from tests.services.sshd import kill_helpers
 
 MINE = os.geteuid()
 NOBODY = 65_534
-NAME = "rpm-inst0001-t1-1-0"
+# Of this process of tests alone: the helper finds processes of the whole machine by it.
+NAME = f"rpm-{INSTALLATION}-t1-1-0"
 as_root = pytest.mark.skipif(MINE != 0, reason="only root starts processes of others")
 # PR_SET_MM_MAP, which needs no right: 64 MiB of zeros that cost the process nothing.
 LIAR = r"""

@@ -27,8 +27,11 @@ from tests.services.timeouts import scale_timeout
 
 pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)]
 
-# Beats into a file of its attempt for as long as it lives.
-BEATS = 'while :; do date +%s.%N > "{folder}/$RPM_ATTEMPT"; sleep 0.1; done'
+# Beats into a file of its attempt for as long as it lives; the file is whole at any moment.
+BEATS = """
+cd "{folder}"
+while :; do date +%s.%N > ".$RPM_ATTEMPT"; mv ".$RPM_ATTEMPT" "$RPM_ATTEMPT"; sleep 0.1; done
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +135,7 @@ def test_work_on_a_node_that_is_cut_off_ends_there_before_it_begins_elsewhere(
         timeout_s=60,
     )
     begun = (folder / "2").read_text()
-    wait_until(lambda: (folder / "2").read_text() not in {"", begun}, what="the second one lives")
+    wait_until(lambda: (folder / "2").read_text() != begun, what="the second one lives")
     assert (folder / "1").read_text() == last
     assert Event.objects.filter(kind="task.queued", data__cause="node_loss").count() == 1
     ssh_node.start()
@@ -149,6 +152,7 @@ def test_work_of_a_queue_that_waits_outlives_its_nodes_silence(
     server.start()
     task = start(alice, example.dev_queue, folder)
     wait_until(lambda: attempt_state(task, 1) == "running", what="it runs", timeout_s=60)
+    wait_until((folder / "1").exists, what="its first beat")
     beat = (folder / "1").read_text()
 
     ssh_node.stop()

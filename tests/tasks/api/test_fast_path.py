@@ -232,6 +232,7 @@ def test_delegated_requests_take_the_standard_path(
     assert not Task.objects.exists()
 
 
+@pytest.mark.usefixtures("one_long_minute")
 def test_the_fast_path_counts_requests_too(
     warm: Send, header: str, example: Example, settings: Any
 ) -> None:
@@ -243,6 +244,7 @@ def test_the_fast_path_counts_requests_too(
     assert int(reply.headers["Retry-After"]) > 0
 
 
+@pytest.mark.usefixtures("one_long_minute")
 def test_an_address_that_guessed_too_often_is_refused_on_the_fast_path(
     warm: Send, header: str, example: Example, settings: Any
 ) -> None:
