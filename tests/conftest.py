@@ -23,6 +23,7 @@ from tests.services.browser import chromium, new_page, page
 from tests.services.cdi import cdi_devices
 from tests.services.database_flush import flush_guarded_tables
 from tests.services.databases import database_url
+from tests.services.migrated_database import django_db_modify_db_settings
 from tests.services.mps import mps_control
 from tests.services.podman import podman
 from tests.services.process_caches import fresh_caches, one_long_minute
@@ -46,6 +47,7 @@ __all__ = [
     "chromium",
     "database_url",
     "dev_group",
+    "django_db_modify_db_settings",
     "example",
     "flush_guarded_tables",
     "fresh_caches",

@@ -85,6 +85,15 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]
     return (yield)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no file for `-m sqlite` that has no test for it."""
+    if config.option.markexpr != "sqlite":
+        return None
+    path = collection_path.relative_to(config.rootpath).as_posix()
+    is_chosen = any(path.startswith(one) or one.startswith(f"{path}/") for one in ON_SQLITE)
+    return None if is_chosen or path in {".", "tests"} else True
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what touches the database, and of that what SQLite's turn chooses."""
     for item in items:

@@ -4,15 +4,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
 import redis
 from django.conf import settings
 from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 from playwright.sync_api import Page
 
-from tests.services import ports, timeouts
+from tests.services import plugin, ports, timeouts
 from tests.services.requirements import missing_programs, need
 
 
@@ -32,6 +35,41 @@ def test_the_database_is_the_one_that_was_asked_for() -> None:
     want = "postgresql" if os.environ.get("RPM_TEST_DATABASE") == "postgres" else "sqlite"
 
     assert connection.vendor == want
+
+
+@pytest.mark.django_db
+def test_the_database_has_every_migration_and_guard() -> None:
+    executor = MigrationExecutor(connection)
+    triggers = {
+        "postgresql": "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal",
+        "sqlite": "SELECT count(*) FROM sqlite_master WHERE type = 'trigger'",
+    }
+
+    assert executor.migration_plan(executor.loader.graph.leaf_nodes()) == []
+    with connection.cursor() as cursor:
+        cursor.execute(triggers[connection.vendor])
+        assert cursor.fetchone()[0] > 5
+
+
+@pytest.mark.parametrize(
+    ("path", "chosen", "want"),
+    [
+        ("tests/core/test_clock.py", "sqlite", None),
+        ("tests/allocation/test_loader_row_cache.py", "sqlite", None),
+        ("tests/allocation", "sqlite", None),
+        ("tests/allocation/engine", "sqlite", True),
+        ("tests/accounts/test_groups.py", "sqlite", True),
+        ("tests/accounts/test_groups.py", "", None),
+    ],
+)
+def test_the_turn_of_sqlite_reads_its_own_files_only(
+    path: str, chosen: str, want: bool | None, pytestconfig: pytest.Config
+) -> None:
+    config: Any = SimpleNamespace(
+        option=SimpleNamespace(markexpr=chosen), rootpath=pytestconfig.rootpath
+    )
+
+    assert plugin.pytest_ignore_collect(pytestconfig.rootpath / path, config) is want
 
 
 def test_a_process_gets_an_empty_database(database_url: str) -> None:
