@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -33,6 +34,10 @@ def home(tmp_path: Path) -> str:
 def node(home: str) -> Iterator[TestedNode]:
     """This machine as a node."""
     yield installed_local(home)
+    end_helpers(home)
+
+
+def end_helpers(home: str) -> None:
     for pid in helpers_of(home):
         processes.send(pid, signal.SIGCONT)
     kill_helpers(home)
@@ -58,6 +63,10 @@ def member_of_request(home: str, request: LaunchRequest) -> MemberFolder:
 def watchdogs_of(home: str, request: LaunchRequest) -> set[int]:
     """The helper's processes for one member, without its supervisor."""
     return set(helpers_of(home)) - {supervisor_of(member_of_request(home, request))}
+
+
+def has_watchdog(home: str, request: LaunchRequest) -> bool:
+    return bool(watchdogs_of(home, request))
 
 
 def last_sign(log: bytes) -> float:
@@ -106,28 +115,42 @@ def stop_watchdog(home: str, request: LaunchRequest) -> None:
         os.kill(pid, signal.SIGSTOP)
 
 
-@pytest.mark.parametrize(
-    "harm",
-    [kill_supervisor, stop_supervisor, kill_watchdog, stop_watchdog],
-    ids=lambda f: f.__name__,
-)
+HARM = (kill_supervisor, stop_supervisor, kill_watchdog, stop_watchdog)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[dict[str, TestedNode]]:
+    """A node for each kind of harm, by its name."""
+    homes = {harm.__name__: str(tmp_path / harm.__name__) for harm in HARM}
+    yield {name: installed_local(home) for name, home in homes.items()}
+    for home in homes.values():
+        end_helpers(home)
+
+
 def test_no_harm_to_one_of_its_watchers_lets_a_task_outlive_its_lease(
-    node: TestedNode, home: str, tmp_path: Path, harm: Callable[[str, LaunchRequest], None]
+    nodes: dict[str, TestedNode], tmp_path: Path
 ) -> None:
-    signs = tmp_path / "signs"
-    signs.touch()
-    signs.chmod(0o666)
-    request = leased(node, "sh", "-c", f"trap '' TERM; exec >> {signs}; {HEARTBEAT}")
-    node.client.launch(request)
-    wait_until(lambda: bool(watchdogs_of(home, request)), what="the watchdog")
+    # All of them at once: each waits as long as its lease lasts.
+    requests: dict[str, LaunchRequest] = {}
+    for harm in HARM:
+        name, home = harm.__name__, str(tmp_path / harm.__name__)
+        signs = tmp_path / f"{name}.signs"
+        signs.touch()
+        signs.chmod(0o666)
+        command = f"trap '' TERM; exec >> {signs}; {HEARTBEAT}"
+        request = requests[name] = leased(nodes[name], "sh", "-c", command)
+        nodes[name].client.launch(request)
+        wait_until(partial(has_watchdog, home, request), what=f"the watchdog before {name}")
+        harm(home, request)
 
-    harm(home, request)
-
-    # Nobody asks the node meanwhile: the control plane is away.
-    wait_until(lambda: member_of_request(home, request).has("exit.json"), what="the end")
-    ended = node.wait_for_exit(member_of(request))
-    assert ended.is_lease_over
-    assert last_sign(signs.read_bytes()) <= until_of(request)
+    # Nobody asks the nodes meanwhile: the control plane is away.
+    for name, request in requests.items():
+        folder = member_of_request(str(tmp_path / name), request)
+        wait_until(partial(folder.has, "exit.json"), what=f"the end after {name}")
+    for name, request in requests.items():
+        ended = nodes[name].wait_for_exit(member_of(request))
+        assert ended.is_lease_over, name
+        assert last_sign((tmp_path / f"{name}.signs").read_bytes()) <= until_of(request), name
 
 
 def test_each_watcher_starts_the_other_again(node: TestedNode, home: str) -> None:
