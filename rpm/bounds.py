@@ -110,6 +110,12 @@ BOUNDS = (
         "test_who_makes_many_revisions_removes_none_of_the_others",
     ),
     Bound(
+        "task",
+        "people, service accounts and groups that its rules name",
+        "apps.configuration.services.rules:MOST_ON_TASK",
+        "configuration/test_task_rules.py::test_a_task_is_shared_with_as_many_as_its_bound_says",
+    ),
+    Bound(
         "vault",
         "versions that are kept",
         "apps.vaults.services.maintenance:KEPT_VERSIONS",
@@ -267,11 +273,7 @@ BOUNDS = (
                 "transport.channel:GIVEN_UP",
                 "test_a_node_that_owes_more_answers_than_the_bound_is_given_up",
             ),
-            (
-                "bytes that a node sends and are not read",
-                "transport.channel:UNREAD_BYTES",
-                _UNASKED,
-            ),
+            ("bytes of a node that are not read yet", "transport.channel:UNREAD_BYTES", _UNASKED),
             ("bytes of one SSH packet of a node", "transport.channel:PACKET_BYTES", _UNASKED),
         )
     ),

@@ -4,10 +4,10 @@ A user holds a right by any source, minus tenant isolation. Each function here g
 list, so that they agree; a property test compares them with a model that knows no rows.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Case, Model, Q, QuerySet, Value, When
 
 from apps.access.isolation import (
     is_other_tenants,
@@ -15,7 +15,7 @@ from apps.access.isolation import (
     tenant_of,
     users_isolated_from_tenants,
 )
-from apps.access.levels import RuleKind, resource_of
+from apps.access.levels import EXCEED, RuleKind, resource_of
 from apps.access.sources import (
     EVERYTHING,
     NOTHING,
@@ -27,7 +27,7 @@ from apps.access.sources import (
 )
 from apps.accounts.models import User
 from apps.accounts.selectors import Person
-from apps.policies.models import Policy, PolicyMember, Pool, Queue
+from apps.policies.models import PolicyMember
 
 Row = TypeVar("Row", bound=Model)
 
@@ -36,30 +36,65 @@ def right_filter(model: type[Model], user: Person, verb: str) -> Q:
     """Rows of `model` on which the user holds the right, from any source.
 
     Args:
-        verb: `view`, `enqueue` or `manage`.
+        verb: as in `ObjectRight`.
     """
     if not isinstance(user, User) or not user.is_active:
         return NOTHING
-    right, holder = ObjectRight(resource_of(model), verb), UserWithGroups(user)
-    return _from_any_source(
-        right,
-        lambda kind: kind.rows(right, holder),
-        isolation=isolation_filter(right.resource, user),
-    )
+    return _filter_of(ObjectRight(resource_of(model), verb), UserWithGroups(user))
 
 
-def rows_with_right(model: type[Row], user: Person, verb: str) -> QuerySet[Row]:
-    """The rows of `model`, without removed ones, on which the user holds the right."""
-    live = model._default_manager.filter(removed_at__isnull=True)
-    return live.filter(right_filter(model, user, verb))
+def rows_with_right(model: type[Row], user: Person, verb: str, **others: str) -> QuerySet[Row]:
+    """The rows of `model`, without removed ones, on which the user holds the right.
+
+    Args:
+        others: by name of an annotation, a further right that it says the user holds.
+    """
+    if not isinstance(user, User) or not user.is_active:
+        return model._default_manager.none()
+    resource, holder = resource_of(model), UserWithGroups(user)
+    columns = {
+        name: _column(_filter_of(ObjectRight(resource, other), holder))
+        for name, other in others.items()
+    }
+    rows: QuerySet[Row] = rows_held(model, holder, verb).annotate(**columns)
+    return rows
 
 
-def may(user: Person, verb: str, row: Policy | Pool | Queue) -> bool:
+def rows_held(model: type[Row], holder: UserWithGroups, verb: str) -> QuerySet[Row]:
+    """The same for an active user whose groups may be known already."""
+    return _live(model).filter(_filter_of(ObjectRight(resource_of(model), verb), holder))
+
+
+def may(user: Person, verb: str, row: Model) -> bool:
     """Whether the user holds the right on this object, which was not removed."""
     return rows_with_right(type(row), user, verb).filter(pk=row.pk).exists()
 
 
-def holders(row: Policy | Pool | Queue, verb: str) -> QuerySet[User]:
+def verbs_held(user: Person, row: Model, verbs: Collection[str]) -> frozenset[str]:
+    """Those of the rights that the user holds on this object, in one statement at most."""
+    if not isinstance(user, User) or not user.is_active:
+        return frozenset()
+    resource, holder = resource_of(type(row)), UserWithGroups(user)
+    held, asked = set(), {}
+    for verb in verbs:
+        right = ObjectRight(resource, verb)
+        across, _ = _by_isolation(right)
+        given = (
+            EVERYTHING
+            if any(kind.is_evident(right, row, holder) for kind in across)
+            else _filter_of(right, holder)
+        )
+        if not given:
+            held.add(verb)
+        elif given is not NOTHING:
+            asked[verb] = _column(given)
+    if asked:
+        answers = _live(type(row)).filter(pk=row.pk).values_list(*asked.values()).first()
+        held |= {verb for verb, is_held in zip(asked, answers or (), strict=False) if is_held}
+    return frozenset(held)
+
+
+def holders(row: Model, verb: str) -> QuerySet[User]:
     """Active people and service accounts who hold the right on this object, from any source."""
     right, tenant = ObjectRight(resource_of(type(row)), verb), tenant_of(row)
     isolated = users_isolated_from_tenants([tenant] if tenant else [])
@@ -76,11 +111,32 @@ def permission_sources(user: User, verb: str, row: Any) -> list[PermissionSource
     right, holder = ObjectRight(resource_of(type(row)), verb), UserWithGroups(user)
     across, inside = _by_isolation(right)
     found = [one for kind in across for one in kind.reasons(right, row, holder)]
-    if inside and not found and is_other_tenants(user, row):
+    # Exceeding a limit crosses tenants.
+    if not found and verb != EXCEED and is_other_tenants(user, row):
         return [PermissionSource("other_tenant", is_denial=True)]
-    found += [one for kind in inside for one in kind.reasons(right, row, holder)]
+    if not is_other_tenants(user, row):
+        found += [one for kind in inside for one in kind.reasons(right, row, holder)]
     found += _restrictions(right, row, holder)
-    return found or [PermissionSource("nothing", is_denial=True)]
+    return list(dict.fromkeys(found)) or [PermissionSource("nothing", is_denial=True)]
+
+
+def _column(given: Q) -> Case | Value:
+    """Whether a row matches."""
+    if not given:
+        return Value(value=True)
+    return Case(When(given, then=Value(value=True)), default=Value(value=False))
+
+
+def _live(model: type[Row]) -> QuerySet[Row]:
+    return model._default_manager.filter(resource_of(model).live)
+
+
+def _filter_of(right: ObjectRight, holder: UserWithGroups) -> Q:
+    return _from_any_source(
+        right,
+        lambda kind: kind.rows(right, holder),
+        isolation=isolation_filter(right.resource, holder.user),
+    )
 
 
 def _from_any_source(
@@ -124,8 +180,8 @@ def _restrictions(
     right: ObjectRight, row: Any, holder: UserWithGroups
 ) -> Iterator[PermissionSource]:
     """The user is in the policy's group, and the policy is restricted to others."""
-    policy = row.policy if isinstance(row, Queue) else row
-    if right.verb not in {"view", "enqueue"} or not isinstance(policy, Policy):
+    policy = right.resource.policy_of(row)
+    if right.verb not in {"view", "enqueue"} or policy is None:
         return
     if not policy.is_restricted or policy.group_id not in holder.groups:
         return

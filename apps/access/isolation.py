@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 from django.contrib.auth.models import Group
 from django.db.models import Model, Q, QuerySet
 
-from apps.access.levels import RESOURCES, Resource
+from apps.access.levels import RESOURCES, Resource, resource_of
 from apps.access.rules.rule import Rule, Subject, Target
 from apps.accounts.models import TenantGroup, User
 from apps.accounts.selectors import Person, is_admin, tenants_of
-from apps.policies.models import Policy, Queue
+from apps.policies.models import Policy
 
 Row = TypeVar("Row", bound=Model)
 
@@ -31,13 +31,13 @@ def isolation_filter(resource: Resource, user: Person) -> Q:
 
 
 def tenant_of(row: Any) -> int | None:
-    """The tenant in whose tree a policy or queue is; None for what no tenant has."""
-    policy = row.policy if isinstance(row, Queue) else row
-    return policy.tenant_id if isinstance(policy, Policy) else None
+    """The tenant in whose tree an object is; None for what no tenant has."""
+    policy = resource_of(type(row)).policy_of(row)
+    return policy.tenant_id if policy is not None else None
 
 
 def is_other_tenants(user: Person, row: Any) -> bool:
-    """Whether `isolation_filter` leaves out this policy, queue or pool."""
+    """Whether `isolation_filter` leaves out this object."""
     tenant, own = tenant_of(row), tenants_of(user)
     return tenant is not None and bool(own) and tenant not in own
 
@@ -103,6 +103,19 @@ def other_tenants_subject(target: Target, users: Iterable[User], groups: Iterabl
     others = TenantGroup.objects.filter(group__in=[one.pk for one in groups])
     others = others.exclude(tenant=tenant).select_related("group")
     names = [one.username for one in outsiders[:1]] + [one.group.name for one in others[:1]]
+    return names[0] if names else ""
+
+
+def subject_of_no_tenant(target: Target, users: Iterable[User], groups: Iterable[Group]) -> str:
+    """The name of a subject outside of the target's tenant; empty if there is none."""
+    tenant = _tenant_of_target(target)
+    if tenant is None:
+        return ""
+    inside = User.objects.filter(groups__belongs__tenant=tenant)
+    people = User.objects.filter(pk__in=[one.pk for one in users]).exclude(pk__in=inside)
+    own = TenantGroup.objects.filter(tenant=tenant).values("group")
+    teams = Group.objects.filter(pk__in=[one.pk for one in groups]).exclude(pk__in=own)
+    names = [one.username for one in people[:1]] + [one.name for one in teams[:1]]
     return names[0] if names else ""
 
 

@@ -3,7 +3,7 @@
 A level is stored as all its permissions, so that the highest of them names it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -32,6 +32,7 @@ class RuleKind(models.TextChoices):
     QUEUE = "queue", "Queue"
     POOL = "pool", "Pool"
     VAULT = "vault", "Vault"
+    TASK = "task", "Task"
 
 
 class Level(models.TextChoices):
@@ -50,6 +51,13 @@ class RuleSource(StrEnum):
     POLICY = "policy"
 
 
+_NOT_REMOVED, _EVERY = models.Q(removed_at__isnull=True), models.Q()
+
+
+def _of_no_policy(_row: Any) -> Policy | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Resource:
     """Where the rules of one kind are stored.
@@ -57,6 +65,11 @@ class Resource:
     Args:
         verbs: per level, the highest last.
         tenant_path: from an object to its tenant; empty where no tenant has objects of the kind.
+        policy_of: the policy to which an object belongs, and by it the tenant.
+        live: the objects that were not removed.
+        ruled: those of them that can have rules.
+        is_managed: whether users who hold `manage` on an object make its rules.
+        has_few: whether a form can list all objects; a list of rules has the others last.
     """
 
     kind: RuleKind
@@ -67,6 +80,11 @@ class Resource:
     verbs: Mapping[Level, tuple[str, ...]]
     has_kind_rules: bool = True
     tenant_path: str = ""
+    policy_of: Callable[[Any], Policy | None] = _of_no_policy
+    live: models.Q = _NOT_REMOVED
+    ruled: models.Q = _EVERY
+    is_managed: bool = False
+    has_few: bool = True
 
     @property
     def name(self) -> str:
@@ -78,6 +96,10 @@ class Resource:
 
     def codename(self, verb: str) -> str:
         return f"{verb}_{self.name}"
+
+    def has_verb(self, verb: str) -> bool:
+        """Whether a rule of some level gives it."""
+        return any(verb in verbs for verbs in self.verbs.values())
 
     def level_of(self, codename: str) -> Level | None:
         """The level whose highest permission this is."""
@@ -95,7 +117,8 @@ _QUEUEING = {
     Level.MODIFY: ("view", "enqueue"),
     Level.MANAGE: ("view", "enqueue", "manage"),
 }
-RESOURCES: Mapping[RuleKind, Resource] = {
+# Apps above this one add their kinds (`resource_register`).
+RESOURCES: dict[RuleKind, Resource] = {
     RuleKind.POLICY: Resource(
         RuleKind.POLICY,
         "policies",
@@ -104,6 +127,8 @@ RESOURCES: Mapping[RuleKind, Resource] = {
         PolicyGroupPermission,
         {**_QUEUEING, Level.EXCEED: (EXCEED,)},
         tenant_path="tenant",
+        policy_of=lambda policy: policy,
+        is_managed=True,
     ),
     RuleKind.QUEUE: Resource(
         RuleKind.QUEUE,
@@ -113,6 +138,8 @@ RESOURCES: Mapping[RuleKind, Resource] = {
         QueueGroupPermission,
         _QUEUEING,
         tenant_path="policy__tenant",
+        policy_of=lambda queue: queue.policy,
+        is_managed=True,
     ),
     RuleKind.POOL: Resource(
         RuleKind.POOL,
@@ -131,9 +158,9 @@ RESOURCES: Mapping[RuleKind, Resource] = {
         {Level.READ: ("view",), Level.MODIFY: ("view", "change")},
         has_kind_rules=False,
         tenant_path="group__belongs__tenant",
+        ruled=models.Q(group__isnull=False),
     ),
 }
-_BY_MODEL = {one.model: one for one in RESOURCES.values()}
 # Exceeding a limit is separate: it neither includes the other levels nor is included.
 LEVEL_ORDER = (Level.READ, Level.MODIFY, Level.MANAGE)
 
@@ -145,4 +172,9 @@ def highest(levels: Iterable[Level]) -> Level:
 
 def resource_of(model: type[Any]) -> Resource:
     """Where the rules on objects of this model are stored."""
-    return _BY_MODEL[model]
+    return next(one for one in RESOURCES.values() if one.model is model)
+
+
+def resource_register(resource: Resource) -> None:
+    """Add a kind of an app above this one, when Django starts."""
+    RESOURCES[resource.kind] = resource

@@ -1,7 +1,7 @@
 """Every kind of permission source once: which objects it opens, to whom, and why.
 
 `apps.access.folds` puts them together. Only these classes read the rows of rules to decide; a new
-kind is a class and an entry of `SOURCES`.
+kind is a class and an entry of `SOURCES`, which apps above add when Django starts.
 """
 
 from abc import ABC, abstractmethod
@@ -50,7 +50,8 @@ class ObjectRight:
     """A right on objects of one kind.
 
     Args:
-        verb: `view`, `enqueue`, `manage` or `exceed_limit`; of vaults `view` or `change`.
+        verb: `view`, `enqueue`, `manage` or `exceed_limit`; of vaults `view` or `change`, of tasks
+            `view`, `queue`, `log` or `manage`.
         path: from the rows that are filtered to the id of the object.
     """
 
@@ -98,6 +99,12 @@ class SourceKind(ABC):
     @abstractmethod
     def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
         """The sources of this kind that give the user the right on this object."""
+
+    def is_evident(
+        self, right: ObjectRight, row: Any, holder: UserWithGroups
+    ) -> bool:  # of those that need no statement
+        """Whether the object itself shows that it gives the user the right, without a statement."""
+        return False
 
     def crosses_tenants(self, right: ObjectRight) -> bool:
         """Whether it reaches into trees of other tenants than the user's.
@@ -203,7 +210,7 @@ class RuleForUser(SourceKind):
     """A rule on the object that names the user, or a policy that is restricted to them."""
 
     def gives(self, right: ObjectRight) -> bool:
-        return True
+        return right.resource.has_verb(right.verb)
 
     def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
         given = _rule_rows(right.resource.by_user, right).filter(user=holder.user)
@@ -223,7 +230,7 @@ class RuleForGroup(SourceKind):
     """A rule on the object that names a group of the user, or a policy of the group."""
 
     def gives(self, right: ObjectRight) -> bool:
-        return True
+        return right.resource.has_verb(right.verb)
 
     def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
         given = _rule_rows(right.resource.by_group, right).filter(group__in=list(holder.groups))
@@ -259,7 +266,7 @@ class OnPolicy(SourceKind):
         return self.rule.reasons(right.on_policy, row.policy, holder)
 
 
-SOURCES: Final[tuple[SourceKind, ...]] = (
+SOURCES: Final[list[SourceKind]] = [
     Administrator(),
     QueueAdministrator(),
     TenantAdministrator(),
@@ -268,7 +275,12 @@ SOURCES: Final[tuple[SourceKind, ...]] = (
     RuleForGroup(),
     OnPolicy(RuleForUser()),
     OnPolicy(RuleForGroup()),
-)
+]
+
+
+def source_register(*kinds: SourceKind) -> None:
+    """Add kinds of sources of an app above this one, each once."""
+    SOURCES.extend(one for one in kinds if one not in SOURCES)
 
 
 def _members_of(group_ids: QuerySet[Any, Any]) -> Q:

@@ -49,6 +49,7 @@ RULES_ON_PEOPLE: Mapping[str, str] = {
     "queueuserpermission": "content_object__policy__tenant",
     "vaultuserpermission": "content_object__group__belongs__tenant",
     "pooluserpermission": "",
+    "taskuserpermission": "content_object__queue__policy__tenant",
 }
 
 

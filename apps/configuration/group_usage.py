@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import Group, Permission
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet, Value
 from guardian.models import GroupObjectPermissionBase
 
 from apps.access.levels import RESOURCES
@@ -20,9 +20,12 @@ from apps.accounts.models import User
 from apps.accounts.models.grants import GrantSource
 from apps.accounts.selectors import LogInUse, is_admin, log_in_use
 from apps.policies.models import Policy
+from apps.tasks.selectors.visibility import tasks_visible_to
 from apps.vaults.models import Vault
 
 MOST_SHOWN = 200
+# What a reader sees, by model.
+Visible = Mapping[type[Any], QuerySet[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +87,11 @@ def group_usage(group: Group, *, reader: User | None = None) -> GroupUsage:
     """
     policies = list(Policy.objects.filter(group=group).order_by("name", "pk"))
     vaults = list(Vault.objects.filter(group=group).order_by("name", "pk"))
-    rules = [rule for model in grant_models() for rule in _grants(model, group)]
-    rules += _kind_grants(group)
     is_of_tenant = reader is not None and not is_admin(reader)
-    if reader is not None and is_of_tenant:
-        visible = {
-            str(model._meta.verbose_name): frozenset(map(str, rows.values_list("pk", flat=True)))
-            for model, rows in _visible_to(reader).items()
-        }
-        rules = [rule for rule in rules if rule.object_id in visible.get(rule.kind, frozenset())]
+    visible = _visible_to(reader) if reader is not None and is_of_tenant else None
+    rules = [rule for model in grant_models() for rule in _grants(model, group, visible)]
+    if visible is None:
+        rules += _kind_grants(group)
     return GroupUsage(
         policies=tuple(policy for policy in policies if not policy.is_removed),
         removed=tuple(policy for policy in policies if policy.is_removed),
@@ -145,26 +144,31 @@ def grant_models() -> list[type[Any]]:
     ]
 
 
-def _visible_to(reader: User) -> Mapping[type[Any], QuerySet[Any]]:
+def _visible_to(reader: User) -> Visible:
     """What the reader sees of everything that rules are about."""
     rows: list[QuerySet[Any]] = [
         policies_visible_to(reader),
         queues_visible_to(reader),
         pools_visible_to(reader),
         vaults_visible_to(reader),
+        tasks_visible_to(reader),
     ]
     return {one.model: one for one in rows}
 
 
-def _grants(model: type[Any], group: Group) -> list[GroupGrant]:
-    rows = model._default_manager.filter(group=group).select_related("content_object", "permission")
-    kind = str(model._meta.get_field("content_object").related_model._meta.verbose_name)
+def _grants(model: type[Any], group: Group, visible: Visible | None) -> list[GroupGrant]:
+    """Its rights on single objects, of which only the names are read."""
+    about = model._meta.get_field("content_object").related_model
+    kind = str(about._meta.verbose_name)
+    rows = model._default_manager.filter(group=group)
+    if visible is not None:
+        rows = rows.filter(content_object__in=visible[about].values("pk"))
+    source = F("source") if _has_source(model) else Value(GrantSource.PERSON)
+    columns = ("content_object_id", "content_object__name", "permission__codename", source)
     rights: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
-    for row in rows.order_by("pk"):
-        by_policy = _has_source(model) and row.source == GrantSource.POLICY
-        name = str(row.content_object)
-        key = str(row.content_object_id), name, by_policy
-        rights[key].append(_word(row.permission.codename, kind))
+    for pk, name, codename, made_by in rows.order_by("pk").values_list(*columns):
+        key = str(pk), str(name), made_by == GrantSource.POLICY
+        rights[key].append(_word(codename, kind))
     return [
         GroupGrant(kind, object_id, name, tuple(sorted(words)), by_policy)
         for (object_id, name, by_policy), words in rights.items()

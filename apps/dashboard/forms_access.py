@@ -2,15 +2,16 @@
 
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from django import forms
 from django.contrib.auth.models import Group
 
-from apps.access.levels import Level, RuleKind
+from apps.access.levels import RESOURCES, Level, RuleKind
 from apps.access.rules.delegation import groups_nameable_by, levels_grantable_by, people_nameable_by
 from apps.access.rules.rule import Rule, Target
-from apps.access.rules.selectors import targets_open_to
+from apps.access.rules.selectors import target_of, targets_open_to
 from apps.accounts.models import User
 from apps.configuration.rules.access_explanation import ObjectKind
 from apps.configuration.rules.restrictions import (
@@ -52,10 +53,15 @@ class RuleForm(forms.Form):
     version = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def __init__(
-        self, *args: Any, actor: User, rule: Rule | None = None, target: str = "", **given: Any
+        self,
+        *args: Any,
+        actor: User,
+        rule: Rule | None = None,
+        target: Target | None = None,
+        **given: Any,
     ) -> None:
         known = subjects_named_by(rule)
-        initial: dict[str, Any] = {"target": target}
+        initial: dict[str, Any] = {"target": target.key if target is not None else ""}
         if rule is not None:
             initial = {
                 "level": rule.level,
@@ -70,12 +76,15 @@ class RuleForm(forms.Form):
             pk__in=[one.pk for one in known.groups]
         )
         self.fields["groups"].queryset = teams.order_by("name")  # type: ignore[attr-defined]  # as its type says
-        levels = levels_grantable_by(actor, rule.target) if rule is not None else tuple(Level)
+        is_of_one = target is not None and not RESOURCES[target.kind].has_few
+        at = rule.target if rule is not None else target if is_of_one else None
+        levels = levels_grantable_by(actor, at) if at is not None else tuple(Level)
         self.fields["level"].choices = [(one.value, one.label) for one in levels]  # type: ignore[attr-defined]  # as its type says
         if rule is not None:
             del self.fields["target"]
         else:
-            self.fields["target"].choices = _targets(actor)  # type: ignore[attr-defined]  # as its type says
+            targets = [at] if at is not None else targets_open_to(actor)
+            self.fields["target"].choices = _targets(targets)  # type: ignore[attr-defined]  # as its type says
 
     def clean_users(self) -> list[User]:
         names = {name for name in re.split(r"[\s,;]+", self.cleaned_data["users"]) if name}
@@ -99,10 +108,16 @@ class RuleForm(forms.Form):
         return Level(self.cleaned_data["level"])
 
 
-def _targets(actor: User) -> list[Any]:
-    """The objects that the user may make rules on, by kind."""
+def named_target(actor: User, key: str) -> Target | None:
+    """The target of this key, on which the user may make rules."""
+    kind, _dot, object_id = key.partition(".")
+    return target_of(actor, RuleKind(kind), object_id) if kind in RuleKind.values else None
+
+
+def _targets(every: Iterable[Target]) -> list[Any]:
+    """The choices of a form, by kind."""
     by_kind: dict[RuleKind, list[Target]] = {}
-    for target in targets_open_to(actor):
+    for target in every:
         by_kind.setdefault(target.kind, []).append(target)
     return [
         (kind.label, [(one.key, _target_label(one)) for one in targets])

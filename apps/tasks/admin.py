@@ -6,8 +6,9 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest
 
+from apps.access.admin import GroupRowAdmin, UserRowAdmin
 from apps.core.admin_base import ReadOnlyAdmin, ReadOnlyInline
-from apps.tasks.models import Attempt, Member, Task
+from apps.tasks.models import Attempt, Member, Task, TaskGroupPermission, TaskUserPermission
 from apps.tasks.redaction import redact
 
 
@@ -61,3 +62,7 @@ class AttemptAdmin(ReadOnlyAdmin):
     list_filter = ("state",)
     search_fields = ("id", "task__id", "task__name")
     inlines = (MemberInline,)
+
+
+admin.site.register(TaskUserPermission, UserRowAdmin)
+admin.site.register(TaskGroupPermission, GroupRowAdmin)

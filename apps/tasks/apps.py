@@ -5,6 +5,7 @@ from typing import Any
 from django.apps import AppConfig
 from django.db import connections
 from django.db.models.signals import post_migrate
+from django.utils.module_loading import import_string
 
 from apps.core.triggers import edges_condition, refuse_updates
 from apps.tasks.lifecycle.transitions import ATTEMPT_EDGES, TASK_EDGES
@@ -43,3 +44,4 @@ class TasksConfig(AppConfig):
 
     def ready(self) -> None:
         post_migrate.connect(_guard_edges, sender=self)
+        import_string("apps.tasks.permissions.register")()

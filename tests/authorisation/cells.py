@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.authorisation.roles import Relation, Role
 from tests.authorisation.surfaces import Surface
-from tests.authorisation.world import TENANTS, World
+from tests.authorisation.world import SHARED, TENANTS, World
 
-TASKS = ("draft", "waiting", "running", "ended")
+TASKS = ("draft", "waiting", "running", "ended", SHARED)
 NO_NUMBER, NO_NAME = 79_999_999, "mk-n-nothing-zq"
 NO_UUID = "01a00000-0000-7000-8000-000000000000"
 
@@ -69,6 +69,8 @@ ABOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/admin/policies/policygrouppermission/<*", ("group-grant",)),
     # The world has none of these: requests find nothing.
     ("/admin/policies/*permission/<*", ("no-grant",)),
+    ("/admin/tasks/taskuserpermission/<*", ("task-grant",)),
+    ("/admin/tasks/taskgrouppermission/<*", ("no-grant",)),
     ("/admin/policies/queue/<*", ("queue",)),
     ("/admin/policies/registrycredential/<*", ("registry",)),
     ("/admin/tasks/attempt/<*", ("attempt",)),

@@ -1,7 +1,17 @@
 """What each role may know: its answers may contain no other markers."""
 
 from tests.authorisation.marks import Mark
-from tests.authorisation.roles import ADMIN, NOBODY, QUEUE_ADMIN, TENANT_ADMIN, Relation, Role
+from tests.authorisation.roles import (
+    ADMIN,
+    NOBODY,
+    QUEUE_ADMIN,
+    TEAM_A,
+    TEAM_B,
+    TENANT_ADMIN,
+    Relation,
+    Role,
+)
+from tests.authorisation.world import OWNER
 
 OWN, MATE, TEAM, INSTALLATION = Relation.OWN, Relation.MATE, Relation.TEAM, Relation.INSTALLATION
 
@@ -23,6 +33,9 @@ KNOWN: dict[str, frozenset[Relation]] = {
     "waiting": frozenset({OWN, MATE}),
     "running": frozenset({OWN, MATE}),
     "ended": frozenset({OWN, MATE}),
+    "shared": frozenset({OWN, MATE}),
+    "shared-attempt": frozenset({OWN, MATE}),
+    "shared-log": frozenset({OWN}),
     "tag": frozenset({OWN, MATE}),
     "attempt": frozenset({OWN, MATE}),
     "policy": frozenset({TEAM}),
@@ -50,13 +63,22 @@ KNOWN: dict[str, frozenset[Relation]] = {
 # Queue administrators see all queues: their owners, and names, owners and states of tasks.
 _QUEUES = {
     *("queue", "second-queue", "profile", "policy", "person", "first-name", "account"),
-    *("waiting", "running", "ended", "tag", "attempt"),
+    *("waiting", "running", "ended", "shared", "tag", "attempt", "shared-attempt"),
+}
+# A rule lets the owner of team A read one task of team B: its owner, its tags and its log. The
+# owner of team B sees the rule, with its maker.
+_BY_RULE = {
+    TEAM_A: {
+        *(Mark(kind, "b", OWNER) for kind in ("shared", "shared-attempt", "shared-log")),
+        *(Mark(kind, "b", OWNER) for kind in ("person", "first-name", "tag")),
+    },
+    TEAM_B: {Mark("person", "a", OWNER), Mark("person", "x", "root")},
 }
 # Administrators of a tenant see the policies, people and tasks below their top.
 _BELOW = {
     *_QUEUES - {"profile"},
     *("policy-text", "reason", "group", "group-text", "mail", "guest", "guest-mail"),
-    *("credential", "content", "log", "team-vault", "team-vault-text"),
+    *("credential", "content", "log", "shared-log", "team-vault", "team-vault-text"),
 }
 # Their own group, and administrators of the installation who changed the tenant's objects.
 _OF_TENANT = {("group-text", TEAM), ("person", INSTALLATION)}
@@ -70,6 +92,8 @@ def may_know(role: Role, mark: Mark) -> bool:
         return False
     relation = role.relation(mark.place, mark.owner)
     if relation in KNOWN.get(mark.kind, ()):
+        return True
+    if mark in _BY_RULE.get(role, ()):
         return True
     if role is ADMIN:
         return mark.kind not in PRIVATE

@@ -54,7 +54,7 @@ from apps.policies.models import (
 )
 from apps.policies.services import registry_credential_save
 from apps.tasks.lifecycle.states import AttemptState, TaskState
-from apps.tasks.models import Attempt, Member, Task
+from apps.tasks.models import Attempt, Member, Task, TaskUserPermission
 from apps.tasks.services.enqueue.submission import task_create, task_submit
 from apps.tasks.services.members.logs import log_append
 from apps.tasks.task_spec import TaskSpec
@@ -65,6 +65,7 @@ from tests.authorisation.marks import Marks, number_distinctly
 INSTALLATION, TEAMS = "x", ("a", "b", "t")
 TENANTS = {"m": ("a", "b"), "u": ("t",)}
 OWNER, MATE = "owner", "mate"
+SHARED = "shared"
 PASSWORD = "correct horse battery staple"
 AT = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 
@@ -188,8 +189,8 @@ def _team(world: World, place: str) -> None:
     )
     world.keep(policy, "policy", place)
     target = Target(RuleKind.POLICY, str(policy.pk))
-    subjects = RuleSubjects(users=(world.people[f"{place}-{MATE}"],))
-    given = rule_grant(actor=root, target=target, level=Level.READ, subjects=subjects)
+    mate = RuleSubjects(users=(world.people[f"{place}-{MATE}"],))
+    given = rule_grant(actor=root, target=target, level=Level.READ, subjects=mate)
     world.objects["rule", place, ""] = given.key
     for kind, profile in (("queue", INSTALLATION), ("second-queue", place)):
         queue = profile_connect(
@@ -272,10 +273,12 @@ def _works(world: World, place: str) -> None:
         draft = _description(world, "draft", place, owner, queue=None)
         task = task_create(actor=person, spec=draft)
         world.keep(task, "draft", place, owner)
-        for kind, state in STATES.items():
+        # A rule lets the owner of team A read this one of team B.
+        shared = {SHARED: TaskState.RUNNING} if (place, owner) == ("b", OWNER) else {}
+        for kind, state in {**STATES, **shared}.items():
             task = task_submit(actor=person, spec=_description(world, kind, place, owner))
             if state is not None:
-                _run(world, task, place, owner)
+                _run(world, task, kind, place, owner)
                 Task.objects.filter(pk=task.pk).update(state=state)
             world.keep(task, kind, place, owner)
 
@@ -302,11 +305,11 @@ def _description(
     )
 
 
-def _run(world: World, task: Task, place: str, owner: str) -> None:
+def _run(world: World, task: Task, kind: str, place: str, owner: str) -> None:
     """Run a task as a pass and a node would, with a line in its log."""
     Task.objects.filter(pk=task.pk).update(state=TaskState.ALLOCATED, generation=1)
     assert task.queue is not None
-    is_over = world.marks.known[task.name].kind == "ended"
+    is_over, prefix = kind == "ended", "shared-" if kind == SHARED else ""
     attempt = Attempt.objects.create(
         task=task,
         generation=1,
@@ -319,17 +322,15 @@ def _run(world: World, task: Task, place: str, owner: str) -> None:
         started_at=AT,
         ended_at=AT if is_over else None,
     )
-    world.keep(attempt, "attempt", place, owner)
-    member = Member.objects.create(
-        attempt=attempt, pool=attempt.pool, amounts={"gpu": 4000},
-        released_at=AT if is_over else None,
-    )  # fmt: skip
-    log = world.marks.name("log", place, owner).encode()
-    log_append(member_id=member.pk, offset=0, content=log, at=timezone.now())
+    world.keep(attempt, f"{prefix}attempt", place, owner)
+    held = {"pool": attempt.pool, "amounts": {"gpu": 4000}}
+    member = Member.objects.create(attempt=attempt, released_at=AT if is_over else None, **held)
+    words = world.marks.name(f"{prefix}log", place, owner).encode()
+    log_append(member_id=member.pk, offset=0, content=words, at=timezone.now())
 
 
 def _passwords(world: World) -> None:
-    """Set a password for everybody, for second factors: the same one, since hashing is slow."""
+    """Set the same password for everybody, for second factors: hashing is slow."""
     known = make_password(PASSWORD)
     for person in world.people.values():
         if not person.is_service:
@@ -378,6 +379,9 @@ def _rest_of_installation(world: World) -> None:
         jwks_url="https://example.org/jwks",
     )
     world.keep(provider, "provider", INSTALLATION)
+    reader = RuleSubjects(users=(world.people[f"a-{OWNER}"],))
+    target = Target(RuleKind.TASK, str(world.one(SHARED, "b", OWNER).pk))
+    rule_grant(actor=root, target=target, level=Level.READ, subjects=reader)
     for place in TEAMS:
         policy = world.one("policy", place)
         policy_pause(actor=root, policy=policy, reason=name("reason", place))
@@ -387,9 +391,9 @@ def _rest_of_installation(world: World) -> None:
         ("draft-state", DraftState),
         ("grant", PolicyUserPermission),
         ("group-grant", PolicyGroupPermission),
+        ("task-grant", TaskUserPermission),
     ):
         world.keep(model._base_manager.order_by("pk")[0], kind, INSTALLATION)
     world.objects["policy-type", INSTALLATION, ""] = ContentType.objects.get_for_model(Policy).pk
-    entry = AuditEntry.objects.latest("pk")
-    world.keep(entry, "audit", INSTALLATION)
+    world.keep(AuditEntry.objects.latest("pk"), "audit", INSTALLATION)
     world.keep(Event.objects.latest("pk"), "event", INSTALLATION)

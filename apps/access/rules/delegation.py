@@ -2,13 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
 
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 
-from apps.access.folds import right_filter
-from apps.access.levels import LEVEL_ORDER, RESOURCES, Level, RuleKind
+from apps.access.folds import rows_with_right
+from apps.access.levels import LEVEL_ORDER, RESOURCES, Level, Resource
 from apps.access.rules.rule import Target
 from apps.accounts.models import BUILT_IN_GROUPS, User
 from apps.accounts.selectors import (
@@ -18,9 +17,6 @@ from apps.accounts.selectors import (
     tenants_administered_by,
     tenants_of,
 )
-from apps.policies.models import Policy, Queue
-
-VERBS = ("view", "enqueue", "manage")
 
 
 def levels_grantable_by(user: User, target: Target) -> tuple[Level, ...]:
@@ -31,17 +27,23 @@ def levels_grantable_by(user: User, target: Target) -> tuple[Level, ...]:
 def levels_grantable_on(user: User, targets: Iterable[Target]) -> dict[Target, tuple[Level, ...]]:
     """The same for many at once, in a fixed number of queries.
 
-    Administrators grant everything; managers of a policy or queue, as much as they hold there.
+    Administrators grant everything; managers of a policy or queue and owners of tasks, as much as
+    they hold there.
     """
     every = list(targets)
     if is_admin(user):
         return {target: _levels_of(target) for target in every}
     held_on = {
-        kind: _held_on(user, model, [one.object_id for one in every if one.kind is kind])
-        for kind, model in ((RuleKind.POLICY, Policy), (RuleKind.QUEUE, Queue))
+        resource.kind: _held_on(
+            user, resource, [one.object_id for one in every if one.kind is resource.kind]
+        )
+        for resource in RESOURCES.values()
+        if resource.is_managed
     }
     return {
-        target: _up_to(held_on.get(target.kind, {}).get(target.object_id, set()))
+        target: _up_to(
+            RESOURCES[target.kind], held_on.get(target.kind, {}).get(target.object_id, set())
+        )
         for target in every
     }
 
@@ -52,22 +54,23 @@ def _levels_of(target: Target) -> tuple[Level, ...]:
     return tuple(one for one in known if target.object_id or one in LEVEL_ORDER)
 
 
-def _held_on(user: User, model: type[Policy | Queue], ids: list[str]) -> dict[str, set[str]]:
+def _held_on(user: User, resource: Resource, ids: list[str]) -> dict[str, set[str]]:
     """What the user holds on each of these objects."""
     found: dict[str, set[str]] = defaultdict(set)
     wanted = [pk for pk in ids if pk]
-    rows: QuerySet[Any] = model._default_manager.filter(pk__in=wanted, removed_at=None)
-    for verb in VERBS if wanted else ():
-        for pk in rows.filter(right_filter(model, user, verb)).values_list("pk", flat=True):
+    given = {verb for level in LEVEL_ORDER for verb in resource.verbs.get(level, ())}
+    for verb in sorted(given | {"manage"}) if wanted else ():
+        rows = rows_with_right(resource.model, user, verb).filter(pk__in=wanted)
+        for pk in rows.values_list("pk", flat=True):
             found[str(pk)].add(verb)
     return found
 
 
-def _up_to(verbs: set[str]) -> tuple[Level, ...]:
+def _up_to(resource: Resource, verbs: set[str]) -> tuple[Level, ...]:
     if "manage" not in verbs:
         return ()
-    levels = RESOURCES[RuleKind.QUEUE].verbs
-    return tuple(level for level in LEVEL_ORDER if verbs.issuperset(levels[level]))
+    levels = resource.verbs
+    return tuple(one for one in LEVEL_ORDER if one in levels and verbs.issuperset(levels[one]))
 
 
 def people_nameable_by(user: User) -> QuerySet[User]:

@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 from django.contrib.auth.models import Group
 
-from apps.access.levels import Level, RuleKind, RuleSource
+from apps.access.levels import RESOURCES, Level, RuleKind, RuleSource
 from apps.accounts.models import User
 
 ALL = "all"
@@ -27,10 +27,14 @@ class Target:
 
     @property
     def sort_key(self) -> tuple[int, str, str]:
-        """Its place in the list: rules on all objects come before those on single ones."""
+        """Its place in the list: rules on all objects of a kind come before those on single ones.
+
+        Of kinds with many objects, these are in the order of their ids.
+        """
+        is_by_name = self.object_id and RESOURCES[self.kind].has_few
         return (
             list(RuleKind).index(self.kind),
-            self.name.lower() if self.object_id else "",
+            self.name.lower() if is_by_name else "",
             self.key,
         )
 

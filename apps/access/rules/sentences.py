@@ -50,6 +50,7 @@ def _rule_sentence(source: PermissionSource) -> str:
         "queue": "queue %(name)s",
         "pool": "pool %(name)s",
         "vault": "vault %(name)s",
+        "task": "task %(name)s",
     }
     on = single[kind] % {"name": name} if name else every[kind]
     if source.group and source.by:

@@ -19,6 +19,7 @@ from apps.allocation.explanation.suspension import SUSPENDED, is_suspended
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, TaskState
 from apps.tasks.models import Attempt, ReasonChange, Task
 from apps.tasks.selectors.queue_order import QueueExplanation, queue_explanation
+from apps.tasks.selectors.visibility import is_shown_alone
 
 MOST_PAST = 50
 
@@ -55,6 +56,9 @@ class TaskExplanation:
 
 def explain_task(user: User, task: Task) -> TaskExplanation:
     """Why `task`, which the user may see, waits; with names of what the user may see only."""
+    if is_shown_alone(task):
+        # Reasons have figures of the queue, its policy and the tenant.
+        return TaskExplanation(task.state, ReaderNames.of(user, task))
     known, now = queue_explanation(task), timezone.now()
     reasons = _draining(task) if known is None else reasons_now(task.queue_id, known)
     past = past_reasons(task)

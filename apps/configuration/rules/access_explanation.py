@@ -29,11 +29,12 @@ from apps.accounts.selectors import groups_of, is_admin, tenants_administered_by
 from apps.core.errors import NotFound
 from apps.nodes.selectors import nodes_visible_to
 from apps.policies.models import Policy, Pool, Queue
-from apps.policies.selectors import is_of_policy, may_exceed_limit
+from apps.policies.selectors import may_exceed_limit
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
+from apps.tasks.permissions import LOG, MANAGE, QUEUE, VIEW
 from apps.tasks.selectors.delegation import ALIVE, can_act_for
-from apps.tasks.selectors.visibility import task_rights, tasks_visible_to
+from apps.tasks.selectors.visibility import is_shown_alone, tasks_visible_to
 
 
 class ObjectKind(models.TextChoices):
@@ -110,8 +111,18 @@ def explanation(
         away = [PermissionSource("deactivated", is_denial=True)]
         found = [(right, False, away) for right in RIGHTS[thing]]
     answers = [RightAnswer(right, is_held, tuple(why)) for right, is_held, why in found]
+    if is_shown_alone(row):
+        # Which sources others have, and which the viewer lacks, would name queue and policy.
+        answers = [_of_task_alone(one) for one in answers]
     visible = tuple(_without_other_tenants(viewer, answers))
     return AccessExplanation(person, thing, str(row.pk), str(row.name), visible)
+
+
+def _of_task_alone(answer: RightAnswer) -> RightAnswer:
+    """The answer without sources that are not on the task itself."""
+    known = [one for one in answer.reasons if one.on[0] in {"", RuleKind.TASK.value}]
+    nothing = PermissionSource("nothing", is_denial=True)
+    return replace(answer, reasons=tuple(known) or (nothing,))
 
 
 def people_explainable_to(viewer: User) -> QuerySet[User]:
@@ -203,32 +214,15 @@ def _node(person: User, node: Any) -> Iterable[_HeldRight]:
 
 
 def _task(person: User, task: Task) -> Iterable[_HeldRight]:
-    is_seen = _is_in(tasks_visible_to(person), task)
-    rights = task_rights(person, task)
-    own = [PermissionSource("owner")] if task.owner_id == person.pk else []
-    if is_admin(person):
-        own.append(PermissionSource("administrator"))
-    queue = task.queue if task.queue is not None and task.queue.removed_at is None else None
-    view, manage = (
-        (permission_sources(person, verb, queue) if queue is not None else [])
-        for verb in ("view", "manage")
-    )
-    seen, managed = _merge(own, view), _merge(own, manage)
-    yield Right.SEE, is_seen, seen
-    yield Right.CONTENT, is_seen and rights.content, managed
-    yield Right.LOG, is_seen and rights.log, _merge([*own, *_open_log(person, task)], manage)
-    yield Right.MANAGE, is_seen and rights.manage, managed
+    for right, verb in (
+        (Right.SEE, VIEW),
+        (Right.CONTENT, MANAGE),
+        (Right.LOG, LOG),
+        (Right.MANAGE, MANAGE),
+    ):
+        yield right, may(person, verb, task), permission_sources(person, verb, task)
     if person.is_service:
-        yield _acting(person, task, is_seen=is_seen)
-
-
-def _open_log(person: User, task: Task) -> list[PermissionSource]:
-    policy = task.queue.policy if task.queue is not None else None
-    if policy is None or not policy.logs_open_to_group or not is_of_policy(person, policy):
-        return []
-    return [
-        PermissionSource("open_logs", (RuleKind.POLICY.value, policy.name), group=policy.group.name)
-    ]
+        yield _acting(person, task, is_seen=may(person, QUEUE, task))
 
 
 def _acting(person: User, task: Task, *, is_seen: bool) -> _HeldRight:

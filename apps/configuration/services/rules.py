@@ -7,13 +7,18 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db import transaction
 
-from apps.access.isolation import other_tenants_subject, subjects_hidden_from
-from apps.access.levels import LEVEL_ORDER, RESOURCES, Level
+from apps.access.isolation import (
+    other_tenants_subject,
+    subject_of_no_tenant,
+    subjects_hidden_from,
+)
+from apps.access.levels import LEVEL_ORDER, RESOURCES, Level, RuleKind
 from apps.access.rules.delegation import groups_nameable_by, levels_grantable_by, people_nameable_by
 from apps.access.rules.rows import rules_of
 from apps.access.rules.rule import Rule, Target
 from apps.access.rules.selectors import target_of
 from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
 from apps.accounts.services.groups import rights_change_notify
 from apps.configuration.services.exceeders import policy_set_exceeders
 from apps.configuration.services.rows import live_lock
@@ -24,6 +29,8 @@ from apps.policies.models import Policy
 
 MOST_SUBJECTS = 2000
 MOST_NAMED = 50
+# The most people, service accounts and groups that rules on one task name.
+MOST_ON_TASK = 100
 Row = User | Group
 
 
@@ -148,7 +155,7 @@ def _lock_target(actor: User, target: Target, level: Level) -> Target:
         live_lock()
     rows: Any = resource.model._default_manager.select_for_update(no_key=True, of=("self",))
     if target.object_id:
-        rows = rows.filter(pk=target.object_id, removed_at__isnull=True)
+        rows = rows.filter(resource.live, pk=target.object_id).values_list("pk")
     else:
         # Rules on whole kinds are few: a writer waits for all the others.
         rows = resource.permissions().select_for_update(no_key=True, of=("self",))
@@ -191,6 +198,10 @@ def _check_subjects(
     outsider = other_tenants_subject(target, people, groups)
     if outsider:
         raise _bad_subjects(f"{outsider} belongs to another tenant")
+    if target.kind is RuleKind.TASK and not is_admin(actor):
+        outsider = subject_of_no_tenant(target, people, groups)
+        if outsider:
+            raise _bad_subjects(f"{outsider} does not belong to the tenant of the task")
 
 
 def _bad_subjects(problem: str) -> BadInput:
@@ -212,6 +223,8 @@ def _exceed(actor: User, target: Target, users: Iterable[User], groups: Iterable
 def _record(actor: User, target: Target, level: Level, before: Iterable[Rule]) -> Rule | None:
     """Record a change, if there is one; returns the rule of this level, if there is one."""
     after = rules_of([target])
+    if target.kind is RuleKind.TASK and sum(len(one.subjects) for one in after) > MOST_ON_TASK:
+        raise _bad_subjects(f"a task has at most {MOST_ON_TASK} of them")
     facts = [_facts(rules) for rules in (before, after)]
     if facts[0] != facts[1]:
         kind = "rule.removed" if not facts[1] else "rule.changed" if facts[0] else "rule.granted"
@@ -226,7 +239,9 @@ def _record(actor: User, target: Target, level: Level, before: Iterable[Rule]) -
                 "after": facts[1],
             },
         )
-        rights_change_notify(sorted(_affected_users(before, after)))
+        if target.kind is not RuleKind.TASK:
+            # Of a task, cards ask again each time, and no other page shows more or less.
+            rights_change_notify(sorted(_affected_users(before, after)))
     return _rule_of_level(after, level)
 
 

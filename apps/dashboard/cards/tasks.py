@@ -42,7 +42,12 @@ from apps.tasks.lifecycle.states import (
     TaskState,
 )
 from apps.tasks.models import Attempt, Task
-from apps.tasks.selectors.visibility import TaskRights, task_rights
+from apps.tasks.selectors.visibility import (
+    TaskRights,
+    is_shown_alone,
+    task_rights,
+    without_hidden_queues,
+)
 
 PAGE = 50
 
@@ -182,7 +187,7 @@ def tabs(wanted: TaskFilter) -> list[Tab]:
 def load_task_list(user: User, key: str) -> TaskList:
     """The tasks that match the query string `key`, newest first."""
     wanted = TaskFilter.parse(key)
-    tasks = list(tasks_matching(user, wanted)[: PAGE + 1])
+    tasks = without_hidden_queues(tasks_matching(user, wanted)[: PAGE + 1])
     shown = tasks[:PAGE]
     more = len(tasks) > PAGE
     return TaskList(
@@ -286,7 +291,7 @@ def _is_over_quota(task: Task) -> bool:
 
 
 def _risk(task: Task) -> Risk | None:
-    if task.state not in ADMITTED_STATES:
+    if task.state not in ADMITTED_STATES or is_shown_alone(task):
         return None
     live = task.attempts.filter(state__in=LIVE_ATTEMPT_STATES).select_related("queue").first()
     return None if live is None else Risk.of(task, live, now=timezone.now())

@@ -9,7 +9,11 @@ from django.db.models import QuerySet
 from django.urls import reverse
 
 from apps.access.levels import Level, RuleKind, RuleSource
-from apps.access.rules.delegation import groups_nameable_by, levels_grantable_on
+from apps.access.rules.delegation import (
+    groups_nameable_by,
+    levels_grantable_by,
+    levels_grantable_on,
+)
 from apps.access.rules.rule import Rule, RuleFilter, Subject
 from apps.access.rules.selectors import rules_visible_to
 from apps.access.rules.sentences import source_sentence
@@ -23,6 +27,7 @@ from apps.configuration.rules.access_explanation import (
     people_explainable_to,
 )
 from apps.core.errors import NotFound
+from apps.tasks.models import Task
 
 MOST_CHARS = 200
 MOST_CHIPS = 6
@@ -30,6 +35,7 @@ _PAGES = {
     RuleKind.POLICY: "policy_detail",
     RuleKind.QUEUE: "queue_detail",
     RuleKind.VAULT: "vault_detail",
+    RuleKind.TASK: "task_detail",
 }
 
 
@@ -107,6 +113,15 @@ def access_page(user: User, wanted: AccessQuery) -> AccessPage:
     ids = {str(pk) for pk in restrictable}
     rows = tuple(_row(rule, levels[rule.target], ids) for rule in page.rules)
     return AccessPage(rows, wanted.query(after=page.after) if page.after else "")
+
+
+def task_rules(user: User, task: Task) -> tuple[RuleRow, ...]:
+    """The rules on a task, for users who may make them; none on a draft."""
+    found = RuleFilter(kind=RuleKind.TASK, object_id=str(task.pk))
+    return tuple(
+        _row(rule, levels_grantable_by(user, rule.target), ())
+        for rule in rules_visible_to(user, found).rules
+    )
 
 
 def _filter(user: User, wanted: AccessQuery) -> RuleFilter | None:

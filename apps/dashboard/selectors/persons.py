@@ -25,7 +25,7 @@ from apps.accounts.selectors import (
 from apps.policies.models import Queue
 from apps.tasks.lifecycle.states import ADMITTED_STATES, TaskState
 from apps.tasks.models import Task
-from apps.tasks.selectors.visibility import tasks_visible_to
+from apps.tasks.selectors.visibility import tasks_visible_to, without_hidden_queues
 
 PAGE = 50
 MOST_CHARS = 200
@@ -213,9 +213,9 @@ def person_facts(person: User, *, reader: User) -> PersonFacts:
         row=_row(person, groups),
         groups=groups,
         credentials=tuple(keys[:MOST_SHOWN]),
-        waiting=tuple(waiting[:MOST_SHOWN]),
+        waiting=tuple(without_hidden_queues(waiting[:MOST_SHOWN])),
         waiting_count=waiting.count(),
-        running=tuple(running[:MOST_SHOWN]),
+        running=tuple(without_hidden_queues(running[:MOST_SHOWN])),
         running_count=running.count(),
         rights=tuple(_rights(person, reader)),
         is_admin=is_admin(person),

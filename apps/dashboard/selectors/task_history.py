@@ -8,6 +8,7 @@ from django.db.models import Prefetch
 from apps.allocation.explanation import past_reasons
 from apps.events.models import Event
 from apps.tasks.models import Attempt, Member, ReasonChange, Task
+from apps.tasks.selectors.visibility import is_shown_alone
 
 MOST_EVENTS = 60
 
@@ -68,9 +69,12 @@ def task_history(task: Task) -> TaskHistory:
         .prefetch_related(Prefetch("members", members))
         .order_by("generation")
     )
+    # Rules on the task are in the audit log.
     events = Event.objects.filter(object_type="task", object_id=str(task.pk))
+    events = events.exclude(kind__startswith="rule.")
     return TaskHistory(
         attempts=tuple(attempts),
         events=tuple(events.select_related("actor")[:MOST_EVENTS]),
-        reasons=tuple(past_reasons(task)),
+        # Reasons have figures of the queue.
+        reasons=() if is_shown_alone(task) else tuple(past_reasons(task)),
     )

@@ -20,7 +20,11 @@ from apps.tasks.lifecycle.states import (
     TaskState,
 )
 from apps.tasks.models import Attempt, Task
-from apps.tasks.selectors.visibility import tasks_visible_to
+from apps.tasks.selectors.visibility import (
+    tasks_seen_with_queue,
+    tasks_visible_to,
+    without_hidden_queues,
+)
 
 # What the list's tabs mean.
 VIEWS: dict[str, tuple[str, ...]] = {
@@ -94,7 +98,10 @@ class TaskFilter:
 
 def tasks_matching(user: User, wanted: TaskFilter) -> QuerySet[Task]:
     """The visible tasks that match, newest first; ended ones by when they ended."""
-    tasks = tasks_visible_to(user).filter(state__in=VIEWS[wanted.view])
+    # A filter by the place of tasks would say where those are that a rule shows alone.
+    is_by_place = any((wanted.queue, wanted.policy, wanted.profile, wanted.pool, wanted.quota))
+    seen = tasks_seen_with_queue(user) if is_by_place else tasks_visible_to(user)
+    tasks = seen.filter(state__in=VIEWS[wanted.view])
     if wanted.mine:
         tasks = tasks.filter(owner=user)
     if wanted.queue is not None:
@@ -156,7 +163,7 @@ def visible_task(user: User, key: str) -> Task | None:
     tasks = tasks_visible_to(user).select_related(
         "owner", "task_group", "queue__policy__group", "queue__profile"
     )
-    return tasks.filter(pk=pk).first()
+    return next(iter(without_hidden_queues(tasks.filter(pk=pk))), None)
 
 
 def _number(text: str | None) -> int | None:

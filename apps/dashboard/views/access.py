@@ -8,7 +8,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
 from apps.access.levels import Level, RuleKind
-from apps.access.rules.rule import Rule
+from apps.access.rules.rule import Rule, Target
 from apps.access.rules.selectors import rule_by_key, sees_rules, target_of
 from apps.access.selectors import policies_restrictable_by
 from apps.accounts.models import User
@@ -19,7 +19,7 @@ from apps.configuration.services.rules import rule_change, rule_grant, rule_remo
 from apps.core.errors import NotFound, RpmError, Stale
 from apps.dashboard.access import person
 from apps.dashboard.forms import add_errors, focus_first_error
-from apps.dashboard.forms_access import ExplainForm, RestrictionForm, RuleForm
+from apps.dashboard.forms_access import ExplainForm, RestrictionForm, RuleForm, named_target
 from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.selectors.access import AccessQuery, access_page, explain, right_rows
 from apps.dashboard.toasts import say
@@ -43,14 +43,18 @@ def access_list(request: HttpRequest) -> HttpResponse:
     return render(request, "settings/access.html", context)
 
 
-# permission: administrators, and for what they manage those who manage something
+# permission: administrators, for what they manage those who manage something, owners of a task
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def access_new(request: HttpRequest) -> HttpResponse:
     """A new rule; where there is one on that level, its people are joined."""
-    actor = _rules_reader(request)
-    form = RuleForm(request.POST or None, actor=actor, target=request.GET.get("target", ""))
+    actor = person(request)
+    given = request.POST if request.method == "POST" else request.GET
+    named = named_target(actor, given.get("target", ""))
+    if named is None or named.kind is not RuleKind.TASK:
+        _rules_reader(request)
+    form = RuleForm(request.POST or None, actor=actor, target=named)
     if request.method == "POST" and form.is_valid():
         kind, object_id = form.chosen_target()
         target = target_of(actor, kind, object_id)
@@ -64,17 +68,17 @@ def access_new(request: HttpRequest) -> HttpResponse:
             add_errors(form, _at_users(error))
         else:
             say(request, "Rule created. It takes effect with the next request.")
-            return redirect_to(request, reverse("access_list"))
-    return _form_page(request, form, rule=None)
+            return redirect_to(request, _page_of(target))
+    return _form_page(request, form, rule=None, target=named)
 
 
-# permission: administrators, and for what they manage those who manage something
+# permission: administrators, for what they manage those who manage something, owners of a task
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def access_edit(request: HttpRequest, key: str) -> HttpResponse:
     """Other people, other groups, another level: all of the rule at once."""
-    actor = _rules_reader(request)
+    actor = person(request)
     rule = _rule_or_404(actor, key)
     form = RuleForm(request.POST or None, actor=actor, rule=rule)
     if request.method == "POST" and form.is_valid():
@@ -91,17 +95,17 @@ def access_edit(request: HttpRequest, key: str) -> HttpResponse:
             add_errors(form, _at_users(error))
         else:
             say(request, "Rule saved. It takes effect with the next request.")
-            return redirect_to(request, reverse("access_list"))
-    return _form_page(request, form, rule=rule)
+            return redirect_to(request, _page_of(rule.target))
+    return _form_page(request, form, rule=rule, target=rule.target)
 
 
-# permission: administrators, and for what they manage those who manage something
+# permission: administrators, for what they manage those who manage something, owners of a task
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def access_remove(request: HttpRequest, key: str) -> HttpResponse:
     """Say who loses what, and take the rule away."""
-    actor = _rules_reader(request)
+    actor = person(request)
     rule = _rule_or_404(actor, key)
     problem = ""
     if request.method == "POST":
@@ -112,8 +116,8 @@ def access_remove(request: HttpRequest, key: str) -> HttpResponse:
             problem = error.detail
         else:
             say(request, "Rule removed.")
-            return redirect_to(request, reverse("access_list"))
-    context = {"rule": rule, "problem": problem, "back": reverse("access_list")}
+            return redirect_to(request, _page_of(rule.target))
+    context = {"rule": rule, "problem": problem, "back": _page_of(rule.target)}
     status = 400 if problem else 200
     return page_or_dialog(request, "settings/access_remove.html", context, status=status)
 
@@ -194,9 +198,18 @@ def _rule_or_404(actor: User, key: str) -> Rule:
     return rule
 
 
-def _form_page(request: HttpRequest, form: RuleForm, *, rule: Rule | None) -> HttpResponse:
+def _page_of(target: Target | None) -> str:
+    """Where the rules of the target are shown: those of a task on its page."""
+    if target is not None and target.kind is RuleKind.TASK:
+        return reverse("task_detail", args=[target.object_id])
+    return reverse("access_list")
+
+
+def _form_page(
+    request: HttpRequest, form: RuleForm, *, rule: Rule | None, target: Target | None
+) -> HttpResponse:
     focus_first_error(form)
-    context = {"form": form, "rule": rule, "back": reverse("access_list")}
+    context = {"form": form, "rule": rule, "back": _page_of(target)}
     status = 400 if request.method == "POST" else 200
     return page_or_dialog(request, "settings/access_form.html", context, status=status)
 

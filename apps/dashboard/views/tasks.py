@@ -24,6 +24,7 @@ from apps.dashboard.cards.tasks import tabs
 from apps.dashboard.forms import PriorityForm, TaskForm, add_errors, focus_first_error
 from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.live import key_id
+from apps.dashboard.selectors.access import task_rules
 from apps.dashboard.selectors.tasks import TaskFilter, visible_task
 from apps.dashboard.toasts import say
 from apps.tasks.lifecycle.states import ENDED_STATES, TaskState
@@ -70,6 +71,7 @@ def task_detail(request: HttpRequest, pk: UUID) -> HttpResponse:
     context = {
         "task": task,
         "rights": rights,
+        "rules": task_rules(user, task) if rights.manage else (),
         "may_read_vaults": task.owner_id == user.pk or is_admin(user),
         "log_key": f"{task.pk}/{attempt}" if key_id(attempt) else str(task.pk),
     }

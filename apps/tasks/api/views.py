@@ -46,7 +46,12 @@ from apps.tasks.api.serializers import (
 from apps.tasks.models import Task
 from apps.tasks.selectors.attempts import attempts_of
 from apps.tasks.selectors.vaults import effective_vault
-from apps.tasks.selectors.visibility import task_rights, tasks_matching_filters, visible_task
+from apps.tasks.selectors.visibility import (
+    task_rights,
+    tasks_matching_filters,
+    visible_task,
+    without_hidden_queues,
+)
 from apps.tasks.services.attempts.checkpoints import task_checkpoint
 from apps.tasks.services.enqueue.bulk import tasks_enqueue_many
 from apps.tasks.services.enqueue.idempotency import idempotency_of
@@ -117,7 +122,7 @@ _GENERATION = OpenApiParameter(
     ),
 )
 class TaskViewSet(viewsets.GenericViewSet[Task]):
-    """The user's own tasks, and those of queues that the user sees."""
+    """The user's own tasks, those of queues that the user sees, and those that a rule shows."""
 
     queryset = Task.objects.none()
     pagination_class = KeysetPagination
@@ -130,7 +135,8 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     def list(self, request: Request) -> Response:
         tasks = tasks_matching_filters(user_of(request), list_filters(request))
         page = self.paginate_queryset(tasks) or []
-        return self.get_paginated_response([task_summary(task) for task in page])
+        shown = without_hidden_queues(page)
+        return self.get_paginated_response([task_summary(task) for task in shown])
 
     def create(self, request: Request) -> Response:
         """Enqueue a task; without a queue it is kept as a draft."""

@@ -11,14 +11,14 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from apps.core.notifications import after_commit
 from apps.events.services import Entry, events_record
 from apps.policies.models import Queue
 from apps.tasks.lifecycle.transitions import AttemptTransition, TaskTransition, Transition
-from apps.tasks.models import Attempt, Task
+from apps.tasks.models import Attempt, Task, TaskGroupPermission, TaskUserPermission
 from apps.tasks.topics import task_topics
 
 # The most rows of one statement.
@@ -27,11 +27,15 @@ BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class TaskSubject:
-    """A task whose state changes, and what its event says about it."""
+    """A task whose state changes, and what its event says about it.
+
+    `queue_before` is the queue in which it was, if it was locked with it.
+    """
 
     id: uuid.UUID
     owner_id: int | None = None
     queue_id: int | None = None
+    queue_before: int | None = None
     policy_id: int | None = None
     pool_id: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -107,6 +111,9 @@ def tasks_transition(
             ]
             if found:
                 task_transition(transition, found, actor_id=actor_id, columns=columns)
+                values = {**transition.sets, **(columns or {})}
+                if "queue_id" in values:
+                    _rules_end(found, values["queue_id"])
                 changed += found
     return changed
 
@@ -121,7 +128,11 @@ def rows_transition(
     """
     if transition.event:
         raise ValueError(f"{transition.event} is recorded for each task: use task_transition")
-    return _update(transition, rows, None, columns)
+    with transaction.atomic():
+        changed = _update(transition, rows, None, columns)
+        if changed and "queue_id" in transition.sets:
+            _rules_of_drafts_end()
+    return changed
 
 
 def attempt_transition(
@@ -185,6 +196,35 @@ def _update(
     return rows.filter(state__in=transition.sources).update(state=transition.target, **values)
 
 
+def _rules_end(moved: Iterable[TaskSubject], queue_id: int | None) -> None:
+    """End rules of tasks that were in a queue and have just left it for this one, or for none.
+
+    A draft keeps no rule, nor does a task that gets into the tree of another tenant. Otherwise the
+    rules of its owner stay, and those end that managers of the queue or administrators gave.
+    """
+    before = {one.id: one.queue_before for one in moved if one.queue_before not in {None, queue_id}}
+    if not before:
+        return
+    ids = [pk for pk in {*before.values(), queue_id} if pk is not None]
+    tenants = dict(Queue.objects.filter(pk__in=ids).values_list("pk", "policy__tenant_id"))
+    kept = Q(
+        content_object__in=[
+            pk
+            for pk, left in before.items()
+            if queue_id is not None and tenants[left] == tenants[queue_id]
+        ],
+        created_by=F("content_object__owner"),
+    )
+    for model in (TaskUserPermission, TaskGroupPermission):
+        model._default_manager.filter(content_object__in=list(before)).exclude(kept).delete()
+
+
+def _rules_of_drafts_end() -> None:
+    """End the rules of all tasks that are in no queue any more."""
+    for model in (TaskUserPermission, TaskGroupPermission):
+        model._default_manager.filter(content_object__queue=None).delete()
+
+
 def _batches(ids: Sequence[uuid.UUID]) -> Iterator[Sequence[uuid.UUID]]:
     for start in range(0, len(ids), BATCH):
         yield ids[start : start + BATCH]
@@ -207,6 +247,7 @@ def _lock(
             id=pk,
             owner_id=owner,
             queue_id=queue_id or queue,
+            queue_before=queue,
             policy_id=policies.get(queue_id or queue or 0),
             data={"from": state},
         )

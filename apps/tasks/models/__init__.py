@@ -1,6 +1,7 @@
 """Tasks, their attempts, what those hold, and what they wrote."""
 
 from apps.tasks.models.attempts import Attempt, AttemptLog, HeldDevice, Member
+from apps.tasks.models.permissions import TaskGroupPermission, TaskUserPermission
 from apps.tasks.models.tasks import IdempotencyKey, ReasonChange, Task, TaskGroup
 
 __all__ = [
@@ -12,4 +13,6 @@ __all__ = [
     "ReasonChange",
     "Task",
     "TaskGroup",
+    "TaskGroupPermission",
+    "TaskUserPermission",
 ]

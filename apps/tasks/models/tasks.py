@@ -103,6 +103,7 @@ class Task(models.Model):
 
     class Meta:
         ordering = ["-id"]
+        permissions = [("log_task", "Can read the log")]
         indexes = [
             # The pass reads the heads of every task group from this one.
             models.Index(

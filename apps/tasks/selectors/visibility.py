@@ -1,7 +1,7 @@
 """The tasks that a user may see, and how much of each."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -9,13 +9,12 @@ from django.db import connection
 from django.db.models import Count, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
-from apps.access.selectors import queues_managed_by, queues_visible_to
+from apps.access.folds import rows_with_right, verbs_held
 from apps.accounts.models import User
-from apps.accounts.selectors import is_admin
 from apps.core.errors import NotFound
-from apps.policies.selectors import is_of_policy
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
+from apps.tasks.permissions import LOG, MANAGE, QUEUE, VIEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +30,34 @@ class TaskRights:
 
 
 def tasks_visible_to(user: User) -> QuerySet[Task]:
-    """The user's own tasks, and those of queues that the user sees; drafts are in no queue."""
-    if is_admin(user):
-        return Task.objects.all()
-    queues = queues_visible_to(user).values("pk")
-    return Task.objects.filter(Q(owner=user) | Q(queue__in=queues))
+    """The user's own tasks, those of queues that the user sees, and those that a rule shows.
+
+    `sees_queue` is false where a rule shows the task alone (`without_hidden_queues`).
+    """
+    return rows_with_right(Task, user, VIEW, sees_queue=QUEUE)
+
+
+def tasks_seen_with_queue(user: User) -> QuerySet[Task]:
+    """The visible tasks without those that a rule shows alone."""
+    return rows_with_right(Task, user, QUEUE)
+
+
+def without_hidden_queues(tasks: Iterable[Task]) -> list[Task]:
+    """Tasks of `tasks_visible_to`, without queue and group where a rule shows the task alone.
+
+    So nothing that is shown of them leads to their queue, its policy or its figures. Never save
+    them.
+    """
+    found = list(tasks)
+    for task in found:
+        if is_shown_alone(task):
+            task.queue = task.task_group = None
+    return found
+
+
+def is_shown_alone(task: Task) -> bool:
+    """Whether a rule lets the reader who loaded the task see it without its queue."""
+    return not getattr(task, "sees_queue", True)
 
 
 def tasks_matching_filters(user: User, wanted: Mapping[str, str]) -> QuerySet[Task]:
@@ -45,7 +67,8 @@ def tasks_matching_filters(user: User, wanted: Mapping[str, str]) -> QuerySet[Ta
         wanted: `state` (several by commas), `queue` and `policy` (name or id), `owner` (a user
             name), `tag`, `q` (part of the name); what is missing or empty does not filter.
     """
-    tasks = tasks_visible_to(user)
+    wanted_queue = wanted.get("queue") or wanted.get("policy")
+    tasks = tasks_seen_with_queue(user) if wanted_queue else tasks_visible_to(user)
     given = {name: value for name, value in wanted.items() if value}
     if "state" in given:
         tasks = tasks.filter(state__in=given["state"].split(","))
@@ -73,23 +96,17 @@ def visible_task(user: User, key: str | UUID) -> Task:
         pk = key if isinstance(key, UUID) else UUID(key)
     except ValueError:
         raise NotFound(f"There is no task {key!r}.") from None
-    task = tasks_visible_to(user).select_related("owner", "queue__policy").filter(pk=pk).first()
-    if task is None:
+    tasks = tasks_visible_to(user).select_related("owner", "queue__policy").filter(pk=pk)
+    found = without_hidden_queues(tasks)
+    if not found:
         raise NotFound(f"There is no task {key}, or you may not see it.")
-    return task
+    return found[0]
 
 
 def task_rights(user: User, task: Task) -> TaskRights:
     """The permissions of a user who sees the task."""
-    if task.owner_id == user.pk or is_admin(user):
-        return TaskRights(content=True, log=True, manage=True)
-    queue = task.queue
-    if queue is None:
-        return TaskRights(content=False, log=False, manage=False)
-    if queues_managed_by(user).filter(pk=queue.pk).exists():
-        return TaskRights(content=True, log=True, manage=True)
-    is_open = queue.policy.logs_open_to_group and is_of_policy(user, queue.policy)
-    return TaskRights(content=False, log=is_open, manage=False)
+    held = verbs_held(user, task, (LOG, MANAGE))
+    return TaskRights(content=MANAGE in held, log=LOG in held, manage=MANAGE in held)
 
 
 def counts_by_queue(queue_ids: list[int] | None = None) -> dict[int, dict[str, int]]:

@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 
 from django.db.models import Field, Q, QuerySet
 
+from apps.access.folds import verbs_held
 from apps.access.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.accounts.memberships import memberships, with_groups_of_now
 from apps.accounts.models import User
-from apps.accounts.selectors import is_admin
 from apps.core.errors import NotAllowed, NotFound, RpmError
 from apps.core.statements import Parameter, Statement
 from apps.policies.models import Queue
 from apps.tasks.models import Task
+from apps.tasks.permissions import MANAGE
 
 _DIGITS = re.compile(r"[0-9]{1,19}")
 _NAME = re.compile(r"[^\0]{1,100}")
@@ -159,7 +160,7 @@ def check_can_manage_task(user: User, task: Task) -> None:
     Raises:
         NotAllowed: the user is none of these.
     """
-    if task.owner_id == user.pk or is_admin(user) or can_manage_queue(user, task.queue_id):
+    if MANAGE in verbs_held(user, task, [MANAGE]):
         return
     raise NotAllowed("This task has another owner, and you do not manage its queue.")
 

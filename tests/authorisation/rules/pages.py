@@ -1,6 +1,6 @@
 """Pages, open addresses, and live cards."""
 
-from tests.authorisation.roles import NOBODY, QUEUE_ADMIN, Relation
+from tests.authorisation.roles import NOBODY, QUEUE_ADMIN, TEAM_A, Relation
 from tests.authorisation.rules.builders import (
     ABSENT,
     ADMINS,
@@ -12,6 +12,7 @@ from tests.authorisation.rules.builders import (
     HIDE,
     MATE,
     METHOD,
+    OTHER,
     OWN,
     PAGELESS,
     SIGN_IN,
@@ -60,6 +61,8 @@ CARDS = section(
     rule("card:policy_* card:queue_waiting", SIGNED, ALLOW, relation=[TEAM]),
     rule("card:queue_waiting", [QUEUE_ADMIN], ALLOW),
     rule("card:task_*", SIGNED, ALLOW, relation=[OWN]),
+    # Team B lets the owner of team A read one task and its log.
+    rule("card:task_*", [TEAM_A], ALLOW, relation=[OTHER], kind="shared"),
     rule("card:task_*", SIGNED, HIDE, kind="draft"),
     rule("card:policy_* card:queue_* card:task_*", TENANT, ALLOW, relation=[BELOW]),
     rule("card:task_log", SIGNED, HIDE),

@@ -1,6 +1,6 @@
 """REST."""
 
-from tests.authorisation.roles import NOBODY, QUEUE_ADMIN, SERVICE
+from tests.authorisation.roles import NOBODY, QUEUE_ADMIN, SERVICE, TEAM_A
 from tests.authorisation.rules.builders import (
     ABSENT,
     ADMINS,
@@ -11,6 +11,7 @@ from tests.authorisation.rules.builders import (
     INSTALLATION,
     MATE,
     MEMBERS,
+    OTHER,
     OWN,
     QUEUES,
     SIGN_IN,
@@ -133,6 +134,24 @@ REST_TASKS = section(
     rule("/api/v1/tasks/<pk>/*", ADMINS, ALLOW),
     # A draft is in no queue: nobody else sees it.
     rule("/api/v1/tasks/<pk>/*", SIGNED, HIDE, kind="draft"),
+    # Team B lets the owner of team A read one task and its log.
+    rule(
+        "/api/v1/tasks/<pk>/* /tasks/<pk>/ /tasks/<pk>/expected-start/ /tasks/<pk>/log/*",
+        [TEAM_A],
+        ALLOW,
+        method="GET",
+        relation=[OTHER],
+        kind="shared",
+    ),
+    # Pages that are the owner's alone do not exist for others.
+    rule(
+        "/api/v1/tasks/<pk>/* /tasks/<pk>/*",
+        [TEAM_A],
+        FORBID,
+        HIDE,
+        relation=[OTHER],
+        kind="shared",
+    ),
     rule("/api/v1/tasks/<pk>/logs/", MEMBERS, FORBID, HIDE, relation=[MATE]),
     rule("/api/v1/tasks/<pk>/logs/", [QUEUE_ADMIN], FORBID, HIDE),
     rule("/api/v1/tasks/<pk>/*", MEMBERS, ALLOW, method="GET", relation=[MATE]),

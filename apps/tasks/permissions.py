@@ -1,0 +1,155 @@
+"""The rights on single tasks: where their rules are stored, and the sources of these rights.
+
+The owner and managers of its queue hold every right on a task, and users who see the queue see it.
+A rule on the task gives reading it with its log, and nothing else. All of them are evaluated by
+`apps.access.folds`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.db.models import Q
+
+from apps.access.folds import holders, permission_sources, rows_held
+from apps.access.levels import Level, Resource, RuleKind, resource_register
+from apps.access.sources import (
+    NOTHING,
+    ObjectRight,
+    PermissionSource,
+    Reasons,
+    SourceKind,
+    UserWithGroups,
+    source_register,
+)
+from apps.policies.models import Policy, PolicyMember, Queue
+from apps.policies.selectors import people_of_policy
+from apps.tasks.models import Task, TaskGroupPermission, TaskUserPermission
+
+VIEW, LOG, MANAGE = "view", "log", "manage"
+# To see the task with its queue, which a rule on the task does not give.
+QUEUE = "queue"
+
+
+def _policy_of(task: Task) -> Policy | None:
+    return task.queue.policy if task.queue is not None else None
+
+
+TASKS: Final = Resource(
+    RuleKind.TASK,
+    "tasks",
+    Task,
+    TaskUserPermission,
+    TaskGroupPermission,
+    {Level.READ: (VIEW, LOG)},
+    has_kind_rules=False,
+    tenant_path="queue__policy__tenant",
+    policy_of=_policy_of,
+    live=Q(),
+    # A draft is in no queue.
+    ruled=Q(queue__isnull=False),
+    is_managed=True,
+    has_few=False,
+)
+
+
+class OnTask(SourceKind):
+    """A source of rights on tasks alone."""
+
+    verbs = frozenset({VIEW, QUEUE, LOG, MANAGE})
+
+    def gives(self, right: ObjectRight) -> bool:
+        return right.resource.kind is RuleKind.TASK and right.verb in self.verbs
+
+
+@dataclass(frozen=True, slots=True)
+class Owner(OnTask):
+    """Owners hold every right on their tasks, wherever those are."""
+
+    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+        return Q(owner=holder.user)
+
+    def people(self, right: ObjectRight, row: Any) -> Q:
+        return Q(pk=row.owner_id)
+
+    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+        if self.is_evident(right, row, holder):
+            yield PermissionSource("owner")
+
+    def is_evident(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> bool:
+        return bool(row.owner_id == holder.user.pk)
+
+    def crosses_tenants(self, right: ObjectRight) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class OnQueue(OnTask):
+    """The right on the queue: seeing it shows its tasks, managing it gives everything there."""
+
+    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+        return Q(queue__in=rows_held(Queue, holder, _on_queue(right)).values("pk"))
+
+    def people(self, right: ObjectRight, row: Any) -> Q:
+        queue = _live_queue(row)
+        if queue is None:
+            return NOTHING
+        return Q(pk__in=holders(queue, _on_queue(right)).values("pk"))
+
+    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+        queue = _live_queue(row)
+        if queue is not None:
+            found = permission_sources(holder.user, _on_queue(right), queue)
+            yield from (one for one in found if not one.is_denial)
+
+    def crosses_tenants(self, right: ObjectRight) -> bool:
+        # The right on the queue heeds tenant isolation already.
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLogs(OnTask):
+    """A policy that lets its group read each other's logs."""
+
+    verbs = frozenset({LOG})
+
+    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+        named = PolicyMember.objects.filter(user=holder.user).values("policy")
+        policies = Policy.objects.filter(
+            Q(is_restricted=False) | Q(pk__in=named),
+            logs_open_to_group=True,
+            group__in=list(holder.groups),
+        )
+        queues = Queue.objects.filter(removed_at__isnull=True, policy__in=policies.values("pk"))
+        return Q(queue__in=queues.values("pk"))
+
+    def people(self, right: ObjectRight, row: Any) -> Q:
+        queue = _live_queue(row)
+        if queue is None or not queue.policy.logs_open_to_group:
+            return NOTHING
+        return Q(pk__in=people_of_policy(queue.policy).values("pk"))
+
+    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+        queue = _live_queue(row)
+        if queue is None or not queue.policy.logs_open_to_group:
+            return
+        policy = queue.policy
+        is_in_group = policy.group_id in holder.groups
+        if is_in_group and people_of_policy(policy).filter(pk=holder.user.pk).exists():
+            on = (RuleKind.POLICY.value, policy.name)
+            yield PermissionSource("open_logs", on, group=policy.group.name)
+
+
+def register() -> None:
+    """Tell `apps.access` of the kind and its sources; called when Django starts."""
+    resource_register(TASKS)
+    source_register(Owner(), OnQueue(), OpenLogs())
+
+
+def _on_queue(right: ObjectRight) -> str:
+    """The right on a queue that gives this one on its tasks."""
+    return VIEW if right.verb in {VIEW, QUEUE} else MANAGE
+
+
+def _live_queue(task: Task) -> Queue | None:
+    queue = task.queue
+    return queue if queue is not None and queue.removed_at is None else None
