@@ -106,11 +106,15 @@ def other_tenants_subject(target: Target, users: Iterable[User], groups: Iterabl
     return names[0] if names else ""
 
 
-def subject_of_no_tenant(target: Target, users: Iterable[User], groups: Iterable[Group]) -> str:
-    """The name of a subject outside of the target's tenant; empty if there is none."""
+def subject_across_tenants(target: Target, users: Iterable[User], groups: Iterable[Group]) -> str:
+    """The name of a subject that is not as the target is: of its tenant, or of none.
+
+    A group of a tenant may be named on a target of none. Empty if there is no such subject.
+    """
     tenant = _tenant_of_target(target)
     if tenant is None:
-        return ""
+        bound = User.objects.filter(groups__belongs__isnull=False)
+        return next((one.username for one in bound.filter(pk__in=[u.pk for u in users])), "")
     inside = User.objects.filter(groups__belongs__tenant=tenant)
     people = User.objects.filter(pk__in=[one.pk for one in users]).exclude(pk__in=inside)
     own = TenantGroup.objects.filter(tenant=tenant).values("group")

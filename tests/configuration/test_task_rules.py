@@ -312,7 +312,7 @@ def test_an_owner_of_no_tenant_names_only_the_tenants_people_there(
         subjects=RuleSubjects(users=(alice,)),
     )
 
-    with pytest.raises(BadInput, match="does not belong to the tenant"):
+    with pytest.raises(BadInput, match="do not belong to the same tenant"):
         share(alice, submit(alice, queue), pal)
 
 

@@ -242,7 +242,7 @@ def _position(after: str) -> Position | None:
     try:
         kind, name, key = json.loads(urlsafe_b64decode(after.encode()))
         return int(kind), str(name), str(key)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         wrong = "is not a cursor of this list"
         raise BadInput(f"cursor {wrong}.", fields={"cursor": wrong}) from error
 

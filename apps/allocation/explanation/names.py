@@ -14,7 +14,7 @@ from apps.allocation.engine.model.reasons import ReasonCode
 from apps.nodes.selectors import ClosedNodes, closed_nodes
 from apps.policies.models import Policy, Pool, PoolLink, Queue
 from apps.tasks.models import Task
-from apps.tasks.selectors.visibility import tasks_visible_to
+from apps.tasks.selectors.visibility import tasks_seen_with_queue
 
 ANOTHER_POOL = "another pool"
 ANOTHER_TEAM = "another team"
@@ -150,5 +150,5 @@ def _task_names(user: User, reasons: Iterable[Mapping[str, Any]]) -> dict[str, s
             named.update(dict.fromkeys(map(str, detail.get("tasks", ())[:MOST_TASKS])))
     if not named:
         return {}
-    rows = tasks_visible_to(user).filter(pk__in=list(named))
+    rows = tasks_seen_with_queue(user).filter(pk__in=list(named))
     return {str(pk): name for pk, name in rows.values_list("pk", "name")}

@@ -1,7 +1,7 @@
 """One task: why it waits, since when, and what it waited for before."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -57,8 +57,8 @@ class TaskExplanation:
 def explain_task(user: User, task: Task) -> TaskExplanation:
     """Why `task`, which the user may see, waits; with names of what the user may see only."""
     if is_shown_alone(task):
-        # Reasons have figures of the queue, its policy and the tenant.
-        return TaskExplanation(task.state, ReaderNames.of(user, task))
+        # Reasons have figures of the queue, its policy and the tenant; a pool says where it is.
+        return TaskExplanation(task.state, replace(ReaderNames.of(user, task), pools={}))
     known, now = queue_explanation(task), timezone.now()
     reasons = _draining(task) if known is None else reasons_now(task.queue_id, known)
     past = past_reasons(task)

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from apps.access.isolation import (
     other_tenants_subject,
-    subject_of_no_tenant,
+    subject_across_tenants,
     subjects_hidden_from,
 )
 from apps.access.levels import LEVEL_ORDER, RESOURCES, Level, RuleKind
@@ -199,9 +199,10 @@ def _check_subjects(
     if outsider:
         raise _bad_subjects(f"{outsider} belongs to another tenant")
     if target.kind is RuleKind.TASK and not is_admin(actor):
-        outsider = subject_of_no_tenant(target, people, groups)
+        # Their administrators could not manage people who hold a right outside of the tenant.
+        outsider = subject_across_tenants(target, people, groups)
         if outsider:
-            raise _bad_subjects(f"{outsider} does not belong to the tenant of the task")
+            raise _bad_subjects(f"{outsider} and the task do not belong to the same tenant")
 
 
 def _bad_subjects(problem: str) -> BadInput:

@@ -97,7 +97,8 @@ def _queues(event: Event, names: ReaderNames, *, is_return: bool) -> str:
     """The queue that a task was put into, or what changed there."""
     data = event.data
     if event.kind == "task.moved":
-        return f"from {names.queue(data['queue_before'])} to {names.queue(data['queue'])}"
+        before, after = data.get("queue_before"), data.get("queue")
+        return f"from {names.queue(before)} to {names.queue(after)}"
     if event.kind == "task.priority":
         return f"from {data.get('from')} to {data.get('to')}"
     # One that the reader does not see, or that was removed, says nothing.

@@ -1,6 +1,6 @@
 """What happened to a task, from its attempts, its events and its reasons."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db.models import Prefetch
@@ -11,6 +11,8 @@ from apps.tasks.models import Attempt, Member, ReasonChange, Task
 from apps.tasks.selectors.visibility import is_shown_alone
 
 MOST_EVENTS = 60
+# What events say of the task itself; the rest names where it is, and whom it waits for.
+_OF_TASK_ALONE = ("from", "to", "generation", "then", "exit_code", "detail", "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,21 @@ def task_history(task: Task) -> TaskHistory:
     # Rules on the task are in the audit log.
     events = Event.objects.filter(object_type="task", object_id=str(task.pk))
     events = events.exclude(kind__startswith="rule.")
-    return TaskHistory(
+    found = TaskHistory(
         attempts=tuple(attempts),
         events=tuple(events.select_related("actor")[:MOST_EVENTS]),
-        # Reasons have figures of the queue.
-        reasons=() if is_shown_alone(task) else tuple(past_reasons(task)),
+        reasons=(),
     )
+    if is_shown_alone(task):
+        return _without_place(found)
+    return replace(found, reasons=tuple(past_reasons(task)))
+
+
+def _without_place(history: TaskHistory) -> TaskHistory:
+    """The history for a reader by rule: nothing of queues, pools, other tasks and how it counts."""
+    for event in history.events:
+        event.queue_id = None
+        event.data = {name: event.data[name] for name in _OF_TASK_ALONE if name in event.data}
+    for attempt in history.attempts:
+        attempt.stops_for = None
+    return history

@@ -47,6 +47,7 @@ from apps.tasks.models import Task
 from apps.tasks.selectors.attempts import attempts_of
 from apps.tasks.selectors.vaults import effective_vault
 from apps.tasks.selectors.visibility import (
+    is_shown_alone,
     task_rights,
     tasks_matching_filters,
     visible_task,
@@ -279,7 +280,9 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         user = user_of(request)
         task = self._task(request, pk)
         has_content = task_rights(user, task).content
-        pools = set(pools_visible_to(user).values_list("pk", flat=True))
+        # Where a task runs is not said of one that a rule shows alone.
+        seen = [] if is_shown_alone(task) else pools_visible_to(user).values_list("pk", flat=True)
+        pools = set(seen)
         return Response(
             [
                 attempt_payload(attempt, has_content=has_content, pools=pools)

@@ -10,7 +10,7 @@ from apps.allocation.engine.model.snapshot import Id, Snapshot
 from apps.allocation.explanation import ReaderNames
 from apps.allocation.whatif.comparison import PlanDifference
 from apps.configuration.services.tenant_checks import is_tenant_admin_only
-from apps.tasks.selectors.visibility import tasks_visible_to
+from apps.tasks.selectors.visibility import tasks_seen_with_queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Visibility:
         if self.policies is None or self.reader is None:
             return names
         pools = set(pools_visible_to(self.reader).values_list("pk", flat=True))
-        seen = tasks_visible_to(self.reader).filter(pk__in=list(names.tasks))
+        seen = tasks_seen_with_queue(self.reader).filter(pk__in=list(names.tasks))
         return replace(
             names,
             pools={pk: name for pk, name in names.pools.items() if pk in pools},
