@@ -387,7 +387,7 @@ LOGGING = {
     "root": {"handlers": ["stderr"], "level": env.log_level()},
     "loggers": {
         **env.SERVER_LOGGERS,
-        "paramiko": {"level": "CRITICAL"},
+        "paramiko": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},

@@ -5,11 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-HOME = os.path.dirname(os.path.abspath(sys.path[0]))
-# This version's own folder: another one may take its place while this program runs.
-sys.path[0] = os.path.realpath(sys.path[0])
-
-from apps.execution.node.service import serve  # noqa: E402  # from that folder
+from apps.execution.node.service import serve
 
 if __name__ == "__main__":
-    serve(HOME, os.path.basename(sys.path[0]).rpartition("-")[2])
+    serve(os.path.dirname(os.path.abspath(sys.path[0])))

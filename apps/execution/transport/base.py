@@ -40,15 +40,11 @@ class ExchangeFailed(TransportError):
     may_have_arrived = True
 
 
-class ProgramFailed(ExchangeFailed):
-    """The program ran to its end, and that was a failure; the message has its own words."""
-
-
 class NodeTransport(Protocol):
     """One node. Safe to use from several threads at once."""
 
     def exchange(self, request: bytes, *, timeout_s: float) -> bytes:
-        """The installed helper's answer.
+        """Run the installed helper once.
 
         Raises:
             TransportError: see its subclasses.
@@ -62,4 +58,4 @@ class NodeTransport(Protocol):
         """
 
     def close(self) -> None:
-        """Close the connection for good: every later exchange fails."""
+        """Close the connection; the next exchange opens another one."""
