@@ -100,9 +100,7 @@ class SourceKind(ABC):
     def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
         """The sources of this kind that give the user the right on this object."""
 
-    def is_evident(
-        self, right: ObjectRight, row: Any, holder: UserWithGroups
-    ) -> bool:  # of those that need no statement
+    def is_evident(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> bool:
         """Whether the object itself shows that it gives the user the right, without a statement."""
         return False
 
