@@ -30,6 +30,8 @@ class Bound:
         return found
 
 
+_CHANNEL = "execution/transport/test_channel.py"
+_UNASKED = "test_what_a_node_sends_unasked_and_in_one_packet_is_bounded"
 _ENQUEUE = "tasks/services/test_submission.py"
 _DEFENCES = "rpm/test_defences.py"
 _BODIES = "core/test_bodies.py"
@@ -247,6 +249,33 @@ BOUNDS = (
         "bytes that a node may answer",
         "apps.execution.protocol.answers:ANSWER_BYTES",
         "execution/protocol/test_answers.py::test_an_answer_beyond_the_bound_is_not_even_parsed",
+    ),
+    *(
+        Bound("answer", what, f"apps.execution.{setting}", f"{_CHANNEL}::{test}")
+        for what, setting, test in (
+            (
+                "requests under way on one connection to a node",
+                "transport.channel:REQUESTS_IN_FLIGHT",
+                "test_more_requests_than_the_bound_are_refused",
+            ),
+            (
+                "requests that a helper carries out at once",
+                "node.channel:IN_FLIGHT",
+                "test_a_helper_begins_no_more_than_the_bound_at_once",
+            ),
+            (
+                "bytes of a request to a helper",
+                "node.channel:FRAME_BYTES",
+                "test_a_request_longer_than_the_bound_is_not_sent",
+            ),
+            (
+                "answers of a node that are overdue",
+                "transport.channel:GIVEN_UP",
+                "test_a_node_that_owes_more_answers_than_the_bound_is_given_up",
+            ),
+            ("bytes of a node that are not read yet", "transport.channel:UNREAD_BYTES", _UNASKED),
+            ("bytes of one SSH packet of a node", "transport.channel:PACKET_BYTES", _UNASKED),
+        )
     ),
     Bound(
         "answer",

@@ -387,7 +387,7 @@ LOGGING = {
     "root": {"handlers": ["stderr"], "level": env.log_level()},
     "loggers": {
         **env.SERVER_LOGGERS,
-        "paramiko": {"level": "WARNING"},
+        "paramiko": {"level": "CRITICAL"},
         "celery.beat": {"level": "WARNING"},
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},

@@ -57,6 +57,17 @@ class NodeClient:
         content = self.transport.install(program, timeout_s=INSTALL_TIMEOUT_S)
         return answers.decode_installed(content)
 
+    def hello(self) -> tuple[answers.Clocks, answers.HelloAnswer | answers.Refusal]:
+        """Ask which helper is installed; an earlier release refuses that, in its own name.
+
+        Raises:
+            TransportError: the node was not reached, or (`ProgramFailed`) has no helper.
+            MalformedAnswer: what answered is no helper.
+        """
+        request = requests.encode(requests.HelloRequest(installation=self.installation))
+        content = self.transport.exchange(request, timeout_s=EXCHANGE_TIMEOUT_S)
+        return answers.decode(content, answers.HelloAnswer)
+
     def probe(self, request: requests.ProbeRequest) -> Outcome[answers.NodeInventory]:
         """Ask for the inventory."""
         return self._ask(request, answers.NodeInventory)

@@ -1,21 +1,37 @@
 """Clients for the rows of nodes."""
 
+import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import structlog
+
+from apps.execution.bundle import helper_version
 from apps.execution.client import NodeClient
-from apps.execution.transport.base import MachineRefused, NodeTransport, Unreachable
+from apps.execution.protocol.answers import Clocks, HelloAnswer, MalformedAnswer, Refusal
+from apps.execution.transport.base import (
+    MachineRefused,
+    NodeTransport,
+    ProgramFailed,
+    Unreachable,
+)
 from apps.execution.transport.host_keys import HostKey
 from apps.execution.transport.local import LocalTransport
 from apps.execution.transport.ssh import SshNode, SshTransport
 from apps.nodes.models import Installation, Node
 from apps.nodes.models import Transport as TransportKind
 
+log = structlog.get_logger(__name__)
+
 CONNECTION_FIELDS = (
     *("transport", "address", "port", "user", "key_path", "host_key"),
     # And what the node is probed for.
     *("state_dir", "environment", "runtime", "capacity_cap"),
 )
+
+# Whose answer it is; without the second part, of a release that knows no channel.
+_Helper = tuple[Clocks, HelloAnswer | None]
 
 
 def client_for(node: Node, *, installation: str) -> NodeClient:
@@ -68,6 +84,60 @@ def install_helper(client: NodeClient, node: Node, *, is_kept: bool = True) -> N
         if is_kept:
             Node.objects.filter(pk=node.pk).update(**found)
     _set_home(client.transport, installed.home)
+
+
+def ensure_helper(client: NodeClient, node: Node) -> None:
+    """Install the helper unless exactly this one is there already.
+
+    A node that takes no new helper, or cannot hold one now, goes on with the one that it has.
+
+    Raises:
+        TransportError: the node was not reached, or it is another machine.
+        MalformedAnswer: it was, has no helper, and said why it cannot have one.
+    """
+    there = _there(client, node)
+    if not _is_current(node, there):
+        try:
+            install_helper(client, node)
+            there = _there(client, node)
+        except ProgramFailed as error:
+            if there is None:
+                raise
+            log.warning("node.helper_kept", node=node.pk, helper=there[0].helper, detail=str(error))
+    if isinstance(client.transport, SshTransport):
+        client.transport.retire_helper()
+        client.transport.has_channel = there is not None and there[1] is not None
+
+
+def _there(client: NodeClient, node: Node) -> _Helper | None:
+    """The helper that is there; None where there is none, or another node's.
+
+    Raises:
+        TransportError: the node was not reached.
+    """
+    if not node.helper_home:
+        return None
+    if isinstance(client.transport, SshTransport):
+        # One that runs need not be the one that is installed.
+        client.transport.has_channel = False
+    try:
+        clocks, answer = client.hello()
+    except (ProgramFailed, MalformedAnswer):
+        return None
+    if isinstance(answer, Refusal):
+        return clocks, None
+    return (clocks, answer) if answer.identity == node.identity else None
+
+
+def _is_current(node: Node, there: _Helper | None) -> bool:
+    if there is None or there[1] is None:
+        return False
+    environment = json.dumps(dict(node.environment), sort_keys=True).encode()
+    return (
+        there[0].helper == helper_version()
+        and there[1].environment == hashlib.sha256(environment).hexdigest()
+        and node.state_dir in ("", node.helper_home)
+    )
 
 
 def pinned_key(node: Node) -> HostKey | None:

@@ -10,8 +10,10 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 from uuid import uuid4
 
+from apps.execution.node.channel import HEADER, OPENING
 from apps.execution.transport.host_keys import HostKey
 from tests.chaos.machine import (
     boot_clock,
@@ -52,17 +54,14 @@ signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 while True:
     signal.pause()
 """
-# Stands before python3 on a node and keeps the launches that come, as a network would that repeats
-# them later.
+# Stands before python3 on a node and keeps what comes, as a network would that repeats it later.
+# The helper takes the place of this script, so that its end is the end of the session.
 RECORDER = """\
-#!/bin/sh
+#!/bin/bash
 case "$2" in
 */helper)
-    kept={folder}/requests/$$
-    cat >"$kept"
-    exec 3<"$kept"
-    grep -q '"verb":"launch"' "$kept" || rm "$kept"
-    exec {python} "$@" <&3 3<&-
+    kept=$(mktemp {folder}/requests/XXXXXX)
+    exec {python} "$@" < <(exec tee "$kept" 2>/dev/null)
     ;;
 esac
 exec {python} "$@"
@@ -168,15 +167,23 @@ class ChaosNode:
         program.write_text(RECORDER.format(folder=self.folder, python=python))
         program.chmod(0o755)
 
-    def launches(self) -> list[Path]:
+    def launches(self) -> list[bytes]:
         """What the node was asked to launch, the latest first."""
-        return sorted(
+        files = sorted(
             (self.folder / "requests").iterdir(), key=lambda path: -path.stat().st_mtime_ns
         )
+        return [
+            request
+            for path in files
+            for request in reversed(_requests(path.read_bytes()))
+            if b'"verb":"launch"' in request
+        ]
 
-    def repeat(self, launch: Path) -> None:
+    def repeat(self, launch: bytes) -> None:
         """The same request comes once more; nobody hears the answer."""
-        with launch.open("rb") as request:
+        with TemporaryFile() as request:
+            request.write(launch)
+            request.seek(0)
             self._inside("python3", "-ES", f"{self.home}/helper", stdin=request.fileno())
 
     def remove(self) -> None:
@@ -339,3 +346,18 @@ class ChaosNode:
     @staticmethod
     def _is_running(process: subprocess.Popen[bytes] | None) -> bool:
         return process is not None and process.poll() is None
+
+
+def _requests(received: bytes) -> list[bytes]:
+    """The whole requests in what a helper read: the only one, or those of a channel."""
+    if not received.startswith(OPENING):
+        return [received]
+    found = []
+    begin = len(OPENING)
+    while begin + HEADER.size <= len(received):
+        _, _, size = HEADER.unpack_from(received, begin)
+        begin += HEADER.size
+        found.append(received[begin : begin + size])
+        begin += size
+    # The connection may have been cut within the last one.
+    return found if begin == len(received) else found[:-1]

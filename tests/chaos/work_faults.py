@@ -3,9 +3,7 @@
 import random
 import re
 import signal
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from tests.chaos.history import KilledAttempt, read_journal
@@ -17,9 +15,9 @@ from tests.chaos.stage import PATIENCE, PATIENCE_STEP_S, NothingToHit, Stage
 
 # How many of a node's latest launches come again.
 REPEATED: Final = 6
-# Later a launch is refused by the node's clock, whatever else is wrong.
-YOUNGEST_S: Final = 50.0
-LAUNCH: Final = re.compile(rb'"task_id":"([^"]+)","generation":([0-9]+)')
+LAUNCH: Final = re.compile(
+    rb'"task_id":"([^"]+)","generation":([0-9]+).*"not_after_s":([0-9.]+)', re.DOTALL
+)
 
 
 def work_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:
@@ -85,9 +83,8 @@ def launch_repeated(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[
     raise NothingToHit
 
 
-def _worth_repeating(node: ChaosNode) -> list[Path]:
+def _worth_repeating(node: ChaosNode) -> list[bytes]:
     """Launches that no clock refuses yet and whose work has ended: the latest end first."""
-    now_s = time.time()
     ends = {
         (life.task, life.generation): life.ended_s
         for life in read_journal(
@@ -96,13 +93,13 @@ def _worth_repeating(node: ChaosNode) -> list[Path]:
         if life.ended_s is not None
     }
     found = []
-    for path in node.launches():
-        if now_s - path.stat().st_mtime < YOUNGEST_S:
-            match = LAUNCH.search(path.read_bytes())
-            ended_s = ends.get((match[1].decode(), int(match[2]))) if match else None
+    for launch in node.launches():
+        match = LAUNCH.search(launch)
+        if match and float(match[3]) > boot_clock():
+            ended_s = ends.get((match[1].decode(), int(match[2])))
             if ended_s is not None:
-                found.append((-ended_s, path))
-    return [path for _, path in sorted(found)]
+                found.append((-ended_s, launch))
+    return [launch for _, launch in sorted(found)]
 
 
 def monitor_killed(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[float]:

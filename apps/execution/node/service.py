@@ -1,14 +1,15 @@
-"""One request in, one answer out."""
+"""One request in, one answer out; or many, through a channel."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import sys
 from typing import Any, Callable
 
-from apps.execution.node import clocks, crash_points, files, request_fields
+from apps.execution.node import channel, clocks, crash_points, files, request_fields
 from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.members import forget, launch, stop
 from apps.execution.node.preflight import preflight
@@ -18,12 +19,30 @@ from apps.execution.node.pull import pull
 from apps.execution.node.sync import sync
 
 PROTOCOL = 1
-REQUEST_BYTES = 16 * 1024 * 1024
+REQUEST_BYTES = channel.FRAME_BYTES
+IDENTITY_CHARACTERS = 64
 DETAIL_CHARACTERS = 4000
+
+
+def hello(home: str, config: dict[str, Any], _request: dict[str, Any]) -> dict[str, Any]:
+    """What a control plane has to know before it asks anything else; nothing is changed."""
+    try:
+        with open(os.path.join(home, "identity"), encoding="ascii") as source:
+            identity = source.read(IDENTITY_CHARACTERS)
+    except OSError:
+        identity = ""
+    environment = json.dumps(config.get("environment", {}), sort_keys=True).encode()
+    return {
+        "channel": True,
+        "identity": identity,
+        "environment": hashlib.sha256(environment).hexdigest(),
+    }
+
 
 Verb = Callable[[str, dict[str, Any], dict[str, Any]], dict[str, Any]]
 VERBS: dict[str, Verb] = {
     "forget": forget,
+    "hello": hello,
     "launch": launch,
     "preflight": preflight,
     "probe": probe,
@@ -34,17 +53,37 @@ VERBS: dict[str, Verb] = {
 }
 
 
-def serve(home: str) -> None:
-    """Answer the one request on standard input; whatever happens, the answer is JSON."""
+def serve(home: str, version: str) -> None:
+    """Answer what standard input asks; whatever happens, an answer is JSON.
+
+    Args:
+        version: of this helper.
+    """
     os.umask(0o077)
-    crash_points.arm(home)
-    content = sys.stdin.buffer.read(REQUEST_BYTES + 1)
-    answer = answer_to(home, content)
-    sys.stdout.buffer.write(json.dumps(answer).encode())
+    content = _read(len(channel.OPENING))
+    if content == channel.OPENING:
+        channel.Channel(lambda request: _answer(home, version, request)).serve(version.encode())
+        return
+    content += _read(REQUEST_BYTES + 1 - len(content))
+    sys.stdout.buffer.write(_answer(home, version, content))
     sys.stdout.buffer.flush()
 
 
-def answer_to(home: str, content: bytes) -> dict[str, Any]:
+def _read(size: int) -> bytes:
+    """So many bytes of standard input, or all that there are; what follows stays there."""
+    parts = []
+    while size and (part := os.read(0, min(size, channel.CHUNK_BYTES))):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _answer(home: str, version: str, content: bytes) -> bytes:
+    crash_points.arm(home)
+    return json.dumps(answer_to(home, content, version)).encode()
+
+
+def answer_to(home: str, content: bytes, version: str) -> dict[str, Any]:
     """The answer with the node's clocks around it, which every exchange needs."""
     config = files.read_json(os.path.join(home, "config.json")) or {}
     try:
@@ -57,7 +96,7 @@ def answer_to(home: str, content: bytes) -> dict[str, Any]:
         body = {"refusal": {"code": refusal.code, "detail": refusal.detail[:DETAIL_CHARACTERS]}}
     return {
         "protocol": PROTOCOL,
-        "helper": config.get("helper", ""),
+        "helper": version,
         "boot_id": clocks.boot_id(),
         "uptime_s": clocks.uptime_s(),
         "wall_s": clocks.wall_s(),

@@ -12,7 +12,7 @@ from django.utils import timezone
 from apps.core.crash_points import crash_point
 from apps.execution.bundle import helper_version
 from apps.execution.client import NodeClient
-from apps.execution.connections import client_for, connection_facts, install_helper
+from apps.execution.connections import client_for, connection_facts, ensure_helper
 from apps.execution.leases import NodeClock
 from apps.execution.node_server.fence_cleanup import FenceCleanup
 from apps.execution.protocol.answers import Clocks, MalformedAnswer, SyncReport
@@ -90,6 +90,7 @@ class NodeLoop:
         self._preflight_at = time.monotonic() + node.pk * 61 % PREFLIGHT_EVERY_S
         self._used_at = time.monotonic()
         self._seen = ""
+        self._kept = ""
         self._reached_by: tuple[object, ...] = ()
         self._acknowledged: tuple[MemberKey, ...] = ()
         self._serial_refused = 0
@@ -247,8 +248,8 @@ class NodeLoop:
             self.client = None
         if self.client is None:
             self.client = client_for(node, installation=self._installation)
-            self._reached_by = facts
-            install_helper(self.client, node)
+            self._reached_by, self._kept = facts, ""
+            ensure_helper(self.client, node)
             self._probed_at = float("-inf")
         return self.client
 
@@ -271,10 +272,12 @@ class NodeLoop:
     def _record_answer(
         self, node: Node, client: NodeClient, clocks: Clocks, result: ReportOutcome
     ) -> None:
-        if clocks.helper != helper_version() or clocks.boot_id != node.boot_id:
+        if clocks.helper not in (helper_version(), self._kept) or clocks.boot_id != node.boot_id:
             self._probed_at = float("-inf")
-        if clocks.helper != helper_version():
-            install_helper(client, node)
+        if clocks.helper not in (helper_version(), self._kept):
+            # It stays so where the node takes no other one.
+            self._kept = clocks.helper
+            ensure_helper(client, node)
         with as_server(node.pk, self._token):
             if node.state != NodeState.HEALTHY and result.to_stop:
                 node_mark_clearing(node, len(result.to_stop))

@@ -268,6 +268,14 @@ class PruneAnswer(Struct, frozen=True):
     images: Annotated[tuple[ShortText, ...], Meta(max_length=100_000)]
 
 
+class HelloAnswer(Struct, frozen=True):
+    """What the installed helper is; `environment` is the digest of what it was installed with."""
+
+    channel: bool
+    identity: Token
+    environment: Token
+
+
 class InstallAnswer(Struct, frozen=True):
     """Where the helper lives now, and what tells its folder from every other.
 
@@ -297,15 +305,10 @@ class _Named(Struct):
 
 # Answers that say little are short, whatever wrote them.
 _SHORT_BYTES: Final = 256 * 1024
+_SHORT: Final = (HelloAnswer, LaunchAnswer, PreflightAnswer, PullAnswer, StopAnswer)
 _MOST_BYTES: Final[dict[type, int]] = {
-    LaunchAnswer: _SHORT_BYTES,
-    PreflightAnswer: _SHORT_BYTES,
-    PullAnswer: _SHORT_BYTES,
-    StopAnswer: _SHORT_BYTES,
-    ForgetAnswer: _SHORT_BYTES,
-    InstallAnswer: _SHORT_BYTES,
-    NodeInventory: 16 * _SHORT_BYTES,
-    PruneAnswer: 16 * _SHORT_BYTES,
+    **dict.fromkeys((*_SHORT, ForgetAnswer, InstallAnswer), _SHORT_BYTES),
+    **dict.fromkeys((NodeInventory, PruneAnswer), 16 * _SHORT_BYTES),
 }
 # Of JSON that is not of this protocol: too deep for the decoder, not UTF-8, or with a value that
 # one of the classes above refuses.

@@ -87,6 +87,10 @@ class NodeRequest(Struct, frozen=True, kw_only=True, tag_field="verb"):
     protocol: int = PROTOCOL
 
 
+class HelloRequest(NodeRequest, frozen=True, kw_only=True, tag="hello"):
+    """Ask which helper is there, and whose; nothing is changed."""
+
+
 class ProbeRequest(NodeRequest, frozen=True, kw_only=True, tag="probe"):
     """Ask for the node's inventory."""
 

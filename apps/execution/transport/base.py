@@ -40,11 +40,15 @@ class ExchangeFailed(TransportError):
     may_have_arrived = True
 
 
+class ProgramFailed(ExchangeFailed):
+    """The program ran to its end, and that was a failure; the message has its own words."""
+
+
 class NodeTransport(Protocol):
     """One node. Safe to use from several threads at once."""
 
     def exchange(self, request: bytes, *, timeout_s: float) -> bytes:
-        """Run the installed helper once.
+        """The installed helper's answer.
 
         Raises:
             TransportError: see its subclasses.
@@ -58,4 +62,4 @@ class NodeTransport(Protocol):
         """
 
     def close(self) -> None:
-        """Close the connection; the next exchange opens another one."""
+        """Close the connection for good: every later exchange fails."""

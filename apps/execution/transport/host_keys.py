@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import paramiko
 
 from apps.execution.transport.base import Unreachable
+from apps.execution.transport.channel import BoundedPacketizer
 
 # While the control plane waits for a TCP connection, a banner, a key exchange or a log-in.
 CONNECT_TIMEOUT_S = 10.0
@@ -57,7 +58,7 @@ def open_connection(address: str, port: int, *, timeout_s: float) -> paramiko.Tr
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS)
-    connection = paramiko.Transport(plain)
+    connection = paramiko.Transport(plain, packetizer_class=BoundedPacketizer)
     connection.banner_timeout = timeout_s
     connection.handshake_timeout = timeout_s
     connection.auth_timeout = timeout_s

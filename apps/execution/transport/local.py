@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from apps.execution.transport.base import ExchangeFailed, Unreachable
+from apps.execution.transport.base import ExchangeFailed, ProgramFailed, Unreachable
 
 ERROR_BYTES = 2000
 
@@ -43,5 +43,5 @@ def _run(command: list[str], content: bytes, timeout_s: float) -> bytes:
         raise Unreachable(str(error)) from error
     if done.returncode != 0:
         words = done.stderr[-ERROR_BYTES:].decode(errors="replace").strip()
-        raise ExchangeFailed(f"the helper ended with code {done.returncode}: {words}")
+        raise ProgramFailed(f"the helper ended with code {done.returncode}: {words}")
     return done.stdout

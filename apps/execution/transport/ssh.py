@@ -1,8 +1,13 @@
-"""Nodes over SSH: one connection with a pinned host key, one channel per exchange."""
+"""Nodes over SSH: one connection with a pinned host key, and one helper program in it.
+
+A helper of an earlier release knows no channel: it is a program per exchange.
+"""
 
 import io
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic, sleep
 
 import paramiko
@@ -10,7 +15,13 @@ import paramiko
 from apps.core.crash_points import request_chunks
 from apps.execution.bundle import remote_command
 from apps.execution.protocol.bounds import ANSWER_BYTES
-from apps.execution.transport.base import ExchangeFailed, HostKeyRefused, Unreachable
+from apps.execution.transport.base import (
+    ExchangeFailed,
+    HostKeyRefused,
+    ProgramFailed,
+    Unreachable,
+)
+from apps.execution.transport.channel import HelperChannel, bound_received, cut
 from apps.execution.transport.host_keys import (
     CONNECT_TIMEOUT_S,
     HostKey,
@@ -28,6 +39,11 @@ FREE_STEP_S = 0.05
 CHUNK_BYTES = 256 * 1024
 ERROR_BYTES = 2000
 UNRESTRICTED = "not-restricted"
+CLOSED = "the connection was closed here"
+# Until a helper that was started says that it answers.
+START_TIMEOUT_S = 20.0
+# paramiko looks so often whether a quiet connection is to end or to be kept alive.
+QUIET_STEP_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +69,41 @@ class _NoSession(Unreachable):
 
 
 class SshTransport:
-    """Exchanges with one node. Connects when first needed and again after a cut."""
+    """Exchanges with one node. Connects when first needed and again after a cut.
+
+    `has_channel`: the helper there answers many requests, through one program.
+    """
 
     def __init__(self, node: SshNode) -> None:
         self.node = node
+        self.has_channel = False
         self._lock = threading.Lock()
         # paramiko gives the refusal of a channel to the first thread that asks, not to its own.
         self._opening = threading.Lock()
         self._slots = threading.BoundedSemaphore(EXCHANGES_AT_ONCE)
         self._connection: paramiko.Transport | None = None
+        self._starting = threading.Lock()
+        self._helper: HelperChannel | None = None
+        self._is_closed = False
 
     def exchange(self, request: bytes, *, timeout_s: float) -> bytes:
-        """Run the installed helper once with the request on its standard input."""
+        """The installed helper's answer."""
         if not self.node.home:
             raise Unreachable("the helper is not installed on this node")
-        return self._run(remote_command(self.node.home), request, timeout_s)
+        if not self.has_channel:
+            return self._run(remote_command(self.node.home), request, timeout_s)
+        deadline = monotonic() + timeout_s
+        return self._running_helper(deadline).request(request, deadline)
 
     def install(self, program: bytes, *, timeout_s: float) -> bytes:
         """Run `python3 -` on the node."""
         return self._run("python3 -", program, timeout_s)
+
+    def retire_helper(self) -> None:
+        """Let the running helper end; the next exchange starts the one that is installed now."""
+        helper, self._helper = self._helper, None
+        if helper is not None:
+            helper.retire()
 
     def is_restricted(self, *, timeout_s: float) -> bool:
         """Whether the node's sshd lets this key run nothing but the helper.
@@ -105,11 +137,34 @@ class SshTransport:
         return len(channels)
 
     def close(self) -> None:
-        """Close the connection; running exchanges fail."""
+        """Close the connection for good; running exchanges fail."""
+        self._is_closed = True
+        helper = self._helper
+        if helper is not None:
+            helper.end(CLOSED)
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is not None:
-            connection.close()
+            cut(connection)
+
+    def _running_helper(self, deadline: float) -> HelperChannel:
+        """The one program of this connection; started by the first that asks."""
+        if not self._starting.acquire(timeout=max(deadline - monotonic(), 0)):
+            raise Unreachable("the helper does not start in time")
+        try:
+            helper = self._helper
+            if helper is None or helper.is_over:
+                channel = self._free_channel(deadline)
+                helper = HelperChannel(channel, partial(cut, channel.get_transport()))
+                helper.start(
+                    remote_command(self.node.home), min(deadline, monotonic() + START_TIMEOUT_S)
+                )
+                self._helper = helper
+            if self._is_closed:
+                helper.end(CLOSED)
+            return helper
+        finally:
+            self._starting.release()
 
     def _run(self, command: str, content: bytes, timeout_s: float) -> bytes:
         deadline = monotonic() + timeout_s
@@ -138,7 +193,9 @@ class SshTransport:
             connection = self._connected(deadline)
             try:
                 with self._opening:
-                    return connection.open_session(timeout=max(deadline - monotonic(), 0.1))
+                    channel = connection.open_session(timeout=max(deadline - monotonic(), 0.1))
+                bound_received(channel)
+                return channel
             except paramiko.ChannelException as error:
                 raise _NoSession(f"the node's sshd opens no session: {error}") from error
             except (paramiko.SSHException, OSError, EOFError) as error:
@@ -148,6 +205,8 @@ class SshTransport:
 
     def _connected(self, deadline: float) -> paramiko.Transport:
         with self._lock:
+            if self._is_closed:
+                raise Unreachable(CLOSED)
             if self._connection is None or not self._connection.is_active():
                 timeout_s = max(min(CONNECT_TIMEOUT_S, deadline - monotonic()), 0.1)
                 self._connection = _log_in(self.node, timeout_s)
@@ -157,7 +216,7 @@ class SshTransport:
         with self._lock:
             if self._connection is connection:
                 self._connection = None
-        connection.close()
+        cut(connection)
 
 
 def load_private_key(text: str) -> paramiko.PKey:
@@ -196,6 +255,7 @@ def _log_in(node: SshNode, timeout_s: float) -> paramiko.Transport:
         connection.close()
         raise Unreachable(f"{node.user}@{node.address} may not log in: {error}") from error
     connection.set_keepalive(KEEP_ALIVE_S)
+    connection.sock.settimeout(QUIET_STEP_S)
     return connection
 
 
@@ -218,9 +278,11 @@ def _converse(channel: paramiko.Channel, command: str, content: bytes, deadline:
     timer.start()
     try:
         channel.exec_command(command)
-        for piece in request_chunks(content):
-            channel.sendall(piece)
-        channel.shutdown_write()
+        # A program may end before it has read all; its words say why.
+        with suppress(OSError):
+            for piece in request_chunks(content):
+                channel.sendall(piece)
+            channel.shutdown_write()
         answer = _read_to_end(channel)
         words = channel.recv_stderr(ERROR_BYTES).decode(errors="replace").strip()
         code = channel.recv_exit_status()
@@ -236,7 +298,7 @@ def _converse(channel: paramiko.Channel, command: str, content: bytes, deadline:
         raise ExchangeFailed("no answer in time")
     if code == -1:
         raise ExchangeFailed("the connection was cut before the end")
-    raise ExchangeFailed(f"the helper ended with code {code}: {words}")
+    raise ProgramFailed(f"the helper ended with code {code}: {words}")
 
 
 def _read_to_end(channel: paramiko.Channel) -> bytes:

@@ -25,9 +25,11 @@ ALL = None
 # Who may use a path, or start a program that does, and the functions that do. A task writes to none
 # of these places: the helper's own home is closed, the rest is the kernel's or the administrator's.
 ALLOWED: dict[str, set[str] | None] = {
+    "__main__": {"<module>"},
     # The node's own list, and whether a path is on it: nothing is opened that it names.
     "allowlist": {"_entry", "_is_disk", "_is_given", "_resolved", "read"},
     "callbacks": {"keep", "run"},
+    "channel": {"_run_child"},
     "cleanup": {"clean_up", "ensure_clean"},
     "clocks": {"boot_id"},
     # The runtimes' clients.
@@ -60,7 +62,7 @@ ALLOWED: dict[str, set[str] | None] = {
     # To where the task's user may go, with that user's rights; and its programs.
     "runtimes": {"_inside", "call", "run_tool", "start"},
     "serials": {"_write", "record"},
-    "service": {"answer_to"},
+    "service": {"answer_to", "hello"},
     "state_files": {
         "_entries", "add", "has", "is_of_this_boot", "is_supervised", "mark", "notify",
         "raise_fence", "read", "read_fence", "remove", "supervisor_of", "task_lock", "waiter_path",

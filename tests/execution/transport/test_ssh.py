@@ -171,10 +171,12 @@ def test_how_many_sessions_a_connection_has_is_found_by_trying(ssh_node: SshdNod
 
     with patch("tests.services.sshd.CONFIG", CONFIG + "MaxSessions 4\n"):
         ssh_node.start()
+    transport = SshTransport(ssh_node.ssh_node())
 
     assert transport.sessions_at_once(most=9, timeout_s=scale_timeout(20)) == 4
     transport.close()
     # A new connection has all of them again.
+    transport = SshTransport(ssh_node.ssh_node())
     assert transport.sessions_at_once(most=9, timeout_s=scale_timeout(20)) == 4
     transport.close()
 
