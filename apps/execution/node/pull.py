@@ -51,7 +51,8 @@ def pull(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     """Make an image present. Answers `present`, `pulling` or `failed` after at most `wait_s`.
 
     With `always` the registry is asked even for an image that is here: it says whether these
-    credentials may have it. A failed pull is tried again by the next request.
+    credentials may have it. A pull that has ended is made again by the next request, unless this
+    is the one that it asks for (`pull_id`, from the answer to an earlier one).
     """
     tool = request.get("runtime")
     if tool == "process":
@@ -62,6 +63,8 @@ def pull(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     reference = images.reference(request_fields.image(request), digest)
     wanted = _ImagePull(tool, reference, registry_login.login_of(request))
     wait_s = request_fields.number(request, "wait_s", highest=WAIT_HIGHEST_S)
+    asked = {"pull_id": request.get("pull_id", "")}
+    pull_id = request_fields.text(asked, "pull_id", request_fields.PULL_ID)
     if request.get("always") is not True:
         found = _found(wanted, config)
         if found is not None:
@@ -69,7 +72,8 @@ def pull(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
             return _present(found)
     folder = os.path.join(home, "pulls", wanted.name)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    _ensure_puller(home, folder, wanted, config)
+    if not pull_id or not _is_over(_result(folder), pull_id):
+        _ensure_puller(home, folder, wanted, config)
     return _await_result(folder, wanted, config, until=clocks.uptime_s() + wait_s)
 
 
@@ -94,12 +98,23 @@ def _ensure_puller(home: str, folder: str, wanted: _ImagePull, config: dict[str,
     lock = files.take_lock(os.path.join(folder, "lock"), wait=False)
     if lock is None:
         return
-    files.write_json(os.path.join(folder, "result.json"), {}, durable=False)
-    detach(home, lambda: _fetch(home, folder, wanted, config), keep=(lock,))
+    pull_id = os.urandom(8).hex()
+    files.write_json(os.path.join(folder, "result.json"), {"pull_id": pull_id}, durable=False)
+    detach(home, lambda: _fetch(home, folder, wanted, config, pull_id), keep=(lock,))
     os.close(lock)
 
 
-def _fetch(home: str, folder: str, wanted: _ImagePull, config: dict[str, Any]) -> None:
+def _result(folder: str) -> dict[str, Any]:
+    return files.read_json(os.path.join(folder, "result.json")) or {}
+
+
+def _is_over(result: dict[str, Any], pull_id: str) -> bool:
+    return result.get("pull_id") == pull_id and result.get("code") is not None
+
+
+def _fetch(
+    home: str, folder: str, wanted: _ImagePull, config: dict[str, Any], pull_id: str
+) -> None:
     with open(os.path.join(folder, "log"), "wb", buffering=0) as log:
         try:
             code = _fetched(home, wanted, config, log)
@@ -109,7 +124,8 @@ def _fetch(home: str, folder: str, wanted: _ImagePull, config: dict[str, Any]) -
     if code == 0:
         # Only now: names that no registry knows are many, and would be kept for ever.
         note_image(home, wanted.tool, wanted.reference)
-    files.write_json(os.path.join(folder, "result.json"), {"code": code}, durable=False)
+    result = {"pull_id": pull_id, "code": code}
+    files.write_json(os.path.join(folder, "result.json"), result, durable=False)
     state_files.notify(home)
 
 
@@ -144,7 +160,8 @@ def _await_result(
     folder: str, wanted: _ImagePull, config: dict[str, Any], *, until: float
 ) -> dict[str, Any]:
     while True:
-        code = (files.read_json(os.path.join(folder, "result.json")) or {}).get("code")
+        result = _result(folder)
+        code = result.get("code")
         if code is not None:
             found = _found(wanted, config)
             if code == 0 and found is not None:
@@ -152,7 +169,8 @@ def _await_result(
             return {"state": "failed", "progress": _progress(folder)}
         left_s = until - clocks.uptime_s()
         if left_s <= 0 or not files.is_locked(os.path.join(folder, "lock")):
-            return {"state": "pulling", "progress": _progress(folder)}
+            pull_id = result.get("pull_id", "")
+            return {"state": "pulling", "progress": _progress(folder), "pull_id": pull_id}
         select.select([], [], [], min(STEP_S, left_s))
 
 

@@ -35,6 +35,8 @@ CAPABILITY = re.compile(r"[A-Z][A-Z_]{2,30}")
 DEVICE_PATH = re.compile(r"/dev(?:/[A-Za-z0-9_][A-Za-z0-9._-]{0,63}){1,4}")
 # What `serials` keeps: a SHA-256 in hex; empty where the control plane is of an earlier release.
 SIGNATURE = re.compile(r"(?:[0-9a-f]{64})?")
+# Of one run of a puller, as it answered; empty in a request that asks for none in particular.
+PULL_ID = re.compile(r"(?:[0-9a-f]{16})?")
 DEVICE_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}")
 
 # The kernel's MAX_ARG_STRLEN is 128 KiB with the final NUL.

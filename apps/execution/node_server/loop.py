@@ -15,6 +15,7 @@ from apps.execution.client import NodeClient
 from apps.execution.connections import client_for, connection_facts, ensure_helper
 from apps.execution.leases import NodeClock
 from apps.execution.node_server.fence_cleanup import FenceCleanup
+from apps.execution.node_server.inventory_probe import InventoryProbe, Submit, at_once
 from apps.execution.protocol.answers import Clocks, MalformedAnswer, SyncReport
 from apps.execution.protocol.bounds import plain
 from apps.execution.protocol.outcomes import Answered
@@ -22,13 +23,10 @@ from apps.execution.protocol.requests import MemberKey, StopRequest, SyncRequest
 from apps.execution.reconciler import UnknownMembers
 from apps.execution.services.applier import ReportOutcome
 from apps.execution.services.inventory import (
-    node_mark_clearing,
+    node_mark_back,
     node_mark_healthy,
     node_record_miss,
-    node_store_inventory,
-    node_store_occupied,
     node_store_unknown,
-    probe_request,
 )
 from apps.execution.services.lease_renewal import leases_renew
 from apps.execution.services.node_ownership import NotServing, as_server
@@ -45,7 +43,8 @@ from apps.nodes.models import Node, NodeState
 
 log = structlog.get_logger(__name__)
 
-PROBE_EVERY_S = 60.0
+# Until its inventory is there a node that was away is not healthy again: it is heard sooner then.
+SOON_S = 0.2
 # Nodes of one process take turns; one that fails is tried again sooner.
 PREFLIGHT_EVERY_S = 900.0
 PREFLIGHT_AGAIN_S = 15.0
@@ -63,6 +62,7 @@ class NodeLoop:
 
     Args:
         launching: members, by their rows, that this process is launching.
+        submit: runs what the node may take long to answer, next to the syncs.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class NodeLoop:
         installation: str,
         tick_s: float,
         launching: Callable[[], Collection[int]] = tuple,
+        submit: Submit = at_once,
     ) -> None:
         self.node_id = node.pk
         self.client: NodeClient | None = None
@@ -86,7 +87,7 @@ class NodeLoop:
         self._failures = 0
         self._last_problem = ""
         self._requested_at: float | None = None
-        self._probed_at = float("-inf")
+        self._probe = InventoryProbe(node.pk, token=token, installation=installation, submit=submit)
         self._preflight_at = time.monotonic() + node.pk * 61 % PREFLIGHT_EVERY_S
         self._used_at = time.monotonic()
         self._seen = ""
@@ -175,8 +176,7 @@ class NodeLoop:
             return self._record_miss(node, str(error), is_refused=True)
         except (TransportError, MalformedAnswer) as error:
             return self._record_miss(node, str(error))
-        if time.monotonic() - self._probed_at > PROBE_EVERY_S and not self._probe(node, client):
-            return False
+        self._probe.start(client)
         if node.preflight_failures:
             self._preflight_at = min(self._preflight_at, time.monotonic() + PREFLIGHT_AGAIN_S)
         members = members_of(node)
@@ -184,7 +184,7 @@ class NodeLoop:
         request = SyncRequest(
             installation=self._installation,
             seen=self._seen,
-            wait_s=self._tick_s,
+            wait_s=self._wait_s(node),
             logs=log_positions(members),
             acknowledged=self._acknowledged,
             leases=leases_renew(node, members, self.last_clock, self._token),
@@ -226,6 +226,10 @@ class NodeLoop:
         self._used_at = time.monotonic()
         return True
 
+    def _wait_s(self, node: Node) -> float:
+        is_awaited = not (self._probe.is_known or self._probe.has_failed)
+        return SOON_S if is_awaited and node.state != NodeState.HEALTHY else self._tick_s
+
     @contextmanager
     def _exchange_under_way(self) -> Iterator[None]:
         """Something is asked of the node now."""
@@ -250,37 +254,25 @@ class NodeLoop:
             self.client = client_for(node, installation=self._installation)
             self._reached_by, self._kept = facts, ""
             ensure_helper(self.client, node)
-            self._probed_at = float("-inf")
         return self.client
-
-    def _probe(self, node: Node, client: NodeClient) -> bool:
-        with self._exchange_under_way():
-            outcome = client.probe(probe_request(node, installation=self._installation))
-        if not isinstance(outcome, Answered):
-            return self._record_miss(node, outcome.detail)
-        self._note_clock(outcome.clocks)
-        with as_server(node.pk, self._token):
-            node_store_inventory(node, outcome.answer, outcome.clocks)
-        self._probed_at = time.monotonic()
-        with self._exchange_under_way():
-            full = client.sync(SyncRequest(installation=self._installation, full=True))
-        if isinstance(full, Answered):
-            with as_server(node.pk, self._token):
-                node_store_occupied(node, full.answer.device_processes)
-        return True
 
     def _record_answer(
         self, node: Node, client: NodeClient, clocks: Clocks, result: ReportOutcome
     ) -> None:
         if clocks.helper not in (helper_version(), self._kept) or clocks.boot_id != node.boot_id:
-            self._probed_at = float("-inf")
+            self._probe.want()
         if clocks.helper not in (helper_version(), self._kept):
             # It stays so where the node takes no other one.
             self._kept = clocks.helper
             ensure_helper(client, node)
         with as_server(node.pk, self._token):
             if node.state != NodeState.HEALTHY and result.to_stop:
-                node_mark_clearing(node, len(result.to_stop))
+                left = len(result.to_stop)
+                node_mark_back(
+                    node, f"It is back; {left} members of earlier attempts are being ended there."
+                )
+            elif node.state != NodeState.HEALTHY and not self._probe.is_known:
+                node_mark_back(node, "It is back; its inventory is awaited.")
             elif (
                 node.state_detail != plain(result.problem)
                 or node.missed_syncs

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
@@ -17,7 +18,12 @@ from apps.execution.node_server.identity import process_token
 from apps.execution.node_server.loop import NodeLoop
 from apps.execution.node_server.periodic_checks import PeriodicChecks
 from apps.execution.selectors import members_to_launch, members_to_stop
-from apps.execution.services.member_launch import member_launch, member_stop
+from apps.execution.services.member_launch import (
+    MemberStart,
+    member_launch,
+    member_launch_continue,
+    member_stop,
+)
 from apps.execution.services.node_ownership import NotServing
 from apps.execution.services.restore_detection import trust_now
 from apps.nodes.models import Node
@@ -28,16 +34,21 @@ log = structlog.get_logger(__name__)
 # A notification may get lost, or reach another process: polling finds what it announced.
 POLL_EVERY_S = 1.0
 LAUNCHES_AT_ONCE = 32
-# A launch may fetch an image for as long as its registry likes: those of a node leave capacity for
-# its sync and its stops, and those of a user there for the launches of others.
+# An exchange may take as long as its node likes: those of a node leave capacity for its sync and
+# its stops, and those of a user there for the launches of others.
 LAUNCHES_PER_NODE = 6
 LAUNCHES_PER_NODE_AND_OWNER = 3
 # Threads beyond, for members of gangs that are waited for: their image is there.
 LAUNCHES_OF_READY = 8
+# A pull is polled, and holds no thread: soon at first, then seldom, as it has lasted.
+POLL_FETCH_S = 1.0
+POLL_FETCH_MOST_S = 5.0
+POLL_FETCH_SHARE = 0.1
 # Stops have threads of their own, which a node that takes them and does not answer does not fill.
 STOPS_AT_ONCE = 16
 STOPS_PER_NODE = 4
 PREFLIGHTS_AT_ONCE = 4
+PROBES_AT_ONCE = 16
 # What was held back is looked for once something has ended, not more often than this.
 POLL_AGAIN_S = 0.25
 # Nodes hold their answers for up to a tick; a process that is asked to end waits no longer.
@@ -59,6 +70,7 @@ class NodeServer:
         self._busy: dict[tuple[str, int], Future[None]] = {}
         # Node and owner of each member whose launch is under way, but for those that are ready.
         self._launches: dict[int, tuple[int, int]] = {}
+        self._fetches: dict[int, _Fetch] = {}
         self._are_held_back = False
         self._polled_at = float("-inf")
         self._stops_sent: dict[int, float] = {}
@@ -68,6 +80,7 @@ class NodeServer:
                 ("launch", LAUNCHES_AT_ONCE + LAUNCHES_OF_READY),
                 ("stop", STOPS_AT_ONCE),
                 ("preflight", PREFLIGHTS_AT_ONCE),
+                ("probe", PROBES_AT_ONCE),
             )
         }
         self._thread = threading.Thread(target=self._run, name="node-server", daemon=True)
@@ -170,33 +183,70 @@ class NodeServer:
                 installation=installation_key(),
                 tick_s=settings.SYNC_TICK_S,
                 launching=self._launching,
+                submit=self._pools["probe"].submit,
             )
             self._loops[node.pk].thread.start()
 
     def _launch_due(self, ready: dict[int, NodeLoop]) -> None:
         """Launch what is due, as far as its node and its owner have free launch slots."""
-        under_way = self._launching()
-        self._launches = {pk: one for pk, one in self._launches.items() if pk in under_way}
+        asked = self._asked()
+        self._launches = {pk: one for pk, one in self._launches.items() if pk in asked}
         slots = _LaunchSlots(list(self._launches.values()))
+        self._continue_fetches(ready, slots)
+        under_way = self._launching()
         for member in members_to_launch(ready, token=self.token):
             if member.pk in under_way:
                 continue
+            launch = partial(member_launch, member_id=member.pk, token=self.token)
             owner_key = (member.node_id or 0, member.attempt.task.owner_id)
+            loop, now = ready[owner_key[0]], time.monotonic()
             if member.ready_at is None and not slots.has_free(*owner_key):
                 self._are_held_back = True
-            elif self._launch(member, ready[owner_key[0]]) and member.ready_at is None:
-                self._launches[member.pk] = owner_key
-                slots.take(*owner_key)
+            elif self._launch(member.pk, loop, launch, now) and member.ready_at is None:
+                self._take(slots, member.pk, owner_key)
 
-    def _launch(self, member: Member, loop: NodeLoop) -> bool:
+    def _continue_fetches(self, ready: dict[int, NodeLoop], slots: "_LaunchSlots") -> None:
+        """Ask after the images that are due; those of nodes that do not answer wait for them."""
+        for pk, fetch in list(self._fetches.items()):
+            member = fetch.start.member
+            owner_key = (member.node_id or 0, member.attempt.task.owner_id)
+            if owner_key[0] not in self._loops:
+                # Another process launches what is to be launched there.
+                del self._fetches[pk]
+            elif owner_key[0] not in ready or time.monotonic() < fetch.due_at:
+                continue
+            elif not slots.has_free(*owner_key):
+                self._are_held_back = True
+            else:
+                go_on = partial(member_launch_continue, fetch.start)
+                if self._launch(pk, ready[owner_key[0]], go_on, fetch.began_at):
+                    self._take(slots, pk, owner_key)
+
+    def _take(self, slots: "_LaunchSlots", pk: int, owner_key: tuple[int, int]) -> None:
+        self._launches[pk] = owner_key
+        slots.take(*owner_key)
+
+    def _launch(
+        self, pk: int, loop: NodeLoop, launch: Callable[..., MemberStart | None], began_at: float
+    ) -> bool:
         """Whether the node can be asked."""
         client, clock = loop.client, loop.clock
         if client is None or clock is None:
             return False
-        launch = partial(
-            member_launch, member_id=member.pk, client=client, clock=clock, token=self.token
-        )
-        self._submit(("launch", member.pk), launch)
+        if pk in self._fetches:
+            self._fetches[pk] = replace(self._fetches[pk], due_at=float("inf"))
+
+        def go_on() -> None:
+            start = None
+            try:
+                start = launch(client=client, clock=clock)
+            finally:
+                if start is None:
+                    self._fetches.pop(pk, None)
+                else:
+                    self._fetches[pk] = _fetch(start, began_at)
+
+        self._submit(("launch", pk), go_on)
         return True
 
     def _preflight(self, ready: dict[int, NodeLoop]) -> None:
@@ -219,10 +269,16 @@ class NodeServer:
         one = self._busy.get((kind, pk))
         return one is not None and not one.done()
 
+    def _asked(self) -> set[int]:
+        """Members, by their rows, of whose launch the node is asked something right now."""
+        exchanges = list(self._busy.items())
+        return {pk for (kind, pk), one in exchanges if kind == "launch" and not one.done()}
+
     def _launching(self) -> frozenset[int]:
         """Members whose launch is under way here, by their rows; asked by the loops' threads."""
-        exchanges = list(self._busy.items())
-        return frozenset(pk for (kind, pk), one in exchanges if kind == "launch" and not one.done())
+        # In this order: a launch that becomes a fetch meanwhile is in one of both.
+        asked = self._asked()
+        return frozenset(asked | set(self._fetches))
 
     def _submit(self, key: tuple[str, int], work: Callable[[], None]) -> None:
         if key not in self._busy:
@@ -234,6 +290,21 @@ class NodeServer:
             # A pause of this thread: a node that fails at once would else start pass after pass.
             time.sleep(max(0.0, self._polled_at + POLL_AGAIN_S - time.monotonic()))
             self.wake()
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetch:
+    """A start whose image its node fetches; times by `time.monotonic()`."""
+
+    start: MemberStart
+    began_at: float
+    due_at: float
+
+
+def _fetch(start: MemberStart, began_at: float) -> _Fetch:
+    now = time.monotonic()
+    wait_s = max(POLL_FETCH_S, (now - began_at) * POLL_FETCH_SHARE)
+    return _Fetch(start, began_at, now + min(wait_s, POLL_FETCH_MOST_S))
 
 
 class _LaunchSlots:

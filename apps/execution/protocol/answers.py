@@ -142,13 +142,14 @@ class PullAnswer(Struct, frozen=True):
     """Whether the image is there, and the last words of the runtime.
 
     Of one that is there: its number on the node (the digest of its configuration), and its digest
-    in registries, empty where it has none.
+    in registries, empty where it has none. `pull_id`: of a pull under way, for the next request.
     """
 
     state: Literal["present", "pulling", "failed"]
     progress: LongText
     image_id: ImageDigest = ""
     digest: ImageDigest = ""
+    pull_id: Token = ""
 
 
 class PreflightAnswer(Struct, frozen=True):

@@ -128,7 +128,8 @@ class PullRequest(NodeRequest, frozen=True, kw_only=True, tag="pull"):
     """Fetch this image unless it is there, and tell how far it is after at most `wait_s`.
 
     With `digest` exactly that image of the name. With `always` the registry is asked whether the
-    login may have it, even if it is there.
+    login may have it, even if it is there. `pull_id` is that of the last answer: a pull that has
+    ended since is not made again.
     """
 
     runtime: RuntimeName
@@ -137,6 +138,7 @@ class PullRequest(NodeRequest, frozen=True, kw_only=True, tag="pull"):
     login: RegistryLogin | None = None
     always: bool = False
     wait_s: float = 0
+    pull_id: str = ""
 
 
 class ContainerSpec(Struct, frozen=True, kw_only=True):

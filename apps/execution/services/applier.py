@@ -258,6 +258,9 @@ class Applier:
     def _launch(self, member: MemberKey) -> None:
         """Free the claim; the next pass launches, and the node starts at most one."""
         row = self._rows[member]
+        if row.pk in self._launching:
+            # Its image is being fetched, or the answer is on its way.
+            return
         claimed = row.attempt.not_before or row.attempt.allocated_at
         is_late = clock.now() - claimed > LAUNCH_IN_FLIGHT
         is_refused = row.boot_id not in {"", self._boot_id}

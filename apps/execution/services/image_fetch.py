@@ -18,7 +18,10 @@ from apps.execution.protocol.requests import PullRequest, RegistryLogin, Runtime
 from apps.policies.selectors import RegistryAccess, registry_access
 from apps.tasks.services.attempts.images import ImageIdentity
 
-PULL_WAIT_S = 20.0
+# Most pulls of a layer or two are over by then; longer ones are polled, and hold no thread.
+FIRST_WAIT_S = 0.5
+# Earlier releases of the helper know no poll: the answer to a pull that has ended is lost on them.
+OLD_WAIT_S = 20.0
 # What runtimes say of a registry that is away for the moment; a name that is wrong is not in it.
 PASSING = re.compile(
     r"connection (refused|reset)|timeout|timed out|no route to host|network is unreachable"
@@ -32,12 +35,16 @@ KNOWN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ImageRequest:
-    """An image by its name, for a group, and what the attempt is known to run under it."""
+    """An image by its name, for a group, and what the attempt is known to run under it.
+
+    `polled`: the pull that an earlier request found under way.
+    """
 
     image: ImageName
     runtime: RuntimeName
     group_id: int
     noted: ImageIdentity
+    polled: "FetchRunning | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +75,18 @@ class FetchDeferred:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchRunning:
+    """The node is fetching it; it is to be asked again. `pull_id` as the node answered."""
+
+    pull_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchCancelled:
     """The member is not to be launched any more."""
 
 
-FetchOutcome = ImageReady | ImageUnavailable | FetchDeferred | LaunchCancelled
+FetchOutcome = ImageReady | ImageUnavailable | FetchDeferred | FetchRunning | LaunchCancelled
 # The image, the credentials it is fetched with, and what is known of it.
 _Key = tuple[ImageName, str, str, bool]
 
@@ -89,10 +103,10 @@ def image_fetch(
     keep: Callable[[str], bool],
     note: Callable[[ImageIdentity], ImageIdentity],
 ) -> FetchOutcome:
-    """Make the image present; fetching can take many exchanges.
+    """Make the image present, or hear how far that is.
 
     Args:
-        keep: called with the progress; False ends the fetch.
+        keep: called with the progress of a pull under way; False ends the fetch.
         note: called with the image found; answers which one the attempt runs.
     """
     access = registry_access(group_id=wanted.group_id, image=wanted.image)
@@ -161,25 +175,31 @@ def _request(
         else None,
         # What one group has fetched is not for every other: the registry decides.
         always=access.is_guarded,
-        wait_s=PULL_WAIT_S,
+        wait_s=_wait_s(wanted.polled),
+        pull_id=wanted.polled.pull_id if wanted.polled else "",
     )
+
+
+def _wait_s(polled: FetchRunning | None) -> float:
+    if polled is None:
+        return FIRST_WAIT_S
+    return 0.0 if polled.pull_id else OLD_WAIT_S
 
 
 def _pulled(
     client: NodeClient, wanted: ImageRequest, request: PullRequest, keep: Callable[[str], bool]
 ) -> FetchOutcome:
-    while True:
-        outcome = client.pull(request)
-        if not isinstance(outcome, Answered):
-            return FetchDeferred(outcome.detail)
-        answer = outcome.answer
-        if answer.state == "present":
-            return ImageReady(ImageIdentity(answer.digest, answer.image_id))
-        if answer.state == "failed":
-            exactly = f"this attempt runs {request.digest}, which its node cannot get. "
-            words = f"{exactly if request.digest else ''}{answer.progress}"
-            if PASSING.search(answer.progress):
-                return FetchDeferred(f"Image {wanted.image}: {words}", is_registrys=True)
-            return ImageUnavailable(f"Image {wanted.image}: {words}", is_runtimes=True)
-        if not keep(f"Fetching the image. {answer.progress}".strip()):
-            return LaunchCancelled()
+    outcome = client.pull(request)
+    if not isinstance(outcome, Answered):
+        return FetchDeferred(outcome.detail)
+    answer = outcome.answer
+    if answer.state == "present":
+        return ImageReady(ImageIdentity(answer.digest, answer.image_id))
+    if answer.state == "pulling":
+        is_wanted = keep(f"Fetching the image. {answer.progress}".strip())
+        return FetchRunning(answer.pull_id) if is_wanted else LaunchCancelled()
+    exactly = f"this attempt runs {request.digest}, which its node cannot get. "
+    words = f"{exactly if request.digest else ''}{answer.progress}"
+    if PASSING.search(answer.progress):
+        return FetchDeferred(f"Image {wanted.image}: {words}", is_registrys=True)
+    return ImageUnavailable(f"Image {wanted.image}: {words}", is_runtimes=True)

@@ -122,9 +122,8 @@ def node_mark_healthy(node: Node, problem: str = "") -> None:
             after_commit(notify=["execution.poll"])
 
 
-def node_mark_clearing(node: Node, left: int) -> None:
-    """The node is back, and still runs what was given up: it takes nothing new until that ended."""
-    words = f"It is back; {left} members of earlier attempts are being ended there."
+def node_mark_back(node: Node, words: str) -> None:
+    """The node is back, and takes nothing new yet, for the reason in these words."""
     Node.objects.filter(pk=node.pk).update(
         last_seen_at=timezone.now(), missed_syncs=0, state_detail=words
     )

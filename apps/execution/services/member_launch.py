@@ -5,7 +5,7 @@ launch may come when another process has long taken over.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import structlog
@@ -29,6 +29,7 @@ from apps.execution.protocol.requests import ContainerSpec, LaunchRequest, StopR
 from apps.execution.selectors import maintenance_left_s
 from apps.execution.services.image_fetch import (
     FetchDeferred,
+    FetchRunning,
     ImageReady,
     ImageRequest,
     ImageUnavailable,
@@ -70,13 +71,14 @@ REGISTRY_TRIES = 6
 
 
 @dataclass(frozen=True, slots=True)
-class _Start:
-    """One member that this process launches."""
+class MemberStart:
+    """One member that this process launches; `fetch` is what the node last said of its image."""
 
     member: Member
     client: NodeClient
     spec: ContainerSpec
     token: str
+    fetch: FetchRunning | None = None
 
     @property
     def node_id(self) -> int:
@@ -87,30 +89,59 @@ class _Start:
         return str(self.member.attempt.task_id)
 
 
-def member_launch(*, member_id: int, client: NodeClient, clock: NodeClock, token: str) -> None:
-    """Start one member and store the outcome. Can be repeated: the node starts it once."""
+def member_launch(
+    *, member_id: int, client: NodeClient, clock: NodeClock, token: str
+) -> MemberStart | None:
+    """Start one member and store the outcome. Can be repeated: the node starts it once.
+
+    Returns:
+        The start while its node fetches the image, for `member_launch_continue`.
+    """
     node_id = Member.objects.values_list("node_id", flat=True).get(pk=member_id) or 0
     try:
         with as_server(node_id, token):
             if not member_claim_start(member_id=member_id, token=token):
-                return
+                return None
         crash_point("launch.claimed")
-        member = Member.objects.select_related(
-            *("attempt__task__owner", "attempt__queue__profile", "attempt__pool"),
-            *("attempt__policy", "node"),
-        ).get(pk=member_id)
-        spec = _spec(member, token)
-        if spec is not None:
-            _launch(_Start(member, client, spec, token), clock)
+        start = _start_of(member_id, client, token)
     except NotServing:
         log.info("member.left_to_another_process", member=member_id)
+        return None
+    return None if start is None else member_launch_continue(start, client=client, clock=clock)
 
 
-def _launch(start: _Start, clock: NodeClock) -> None:
-    fetched = _image_ready(start)
-    if fetched is None:
-        return
-    crash_point("launch.pulled")
+def member_launch_continue(
+    start: MemberStart, *, client: NodeClient, clock: NodeClock
+) -> MemberStart | None:
+    """Go on with a start whose image was being fetched. Returns as `member_launch` does."""
+    start = replace(start, client=client)
+    try:
+        fetched = _image_ready(start)
+        if isinstance(fetched, FetchRunning):
+            return replace(start, fetch=fetched)
+        if fetched is None:
+            return None
+        crash_point("launch.pulled")
+        # While an image is fetched, vaults, permissions and secrets change.
+        now = _start_of(start.member.pk, client, start.token) if start.fetch else start
+        if now is not None:
+            _launch(now, clock, fetched)
+    except NotServing:
+        log.info("member.left_to_another_process", member=start.member.pk)
+    return None
+
+
+def _start_of(member_id: int, client: NodeClient, token: str) -> MemberStart | None:
+    """What is launched now; None when it cannot be known, and the attempt has ended so."""
+    member = Member.objects.select_related(
+        *("attempt__task__owner", "attempt__queue__profile", "attempt__pool"),
+        *("attempt__policy", "node"),
+    ).get(pk=member_id)
+    spec = _spec(member, token)
+    return None if spec is None else MemberStart(member, client, spec, token)
+
+
+def _launch(start: MemberStart, clock: NodeClock, fetched: ImageReady) -> None:
     spec = _together(start)
     if spec is None:
         return
@@ -145,7 +176,7 @@ def _launch(start: _Start, clock: NodeClock) -> None:
     crash_point("launch.noted")
 
 
-def _together(start: _Start) -> ContainerSpec | None:
+def _together(start: MemberStart) -> ContainerSpec | None:
     """What to launch a member with; None: of a gang, others are not so far, and it waits."""
     if start.member.attempt.replicas == 1 or start.member.launched_at is not None:
         return start.spec
@@ -203,7 +234,7 @@ def _lease(member: Member, clock: NodeClock) -> float | None:
     return max(until, before or 0.0)
 
 
-def _launched(start: _Start, outcome: LaunchOutcome) -> None:
+def _launched(start: MemberStart, outcome: LaunchOutcome) -> None:
     member_id, task = start.member.pk, start.task_id
     if isinstance(outcome, Answered):
         if outcome.answer.state == "running":
@@ -221,13 +252,13 @@ def _launched(start: _Start, outcome: LaunchOutcome) -> None:
         _try_again(start, outcome.detail, delay_s=0, is_unsent=not outcome.may_have_arrived)
 
 
-def _not_started(start: _Start, detail: str) -> None:
+def _not_started(start: MemberStart, detail: str) -> None:
     """End the member: by the task's own fault, unless its node starts no task at all."""
     if not _is_nodes_own(start):
         _exited(start, MemberResult(exit_code=None, detail=detail))
 
 
-def _is_nodes_own(start: _Start) -> bool:
+def _is_nodes_own(start: MemberStart) -> bool:
     """Whether the node starts no task at all; the member has ended by no fault of its task then."""
     node = start.member.node
     if node is None:
@@ -241,14 +272,14 @@ def _is_nodes_own(start: _Start) -> bool:
     return bool(problem)
 
 
-def _exited(start: _Start, ended: MemberResult) -> None:
+def _exited(start: MemberStart, ended: MemberResult) -> None:
     if start.spec.image:
         image_forget(start.client, ImageName.parse(start.spec.image))
     with as_server(start.node_id, start.token):
         member_note_exit(member_id=start.member.pk, ended=ended)
 
 
-def _image_ready(start: _Start) -> ImageReady | None:
+def _image_ready(start: MemberStart) -> ImageReady | FetchRunning | None:
     """The image on the node; None: the member is not launched now, and it is written down why."""
     attempt = start.member.attempt
 
@@ -266,14 +297,14 @@ def _image_ready(start: _Start) -> ImageReady | None:
     # What other members, or an earlier launch of this one, found the image to be.
     noted = ImageIdentity(attempt.image_digest, attempt.image_id)
     image = ImageName.parse(spec.image)
-    wanted = ImageRequest(image, spec.runtime, attempt.policy.group_id, noted)
+    wanted = ImageRequest(image, spec.runtime, attempt.policy.group_id, noted, start.fetch)
     outcome = image_fetch(start.client, wanted, keep=keep, note=note)
     if isinstance(outcome, ImageUnavailable | FetchDeferred):
         _image_unavailable(start, outcome)
-    return outcome if isinstance(outcome, ImageReady) else None
+    return outcome if isinstance(outcome, ImageReady | FetchRunning) else None
 
 
-def _image_unavailable(start: _Start, outcome: ImageUnavailable | FetchDeferred) -> None:
+def _image_unavailable(start: MemberStart, outcome: ImageUnavailable | FetchDeferred) -> None:
     """Go on by the cause: the runtime, the registry, or the task itself."""
     if isinstance(outcome, ImageUnavailable) and outcome.is_runtimes:
         _not_started(start, outcome.detail)
@@ -286,7 +317,7 @@ def _image_unavailable(start: _Start, outcome: ImageUnavailable | FetchDeferred)
         _try_again(start, outcome.detail, tries=REGISTRY_TRIES)
 
 
-def _refused(start: _Start, outcome: NodeRefusal) -> None:
+def _refused(start: MemberStart, outcome: NodeRefusal) -> None:
     if outcome.code in PASSING:
         _try_again(start, outcome.detail)
         return
@@ -308,7 +339,7 @@ def _refused(start: _Start, outcome: NodeRefusal) -> None:
 
 
 def _try_again(
-    start: _Start,
+    start: MemberStart,
     detail: str,
     *,
     delay_s: float | None = None,

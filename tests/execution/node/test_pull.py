@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from apps.execution.node import private_files, pull
@@ -146,6 +147,37 @@ def test_what_one_group_fetched_is_not_for_another(node: TestedNode, registry: R
     wrong = login(registry, "wrong", revision="2.1")
     assert pulled(node, image, always=True, login=wrong).state == "failed"
     assert pulled(node, image, always=True, login=login(registry)).state == "present"
+
+
+def test_a_pull_is_polled_to_its_own_end_and_not_made_again(
+    node: TestedNode, registry: Registry, records: Path
+) -> None:
+    wrong = login(registry, password="wrong")
+    request = PullRequest(
+        installation=INSTALLATION,
+        runtime="podman",
+        image=f"{registry.host}/private/tool:1",
+        login=wrong,
+        always=True,
+    )
+    first = node.client.pull(request)
+    assert isinstance(first, Answered)
+    assert first.answer.state == "pulling"
+    assert first.answer.pull_id
+    poll = msgspec.structs.replace(request, pull_id=first.answer.pull_id)
+
+    def state() -> str:
+        outcome = node.client.pull(poll)
+        assert isinstance(outcome, Answered)
+        return outcome.answer.state
+
+    wait_until(lambda: state() == "failed", what="the pull has failed")
+
+    assert state() == "failed"
+    assert (records / "argv").read_text().splitlines().count("pull") == 1
+    again = node.client.pull(request)
+    assert isinstance(again, Answered)
+    assert again.answer.pull_id not in ("", first.answer.pull_id)
 
 
 def test_a_password_is_removed_even_if_whoever_fetches_is_killed(

@@ -13,6 +13,7 @@ from apps.allocation.services import run_pass
 from apps.execution.node_server import server as server_module
 from apps.execution.node_server.loop import NodeLoop
 from apps.execution.node_server.server import NodeServer, _LaunchSlots
+from apps.execution.services.member_launch import MemberStart
 from apps.nodes.models import Node
 from apps.tasks.models import Member
 from tests.allocation.state import enqueue, make_node
@@ -29,11 +30,19 @@ class SlowLaunches:
     def __init__(self) -> None:
         self.begun: list[int] = []
         self.stopped: list[int] = []
+        self.fetching: dict[int, MemberStart] = {}
+        self.polled: list[int] = []
         self.may_end = threading.Event()
 
-    def launch(self, *, member_id: int, **_facts: Any) -> None:
+    def launch(self, *, member_id: int, **_facts: Any) -> MemberStart | None:
         self.begun.append(member_id)
-        self.may_end.wait()
+        if member_id not in self.fetching:
+            self.may_end.wait()
+        return self.fetching.get(member_id)
+
+    def go_on(self, start: MemberStart, **_facts: Any) -> MemberStart | None:
+        self.polled.append(start.member.pk)
+        return self.fetching.get(start.member.pk)
 
     def stop(self, *, member: Member, **_facts: Any) -> None:
         self.stopped.append(member.pk)
@@ -43,6 +52,7 @@ class SlowLaunches:
 def slow(monkeypatch: pytest.MonkeyPatch) -> SlowLaunches:
     slow = SlowLaunches()
     monkeypatch.setattr(server_module, "member_launch", slow.launch)
+    monkeypatch.setattr(server_module, "member_launch_continue", slow.go_on)
     monkeypatch.setattr(server_module, "member_stop", slow.stop)
     return slow
 
@@ -135,6 +145,46 @@ def test_a_member_of_a_gang_that_is_waited_for_needs_no_slot(
     server._launch_due(served(node))
 
     wait_until(lambda: sorted(slow.begun) == sorted([first.pk, second.pk]), what="both are begun")
+
+
+def test_an_image_that_is_fetched_takes_no_slot_and_is_asked_after_until_it_is_there(
+    example: Example,
+    alice: User,
+    server: NodeServer,
+    slow: SlowLaunches,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_module, "LAUNCHES_PER_NODE", 1)
+    # Due at once.
+    monkeypatch.setattr(server_module, "POLL_FETCH_MOST_S", 0)
+    node = make_node(example.bare_metal, name="b1")
+    enqueue(alice, example.dev_queue, 2)
+    run_pass()
+    first, second = (
+        Member.objects.filter(node=node).select_related("attempt__task").order_by("attempt_id")
+    )
+    slow.fetching = {first.pk: cast("MemberStart", SimpleNamespace(member=first))}
+    server._loops = served(node)
+
+    server._launch_due(served(node))
+    wait_until(lambda: not server._asked(), what="the first is being fetched")
+    assert server._launching() == {first.pk}
+    server._busy.clear()
+    server._launch_due(served(node))
+    wait_until(lambda: slow.polled == [first.pk], what="its image is asked after")
+    wait_until(lambda: not server._asked(), what="the answer is there")
+    slow.fetching = {}
+    server._busy.clear()
+    server._launch_due(served(node))
+    wait_until(lambda: server._launching() == frozenset(), what="the first is launched")
+    # As far as the database knows the first is still to be launched; by then it is not.
+    Member.objects.filter(pk=first.pk).update(state="running")
+    server._busy.clear()
+    server._launch_due(served(node))
+
+    wait_until(lambda: second.pk in slow.begun, what="the second is begun")
+    assert slow.begun.count(first.pk) == 1
+    assert slow.polled == [first.pk, first.pk]
 
 
 def test_there_is_a_slot_for_whoever_has_little_under_way() -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from apps.execution.client import NodeClient
 from apps.execution.leases import NodeClock
-from apps.execution.services.member_launch import member_launch
+from apps.execution.services.member_launch import member_launch, member_launch_continue
 from apps.execution.transport.base import TransportError
 from apps.tasks.models import Attempt, Task
 
@@ -54,12 +54,13 @@ def refusal(code: str, detail: str = "its words") -> dict[str, object]:
 
 
 def launch(attempt: Attempt, node: ScriptedNode, client: NodeClient | None = None) -> None:
-    member_launch(
-        member_id=attempt.members.get().pk,
-        client=client or NodeClient(node, "ours"),
-        clock=NodeClock("boot", 100.0, read_at=0.0),
-        token="t",
-    )
+    """Launch it, and ask after its image until the node has it or does not get it."""
+    client = client or NodeClient(node, "ours")
+    clock = NodeClock("boot", 100.0, read_at=0.0)
+    member_id = attempt.members.get().pk
+    start = member_launch(member_id=member_id, client=client, clock=clock, token="t")
+    while start is not None:
+        start = member_launch_continue(start, client=client, clock=clock)
 
 
 def states_of(attempt: Attempt) -> tuple[str, str, str]:

@@ -128,6 +128,9 @@ def test_an_absent_launch_whose_window_has_closed_is_given_back(
     node: Node, claimed: Attempt
 ) -> None:
     claimed_at(claimed, LAUNCH_IN_FLIGHT + timedelta(seconds=1))
+    # While its image is being fetched it is not lost.
+    apply_report(node, launching=(claimed.members.get().pk,))
+    assert states_of(claimed) == ("starting", "allocated")
 
     apply_report(node)
 
