@@ -53,15 +53,16 @@ class Claims:
 
     def claim(self) -> None:
         """Renew what is held, and take what no process holds."""
-        Node.objects.filter(served_by=self._token).update(served_until=Now() + CLAIM_FOR)
-        with transaction.atomic():
-            # Rows that another process is writing to are left for the next time.
-            free = self._free().select_for_update(skip_locked=True, no_key=True)
-            taken = list(free.values_list("pk", flat=True))
-            if taken:
-                Node.objects.filter(pk__in=taken).update(
-                    served_by=self._token, served_until=Now() + CLAIM_FOR
-                )
+        for rows in (Node.objects.filter(served_by=self._token), self._free()):
+            with transaction.atomic():
+                # Rows that another transaction is writing to are left for the next time: a lock on
+                # one node must not cost this process all the others.
+                free = rows.select_for_update(skip_locked=True, no_key=True)
+                taken = list(free.values_list("pk", flat=True))
+                if taken:
+                    Node.objects.filter(pk__in=taken).update(
+                        served_by=self._token, served_until=Now() + CLAIM_FOR
+                    )
         held = Node.objects.filter(served_by=self._token, removed_at__isnull=True)
         mine = frozenset(held.values_list("pk", flat=True))
         if mine != self.mine:

@@ -1,5 +1,6 @@
 """One node's conversation: a thread that syncs, sync after sync."""
 
+import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -155,7 +156,9 @@ class NodeLoop:
                 self._last_problem = ""
             self._failures = 0 if is_fine else self._failures + 1
             if not is_fine:
-                self._stopped.wait(RETRY_S[min(self._failures, len(RETRY_S)) - 1])
+                retry_s = RETRY_S[min(self._failures, len(RETRY_S)) - 1]
+                # Nodes that were lost together are not asked together.
+                self._stopped.wait(retry_s * random.uniform(0.5, 1))  # noqa: S311  # no secret
         if self.client is not None:
             self.client.transport.close()
             self.client = None

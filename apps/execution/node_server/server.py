@@ -49,6 +49,8 @@ STOPS_AT_ONCE = 16
 STOPS_PER_NODE = 4
 PREFLIGHTS_AT_ONCE = 4
 PROBES_AT_ONCE = 16
+# Nodes whose first connection begins with one poll.
+CONNECTS_AT_ONCE = 50
 # What was held back is looked for once something has ended, not more often than this.
 POLL_AGAIN_S = 0.25
 # Nodes hold their answers for up to a tick; a process that is asked to end waits no longer.
@@ -176,7 +178,8 @@ class NodeServer:
                 loop.stop()
                 del self._loops[node_id]
         wanted = [pk for pk in mine if pk not in self._loops or self._loops[pk].is_over]
-        for node in Node.objects.filter(pk__in=wanted):
+        # Handshakes cost processor time on both sides: the others begin with the next polls.
+        for node in Node.objects.filter(pk__in=wanted[:CONNECTS_AT_ONCE]):
             self._loops[node.pk] = NodeLoop(
                 node,
                 token=self.token,
