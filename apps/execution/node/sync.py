@@ -56,8 +56,8 @@ def sync(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     """Report all members, at once if they differ from `seen`, else when something happens.
 
     Something is a start, an end, or new bytes in a watched log; after `wait_s` the answer comes
-    anyway. A start waits a moment for the first line. `full` adds what takes long to ask:
-    processes on the devices.
+    anyway. A start waits a moment for the first line, and bytes of logs alone for `logs_after_s`.
+    `full` adds what takes long to ask: processes on the devices.
     """
     seen = request.get("seen", "")
     wait_s = request_fields.number(request, "wait_s", highest=WAIT_HIGHEST_S)
@@ -75,6 +75,10 @@ def sync(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     ]
     mps.update_daemons(home, config)
     registry_login.remove_leftovers(home, config)
+    after = {"logs_after_s": 0, **request}
+    logs_from = clocks.uptime_s() + request_fields.number(
+        after, "logs_after_s", highest=WAIT_HIGHEST_S
+    )
     until = clocks.uptime_s() + wait_s
     first_lines = _FirstLines(home, seen, watched)
     with waiter(home) as changes:
@@ -83,10 +87,15 @@ def sync(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
             members = _members(home, config)
             version = _version_of(members)
             left_s = min(until - clocks.uptime_s(), first_lines.left_s(members, version))
-            logs = _read_logs(watched)
+            held_s = logs_from - clocks.uptime_s()
+            logs = _read_logs(watched) if held_s <= 0 or left_s <= 0 else []
             if logs or left_s <= 0:
                 break
-            _await_change(changes, watched, min(left_s, REMOVAL_STEP_S) if acknowledged else left_s)
+            step_s = min(left_s, REMOVAL_STEP_S) if acknowledged else left_s
+            if held_s > 0:
+                _await_change(changes, [], min(step_s, held_s))
+            else:
+                _await_change(changes, watched, step_s)
     answer = {
         "version": version,
         "members": members,

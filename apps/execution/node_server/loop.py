@@ -18,7 +18,7 @@ from apps.execution.leases import NodeClock
 from apps.execution.node_server.fence_cleanup import FenceCleanup
 from apps.execution.node_server.inventory_probe import InventoryProbe, Submit, at_once
 from apps.execution.protocol.answers import Clocks, MalformedAnswer, SyncReport
-from apps.execution.protocol.bounds import plain
+from apps.execution.protocol.bounds import LOG_BYTES, plain
 from apps.execution.protocol.outcomes import Answered
 from apps.execution.protocol.requests import MemberKey, StopRequest, SyncRequest
 from apps.execution.reconciler import UnknownMembers
@@ -49,6 +49,8 @@ SOON_S = 0.2
 # Nodes of one process take turns; one that fails is tried again sooner.
 PREFLIGHT_EVERY_S = 900.0
 PREFLIGHT_AGAIN_S = 15.0
+# What tasks print line by line is fetched so often; the first line after a pause comes at once.
+LOGS_EVERY_S = 0.35
 # After a failure: the first retry comes soon, then slower, so that a dead node costs little.
 RETRY_S = (0.5, 1.0, 2.0, 5.0)
 # An answer that is so long overdue is none.
@@ -92,6 +94,7 @@ class NodeLoop:
         self._preflight_at = time.monotonic() + node.pk * 61 % PREFLIGHT_EVERY_S
         self._used_at = time.monotonic()
         self._seen = ""
+        self._logs_due_at = 0.0
         self._kept = ""
         self._reached_by: tuple[object, ...] = ()
         self._acknowledged: tuple[MemberKey, ...] = ()
@@ -188,6 +191,7 @@ class NodeLoop:
             installation=self._installation,
             seen=self._seen,
             wait_s=self._wait_s(node),
+            logs_after_s=max(0.0, self._logs_due_at - time.monotonic()),
             logs=log_positions(members),
             acknowledged=self._acknowledged,
             leases=leases_renew(node, members, self.last_clock, self._token),
@@ -223,6 +227,9 @@ class NodeLoop:
         self._note_unknown(node, result)
         self._record_answer(node, client, clocks, result)
         self._seen = report.version
+        if report.logs:
+            has_more = any(len(one.content) >= LOG_BYTES for one in report.logs)
+            self._logs_due_at = time.monotonic() + (0 if has_more else LOGS_EVERY_S)
         with self._exchange_under_way():
             self._carry_out(client, result)
             self._fence_cleanup.forget(node, client, self._token)

@@ -204,13 +204,15 @@ class LaunchRequest(NodeRequest, frozen=True, kw_only=True, tag="launch"):
 class SyncRequest(NodeRequest, frozen=True, kw_only=True, tag="sync"):
     """Ask for the node's report. Answered at once if it is not what `seen` names, else on news.
 
-    `acknowledged` are members whose results are committed in the database. `serial` only grows
-    while the database is itself: a node that has heard a higher one tells of a restored backup, and
-    shows the signature that came with it. `serial_refused` is one that bears no such signature.
+    Bytes of logs alone are no news for `logs_after_s`. `acknowledged` are members whose results are
+    committed in the database. `serial` only grows while the database is itself: a node that has
+    heard a higher one tells of a restored backup, and shows the signature that came with it.
+    `serial_refused` is one that bears no such signature.
     """
 
     seen: str = ""
     wait_s: float = 0
+    logs_after_s: float = 0
     logs: tuple[LogPosition, ...] = ()
     acknowledged: tuple[MemberKey, ...] = ()
     leases: tuple[LeaseRenewal, ...] = ()

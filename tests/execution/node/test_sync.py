@@ -72,6 +72,29 @@ def test_an_end_is_reported_at_once_while_the_first_line_of_another_is_awaited(
     assert sorted(one["state"] for one in answer["members"]) == ["exited", "running"]
 
 
+def test_lines_of_a_log_alone_are_no_news_for_as_long_as_is_asked(
+    node: TestedNode, home: Path, tmp_path: Path
+) -> None:
+    go, printed, end = tmp_path / "go", tmp_path / "printed", tmp_path / "end"
+    script = (
+        f"until [ -e {go} ]; do sleep 0.02; done; echo line; touch {printed}; "
+        f"until [ -e {end} ]; do sleep 0.02; done"
+    )
+    request = node.launch_request("sh", "-c", script)
+    node.client.launch(request)
+
+    def print_and_end() -> None:
+        go.touch()
+        wait_until(printed.exists, what="the line is printed")
+        end.touch()
+
+    position = {"task_id": request.task_id, "generation": 1, "rank": 0, "offset": 0}
+    answer = _meanwhile(node, home, print_and_end, logs=[position], logs_after_s=50)
+
+    assert [one["state"] for one in answer["members"]] == ["exited"]
+    assert [one["offset"] for one in answer["logs"]] == [0]
+
+
 def test_an_acknowledgement_is_carried_out_when_the_container_is_removed(
     node: TestedNode, home: Path
 ) -> None:
