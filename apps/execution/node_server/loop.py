@@ -186,7 +186,7 @@ class NodeLoop:
         if node.preflight_failures:
             self._preflight_at = min(self._preflight_at, time.monotonic() + PREFLIGHT_AGAIN_S)
         members = members_of(node)
-        trust, serial = trust_now(), own_serial()
+        serial = own_serial()
         request = SyncRequest(
             installation=self._installation,
             seen=self._seen,
@@ -206,14 +206,17 @@ class NodeLoop:
             return self._record_miss(node, outcome.detail)
         report, clocks = outcome.answer, outcome.clocks
         self._may_crash(report)
-        self._note_clock(clocks)
         self._serial_refused = serial_record(node, report.serial, report.serial_signature)
+        # By now: this answer may have told that the database was restored. No launch goes out
+        # before that, which asks for the clock.
+        trust = trust_now()
+        self._note_clock(clocks)
         unknown = UnknownMembers(
             since={
                 member: float("-inf") if trust.is_confirmed else at
                 for member, at in self._unknown.items()
             },
-            may_be_killed=trust.is_confirmed or not trust_now().is_doubted,
+            may_be_killed=trust.is_confirmed or not trust.is_doubted,
         )
         context = ReportContext(
             members,
