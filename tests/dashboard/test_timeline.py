@@ -15,6 +15,7 @@ from apps.dashboard.selectors.task_history import TaskHistory, task_history
 from apps.events.models import Event
 from apps.tasks.lifecycle.states import AttemptState
 from apps.tasks.models import Attempt, Member, ReasonChange, Task
+from apps.tasks.services.stop import task_dequeue
 from tests.dashboard.conftest import RunIn, Submit
 from tests.people import Example
 
@@ -251,3 +252,29 @@ def test_an_equal_task_behind_the_first_shows_what_both_wait_for(
 
     # What was before it came is not its history.
     assert lines == [["Waiting", "Enqueued", "Waiting"], ["Waiting", "Enqueued"]]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("card", ["task_timeline", "task_summary"])
+def test_a_dequeued_task_names_the_pools_of_the_queue_that_it_left(
+    example: Example, alice: User, submit: Submit, run_in: RunIn, card: str
+) -> None:
+    task = submit(alice, "train")
+    attempt = run_in(task, example.h100)
+    Event.objects.create(
+        kind="task.allocated",
+        object_type="task",
+        object_id=str(task.pk),
+        queue_id=attempt.queue_id,
+        data={"pool": example.h100.pk},
+    )
+    Attempt.objects.update(state="finished", ended_at=timezone.now())
+    Task.objects.update(state="queued")
+    task_dequeue(actor=alice, task=task)
+
+    Member.objects.all().delete()
+    shown = card_render(card, str(task.pk), alice)
+
+    assert shown is not None
+    assert "your second pool" in shown.html
+    assert "another pool" not in shown.html

@@ -10,6 +10,7 @@ from django.db import connection
 
 from apps.allocation.engine.model.plan import Wait
 from apps.allocation.engine.model.reasons import to_data
+from apps.allocation.engine.model.snapshot import Id
 from apps.core.notifications import after_commit
 from apps.tasks.models import ReasonChange, TaskGroup
 
@@ -84,7 +85,7 @@ def apply_reasons(waiting: Sequence[Wait], *, group_ids: Sequence[int], now: dat
         changed.append(_ReasonUpdate(pk, stored, is_other=is_other))
         queues.add(wait.queue)
         if is_other:
-            history.append(_change(stored, now))
+            history.append(_change(stored, wait.queue, now))
     _write(changed, now)
     ReasonChange.objects.bulk_create(history)
     after_commit(topics=[f"queue.{queue}" for queue in sorted(queues, key=str)])
@@ -108,9 +109,14 @@ def _known(group_ids: Sequence[int]) -> dict[int, _StoredReason]:
     }
 
 
-def _change(stored: _StoredReason, now: datetime) -> ReasonChange:
+def _change(stored: _StoredReason, queue: Id, now: datetime) -> ReasonChange:
+    # With the queue, which the task may leave: its pools are named by their order there.
     return ReasonChange(
-        task_id=stored.head, at=now, code=stored.code, blocker=stored.blocker, data=stored.reason
+        task_id=stored.head,
+        at=now,
+        code=stored.code,
+        blocker=stored.blocker,
+        data={**stored.reason, "queue": queue},
     )
 
 

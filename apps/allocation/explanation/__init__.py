@@ -13,6 +13,7 @@ from apps.allocation.explanation.task_explanations import (
     TaskExplanation,
     explain_task,
     past_reasons,
+    queue_of,
     reasons_now,
 )
 
@@ -27,6 +28,7 @@ __all__ = [
     "explain_task",
     "is_suspended",
     "past_reasons",
+    "queue_of",
     "reason_payload",
     "reason_payloads",
     "reasons_now",

@@ -1,7 +1,7 @@
 """What to call pools, policies, queues and tasks for one reader."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db.models import Model, QuerySet
@@ -12,7 +12,7 @@ from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.allocation.engine.model.reasons import ReasonCode
 from apps.nodes.selectors import ClosedNodes, closed_nodes
-from apps.policies.models import Policy, Pool, PoolLink, Queue
+from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import tasks_seen_with_queue
 
@@ -32,14 +32,16 @@ MOST_PAUSE_REASONS = 3
 class ReaderNames:
     """Names as far as the reader may see them; everything else has a word that reveals nothing.
 
-    `routing` is the order of pools of the task's profile, for "your second pool". Ids arrive as
-    numbers, or as texts of numbers; those of tasks as texts.
+    `routing` is the order of pools of the task's profile, for "your second pool"; `routings` are
+    those of the queues that the task was in before. Ids arrive as numbers, or as texts of numbers;
+    those of tasks as texts.
     """
 
     pools: Mapping[int, str]
     policies: Mapping[int, str]
     queues: Mapping[int, str]
     routing: tuple[int, ...] = ()
+    routings: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     tasks: Mapping[str, str] = field(default_factory=dict)
     # The reader's own id; None where the reader does not matter.
     reader: int | None = None
@@ -50,22 +52,38 @@ class ReaderNames:
 
     @classmethod
     def of(
-        cls, user: User, task: Task | None = None, reasons: Iterable[Mapping[str, Any]] = ()
+        cls,
+        user: User,
+        task: Task | None = None,
+        reasons: Iterable[Mapping[str, Any]] = (),
+        *,
+        queues: Iterable[int | None] = (),
     ) -> "ReaderNames":
-        """What `user` may read about `task`; tasks are looked up where `reasons` names them."""
+        """What `user` may read about `task`; tasks are looked up where `reasons` names them.
+
+        Args:
+            queues: ids of those that the task was in before; see `in_queue`.
+        """
         policies = _names(policies_visible_to(user), Policy.objects.all(), user)
         reasons = list(reasons)
+        queue = (task.queue_id if task is not None else None) or 0
+        routings = _routings({one for one in (queue, *queues) if one})
         is_short = any(reason.get("code") == ReasonCode.CAPACITY for reason in reasons)
         return cls(
             pools=_names(pools_visible_to(user), Pool.objects.all(), user),
             policies=policies,
             queues=_names(queues_visible_to(user), Queue.objects.all(), user),
-            routing=_routing(task),
+            routing=routings.get(queue, ()),
+            routings=routings,
             tasks=_task_names(user, reasons),
             reader=user.pk,
             other_tenants=other_tenants_policy_ids(user) - policies.keys(),
             closed=closed_nodes() if is_short else {},
         )
+
+    def in_queue(self, queue: int | None) -> "ReaderNames":
+        """The names for what happened while the task was in this queue, not in its present one."""
+        return replace(self, routing=self.routings.get(queue or 0, self.routing))
 
     def pool(self, id_: object) -> str:
         known = self.pools.get(number_of(id_))
@@ -136,11 +154,16 @@ def _names(visible: QuerySet[Any], every: QuerySet[Any], user: User) -> dict[int
     return dict(rows.values_list("pk", "name"))
 
 
-def _routing(task: Task | None) -> tuple[int, ...]:
-    if task is None or task.queue is None:
-        return ()
-    links = PoolLink.objects.filter(profile=task.queue.profile_id)
-    return tuple(links.order_by("routing_rank", "pk").values_list("pool_id", flat=True))
+def _routings(queues: Collection[int]) -> dict[int, tuple[int, ...]]:
+    """The pools of each queue's profile, in routing order."""
+    if not queues:
+        return {}
+    rows = Queue.objects.filter(pk__in=queues, profile__links__isnull=False)
+    rows = rows.order_by("profile__links__routing_rank", "profile__links__pk")
+    found: dict[int, tuple[int, ...]] = {}
+    for queue, pool in rows.values_list("pk", "profile__links__pool"):
+        found[queue] = (*found.get(queue, ()), pool)
+    return found
 
 
 def _task_names(user: User, reasons: Iterable[Mapping[str, Any]]) -> dict[str, str]:

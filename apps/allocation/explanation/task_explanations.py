@@ -64,7 +64,10 @@ def explain_task(user: User, task: Task) -> TaskExplanation:
     past = past_reasons(task)
     stored = [one.data.get("reasons", [])[:1] for one in past]
     names = ReaderNames.of(
-        user, task, [*reasons, *(reason for first in stored for reason in first)]
+        user,
+        task,
+        [*reasons, *(reason for first in stored for reason in first)],
+        queues=(*map(queue_of, past), *task.attempts.values_list("queue_id", flat=True)),
     )
     return TaskExplanation(
         state=task.state,
@@ -73,11 +76,22 @@ def explain_task(user: User, task: Task) -> TaskExplanation:
         place=known.position if known else None,
         at=known.at if known else None,
         history=tuple(
-            PastReason(change.at, reason_payload(first[0], names, now=change.at))
+            _past(change, first[0], names)
             for change, first in zip(past, stored, strict=True)
             if first
         ),
     )
+
+
+def _past(change: ReasonChange, first: Mapping[str, Any], names: ReaderNames) -> PastReason:
+    names = names.in_queue(queue_of(change))
+    return PastReason(change.at, reason_payload(first, names, now=change.at))
+
+
+def queue_of(change: ReasonChange) -> int | None:
+    """The id of the queue in which the task waited for this."""
+    queue: int | None = change.data.get("queue")
+    return queue
 
 
 def _suspended(task: Task) -> tuple[ReasonPayload, ...]:

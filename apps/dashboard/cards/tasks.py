@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from apps.access.selectors import queues_open_to
 from apps.accounts.models import User
-from apps.allocation.explanation import ReaderNames, explain_task
+from apps.allocation.explanation import ReaderNames, explain_task, queue_of
 from apps.dashboard.cards.bars import TimelineBar
 from apps.dashboard.cards.reasons import ReasonView, reason_view
 from apps.dashboard.cards.risk import Risk
@@ -278,7 +278,8 @@ def _code(task: Task) -> str:
 def _names(user: User, task: Task, history: TaskHistory) -> ReaderNames:
     """Names for the entries of the timeline: each shows the dominant reason of its time."""
     reasons = [one for past in history.reasons for one in past.data.get("reasons", ())[:1]]
-    return ReaderNames.of(user, task, reasons)
+    queues = [*map(queue_of, history.reasons), *(event.queue_id for event in history.events)]
+    return ReaderNames.of(user, task, reasons, queues=queues)
 
 
 def _is_over_quota(task: Task) -> bool:
@@ -323,7 +324,7 @@ def _attempt_row(attempt: Attempt, names: ReaderNames, *, sees_placements: bool)
     return AttemptRow(
         attempt,
         _word(attempt),
-        names.pool(attempt.pool_id),
+        names.in_queue(attempt.queue_id).pool(attempt.pool_id),
         placements,
         ran,
         is_running=begun is not None and end is None and not has_ended,

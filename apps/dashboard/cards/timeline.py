@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from apps.allocation.explanation import ReaderNames
+from apps.allocation.explanation import ReaderNames, queue_of
 from apps.dashboard.cards.reasons import explain
 from apps.dashboard.cards.words import plural
 from apps.dashboard.selectors.task_history import TaskHistory
@@ -66,7 +66,7 @@ def timeline_entries(
         _from_event(event, history, names, has_content=has_content) for event in history.events
     ]
     for change in history.reasons:
-        view = explain(change.data.get("reasons", ())[:1], names)
+        view = explain(change.data.get("reasons", ())[:1], names.in_queue(queue_of(change)))
         entries.append(TimelineEntry(change.at, "wait", view.word.icon, "Waiting", view.verdict))
     return tuple(sorted(entries, key=lambda entry: entry.at, reverse=True))
 
@@ -85,7 +85,7 @@ def _from_event(
     if has_content:
         # A sentence that goes on after a comma has no stop before it.
         words.append(str(event.data.get("detail") or event.data.get("reason") or "").rstrip("."))
-    words += _details(event.data, names)
+    words += _details(event.data, names.in_queue(event.queue_id))
     if event.kind == "task.preempted":
         words.insert(0, _beneficiary(event.data, history, names))
     if event.actor is not None:

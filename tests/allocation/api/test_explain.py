@@ -17,6 +17,7 @@ from apps.nodes.services import node_pause
 from apps.policies.models import Policy
 from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, ReasonChange, Task, TaskGroup
+from apps.tasks.services.stop import task_dequeue
 from tests.allocation.state import enqueue, make_node
 from tests.page_words import words_on
 from tests.people import Example
@@ -265,6 +266,9 @@ def test_the_history_says_when_the_reason_changed(
     assert history[0]["at"] > history[1]["at"]
     assert all(one["sentence"].endswith(".") and one["help"] for one in history)
     assert words_on(str(history), node.name) == []
+    # Pools keep the order of the queue that it waited in.
+    task_dequeue(actor=alice, task=task)
+    assert explained(api_as, alice, task)["history"] == history
 
 
 def test_the_history_masks_what_was_said_before(
