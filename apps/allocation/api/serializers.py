@@ -28,7 +28,7 @@ class ReasonSerializer(serializers.Serializer[Any]):
     sentence = serializers.CharField()
     help = serializers.CharField(help_text="What would help.")
     details = serializers.ListField(
-        child=serializers.DictField(), help_text="Amounts are whole thousandths."
+        child=serializers.DictField(), help_text="Amounts are texts in units of `key`."
     )
 
 

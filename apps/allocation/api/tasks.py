@@ -13,6 +13,7 @@ from apps.accounts.models import Scope
 from apps.allocation.api.serializers import CheckSerializer, ExplanationSerializer
 from apps.allocation.explanation import ReasonPayload, expected_start, explain_task
 from apps.allocation.whatif.task_checks import task_check
+from apps.core.units import milli_text
 from apps.tasks.api.parsers import RawJsonParser
 from apps.tasks.api.query_parameters import body_of, user_of
 from apps.tasks.api.serializers import ErrorSerializer
@@ -20,6 +21,8 @@ from apps.tasks.selectors.visibility import visible_task
 from apps.tasks.task_spec import TaskSpec, read_spec
 
 _ERRORS = {"4XX": ErrorSerializer}
+# Fields of the details of a reason that are amounts of its `key`.
+_AMOUNTS = frozenset({"needed", "free", "largest", "usage", "limit"})
 
 
 @extend_schema(
@@ -38,12 +41,12 @@ def explain(request: Request, pk: str) -> Response:
         {
             "state": found.state,
             **_dominant(found.reasons),
-            "reasons": [asdict(reason) for reason in found.reasons],
+            "reasons": list(map(_reason, found.reasons)),
             "place": found.place,
             "expected_start": asdict(expected) if expected and expected.earliest else None,
             "no_estimate": expected.sentence if expected and not expected.earliest else "",
             "at": found.at,
-            "history": [{"at": past.at, **asdict(past.reason)} for past in found.history],
+            "history": [{"at": past.at, **_reason(past.reason)} for past in found.history],
         }
     )
 
@@ -69,10 +72,19 @@ def check(request: Request) -> Response:
         {
             **asdict(found),
             **_dominant(found.reasons),
+            "reasons": list(map(_reason, found.reasons)),
             "sentence": found.sentence,
             "place": found.place,
         }
     )
+
+
+def _reason(reason: ReasonPayload) -> dict[str, Any]:
+    details = [
+        {name: milli_text(one[name]) if name in _AMOUNTS else one[name] for name in one}
+        for one in reason.details
+    ]
+    return {**asdict(reason), "details": details}
 
 
 def _dominant(reasons: tuple[ReasonPayload, ...]) -> dict[str, Any]:

@@ -249,4 +249,4 @@ def test_a_request_of_its_own_counts(api_as: As, alice: User, root: User, exampl
     found = checked(api_as, alice, example.dev_queue, request=5)
 
     assert (found["would_run"], found["code"]) == (False, "capacity")
-    assert found["reasons"][0]["details"][0]["needed"] == 5000
+    assert found["reasons"][0]["details"][0]["needed"] == "5"

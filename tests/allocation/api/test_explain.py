@@ -82,9 +82,9 @@ def test_ids_and_names_of_other_teams_never_show_up(
             "tasks": [str(own.pk)],
             "task_count": 2,
             "key": "gpu",
-            "needed": 4000,
-            "free": 5000,
-            "limit": 4000,
+            "needed": "4",
+            "free": "5",
+            "limit": "4",
             "names": {
                 "pool": "your second pool",
                 "policy": "another team",
