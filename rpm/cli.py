@@ -5,12 +5,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from apps.core.terminal import plain
 from rpm import cli_nodes
 from rpm.cli_access import ServerAccess, client_of
+from rpm.cli_output import out, say, table
 from rpm.client import RefusedError, UnreachableError
 
 app = typer.Typer(
@@ -21,10 +20,10 @@ app = typer.Typer(
     "(make a credential on the page of your account).",
 )
 app.add_typer(cli_nodes.app, name="node")
-out = Console()
 err = Console(stderr=True)
 
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name or id.")]
 _PREVIEWED = {
     "starts": "tasks would start",
     "preempted": "would be preempted",
@@ -69,18 +68,23 @@ def enqueue(
     *,
     queue: Annotated[str, typer.Option("--queue", "-q", help="Without: a draft.")] = "",
     name: Annotated[str, typer.Option(help="Default: the command.")] = "",
-    image: Annotated[str, typer.Option("--image", "-i")] = "",
-    env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="NAME=VALUE")] = None,
-    volume: Annotated[list[str] | None, typer.Option("--volume", "-v")] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", "-t")] = None,
+    image: Annotated[str, typer.Option("--image", "-i", help="As the nodes pull it.")] = "",
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="NAME=VALUE", help="A variable; repeatable."),
+    ] = None,
+    volume: Annotated[
+        list[str] | None, typer.Option("--volume", "-v", help="A volume's name; repeatable.")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", "-t", help="Repeatable.")] = None,
     gpus: Annotated[str, typer.Option(help="Dynamic profiles: GPUs per member.")] = "",
     replicas: Annotated[int, typer.Option(help="Members that start together.")] = 0,
-    priority: Annotated[int, typer.Option()] = 0,
+    priority: Annotated[int, typer.Option(help="Higher priorities start first.")] = 0,
     time_limit_s: Annotated[int, typer.Option(help="Seconds.")] = 0,
-    preemptible: Annotated[bool, typer.Option()] = True,
+    preemptible: Annotated[bool, typer.Option(help="Whether others may preempt it.")] = True,
     dry_run: Annotated[bool, typer.Option(help="Say whether it would run now.")] = False,
 ) -> None:
-    """Enqueue a task; prints its id."""
+    """Enqueue a new task, or keep it as a draft; prints its id."""
     words = command or []
     description: dict[str, Any] = {
         "name": name or " ".join(words)[:200] or image,
@@ -110,16 +114,16 @@ def list_tasks(
     context: typer.Context,
     *,
     state: Annotated[str, typer.Option(help="Several by commas.")] = "",
-    queue: Annotated[str, typer.Option("--queue", "-q")] = "",
-    owner: Annotated[str, typer.Option()] = "",
-    tag: Annotated[str, typer.Option("--tag", "-t")] = "",
-    most: Annotated[int, typer.Option("--limit", "-n", min=1)] = 50,
+    queue: Annotated[str, typer.Option("--queue", "-q", help="Name or id.")] = "",
+    owner: Annotated[str, typer.Option(help="User name.")] = "",
+    tag: Annotated[str, typer.Option("--tag", "-t", help="One tag.")] = "",
+    most: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many.")] = 50,
 ) -> None:
     """The tasks that you may see, the latest first."""
     found = client_of(context).tasks(
         state=state, queue=queue, owner=owner, tag=tag, limit=min(most, 500)
     )
-    _table(COLUMNS, [task for task, _ in zip(found, range(most), strict=False)])
+    table(COLUMNS, [task for task, _ in zip(found, range(most), strict=False)])
 
 
 @app.command()
@@ -191,6 +195,53 @@ def abort(context: typer.Context, task_id: TaskId) -> None:
 
 
 @app.command()
+def dequeue(context: typer.Context, task_id: TaskId) -> None:
+    """Take a waiting task out of its queue; it is a draft again."""
+    say(client_of(context).task_do(task_id, "dequeue")["state"])
+
+
+@app.command("enqueue-draft")
+def enqueue_draft(context: typer.Context, task_id: TaskId, queue: QueueName) -> None:
+    """Put a draft into a queue, such as a task that was dequeued."""
+    say(client_of(context).task_do(task_id, "enqueue", queue=queue)["state"])
+
+
+@app.command()
+def resume(context: typer.Context, task_id: TaskId) -> None:
+    """Put a paused or rejected task back into its queue."""
+    say(client_of(context).task_do(task_id, "resume")["state"])
+
+
+@app.command("run-again")
+def run_again(
+    context: typer.Context,
+    task_id: TaskId,
+    *,
+    queue: Annotated[str, typer.Option("--queue", "-q", help="Default: its last one.")] = "",
+) -> None:
+    """Enqueue an ended task again."""
+    values = {"queue": queue} if queue else {}
+    say(client_of(context).task_do(task_id, "run-again", **values)["state"])
+
+
+# An unknown option may be a negative number.
+@app.command(context_settings={"ignore_unknown_options": True})
+def priority(
+    context: typer.Context,
+    task_id: TaskId,
+    value: Annotated[int, typer.Argument(metavar="PRIORITY", help="Higher starts first.")],
+) -> None:
+    """Change the priority of a draft or a waiting task; prints the new one."""
+    say(str(client_of(context).task_do(task_id, "priority", priority=value)["priority"]))
+
+
+@app.command("change-queue")
+def change_queue(context: typer.Context, task_id: TaskId, queue: QueueName) -> None:
+    """Move a waiting task to another queue; prints its name."""
+    say(client_of(context).task_do(task_id, "change-queue", queue=queue)["queue"])
+
+
+@app.command()
 def maintenance(
     context: typer.Context,
     *,
@@ -227,7 +278,7 @@ def pools(context: typer.Context) -> None:
         }
         for pool in found
     ]
-    _table(("name", "nodes", "configured", "found", "models", "shares"), rows)
+    table(("name", "nodes", "configured", "found", "models", "shares"), rows)
     for pool in found:
         for one in pool["served"]["drift"]:
             err.print(plain(f"{pool['name']}: {one['sentence']}"), markup=False)
@@ -235,8 +286,8 @@ def pools(context: typer.Context) -> None:
 
 @app.command()
 def queues(context: typer.Context) -> None:
-    """The queues that you may see."""
-    _table(("id", "name", "policy", "profile"), list(client_of(context).queues()))
+    """The queues that you may see: id, name, policy and profile."""
+    table(("id", "name", "policy", "profile"), list(client_of(context).queues()))
 
 
 def main() -> None:
@@ -250,11 +301,6 @@ def main() -> None:
     except UnreachableError as error:
         err.print(plain(str(error)), markup=False)
         sys.exit(2)
-
-
-def say(text: str) -> None:
-    """Print a line of the response without control sequences: users choose names."""
-    print(plain(text))
 
 
 def _expected(found: dict[str, Any]) -> str:
@@ -312,25 +358,6 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals:
         raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
     return name, value
-
-
-def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
-    """A table on a terminal; plain tabs for programs."""
-    if not out.is_terminal:
-        for row in rows:
-            say("\t".join(_cell(row.get(column)) for column in columns))
-        return
-    table = Table(*columns, box=None)
-    for row in rows:
-        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
-    out.print(table)
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, dict):
-        value = value.get("name", value)
-    # One line, whatever the name of the task holds.
-    return "" if value is None else " ".join(plain(str(value)).split())
 
 
 if __name__ == "__main__":

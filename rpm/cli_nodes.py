@@ -4,18 +4,28 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.core.terminal import plain
 from rpm.cli_access import client_of
+from rpm.cli_output import say, table
 from rpm.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="Nodes; for administrators.")
 
-Name = Annotated[str, typer.Argument(metavar="NODE")]
+Name = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.")]
+Address = "Where the server reaches the machine by SSH."
+User = "The account of RPM on the machine."
+Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Of SSH.")]
 Reason = Annotated[str, typer.Option(help="Why.")]
-Pairs = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE")]
+Labels = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")]
+Caps = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=AMOUNT", help="The most that the node gives out; the system has the rest."
+    ),
+]
 Pool = Annotated[str | None, typer.Option(help="The pool's name.")]
 Key = Annotated[str | None, typer.Option(help="A private key's file in RPM_HOME on the server.")]
-Text = Annotated[str | None, typer.Option()]
+Runtime = Annotated[str | None, typer.Option(help="podman, docker or process.")]
+StateDir = Annotated[str | None, typer.Option(help="The folder of the helper on the machine.")]
 AllowProcess = Annotated[
     bool | None,
     typer.Option("--allow-process/--no-allow-process", help="Tasks without a container."),
@@ -25,10 +35,17 @@ AllowProcess = Annotated[
 @app.command("list")
 def list_nodes(context: typer.Context) -> None:
     """All nodes: name, pool, address, state, and what is wrong."""
-    for node in client_of(context).nodes():
-        pool = node["pool"]["name"] if node["pool"] else "-"
-        problem = " ".join((node["state_detail"] or node["preflight_detail"]).split())
-        _say("\t".join((node["name"], pool, node["address"] or "-", _state(node), problem)))
+    rows = [
+        {
+            "name": node["name"],
+            "pool": node["pool"] or "-",
+            "address": node["address"] or "-",
+            "state": _state(node),
+            "problem": node["state_detail"] or node["preflight_detail"],
+        }
+        for node in client_of(context).nodes()
+    ]
+    table(("name", "pool", "address", "state", "problem"), rows)
 
 
 @app.command()
@@ -36,16 +53,16 @@ def add(
     context: typer.Context,
     name: Name,
     *,
-    address: Annotated[str, typer.Option()],
-    user: Annotated[str, typer.Option()],
+    address: Annotated[str, typer.Option(help=Address)],
+    user: Annotated[str, typer.Option(help=User)],
     key: Annotated[str, typer.Option(help="A private key's file in RPM_HOME on the server.")],
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 22,
+    port: Port = 22,
     pool: Pool = None,
-    runtime: Text = None,
+    runtime: Runtime = None,
     allow_process: AllowProcess = None,
-    state_dir: Text = None,
-    label: Pairs = None,
-    cap: Pairs = None,
+    state_dir: StateDir = None,
+    label: Labels = None,
+    cap: Caps = None,
     same_machine: Annotated[
         bool, typer.Option("--same-machine", help="Add it although the machine is a node already.")
     ] = False,
@@ -67,14 +84,14 @@ def add(
     if not fingerprint:
         shown = client.node_check(facts)
         fingerprint = shown["fingerprint"]
-        _say(f"{address} shows {shown['kind']} {fingerprint}")
+        say(f"{address} shows {shown['kind']} {fingerprint}")
         typer.confirm("Is this the machine's own key?", abort=True)
     facts["fingerprint"] = fingerprint
     for finding in client.node_check(facts)["findings"]:
-        _say(f"{'ok ' if finding['is_fine'] else 'BAD'} {finding['name']:<8} {finding['words']}")
+        say(f"{'ok ' if finding['is_fine'] else 'BAD'} {finding['name']:<8} {finding['words']}")
         if finding["fix"]:
-            _say(f"    {'':<8} {finding['fix']}")
-    _say(f"{name} is added: {_state(client.node_add(facts))}")
+            say(f"    {'':<8} {finding['fix']}")
+    say(f"{name} is added: {_state(client.node_add(facts))}")
 
 
 @app.command("set")
@@ -82,22 +99,17 @@ def change(
     context: typer.Context,
     name: Name,
     *,
-    rename: Text = None,
-    address: Text = None,
-    port: Annotated[int | None, typer.Option(min=1, max=65535)] = None,
-    user: Text = None,
+    rename: Annotated[str | None, typer.Option(help="Its new name.")] = None,
+    address: Annotated[str | None, typer.Option(help=Address)] = None,
+    port: Port = None,
+    user: Annotated[str | None, typer.Option(help=User)] = None,
     key: Key = None,
     pool: Pool = None,
-    runtime: Text = None,
+    runtime: Runtime = None,
     allow_process: AllowProcess = None,
-    state_dir: Text = None,
-    label: Pairs = None,
-    cap: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=AMOUNT", help="The most that the node gives out; the system has the rest."
-        ),
-    ] = None,
+    state_dir: StateDir = None,
+    label: Labels = None,
+    cap: Caps = None,
 ) -> None:
     """Change a node; RPM tests another address, account or key before it keeps it.
 
@@ -115,7 +127,7 @@ def change(
         state_dir=state_dir,
         allows_process=allow_process,
     )
-    _say(_state(client.node_change(name, facts)))
+    say(_state(client.node_change(name, facts)))
 
 
 @app.command()
@@ -134,12 +146,12 @@ def rekey(
     if not fingerprint:
         keys = client.node_host_key(name)
         fingerprint = keys["shown"]
-        _say(f"pinned: {keys['pinned'] or '-'}")
-        _say(f"shown:  {fingerprint} ({keys['kind']})")
+        say(f"pinned: {keys['pinned'] or '-'}")
+        say(f"shown:  {fingerprint} ({keys['kind']})")
         typer.confirm("Is this the machine's own key?", abort=True)
     values = {"fingerprint": fingerprint, "is_replaced": replace, "reason": reason}
     client.node_do(name, "rekey", **values)
-    _say(f"{name}: {fingerprint} is pinned, and the machine has answered.")
+    say(f"{name}: {fingerprint} is pinned, and the machine has answered.")
 
 
 @app.command()
@@ -155,38 +167,38 @@ def remove(
     """Remove a node on which nothing runs; its name is free then."""
     removed = client_of(context).node_do(name, "remove", force=force, reason=reason)
     if removed["stops"]:
-        _say(f"stopped for that: {', '.join(removed['stops'])}")
-    _say(_state(removed))
+        say(f"stopped for that: {', '.join(removed['stops'])}")
+    say(_state(removed))
 
 
 @app.command()
 def pause(context: typer.Context, name: Name, *, reason: Reason = "") -> None:
     """Pause a node: it starts no new tasks, and running tasks continue."""
-    _say(_state(client_of(context).node_do(name, "pause", reason=reason)))
+    say(_state(client_of(context).node_do(name, "pause", reason=reason)))
 
 
 @app.command()
 def resume(context: typer.Context, name: Name) -> None:
     """End the pause and the draining of a node, and cancel its removal."""
-    _say(_state(client_of(context).node_do(name, "resume")))
+    say(_state(client_of(context).node_do(name, "resume")))
 
 
 @app.command()
 def drain(context: typer.Context, name: Name) -> None:
     """Drain a node: it finishes its tasks and starts no new ones."""
-    _say(_state(client_of(context).node_do(name, "drain")))
+    say(_state(client_of(context).node_do(name, "drain")))
 
 
 @app.command()
 def off(context: typer.Context, name: Name, *, reason: Reason = "") -> None:
     """Declare that a silent machine is switched off: its tasks are lost."""
-    _say(_state(client_of(context).node_do(name, "declare-off", reason=reason)))
+    say(_state(client_of(context).node_do(name, "declare-off", reason=reason)))
 
 
 @app.command("dismiss-serial")
 def dismiss_serial(context: typer.Context, name: Name) -> None:
     """Dismiss the warning that a node reported a serial that this installation did not sign."""
-    _say(_state(client_of(context).node_do(name, "dismiss-serial")))
+    say(_state(client_of(context).node_do(name, "dismiss-serial")))
 
 
 def _facts(
@@ -232,7 +244,3 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     if not equals:
         raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
     return name, value
-
-
-def _say(text: str) -> None:
-    print(plain(text))

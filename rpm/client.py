@@ -69,7 +69,7 @@ class Client:
         return self._object("GET", _path(task_id))
 
     def task_do(self, task_id: str, verb: str, **values: Any) -> dict[str, Any]:
-        """Do `abort`, `dequeue`, `enqueue`, `resume` or `run-again`; return the task after it."""
+        """Do an action of REST such as `abort` or `change-queue`; return the task after it."""
         return self._object("POST", f"{_path(task_id)}{verb}/", json=values)
 
     def task_check(self, description: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from apps.accounts.models import User
@@ -60,6 +62,43 @@ def test_a_task_is_enqueued_listed_shown_and_aborted(
     assert (shown["command"], shown["environment"]) == (["sh", "-c", "ls"], {"A": "b=c"})
     assert shown["waits"]["place"] == 1
     assert (aborted.exit_code, aborted.stdout.strip()) == (0, "aborted")
+
+
+def test_a_waiting_task_gets_another_priority_and_queue_and_leaves_it(
+    access: dict[str, str], example: Example
+) -> None:
+    queue = example.dev_queue.name
+    task_id = ctl(access, "enqueue", "-q", queue, "--", "true").stdout.strip()
+
+    raised = ctl(access, "priority", task_id, "-2")
+    moved = ctl(access, "change-queue", task_id, queue)
+    dequeued = ctl(access, "dequeue", task_id)
+    resumed = ctl(access, "resume", task_id)
+    enqueued = ctl(access, "enqueue-draft", task_id, queue)
+    ctl(access, "abort", task_id)
+    again = ctl(access, "run-again", task_id, "--queue", queue)
+
+    assert [one.stdout for one in (raised, dequeued, enqueued, again)] == [
+        "-2\n",
+        "draft\n",
+        "queued\n",
+        "queued\n",
+    ]
+    assert f"{queue} is where true waits already" in str(moved.exception)
+    assert "enqueue a draft instead" in str(resumed.exception)
+
+
+def test_every_command_and_each_of_its_options_has_a_help_text() -> None:
+    def without(command: Any, path: str) -> Iterator[str]:
+        if not command.help:
+            yield path
+        for parameter in command.params:
+            if not getattr(parameter, "help", "-"):
+                yield f"{path} {parameter.name}"
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from without(inner, f"{path} {name}")
+
+    assert list(without(get_command(app), "rpmctl")) == []
 
 
 def test_a_dry_run_says_why_it_would_wait_and_enqueues_nothing(

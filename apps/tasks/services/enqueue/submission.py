@@ -249,7 +249,7 @@ def task_resume(*, actor: User, task: Task) -> Task:
     """
     check_can_manage_task(actor, task)
     if task.state not in RESUME.sources:
-        raise Conflict("Only paused or rejected tasks can be resumed.")
+        raise Conflict("Only paused or rejected tasks can be resumed; enqueue a draft instead.")
     return task_return(
         actor=actor,
         task=task,
