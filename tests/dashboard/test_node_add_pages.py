@@ -1,5 +1,6 @@
 """What the page that adds a node shows for what was chosen."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ def test_the_commands_fit_a_server_with_systemd(admin: Client, settings: Setting
 
     make_key = "ssh-keygen -t ed25519 -N '' -f /var/lib/rpm/gpu01"
     options = "--public-key /var/lib/rpm/gpu01.pub --account rpm-node --runtime podman"
-    assert plain[:2] == [make_key, f"manage.py node prepare {options} --out prepare-gpu01.sh"]
+    manage = f"{sys.executable} {settings.BASE_DIR}/manage.py"
+    assert plain[:2] == [make_key, f"{manage} node prepare {options} > prepare-gpu01.sh"]
     assert lines[:2] == [
         f"runuser -u rpm -- {make_key}",
         f"rpm-manage node prepare {options} > prepare-gpu01.sh",

@@ -6,6 +6,7 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
+from apps.core.manage_command import manage_command
 from apps.dashboard.access import administrator
 from apps.dashboard.selectors.audit import (
     AuditQuery,
@@ -32,6 +33,7 @@ def audit_list(request: HttpRequest) -> HttpResponse:
         "verbs": verbs_suggested(user),
         "chain": audit_chain(),
         "unsealed": audit_unsealed(),
+        "verify": f"{manage_command()} audit verify",
     }
     return render(request, "pages/audit_list.html", context)
 

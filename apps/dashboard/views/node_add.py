@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from apps.accounts.models import User
 from apps.core.errors import RpmError
+from apps.core.manage_command import manage_command
 from apps.dashboard.access import administrator
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_nodes import SHARED, NodeForm
@@ -159,12 +160,9 @@ def _lines(form: NodeForm) -> list[str]:
     options = f"--public-key {path}.pub --account {shlex.quote(account)} --runtime {runtime}"
     if form["runtime"].value() == Runtime.PROCESS or form["allows_process"].value():
         options += " --allow process"
-    prepare = f"manage.py node prepare {options} --out {script}"
-    if settings.SERVICE_ACCOUNT:
-        # The shell of root writes the script: the account cannot write to most folders.
-        prepare = f"rpm-manage node prepare {options} > {script}"
     return [
         make_key,
-        prepare,
+        # The shell writes the script: the account of the services cannot write to most folders.
+        f"{manage_command()} node prepare {options} > {script}",
         f"ssh {at_port}{root} sh < {script}",
     ]
