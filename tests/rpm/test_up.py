@@ -151,5 +151,9 @@ def test_a_bundled_redis_that_dies_is_named_and_ends_the_rest(
     os.kill(redis, signal.SIGKILL)
 
     assert up.wait(timeout=scale_timeout(END_WITHIN_S)) == 1
-    assert "redis ended by itself" in (tmp_path / "log").read_text()
+    assert (tmp_path / "log").read_text().splitlines()[-1] == (
+        "CommandError: redis ended unexpectedly, killed by SIGKILL. "
+        f"Its log is {tmp_path}/home/redis.log. The other programs are stopped. "
+        f"Start RPM again: {sys.executable} {ROOT}/manage.py up"
+    )
     assert not [child for child in started if Path(f"/proc/{child}").exists()]

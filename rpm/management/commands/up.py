@@ -22,6 +22,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.accounts.services.people import setup_token_create
+from apps.core.manage_command import manage_command
 from rpm.parent_death import end_with_parent
 
 STOP_WITHIN_S = 15.0
@@ -72,7 +73,9 @@ class Command(BaseCommand):
             self.stdout.flush()
             ended = _watch({**broker, **running})
         if ended:
-            raise CommandError(f"{ended} ended by itself; the lines above say why.")
+            raise CommandError(
+                f"{ended} The other programs are stopped. Start RPM again: {manage_command()} up"
+            )
         self.stdout.write("RPM is down.")
 
 
@@ -193,7 +196,9 @@ def _redis(lock: int) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
                 break
             except redis.RedisError:
                 if time.monotonic() > deadline:
-                    raise CommandError("The bundled Redis did not start.") from None
+                    raise CommandError(
+                        f"The bundled Redis did not start within 10 s. {_log_of('redis')}"
+                    ) from None
                 time.sleep(0.05)
         client.close()
         yield broker
@@ -239,16 +244,28 @@ def _stop(running: dict[str, subprocess.Popen[bytes]]) -> None:
 
 
 def _watch(running: dict[str, subprocess.Popen[bytes]]) -> str:
-    """Wait for Ctrl-C; the name of a program that ended by itself, or empty."""
+    """Wait for Ctrl-C; a sentence about a program that ended unexpectedly, or empty."""
     signals: list[int] = []
     for number in ENDING:
         signal.signal(number, lambda got, _frame: signals.append(got))
     while not signals:
         for name, process in running.items():
             if process.poll() is not None:
-                return name
+                return f"{name} ended unexpectedly, {_status(process)}. {_log_of(name)}"
         time.sleep(0.2)
     return ""
+
+
+def _status(process: subprocess.Popen[bytes]) -> str:
+    """How a process ended, such as `exit code 1`."""
+    code = process.returncode
+    return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+
+
+def _log_of(name: str) -> str:
+    if name == "redis":
+        return f"Its log is {settings.HOME.file('redis.log')}."
+    return "Its log is above, among the lines of the other programs."
 
 
 def _wait_for(host: str, port: int, running: dict[str, subprocess.Popen[bytes]]) -> None:
@@ -258,7 +275,7 @@ def _wait_for(host: str, port: int, running: dict[str, subprocess.Popen[bytes]])
             return
         for name, process in running.items():
             if process.poll() is not None:
-                raise CommandError(f"{name} did not start; the lines above say why.")
+                raise CommandError(f"{name} did not start, {_status(process)}. {_log_of(name)}")
         time.sleep(0.1)
     raise CommandError(f"Nothing answers on {host}:{port} after a minute.")
 
