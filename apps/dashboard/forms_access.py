@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import forms
@@ -25,6 +25,28 @@ from apps.policies.models import Policy
 DIALOG_ID = "dialog_%s"
 MOST_CHARS = 400_000
 _PLAIN = {"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}
+
+
+# What a rule lets its subjects do.
+PERMITTED: Mapping[RuleKind, Mapping[Level, str]] = {
+    RuleKind.POLICY: {
+        Level.READ: "see the policy, its queues and their tasks",
+        Level.MODIFY: "see the policy and enqueue in its queues",
+        Level.MANAGE: "see the policy, enqueue in its queues and manage them",
+        Level.EXCEED: "exceed the limit of the policy",
+    },
+    RuleKind.QUEUE: {
+        Level.READ: "see the queue and its tasks",
+        Level.MODIFY: "see the queue and enqueue in it",
+        Level.MANAGE: "see the queue, enqueue in it and manage it",
+    },
+    RuleKind.POOL: {Level.READ: "see the pool with its links"},
+    RuleKind.VAULT: {
+        Level.READ: "read the vault, without secrets",
+        Level.MODIFY: "read and change the vault",
+    },
+    RuleKind.TASK: {Level.READ: "read the task and its log, nothing else"},
+}
 
 
 class RuleForm(forms.Form):
@@ -80,10 +102,17 @@ class RuleForm(forms.Form):
         at = rule.target if rule is not None else target if is_of_one else None
         levels = levels_grantable_by(actor, at) if at is not None else tuple(Level)
         self.fields["level"].choices = [(one.value, one.label) for one in levels]  # type: ignore[attr-defined]  # as its type says
+        if at is not None:
+            words = PERMITTED[at.kind]
+            self.fields["level"].help_text = " ".join(
+                f"{one.label}: {words[one]}." for one in levels
+            )
         if rule is not None:
             del self.fields["target"]
         else:
             targets = [at] if at is not None else targets_open_to(actor)
+            if at is not None:
+                self.fields["target"].help_text = ""
             self.fields["target"].choices = _targets(targets)  # type: ignore[attr-defined]  # as its type says
 
     def clean_users(self) -> list[User]:

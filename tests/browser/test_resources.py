@@ -82,7 +82,7 @@ def test_switching_off_is_guarded_by_what_it_stops(
     switch.press(" ")
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("go on and are supervised")
-    dialog.get_by_role("link", name="Keep it on").click()
+    dialog.get_by_role("link", name="Cancel").click()
     expect(dialog).to_be_hidden()
     expect(switch).to_be_checked()
     switch.click()

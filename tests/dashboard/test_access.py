@@ -115,6 +115,21 @@ def test_a_rule_that_became_another_is_not_removed_unseen(
     assert queues_visible_to(charlie).filter(pk=example.dev_queue.pk).exists()
 
 
+def test_the_dialogs_of_a_rule_say_what_it_permits(
+    example: Example, alice: User, bob: User, client_for: ClientFor, submit: Submit
+) -> None:
+    client, task = client_for(alice), submit(alice, "train")
+    target, subjects = Target(RuleKind.TASK, str(task.pk), "train"), RuleSubjects(users=(bob,))
+    rule = rule_grant(actor=alice, target=target, level=Level.READ, subjects=subjects)
+
+    made = text(client.get(f"{LIST}new/?target=task.{task.pk}"))
+    removed = text(client.get(f"{LIST}rules/{rule.key}/remove/"))
+
+    assert "Read: read the task and its log, nothing else." in made
+    assert "1 person or group can no longer read the task and its log" in removed
+    assert "waiting tasks" not in removed
+
+
 def test_who_restricts_sees_whom_they_may_name_and_the_members(
     example: Example, root: User, alice: User, bob: User, charlie: User, client_for: ClientFor
 ) -> None:

@@ -246,7 +246,7 @@ def test_a_group_names_its_vaults_before_it_is_deleted(
     assert "The group cannot be deleted" in before
     assert "team settings vault" in before
     assert "team settings removed vault" in after
-    assert "Delete group" not in after.split("Keep it")[1]
+    assert "Delete group" not in after.split("Cancel")[1]
 
 
 def test_built_in_groups_are_shown_as_such_and_keep_their_names(

@@ -19,7 +19,13 @@ from apps.configuration.services.rules import rule_change, rule_grant, rule_remo
 from apps.core.errors import NotFound, RpmError, Stale
 from apps.dashboard.access import person
 from apps.dashboard.forms import add_errors, focus_first_error
-from apps.dashboard.forms_access import ExplainForm, RestrictionForm, RuleForm, named_target
+from apps.dashboard.forms_access import (
+    PERMITTED,
+    ExplainForm,
+    RestrictionForm,
+    RuleForm,
+    named_target,
+)
 from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.selectors.access import AccessQuery, access_page, explain, right_rows
 from apps.dashboard.toasts import say
@@ -117,7 +123,12 @@ def access_remove(request: HttpRequest, key: str) -> HttpResponse:
         else:
             say(request, "Rule removed.")
             return redirect_to(request, _page_of(rule.target))
-    context = {"rule": rule, "problem": problem, "back": _page_of(rule.target)}
+    context = {
+        "rule": rule,
+        "permitted": PERMITTED[rule.target.kind][rule.level],
+        "problem": problem,
+        "back": _page_of(rule.target),
+    }
     status = 400 if problem else 200
     return page_or_dialog(request, "settings/access_remove.html", context, status=status)
 
@@ -209,7 +220,12 @@ def _form_page(
     request: HttpRequest, form: RuleForm, *, rule: Rule | None, target: Target | None
 ) -> HttpResponse:
     focus_first_error(form)
-    context = {"form": form, "rule": rule, "back": _page_of(target)}
+    context = {
+        "form": form,
+        "rule": rule,
+        "is_of_task": target is not None and target.kind is RuleKind.TASK,
+        "back": _page_of(target),
+    }
     status = 400 if request.method == "POST" else 200
     return page_or_dialog(request, "settings/access_form.html", context, status=status)
 

@@ -253,7 +253,7 @@ def test_leaving_with_unsaved_changes_asks(
 
     page.get_by_role("link", name="Exit").click()
     expect(dialog(page)).to_contain_text("Leave without saving?")
-    dialog(page).get_by_role("button", name="Stay").click()
+    dialog(page).get_by_role("button", name="Cancel").click()
     asked: list[str] = []
 
     def stay(one: Dialog) -> None:

@@ -78,7 +78,7 @@ function resetDialog(app) {
       Running and waiting tasks are not touched.
     </p>
     <div class="flex flex-wrap justify-end gap-2 mt-4">
-      ${button("line", "Keep the draft", () => closeDialog(app))} ${button("danger", "Reset the draft", () => reset(app))}
+      ${button("line", "Cancel", () => closeDialog(app))} ${button("danger", "Reset the draft", () => reset(app))}
     </div>`;
 }
 
@@ -87,7 +87,7 @@ function leaveDialog(app) {
   return html`${head("Leave without saving?")}
     <p class="text-ink-2 mt-2">Your changes are only in this page. Save them to go on later or on another machine.</p>
     <div class="flex flex-wrap justify-end gap-2 mt-4">
-      ${button("line", "Stay", () => closeDialog(app))} ${button("danger", "Leave, discard changes", () => go(app, href))}
+      ${button("line", "Cancel", () => closeDialog(app))} ${button("danger", "Leave, discard changes", () => go(app, href))}
       ${button("primary", "Save and leave", () => saveAndGo(app, href))}
     </div>`;
 }
