@@ -6,7 +6,7 @@ node checks the same again.
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -181,8 +181,15 @@ def stored_spec(content: Mapping[str, Any], columns: Mapping[str, Any]) -> TaskS
         raise type_error(str(error), FIELDS) from error
 
 
-def type_error(message: str, fields: tuple[str, ...]) -> BadInput:
-    """The error of msgspec, with the field in our notation and in words."""
+def type_error(
+    message: str, fields: tuple[str, ...], *, struct: type[msgspec.Struct] = TaskSpec
+) -> BadInput:
+    """The error of msgspec, with the field in our notation and in words.
+
+    Args:
+        fields: the known ones, as suggestions for an unknown one.
+        struct: what was read; its types name the allowed values.
+    """
     at = _AT.search(message)
     path = re.sub(r"\[(\d+)\]", r".\1", at["path"]).strip(".") if at else ""
     text = _AT.sub("", message)
@@ -197,6 +204,9 @@ def type_error(message: str, fields: tuple[str, ...]) -> BadInput:
         problem = "is missing"
     else:
         problem = _in_words(text)
+    allowed = ", ".join([] if unknown else _allowed_values(struct, path))
+    if allowed:
+        problem = f"is missing: give one of {allowed}" if missing else f"must be one of {allowed}"
     field = (path or "body").replace("[...]", "").rstrip(".")
     return BadInput(f"{field} {problem.rstrip('.')}.", fields={field: problem})
 
@@ -252,12 +262,23 @@ def request_texts(spec: TaskSpec, *, keys: frozenset[str] | None) -> dict[str, s
 
 
 def _in_words(text: str) -> str:
+    if text == "Invalid UUID":
+        return "must be the id of a task"
     expected = _EXPECTED.fullmatch(text)
     if expected is None:
         return text[:1].lower() + text[1:]
     wanted = [_TYPES.get(word.strip(), word.strip()) for word in expected["wanted"].split("|")]
     got = _TYPES.get(expected["got"], expected["got"])
     return f"must be {' or '.join(wanted)}, not {got}"
+
+
+def _allowed_values(struct: type[msgspec.Struct], path: str) -> list[str]:
+    """The values of a field that takes only a few; empty for any other."""
+    hint: Any = struct
+    for name in path.split("."):
+        inner = [one for one in (hint, *get_args(hint)) if hasattr(one, "__struct_fields__")]
+        hint = get_type_hints(inner[0]).get(name) if inner else None
+    return list(get_args(hint)) if get_origin(hint) is Literal else []
 
 
 def _name(spec: TaskSpec) -> dict[str, str]:

@@ -40,7 +40,7 @@ def read_body(body: bytes, kind: type[Body]) -> Body:
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except msgspec.ValidationError as error:
-        raise type_error(str(error), kind.__struct_fields__) from error
+        raise type_error(str(error), kind.__struct_fields__, struct=kind) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise not_json(str(error), body=body) from error
 

@@ -44,16 +44,25 @@ def test_who_manages_a_queue_sets_its_order(
     assert answer.json()["submitted_at"] == post_time(since)
 
 
+_MOVES = "one of top, up, down, bottom, before, after"
+
+
 @pytest.mark.parametrize(
-    "body", [{}, {"move": "sideways"}, {"move": "before"}, {"move": "after", "other": "b"}]
+    ("body", "want"),
+    [
+        ({}, {"move": f"is missing: give {_MOVES}"}),
+        ({"move": "sideways"}, {"move": f"must be {_MOVES}"}),
+        ({"move": 1}, {"move": f"must be {_MOVES}"}),
+        ({"move": "before"}, {"other": "names the other task of the move"}),
+        ({"move": "after", "other": "b"}, {"other": "must be the id of a task"}),
+    ],
 )
-def test_a_move_that_is_none_is_refused(
-    api_as: As, root: User, first: Task, body: dict[str, str]
+def test_a_move_that_is_none_is_refused_with_those_that_there_are(
+    api_as: As, root: User, first: Task, body: dict[str, str], want: dict[str, str]
 ) -> None:
     answer = post(api_as(root), f"{TASKS}{first.pk}/reorder/", body)
 
-    assert answer.status_code == 400
-    assert answer.json()["fields"]
+    assert (answer.status_code, answer.json()["fields"]) == (400, want)
 
 
 def test_a_task_moves_to_another_queue(
