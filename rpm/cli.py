@@ -79,7 +79,9 @@ def enqueue(
     tag: Annotated[list[str] | None, typer.Option("--tag", "-t", help="Repeatable.")] = None,
     gpus: Annotated[str, typer.Option(help="Dynamic profiles: GPUs per member.")] = "",
     replicas: Annotated[int, typer.Option(help="Members that start together.")] = 0,
-    priority: Annotated[int, typer.Option(help="Higher priorities start first.")] = 0,
+    priority: Annotated[
+        int, typer.Option(help="From -1000 to what the queue allows; higher starts first.")
+    ] = 0,
     time_limit_s: Annotated[int, typer.Option(help="Seconds.")] = 0,
     preemptible: Annotated[bool, typer.Option(help="Whether others may preempt it.")] = True,
     dry_run: Annotated[bool, typer.Option(help="Say whether it would run now.")] = False,
@@ -229,7 +231,12 @@ def run_again(
 def priority(
     context: typer.Context,
     task_id: TaskId,
-    value: Annotated[int, typer.Argument(metavar="PRIORITY", help="Higher starts first.")],
+    value: Annotated[
+        int,
+        typer.Argument(
+            metavar="PRIORITY", help="From -1000 to what the queue allows; higher starts first."
+        ),
+    ],
 ) -> None:
     """Change the priority of a draft or a waiting task; prints the new one."""
     say(str(client_of(context).task_do(task_id, "priority", priority=value)["priority"]))

@@ -10,10 +10,10 @@ from django.contrib.auth.forms import AuthenticationForm
 from apps.access.selectors import queues_open_to
 from apps.accounts.models import User
 from apps.core.errors import RpmError
-from apps.dashboard.forms_base import ConflictCheckForm
+from apps.dashboard.forms_base import ConflictCheckForm, PageForm
 from apps.policies.models import Queue
 from apps.tasks.models import Task
-from apps.tasks.task_spec import TaskSpec, spec_of
+from apps.tasks.task_spec import PRIORITY, TaskSpec, spec_of
 
 _MONO = forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "autocapitalize": "off"})
 
@@ -27,7 +27,7 @@ class PriorityHint:
     is_shown: bool
 
 
-class SignInForm(AuthenticationForm):
+class SignInForm(PageForm, AuthenticationForm):
     """Name and password."""
 
     error_messages = {
@@ -42,7 +42,7 @@ class SignInForm(AuthenticationForm):
             self.fields["password"].widget.attrs["autofocus"] = True
 
 
-class SetUpForm(forms.Form):
+class SetUpForm(PageForm):
     """The first administrator of an empty installation."""
 
     token = forms.CharField(
@@ -64,24 +64,31 @@ class SetUpForm(forms.Form):
     )
 
 
-class PriorityForm(ConflictCheckForm):
-    """Another priority for a task; the service knows the highest one of its queue."""
-
-    priority = forms.IntegerField(
+def _priority_field(highest: int = PRIORITY, **given: Any) -> forms.IntegerField:
+    words = f"Enter a whole number from {-PRIORITY} to {highest}."
+    return forms.IntegerField(
         label="Priority",
-        widget=forms.NumberInput({"autofocus": True}),
-        show_hidden_initial=True,
+        min_value=-PRIORITY,
+        max_value=highest,
+        error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), words),
+        **given,
     )
+
+
+class PriorityForm(ConflictCheckForm):
+    """Another priority for a task, up to the highest one of its queue."""
 
     def __init__(self, data: Any = None, *, task: Task) -> None:
         super().__init__(data, initial={"priority": task.priority})
-        words = "The queue that you choose later has a highest priority."
-        if task.queue is not None:
-            words = highest_priority_words(task.queue)
-        self.fields["priority"].help_text = words
+        self.fields["priority"] = _priority_field(
+            PRIORITY if task.queue is None else task.queue.max_priority,
+            widget=forms.NumberInput({"autofocus": True}),
+            show_hidden_initial=True,
+            help_text=priority_words(task.queue),
+        )
 
 
-class TaskForm(forms.Form):
+class TaskForm(PageForm):
     """A task as its owner describes it; without a queue it can only be a draft."""
 
     name = forms.CharField(label="Name", max_length=200)
@@ -112,7 +119,7 @@ class TaskForm(forms.Form):
         max_length=32,
         help_text="Only where the profile lets a task bring its own request.",
     )
-    priority = forms.IntegerField(label="Priority", required=False, initial=0)
+    priority = _priority_field(required=False, initial=0)
     time_limit_min = forms.IntegerField(
         label="Time limit in minutes", required=False, min_value=1, max_value=500_000
     )
@@ -137,8 +144,8 @@ class TaskForm(forms.Form):
         # A field that is read is kept: not before it is replaced.
         chosen = self["queue"].value()
         self.priority_hints = [
-            PriorityHint(q.name, highest_priority_words(q), is_shown=q.name == chosen)
-            for q in queues
+            PriorityHint(name, priority_words(queue), is_shown=name == (chosen or ""))
+            for name, queue in [("", None), *((q.name, q) for q in queues)]
         ]
 
     def spec(self) -> TaskSpec | None:
@@ -166,9 +173,13 @@ class TaskForm(forms.Form):
         return None
 
 
-def highest_priority_words(queue: Queue) -> str:
-    """What the field of a priority says about the queue."""
-    return f"At most {queue.max_priority} in {queue.name}. Higher priorities start first."
+def priority_words(queue: Queue | None) -> str:
+    """What the field of a priority says about the queue; None: there is none yet."""
+    if queue is None:
+        return f"From {-PRIORITY} to what the queue allows. Higher priorities start first."
+    return (
+        f"From {-PRIORITY} to {queue.max_priority} in {queue.name}. Higher priorities start first."
+    )
 
 
 def focus_first_error(form: forms.Form) -> None:

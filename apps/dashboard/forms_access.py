@@ -20,6 +20,7 @@ from apps.configuration.rules.restrictions import (
     restriction_version,
 )
 from apps.configuration.services.rules import RuleSubjects, subjects_named_by
+from apps.dashboard.forms_base import PageForm
 from apps.policies.models import Policy
 
 DIALOG_ID = "dialog_%s"
@@ -49,7 +50,7 @@ PERMITTED: Mapping[RuleKind, Mapping[Level, str]] = {
 }
 
 
-class RuleForm(forms.Form):
+class RuleForm(PageForm):
     """The subjects and level of a rule; with `rule` an existing one."""
 
     target = forms.ChoiceField(
@@ -166,7 +167,7 @@ def _target_label(target: Target) -> str:
     return str(every[target.kind])
 
 
-class RestrictionForm(forms.Form):
+class RestrictionForm(PageForm):
     """The people that a policy applies to."""
 
     WHOLE, RESTRICTED = "whole", "restricted"
@@ -213,7 +214,7 @@ class RestrictionForm(forms.Form):
         return bool(self.cleaned_data["reach"] == self.RESTRICTED)
 
 
-class ExplainForm(forms.Form):
+class ExplainForm(PageForm):
     """A person and an object."""
 
     user = forms.CharField(

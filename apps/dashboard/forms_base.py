@@ -5,7 +5,19 @@ from typing import Any
 from django import forms
 
 
-class ConflictCheckForm(forms.Form):
+class PageForm(forms.Form):
+    """Says of which field a value is missing: its errors may be read apart from the fields."""
+
+    def add_error(self, field: str | None, error: Any) -> None:
+        """As Django does, with the label in place of “This field”."""
+        if field in self.fields and getattr(error, "code", "") == "required":
+            chosen = (forms.ChoiceField, forms.ModelChoiceField, forms.FileField)
+            verb = "Choose" if isinstance(self.fields[field], chosen) else "Enter"
+            error = f"{verb} a value for “{self[field].label}”."
+        super().add_error(field, error)
+
+
+class ConflictCheckForm(PageForm):
     """Remembers its initial values, and rejects a field that another user changed meanwhile.
 
     `initial` is the row as it is by now; a field is of interest where `show_hidden_initial` is.

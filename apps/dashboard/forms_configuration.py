@@ -5,13 +5,13 @@ from typing import Any, ClassVar
 
 from django import forms
 
-from apps.dashboard.forms_base import ConflictCheckForm
+from apps.dashboard.forms_base import ConflictCheckForm, PageForm
 from apps.policies.models import Queue
 
 LONGEST_YAML = 2 * 1024 * 1024
 
 
-class PauseForm(forms.Form):
+class PauseForm(PageForm):
     """Why something is paused; everybody who waits reads it."""
 
     reason = forms.CharField(
@@ -23,7 +23,7 @@ class PauseForm(forms.Form):
     )
 
 
-class ImportForm(forms.Form):
+class ImportForm(PageForm):
     """A document as YAML, as a file or as text."""
 
     file = forms.FileField(label="File", required=False, allow_empty_file=True)
@@ -81,7 +81,7 @@ class QueueForm(ConflictCheckForm):
         self.fields.update(fields)
 
 
-class QueueChoiceForm(forms.Form):
+class QueueChoiceForm(PageForm):
     """Another queue for a waiting task."""
 
     queue = forms.ChoiceField(label="Queue")

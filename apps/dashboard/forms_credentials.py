@@ -7,6 +7,7 @@ from django import forms
 from django.utils import timezone
 
 from apps.accounts.models import Scope
+from apps.dashboard.forms_base import PageForm
 from apps.dashboard.forms_people import DIALOG_ID, GroupsField
 
 _LASTS = [
@@ -22,7 +23,7 @@ _SCOPES = [
 ]
 
 
-class GrantForm(forms.Form):
+class GrantForm(PageForm):
     """What a new credential is for, and for how long."""
 
     scope = forms.ChoiceField(
@@ -60,7 +61,7 @@ class CredentialForm(GrantForm):
     field_order = ("label", "scope", "lasts")
 
 
-class CredentialLabelForm(forms.Form):
+class CredentialLabelForm(PageForm):
     """Another label of a credential."""
 
     label = forms.CharField(
@@ -71,7 +72,7 @@ class CredentialLabelForm(forms.Form):
         super().__init__(*args, **{"auto_id": DIALOG_ID, **given})
 
 
-class ServiceAccountForm(forms.Form):
+class ServiceAccountForm(PageForm):
     """A program's account."""
 
     name = forms.CharField(

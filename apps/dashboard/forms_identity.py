@@ -10,6 +10,7 @@ from apps.accounts.identity.presets import PRESETS, Preset
 from apps.accounts.models import ADMINS, USERS, IdentityProvider, LogInRules, Protocol, User
 from apps.accounts.services.identity import ADDRESSES, FIELDS, MOST_METADATA
 from apps.core.keyring import HIDDEN
+from apps.dashboard.forms_base import PageForm
 
 _PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
 _MONO = {"class": "font-mono", **_PLAIN}
@@ -45,7 +46,7 @@ _MORE = {
 _GROUPS = ("syncs_groups", "claim_groups", "mapping")
 
 
-class ProviderForm(forms.Form):
+class ProviderForm(PageForm):
     """A provider's settings; services validate them, and the form shows their errors."""
 
     def __init__(self, *args: Any, row: IdentityProvider, pairs: Iterable[str], **kwargs: Any):
@@ -113,7 +114,7 @@ class ProviderForm(forms.Form):
         return [(title, [self[name] for name in names]) for title, names in parts]
 
 
-class LogInRulesForm(forms.Form):
+class LogInRulesForm(PageForm):
     """Passwords and second factors."""
 
     allows_passwords = forms.BooleanField(

@@ -9,7 +9,7 @@ from apps.access.selectors import pools_visible_to
 from apps.accounts.models import User
 from apps.core.errors import RpmError
 from apps.core.units import quantities_text
-from apps.dashboard.forms_base import ConflictCheckForm
+from apps.dashboard.forms_base import ConflictCheckForm, PageForm
 from apps.execution.services.node_keys import node_key_path
 from apps.nodes.models import Node, Runtime, Transport
 from apps.policies.models import Pool
@@ -131,7 +131,7 @@ class NodeEditForm(NodeForm):
             field.show_hidden_initial = True
 
 
-class RekeyForm(forms.Form):
+class RekeyForm(PageForm):
     """The fingerprint that the administrator compared, and what became of the machine."""
 
     fingerprint = forms.RegexField(
@@ -152,7 +152,7 @@ class RekeyForm(forms.Form):
     )
 
 
-class NodeRemoveForm(forms.Form):
+class NodeRemoveForm(PageForm):
     """Whether the removal stops tasks, and why a silent machine is certainly off."""
 
     force = forms.BooleanField(label="Stop these tasks, then remove the node", required=False)

@@ -9,6 +9,7 @@ from django.contrib.auth.models import Group
 from apps.accounts.models import USERS, User
 from apps.accounts.selectors import accounts_visible_to, groups_visible_to, is_admin
 from apps.accounts.services.invitations import DAYS, MOST_DAYS
+from apps.dashboard.forms_base import PageForm
 
 # A form in a dialog may share the page with a form that has the same fields.
 DIALOG_ID = "dialog_%s"
@@ -31,7 +32,7 @@ class GroupsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]  # 
         self.queryset = groups_visible_to(actor).exclude(name=USERS).order_by("name")
 
 
-class InviteForm(forms.Form):
+class InviteForm(PageForm):
     """The person to invite."""
 
     email = forms.CharField(
@@ -65,7 +66,7 @@ class InviteForm(forms.Form):
         groups.required = not is_admin(actor)
 
 
-class PersonForm(forms.Form):
+class PersonForm(PageForm):
     """A person's names, address and groups."""
 
     username = forms.CharField(
@@ -93,13 +94,13 @@ class PersonForm(forms.Form):
         groups.offer_to(actor)
 
 
-class TestMailForm(forms.Form):
+class TestMailForm(PageForm):
     """Where a test mail goes."""
 
     to = forms.EmailField(label="To", max_length=254, widget=forms.EmailInput(_PLAIN))
 
 
-class JoinForm(forms.Form):
+class JoinForm(PageForm):
     """Coming in by a link."""
 
     username = forms.CharField(
@@ -136,7 +137,7 @@ class JoinForm(forms.Form):
             del self.fields[name]
 
 
-class GroupForm(forms.Form):
+class GroupForm(PageForm):
     """A group's name, and what it is for."""
 
     name = forms.CharField(label="Name", max_length=150, widget=forms.TextInput(attrs=_PLAIN))
@@ -155,7 +156,7 @@ class GroupForm(forms.Form):
             self.fields["name"].help_text = "It is built in and keeps its name."
 
 
-class ProfileForm(forms.Form):
+class ProfileForm(PageForm):
     """Name and preferences of your own account."""
 
     first_name = forms.CharField(
@@ -202,7 +203,7 @@ class ProfileForm(forms.Form):
         )
 
 
-class AddressForm(forms.Form):
+class AddressForm(PageForm):
     """A new e-mail address for your own account."""
 
     email = forms.EmailField(
@@ -223,7 +224,7 @@ class AddressForm(forms.Form):
         super().__init__(*args, **{"auto_id": "address_%s", **given})
 
 
-class PasswordForm(forms.Form):
+class PasswordForm(PageForm):
     """A new password for your own account."""
 
     current_password = forms.CharField(

@@ -13,7 +13,7 @@ from apps.accounts.selectors import groups_visible_to, is_admin
 from apps.configuration.services.limits import ConnectableProfile
 from apps.configuration.services.policies import amounts_of
 from apps.core.units import BUILT_IN_KEYS, UNITS
-from apps.dashboard.forms_base import ConflictCheckForm
+from apps.dashboard.forms_base import ConflictCheckForm, PageForm
 from apps.policies.models import Policy, Queue
 from apps.policies.models.bases import NAME_LENGTH
 from apps.policies.selectors import known_keys, policy_family
@@ -148,7 +148,7 @@ class PolicyForm(ConflictCheckForm):
         return {name: values[name] for name in typed if values[name] != self.known[name]}
 
 
-class ConnectForm(forms.Form):
+class ConnectForm(PageForm):
     """A profile for a policy, and the name of the queue in between."""
 
     profile = forms.ChoiceField(label="Profile")
@@ -167,7 +167,7 @@ class ConnectForm(forms.Form):
         )
 
 
-class DeleteForm(forms.Form):
+class DeleteForm(PageForm):
     """The name again, to prevent deletion by mistake."""
 
     name = forms.CharField(widget=forms.TextInput(attrs={"autocomplete": "off"}))

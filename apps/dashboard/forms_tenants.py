@@ -6,11 +6,12 @@ from django import forms
 from django.contrib.auth.models import Group
 
 from apps.accounts.models import BUILT_IN_GROUPS, Tenant, TenantGroup
+from apps.dashboard.forms_base import PageForm
 from apps.dashboard.forms_people import DIALOG_ID, GroupsField
 from apps.policies.models import Policy
 
 
-class TenantForm(forms.Form):
+class TenantForm(PageForm):
     """The top of its tree, who administers it, and which groups belong to it."""
 
     top = forms.ModelChoiceField(

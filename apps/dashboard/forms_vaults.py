@@ -8,11 +8,12 @@ from django.contrib.auth.models import Group
 from apps.access.vaults import vault_rights
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_visible_to, manages_people
+from apps.dashboard.forms_base import PageForm
 from apps.vaults.models import NAME_LENGTH, Vault, VaultFormat
 from apps.vaults.text.bounds import TEXT_BYTES
 
 
-class VaultForm(forms.Form):
+class VaultForm(PageForm):
     """A vault with its text, typed or from a file; `version` is the one that was read."""
 
     name = forms.CharField(

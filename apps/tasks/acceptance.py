@@ -13,7 +13,7 @@ from apps.core.units import quantities_milli
 from apps.policies.images import is_allowed
 from apps.tasks.feasibility import EmptyPool, PolicyBounds, feasibility_problems
 from apps.tasks.shapes import TaskShape
-from apps.tasks.task_spec import TaskSpec, check_can_start, refuse, request_texts
+from apps.tasks.task_spec import PRIORITY, TaskSpec, check_can_start, refuse, request_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,8 @@ def _against_queue(spec: TaskSpec, facts: QueueFacts) -> dict[str, str]:
     problems = {}
     if spec.priority > facts.max_priority:
         problems["priority"] = (
-            f"is {spec.priority}: at most {facts.max_priority} in queue {facts.name}"
+            f"is {spec.priority}: it must lie between {-PRIORITY} and {facts.max_priority} in "
+            f"queue {facts.name}"
         )
     unknown = [name for name in spec.volumes if name not in facts.volumes]
     if unknown:

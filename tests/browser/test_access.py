@@ -45,7 +45,7 @@ def test_a_form_that_was_opened_in_a_tab_of_its_own_is_saved(
     sign_in(page, "admin")
     page.goto(f"{site.address}/settings/people/groups/new/")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("This field is required.")).to_be_visible()
+    expect(page.get_by_text("Enter a value for “Name”.")).to_be_visible()
     page.get_by_label("Name").fill("opened-by-address")
     page.get_by_role("button", name="Save").click()
 

@@ -93,7 +93,7 @@ def connect(page: Page) -> None:
     expect(dialog.get_by_label("Queue name")).to_have_value("robotics-4xgpu")
     dialog.get_by_label("Queue name").fill("")
     dialog.get_by_role("button", name="Connect profile").click()
-    expect(dialog.get_by_text("This field is required.")).to_be_visible()
+    expect(dialog.get_by_text("Enter a value for “Queue name”.")).to_be_visible()
     dialog.get_by_label("Queue name").fill("dev-4xgpu")
     dialog.get_by_role("button", name="Connect profile").click()
     expect(dialog.get_by_text(re.compile("taken"))).to_be_visible()

@@ -69,11 +69,11 @@ def test_the_dialog_gets_no_page_around_it_and_leads_on_when_it_is_done(
 @pytest.mark.parametrize(
     ("typed", "field", "sentence"),
     [
-        pytest.param({"name": ""}, "name", "This field is required", id="no name"),
+        pytest.param({"name": ""}, "name", "Enter a value for “Name”.", id="no name"),
         pytest.param({"name": "Research"}, "name", "is taken", id="a name that is taken"),
         pytest.param({"limit.gpu": "12.0005"}, "limit.gpu", "three decimal", id="too exact"),
         pytest.param({"reserved.gpu": "20"}, "reserved.gpu", "above the limit", id="reserved"),
-        pytest.param({"group": ""}, "group", "This field is required", id="no group"),
+        pytest.param({"group": ""}, "group", "Choose a value for “Group”.", id="no group"),
     ],
 )
 def test_what_will_not_do_is_said_at_its_field(
@@ -292,7 +292,7 @@ def test_a_profile_is_connected_under_the_suggested_name(
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        pytest.param("", "This field is required", id="empty"),
+        pytest.param("", "Enter a value for “Queue name”.", id="empty"),
         pytest.param("research-4xgpu", "taken", id="taken"),
         pytest.param("Dev 2", "small letters", id="not its signs"),
     ],

@@ -48,7 +48,7 @@ def test_a_new_credential_comes_with_what_to_copy_once(alice: User, client_for: 
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"label": ""}, "This field is required"),
+        ({"label": ""}, "Enter a value for “What it is for”."),
         ({"scope": "everything"}, "Select a valid choice"),
         ({"lasts": "9999"}, "Select a valid choice"),
     ],

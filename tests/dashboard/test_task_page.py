@@ -294,12 +294,13 @@ def test_the_priority_of_a_waiting_task_is_changed_on_its_page(
     page = reverse("task_detail", args=[task.pk])
 
     assert f'href="{address}"' in client.get(page).content.decode()
-    assert f"At most 5 in {example.dev_queue.name}." in text(client.get(address))
+    words = f"From -1000 to 5 in {example.dev_queue.name}. Higher priorities start first."
+    assert words in text(client.get(address))
     refused = client.post(address, {"priority": "6"})
     changed = client.post(address, {"priority": "5"}, follow=True)
 
     assert refused.status_code == 400
-    assert "Is 6: at most 5 in queue" in text(refused)
+    assert "Enter a whole number from -1000 to 5." in text(refused)
     assert "train has priority 5 now." in text(changed)
     assert "Priority changed" in text(changed)
     task.refresh_from_db()
@@ -342,7 +343,7 @@ def test_a_running_task_gets_no_other_priority(
     assert "Only drafts and waiting tasks can get another priority." in text(refused)
 
 
-def test_the_form_of_a_task_names_the_highest_priority_of_each_queue(
+def test_the_form_of_a_task_names_the_priorities_of_each_queue(
     example: Example, alice: User, client_for: ClientFor
 ) -> None:
     Queue.objects.filter(pk=example.dev_queue.pk).update(max_priority=5)
@@ -351,9 +352,25 @@ def test_the_form_of_a_task_names_the_highest_priority_of_each_queue(
     page = client_for(alice).get(reverse("task_enqueue")).content.decode()
     chosen = client_for(alice).get(reverse("task_enqueue"), {"queue": name}).content.decode()
 
-    words = f"At most 5 in {name}. Higher priorities start first."
+    words = f"From -1000 to 5 in {name}. Higher priorities start first."
+    unknown = "From -1000 to what the queue allows. Higher priorities start first."
+    assert f'data-choice="">{unknown}' in page
     assert f'data-choice="{name}" hidden>{words}' in page
     assert f'data-choice="{name}">{words}' in chosen
+    assert f'data-choice="" hidden>{unknown}' in chosen
+
+
+def test_a_new_task_with_a_priority_out_of_range_is_refused_with_the_range(
+    example: Example, alice: User, client_for: ClientFor
+) -> None:
+    body = {"name": "t", "command": "true", "queue": example.dev_queue.name}
+
+    far = client_for(alice).post(reverse("task_enqueue"), {**body, "priority": "1001"})
+    above = client_for(alice).post(reverse("task_enqueue"), {**body, "priority": "1"})
+
+    assert "Enter a whole number from -1000 to 1000." in errors_at("priority", far)
+    words = f"Is 1: it must lie between -1000 and 0 in queue {example.dev_queue.name}"
+    assert words in errors_at("priority", above)
 
 
 def test_a_refusal_of_the_whole_task_stands_in_a_closed_box(

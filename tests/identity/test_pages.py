@@ -103,9 +103,9 @@ def test_a_provider_is_made_in_the_form_and_its_secret_is_not_shown_again(
     [
         ("discovery_url", "http://login.example.com/x", "Must begin with https://"),
         ("discovery_url", "", ""),
-        ("client_id", "", "This field is required."),
-        ("claim_id", "", "This field is required."),
-        ("name", "", "This field is required."),
+        ("client_id", "", "Enter a value for"),
+        ("claim_id", "", "Enter a value for"),
+        ("name", "", "Enter a value for"),
         ("mapping", "nobody", "their group = our group"),
         ("mapping", "x = no such group", "is not a group here"),
         ("mapping", "x = Users", "is not a group here"),

@@ -16,7 +16,7 @@ def test_messages_of_forms_and_rest_are_english(client: Client, root: User) -> N
     page = client.post(reverse("group_new"), headers=GERMAN).text
     answer = client.post("/api/v1/groups/", content_type="application/json", headers=GERMAN)
 
-    assert "This field is required." in page
+    assert "Enter a value for “Name”." in page
     assert "This field is required." in answer.text
 
 
