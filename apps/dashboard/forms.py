@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from django import forms
@@ -10,9 +11,11 @@ from django.contrib.auth.forms import AuthenticationForm
 from apps.access.selectors import queues_open_to
 from apps.accounts.models import User
 from apps.core.errors import RpmError
+from apps.core.keyring import HIDDEN
 from apps.dashboard.forms_base import ConflictCheckForm, PageForm
 from apps.policies.models import Queue
 from apps.tasks.models import Task
+from apps.tasks.redaction import redact
 from apps.tasks.task_spec import PRIORITY, TaskSpec, spec_of
 
 _MONO = forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "autocapitalize": "off"})
@@ -88,6 +91,15 @@ class PriorityForm(ConflictCheckForm):
         )
 
 
+class TextField(forms.CharField):
+    """Several lines; browsers send line ends of their own."""
+
+    widget = _MONO
+
+    def to_python(self, value: Any) -> str:
+        return str(super().to_python(value)).replace("\r\n", "\n")
+
+
 class TaskForm(PageForm):
     """A task as its owner describes it; without a queue it can only be a draft."""
 
@@ -100,16 +112,15 @@ class TaskForm(PageForm):
         help_text="As the nodes pull it, with its tag.",
         widget=forms.TextInput(attrs={"spellcheck": "false", "autocapitalize": "off"}),
     )
-    command = forms.CharField(
+    command = TextField(
         label="Command",
         required=False,
-        widget=_MONO,
         help_text="Program and arguments, quoted as in a shell; no shell runs it.",
     )
-    environment = forms.CharField(
+    environment = TextField(
         label="Environment",
         required=False,
-        widget=_MONO,
+        strip=False,
         help_text="One NAME=value per line.",
     )
     working_dir = forms.CharField(label="Working directory", required=False, max_length=500)
@@ -148,29 +159,87 @@ class TaskForm(PageForm):
             for name, queue in [("", None), *((q.name, q) for q in queues)]
         ]
 
+    def clean_command(self) -> list[str]:
+        try:
+            return shlex.split(self.cleaned_data["command"])
+        except ValueError as problem:
+            raise forms.ValidationError(f"Cannot be read: {problem}") from problem
+
+    def clean_environment(self) -> dict[str, str]:
+        """Lines of NAME=value; a line without `=` is a name with an empty value."""
+        lines = [line for line in self.cleaned_data["environment"].splitlines() if line.strip()]
+        pairs = (line.partition("=") for line in lines)
+        return {name.strip(): value for name, _equals, value in pairs}
+
+    def values(self) -> dict[str, Any]:
+        """Fields of `TaskSpec`."""
+        given = self.cleaned_data
+        minutes = given["time_limit_min"]
+        return {
+            "name": given["name"],
+            "image": given["image"],
+            "command": given["command"],
+            "environment": given["environment"],
+            "working_dir": given["working_dir"],
+            "priority": given["priority"] or 0,
+            "is_preemptible": given["is_preemptible"],
+            "request": given["gpu"] or None,
+            "time_limit_s": minutes * 60 if minutes else None,
+        }
+
     def spec(self) -> TaskSpec | None:
         """What the services take; None, with sentences at the fields, where it will not do."""
-        given = self.cleaned_data
         try:
-            values = {
-                "name": given["name"],
-                "image": given["image"],
-                "command": shlex.split(given["command"]),
-                "environment": _variables(given["environment"]),
-                "working_dir": given["working_dir"],
-                "priority": given["priority"] or 0,
-                "is_preemptible": given["is_preemptible"],
-                "queue": given["queue"] or None,
-                "request": given["gpu"] or None,
-            }
-            if given["time_limit_min"]:
-                values["time_limit_s"] = given["time_limit_min"] * 60
-            return spec_of(values)
-        except ValueError as problem:
-            self.add_error("command", f"cannot be read: {problem}")
+            return spec_of({**self.values(), "queue": self.cleaned_data["queue"] or None})
         except RpmError as error:
             add_errors(self, error)
         return None
+
+
+class DraftForm(TaskForm):
+    """Changes of a draft; its queue is chosen when it is enqueued."""
+
+    version = forms.CharField(required=False, max_length=32, widget=forms.HiddenInput)
+
+    def __init__(self, data: Any = None, *, task: Task, user: User) -> None:
+        spec, own = task.spec, task.owner.redacted_variables
+        variables = redact(spec.environment, own).items()
+        initial = {
+            "name": spec.name,
+            "image": spec.image,
+            "command": shlex.join(spec.command),
+            "environment": "\n".join(f"{name}={value}" for name, value in variables),
+            "working_dir": spec.working_dir,
+            "gpu": (task.request or {}).get("gpu", ""),
+            "priority": spec.priority,
+            # A limit that is no whole number of minutes stays unless another is typed.
+            "time_limit_min": ceil(spec.time_limit_s / 60) if spec.time_limit_s else None,
+            "is_preemptible": spec.is_preemptible,
+            "version": task.changed_at.isoformat(),
+        }
+        super().__init__(data, initial=initial, user=user)
+        del self.fields["queue"]
+        self.priority_hints = [PriorityHint("", priority_words(None), is_shown=True)]
+        if HIDDEN in dict(variables).values():
+            words = f"One NAME=value per line; a hidden value ({HIDDEN}) stays as it is."
+            self.fields["environment"].help_text = words
+        self._request = task.request or {}
+
+    def changes(self) -> dict[str, Any]:
+        """The fields of `TaskSpec` that were changed here."""
+        names = {"gpu": "request", "time_limit_min": "time_limit_s"}
+        changed = {names.get(name, name) for name in self.changed_data}
+        found = {name: value for name, value in self.values().items() if name in changed}
+        if "request" in found:
+            others = {key: amount for key, amount in self._request.items() if key != "gpu"}
+            gpu = {"gpu": found["request"]} if found["request"] else {}
+            found["request"] = {**others, **gpu} or None
+        return found
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the draft was changed since this form was opened."""
+        return bool(self.cleaned_data["version"] != self.initial["version"])
 
 
 def priority_words(queue: Queue | None) -> str:
@@ -202,10 +271,3 @@ def add_errors(form: forms.Form, error: RpmError) -> None:
             is_placed = True
     if not is_placed:
         form.add_error(None, error.detail)
-
-
-def _variables(text: str) -> dict[str, str]:
-    """Lines of NAME=value; a line without `=` is a name with an empty value."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    pairs = (line.partition("=") for line in lines)
-    return {name.strip(): value for name, _equals, value in pairs}

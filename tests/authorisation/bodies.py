@@ -79,6 +79,7 @@ BODIES: tuple[tuple[str, Make], ...] = (
     ("POST /tasks/<pk>/enqueue/", _queue),
     ("POST /tasks/<pk>/queue/", _queue),
     ("POST /tasks/<pk>/priority/", lambda _w, _c: {"priority": 1}),
+    ("POST /tasks/<pk>/edit/", lambda _w, _c: {"name": "new", "command": "x"}),
     ("POST /tasks/new/", lambda _w, _c: {"name": "new", "command": "x"}),
     ("POST /queues/<pk>/order/", lambda w, c: {"move": f"top {_waiting(w, c).pk}"}),
     ("POST /queues/<pk>/pause/", lambda _w, _c: {"reason": "because"}),

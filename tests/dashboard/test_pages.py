@@ -144,7 +144,7 @@ def test_a_description_that_will_not_do_says_so_at_its_field(
     )
 
     assert unreadable.status_code == 400
-    assert "cannot be read: No closing quotation" in text(unreadable)
+    assert "Cannot be read: No closing quotation" in text(unreadable)
     assert too_eager.status_code == 400
     assert 'id="id_priority_error"' in too_eager.content.decode()
     assert re.search(r'name="priority"[^>]*autofocus', too_eager.content.decode())

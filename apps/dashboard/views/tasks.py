@@ -21,7 +21,7 @@ from apps.dashboard.access import person
 from apps.dashboard.cards.logs import log_pieces
 from apps.dashboard.cards.task_filter_chips import filter_chips
 from apps.dashboard.cards.tasks import tabs
-from apps.dashboard.forms import PriorityForm, TaskForm, add_errors, focus_first_error
+from apps.dashboard.forms import DraftForm, PriorityForm, TaskForm, add_errors, focus_first_error
 from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.live import key_id
 from apps.dashboard.selectors.access import task_rules
@@ -31,6 +31,7 @@ from apps.tasks.lifecycle.states import ENDED_STATES, TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import task_rights
 from apps.tasks.services.enqueue.submission import (
+    task_change,
     task_create,
     task_enqueue,
     task_resume,
@@ -110,6 +111,25 @@ def task_form(request: HttpRequest) -> HttpResponse:
     status = 400 if request.method == "POST" and checked is None else 200
     context = {"form": form, "checked": checked}
     return render(request, "pages/task_form.html", context, status=status)
+
+
+# permission: the owner
+@require_http_methods(["GET", "POST"])
+@login_required
+def task_edit_page(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Change what a draft runs."""
+    user = person(request)
+    task = _own_task_or_404(user, pk)
+    if task.state != TaskState.DRAFT:
+        messages.error(request, "Only drafts can be edited. Dequeue the task first.")
+        return redirect("task_detail", pk)
+    form = DraftForm(request.POST or None, task=task, user=user)
+    if request.method == "POST" and form.is_valid() and _change(form, user, task):
+        say(request, f"{task.name} is saved.")
+        return redirect("task_detail", pk)
+    focus_first_error(form)
+    status = 400 if request.method == "POST" else 200
+    return render(request, "pages/task_form.html", {"form": form, "task": task}, status=status)
 
 
 # permission: the owner, and enqueue on the queue; the service checks
@@ -231,6 +251,22 @@ def _create(form: TaskForm, user: User) -> Task | None:
     except RpmError as error:
         add_errors(form, error)
         return None
+
+
+def _change(form: DraftForm, user: User, task: Task) -> bool:
+    """Whether the changes are stored; if not, the form says why."""
+    if form.is_stale:
+        words = "The draft was changed since you opened it. Open it again to see its new values."
+        form.add_error(None, words)
+        return False
+    try:
+        changes = form.changes()
+        if changes:
+            task_change(actor=user, task=task, changes=changes)
+    except RpmError as error:
+        add_errors(form, error)
+        return False
+    return True
 
 
 def _check(form: TaskForm, user: User) -> TaskCheck | None:

@@ -153,9 +153,9 @@ PAGES_WORK = section(
     rule("/queues/<pk>/*", SIGNED, HIDE),
     # Without an attempt there is no log.
     rule("/tasks/<pk>/log/<generation>/", SIGNED, HIDE, kind="draft waiting"),
-    # A draft goes into a queue by its owner's hand.
-    rule("/tasks/<pk>/enqueue/", SIGNED, ALLOW, relation=[OWN]),
-    rule("/tasks/<pk>/enqueue/", SIGNED, HIDE),
+    # A draft is changed and goes into a queue by its owner's hand.
+    rule("/tasks/<pk>/enqueue/ /tasks/<pk>/edit/", SIGNED, ALLOW, relation=[OWN]),
+    rule("/tasks/<pk>/enqueue/ /tasks/<pk>/edit/", SIGNED, HIDE),
     rule("/tasks/<pk>/*", SIGNED, ALLOW, relation=[OWN]),
     rule("/tasks/<pk>/*", ADMINS, ALLOW),
     rule("/tasks/<pk>/*", SIGNED, HIDE, kind="draft"),
