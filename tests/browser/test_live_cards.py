@@ -51,7 +51,7 @@ def test_after_a_live_update_each_button_does_what_it_says(
 
     # By another process, so that only the card changes: the page stays.
     site.manage("shell", "-c", ABORT.format(pk=running_task))
-    again = page.get_by_role("button", name="Enqueue again")
+    again = page.get_by_role("button", name="Run again")
     expect(again).to_be_visible(timeout=scale_timeout_ms(60))
     assert page.evaluate("window.isSamePage") is True
     with page.expect_navigation():

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.conftest import SignIn
@@ -119,7 +120,7 @@ def test_a_task_is_enqueued_and_aborted_by_hand(
     page.get_by_role("button", name="Abort task").click()
 
     expect(page.get_by_text("Aborted").first).to_be_visible()
-    expect(page.get_by_role("button", name="Enqueue again")).to_be_visible()
+    expect(page.get_by_role("button", name="Run again")).to_be_visible()
 
 
 # Every name on the page becomes one long word, and every card of the board is there many times.
@@ -195,3 +196,54 @@ def test_a_zone_that_the_browser_does_not_know_stops_nothing(
 
     # The module that says so begins only after the one that reads the zone.
     expect(page.locator("[data-live-word]")).not_to_have_text("")
+
+
+# Whether the message lies over something that can be pressed or typed into.
+COVERS = """(line) => {
+  const box = line.getBoundingClientRect();
+  return [...document.querySelectorAll("a, button, input, select, textarea")].some((one) => {
+    const other = one.getBoundingClientRect();
+    return !line.contains(one) && other.width > 1 && other.left < box.right
+      && box.left < other.right && other.top < box.bottom && box.top < other.bottom;
+  });
+}"""
+
+
+@pytest.mark.parametrize("width", [400, 1440])
+def test_a_message_covers_no_control_and_leaves_unless_the_pointer_is_on_it(
+    site: Installation, sign_in: SignIn, page: Page, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    sign_in(page, "dev")
+    page.goto(f"{site.address}/tasks/new/")
+    page.get_by_label("Name").fill("draft")
+    page.get_by_role("button", name="Enqueue task").click()
+    page.clock.install()
+    page.get_by_role("link", name="Edit", exact=True).click()
+    page.get_by_role("button", name="Save").click()
+    message = page.locator(".toast-line", has_text="draft is saved.")
+
+    expect(message).to_be_visible()
+    assert not message.evaluate(COVERS)
+    message.hover()
+    page.clock.run_for(8_000)
+    expect(message).to_be_visible()
+    page.mouse.move(0, 0)
+    page.clock.run_for(8_000)
+    expect(message).to_be_hidden()
+
+
+def test_an_error_stays_until_it_is_dismissed(
+    site: Installation, sign_in: SignIn, page: Page
+) -> None:
+    sign_in(page, "dev")
+    page.goto(f"{site.address}/tasks/?view=waiting")
+    page.locator("tbody a[href^='/tasks/']").first.click()
+    page.clock.install()
+    page.goto(f"{page.url}edit/")
+    message = page.locator(".toast-line", has_text="Only drafts can be edited.")
+
+    page.clock.run_for(60_000)
+    expect(message).to_be_visible()
+    message.get_by_role("button", name="Dismiss").click()
+    expect(message).to_have_count(0)

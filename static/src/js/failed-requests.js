@@ -39,4 +39,5 @@ function say(place, status) {
     words.getAttribute(`data-${status}`) ?? words.dataset.other;
   place.querySelector("[data-failed-request]")?.remove();
   place.prepend(line);
+  line.scrollIntoView({ block: "nearest" });
 }

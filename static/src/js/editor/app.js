@@ -84,11 +84,19 @@ export function edit(app, doc, text = "") {
   else app.set({ toast: null });
 }
 
-/** A message for some seconds; `undo` reverts the change that it reports. */
+/** A message for some seconds, an error until it is dismissed; `undo` reverts the change that it
+ * reports. It stays while the pointer or the focus is on it. */
 export function say(app, text, undo = null, isError = false) {
   clearTimeout(app.timer);
-  app.timer = setTimeout(() => app.set({ toast: null }), TOAST_MS);
+  if (!isError) leaveLater(app);
   app.set({ toast: { text, undo, isError } });
+}
+
+function leaveLater(app) {
+  app.timer = setTimeout(() => {
+    if (document.querySelector(".toast-line:is(:hover, :focus-within)")) leaveLater(app);
+    else app.set({ toast: null });
+  }, TOAST_MS);
 }
 
 /** For screen readers, politely. */

@@ -59,7 +59,7 @@ export function draftBar(app) {
       id="change-button"
     >${count(changes.length, "change")}${icon("chevron-down", "xs")}</button>
     ${changeList(app, changes)}
-    <span class="text-ink-2">${draftStatus(app)}</span>
+    ${toast(app)} ${app.toast ? nothing : html`<span class="text-ink-2">${draftStatus(app)}</span>`}
     <span class="md:ml-auto flex flex-wrap items-center gap-2">
       <button type="button" class="btn btn-ghost btn-sm" ?disabled=${app.busy !== "" || (!changes.length && !app.isDirty)} @click=${() => openDialog(app, "reset")}>
         ${icon("rotate-ccw", "sm")}Reset…
@@ -76,6 +76,22 @@ export function draftBar(app) {
       >${icon("circle-arrow-up", "sm")}Provision…</button>
     </span>
   </section>`;
+}
+
+/** A message in the bar of the draft, with undo where that is possible. */
+function toast(app) {
+  const { text, undo, isError } = app.toast ?? {};
+  return html`<div class="min-w-0" role="status" aria-live="polite">
+    ${
+      text
+        ? html`<div class="toast-line">
+            ${icon(isError ? "circle-alert" : "check", "sm")}<span class="min-w-0 wrap-anywhere">${text}</span>
+            ${undo ? html`<button type="button" class="ml-auto font-semibold underline underline-offset-2" @click=${undo}>Undo</button>` : nothing}
+            <button type="button" class="iconbtn" aria-label="Dismiss" @click=${() => app.set({ toast: null })}>${icon("x", "sm")}</button>
+          </div>`
+        : nothing
+    }
+  </div>`;
 }
 
 function draftStatus(app) {

@@ -120,19 +120,3 @@ function side(title, changes, others) {
     }
   </section>`;
 }
-
-/** A message at the corner, with undo where that is possible. */
-export function toast(app) {
-  const { text, undo, isError } = app.toast ?? {};
-  return html`<div class="toasts" role="status" aria-live="polite">
-    ${
-      text
-        ? html`<div class="toast-line">
-            ${icon(isError ? "circle-alert" : "check", "sm")}<span class="min-w-0 wrap-anywhere">${text}</span>
-            ${undo ? html`<button type="button" class="ml-auto font-semibold underline underline-offset-2" @click=${undo}>Undo</button>` : nothing}
-            <button type="button" class="iconbtn" aria-label="Dismiss" @click=${() => app.set({ toast: null })}>${icon("x", "sm")}</button>
-          </div>`
-        : nothing
-    }
-  </div>`;
-}

@@ -5,7 +5,7 @@ import { refresh } from "./actions.js";
 import { createApp } from "./app.js";
 import { draftBar, generalFindings, head } from "./bar.js";
 import { board } from "./board.js";
-import { dialog, showDialog, toast } from "./dialogs.js";
+import { dialog, showDialog } from "./dialogs.js";
 import { bindConnecting, bindOrders } from "./drag-and-drop.js";
 import { markCurrent, matrix } from "./matrix.js";
 import { orderPanel } from "./order.js";
@@ -56,4 +56,4 @@ function draw(app, root) {
 const page = (app) => html`
   ${head(app)} ${draftBar(app)} ${generalFindings(app)}
   <div class="ed-panes">${app.view === "matrix" ? matrix(app) : board(app)} ${orderPanel(app)}</div>
-  ${dialog(app)} ${toast(app)}`;
+  ${dialog(app)}`;
