@@ -46,7 +46,7 @@ PERMITTED: Mapping[RuleKind, Mapping[Level, str]] = {
         Level.READ: "read the vault, without secrets",
         Level.MODIFY: "read and change the vault",
     },
-    RuleKind.TASK: {Level.READ: "read the task and its log, nothing else"},
+    RuleKind.TASK: {Level.READ: "read the task and its log"},
 }
 
 
@@ -122,7 +122,7 @@ class RuleForm(PageForm):
         found |= {one.username: one for one in self.known.users if one.username in names}
         missing = sorted(names - set(found))
         if missing:
-            raise forms.ValidationError(f"There is no {missing[0]}.")
+            raise forms.ValidationError(f"There is nobody called {missing[0]} whom you may name.")
         return list(found.values())
 
     def subjects(self) -> RuleSubjects:

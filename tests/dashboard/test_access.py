@@ -125,7 +125,7 @@ def test_the_dialogs_of_a_rule_say_what_it_permits(
     made = text(client.get(f"{LIST}new/?target=task.{task.pk}"))
     removed = text(client.get(f"{LIST}rules/{rule.key}/remove/"))
 
-    assert "Read: read the task and its log, nothing else." in made
+    assert "Read: read the task and its log." in made
     assert "1 person or group can no longer read the task and its log" in removed
     assert "waiting tasks" not in removed
 
@@ -168,7 +168,7 @@ def test_bad_input_stands_at_its_field(example: Example, root: User, client_for:
     pool = {"target": f"pool.{example.h100.pk}", "level": "manage", "users": "root"}
     level = client.post(f"{LIST}new/", pool)
 
-    assert "There is no zoe" in text(nobody)
+    assert "There is nobody called zoe" in text(nobody)
     assert "Name a user or a group" in text(empty)
     assert "A pool has read" in text(level)
     assert {one.status_code for one in (nobody, empty, level)} == {400}
@@ -240,8 +240,8 @@ def test_who_manages_a_policy_gives_what_they_hold_to_whom_they_may_name(
     assert words_on(page, "Research") == []
     assert given.status_code == 302
     assert queues_managed_by(bob).get() == example.dev_queue
-    assert "There is no charlie" in text(strange)
-    assert "There is no nobody" in text(missing)
+    assert "There is nobody called charlie" in text(strange)
+    assert "There is nobody called nobody" in text(missing)
     assert limit.status_code == research.status_code == 400
 
 
