@@ -143,7 +143,8 @@ def explain(context: typer.Context, task_id: TaskId) -> None:
     """Why a task waits, what would help, and what it waited for before."""
     found = client_of(context).explain(task_id)
     if not found["reasons"]:
-        say(f"It is {found['state']}." if found["place"] is None else "No pass has seen it yet.")
+        state = f"It does not wait: its state is {found['state']}."
+        say(state if found["place"] is None else "No pass has seen it yet.")
     for number, reason in enumerate(found["reasons"]):
         say(reason["sentence"] if number == 0 else f"Also: {reason['sentence']}")
         say(f"  {reason['help']}")

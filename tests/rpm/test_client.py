@@ -73,6 +73,7 @@ def test_a_waiting_task_gets_another_priority_and_queue_and_leaves_it(
     raised = ctl(access, "priority", task_id, "-2")
     moved = ctl(access, "change-queue", task_id, queue)
     dequeued = ctl(access, "dequeue", task_id)
+    explained = ctl(access, "explain", task_id)
     resumed = ctl(access, "resume", task_id)
     enqueued = ctl(access, "enqueue-draft", task_id, queue)
     ctl(access, "abort", task_id)
@@ -85,6 +86,7 @@ def test_a_waiting_task_gets_another_priority_and_queue_and_leaves_it(
         "queued\n",
     ]
     assert f"{queue} is where true waits already" in str(moved.exception)
+    assert explained.stdout == "It does not wait: its state is draft.\n"
     assert "enqueue a draft instead" in str(resumed.exception)
 
 
