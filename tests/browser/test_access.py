@@ -17,7 +17,7 @@ def test_a_rule_is_made_explained_and_removed(
     dialog.get_by_label("May", exact=True).select_option(label="Manage")
     dialog.get_by_label("People and service accounts").fill("nobody")
     dialog.get_by_role("button", name="Save").click()
-    expect(dialog.get_by_text("There is no nobody.")).to_be_visible()
+    expect(dialog.get_by_text("There is nobody called nobody whom you may name.")).to_be_visible()
     dialog.get_by_label("People and service accounts").fill("demo-dev")
     dialog.get_by_role("button", name="Save").click()
     row = page.get_by_role("row", name="Research").filter(has_text="Manage")
