@@ -296,7 +296,7 @@ SPECTACULAR_SETTINGS = {
         "AccessRuleKind": "apps.access.levels.RuleKind",
         "AccessRuleLevel": "apps.access.levels.Level",
         "AccessObjectKind": "apps.configuration.rules.access_explanation.ObjectKind",
-        "AccessRight": "apps.configuration.rules.access_explanation.Right",
+        "PermissionName": "apps.configuration.rules.access_explanation.PermissionName",
     },
 }
 # The largest body of a bulk of tasks, of other requests, and of anonymous ones; and the time

@@ -41,6 +41,11 @@ TERMS = {
 }
 # Where the reader needs a role; tests may use them.
 PEOPLE = {"somebody|someone|whoever": "the owner, member, user, administrator, or what it is"}
+# Rights to preempt, and those of processes, are in other folders.
+PERMISSIONS = {"rights": "permissions"}
+NO_RIGHTS = re.compile(
+    r"(apps|tests)/(access|accounts|configuration|dashboard|nodes|tasks|vaults)/|(static|templates)/"
+)
 NAMES = re.compile(rf"({'|'.join(TERMS)}|fitness|zygote)$")
 # The clock on the wall, in `wall_s`, `WallSeconds` and `wall_clock`.
 WALL_CLOCK = re.compile(r"(?i)wall_?(?=s$|s_|seconds|clock)")
@@ -77,6 +82,7 @@ def main(arguments: list[str]) -> int:
 def problems_of(name: str, path: Path) -> Iterator[str]:
     """Sentences about the words of one file; none when it is fine."""
     words = {**TERMS, **({} if name.startswith("tests/") else PEOPLE)}
+    words |= PERMISSIONS if NO_RIGHTS.match(name) else {}
     if path.suffix in PROSE:
         yield from _of_text(name, 1, path.read_text(encoding="utf-8"), words)
     elif path.suffix == ".py":

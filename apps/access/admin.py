@@ -16,19 +16,19 @@ from apps.policies.models import (
 
 
 class _RowAdmin(ReadOnlyAdmin):
-    """One right of one subject on one object; a rule has a row for each."""
+    """One permission of one subject on one object; a rule has a row for each."""
 
     page, page_argument = "access_list", None
     list_filter = ("source", "permission")
 
-    @admin.display(description="right", ordering="permission__codename")
-    def right(self, row: Any) -> str:
+    @admin.display(description="permission", ordering="permission__codename")
+    def permission(self, row: Any) -> str:
         return str(row.permission.codename).partition("_")[0]
 
 
 @admin.register(PolicyUserPermission, PoolUserPermission, QueueUserPermission)
 class UserRowAdmin(_RowAdmin):
-    list_display = ("content_object", "user", "right", "source", "created_by", "created_at")
+    list_display = ("content_object", "user", "permission", "source", "created_by", "created_at")
     list_select_related = ("content_object", "user", "permission__content_type", "created_by")
     search_fields = ("content_object__name", "user__username")
     fields = list_display
@@ -36,7 +36,7 @@ class UserRowAdmin(_RowAdmin):
 
 @admin.register(PolicyGroupPermission, PoolGroupPermission, QueueGroupPermission)
 class GroupRowAdmin(_RowAdmin):
-    list_display = ("content_object", "group", "right", "source", "created_by", "created_at")
+    list_display = ("content_object", "group", "permission", "source", "created_by", "created_at")
     list_select_related = ("content_object", "group", "permission__content_type", "created_by")
     search_fields = ("content_object__name", "group__name")
     fields = list_display

@@ -1,7 +1,7 @@
-"""What a user may do, who may do it, what they see, and why: all sources of a right together.
+"""What a user may do, who may do it, what they see, and why: all sources of a permission together.
 
-A user holds a right by any source, minus tenant isolation. Each function here goes through the same
-list, so that they agree; a property test compares them with a model that knows no rows.
+A user holds a permission by any source, minus tenant isolation. Each function here goes through
+the same list, so that they agree; a property test compares them with a model that knows no rows.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -20,7 +20,7 @@ from apps.access.sources import (
     EVERYTHING,
     NOTHING,
     SOURCES,
-    ObjectRight,
+    ObjectPermission,
     PermissionSource,
     SourceKind,
     UserWithGroups,
@@ -32,28 +32,28 @@ from apps.policies.models import PolicyMember
 Row = TypeVar("Row", bound=Model)
 
 
-def right_filter(model: type[Model], user: Person, verb: str) -> Q:
-    """Rows of `model` on which the user holds the right, from any source.
+def permission_filter(model: type[Model], user: Person, verb: str) -> Q:
+    """Rows of `model` on which the user holds the permission, from any source.
 
     Args:
-        verb: as in `ObjectRight`.
+        verb: as in `ObjectPermission`.
     """
     if not isinstance(user, User) or not user.is_active:
         return NOTHING
-    return _filter_of(ObjectRight(resource_of(model), verb), UserWithGroups(user))
+    return _filter_of(ObjectPermission(resource_of(model), verb), UserWithGroups(user))
 
 
-def rows_with_right(model: type[Row], user: Person, verb: str, **others: str) -> QuerySet[Row]:
-    """The rows of `model`, without removed ones, on which the user holds the right.
+def rows_with_permission(model: type[Row], user: Person, verb: str, **others: str) -> QuerySet[Row]:
+    """The rows of `model`, without removed ones, on which the user holds the permission.
 
     Args:
-        others: by name of an annotation, a further right that it says the user holds.
+        others: by name of an annotation, a further permission that it says the user holds.
     """
     if not isinstance(user, User) or not user.is_active:
         return model._default_manager.none()
     resource, holder = resource_of(model), UserWithGroups(user)
     columns = {
-        name: _column(_filter_of(ObjectRight(resource, other), holder))
+        name: _column(_filter_of(ObjectPermission(resource, other), holder))
         for name, other in others.items()
     }
     rows: QuerySet[Row] = rows_held(model, holder, verb).annotate(**columns)
@@ -62,27 +62,27 @@ def rows_with_right(model: type[Row], user: Person, verb: str, **others: str) ->
 
 def rows_held(model: type[Row], holder: UserWithGroups, verb: str) -> QuerySet[Row]:
     """The same for an active user whose groups may be known already."""
-    return _live(model).filter(_filter_of(ObjectRight(resource_of(model), verb), holder))
+    return _live(model).filter(_filter_of(ObjectPermission(resource_of(model), verb), holder))
 
 
 def may(user: Person, verb: str, row: Model) -> bool:
-    """Whether the user holds the right on this object, which was not removed."""
-    return rows_with_right(type(row), user, verb).filter(pk=row.pk).exists()
+    """Whether the user holds the permission on this object, which was not removed."""
+    return rows_with_permission(type(row), user, verb).filter(pk=row.pk).exists()
 
 
 def verbs_held(user: Person, row: Model, verbs: Collection[str]) -> frozenset[str]:
-    """Those of the rights that the user holds on this object, in one statement at most."""
+    """Those of the permissions that the user holds on this object, in one statement at most."""
     if not isinstance(user, User) or not user.is_active:
         return frozenset()
     resource, holder = resource_of(type(row)), UserWithGroups(user)
     held, asked = set(), {}
     for verb in verbs:
-        right = ObjectRight(resource, verb)
-        across, _ = _by_isolation(right)
+        permission = ObjectPermission(resource, verb)
+        across, _ = _by_isolation(permission)
         given = (
             EVERYTHING
-            if any(kind.is_evident(right, row, holder) for kind in across)
-            else _filter_of(right, holder)
+            if any(kind.is_evident(permission, row, holder) for kind in across)
+            else _filter_of(permission, holder)
         )
         if not given:
             held.add(verb)
@@ -95,28 +95,30 @@ def verbs_held(user: Person, row: Model, verbs: Collection[str]) -> frozenset[st
 
 
 def holders(row: Model, verb: str) -> QuerySet[User]:
-    """Active people and service accounts who hold the right on this object, from any source."""
-    right, tenant = ObjectRight(resource_of(type(row)), verb), tenant_of(row)
+    """Active people and service accounts who hold the permission on this object."""
+    permission, tenant = ObjectPermission(resource_of(type(row)), verb), tenant_of(row)
     isolated = users_isolated_from_tenants([tenant] if tenant else [])
     found = _from_any_source(
-        right, lambda kind: kind.people(right, row), isolation=~Q(pk__in=isolated.values("pk"))
+        permission,
+        lambda kind: kind.people(permission, row),
+        isolation=~Q(pk__in=isolated.values("pk")),
     )
     return User.objects.filter(found, is_active=True)
 
 
 def permission_sources(user: User, verb: str, row: Any) -> list[PermissionSource]:
-    """Every source of the user's right on this object, then what denies it."""
+    """Every source of the user's permission on this object, then what denies it."""
     if not user.is_active:
         return [PermissionSource("deactivated", is_denial=True)]
-    right, holder = ObjectRight(resource_of(type(row)), verb), UserWithGroups(user)
-    across, inside = _by_isolation(right)
-    found = [one for kind in across for one in kind.reasons(right, row, holder)]
+    permission, holder = ObjectPermission(resource_of(type(row)), verb), UserWithGroups(user)
+    across, inside = _by_isolation(permission)
+    found = [one for kind in across for one in kind.reasons(permission, row, holder)]
     # Exceeding a limit crosses tenants.
     if not found and verb != EXCEED and is_other_tenants(user, row):
         return [PermissionSource("other_tenant", is_denial=True)]
     if not is_other_tenants(user, row):
-        found += [one for kind in inside for one in kind.reasons(right, row, holder)]
-    found += _restrictions(right, row, holder)
+        found += [one for kind in inside for one in kind.reasons(permission, row, holder)]
+    found += _restrictions(permission, row, holder)
     return list(dict.fromkeys(found)) or [PermissionSource("nothing", is_denial=True)]
 
 
@@ -131,18 +133,18 @@ def _live(model: type[Row]) -> QuerySet[Row]:
     return model._default_manager.filter(resource_of(model).live)
 
 
-def _filter_of(right: ObjectRight, holder: UserWithGroups) -> Q:
+def _filter_of(permission: ObjectPermission, holder: UserWithGroups) -> Q:
     return _from_any_source(
-        right,
-        lambda kind: kind.rows(right, holder),
-        isolation=isolation_filter(right.resource, holder.user),
+        permission,
+        lambda kind: kind.rows(permission, holder),
+        isolation=isolation_filter(permission.resource, holder.user),
     )
 
 
 def _from_any_source(
-    right: ObjectRight, filter_of: Callable[[SourceKind], Q], *, isolation: Q
+    permission: ObjectPermission, filter_of: Callable[[SourceKind], Q], *, isolation: Q
 ) -> Q:
-    across, inside = _by_isolation(right)
+    across, inside = _by_isolation(permission)
 
     def parts() -> Iterator[Q]:
         yield _any(map(filter_of, across))
@@ -152,12 +154,12 @@ def _from_any_source(
     return _any(parts())
 
 
-def _by_isolation(right: ObjectRight) -> tuple[list[SourceKind], list[SourceKind]]:
-    """The kinds of sources that can give the right: those that cross tenants, and the others."""
-    kinds = [kind for kind in SOURCES if kind.gives(right)]
+def _by_isolation(permission: ObjectPermission) -> tuple[list[SourceKind], list[SourceKind]]:
+    """The kinds of sources that can give it: those that cross tenants, and the others."""
+    kinds = [kind for kind in SOURCES if kind.gives(permission)]
     return (
-        [kind for kind in kinds if kind.crosses_tenants(right)],
-        [kind for kind in kinds if not kind.crosses_tenants(right)],
+        [kind for kind in kinds if kind.crosses_tenants(permission)],
+        [kind for kind in kinds if not kind.crosses_tenants(permission)],
     )
 
 
@@ -177,11 +179,11 @@ def _any(filters: Iterable[Q]) -> Q:
 
 
 def _restrictions(
-    right: ObjectRight, row: Any, holder: UserWithGroups
+    permission: ObjectPermission, row: Any, holder: UserWithGroups
 ) -> Iterator[PermissionSource]:
     """The user is in the policy's group, and the policy is restricted to others."""
-    policy = right.resource.policy_of(row)
-    if right.verb not in {"view", "enqueue"} or policy is None:
+    policy = permission.resource.policy_of(row)
+    if permission.verb not in {"view", "enqueue"} or policy is None:
         return
     if not policy.is_restricted or policy.group_id not in holder.groups:
         return

@@ -1,12 +1,12 @@
 """What a user may see and change of pools, profiles, policies and queues.
 
-A right on a pool, policy or queue comes from the sources of `apps.access.sources`. Profiles have no
-rights of their own: they are seen with their queues.
+A permission on a pool, policy or queue comes from the sources of `apps.access.sources`. Profiles
+have no permissions of their own: they are seen with their queues.
 """
 
 from django.db.models import Q, QuerySet
 
-from apps.access.folds import rows_with_right
+from apps.access.folds import rows_with_permission
 from apps.accounts.selectors import (
     Person,
     is_admin,
@@ -18,27 +18,27 @@ from apps.policies.models import Policy, Pool, Profile, Queue
 
 def policies_visible_to(user: Person) -> QuerySet[Policy]:
     """Policies on which the user holds `view`, as their group does; never removed ones."""
-    return rows_with_right(Policy, user, "view")
+    return rows_with_permission(Policy, user, "view")
 
 
 def queues_visible_to(user: Person) -> QuerySet[Queue]:
     """Queues on which the user holds `view`."""
-    return rows_with_right(Queue, user, "view")
+    return rows_with_permission(Queue, user, "view")
 
 
 def queues_open_to(user: Person) -> QuerySet[Queue]:
     """Queues in which the user may enqueue."""
-    return rows_with_right(Queue, user, "enqueue")
+    return rows_with_permission(Queue, user, "enqueue")
 
 
 def queues_managed_by(user: Person) -> QuerySet[Queue]:
     """Queues in which the user may reorder, abort others' tasks and pause."""
-    return rows_with_right(Queue, user, "manage")
+    return rows_with_permission(Queue, user, "manage")
 
 
 def policies_managed_by(user: Person) -> QuerySet[Policy]:
     """Policies of which the user manages all queues and sees the rules."""
-    return rows_with_right(Policy, user, "manage")
+    return rows_with_permission(Policy, user, "manage")
 
 
 def policies_restrictable_by(user: Person) -> QuerySet[Policy]:
@@ -50,7 +50,7 @@ def policies_restrictable_by(user: Person) -> QuerySet[Policy]:
 
 
 def pools_visible_to(user: Person) -> QuerySet[Pool]:
-    return rows_with_right(Pool, user, "view")
+    return rows_with_permission(Pool, user, "view")
 
 
 def profiles_visible_to(user: Person) -> QuerySet[Profile]:

@@ -25,7 +25,7 @@ EVERYTHING, NOTHING = Q(), Q(pk__in=[])
 
 @dataclass(frozen=True, slots=True)
 class PermissionSource:
-    """One source of a right, or, with `is_denial`, what denies it.
+    """One source of a permission, or, with `is_denial`, what denies it.
 
     Args:
         code: the kind of source; `sentences.source_sentence` has a sentence for each.
@@ -46,8 +46,8 @@ Reasons = Iterator[PermissionSource]
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectRight:
-    """A right on objects of one kind.
+class ObjectPermission:
+    """A permission on objects of one kind.
 
     Args:
         verb: `view`, `enqueue`, `manage` or `exceed_limit`; of vaults `view` or `change`, of tasks
@@ -64,13 +64,13 @@ class ObjectRight:
         return self.resource.codename(self.verb)
 
     @property
-    def on_policy(self) -> "ObjectRight":
-        """For queues, the same right on their policies."""
-        return ObjectRight(RESOURCES[RuleKind.POLICY], self.verb, path="policy")
+    def on_policy(self) -> "ObjectPermission":
+        """For queues, the same permission on their policies."""
+        return ObjectPermission(RESOURCES[RuleKind.POLICY], self.verb, path="policy")
 
 
 class UserWithGroups:
-    """A user with the groups whose rights they have, which are read when a source needs them."""
+    """A user with the groups whose permissions they have; read when a source needs them."""
 
     def __init__(self, user: User) -> None:
         self.user = user
@@ -85,31 +85,31 @@ class SourceKind(ABC):
     """A kind of permission source, evaluated in three directions that must agree."""
 
     @abstractmethod
-    def gives(self, right: ObjectRight) -> bool:
-        """Whether a source of this kind can give the right at all."""
+    def gives(self, permission: ObjectPermission) -> bool:
+        """Whether a source of this kind can give the permission at all."""
 
     @abstractmethod
-    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
-        """The objects on which it gives the user the right."""
+    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
+        """The objects on which it gives the user the permission."""
 
     @abstractmethod
-    def people(self, right: ObjectRight, row: Any) -> Q:
-        """The users to whom it gives the right on this object."""
+    def people(self, permission: ObjectPermission, row: Any) -> Q:
+        """The users to whom it gives the permission on this object."""
 
     @abstractmethod
-    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
-        """The sources of this kind that give the user the right on this object."""
+    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+        """The sources of this kind that give the user the permission on this object."""
 
-    def is_evident(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> bool:
-        """Whether the object itself shows that it gives the user the right, without a statement."""
+    def is_evident(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> bool:
+        """Whether the object itself shows that the user has it, without a statement."""
         return False
 
-    def crosses_tenants(self, right: ObjectRight) -> bool:
+    def crosses_tenants(self, permission: ObjectPermission) -> bool:
         """Whether it reaches into trees of other tenants than the user's.
 
         Exceeding a limit gives access to nothing by itself.
         """
-        return right.verb == EXCEED
+        return permission.verb == EXCEED
 
 
 class BuiltInGroup(SourceKind):
@@ -118,13 +118,13 @@ class BuiltInGroup(SourceKind):
     group: str
     code: str
 
-    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
         return EVERYTHING if self.group in group_names(holder.user) else NOTHING
 
-    def people(self, right: ObjectRight, row: Any) -> Q:
+    def people(self, permission: ObjectPermission, row: Any) -> Q:
         return _members_of(Group.objects.filter(name=self.group).values("pk"))
 
-    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
         if self.group in group_names(holder.user):
             yield PermissionSource(self.code)
 
@@ -134,10 +134,10 @@ class Administrator(BuiltInGroup):
 
     group, code = ADMINS, "administrator"
 
-    def gives(self, right: ObjectRight) -> bool:
-        return right.verb != EXCEED and right.resource.kind is not RuleKind.VAULT
+    def gives(self, permission: ObjectPermission) -> bool:
+        return permission.verb != EXCEED and permission.resource.kind is not RuleKind.VAULT
 
-    def crosses_tenants(self, right: ObjectRight) -> bool:
+    def crosses_tenants(self, permission: ObjectPermission) -> bool:
         return True
 
 
@@ -146,28 +146,31 @@ class QueueAdministrator(BuiltInGroup):
 
     group, code = QUEUE_ADMINS, "queue_administrator"
 
-    def gives(self, right: ObjectRight) -> bool:
-        return right.verb == "view" and right.resource.kind is RuleKind.QUEUE
+    def gives(self, permission: ObjectPermission) -> bool:
+        return permission.verb == "view" and permission.resource.kind is RuleKind.QUEUE
 
 
 class TenantAdministrator(SourceKind):
-    """Administrators of a tenant hold every right in its tree."""
+    """Administrators of a tenant hold every permission in its tree."""
 
-    def gives(self, right: ObjectRight) -> bool:
-        return right.verb != EXCEED and right.resource.kind in {RuleKind.POLICY, RuleKind.QUEUE}
+    def gives(self, permission: ObjectPermission) -> bool:
+        return permission.verb != EXCEED and permission.resource.kind in {
+            RuleKind.POLICY,
+            RuleKind.QUEUE,
+        }
 
-    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
         tenants = tenants_administered_by(holder.user)
-        return Q(**{f"{right.resource.tenant_path}__in": tenants}) if tenants else NOTHING
+        return Q(**{f"{permission.resource.tenant_path}__in": tenants}) if tenants else NOTHING
 
-    def people(self, right: ObjectRight, row: Any) -> Q:
+    def people(self, permission: ObjectPermission, row: Any) -> Q:
         tenant = tenant_of(row)
         groups = Group.objects.filter(administers=tenant).values("pk")
         return _members_of(groups) if tenant is not None else NOTHING
 
-    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
         if tenant_of(row) in tenants_administered_by(holder.user):
-            policy = row.policy if right.resource.kind is RuleKind.QUEUE else row
+            policy = row.policy if permission.resource.kind is RuleKind.QUEUE else row
             yield PermissionSource("tenant_administrator", (RuleKind.POLICY.value, policy.name))
 
 
@@ -177,25 +180,25 @@ class ModelWideRule(SourceKind):
     One on all policies reaches all queues.
     """
 
-    def gives(self, right: ObjectRight) -> bool:
-        return right.verb != EXCEED and right.resource.has_kind_rules
+    def gives(self, permission: ObjectPermission) -> bool:
+        return permission.verb != EXCEED and permission.resource.has_kind_rules
 
-    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
-        given = _permissions(right)
+    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
+        given = _permissions(permission)
         return Q(Exists(given.filter(user=holder.user))) | Q(
             Exists(given.filter(group__in=list(holder.groups)))
         )
 
-    def people(self, right: ObjectRight, row: Any) -> Q:
-        given = _permissions(right)
+    def people(self, permission: ObjectPermission, row: Any) -> Q:
+        given = _permissions(permission)
         users = User.objects.filter(user_permissions__in=given).values("pk")
         groups = Group.objects.filter(permissions__in=given).values("pk")
         return Q(pk__in=users) | _members_of(groups)
 
-    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
-        for one in _with_policy(right):
+    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+        for one in _with_policy(permission):
             given, on = (
-                _permissions(right).filter(codename=one.codename),
+                _permissions(permission).filter(codename=one.codename),
                 (one.resource.kind.value, ""),
             )
             if given.filter(user=holder.user).exists():
@@ -207,41 +210,43 @@ class ModelWideRule(SourceKind):
 class RuleForUser(SourceKind):
     """A rule on the object that names the user, or a policy that is restricted to them."""
 
-    def gives(self, right: ObjectRight) -> bool:
-        return right.resource.has_verb(right.verb)
+    def gives(self, permission: ObjectPermission) -> bool:
+        return permission.resource.has_verb(permission.verb)
 
-    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
-        given = _rule_rows(right.resource.by_user, right).filter(user=holder.user)
-        return Q(**{f"{right.path}__in": given.values("content_object_id")})
+    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
+        given = _rule_rows(permission.resource.by_user, permission).filter(user=holder.user)
+        return Q(**{f"{permission.path}__in": given.values("content_object_id")})
 
-    def people(self, right: ObjectRight, row: Any) -> Q:
-        given = _rule_rows(right.resource.by_user, right).filter(content_object=row)
+    def people(self, permission: ObjectPermission, row: Any) -> Q:
+        given = _rule_rows(permission.resource.by_user, permission).filter(content_object=row)
         return Q(pk__in=given.values("user"))
 
-    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
-        given = _rule_rows(right.resource.by_user, right)
+    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+        given = _rule_rows(permission.resource.by_user, permission)
         for one in _oldest_first(given.filter(user=holder.user, content_object=row)):
-            yield _rule_source(one, (right.resource.kind.value, row.name))
+            yield _rule_source(one, (permission.resource.kind.value, row.name))
 
 
 class RuleForGroup(SourceKind):
     """A rule on the object that names a group of the user, or a policy of the group."""
 
-    def gives(self, right: ObjectRight) -> bool:
-        return right.resource.has_verb(right.verb)
+    def gives(self, permission: ObjectPermission) -> bool:
+        return permission.resource.has_verb(permission.verb)
 
-    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
-        given = _rule_rows(right.resource.by_group, right).filter(group__in=list(holder.groups))
-        return Q(**{f"{right.path}__in": given.values("content_object_id")})
+    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
+        given = _rule_rows(permission.resource.by_group, permission).filter(
+            group__in=list(holder.groups)
+        )
+        return Q(**{f"{permission.path}__in": given.values("content_object_id")})
 
-    def people(self, right: ObjectRight, row: Any) -> Q:
-        given = _rule_rows(right.resource.by_group, right).filter(content_object=row)
+    def people(self, permission: ObjectPermission, row: Any) -> Q:
+        given = _rule_rows(permission.resource.by_group, permission).filter(content_object=row)
         return _members_of(given.values("group"))
 
-    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
-        given = _rule_rows(right.resource.by_group, right)
+    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+        given = _rule_rows(permission.resource.by_group, permission)
         for one in _oldest_first(given.filter(group__in=list(holder.groups), content_object=row)):
-            on = (right.resource.kind.value, row.name)
+            on = (permission.resource.kind.value, row.name)
             yield _rule_source(one, on, holder.groups[one.group_id])
 
 
@@ -251,17 +256,17 @@ class OnPolicy(SourceKind):
 
     rule: SourceKind
 
-    def gives(self, right: ObjectRight) -> bool:
-        return right.resource.kind is RuleKind.QUEUE
+    def gives(self, permission: ObjectPermission) -> bool:
+        return permission.resource.kind is RuleKind.QUEUE
 
-    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
-        return self.rule.rows(right.on_policy, holder)
+    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
+        return self.rule.rows(permission.on_policy, holder)
 
-    def people(self, right: ObjectRight, row: Any) -> Q:
-        return self.rule.people(right.on_policy, row.policy)
+    def people(self, permission: ObjectPermission, row: Any) -> Q:
+        return self.rule.people(permission.on_policy, row.policy)
 
-    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
-        return self.rule.reasons(right.on_policy, row.policy, holder)
+    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+        return self.rule.reasons(permission.on_policy, row.policy, holder)
 
 
 SOURCES: Final[list[SourceKind]] = [
@@ -286,20 +291,24 @@ def _members_of(group_ids: QuerySet[Any, Any]) -> Q:
     return Q(pk__in=members.values("user"))
 
 
-def _with_policy(right: ObjectRight) -> tuple[ObjectRight, ...]:
-    """The right, and the one on policies that gives it on queues."""
-    return (right, right.on_policy) if right.resource.kind is RuleKind.QUEUE else (right,)
-
-
-def _permissions(right: ObjectRight) -> QuerySet[Permission]:
-    names = [one.codename for one in _with_policy(right)]
-    return Permission.objects.order_by().filter(
-        content_type__app_label=right.resource.app, codename__in=names
+def _with_policy(permission: ObjectPermission) -> tuple[ObjectPermission, ...]:
+    """The permission, and the one on policies that gives it on queues."""
+    return (
+        (permission, permission.on_policy)
+        if permission.resource.kind is RuleKind.QUEUE
+        else (permission,)
     )
 
 
-def _rule_rows(model: type[Model], right: ObjectRight) -> QuerySet[Any]:
-    rows: QuerySet[Any] = model._default_manager.filter(permission__codename=right.codename)
+def _permissions(permission: ObjectPermission) -> QuerySet[Permission]:
+    names = [one.codename for one in _with_policy(permission)]
+    return Permission.objects.order_by().filter(
+        content_type__app_label=permission.resource.app, codename__in=names
+    )
+
+
+def _rule_rows(model: type[Model], permission: ObjectPermission) -> QuerySet[Any]:
+    rows: QuerySet[Any] = model._default_manager.filter(permission__codename=permission.codename)
     return rows
 
 

@@ -29,7 +29,7 @@ FILTERS = ("kind", "group", "owner", "is_active", "q")
 
 
 @dataclass(frozen=True, slots=True)
-class VaultRights:
+class VaultPermissions:
     """A user's permissions on one vault that the user sees.
 
     `read` is its text, without secrets; `own` removes it and switches it on; administrators may
@@ -57,7 +57,7 @@ def vaults_visible_to(user: User) -> QuerySet[Vault]:
     return vaults.select_related("owner", "group", "updated_by")
 
 
-def vaults_with_rights(user: User) -> QuerySet[Vault]:
+def vaults_with_permissions(user: User) -> QuerySet[Vault]:
     """The visible vaults, each with `is_readable` and `is_changeable`, from grants.
 
     `is_kept` marks those of groups of the tenant that the user administers.
@@ -77,7 +77,7 @@ def vaults_matching_filters(user: User, wanted: Mapping[str, str]) -> QuerySet[V
         wanted: `kind` ("personal" or "group"), `group` and `owner` (names), `is_active` ("true" or
             "false"), `q` (part of the name); what is missing or empty does not filter.
     """
-    vaults = vaults_with_rights(user)
+    vaults = vaults_with_permissions(user)
     given = {name: value for name, value in wanted.items() if value}
     if "kind" in given:
         vaults = vaults.filter(owner__isnull=given["kind"] == "group")
@@ -98,19 +98,19 @@ def visible_vault(user: User, key: UUID | str) -> Vault:
     Raises:
         NotFound: there is none, or the user may not know of it.
     """
-    vault = vaults_with_rights(user).filter(pk=key).first()
+    vault = vaults_with_permissions(user).filter(pk=key).first()
     if vault is None:
         raise NotFound("There is no such vault, or you may not see it.")
     return vault
 
 
-def vault_rights(user: User, vault: Vault) -> VaultRights:
-    """The permissions on a vault of `vaults_with_rights`; without a query per vault."""
+def vault_permissions(user: User, vault: Vault) -> VaultPermissions:
+    """The permissions on a vault of `vaults_with_permissions`; without a query per vault."""
     is_root = is_admin(user)
     keeps = not vault.is_personal and bool(is_root or getattr(vault, "is_kept", False))
     owns = vault.owner_id == user.pk or keeps
     may_change = owns or getattr(vault, "is_changeable", False)
-    return VaultRights(
+    return VaultPermissions(
         read=may_change or getattr(vault, "is_readable", False),
         change=may_change,
         own=owns,
@@ -154,18 +154,18 @@ def vault_versions(user: User, vault: Vault) -> QuerySet[VaultVersion]:
         .select_related("by")
         .defer("sealed_text", "sealed_data")
     )
-    return rows if vault_rights(user, vault).read else rows.none()
+    return rows if vault_permissions(user, vault).read else rows.none()
 
 
 def visible_vault_version(user: User, vault: Vault, number: int) -> VaultVersion:
-    """One version of a vault of `vaults_with_rights`.
+    """One version of a vault of `vaults_with_permissions`.
 
     Raises:
         NotFound: it is not kept, or the user may not read the text.
     """
     kept = VaultVersion.objects.filter(vault=vault, version=number)
     row = kept.select_related("by", "vault").first()
-    if row is None or not vault_rights(user, vault).read:
+    if row is None or not vault_permissions(user, vault).read:
         raise NotFound("There is no such version, or you may not read it.")
     return without_other_tenants(user, [row], "by")[0]
 

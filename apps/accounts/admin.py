@@ -1,4 +1,4 @@
-"""People, groups and credentials. Rights follow from groups alone: there are no flags to set."""
+"""People, groups and credentials. Permissions follow from groups alone: no flags to set."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,7 +93,7 @@ class UserAdmin(ServiceAdmin):
     fieldsets = (
         (None, {"fields": ("username",)}),
         ("Person", {"fields": (("first_name", "last_name"), "email", "time_zone")}),
-        ("Rights", {"fields": ("is_active", "is_service", "groups")}),
+        ("Permissions", {"fields": ("is_active", "is_service", "groups")}),
         ("On the nodes", {"fields": (("unix_uid", "unix_gid"),)}),
         ("Shown to nobody", {"fields": ("redacted_variables",)}),
         ("Dates", {"fields": ("last_login", "date_joined")}),
@@ -176,7 +176,7 @@ class GroupForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
 
 @admin.register(Group)
 class GroupAdmin(ServiceAdmin):
-    """Groups without Django's permissions: rights are given on objects."""
+    """Groups without Django's permissions: permissions are given on objects."""
 
     form = GroupForm
     list_display = ("name", "about", "is_built_in")

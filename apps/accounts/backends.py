@@ -1,4 +1,4 @@
-"""Authentication by password, and the rights that follow from the built-in groups."""
+"""Authentication by password, and the permissions that follow from the built-in groups."""
 
 from typing import Any
 

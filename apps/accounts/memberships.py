@@ -9,7 +9,7 @@ from django.db.models import BigIntegerField
 from apps.accounts.models import ADMINS, QUEUE_ADMINS, User
 from apps.core.statements import Parameter, Statement
 
-# Groups whose rights drop away while a service account acts.
+# Groups whose permissions drop away while a service account acts.
 ADMINISTERING = (ADMINS, QUEUE_ADMINS)
 
 
@@ -24,7 +24,7 @@ class Membership:
 
     @property
     def is_dropped_when_acting(self) -> bool:
-        """Whether its rights fall away while a service account acts."""
+        """Whether its permissions fall away while a service account acts."""
         return self.group in ADMINISTERING or self.administers is not None
 
 

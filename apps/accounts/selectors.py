@@ -54,7 +54,7 @@ RULES_ON_PEOPLE: Mapping[str, str] = {
 
 
 def groups_of(user: User) -> QuerySet[Group]:
-    """The groups whose rights the user has now: none that administers, where an account acts."""
+    """The groups whose permissions the user has now; where an account acts, none administers."""
     groups = Group.objects.filter(user=user)
     if user.acted_by_id is None:
         return groups
@@ -62,7 +62,7 @@ def groups_of(user: User) -> QuerySet[Group]:
 
 
 def group_names(user: Person) -> frozenset[str]:
-    """Names of the groups whose rights an active user has now."""
+    """Names of the groups whose permissions an active user has now."""
     acted = isinstance(user, User) and user.acted_by_id is not None
     return frozenset(
         one.group for one in memberships(user) if not (acted and one.is_dropped_when_acting)
@@ -94,7 +94,7 @@ def group_ids(user: Person) -> frozenset[int]:
 
 
 def groups_by_id(user: User) -> Mapping[int, str]:
-    """Names by id of the groups whose rights the user has now (`groups_of`)."""
+    """Names by id of the groups whose permissions the user has now (`groups_of`)."""
     known: Mapping[int, str] | None = getattr(user, "_groups", None)
     return dict(groups_of(user).values_list("pk", "name")) if known is None else known
 
@@ -197,8 +197,8 @@ def people_visible_to(user: Person) -> QuerySet[User]:
 def people_managed_by(user: Person) -> QuerySet[User]:
     """Those of them whose account the user may change, deactivate and make links for.
 
-    For administrators of a tenant only people with no rights or tasks outside of it, by groups or
-    rules: else a link that sets a password would give access to what is not the tenant's.
+    For administrators of a tenant only people with no permissions or tasks outside of it, by groups
+    or rules: else a link that sets a password would give access to what is not the tenant's.
     """
     people = people_visible_to(user)
     if is_admin(user):

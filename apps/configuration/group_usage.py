@@ -1,4 +1,4 @@
-"""What uses a group: its policies, and the rights that were given to it.
+"""What uses a group: its policies, and the permissions that were given to it.
 
 Grants of every kind are found by their foreign key to the group, so that a new kind is counted
 from its first day on.
@@ -30,7 +30,7 @@ Visible = Mapping[type[Any], QuerySet[Any]]
 
 @dataclass(frozen=True, slots=True)
 class GroupGrant:
-    """The rights of a group on one object; `by_policy`: its policy gives them by itself.
+    """The permissions of a group on one object; `by_policy`: its policy gives them by itself.
 
     `object_id` is empty for every object of the kind.
     """
@@ -38,7 +38,7 @@ class GroupGrant:
     kind: str
     object_id: str
     name: str
-    rights: tuple[str, ...]
+    permissions: tuple[str, ...]
     by_policy: bool
 
 
@@ -134,7 +134,7 @@ def group_counts(
 
 
 def grant_models() -> list[type[Any]]:
-    """The tables of rights of groups on single objects."""
+    """The tables of permissions of groups on single objects."""
     found = [relation.related_model for relation in Group._meta.related_objects]
     return [
         model
@@ -157,7 +157,7 @@ def _visible_to(reader: User) -> Visible:
 
 
 def _grants(model: type[Any], group: Group, visible: Visible | None) -> list[GroupGrant]:
-    """Its rights on single objects, of which only the names are read."""
+    """Its permissions on single objects, of which only the names are read."""
     about = model._meta.get_field("content_object").related_model
     kind = str(about._meta.verbose_name)
     rows = model._default_manager.filter(group=group)
@@ -165,25 +165,25 @@ def _grants(model: type[Any], group: Group, visible: Visible | None) -> list[Gro
         rows = rows.filter(content_object__in=visible[about].values("pk"))
     source = F("source") if _has_source(model) else Value(GrantSource.PERSON)
     columns = ("content_object_id", "content_object__name", "permission__codename", source)
-    rights: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
+    permissions: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
     for pk, name, codename, made_by in rows.order_by("pk").values_list(*columns):
         key = str(pk), str(name), made_by == GrantSource.POLICY
-        rights[key].append(_word(codename, kind))
+        permissions[key].append(_word(codename, kind))
     return [
         GroupGrant(kind, object_id, name, tuple(sorted(words)), by_policy)
-        for (object_id, name, by_policy), words in rights.items()
+        for (object_id, name, by_policy), words in permissions.items()
     ]
 
 
 def _kind_grants(group: Group) -> list[GroupGrant]:
-    """Its rights on every object of a kind."""
-    rights: dict[str, list[str]] = defaultdict(list)
+    """Its permissions on every object of a kind."""
+    permissions: dict[str, list[str]] = defaultdict(list)
     found = Permission.objects.filter(_is_of_rules(), group=group)
     for codename, kind in found.values_list("codename", "content_type__model"):
-        rights[kind].append(_word(codename, kind))
+        permissions[kind].append(_word(codename, kind))
     return [
         GroupGrant(kind, "", f"every {kind}", tuple(sorted(words)), by_policy=False)
-        for kind, words in rights.items()
+        for kind, words in permissions.items()
     ]
 
 

@@ -14,7 +14,7 @@ from django.db.models.signals import m2m_changed, post_delete, pre_delete
 
 from apps.access.levels import RESOURCES
 from apps.accounts.models import User
-from apps.accounts.services.groups import rights_change_notify
+from apps.accounts.services.groups import permissions_change_notify
 from apps.configuration.services.grants import policy_grants_sync
 from apps.configuration.services.rows import live_lock, live_wait
 from apps.core.lock_order import outer_lock_set
@@ -80,7 +80,7 @@ def _grants_sync(group_ids: Collection[int] | None) -> None:
         return
     with transaction.atomic():
         live_lock()
-        rights_change_notify(sorted(policy_grants_sync(policies=restricted)))
+        permissions_change_notify(sorted(policy_grants_sync(policies=restricted)))
 
 
 def _forget(account: User) -> None:

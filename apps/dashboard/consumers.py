@@ -36,11 +36,11 @@ MOST_SHARED = 512
 MOST_SOCKETS = 20
 # How often the credential of a socket is checked: notifications of its end may be lost.
 ACCESS_CHECK_S = 2.0
-# Close codes: 4401 not signed in, 4403 rights have changed, 4400 not our protocol, 4429 too many
-# wrong credentials or sockets, 1013 later.
+# Close codes: 4401 not signed in, 4403 permissions have changed, 4400 not our protocol, 4429 too
+# many wrong credentials or sockets, 1013 later.
 NOT_SIGNED_IN = 4401
 TOO_MANY = 4429
-RIGHTS_CHANGED = 4403
+PERMISSIONS_CHANGED = 4403
 BAD_MESSAGE = 4400
 BROKER_GONE = 1013
 
@@ -185,7 +185,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         """A topic of ours changed: its cards are stale."""
         topic = event["topic"]
         if topic in self.ending:
-            await self.close(code=RIGHTS_CHANGED)
+            await self.close(code=PERMISSIONS_CHANGED)
             return
         cards = [card for card, topics in self.topics_of.items() if topic in topics]
         self._mark(cards, noticed=monotonic(), soon=False)
@@ -213,7 +213,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         while True:
             await asyncio.sleep(ACCESS_CHECK_S)
             if not await database_sync_to_async(access_holds)(access):
-                await self.close(code=RIGHTS_CHANGED)
+                await self.close(code=PERMISSIONS_CHANGED)
                 return
 
     def _mark(self, cards: list[str], *, noticed: float, soon: bool) -> None:

@@ -90,8 +90,8 @@ class ServiceAccountForm(PageForm):
         label="Allow impersonation",
         required=False,
         help_text=(
-            "It may act for the owner of a task that it sees, with the owner's rights on tasks and "
-            "never as an administrator. The audit log records both names."
+            "It may act for the owner of a task that it sees, with the owner's permissions on "
+            "tasks and never as an administrator. The audit log records both names."
         ),
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 from django.contrib.auth.models import Group
 
-from apps.access.vaults import vault_rights
+from apps.access.vaults import vault_permissions
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_visible_to, manages_people
 from apps.dashboard.forms_base import PageForm
@@ -77,7 +77,7 @@ class VaultForm(PageForm):
     def __init__(self, *args: Any, user: User, vault: Vault | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         is_people_manager = manages_people(user)
-        may_enforce = is_people_manager if vault is None else vault_rights(user, vault).enforce
+        may_enforce = is_people_manager if vault is None else vault_permissions(user, vault).enforce
         if not may_enforce:
             del self.fields["enforced"]
         if vault is not None or not is_people_manager:

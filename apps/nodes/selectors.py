@@ -36,7 +36,7 @@ def devices_visible_to(user: Person) -> QuerySet[Device]:
 
 
 def volumes_visible_to(user: Person) -> QuerySet[Volume]:
-    """Volumes are for administrators until rights on single ones exist."""
+    """Volumes are for administrators until permissions on single ones exist."""
     live = Volume.objects.filter(removed_at__isnull=True)
     return live if is_admin(user) else live.none()
 

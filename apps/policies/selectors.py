@@ -26,8 +26,8 @@ EXCEED_LIMIT = "exceed_limit_policy"
 def may_exceed_limit(policy_id: int) -> set[int]:
     """Ids of the people whose preemptible tasks skip the limit of this policy.
 
-    Only those to whom a rule gives the right, by name or by a group. Administrators do not have it
-    by themselves, since such tasks always count as over quota.
+    Only those to whom a rule gives the permission, by name or by a group. Administrators do not
+    have it by themselves, since such tasks always count as over quota.
     """
     users, groups = limit_exceeders(policy_id)
     members = User.objects.filter(groups__in=groups)
@@ -35,7 +35,7 @@ def may_exceed_limit(policy_id: int) -> set[int]:
 
 
 def limit_exceeders(policy: Policy | int) -> tuple[QuerySet[User], QuerySet[Group]]:
-    """To whom the right to exceed the limit of a policy was given."""
+    """To whom the permission to exceed the limit of a policy was given."""
     users = PolicyUserPermission.objects.filter(
         content_object=policy, permission__codename=EXCEED_LIMIT
     )

@@ -1,8 +1,8 @@
-"""The rights on single tasks: where their rules are stored, and the sources of these rights.
+"""The permissions on single tasks: where their rules are stored, and their sources.
 
-The owner and managers of its queue hold every right on a task, and users who see the queue see it.
-A rule on the task gives reading it with its log, and nothing else. All of them are evaluated by
-`apps.access.folds`.
+The owner and managers of its queue hold every permission on a task, and users who see the queue
+see it. A rule on the task gives reading it with its log, and nothing else. All of them are
+evaluated by `apps.access.folds`.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from apps.access.folds import holders, permission_sources, rows_held
 from apps.access.levels import Level, Resource, RuleKind, resource_register
 from apps.access.sources import (
     NOTHING,
-    ObjectRight,
+    ObjectPermission,
     PermissionSource,
     Reasons,
     SourceKind,
@@ -53,56 +53,56 @@ TASKS: Final = Resource(
 
 
 class OnTask(SourceKind):
-    """A source of rights on tasks alone."""
+    """A source of permissions on tasks alone."""
 
     verbs = frozenset({VIEW, QUEUE, LOG, MANAGE})
 
-    def gives(self, right: ObjectRight) -> bool:
-        return right.resource.kind is RuleKind.TASK and right.verb in self.verbs
+    def gives(self, permission: ObjectPermission) -> bool:
+        return permission.resource.kind is RuleKind.TASK and permission.verb in self.verbs
 
 
 @dataclass(frozen=True, slots=True)
 class Owner(OnTask):
-    """Owners hold every right on their tasks, wherever those are."""
+    """Owners hold every permission on their tasks, wherever those are."""
 
-    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
         return Q(owner=holder.user)
 
-    def people(self, right: ObjectRight, row: Any) -> Q:
+    def people(self, permission: ObjectPermission, row: Any) -> Q:
         return Q(pk=row.owner_id)
 
-    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
-        if self.is_evident(right, row, holder):
+    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+        if self.is_evident(permission, row, holder):
             yield PermissionSource("owner")
 
-    def is_evident(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> bool:
+    def is_evident(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> bool:
         return bool(row.owner_id == holder.user.pk)
 
-    def crosses_tenants(self, right: ObjectRight) -> bool:
+    def crosses_tenants(self, permission: ObjectPermission) -> bool:
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class OnQueue(OnTask):
-    """The right on the queue: seeing it shows its tasks, managing it gives everything there."""
+    """The permission on the queue: seeing it shows its tasks, managing it gives all of theirs."""
 
-    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
-        return Q(queue__in=rows_held(Queue, holder, _on_queue(right)).values("pk"))
+    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
+        return Q(queue__in=rows_held(Queue, holder, _on_queue(permission)).values("pk"))
 
-    def people(self, right: ObjectRight, row: Any) -> Q:
+    def people(self, permission: ObjectPermission, row: Any) -> Q:
         queue = _live_queue(row)
         if queue is None:
             return NOTHING
-        return Q(pk__in=holders(queue, _on_queue(right)).values("pk"))
+        return Q(pk__in=holders(queue, _on_queue(permission)).values("pk"))
 
-    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
         queue = _live_queue(row)
         if queue is not None:
-            found = permission_sources(holder.user, _on_queue(right), queue)
+            found = permission_sources(holder.user, _on_queue(permission), queue)
             yield from (one for one in found if not one.is_denial)
 
-    def crosses_tenants(self, right: ObjectRight) -> bool:
-        # The right on the queue heeds tenant isolation already.
+    def crosses_tenants(self, permission: ObjectPermission) -> bool:
+        # The permission on the queue heeds tenant isolation already.
         return True
 
 
@@ -112,7 +112,7 @@ class OpenLogs(OnTask):
 
     verbs = frozenset({LOG})
 
-    def rows(self, right: ObjectRight, holder: UserWithGroups) -> Q:
+    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
         named = PolicyMember.objects.filter(user=holder.user).values("policy")
         policies = Policy.objects.filter(
             Q(is_restricted=False) | Q(pk__in=named),
@@ -122,13 +122,13 @@ class OpenLogs(OnTask):
         queues = Queue.objects.filter(removed_at__isnull=True, policy__in=policies.values("pk"))
         return Q(queue__in=queues.values("pk"))
 
-    def people(self, right: ObjectRight, row: Any) -> Q:
+    def people(self, permission: ObjectPermission, row: Any) -> Q:
         queue = _live_queue(row)
         if queue is None or not queue.policy.logs_open_to_group:
             return NOTHING
         return Q(pk__in=people_of_policy(queue.policy).values("pk"))
 
-    def reasons(self, right: ObjectRight, row: Any, holder: UserWithGroups) -> Reasons:
+    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
         queue = _live_queue(row)
         if queue is None or not queue.policy.logs_open_to_group:
             return
@@ -145,9 +145,9 @@ def register() -> None:
     source_register(Owner(), OnQueue(), OpenLogs())
 
 
-def _on_queue(right: ObjectRight) -> str:
-    """The right on a queue that gives this one on its tasks."""
-    return VIEW if right.verb in {VIEW, QUEUE} else MANAGE
+def _on_queue(permission: ObjectPermission) -> str:
+    """The permission on a queue that gives this one on its tasks."""
+    return VIEW if permission.verb in {VIEW, QUEUE} else MANAGE
 
 
 def _live_queue(task: Task) -> Queue | None:

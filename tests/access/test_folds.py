@@ -76,7 +76,7 @@ def test_exceeding_a_limit_comes_from_rules_on_the_policy_alone(
 
 
 @pytest.mark.parametrize(("name", "want_queries"), [("root", 2), ("alice", 3)])
-def test_rights_take_no_query_per_source(
+def test_permissions_take_no_query_per_source(
     organisations: Organisations,
     alice: User,
     django_assert_num_queries: Any,

@@ -13,7 +13,7 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.access.folds import right_filter
+from apps.access.folds import permission_filter
 from apps.access.levels import RESOURCES, Level, RuleKind
 from apps.access.rules.rows import rules_of
 from apps.access.rules.rule import Target
@@ -28,7 +28,7 @@ from apps.accounts.models import TenantGroup, User
 from apps.accounts.services.groups import group_members_add, group_members_remove
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_deactivate
-from apps.configuration.rules.access_explanation import ObjectKind, Right, explanation
+from apps.configuration.rules.access_explanation import ObjectKind, PermissionName, explanation
 from apps.configuration.services.grants import owners_who_may_enqueue
 from apps.configuration.services.policies import policy_move
 from apps.configuration.services.restrictions import policy_restrict, policy_unrestrict
@@ -138,7 +138,7 @@ def world(root: User, example: Example) -> World:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=STEPS)
-def test_rights_are_those_of_the_naive_model(world: World, steps: list[Step]) -> None:
+def test_permissions_are_those_of_the_naive_model(world: World, steps: list[Step]) -> None:
     with transaction.atomic():
         fresh = _copy(world)
         for step in steps:
@@ -173,7 +173,7 @@ def two_tenants(root: User, organisations: Organisations, charlie: User) -> Worl
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=STEPS)
-def test_rights_agree_across_two_tenants(two_tenants: World, steps: list[Step]) -> None:
+def test_permissions_agree_across_two_tenants(two_tenants: World, steps: list[Step]) -> None:
     with transaction.atomic():
         fresh = _copy(two_tenants)
         for step in steps:
@@ -273,34 +273,34 @@ def _compare(world: World) -> None:
         on_policy = ["policy.all", f"policy.{policy.pk}"]
         on_queue = [*on_policy, "queue.all", f"queue.{queue.pk}"]
         queues = {
-            Right.SEE: ("view", queues_visible_to(user)),
-            Right.ENQUEUE: ("enqueue", queues_open_to(user)),
-            Right.MANAGE: ("manage", queues_managed_by(user)),
+            PermissionName.SEE: ("view", queues_visible_to(user)),
+            PermissionName.ENQUEUE: ("enqueue", queues_open_to(user)),
+            PermissionName.MANAGE: ("manage", queues_managed_by(user)),
         }
         explained = explanation(
             world.root, person=user, thing=ObjectKind.QUEUE, object_id=str(queue.pk)
         )
         for answer in explained.answers:
-            verb, rows = queues[answer.right]
+            verb, rows = queues[answer.permission]
             want = world.holds(user, verb, on_queue, policy)
             assert rows.filter(pk=queue.pk).exists() == want, (user, verb, queue)
             assert answer.is_held == want == bool(answer.sources), (user, verb, queue, answer)
         want = world.holds(user, "enqueue", on_queue, policy)
         assert (user.pk in owners_who_may_enqueue(queue)) == want
         policies = {
-            Right.SEE: ("view", policies_visible_to(user)),
-            Right.ENQUEUE: (
+            PermissionName.SEE: ("view", policies_visible_to(user)),
+            PermissionName.ENQUEUE: (
                 "enqueue",
-                Policy.objects.filter(right_filter(Policy, user, "enqueue")),
+                Policy.objects.filter(permission_filter(Policy, user, "enqueue")),
             ),
-            Right.MANAGE: ("manage", policies_managed_by(user)),
+            PermissionName.MANAGE: ("manage", policies_managed_by(user)),
         }
         explained = explanation(
             world.root, person=user, thing=ObjectKind.POLICY, object_id=str(policy.pk)
         )
         for answer in explained.answers:
-            if answer.right in policies:
-                verb, found = policies[answer.right]
+            if answer.permission in policies:
+                verb, found = policies[answer.permission]
                 want = world.holds(user, verb, on_policy, policy)
                 assert found.filter(pk=policy.pk).exists() == want, (user, verb, policy)
                 assert answer.is_held == want == bool(answer.sources), (user, verb, policy, answer)

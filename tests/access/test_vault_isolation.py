@@ -40,9 +40,9 @@ WRITES: dict[str, Write] = {
 }
 
 
-def let(user: User, vault: Vault, right: str) -> VaultUserPermission:
+def let(user: User, vault: Vault, codename: str) -> VaultUserPermission:
     """A rule that names the person."""
-    permission = Permission.objects.get(codename=right, content_type__app_label="vaults")
+    permission = Permission.objects.get(codename=codename, content_type__app_label="vaults")
     rule = VaultUserPermission(content_object=vault, user=user, permission=permission)
     rule.save()
     return rule
@@ -129,7 +129,7 @@ def test_the_pages_of_the_list_tell_it_neither(
     assert (made_up.status_code, set(made_up.json()["fields"])) == (400, {"cursor"})
 
 
-# --- rights of now -------------------------------------------------------------------------------
+# --- permissions of now -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("write", ["change", "restore", "switch"])
@@ -169,7 +169,7 @@ def test_who_does_not_administer_its_group_since_they_looked_writes_nothing(
 
 
 @pytest.mark.parametrize("write", list(WRITES))
-def test_rights_are_asked_for_while_the_vault_is_held(
+def test_permissions_are_asked_for_while_the_vault_is_held(
     organisations: Organisations, root: User, monkeypatch: pytest.MonkeyPatch, write: str
 ) -> None:
     """The rule goes while the actor waits at the lock."""

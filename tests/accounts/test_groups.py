@@ -21,7 +21,7 @@ def again(user: User) -> User:
     return User.objects.get(pk=user.pk)
 
 
-def test_members_come_and_go_with_their_rights(
+def test_members_come_and_go_with_their_permissions(
     alice: User, charlie: User, dev_group: Group, example: Example
 ) -> None:
     group_save(actor=None, group=dev_group, description="The builders.", members=[charlie])

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.admin.views.autocomplete import AutocompleteJsonView
 
 from apps.access.selectors import queues_visible_to
-from apps.access.vaults import VaultRights, vault_rights
+from apps.access.vaults import VaultPermissions, vault_permissions
 from apps.accounts.api.permissions import HasScope
 from apps.accounts.api.users import UserViewSet
 from apps.accounts.models import Credential, User
@@ -23,8 +23,8 @@ from apps.policies.models import Queue
 from apps.tasks.api.views import TaskViewSet
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import (
-    TaskRights,
-    task_rights,
+    TaskPermissions,
+    task_permissions,
     tasks_matching_filters,
     visible_task,
 )
@@ -100,18 +100,18 @@ def credentials_of_everybody(patch: Patch, _asker: Requester) -> None:
 
 
 def a_vault_that_anybody_reads(patch: Patch, _asker: Requester) -> None:
-    def broken(user: User, vault: Any) -> VaultRights:
-        known = vault_rights(user, vault)
-        return VaultRights(True, known.change, known.own, known.switch_off, known.enforce)
+    def broken(user: User, vault: Any) -> VaultPermissions:
+        known = vault_permissions(user, vault)
+        return VaultPermissions(True, known.change, known.own, known.switch_off, known.enforce)
 
-    everywhere(patch, vault_rights, broken)
+    everywhere(patch, vault_permissions, broken)
 
 
 def a_log_for_whoever_sees_the_task(patch: Patch, _asker: Requester) -> None:
-    def broken(user: User, task: Task) -> TaskRights:
-        return TaskRights(content=True, log=True, manage=task_rights(user, task).manage)
+    def broken(user: User, task: Task) -> TaskPermissions:
+        return TaskPermissions(content=True, log=True, manage=task_permissions(user, task).manage)
 
-    everywhere(patch, task_rights, broken)
+    everywhere(patch, task_permissions, broken)
 
 
 def a_service_that_does_not_ask(patch: Patch, _asker: Requester) -> None:

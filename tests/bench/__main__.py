@@ -1,6 +1,6 @@
 """`make bench`: every measurement of this machine in one run, each next to what it is judged by.
 
-Names of parts as arguments run only those: engine, passes, enqueue, latency, pages, rights,
+Names of parts as arguments run only those: engine, passes, enqueue, latency, pages, permissions,
 live; and execution and nodes, which run only when they are named.
 """
 
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.bench import engine, enqueue, execution, latency, live, nodes, pages, passes, rights
+from tests.bench import engine, enqueue, execution, latency, live, nodes, pages, passes, permissions
 
 Row = tuple[str, str, str, str]
 
@@ -127,9 +127,9 @@ def page_rows() -> Iterator[Row]:
     )
 
 
-def right_rows() -> Iterator[Row]:
+def permission_rows() -> Iterator[Row]:
     """The cost of permissions."""
-    for figure in rights.measure():
+    for figure in permissions.measure():
         cells = [
             f"{words} {figure.ms[name]:.0f} ms ({figure.ms[name] / figure.ms['admin']:.2f} times, "
             f"{figure.queries[name]} queries)"
@@ -139,7 +139,7 @@ def right_rows() -> Iterator[Row]:
             f"{figure.ms[name] / figure.empty_ms[name]:.1f}" for name in ("admin", "many", "few")
         )
         yield (
-            f"rights, {figure.path}",
+            f"permissions, {figure.path}",
             f"administrator {figure.ms['admin']:.0f} ms in {figure.queries['admin']} queries",
             "; ".join(cells),
             f"{empty} times a page with nothing",
@@ -169,7 +169,7 @@ PARTS: dict[str, Callable[[], Iterator[Row]]] = {
     "enqueue": enqueue_rows,
     "latency": latency_rows,
     "pages": page_rows,
-    "rights": right_rows,
+    "permissions": permission_rows,
     "live": live_rows,
     "execution": execution_rows,
     "nodes": node_rows,

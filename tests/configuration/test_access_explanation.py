@@ -1,4 +1,4 @@
-"""What is explained of a person and an object: each right, with every source of it."""
+"""What is explained of a person and an object: each permission, with every source of it."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from apps.access.rules.sentences import source_sentence
 from apps.accounts.models import QUEUE_ADMINS, User
 from apps.accounts.services.people_changes import person_deactivate
 from apps.accounts.services.service_accounts import service_account_create
-from apps.configuration.rules.access_explanation import ObjectKind, Right, explanation
+from apps.configuration.rules.access_explanation import ObjectKind, PermissionName, explanation
 from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.configuration.services.tenants import tenant_create
@@ -31,7 +31,7 @@ Tell = Callable[[User, ObjectKind, object], Answers]
 
 @pytest.fixture
 def tell(root: User) -> Tell:
-    """Rights by name, each with the codes of its reasons, as an administrator sees them."""
+    """Permissions by name, each with the codes of its reasons, as an administrator sees them."""
 
     def do(person: User, thing: ObjectKind, row: object) -> Answers:
         fresh = User.objects.get(pk=person.pk)
@@ -41,7 +41,7 @@ def tell(root: User) -> Tell:
             assert answer.is_held == bool(answer.sources), answer
             assert all(source_sentence(one) for one in answer.reasons)
         return {
-            answer.right.value: (answer.is_held, [one.code for one in answer.reasons])
+            answer.permission.value: (answer.is_held, [one.code for one in answer.reasons])
             for answer in explained.answers
         }
 
@@ -196,7 +196,9 @@ def test_others_ask_about_themselves_and_their_own(
 ) -> None:
     def ask(viewer: User, person: User, pk: int) -> bool:
         explained = explanation(viewer, person=person, thing=ObjectKind.QUEUE, object_id=str(pk))
-        return next(one.is_held for one in explained.answers if one.right is Right.SEE)
+        return next(
+            one.is_held for one in explained.answers if one.permission is PermissionName.SEE
+        )
 
     assert ask(alice, alice, example.dev_queue.pk)
     for viewer, person, pk in (

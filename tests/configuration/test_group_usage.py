@@ -86,9 +86,9 @@ def test_of_rules_a_tenant_counts_those_on_what_it_sees(
     acme, rival = organisations.acme, organisations.rival
     see, use = (Permission.objects.get(codename=f"{verb}_queue") for verb in ("view", "enqueue"))
     for queue in (acme.queue, rival.queue):
-        for right in (see, use):
+        for permission in (see, use):
             QueueGroupPermission.objects.create(
-                content_object=queue, group=acme.admins, permission=right
+                content_object=queue, group=acme.admins, permission=permission
             )
     PolicyGroupPermission.objects.create(
         content_object=organisations.example.dev,

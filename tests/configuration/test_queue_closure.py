@@ -75,7 +75,7 @@ def test_waiting_tasks_become_drafts_when_their_queue_closes(
     assert enqueue(alice, "dev-4xgpu").status_code == 404
 
 
-def test_a_policy_that_moves_drops_the_tasks_of_those_who_lost_their_right(
+def test_a_policy_that_moves_drops_the_tasks_of_those_who_lost_their_permission(
     root: User,
     alice: User,
     bob: User,

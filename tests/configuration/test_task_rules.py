@@ -26,7 +26,7 @@ from apps.policies.models import Policy, Profile, Queue
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task, TaskGroupPermission, TaskUserPermission
 from apps.tasks.selectors.delegation import delegating_owner
-from apps.tasks.selectors.visibility import task_rights, tasks_visible_to, visible_task
+from apps.tasks.selectors.visibility import task_permissions, tasks_visible_to, visible_task
 from apps.tasks.services.enqueue.submission import task_create, task_submit
 from apps.tasks.services.queue_order import task_change_queue
 from apps.tasks.services.retention import expired_remove, retention_of
@@ -84,8 +84,8 @@ def test_owners_let_others_read_one_task_and_its_log(task: Task, alice: User, pa
     share(alice, task, pal)
 
     assert list(tasks_visible_to(pal)) == [task]
-    rights = task_rights(pal, task)
-    assert (rights.log, rights.content, rights.manage) == (True, False, False)
+    permissions = task_permissions(pal, task)
+    assert (permissions.log, permissions.content, permissions.manage) == (True, False, False)
     assert not may(pal, "view", other)
     rule_remove(actor=alice, target=about(task), level=Level.READ)
     assert not tasks_visible_to(pal).exists()
@@ -142,7 +142,7 @@ def test_a_rule_is_explained_and_audited(task: Task, root: User, alice: User, pa
     share(alice, task, pal)
 
     explained = explanation(root, person=pal, thing=ObjectKind.TASK, object_id=str(task.pk))
-    held = {one.right.value: one.is_held for one in explained.answers}
+    held = {one.permission.value: one.is_held for one in explained.answers}
     assert held == {"see": True, "content": False, "log": True, "manage": False}
     source = explained.answers[0].sources[0]
     assert (source.code, source.on, source.by) == ("rule", ("task", "hers"), "alice")
@@ -330,7 +330,7 @@ def test_an_account_that_reads_one_task_does_not_act_for_its_owner(
     explained = explanation(
         root, person=made.account, thing=ObjectKind.TASK, object_id=str(task.pk)
     )
-    assert [one.is_held for one in explained.answers if one.right == "act"] == [False]
+    assert [one.is_held for one in explained.answers if one.permission == "act"] == [False]
 
 
 # --- costs -----------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ def test_a_rule_on_a_task_reloads_no_pages(
     def fail(_ids: list[int]) -> None:
         pytest.fail("sockets close")
 
-    monkeypatch.setattr(services, "rights_change_notify", fail)
+    monkeypatch.setattr(services, "permissions_change_notify", fail)
 
     share(alice, task, pal)
 
@@ -380,7 +380,7 @@ def test_groups_count_rules_on_tasks_without_their_content(
 
     assert group_counts([pals.pk])[pals.pk].rules == 1
     (rule,) = group_usage(pals).rules
-    assert (rule.kind, rule.name, rule.rights) == ("task", "hers", ("log", "view"))
+    assert (rule.kind, rule.name, rule.permissions) == ("task", "hers", ("log", "view"))
 
 
 def test_administrators_of_a_tenant_see_rules_of_its_groups_on_its_tasks(

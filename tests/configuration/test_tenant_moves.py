@@ -1,4 +1,4 @@
-"""When a tenant is made or undone, sockets of those whose rights change close."""
+"""When a tenant is made or undone, sockets of those whose permissions change close."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The accounts that an administrator of a tenant manages: those without rights outside of it."""
+"""The accounts that an administrator of a tenant manages: without permissions outside of it."""
 
 from operator import attrgetter
 
@@ -56,7 +56,7 @@ def fresh(user: User) -> User:
 
 
 @pytest.mark.parametrize(
-    ("right", "of", "is_managed"),
+    ("permission", "of", "is_managed"),
     [
         pytest.param("view_policy", "acme.team", True, id="a policy of the tenant"),
         pytest.param("view_policy", "example.dev", False, id="a policy of none"),
@@ -68,11 +68,11 @@ def fresh(user: User) -> User:
     ],
 )
 def test_accounts_that_a_rule_names_outside_are_not_managed(
-    organisations: Organisations, right: str, of: str, is_managed: bool
+    organisations: Organisations, permission: str, of: str, is_managed: bool
 ) -> None:
     acme = organisations.acme
     assign_perm(
-        right if of else f"policies.{right}",
+        permission if of else f"policies.{permission}",
         acme.member,
         attrgetter(of)(organisations) if of else None,
     )

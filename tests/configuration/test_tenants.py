@@ -320,10 +320,10 @@ def test_administrators_see_their_tree_people_and_groups(organisations: Organisa
 
 def test_a_rule_does_not_reach_another_tenant(root: User, organisations: Organisations) -> None:
     acme, rival = organisations.acme, organisations.rival
-    rights = QueueGroupPermission.objects.filter(content_object=rival.queue)
-    for right in {row.permission for row in rights}:
+    permissions = QueueGroupPermission.objects.filter(content_object=rival.queue)
+    for permission in {row.permission for row in permissions}:
         QueueUserPermission.objects.create(
-            content_object=rival.queue, user=acme.member, permission=right
+            content_object=rival.queue, user=acme.member, permission=permission
         )
 
     assert names(queues_visible_to(acme.member)) == {"acme-queue"}
@@ -338,15 +338,15 @@ def test_a_service_account_that_acts_has_nothing_of_the_administrator(
 
     assert not policies_visible_to(adam).exists()
     assert not groups_visible_to(adam).exists()
-    rights = QueueGroupPermission.objects.filter(content_object=organisations.rival.queue)
-    for right in {row.permission for row in rights}:
+    permissions = QueueGroupPermission.objects.filter(content_object=organisations.rival.queue)
+    for permission in {row.permission for row in permissions}:
         QueueUserPermission.objects.create(
-            content_object=organisations.rival.queue, user=adam, permission=right
+            content_object=organisations.rival.queue, user=adam, permission=permission
         )
     assert not queues_visible_to(adam).exists()
 
 
-def test_accounts_with_other_rights_are_seen_and_not_managed(
+def test_accounts_with_other_permissions_are_seen_and_not_managed(
     root: User, organisations: Organisations, dev_group: Group
 ) -> None:
     acme = organisations.acme

@@ -277,7 +277,7 @@ def test_a_policy_is_restricted_in_two_steps_where_tasks_would_become_drafts(
     assert queues_open_to(bob).get() == example.dev_queue
 
 
-def test_a_page_explains_each_right(
+def test_a_page_explains_each_permission(
     example: Example, root: User, alice: User, charlie: User, client_for: ClientFor
 ) -> None:
     rule_grant(

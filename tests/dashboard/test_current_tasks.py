@@ -28,14 +28,14 @@ def current_tasks_for(user: User) -> CurrentTasks:
     return current_tasks_visible_to(User.objects.get(pk=user.pk))
 
 
-@pytest.mark.parametrize("right", ["view_policy", "view_queue"])
+@pytest.mark.parametrize("permission", ["view_policy", "view_queue"])
 def test_tasks_of_a_policy_visible_by_a_rule_are_counted_as_such(
-    busy: Organisations, charlie: User, right: str
+    busy: Organisations, charlie: User, permission: str
 ) -> None:
     acme = busy.acme
     before = current_tasks_for(charlie)
 
-    assign_perm(right, charlie, acme.team if right == "view_policy" else acme.queue)
+    assign_perm(permission, charlie, acme.team if permission == "view_policy" else acme.queue)
     after = current_tasks_for(charlie)
 
     assert (before.attempts, bool(before.elsewhere)) == ((), True)

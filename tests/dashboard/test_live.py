@@ -157,13 +157,13 @@ def test_whoever_leaves_the_group_loses_the_card_with_the_next_change(
     play(alice, scenario)
 
 
-def test_a_change_of_rights_closes_the_socket(example: Example, alice: User) -> None:
+def test_a_change_of_permissions_closes_the_socket(example: Example, alice: User) -> None:
     async def scenario(socket: Socket) -> None:
         await socket.watch_card("overview")
         await socket.hear()
 
         await tell(f"user.{alice.pk}")
-        assert await socket.closed() == consumers.RIGHTS_CHANGED
+        assert await socket.closed() == consumers.PERMISSIONS_CHANGED
 
     play(alice, scenario)
 

@@ -1,4 +1,4 @@
-"""The pages through HTTP, by people with different rights."""
+"""The pages through HTTP, by people with different permissions."""
 
 import re
 

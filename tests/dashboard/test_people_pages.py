@@ -114,7 +114,7 @@ def test_an_invitation_shows_its_link_once(
     assert "Pending" in text(page)
 
 
-def test_the_page_of_a_person_shows_rights_keys_and_work_and_no_secret(
+def test_the_page_of_a_person_shows_permissions_keys_and_work_and_no_secret(
     example: Example,
     root: User,
     alice: User,

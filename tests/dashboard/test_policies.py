@@ -173,7 +173,7 @@ def test_others_find_nothing_of_a_policy(
         assert response.status_code == 404
 
 
-def test_rights_vanish_with_leaving_the_group(
+def test_permissions_vanish_with_leaving_the_group(
     example: Example, bob: User, dev_group: Group, client_for: ClientFor
 ) -> None:
     client = client_for(bob)
@@ -189,7 +189,7 @@ def test_rights_vanish_with_leaving_the_group(
     assert [client.get(path).status_code for path in paths] == [404, 404, 404]
 
 
-def test_rights_on_a_queue_vanish_with_the_queue(
+def test_permissions_on_a_queue_vanish_with_the_queue(
     example: Example, root: User, bob: User, client_for: ClientFor
 ) -> None:
     profile_disconnect(actor=root, queue=example.dev_queue)

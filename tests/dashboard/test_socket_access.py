@@ -112,7 +112,7 @@ def test_revoking_closes_what_the_credential_opened(example: Example, alice: Use
         await sync_to_async(credential_revoke)(credential=credential, actor=alice, is_admin=False)
         assert await heard(socket) == {
             "type": "websocket.close",
-            "code": consumers.RIGHTS_CHANGED,
+            "code": consumers.PERMISSIONS_CHANGED,
         }
 
     play(headers, scenario)
@@ -130,7 +130,7 @@ def test_it_closes_within_seconds_although_no_notification_came(
         await card(socket, "overview")
         over = timezone.now() - timedelta(seconds=1)
         await Credential.objects.aupdate(expires_at=over)
-        assert (await heard(socket))["code"] == consumers.RIGHTS_CHANGED
+        assert (await heard(socket))["code"] == consumers.PERMISSIONS_CHANGED
 
     play(headers, scenario)
 
@@ -188,7 +188,7 @@ def test_a_page_of_another_origin_opens_none_with_what_a_browser_remembers(
 
 
 @pytest.mark.parametrize("loss", ["rule", "group", "membership", "restriction", "policy"])
-def test_a_right_that_goes_closes_what_it_showed(
+def test_a_permission_that_goes_closes_what_it_showed(
     example: Example, root: User, bob: User, charlie: User, loss: str
 ) -> None:
     """A rule that is removed, or a group that it names; somebody who leaves the policy's group; a
@@ -222,7 +222,7 @@ def test_a_right_that_goes_closes_what_it_showed(
         assert answer.status_code == 404
         while (message := await heard(socket))["type"] != "websocket.close":
             assert json.loads(message["text"])["type"] in {"card", "gone"}
-        assert message["code"] == consumers.RIGHTS_CHANGED
+        assert message["code"] == consumers.PERMISSIONS_CHANGED
 
     async def afterwards(socket: Any) -> None:
         await heard(socket)
@@ -243,7 +243,10 @@ def test_a_session_that_is_ended_elsewhere_closes_what_it_opened(alice: User) ->
         assert (await heard(socket))["type"] == "websocket.accept"
         await card(socket, "overview")
         await sync_to_async(there.post)(reverse("account"), {"form": "sessions"})
-        assert await heard(socket) == {"type": "websocket.close", "code": consumers.RIGHTS_CHANGED}
+        assert await heard(socket) == {
+            "type": "websocket.close",
+            "code": consumers.PERMISSIONS_CHANGED,
+        }
 
     async def afterwards(socket: Any) -> None:
         await heard(socket)

@@ -55,6 +55,18 @@ ROLE = "the owner, member, user, administrator, or what it is"
             id="a comment",
         ),
         pytest.param(
+            "apps/access/a.py",
+            '"""The rights of a user."""\n',
+            ["apps/access/a.py:1: 'rights': say permissions."],
+            id="rights on objects",
+        ),
+        pytest.param(
+            "apps/allocation/a.py",
+            '"""The rights to preempt."""\n',
+            [],
+            id="rights to preempt",
+        ),
+        pytest.param(
             "apps/a.py",
             'x = """One.\n\nBeside it."""\n',
             ["apps/a.py:3: 'Beside': say next to, or compared with."],
@@ -102,7 +114,7 @@ def test_a_banned_word_is_named_with_the_word_to_use(
     tmp_path: Path, name: str, content: str, want: list[str]
 ) -> None:
     path = tmp_path / name
-    path.parent.mkdir()
+    path.parent.mkdir(parents=True)
     path.write_text(content)
 
     assert list(vocabulary.problems_of(name, path)) == want

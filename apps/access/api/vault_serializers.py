@@ -6,7 +6,7 @@ from uuid import UUID
 
 from rest_framework import serializers
 
-from apps.access.vaults import group_positions, vault_rights
+from apps.access.vaults import group_positions, vault_permissions
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.core.serializers import NameSerializer, StrictSerializer
@@ -63,17 +63,17 @@ class VaultSerializer(serializers.ModelSerializer[Vault]):
         return list(vault.enforced) if _may_summarize(self._user, vault) else None
 
     def get_updated_by(self, vault: Vault) -> str | None:
-        rights = vault_rights(self._user, vault)
-        can_know = rights.read or rights.switch_off
+        permissions = vault_permissions(self._user, vault)
+        can_know = permissions.read or permissions.switch_off
         return vault.updated_by.username if can_know and vault.updated_by else None
 
     def get_may(self, vault: Vault) -> dict[str, bool]:
-        rights = vault_rights(self._user, vault)
+        permissions = vault_permissions(self._user, vault)
         return {
-            "read": rights.read,
-            "change": rights.change,
-            "switch_off": rights.switch_off,
-            "remove": rights.own,
+            "read": permissions.read,
+            "change": permissions.change,
+            "switch_off": permissions.switch_off,
+            "remove": permissions.own,
         }
 
     @property
@@ -200,4 +200,4 @@ class VaultEventSerializer(serializers.ModelSerializer[Event]):
 
 def _may_summarize(user: User, vault: Vault) -> bool:
     """Whether the user sees keys; administrators see none of other users' personal vaults."""
-    return not vault.is_personal or vault_rights(user, vault).read
+    return not vault.is_personal or vault_permissions(user, vault).read

@@ -36,10 +36,10 @@ from apps.access.services.vaults import (
 from apps.access.vaults import (
     FILTERS,
     vault_history,
-    vault_rights,
+    vault_permissions,
     vault_versions,
     vaults_matching_filters,
-    vaults_with_rights,
+    vaults_with_permissions,
     visible_vault,
     visible_vault_version,
 )
@@ -105,7 +105,7 @@ class VaultViewSet(GenericViewSet[Vault]):
     lookup_value_regex = UUID
 
     def get_queryset(self) -> QuerySet[Vault]:
-        return vaults_with_rights(person(self.request))
+        return vaults_with_permissions(person(self.request))
 
     @extend_schema(parameters=_FILTERS, responses=VaultSerializer(many=True))
     def list(self, request: Request) -> Response:
@@ -166,7 +166,10 @@ class VaultViewSet(GenericViewSet[Vault]):
         """The changes of a vault and their actors, the latest first."""
         actor = person(request)
         vault = visible_vault(actor, pk)
-        if not vault_rights(actor, vault).switch_off and not vault_rights(actor, vault).read:
+        if (
+            not vault_permissions(actor, vault).switch_off
+            and not vault_permissions(actor, vault).read
+        ):
             raise NotFound("There is no such thing, or you may not see it.")
         events: Any = vault_history(vault)
         page: Any = self.paginate_queryset(events) or []
@@ -217,7 +220,7 @@ class VaultViewSet(GenericViewSet[Vault]):
         user = person(request)
         (row,) = without_other_tenants(user, [visible_vault(user, vault.pk)], "updated_by")
         facts = {**self.get_serializer(row).data, "text": None}
-        if vault_rights(user, row).read:
+        if vault_permissions(user, row).read:
             facts["text"] = vault_text(row)
         headers = {"ETag": f'"{row.version}"', "Cache-Control": "no-store"}
         return Response(facts, status=status, headers=headers)
@@ -226,7 +229,7 @@ class VaultViewSet(GenericViewSet[Vault]):
 def _readable(actor: User, pk: str) -> Vault:
     """The vault, where the user may read its text."""
     vault = visible_vault(actor, pk)
-    if not vault_rights(actor, vault).read:
+    if not vault_permissions(actor, vault).read:
         raise NotFound("There is no such thing, or you may not see it.")
     return vault
 

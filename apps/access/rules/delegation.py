@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 
-from apps.access.folds import rows_with_right
+from apps.access.folds import rows_with_permission
 from apps.access.levels import LEVEL_ORDER, RESOURCES, Level, Resource
 from apps.access.rules.rule import Target
 from apps.accounts.models import BUILT_IN_GROUPS, User
@@ -60,7 +60,7 @@ def _held_on(user: User, resource: Resource, ids: list[str]) -> dict[str, set[st
     wanted = [pk for pk in ids if pk]
     given = {verb for level in LEVEL_ORDER for verb in resource.verbs.get(level, ())}
     for verb in sorted(given | {"manage"}) if wanted else ():
-        rows = rows_with_right(resource.model, user, verb).filter(pk__in=wanted)
+        rows = rows_with_permission(resource.model, user, verb).filter(pk__in=wanted)
         for pk in rows.values_list("pk", flat=True):
             found[str(pk)].add(verb)
     return found

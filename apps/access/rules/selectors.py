@@ -8,7 +8,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from apps.access.folds import rows_with_right
+from apps.access.folds import rows_with_permission
 from apps.access.isolation import rules_without_other_tenants
 from apps.access.levels import (
     LEVEL_ORDER,
@@ -115,7 +115,7 @@ def _managed_rows(user: User, resource: Resource) -> QuerySet[Any]:
         live: QuerySet[Any] = resource.model._default_manager.filter(resource.live)
         return live.filter(resource.ruled)
     if resource.is_managed:
-        return rows_with_right(resource.model, user, "manage").filter(resource.ruled)
+        return rows_with_permission(resource.model, user, "manage").filter(resource.ruled)
     return resource.model._default_manager.none()  # type: ignore[no-any-return]  # any model's
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.db import transaction
 
 from apps.access.isolation import users_isolated_from
-from apps.access.vaults import VaultRights, vault_rights, visible_vault
+from apps.access.vaults import VaultPermissions, vault_permissions, visible_vault
 from apps.accounts.models import User
 from apps.core.errors import NotAllowed, Stale
 from apps.vaults.models import Vault
@@ -34,8 +34,8 @@ def vault_change(
         NotAllowed: the actor may see the vault, but not change it.
         Stale: another user changed it meanwhile.
     """
-    row, rights = _changeable(actor, vault)
-    _check_changes(actor, row, rights, changes, version)
+    row, permissions = _changeable(actor, vault)
+    _check_changes(actor, row, permissions, changes, version)
     checked_vault_change(actor=actor, vault=row, changes=changes)
     return row
 
@@ -54,9 +54,9 @@ def vault_restore(*, actor: User, vault: Vault, to: int, version: int | None = N
         NotAllowed: the actor may see the vault, but not change it.
         Stale: another user changed it meanwhile.
     """
-    row, rights = _changeable(actor, vault)
+    row, permissions = _changeable(actor, vault)
     changes = restoring_changes(row, to)
-    _check_changes(actor, row, rights, changes, version)
+    _check_changes(actor, row, permissions, changes, version)
     checked_vault_restore(actor=actor, vault=row, to=to, changes=changes)
     return row
 
@@ -68,8 +68,8 @@ def vault_switch(*, actor: User, vault: Vault, is_active: bool) -> Vault:
     Raises:
         NotAllowed: administrators switch other users' vaults off, never on.
     """
-    row, rights = _locked(actor, vault)
-    if not (rights.change or (rights.switch_off and not is_active)):
+    row, permissions = _locked(actor, vault)
+    if not (permissions.change or (permissions.switch_off and not is_active)):
         raise NotAllowed("You may see this vault, but not switch it.")
     checked_vault_switch(actor=actor, vault=row, is_active=is_active)
     return row
@@ -82,8 +82,8 @@ def vault_move(*, actor: User, vault: Vault, place: int) -> Vault:
     Raises:
         NotAllowed: the vault has another owner.
     """
-    row, rights = _locked(actor, vault)
-    if not rights.own:
+    row, permissions = _locked(actor, vault)
+    if not permissions.own:
         raise NotAllowed("You may see this vault, but not move it.")
     return checked_vault_move(actor=actor, vault=row, place=place)
 
@@ -95,13 +95,13 @@ def vault_remove(*, actor: User, vault: Vault) -> None:
     Raises:
         NotAllowed: the vault has another owner.
     """
-    row, rights = _locked(actor, vault)
-    if not rights.own:
+    row, permissions = _locked(actor, vault)
+    if not permissions.own:
         raise NotAllowed("You may see this vault, but not remove it.")
     checked_vault_remove(actor=actor, vault=row)
 
 
-def _locked(actor: User, vault: Vault) -> tuple[Vault, VaultRights]:
+def _locked(actor: User, vault: Vault) -> tuple[Vault, VaultPermissions]:
     """The vault, locked against other writers, and the actor's current permissions on it.
 
     Grants are read after the lock: a rule may have removed the permission while the actor waited.
@@ -109,20 +109,20 @@ def _locked(actor: User, vault: Vault) -> tuple[Vault, VaultRights]:
     """
     Vault.objects.select_for_update().filter(pk=vault.pk).first()
     row = visible_vault(actor, vault.pk)
-    return row, vault_rights(actor, row)
+    return row, vault_permissions(actor, row)
 
 
-def _changeable(actor: User, vault: Vault) -> tuple[Vault, VaultRights]:
-    row, rights = _locked(actor, vault)
-    if not rights.change:
+def _changeable(actor: User, vault: Vault) -> tuple[Vault, VaultPermissions]:
+    row, permissions = _locked(actor, vault)
+    if not permissions.change:
         raise NotAllowed("You may see this vault, but not change it.")
-    return row, rights
+    return row, permissions
 
 
 def _check_changes(
     actor: User,
     vault: Vault,
-    rights: VaultRights,
+    permissions: VaultPermissions,
     changes: Mapping[str, Any],
     version: int | None,
 ) -> None:
@@ -132,7 +132,7 @@ def _check_changes(
             fields={"If-Match": f"the version is {vault.version}"},
         )
     is_enforcing = "enforced" in changes and list(changes["enforced"]) != vault.enforced
-    if is_enforcing and not rights.enforce:
+    if is_enforcing and not permissions.enforce:
         raise NotAllowed("Only administrators enforce entries, and only in vaults of groups.")
 
 

@@ -1,4 +1,4 @@
-"""The origin of a right on a single object."""
+"""The origin of a permission on a single object."""
 
 from django.conf import settings
 from django.db import models

@@ -23,7 +23,7 @@ class User(AbstractUser):
     """A person, or a service account that cannot log in.
 
     `is_staff` and `is_superuser` are never set by hand: what a user may do follows from groups
-    (`apps.accounts.selectors`), so there is no second place that gives rights.
+    (`apps.accounts.selectors`), so there is no second place that gives permissions.
     """
 
     # The service account that acts for this person, on the instances of such a request alone.

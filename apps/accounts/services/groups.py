@@ -1,4 +1,4 @@
-"""Groups and their members: all rights follow from these."""
+"""Groups and their members: all permissions follow from these."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -89,7 +89,7 @@ def group_members_add(*, actor: User | None, group: Group, users: Iterable[User]
 
 @transaction.atomic
 def group_members_remove(*, actor: User | None, group: Group, users: Iterable[User]) -> int:
-    """Remove these people from the group: from their next request on they lack its rights.
+    """Remove these people from the group: from their next request on they lack its permissions.
 
     Their tasks stay as they are; those that wait under a raised limit are sorted by the plain one.
 
@@ -112,7 +112,7 @@ def group_members_remove(*, actor: User | None, group: Group, users: Iterable[Us
 
 @transaction.atomic
 def group_remove(*, actor: User | None, group: Group) -> None:
-    """Remove a group with the rights that were given to it.
+    """Remove a group with the permissions that were given to it.
 
     Raises:
         BadInput: a user would be in no group of their tenant; administrators may do that.
@@ -150,7 +150,7 @@ def group_remove(*, actor: User | None, group: Group) -> None:
             "after": {},
         },
     )
-    rights_change_notify(members)
+    permissions_change_notify(members)
 
 
 @transaction.atomic
@@ -180,11 +180,11 @@ def user_groups_set(*, actor: User | None, user: User, groups: Iterable[Group]) 
             "after": {"groups": sorted(group.name for group in after)},
         },
     )
-    rights_change_notify([user.pk])
+    permissions_change_notify([user.pk])
 
 
-def rights_change_notify(user_ids: Iterable[int]) -> None:
-    """Sockets of these people close, and their pages begin again with the rights of now."""
+def permissions_change_notify(user_ids: Iterable[int]) -> None:
+    """Sockets of these people close, and their pages begin again with the permissions of now."""
     after_commit(topics=[f"user.{pk}" for pk in user_ids])
 
 
@@ -208,7 +208,7 @@ def _members_set(
                 object_id=group.pk,
                 data={"name": group.name, "people": names[:MOST_NAMED], **more},
             )
-    rights_change_notify(user.pk for user in (*joined, *left))
+    permissions_change_notify(user.pk for user in (*joined, *left))
 
 
 def memberships_lock() -> None:

@@ -22,7 +22,7 @@ from apps.accounts.models import (
     User,
 )
 from apps.accounts.selectors import administrators_left, is_break_glass
-from apps.accounts.services.groups import memberships_lock, rights_change_notify
+from apps.accounts.services.groups import memberships_lock, permissions_change_notify
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_save
 from apps.accounts.services.tenancy import excess_groups_of, one_tenant_check
@@ -124,7 +124,7 @@ def memberships_sync(
                 ),
             },
         )
-        rights_change_notify([user.pk])
+        permissions_change_notify([user.pk])
     return joined, left
 
 

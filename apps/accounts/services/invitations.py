@@ -15,7 +15,7 @@ from django.utils import timezone
 from apps.accounts.models import Invitation, MailState, User
 from apps.accounts.selectors import is_admin, may_use_password, people_managed_by
 from apps.accounts.services.credentials import secret_hash
-from apps.accounts.services.groups import rights_change_notify
+from apps.accounts.services.groups import permissions_change_notify
 from apps.accounts.services.mail import mail_is_set_up
 from apps.accounts.services.people import password_check, user_create
 from apps.accounts.services.people_changes import email_check, new_nonce, person_lock, person_save
@@ -178,7 +178,7 @@ def invitation_accept(
     user.save(update_fields=["password", "is_email_unverified"])
     row.delete()
     _record("invitation.accepted", user, user)
-    rights_change_notify([user.pk])
+    permissions_change_notify([user.pk])
     return user
 
 

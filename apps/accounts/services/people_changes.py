@@ -15,7 +15,7 @@ from apps.accounts.services.credentials import credentials_revoke_all
 from apps.accounts.services.groups import (
     admins_lock,
     memberships_lock,
-    rights_change_notify,
+    permissions_change_notify,
     user_groups_set,
 )
 from apps.core.errors import BadInput, Conflict, NotAllowed
@@ -106,7 +106,7 @@ def person_deactivate(*, actor: User | None, user: User) -> User:
     Invitation.objects.filter(user=row).delete()
     revoked = credentials_revoke_all(user=row, actor=actor)
     _record("person.deactivated", actor, row, before=True, credentials_revoked=revoked)
-    rights_change_notify([row.pk])
+    permissions_change_notify([row.pk])
     return row
 
 
@@ -124,7 +124,7 @@ def person_activate(*, actor: User | None, user: User) -> User:
     row.keeps_waiting_tasks = False
     row.save(update_fields=["is_active", "keeps_waiting_tasks"])
     _record("person.activated", actor, row, before=False)
-    rights_change_notify([row.pk])
+    permissions_change_notify([row.pk])
     return row
 
 

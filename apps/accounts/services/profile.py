@@ -6,7 +6,7 @@ from zoneinfo import available_timezones
 from django.db import transaction
 
 from apps.accounts.models import User
-from apps.accounts.services.groups import rights_change_notify
+from apps.accounts.services.groups import permissions_change_notify
 from apps.accounts.services.people import password_check
 from apps.accounts.services.people_changes import new_nonce, person_record, person_save
 from apps.core.errors import BadInput
@@ -58,7 +58,7 @@ def password_change(*, user: User, current_password: str, new_password: str) -> 
         object_id=row.pk,
         data={"name": row.username},
     )
-    rights_change_notify([row.pk])
+    permissions_change_notify([row.pk])
     return row
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from apps.accounts.models import USERS, Credential, Scope, User
 from apps.accounts.services.credentials import credential_create, credentials_revoke_all
-from apps.accounts.services.groups import memberships_lock, rights_change_notify
+from apps.accounts.services.groups import memberships_lock, permissions_change_notify
 from apps.accounts.services.tenancy import one_tenant_check
 from apps.core.errors import BadInput
 from apps.core.model_errors import from_model_error
@@ -74,7 +74,7 @@ def service_account_change(
     groups: Iterable[str] | None = None,
     can_act_for_owners: bool | None = None,
 ) -> User:
-    """Change the values that are not None; new rights hold from the next request on.
+    """Change the values that are not None; new permissions hold from the next request on.
 
     Raises:
         BadInput: naming the field.
@@ -95,7 +95,7 @@ def service_account_change(
     after = _facts(account)
     if before != after:
         _note("service_account.changed", account, actor, before=before, after=after)
-        rights_change_notify([account.pk])
+        permissions_change_notify([account.pk])
     return account
 
 
@@ -117,7 +117,7 @@ def service_account_remove(*, actor: User | None, account: User) -> None:
     account.removed_at = timezone.now()
     account.save(update_fields=["username", "is_active", "removed_at"])
     account.groups.clear()
-    rights_change_notify([account.pk])
+    permissions_change_notify([account.pk])
 
 
 def _check(account: User) -> None:

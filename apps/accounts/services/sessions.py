@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.accounts.models import PersonSession, User
 from apps.accounts.models.sessions import AGENT_LENGTH
 from apps.accounts.selectors import session_digest
-from apps.accounts.services.groups import rights_change_notify
+from apps.accounts.services.groups import permissions_change_notify
 from apps.accounts.services.people_changes import new_nonce
 from apps.accounts.session_store import stored_key
 from apps.core.errors import NotFound
@@ -95,4 +95,4 @@ def _end(rows: list[PersonSession], user: User) -> None:
         object_id=user.pk,
         data={"name": user.username, "before": details, "after": {}},
     )
-    rights_change_notify([user.pk])
+    permissions_change_notify([user.pk])

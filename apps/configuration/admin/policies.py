@@ -60,13 +60,13 @@ _HOLDERS = ("user", "group")
 
 
 class _Exceeders(TabularInline):
-    """Users who may exceed the limit; other rights on policies are not shown here."""
+    """Users who may exceed the limit; other permissions on policies are not shown here."""
 
     extra = 0
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        rights: QuerySet[Any] = super().get_queryset(request)
-        return rights.filter(permission__codename=EXCEED_LIMIT)
+        permissions: QuerySet[Any] = super().get_queryset(request)
+        return permissions.filter(permission__codename=EXCEED_LIMIT)
 
 
 class ExceederUsers(_Exceeders):
@@ -132,11 +132,13 @@ class PolicyAdmin(ServiceAdmin):
             form.instance.pk = policy_create(actor=actor, **values).pk
         elif values:
             policy_change(actor=actor, policy=form.instance, changes=values)
-        rights = [f for f in formsets if f.model in (PolicyUserPermission, PolicyGroupPermission)]
-        if any(formset.has_changed() for formset in rights):
+        permissions = [
+            f for f in formsets if f.model in (PolicyUserPermission, PolicyGroupPermission)
+        ]
+        if any(formset.has_changed() for formset in permissions):
             users, groups = (
                 [row[name] for row in _rows(formset)]
-                for formset, name in zip(rights, _HOLDERS, strict=True)
+                for formset, name in zip(permissions, _HOLDERS, strict=True)
             )
             policy_set_exceeders(actor=actor, policy=form.instance, users=users, groups=groups)
 

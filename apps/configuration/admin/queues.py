@@ -39,7 +39,7 @@ class ConnectForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["name"].required = False
-        # Plain lists: searching needs a right on policies, which queue administrators lack.
+        # Plain lists: searching needs a permission on policies, which queue administrators lack.
         for name, model in (("policy", Policy), ("profile", Profile)):
             live = model._default_manager.filter(removed_at__isnull=True)
             self.fields[name].queryset = live  # type: ignore[attr-defined]  # a ModelChoiceField

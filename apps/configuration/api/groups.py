@@ -95,7 +95,7 @@ class GroupRuleSerializer(serializers.Serializer[Any]):
     kind = serializers.CharField()
     object_id = serializers.CharField(help_text="Empty: every object of the kind.")
     name = serializers.CharField()
-    rights = serializers.ListField(child=serializers.CharField())
+    permissions = serializers.ListField(child=serializers.CharField())
     by_policy = serializers.BooleanField()
 
 
@@ -139,7 +139,7 @@ class _GroupFilter(FilterSet):  # type: ignore[misc]  # comes without types
 
 
 class GroupViewSet(ReadOnlyModelViewSet[Group]):
-    """Groups; all rights follow from them."""
+    """Groups; all permissions follow from them."""
 
     permission_classes = (IsAuthenticated, IsPeopleAdmin)
     serializer_class = GroupSerializer
@@ -176,14 +176,14 @@ class GroupViewSet(ReadOnlyModelViewSet[Group]):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Delete the group and its rights, which `used-by` lists. 409 if it cannot be deleted."""
+        """Delete the group with its permissions (`used-by`). 409 if it cannot be deleted."""
         group_remove(actor=person(request), group=self.get_object())
         return Response(status=204)
 
     @extend_schema(responses=GroupUsageSerializer, filters=False)
     @action(detail=True, methods=["get"], pagination_class=None, url_path="used-by")
     def used_by(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """What uses the group: its policies, and the rights that were given to it."""
+        """What uses the group: its policies, and the permissions that were given to it."""
         return Response(
             GroupUsageSerializer(group_usage(self.get_object(), reader=person(request))).data
         )

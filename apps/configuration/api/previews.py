@@ -53,7 +53,7 @@ class _WaitingRow(_TaskGroupRow):
 class _ClosedRow(serializers.Serializer[Any]):
     queue = serializers.CharField()
     policy = serializers.CharField()
-    closes = serializers.BooleanField(help_text="False: only some people lose their rights.")
+    closes = serializers.BooleanField(help_text="False: only some people lose their permissions.")
     tasks_returned = serializers.IntegerField(help_text="Waiting tasks that become drafts.")
 
 

@@ -48,7 +48,7 @@ class RestrictionMixin(GenericViewSet[Policy]):
     )
     @restriction.mapping.put
     def set_restriction(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
-        """Restrict the policy. Waiting tasks of people who lose their right become drafts.
+        """Restrict the policy. Waiting tasks of people who lose their permission become drafts.
 
         If-Match is required: the change applies to the version that was read; `*` for any.
         """

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from apps.access.levels import Level, RuleKind, RuleSource
 from apps.access.rules.rule import Rule
 from apps.access.rules.sentences import source_sentence
-from apps.configuration.rules.access_explanation import ObjectKind, Right
+from apps.configuration.rules.access_explanation import ObjectKind, PermissionName
 from apps.core.serializers import StrictSerializer
 
 MOST_NAMES = 2000
@@ -116,7 +116,7 @@ class RestrictionResponseSerializer(serializers.Serializer[Any]):
 
 
 class PermissionSourceSerializer(serializers.Serializer[Any]):
-    """A source of a right, or with `is_denial` what denies it."""
+    """A source of a permission, or with `is_denial` what denies it."""
 
     code = serializers.CharField()
     text = serializers.SerializerMethodField()
@@ -127,8 +127,8 @@ class PermissionSourceSerializer(serializers.Serializer[Any]):
         return source_sentence(reason)
 
 
-class RightAnswerSerializer(serializers.Serializer[Any]):
-    right = serializers.ChoiceField(Right.choices)
+class PermissionAnswerSerializer(serializers.Serializer[Any]):
+    permission = serializers.ChoiceField(PermissionName.choices)
     is_held = serializers.BooleanField()
     reasons = PermissionSourceSerializer(many=True)
 
@@ -140,8 +140,8 @@ class AccessObjectSerializer(serializers.Serializer[Any]):
 
 
 class AccessExplanationSerializer(serializers.Serializer[Any]):
-    """The rights of one person on one object."""
+    """The permissions of one person on one object."""
 
     user = serializers.CharField(source="person.username")
     object = AccessObjectSerializer(source="*")
-    rights = RightAnswerSerializer(many=True, source="answers")
+    permissions = PermissionAnswerSerializer(many=True, source="answers")

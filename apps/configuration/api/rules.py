@@ -130,7 +130,7 @@ class AccessRuleViewSet(GenericViewSet[Any]):
 
     @extend_schema(parameters=[RULE_ETAG], responses={204: None})
     def destroy(self, request: Request, key: str) -> Response:
-        """Delete the rule: from the next request on it gives no right; open sockets close."""
+        """Delete the rule: from the next request on it gives no permission; open sockets close."""
         actor = person(request)
         rule = _changeable_rule(_visible_rule(actor, key))
         version = rule_version(request, is_required=False)
@@ -154,7 +154,7 @@ class ExplainView(GenericAPIView[Any]):
         responses=AccessExplanationSerializer,
     )
     def get(self, request: Request) -> Response:
-        """Each right, whether it is held, and each way to it."""
+        """Each permission, whether it is held, and each source of it."""
         viewer, given = person(request), request.query_params
         kind, _, pk = given.get("object", "").partition(".")
         if kind not in ObjectKind.values or not pk:

@@ -23,7 +23,7 @@ from apps.access.selectors import (
     queues_visible_to,
 )
 from apps.access.sources import PermissionSource
-from apps.access.vaults import vault_rights, vaults_visible_to, vaults_with_rights
+from apps.access.vaults import vault_permissions, vaults_visible_to, vaults_with_permissions
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_of, is_admin, tenants_administered_by
 from apps.core.errors import NotFound
@@ -49,7 +49,7 @@ class ObjectKind(models.TextChoices):
     NODE = "node", "Node"
 
 
-class Right(models.TextChoices):
+class PermissionName(models.TextChoices):
     """What a user may do with an object."""
 
     SEE = "see", "See it"
@@ -64,10 +64,10 @@ class Right(models.TextChoices):
 
 
 @dataclass(frozen=True, slots=True)
-class RightAnswer:
-    """Whether the user holds a right, from which sources, and what denies it."""
+class PermissionAnswer:
+    """Whether the user holds a permission, from which sources, and what denies it."""
 
-    right: Right
+    permission: PermissionName
     is_held: bool
     reasons: tuple[PermissionSource, ...]
 
@@ -78,17 +78,17 @@ class RightAnswer:
 
 @dataclass(frozen=True, slots=True)
 class AccessExplanation:
-    """The rights of one person on one object."""
+    """The permissions of one person on one object."""
 
     person: User
     thing: ObjectKind
     object_id: str
     name: str
-    answers: tuple[RightAnswer, ...]
+    answers: tuple[PermissionAnswer, ...]
 
 
-# Right, whether it is held, and why.
-_HeldRight = tuple[Right, bool, Iterable[PermissionSource]]
+# Name of a permission, whether it is held, and why.
+_HeldPermission = tuple[PermissionName, bool, Iterable[PermissionSource]]
 
 
 def explanation(
@@ -109,8 +109,10 @@ def explanation(
         found = list(_ANSWERS[thing](person, row))
     else:
         away = [PermissionSource("deactivated", is_denial=True)]
-        found = [(right, False, away) for right in RIGHTS[thing]]
-    answers = [RightAnswer(right, is_held, tuple(why)) for right, is_held, why in found]
+        found = [(permission, False, away) for permission in PERMISSION_NAMES[thing]]
+    answers = [
+        PermissionAnswer(permission, is_held, tuple(why)) for permission, is_held, why in found
+    ]
     if is_shown_alone(row):
         # Which sources others have, and which the viewer lacks, would name queue and policy.
         answers = [_of_task_alone(one) for one in answers]
@@ -118,7 +120,7 @@ def explanation(
     return AccessExplanation(person, thing, str(row.pk), str(row.name), visible)
 
 
-def _of_task_alone(answer: RightAnswer) -> RightAnswer:
+def _of_task_alone(answer: PermissionAnswer) -> PermissionAnswer:
     """The answer without sources that are not on the task itself."""
     known = [one for one in answer.reasons if one.on[0] in {"", RuleKind.TASK.value}]
     nothing = PermissionSource("nothing", is_denial=True)
@@ -157,7 +159,9 @@ def _may_ask(viewer: User, person: User, thing: ObjectKind, row: Any) -> bool:
     return queue is not None and queues_managed_by(viewer).filter(pk=queue).exists()
 
 
-def _without_other_tenants(viewer: User, answers: Sequence[RightAnswer]) -> Iterator[RightAnswer]:
+def _without_other_tenants(
+    viewer: User, answers: Sequence[PermissionAnswer]
+) -> Iterator[PermissionAnswer]:
     """The answers without names of other tenants than the viewer's: who made rules, and groups."""
     every = [source for answer in answers for source in answer.reasons]
     found = users_isolated_from(viewer).filter(username__in={one.by for one in every})
@@ -178,31 +182,31 @@ def _without_other_tenants(viewer: User, answers: Sequence[RightAnswer]) -> Iter
 # --- a kind of object each -------------------------------------------------------------------
 
 
-def _policy(person: User, policy: Policy) -> Iterable[_HeldRight]:
+def _policy(person: User, policy: Policy) -> Iterable[_HeldPermission]:
     yield from _by_rules(person, policy)
     is_exceeding = person.pk in may_exceed_limit(policy.pk)
-    yield Right.EXCEED, is_exceeding, permission_sources(person, EXCEED, policy)
+    yield PermissionName.EXCEED, is_exceeding, permission_sources(person, EXCEED, policy)
 
 
-def _by_rules(person: User, row: Policy | Queue | Pool) -> Iterable[_HeldRight]:
-    """Each right that only sources of permissions give."""
-    for right in RIGHTS[ObjectKind(resource_of(type(row)).kind)]:
-        if right in VERBS:
-            verb = VERBS[right]
-            yield right, may(person, verb, row), permission_sources(person, verb, row)
+def _by_rules(person: User, row: Policy | Queue | Pool) -> Iterable[_HeldPermission]:
+    """Each permission that only sources of permissions give."""
+    for permission in PERMISSION_NAMES[ObjectKind(resource_of(type(row)).kind)]:
+        if permission in VERBS:
+            verb = VERBS[permission]
+            yield permission, may(person, verb, row), permission_sources(person, verb, row)
 
 
-def _profile(person: User, profile: Any) -> Iterable[_HeldRight]:
+def _profile(person: User, profile: Any) -> Iterable[_HeldPermission]:
     queues = list(queues_visible_to(person).filter(profile=profile).order_by("name")[:MOST_QUEUES])
     why = [PermissionSource("administrator")] if is_admin(person) else []
     if tenants_administered_by(person):
         why.append(PermissionSource("connects_profiles"))
     why += [PermissionSource("by_queue", (RuleKind.QUEUE.value, queue.name)) for queue in queues]
     is_seen = _is_in(profiles_visible_to(person), profile)
-    yield Right.SEE, is_seen, why or [PermissionSource("nothing", is_denial=True)]
+    yield PermissionName.SEE, is_seen, why or [PermissionSource("nothing", is_denial=True)]
 
 
-def _node(person: User, node: Any) -> Iterable[_HeldRight]:
+def _node(person: User, node: Any) -> Iterable[_HeldPermission]:
     """Nodes are for administrators, who see and manage them all."""
     is_seen = _is_in(nodes_visible_to(person), node)
     why = (
@@ -210,29 +214,29 @@ def _node(person: User, node: Any) -> Iterable[_HeldRight]:
         if is_seen
         else PermissionSource("only_administrators", is_denial=True)
     )
-    yield from ((right, is_seen, [why]) for right in RIGHTS[ObjectKind.NODE])
+    yield from ((permission, is_seen, [why]) for permission in PERMISSION_NAMES[ObjectKind.NODE])
 
 
-def _task(person: User, task: Task) -> Iterable[_HeldRight]:
-    for right, verb in (
-        (Right.SEE, VIEW),
-        (Right.CONTENT, MANAGE),
-        (Right.LOG, LOG),
-        (Right.MANAGE, MANAGE),
+def _task(person: User, task: Task) -> Iterable[_HeldPermission]:
+    for permission, verb in (
+        (PermissionName.SEE, VIEW),
+        (PermissionName.CONTENT, MANAGE),
+        (PermissionName.LOG, LOG),
+        (PermissionName.MANAGE, MANAGE),
     ):
-        yield right, may(person, verb, task), permission_sources(person, verb, task)
+        yield permission, may(person, verb, task), permission_sources(person, verb, task)
     if person.is_service:
         yield _acting(person, task, is_seen=may(person, QUEUE, task))
 
 
-def _acting(person: User, task: Task, *, is_seen: bool) -> _HeldRight:
+def _acting(person: User, task: Task, *, is_seen: bool) -> _HeldPermission:
     if not person.can_act_for_owners:
-        return Right.ACT, False, [PermissionSource("may_not_act", is_denial=True)]
+        return PermissionName.ACT, False, [PermissionSource("may_not_act", is_denial=True)]
     is_alive = TaskState(task.state) in ALIVE
     is_somebody = task.owner.is_active and not task.owner.is_service
     is_possible = is_seen and is_alive and is_somebody and can_act_for(person, task.owner)
     return (
-        Right.ACT,
+        PermissionName.ACT,
         is_possible,
         [
             PermissionSource("acts")
@@ -242,18 +246,18 @@ def _acting(person: User, task: Task, *, is_seen: bool) -> _HeldRight:
     )
 
 
-def _vault(person: User, vault: Any) -> Iterable[_HeldRight]:
-    visible = vaults_with_rights(person).filter(pk=vault.pk).first()
+def _vault(person: User, vault: Any) -> Iterable[_HeldPermission]:
+    visible = vaults_with_permissions(person).filter(pk=vault.pk).first()
     if visible is None:
         given = _vault_rows(person, "view", vault)
         why = [PermissionSource("other_tenant" if given else "nothing", is_denial=True)]
-        yield from ((right, False, why) for right in RIGHTS[ObjectKind.VAULT])
+        yield from ((permission, False, why) for permission in PERMISSION_NAMES[ObjectKind.VAULT])
         return
-    rights = vault_rights(person, visible)
+    permissions = vault_permissions(person, visible)
     own = [PermissionSource("owner")] if vault.owner_id == person.pk else []
     if is_admin(person) and not vault.is_personal:
         own.append(PermissionSource("administrator"))
-    elif rights.own and not own:
+    elif permissions.own and not own:
         own.append(PermissionSource("tenant_administrator"))
     knowing = [*own, *([PermissionSource("administrator")] if is_admin(person) and not own else [])]
     if vault.group_id and groups_of(person).filter(pk=vault.group_id).exists():
@@ -263,9 +267,9 @@ def _vault(person: User, vault: Any) -> Iterable[_HeldRight]:
             )
         )
     view, change = (_vault_rows(person, verb, vault) for verb in ("view", "change"))
-    yield Right.SEE, True, _merge(knowing, [*view, *change])
-    yield Right.READ, rights.read, _merge(own, [*view, *change])
-    yield Right.CHANGE, rights.change, _merge(own, change)
+    yield PermissionName.SEE, True, _merge(knowing, [*view, *change])
+    yield PermissionName.READ, permissions.read, _merge(own, [*view, *change])
+    yield PermissionName.CHANGE, permissions.change, _merge(own, change)
 
 
 def _vault_rows(person: User, verb: str, vault: Any) -> list[PermissionSource]:
@@ -287,17 +291,31 @@ def _is_in(rows: QuerySet[Any], row: Any) -> bool:
 
 
 MOST_QUEUES = 5
-RIGHTS: Mapping[ObjectKind, tuple[Right, ...]] = {
-    ObjectKind.POLICY: (Right.SEE, Right.ENQUEUE, Right.MANAGE, Right.EXCEED),
-    ObjectKind.QUEUE: (Right.SEE, Right.ENQUEUE, Right.MANAGE),
-    ObjectKind.TASK: (Right.SEE, Right.CONTENT, Right.LOG, Right.MANAGE),
-    ObjectKind.POOL: (Right.SEE,),
-    ObjectKind.PROFILE: (Right.SEE,),
-    ObjectKind.VAULT: (Right.SEE, Right.READ, Right.CHANGE),
-    ObjectKind.NODE: (Right.SEE, Right.MANAGE),
+PERMISSION_NAMES: Mapping[ObjectKind, tuple[PermissionName, ...]] = {
+    ObjectKind.POLICY: (
+        PermissionName.SEE,
+        PermissionName.ENQUEUE,
+        PermissionName.MANAGE,
+        PermissionName.EXCEED,
+    ),
+    ObjectKind.QUEUE: (PermissionName.SEE, PermissionName.ENQUEUE, PermissionName.MANAGE),
+    ObjectKind.TASK: (
+        PermissionName.SEE,
+        PermissionName.CONTENT,
+        PermissionName.LOG,
+        PermissionName.MANAGE,
+    ),
+    ObjectKind.POOL: (PermissionName.SEE,),
+    ObjectKind.PROFILE: (PermissionName.SEE,),
+    ObjectKind.VAULT: (PermissionName.SEE, PermissionName.READ, PermissionName.CHANGE),
+    ObjectKind.NODE: (PermissionName.SEE, PermissionName.MANAGE),
 }
-VERBS = {Right.SEE: "view", Right.ENQUEUE: "enqueue", Right.MANAGE: "manage"}
-_ANSWERS: Mapping[ObjectKind, Callable[[User, Any], Iterable[_HeldRight]]] = {
+VERBS = {
+    PermissionName.SEE: "view",
+    PermissionName.ENQUEUE: "enqueue",
+    PermissionName.MANAGE: "manage",
+}
+_ANSWERS: Mapping[ObjectKind, Callable[[User, Any], Iterable[_HeldPermission]]] = {
     ObjectKind.POLICY: _policy,
     ObjectKind.QUEUE: _by_rules,
     ObjectKind.TASK: _task,

@@ -32,10 +32,10 @@ def policy_set_exceeders(
     live_lock()
     if Policy.objects.get(pk=policy.pk).is_removed:
         raise Conflict(f"Policy {policy.name} was removed.")
-    right = Permission.objects.get(codename=EXCEED_LIMIT, content_type__app_label="policies")
+    permission = Permission.objects.get(codename=EXCEED_LIMIT, content_type__app_label="policies")
     people, teams = sorted(users, key=_pk), sorted(groups, key=_pk)
-    by_user = PolicyUserPermission.objects.filter(content_object=policy, permission=right)
-    by_group = PolicyGroupPermission.objects.filter(content_object=policy, permission=right)
+    by_user = PolicyUserPermission.objects.filter(content_object=policy, permission=permission)
+    by_group = PolicyGroupPermission.objects.filter(content_object=policy, permission=permission)
     _check_tenant(policy, people, by_user.values_list("user_id", flat=True))
     _check_tenant(policy, teams, by_group.values_list("group_id", flat=True))
     before = _facts(policy.pk)
@@ -44,7 +44,7 @@ def policy_set_exceeders(
     PolicyUserPermission.objects.bulk_create(
         (
             PolicyUserPermission(
-                content_object=policy, user=one, permission=right, created_by=actor
+                content_object=policy, user=one, permission=permission, created_by=actor
             )
             for one in people
         ),
@@ -53,7 +53,7 @@ def policy_set_exceeders(
     PolicyGroupPermission.objects.bulk_create(
         (
             PolicyGroupPermission(
-                content_object=policy, group=one, permission=right, created_by=actor
+                content_object=policy, group=one, permission=permission, created_by=actor
             )
             for one in teams
         ),

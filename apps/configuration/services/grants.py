@@ -18,7 +18,7 @@ from apps.policies.selectors import restricted_members_in_group
 from apps.tasks.services.stop import tasks_return_to_draft
 
 GRANTED = ("view_policy", "enqueue_policy")
-# A row without its id: subject, right and policy.
+# A row without its id: subject, permission and policy.
 Row = tuple[int, int, int]
 
 
@@ -30,16 +30,21 @@ def policy_grants_sync(*, policies: Iterable[Policy], actor: User | None = None)
     """
     known = list(policies)
     live = [policy for policy in known if not policy.is_removed]
-    rights = list(
+    permissions = list(
         Permission.objects.filter(
             content_type__app_label="policies", codename__in=GRANTED
         ).values_list("pk", flat=True)
     )
-    groups = {(p.group_id, right, p.pk) for p in live if not p.is_restricted for right in rights}
+    groups = {
+        (p.group_id, permission, p.pk)
+        for p in live
+        if not p.is_restricted
+        for permission in permissions
+    }
     members = restricted_members_in_group(p.pk for p in live if p.is_restricted).values_list(
         "user", "policy"
     )
-    people = {(user, right, policy) for user, policy in members for right in rights}
+    people = {(user, permission, policy) for user, policy in members for permission in permissions}
     _rows_replace(PolicyGroupPermission, "group_id", known, groups, actor)
     return _rows_replace(PolicyUserPermission, "user_id", known, people, actor)
 
@@ -49,7 +54,7 @@ def owners_who_may_enqueue(queue: Queue) -> set[int]:
     return set(holders(queue, "enqueue").values_list("pk", flat=True))
 
 
-def tasks_return_without_right(*, policy: Policy, reason: str) -> int:
+def tasks_return_without_permission(*, policy: Policy, reason: str) -> int:
     """Waiting tasks of those who may no longer enqueue become drafts.
 
     Returns:
@@ -71,8 +76,8 @@ def _rows_replace(
         content_object__in=[policy.pk for policy in policies], source=GrantSource.POLICY
     )
     there = {
-        (subject, right, policy): pk
-        for pk, subject, right, policy in rows.values_list(
+        (subject, permission, policy): pk
+        for pk, subject, permission, policy in rows.values_list(
             "pk", who, "permission_id", "content_object_id"
         )
     }
@@ -83,12 +88,12 @@ def _rows_replace(
         (
             model(
                 **{who: subject},
-                permission_id=right,
+                permission_id=permission,
                 content_object_id=policy,
                 source=GrantSource.POLICY,
                 created_by=actor,
             )
-            for subject, right, policy in new
+            for subject, permission, policy in new
         ),
         ignore_conflicts=True,
     )

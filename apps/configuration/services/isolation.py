@@ -1,7 +1,7 @@
-"""The people whose rights change when policies join or leave a tenant.
+"""The people whose permissions change when policies join or leave a tenant.
 
-Their rights change though none of their rows does: administrators of a tenant hold everything in
-its tree, and rules do not reach into the tree of another.
+Their permissions change though none of their rows does: administrators of a tenant hold everything
+in its tree, and rules do not reach into the tree of another.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from apps.access.levels import RESOURCES, RuleKind
 from apps.accounts.models import User
-from apps.accounts.services.groups import rights_change_notify
+from apps.accounts.services.groups import permissions_change_notify
 from apps.policies.models import Queue
 
 
@@ -46,4 +46,4 @@ def tenant_change_notify(*, policy_ids: Iterable[int], tenant_ids: Iterable[int 
         users |= set(by_user._default_manager.filter(**rows).values_list("user", flat=True))
         groups |= set(by_group._default_manager.filter(**rows).values_list("group", flat=True))
     members = User.objects.filter(groups__in=groups)
-    rights_change_notify(sorted(users | set(members.values_list("pk", flat=True))))
+    permissions_change_notify(sorted(users | set(members.values_list("pk", flat=True))))

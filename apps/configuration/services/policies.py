@@ -10,10 +10,10 @@ from django.db.models import Max
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.accounts.services.groups import rights_change_notify
+from apps.accounts.services.groups import permissions_change_notify
 from apps.configuration.services.change_records import change_record
 from apps.configuration.services.drafts import draft_save_record
-from apps.configuration.services.grants import policy_grants_sync, tasks_return_without_right
+from apps.configuration.services.grants import policy_grants_sync, tasks_return_without_permission
 from apps.configuration.services.queue_closure import queues_close, rules_remove
 from apps.configuration.services.rows import draft_lock, draft_wait, live_lock
 from apps.configuration.services.tenant_checks import (
@@ -101,7 +101,7 @@ def policy_create(
 def policy_change(*, actor: User | None, policy: Policy, changes: Mapping[str, Any]) -> Policy:
     """Apply `changes`; `reserved` and `limit` replace all amounts of their kind.
 
-    With another group, the new group gets the rights that the old one had through the policy,
+    With another group, the new group gets the permissions that the old one had through the policy,
     and waiting tasks of people who may no longer enqueue become drafts.
 
     Raises:
@@ -305,9 +305,9 @@ def _bad_parent(problem: str) -> BadInput:
 def _move_group(policy: Policy, old_group: Group, actor: User | None) -> None:
     policy_grants_sync(policies=[policy], actor=actor)
     reason = f"Policy {policy.name} moved to the group {policy.group.name}."
-    tasks_return_without_right(policy=policy, reason=reason)
+    tasks_return_without_permission(policy=policy, reason=reason)
     people = User.objects.filter(groups__in=[old_group, policy.group])
-    rights_change_notify(people.values_list("pk", flat=True))
+    permissions_change_notify(people.values_list("pk", flat=True))
 
 
 def _record(

@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from apps.access.levels import resource_of
 from apps.accounts.models import User
-from apps.accounts.services.groups import rights_change_notify
+from apps.accounts.services.groups import permissions_change_notify
 from apps.core.notifications import after_commit
 from apps.events.services import Entry, events_record
 from apps.policies.models import DraftQueueRank, Policy, PolicyMember, Pool, Queue
@@ -20,7 +20,7 @@ def rules_remove(model: type[Policy | Pool | Queue], ids: Sequence[int]) -> None
     groups = resource.by_group._default_manager.filter(content_object__in=ids)
     named = set(users.values_list("user_id", flat=True))
     members = User.objects.filter(groups__in=groups.values("group")).values_list("pk", flat=True)
-    rights_change_notify(sorted({*named, *members}))
+    permissions_change_notify(sorted({*named, *members}))
     users.delete()
     groups.delete()
     if model is Policy:

@@ -6,14 +6,14 @@ from django.db import transaction
 
 from apps.access.selectors import policies_managed_by, policies_restrictable_by
 from apps.accounts.models import User
-from apps.accounts.services.groups import rights_change_notify
+from apps.accounts.services.groups import permissions_change_notify
 from apps.configuration.rules.restrictions import (
     restrictable_members,
     restricted_members,
     restriction_version,
 )
 from apps.configuration.services.change_records import change_record
-from apps.configuration.services.grants import policy_grants_sync, tasks_return_without_right
+from apps.configuration.services.grants import policy_grants_sync, tasks_return_without_permission
 from apps.configuration.services.rows import live_lock
 from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
 from apps.policies.models import Policy, PolicyMember
@@ -89,11 +89,11 @@ def _restrictable_policy(actor: User, policy: Policy, version: str | None) -> Po
 
 
 def _apply(actor: User, policy: Policy, before: dict[str, object]) -> int:
-    """Store it, update the grants, and return waiting tasks of people without a right to drafts."""
+    """Store it, update the grants, and make drafts of waiting tasks without permission."""
     policy.save(update_fields=["is_restricted"])
     policy_grants_sync(policies=[policy], actor=actor)
     reason = f"Policy {policy.name} does not apply to you any more."
-    returned = tasks_return_without_right(policy=policy, reason=reason)
+    returned = tasks_return_without_permission(policy=policy, reason=reason)
     after = _facts(policy)
     if before == after:
         return returned
@@ -109,7 +109,7 @@ def _apply(actor: User, policy: Policy, before: dict[str, object]) -> int:
     )
     # Of all members, not only of added and removed ones: the page of the policy names them.
     members = User.objects.filter(groups=policy.group_id)
-    rights_change_notify(members.values_list("pk", flat=True))
+    permissions_change_notify(members.values_list("pk", flat=True))
     return returned
 
 

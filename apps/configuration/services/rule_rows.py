@@ -16,10 +16,10 @@ Row = User | Group
 def levels_set(target: Target, levels: Mapping[Row, Level | None], *, actor: User | None) -> None:
     """Give each of these exactly this level on the target, or none.
 
-    Grants of policies themselves, and rights to exceed a limit, stay.
+    Grants of policies themselves, and permissions to exceed a limit, stay.
     """
     resource = RESOURCES[target.kind]
-    ids = {right.codename: right.pk for right in resource.permissions()}
+    ids = {permission.codename: permission.pk for permission in resource.permissions()}
     levels_known = [level for level in resource.verbs if level in LEVEL_ORDER]
     ranked = {ids[name] for level in levels_known for name in resource.codenames(level)}
     wanted = {
@@ -27,17 +27,17 @@ def levels_set(target: Target, levels: Mapping[Row, Level | None], *, actor: Use
         for one, level in levels.items()
     }
     for model, who in ((User, "user_id"), (Group, "group_id")):
-        rights = {one.pk: found for one, found in wanted.items() if isinstance(one, model)}
-        if not rights:
+        permissions = {one.pk: found for one, found in wanted.items() if isinstance(one, model)}
+        if not permissions:
             continue
         if target.object_id:
             rows = resource.by_user if model is User else resource.by_group
             own = {"content_object_id": target.object_id, "source": GrantSource.PERSON}
-            _rows_replace(rows, who, rights, ranked, own=own, made={"created_by": actor})
+            _rows_replace(rows, who, permissions, ranked, own=own, made={"created_by": actor})
         else:
             # Django's own permissions of the model.
             links: Any = User.user_permissions if model is User else Group.permissions
-            _rows_replace(links.through, who, rights, ranked, own={}, made={})
+            _rows_replace(links.through, who, permissions, ranked, own={}, made={})
 
 
 def subjects_of(subjects: Iterable[Subject]) -> tuple[tuple[User, ...], tuple[Group, ...]]:
@@ -65,12 +65,15 @@ def _rows_replace(
     rows = model._default_manager.filter(
         **own, permission__in=ranked, **{f"{who}__in": list(wanted)}
     )
-    had = {(one, right): pk for pk, one, right in rows.values_list("pk", who, "permission_id")}
-    gone = [pk for (one, right), pk in had.items() if right not in wanted[one]]
+    had = {
+        (one, permission): pk
+        for pk, one, permission in rows.values_list("pk", who, "permission_id")
+    }
+    gone = [pk for (one, permission), pk in had.items() if permission not in wanted[one]]
     model._default_manager.filter(pk__in=gone).delete()
     model._default_manager.bulk_create(
-        model(**own, **made, permission_id=right, **{who: one})
-        for one, rights in wanted.items()
-        for right in sorted(rights)
-        if (one, right) not in had
+        model(**own, **made, permission_id=permission, **{who: one})
+        for one, permissions in wanted.items()
+        for permission in sorted(permissions)
+        if (one, permission) not in had
     )

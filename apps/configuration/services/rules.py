@@ -19,7 +19,7 @@ from apps.access.rules.rule import Rule, Target
 from apps.access.rules.selectors import target_of
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
-from apps.accounts.services.groups import rights_change_notify
+from apps.accounts.services.groups import permissions_change_notify
 from apps.configuration.services.exceeders import policy_set_exceeders
 from apps.configuration.services.rows import live_lock
 from apps.configuration.services.rule_rows import levels_set, subjects_of
@@ -121,7 +121,7 @@ def rule_change(
 
 
 def rule_remove(*, actor: User, target: Target, level: Level, version: str | None = None) -> None:
-    """Remove the rule: from the next request on nobody has a right by it.
+    """Remove the rule: from the next request on nobody has a permission by it.
 
     Tasks that wait stay queued, as when a user leaves a group.
 
@@ -199,7 +199,7 @@ def _check_subjects(
     if outsider:
         raise _bad_subjects(f"{outsider} belongs to another tenant")
     if target.kind is RuleKind.TASK and not is_admin(actor):
-        # Their administrators could not manage people who hold a right outside of the tenant.
+        # Their administrators could not manage people who hold a permission outside of the tenant.
         outsider = subject_across_tenants(target, people, groups)
         if outsider:
             raise _bad_subjects(f"{outsider} and the task do not belong to the same tenant")
@@ -242,7 +242,7 @@ def _record(actor: User, target: Target, level: Level, before: Iterable[Rule]) -
         )
         if target.kind is not RuleKind.TASK:
             # Of a task, cards ask again each time, and no other page shows more or less.
-            rights_change_notify(sorted(_affected_users(before, after)))
+            permissions_change_notify(sorted(_affected_users(before, after)))
     return _rule_of_level(after, level)
 
 
@@ -259,7 +259,7 @@ def _facts(rules: Iterable[Rule]) -> dict[str, list[str]]:
 
 
 def _affected_users(before: Iterable[Rule], after: Iterable[Rule]) -> set[int]:
-    """Ids of everybody whose rights changed, by themselves or by a group."""
+    """Ids of everybody whose permissions changed, by themselves or by a group."""
     levels = [
         {
             (one.is_group, one.id, rule.level)

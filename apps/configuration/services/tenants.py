@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 
 from apps.accounts.models import BUILT_IN_GROUPS, Tenant, TenantGroup, User
-from apps.accounts.services.groups import rights_change_notify
+from apps.accounts.services.groups import permissions_change_notify
 from apps.accounts.services.tenancy import one_tenant_check
 from apps.configuration.services.change_records import live_change_notify
 from apps.configuration.services.isolation import tenant_change_notify
@@ -190,7 +190,7 @@ def _finish(
 
 
 def _notify_people(people: list[int]) -> None:
-    rights_change_notify(people)
+    permissions_change_notify(people)
     live_change_notify(topics=["policies", "queues"])
 
 

@@ -10,7 +10,7 @@ from apps.dashboard.selectors.tasks import visible_task
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
 from apps.tasks.models import Attempt, AttemptLog
 from apps.tasks.selectors.attempts import LogPart, log_tail
-from apps.tasks.selectors.visibility import task_rights
+from apps.tasks.selectors.visibility import task_permissions
 
 # What a page shows; the whole log is a download.
 SHOWN_BYTES = 64 * 1024
@@ -42,7 +42,7 @@ def load_task_log(user: User, key: str) -> TaskLog | None:
     """The log of an attempt; `key` is the task's id, and `/<generation>` for an earlier one."""
     pk, _, generation = key.partition("/")
     task = visible_task(user, pk)
-    if task is None or not task_rights(user, task).log:
+    if task is None or not task_permissions(user, task).log:
         return None
     attempts = list(task.attempts.order_by("generation"))
     number = key_id(generation)

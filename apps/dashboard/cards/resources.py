@@ -78,7 +78,7 @@ class ProfileBoard:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """Users without rights on pools see their profiles, and no pool."""
+    """Users without permissions on pools see their profiles, and no pool."""
 
     pools: tuple[PoolBoard, ...]
     profiles: tuple[ProfileBoard, ...]

@@ -43,9 +43,9 @@ from apps.tasks.lifecycle.states import (
 )
 from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors.visibility import (
-    TaskRights,
+    TaskPermissions,
     is_shown_alone,
-    task_rights,
+    task_permissions,
     without_hidden_queues,
 )
 
@@ -84,7 +84,7 @@ class TaskHead:
     """
 
     task: Task
-    rights: TaskRights
+    permissions: TaskPermissions
     is_own: bool
     queues: tuple[Queue, ...]
     topics: tuple[str, ...]
@@ -146,7 +146,7 @@ class TaskSummaryCard:
     """Why it waits, where it runs, or how it ended; its attempts; what it runs."""
 
     task: Task
-    rights: TaskRights
+    permissions: TaskPermissions
     reason: ReasonView | None
     reason_at: datetime | None
     is_over_quota: bool
@@ -158,7 +158,7 @@ class TaskSummaryCard:
     @property
     def detail(self) -> str:
         """What a node or RPM said about its state, for those who may read its content."""
-        return self.task.state_detail if self.rights.content else ""
+        return self.task.state_detail if self.permissions.content else ""
 
     @property
     def state_label(self) -> str:
@@ -208,7 +208,7 @@ def load_task_head(user: User, key: str) -> TaskHead | None:
     is_own_draft = is_own and task.state == TaskState.DRAFT
     return TaskHead(
         task=task,
-        rights=task_rights(user, task),
+        permissions=task_permissions(user, task),
         is_own=is_own,
         queues=tuple(queues_open_to(user).order_by("name")) if is_own_draft else (),
         topics=(f"task.{task.pk}",),
@@ -229,7 +229,7 @@ def load_task_timeline(user: User, key: str) -> TaskTimeline | None:
     return TaskTimeline(
         bar=TimelineBar.of(phases, flags=_preempted_at(history), is_growing=is_growing),
         entries=timeline_entries(
-            history, _names(user, task, history), has_content=task_rights(user, task).content
+            history, _names(user, task, history), has_content=task_permissions(user, task).content
         ),
         running=phase_sum(phases, RUNNING),
         running_from=counted_from(phases, RUNNING) if is_growing else None,
@@ -248,16 +248,16 @@ def load_task_summary(user: User, key: str) -> TaskSummaryCard | None:
     task = visible_task(user, key)
     if task is None:
         return None
-    rights = task_rights(user, task)
+    permissions = task_permissions(user, task)
     found = explain_task(user, task)
     attempts = [
-        _attempt_row(attempt, found.names, sees_placements=rights.content)
+        _attempt_row(attempt, found.names, sees_placements=permissions.content)
         for attempt in reversed(task_history(task).attempts)
     ]
     has_reason = task.state == TaskState.QUEUED or found.reasons
     return TaskSummaryCard(
         task=task,
-        rights=rights,
+        permissions=permissions,
         reason=reason_view(found.reasons, found.names, simulated=simulated_pools())
         if has_reason
         else None,

@@ -60,7 +60,7 @@ def timeline_entries(
     """Events and changes of the reason, newest first.
 
     Args:
-        has_content: the reader may read what nodes reported, see `TaskRights.content`.
+        has_content: the reader may read what nodes reported, see `TaskPermissions.content`.
     """
     entries = [
         _from_event(event, history, names, has_content=has_content) for event in history.events

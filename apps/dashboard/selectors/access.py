@@ -159,8 +159,8 @@ def _row(rule: Rule, levels: tuple[Level, ...], restrictable: Collection[str]) -
 
 
 @dataclass(frozen=True, slots=True)
-class RightRow:
-    """A right with its sentences."""
+class PermissionRow:
+    """A permission with its sentences."""
 
     label: str
     is_held: bool
@@ -168,11 +168,11 @@ class RightRow:
     denials: tuple[str, ...]
 
 
-def right_rows(found: AccessExplanation) -> tuple[RightRow, ...]:
+def permission_rows(found: AccessExplanation) -> tuple[PermissionRow, ...]:
     """The answers as sentences."""
     return tuple(
-        RightRow(
-            label=str(answer.right.label),
+        PermissionRow(
+            label=str(answer.permission.label),
             is_held=answer.is_held,
             sources=tuple(source_sentence(one) for one in answer.sources),
             denials=tuple(source_sentence(one) for one in answer.reasons if one.is_denial),

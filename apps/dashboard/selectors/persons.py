@@ -176,7 +176,7 @@ def waiting_of(user_ids: list[int]) -> dict[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueRight:
+class QueuePermission:
     """What the person may do with a queue, in the words of the page."""
 
     queue: Queue
@@ -194,7 +194,7 @@ class PersonFacts:
     waiting_count: int
     running: tuple[Task, ...]
     running_count: int
-    rights: tuple[QueueRight, ...]
+    permissions: tuple[QueuePermission, ...]
     is_admin: bool
     is_queue_admin: bool
 
@@ -206,7 +206,7 @@ def person_facts(person: User, *, reader: User) -> PersonFacts:
     groups = tuple(groups_visible_to(reader).filter(user=person).order_by("name"))
     waiting = tasks.filter(state=TaskState.QUEUED)
     running = tasks.filter(state__in=ADMITTED_STATES)
-    # Administrators of a tenant see no keys of people with rights beyond the tenant.
+    # Administrators of a tenant see no keys of people with permissions beyond the tenant.
     managed = people_managed_by(reader).filter(pk=person.pk)
     keys = Credential.objects.filter(user__in=managed.values("pk"), revoked_at__isnull=True)
     return PersonFacts(
@@ -217,13 +217,13 @@ def person_facts(person: User, *, reader: User) -> PersonFacts:
         waiting_count=waiting.count(),
         running=tuple(without_hidden_queues(running[:MOST_SHOWN])),
         running_count=running.count(),
-        rights=tuple(_rights(person, reader)),
+        permissions=tuple(_permissions(person, reader)),
         is_admin=is_admin(person),
         is_queue_admin=is_queue_admin(person),
     )
 
 
-def _rights(person: User, reader: User) -> list[QueueRight]:
+def _permissions(person: User, reader: User) -> list[QueuePermission]:
     if is_admin(person):
         return []
     words: dict[int, list[str]] = {}
@@ -236,7 +236,7 @@ def _rights(person: User, reader: User) -> list[QueueRight]:
             words.setdefault(pk, []).append(word)
     queues = queues_visible_to(reader).filter(pk__in=words).select_related("policy", "profile")
     return [
-        QueueRight(queue, ", ".join(words[queue.pk]))
+        QueuePermission(queue, ", ".join(words[queue.pk]))
         for queue in queues.order_by("name")[:MOST_QUEUES]
     ]
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from apps.access.vaults import (
-    VaultRights,
+    VaultPermissions,
     vault_history,
-    vault_rights,
+    vault_permissions,
     vaults_matching_filters,
 )
 from apps.accounts.models import User
@@ -24,17 +24,17 @@ class VaultRow:
     """One line: `up` and `down` are the places it can be moved to, None at the ends."""
 
     vault: Vault
-    rights: VaultRights
+    permissions: VaultPermissions
     up: int | None
     down: int | None
 
     @property
     def knows_keys(self) -> bool:
-        return self.rights.read or not self.vault.is_personal
+        return self.permissions.read or not self.vault.is_personal
 
     @property
     def may_switch(self) -> bool:
-        return self.rights.change or (self.rights.switch_off and self.vault.is_active)
+        return self.permissions.change or (self.permissions.switch_off and self.vault.is_active)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,12 @@ def _section(kind: str, user: User, vaults: list[Vault], found: int = 0) -> Vaul
     last = len(vaults) - 1
     rows = []
     for place, vault in enumerate(vaults):
-        rights = vault_rights(user, vault)
-        is_movable = rights.own and kind != "others"
+        permissions = vault_permissions(user, vault)
+        is_movable = permissions.own and kind != "others"
         rows.append(
             VaultRow(
                 vault=vault,
-                rights=rights,
+                permissions=permissions,
                 up=place - 1 if is_movable and place else None,
                 down=place + 1 if is_movable and place < last else None,
             )

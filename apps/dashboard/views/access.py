@@ -27,7 +27,7 @@ from apps.dashboard.forms_access import (
     named_target,
 )
 from apps.dashboard.layout import page_or_dialog, redirect_to
-from apps.dashboard.selectors.access import AccessQuery, access_page, explain, right_rows
+from apps.dashboard.selectors.access import AccessQuery, access_page, explain, permission_rows
 from apps.dashboard.toasts import say
 from apps.policies.models import Policy
 
@@ -188,7 +188,7 @@ def access_explain(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "explanation": explanation,
-        "rights": right_rows(explanation) if explanation else (),
+        "permissions": permission_rows(explanation) if explanation else (),
     }
     return render(request, "settings/access_explain.html", context)
 

@@ -33,7 +33,7 @@ from apps.dashboard.toasts import say
 from apps.dashboard.undo import change_unless_stale, undo_event
 from apps.policies.models import Queue
 from apps.tasks.models import Task
-from apps.tasks.selectors.visibility import task_rights
+from apps.tasks.selectors.visibility import task_permissions
 from apps.tasks.services.queue_order import MOVES, task_change_queue, task_reorder
 
 
@@ -243,7 +243,7 @@ def _own_or_managed(user: User, pk: UUID) -> Task:
     task = visible_task(user, str(pk))
     if task is None:
         raise Http404
-    if not task_rights(user, task).manage:
+    if not task_permissions(user, task).manage:
         raise NotAllowed("You do not own this task, and you do not manage its queue.")
     return task
 

@@ -29,7 +29,7 @@ from apps.dashboard.selectors.tasks import TaskFilter, visible_task
 from apps.dashboard.toasts import say
 from apps.tasks.lifecycle.states import ENDED_STATES, TaskState
 from apps.tasks.models import Task
-from apps.tasks.selectors.visibility import task_rights
+from apps.tasks.selectors.visibility import task_permissions
 from apps.tasks.services.enqueue.submission import (
     task_change,
     task_create,
@@ -67,12 +67,12 @@ def task_detail(request: HttpRequest, pk: UUID) -> HttpResponse:
     """One task."""
     user = person(request)
     task = _task_or_404(user, pk)
-    rights = task_rights(user, task)
+    permissions = task_permissions(user, task)
     attempt = request.GET.get("attempt", "")
     context = {
         "task": task,
-        "rights": rights,
-        "rules": task_rules(user, task) if rights.manage else (),
+        "permissions": permissions,
+        "rules": task_rules(user, task) if permissions.manage else (),
         "may_read_vaults": task.owner_id == user.pk or is_admin(user),
         "log_key": f"{task.pk}/{attempt}" if key_id(attempt) else str(task.pk),
     }
@@ -178,7 +178,7 @@ def task_priority_page(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Give a draft or a waiting task another priority."""
     user = person(request)
     task = _task_or_404(user, pk)
-    if not task_rights(user, task).manage:
+    if not task_permissions(user, task).manage:
         raise NotAllowed("You do not own this task, and you do not manage its queue.")
     form = PriorityForm(request.POST or None, task=task)
     back = reverse("task_detail", args=[pk])
@@ -219,7 +219,7 @@ def task_log_download(request: HttpRequest, pk: UUID, generation: int) -> Stream
     """The whole log of an attempt, as it was written."""
     user = person(request)
     task = _task_or_404(user, pk)
-    if not task_rights(user, task).log:
+    if not task_permissions(user, task).log:
         raise Http404
     attempt = get_object_or_404(task.attempts, generation=generation)
     pieces: Iterator[bytes] = log_pieces(attempt)

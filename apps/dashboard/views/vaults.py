@@ -23,7 +23,7 @@ from apps.access.services.vaults import (
     vault_switch,
 )
 from apps.access.vaults import (
-    vault_rights,
+    vault_permissions,
     vault_versions,
     visible_vault,
     visible_vault_version,
@@ -94,9 +94,9 @@ def vault_detail(request: HttpRequest, pk: UUID) -> HttpResponse:
     """One vault: its text for those who may read it, and who did what with it."""
     user = person(request)
     vault = visible_vault(user, pk)
-    rights = vault_rights(user, vault)
-    text = vault_text(vault) if rights.read else None
-    form = _form(request, user, vault, text) if rights.change else None
+    permissions = vault_permissions(user, vault)
+    text = vault_text(vault) if permissions.read else None
+    form = _form(request, user, vault, text) if permissions.change else None
     if request.method == "POST" and form is None:
         raise NotAllowed("You may see this vault, but not change it.")
     if request.method == "POST" and form is not None and _save(form, user, vault):
@@ -106,9 +106,11 @@ def vault_detail(request: HttpRequest, pk: UUID) -> HttpResponse:
     context = {
         "form": form,
         "vault": vault,
-        "rights": rights,
+        "permissions": permissions,
         "text": text,
-        "history": _history(user, vault, before) if rights.read or rights.switch_off else None,
+        "history": _history(user, vault, before)
+        if permissions.read or permissions.switch_off
+        else None,
         "kept": set(vault_versions(user, vault).values_list("version", flat=True)),
         "is_stale": form is not None and form.has_error("text", "stale"),
     }
@@ -149,7 +151,7 @@ def vault_delete(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Ask, and remove it."""
     user = person(request)
     vault = visible_vault(user, pk)
-    if not vault_rights(user, vault).own:
+    if not vault_permissions(user, vault).own:
         raise Http404
     if request.method == "POST":
         vault_remove(actor=user, vault=vault)
@@ -166,7 +168,7 @@ def vault_download(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Its text as a file, with stars in the place of secrets."""
     user = person(request)
     vault = visible_vault(user, pk)
-    if not vault_rights(user, vault).read:
+    if not vault_permissions(user, vault).read:
         raise Http404
     ending = ENDINGS[VaultFormat(vault.format)]
     name = f"{slugify(vault.name) or 'vault'}.{ending}"
@@ -185,7 +187,11 @@ def vault_version(request: HttpRequest, pk: UUID, number: int) -> HttpResponse:
     user = person(request)
     vault = visible_vault(user, pk)
     row = visible_vault_version(user, vault, number)
-    context: dict[str, Any] = {"vault": vault, "row": row, "rights": vault_rights(user, vault)}
+    context: dict[str, Any] = {
+        "vault": vault,
+        "row": row,
+        "permissions": vault_permissions(user, vault),
+    }
     if request.method == "POST":
         try:
             version = key_id(request.POST.get("version", "")) or None

@@ -8,7 +8,7 @@ class Event(models.Model):
     """One thing that happened. Rows are added and never changed (a trigger refuses it).
 
     `kind` is a dotted word such as `task.running`; `object_type` and `object_id` name what it
-    happened to; `queue_id` and `policy_id` say whose rights decide who may read it (None: only
+    happened to; `queue_id` and `policy_id` say whose permissions decide who may read it (None: only
     administrators).
     """
 

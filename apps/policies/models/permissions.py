@@ -1,6 +1,6 @@
-"""Rights on single objects: guardian's rows with direct foreign keys.
+"""Permissions on single objects: guardian's rows with direct foreign keys.
 
-A grant is deleted with its object. Rights on a policy: `view_policy`, `enqueue_policy`,
+A grant is deleted with its object. Permissions on a policy: `view_policy`, `enqueue_policy`,
 `manage_policy`, which reach its queues, and `exceed_limit_policy`, which does not; on a queue:
 `view_queue`, `enqueue_queue`, `manage_queue`. Grants of a policy itself and grants of people are
 separate rows, so that neither is lost with the other.

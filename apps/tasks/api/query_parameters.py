@@ -20,7 +20,7 @@ from apps.tasks.selectors.attempts import (
     log_from,
     log_tail,
 )
-from apps.tasks.selectors.visibility import TaskRights
+from apps.tasks.selectors.visibility import TaskPermissions
 
 FILTERS = ("state", "queue", "policy", "owner", "tag", "q")
 _PAGING = ("limit", "cursor")
@@ -74,14 +74,14 @@ def list_filters(request: Request) -> Mapping[str, str]:
     return {name: value for name, value in given.items() if name in FILTERS}
 
 
-def log_query(request: Request, task: Task, rights: TaskRights) -> LogQuery:
+def log_query(request: Request, task: Task, permissions: TaskPermissions) -> LogQuery:
     """The part of the log that the request names.
 
     Raises:
         NotAllowed: the user sees the task and may not read its log.
         BadInput: a parameter is no number, or out of bounds.
     """
-    if not rights.log:
+    if not permissions.log:
         raise NotAllowed("You see this task, but its log is its owner's.")
     generation = generation_parameter(request)
     rank = whole_parameter(request, "rank", lowest=0, highest=99_999) or 0

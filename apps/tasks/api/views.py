@@ -48,7 +48,7 @@ from apps.tasks.selectors.attempts import attempts_of
 from apps.tasks.selectors.vaults import effective_vault
 from apps.tasks.selectors.visibility import (
     is_shown_alone,
-    task_rights,
+    task_permissions,
     tasks_matching_filters,
     visible_task,
     without_hidden_queues,
@@ -266,7 +266,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         """A member's output: its end, or the part from `offset`."""
         user = user_of(request)
         task = self._task(request, pk)
-        query = log_query(request, task, task_rights(user, task))
+        query = log_query(request, task, task_permissions(user, task))
         if query.is_text:
             data = query.part.data
             shown = data if query.is_raw else plain(data.decode(errors="replace"))
@@ -279,7 +279,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         """The admissions of a task, the latest first."""
         user = user_of(request)
         task = self._task(request, pk)
-        has_content = task_rights(user, task).content
+        has_content = task_permissions(user, task).content
         # Where a task runs is not said of one that a rule shows alone.
         seen = [] if is_shown_alone(task) else pools_visible_to(user).values_list("pk", flat=True)
         pools = set(seen)
@@ -329,9 +329,9 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     def _response(
         self, request: Request, task: Task, *, status: int = status.HTTP_200_OK
     ) -> Response:
-        rights = task_rights(user_of(request), task)
+        permissions = task_permissions(user_of(request), task)
         return Response(
-            task_detail(task, has_content=rights.content),
+            task_detail(task, has_content=permissions.content),
             status=status,
             headers={"ETag": f'"{version_of(task)}"'},
         )

@@ -1,6 +1,6 @@
-"""Rights on single tasks: rows of guardian, which are deleted with their task.
+"""Permissions on single tasks: rows of guardian, which are deleted with their task.
 
-`view_task` and `log_task` together are the right to read a task and its log.
+`view_task` and `log_task` together are the permission to read a task and its log.
 """
 
 from django.db import models

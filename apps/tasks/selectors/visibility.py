@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import Count, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
-from apps.access.folds import rows_with_right, verbs_held
+from apps.access.folds import rows_with_permission, verbs_held
 from apps.accounts.models import User
 from apps.core.errors import NotFound
 from apps.tasks.lifecycle.states import TaskState
@@ -18,7 +18,7 @@ from apps.tasks.permissions import LOG, MANAGE, QUEUE, VIEW
 
 
 @dataclass(frozen=True, slots=True)
-class TaskRights:
+class TaskPermissions:
     """A user's permissions on one task.
 
     `content` is its command, environment and the details that nodes reported; `log` its output.
@@ -34,12 +34,12 @@ def tasks_visible_to(user: User) -> QuerySet[Task]:
 
     `sees_queue` is false where a rule shows the task alone (`without_hidden_queues`).
     """
-    return rows_with_right(Task, user, VIEW, sees_queue=QUEUE)
+    return rows_with_permission(Task, user, VIEW, sees_queue=QUEUE)
 
 
 def tasks_seen_with_queue(user: User) -> QuerySet[Task]:
     """The visible tasks without those that a rule shows alone."""
-    return rows_with_right(Task, user, QUEUE)
+    return rows_with_permission(Task, user, QUEUE)
 
 
 def without_hidden_queues(tasks: Iterable[Task]) -> list[Task]:
@@ -103,10 +103,10 @@ def visible_task(user: User, key: str | UUID) -> Task:
     return found[0]
 
 
-def task_rights(user: User, task: Task) -> TaskRights:
+def task_permissions(user: User, task: Task) -> TaskPermissions:
     """The permissions of a user who sees the task."""
     held = verbs_held(user, task, (LOG, MANAGE))
-    return TaskRights(content=MANAGE in held, log=LOG in held, manage=MANAGE in held)
+    return TaskPermissions(content=MANAGE in held, log=LOG in held, manage=MANAGE in held)
 
 
 def counts_by_queue(queue_ids: list[int] | None = None) -> dict[int, dict[str, int]]:

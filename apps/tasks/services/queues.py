@@ -133,8 +133,8 @@ _open: dict[object, Statement[Queue]] = {}
 def _is_open_now(user: User, queue_id: int) -> bool:
     """Whether the user may enqueue there at this moment.
 
-    Groups and rights are read again. What is kept is the SQL alone, which depends on nothing but
-    the key: `queues_open_to` reads nothing more of such a user.
+    Groups and permissions are read again. What is kept is the SQL alone, which depends on nothing
+    but the key: `queues_open_to` reads nothing more of such a user.
     """
     reader = with_groups_of_now(user)
     key = (reader.pk, reader.is_active, reader.acted_by_id, memberships(reader))

@@ -12,7 +12,7 @@ const LONGEST_RETRY_MS = 15_000;
 const ANNOUNCE_MS = 5_000;
 // Close codes of the server; the same as in apps/dashboard/consumers.py.
 const NOT_SIGNED_IN = 4401;
-const RIGHTS_CHANGED = 4403;
+const PERMISSIONS_CHANGED = 4403;
 const TOO_MANY = 4429;
 
 const root = document.documentElement;
@@ -164,8 +164,8 @@ function connect() {
   });
   socket.addEventListener("message", (event) => onMessage(JSON.parse(event.data)));
   socket.addEventListener("close", (event) => {
-    if (event.code === NOT_SIGNED_IN || event.code === RIGHTS_CHANGED) {
-      // Another page is due: begin again with the rights of now.
+    if (event.code === NOT_SIGNED_IN || event.code === PERMISSIONS_CHANGED) {
+      // Another page is due: begin again with the permissions of now.
       reloadPage();
       return;
     }

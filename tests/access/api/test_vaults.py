@@ -140,11 +140,13 @@ def test_administrators_know_only_name_and_size_of_other_peoples_vaults(
     assert client.delete(path).status_code == 403
 
 
-@pytest.mark.parametrize(("right", "may_change"), [("view_vault", False), ("change_vault", True)])
-def test_a_right_on_a_vault_opens_its_text_and_no_more_than_was_given(
-    api_as: As, charlie: User, team: Vault, right: str, *, may_change: bool
+@pytest.mark.parametrize(
+    ("codename", "may_change"), [("view_vault", False), ("change_vault", True)]
+)
+def test_a_permission_on_a_vault_opens_its_text_and_no_more_than_was_given(
+    api_as: As, charlie: User, team: Vault, codename: str, *, may_change: bool
 ) -> None:
-    permission = Permission.objects.get(codename=right, content_type__app_label="vaults")
+    permission = Permission.objects.get(codename=codename, content_type__app_label="vaults")
     VaultUserPermission.objects.create(content_object=team, user=charlie, permission=permission)
     client, path = api_as(charlie), f"{VAULTS}{team.pk}/"
 

@@ -175,7 +175,7 @@ def test_a_group_says_what_uses_it(
     assert (row["policies"], row["rules"]) == (1, 1)
     assert [policy["name"] for policy in held["policies"]] == ["Research"]
     assert (held["vaults"], held["removed_vaults"]) == ([], [])
-    rules = [(rule["kind"], rule["rights"], rule["by_policy"]) for rule in held["rules"]]
+    rules = [(rule["kind"], rule["permissions"], rule["by_policy"]) for rule in held["rules"]]
     assert rules == [
         ("policy", ["exceed limit"], False),
         ("policy", ["enqueue", "view"], True),

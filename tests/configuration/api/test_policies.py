@@ -166,7 +166,7 @@ def test_a_policy_with_children_gets_no_queues(admin: APIClient, example: Exampl
     assert "children" in answer.json()["detail"]
 
 
-def test_another_group_takes_over_the_rights(
+def test_another_group_takes_over_the_permissions(
     admin: APIClient, api_as: SignIn, alice: User, charlie: User, example: Example
 ) -> None:
     admin.patch(f"{V1}/policies/{example.dev.pk}/", {"group": "research"})

@@ -192,7 +192,7 @@ def test_a_pool_that_leaves_keeps_its_running_work(
     assert pools["Bare Metal Low END GPUs"] is None
 
 
-def test_another_group_takes_the_tasks_of_who_loses_the_right(
+def test_another_group_takes_the_tasks_of_who_loses_the_permission(
     admin: APIClient, example: Example, busy: list[Task]
 ) -> None:
     found = preview_of(admin, f"{V1}/policies/{example.dev.pk}/preview/", {"group": "research"})

@@ -54,7 +54,7 @@ def body(
     return {"kind": kind, "object": found, "level": level, "users": list(users), **more}
 
 
-def test_a_right_on_a_policy_reaches_its_queues_and_nothing_else(
+def test_a_permission_on_a_policy_reaches_its_queues_and_nothing_else(
     admin: APIClient, example: Example, charlie: User, research_group: Group
 ) -> None:
     made = admin.post(RULES, body("policy", example.dev.pk, "modify", groups=["research"]))
@@ -299,10 +299,13 @@ def test_it_explains_what_somebody_may_do_and_why(
     unseen = api_as(alice).get(f"{EXPLAIN}?object=policy.{example.research.pk}")
     bad = admin.get(f"{EXPLAIN}?object=planet.1")
 
-    held = {one["right"]: one["is_held"] for one in answer["rights"]}
+    held = {one["permission"]: one["is_held"] for one in answer["permissions"]}
     assert held == {"see": True, "enqueue": False, "manage": False}
-    assert answer["rights"][0]["reasons"][0]["text"] == "A rule on every policy for group research."
-    assert own["rights"][1]["reasons"][0]["code"] == "policy_group"
+    assert (
+        answer["permissions"][0]["reasons"][0]["text"]
+        == "A rule on every policy for group research."
+    )
+    assert own["permissions"][1]["reasons"][0]["code"] == "policy_group"
     assert (other.status_code, unseen.status_code) == (404, 404)
     assert (unknown.status_code, unknown.json()["fields"]) == (400, nobody.json()["fields"])
     assert (bad.status_code, list(bad.json()["fields"])) == (400, ["object"])

@@ -1,4 +1,4 @@
-"""Service accounts that act for the owner of a task: with the owner's rights, never with more."""
+"""Service accounts that act for the owner of a task: with the owner's permissions, no more."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from apps.accounts.models import ADMINS, User
 from apps.accounts.selectors import group_ids, is_admin, is_queue_admin
 from apps.accounts.services.groups import user_groups_set
 from apps.accounts.services.service_accounts import service_account_create
-from apps.configuration.rules.access_explanation import ObjectKind, Right, explanation
+from apps.configuration.rules.access_explanation import ObjectKind, PermissionName, explanation
 from apps.core.errors import NotAllowed
 from apps.events.models import AuditEntry, Event
 from apps.policies.models import PolicyGroupPermission
@@ -64,7 +64,7 @@ def test_no_account_of_a_tenant_acts_for_somebody_of_another(
     with pytest.raises(NotAllowed):
         delegating_owner(User.objects.get(pk=made.account.pk), str(task.pk))
     why = explanation(root, person=made.account, thing=ObjectKind.TASK, object_id=str(task.pk))
-    (act,) = (one for one in why.answers if one.right is Right.ACT)
+    (act,) = (one for one in why.answers if one.permission is PermissionName.ACT)
     assert not act.is_held
 
 

@@ -289,7 +289,7 @@ def test_a_wrong_secret_is_refused_although_the_right_one_is_remembered(
     assert warm(wrong, wanted(example)).status == 401
 
 
-def test_a_right_that_goes_is_gone_at_once(warm: Send, header: str, example: Example) -> None:
+def test_a_permission_that_goes_is_gone_at_once(warm: Send, header: str, example: Example) -> None:
     PolicyGroupPermission.objects.filter(permission__codename="enqueue_policy").delete()
     assert warm(header, wanted(example)).status == 403
 

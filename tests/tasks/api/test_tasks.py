@@ -142,7 +142,7 @@ def test_logs_are_the_owners_until_the_policy_opens_them(
     assert api_as(charlie).get(path).status_code == 404
 
 
-def test_a_queue_without_right_answers_404_where_invisible_and_403_where_visible(
+def test_a_queue_without_permission_answers_404_where_invisible_and_403_where_visible(
     api_as: As, alice: User, charlie: User, example: Example
 ) -> None:
     refused = post(api_as(charlie), body=wanted(example))

@@ -98,7 +98,7 @@ def test_each_item_is_answered_by_itself_whatever_it_calls_its_queue(
     assert [type(one) for one in answers] == [Task] + [NotFound] * len(odd)
 
 
-def test_a_right_that_is_gone_by_the_time_of_the_lock_lets_nothing_in(
+def test_a_permission_that_is_gone_by_the_time_of_the_lock_lets_nothing_in(
     alice: User, example: Example, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = queues.queues_lock

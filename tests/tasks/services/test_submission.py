@@ -144,7 +144,9 @@ def test_the_facts_of_a_queue_are_read_once_per_version(
     assert len(read) > 1
 
 
-def test_rights_count_from_the_next_task_on(alice: User, charlie: User, example: Example) -> None:
+def test_permissions_count_from_the_next_task_on(
+    alice: User, charlie: User, example: Example
+) -> None:
     dev = Group.objects.get(name="dev")
     waits = spec_of({"name": "t", "command": ["true"], "queue": example.dev_queue.name})
     task_submit(actor=alice, spec=waits)

@@ -234,7 +234,7 @@ def test_work_that_comes_back_to_its_queue_waits_by_the_rules_of_now(
     )
 
 
-def test_what_somebody_granted_for_another_right_stays(
+def test_what_somebody_granted_for_another_permission_stays(
     served: Example, root: User, alice: User, bob: User
 ) -> None:
     policy_set_exceeders(actor=root, policy=served.dev, users=[alice, bob], groups=[])

@@ -205,7 +205,7 @@ class _ReportBuilder:
         }
 
     def closed(self) -> tuple[list[tuple[Id, int]], Callable[[tuple[Id, int]], Row]]:
-        """Queues whose tasks become drafts: those of a closed one, or of people who lose rights."""
+        """Queues whose tasks become drafts: of a closed one, or of people losing permissions."""
         live = {queue.id for queue in self.after.snapshot.queues}
         left = [
             (queue.id, max(self.before.waiting[queue.id] - self.after.waiting[queue.id], 0))

@@ -338,15 +338,15 @@ def _load(given: str | int) -> _CachedQueue | None:
     queue = live.filter(**wanted).first()
     if queue is None:
         return None
-    rights = dict(
+    permissions = dict(
         Permission.objects.filter(
             codename__in=["enqueue_queue", "enqueue_policy"], content_type__app_label="policies"
         ).values_list("codename", "pk")
     )
     return _CachedQueue(
         facts=queue_facts(queue),
-        permission_id=rights["enqueue_queue"],
-        policy_permission_id=rights["enqueue_policy"],
+        permission_id=permissions["enqueue_queue"],
+        policy_permission_id=permissions["enqueue_policy"],
         tenant_id=queue.policy.tenant_id,
         admins_id=Group.objects.get(name=ADMINS).pk,
         task_groups={},

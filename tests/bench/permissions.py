@@ -17,4 +17,4 @@ class Figure:
 
 def measure() -> list[Figure]:
     """Ask all pages in turns, as each reader."""
-    return [Figure(**one) for one in saml_response_of("tests.bench.rights_installation")]
+    return [Figure(**one) for one in saml_response_of("tests.bench.permissions_installation")]

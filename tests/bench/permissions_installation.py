@@ -1,8 +1,8 @@
-"""One installation for `rights.py`, which starts this in a process of its own.
+"""One installation for `permissions.py`, which starts this in a process of its own.
 
 500 policies with a group and a queue each, and 2,000 people. Prints one JSON line: for each page
-the median milliseconds and the queries of an administrator, who needs no right, of a member of 100
-groups, and of one of four; with those of a page with nothing on it to compare.
+the median milliseconds and the queries of an administrator, who needs no permission, of a member
+of 100 groups, and of one of four; with those of a page with nothing on it to compare.
 """
 
 import json
