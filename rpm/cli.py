@@ -144,12 +144,12 @@ def explain(context: typer.Context, task_id: TaskId) -> None:
     found = client_of(context).explain(task_id)
     if not found["reasons"]:
         state = f"It does not wait: its state is {found['state']}."
-        say(state if found["place"] is None else "No pass has seen it yet.")
+        say(state if found["position"] is None else "No pass has seen it yet.")
     for number, reason in enumerate(found["reasons"]):
         say(reason["sentence"] if number == 0 else f"Also: {reason['sentence']}")
         say(f"  {reason['help']}")
-    if found["place"] is not None:
-        say(f"Place in its queue: {found['place']}")
+    if found["position"] is not None:
+        say(f"Position in its queue: {found['position']}")
         say(f"Expected start: {_expected(found)}")
     for past in found["history"]:
         say(f"{past['at'][:19].replace('T', ' ')}  {past['code']}: {past['sentence']}")

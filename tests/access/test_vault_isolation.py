@@ -35,7 +35,7 @@ WRITES: dict[str, Write] = {
     "change": lambda actor, vault: vault_change(actor=actor, vault=vault, changes={"text": "b=1"}),
     "restore": lambda actor, vault: vault_restore(actor=actor, vault=vault, to=1),
     "switch": lambda actor, vault: vault_switch(actor=actor, vault=vault, is_active=True),
-    "move": lambda actor, vault: vault_move(actor=actor, vault=vault, place=0),
+    "move": lambda actor, vault: vault_move(actor=actor, vault=vault, position=1),
     "remove": lambda actor, vault: vault_remove(actor=actor, vault=vault),
 }
 
@@ -100,7 +100,7 @@ def test_a_position_tells_nothing_of_the_vaults_of_others(
         assert positions(user) == [1, 2, 3]
     second = Vault.objects.get(name="of acme 1")
     assert api_as(acme.member).get(f"{VAULTS}{second.pk}/").json()["position"] == 2
-    moved = api_as(acme.admin).post(f"{VAULTS}{second.pk}/move/", {"place": 2})
+    moved = api_as(acme.admin).post(f"{VAULTS}{second.pk}/move/", {"position": 3})
     assert moved.json()["position"] == 3
     assert positions(root) == [1, 2, 3, 4, 5, 6]
 

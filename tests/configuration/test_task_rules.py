@@ -132,7 +132,7 @@ def test_queue_and_policy_of_a_task_stay_hidden(
     for query in (f"policy={example.dev.pk}", f"queue={example.dev_queue.name}"):
         assert client.get(f"{TASKS}?{query}").json()["results"] == []
     explained = client.get(f"{TASKS}{task.pk}/explain/").json()
-    assert (explained["reasons"], explained["history"], explained["place"]) == ([], [], None)
+    assert (explained["reasons"], explained["history"], explained["position"]) == ([], [], None)
     why = client.get(f"/api/v1/access/explain/?object=task.{task.pk}").json()
     assert "Dev" not in str(why)
     assert client.post(f"{TASKS}{task.pk}/abort/").status_code == 403

@@ -114,7 +114,7 @@ def test_a_vault_is_switched_moved_and_removed(
     client = client_for(alice)
 
     client.post(reverse("vault_switch", args=[own_vault.pk]), {"is_active": "1"})
-    client.post(reverse("vault_move", args=[other.pk]), {"place": "0"})
+    client.post(reverse("vault_move", args=[other.pk]), {"position": "1"})
     client.post(reverse("vault_delete", args=[other.pk]))
 
     assert Vault.objects.get(pk=own_vault.pk).is_active
@@ -135,7 +135,7 @@ def test_charlie_finds_no_vault_of_others(
             assert client.get(reverse(name, args=[vault.pk])).status_code == 404
         for name in ("vault_switch", "vault_move", "vault_delete"):
             path = reverse(name, args=[vault.pk])
-            assert client.post(path, {"place": "0"}).status_code == 404
+            assert client.post(path, {"position": "1"}).status_code == 404
 
 
 def test_a_members_page_says_that_a_vault_of_the_group_is_there(

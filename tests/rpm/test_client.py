@@ -60,7 +60,7 @@ def test_a_task_is_enqueued_listed_shown_and_aborted(
 
     assert [line.split("\t")[:4] for line in listed] == [[task_id, "sh -c ls", "queued", queue]]
     assert (shown["command"], shown["environment"]) == (["sh", "-c", "ls"], {"A": "b=c"})
-    assert shown["waits"]["place"] == 1
+    assert shown["waits"]["position"] == 1
     assert (aborted.exit_code, aborted.stdout.strip()) == (0, "aborted")
 
 
@@ -125,9 +125,9 @@ def test_a_task_is_explained_in_sentences(access: dict[str, str], example: Examp
 
     output = ctl(access, "explain", task_id).stdout.splitlines()
 
-    assert new.startswith("No pass has seen it yet.\nPlace in its queue: 1\nExpected start: ")
+    assert new.startswith("No pass has seen it yet.\nPosition in its queue: 1\nExpected start: ")
     assert output[0].startswith("Nothing serves")
-    assert output[2] == "Place in its queue: 1"
+    assert output[2] == "Position in its queue: 1"
     assert output[3] == "Expected start: No start is in sight: see why it waits."
     assert "no_server: Nothing serves" in output[4]
 

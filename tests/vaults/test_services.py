@@ -173,8 +173,8 @@ def test_active_vaults_apply_in_order_with_those_of_groups_above(
 
     assert _names(alice) == [first.pk, second.pk, low.pk, high.pk]
 
-    vault_move(actor=root, vault=visible_vault(root, high.pk), place=0)
-    vault_move(actor=alice, vault=second, place=0)
+    vault_move(actor=root, vault=visible_vault(root, high.pk), position=1)
+    vault_move(actor=alice, vault=second, position=1)
 
     assert _names(alice) == [second.pk, first.pk, high.pk, low.pk]
 

@@ -136,8 +136,8 @@ class VaultChangeSerializer(StrictSerializer):
 
 
 class VaultMoveSerializer(StrictSerializer):
-    place = serializers.IntegerField(
-        min_value=0, max_value=9999, help_text="0 is the lowest of its kind; higher ones win."
+    position = serializers.IntegerField(
+        min_value=1, max_value=10000, help_text="1 is the lowest of its kind; higher ones win."
     )
 
 

@@ -157,7 +157,7 @@ class VaultViewSet(GenericViewSet[Vault]):
         actor = person(request)
         body = _checked(VaultMoveSerializer, request)
         vault = visible_vault(actor, pk)
-        vault_move(actor=actor, vault=vault, place=body["place"])
+        vault_move(actor=actor, vault=vault, position=body["position"])
         return self._response(request, vault)
 
     @extend_schema(responses=VaultEventSerializer(many=True))

@@ -76,8 +76,8 @@ def vault_switch(*, actor: User, vault: Vault, is_active: bool) -> Vault:
 
 
 @transaction.atomic
-def vault_move(*, actor: User, vault: Vault, place: int) -> Vault:
-    """Move a vault to the place `place` (0 is the lowest) of its kind.
+def vault_move(*, actor: User, vault: Vault, position: int) -> Vault:
+    """Move a vault to a position (1 is the lowest) of its kind.
 
     Raises:
         NotAllowed: the vault has another owner.
@@ -85,7 +85,7 @@ def vault_move(*, actor: User, vault: Vault, place: int) -> Vault:
     row, permissions = _locked(actor, vault)
     if not permissions.own:
         raise NotAllowed("You may see this vault, but not move it.")
-    return checked_vault_move(actor=actor, vault=row, place=place)
+    return checked_vault_move(actor=actor, vault=row, position=position)
 
 
 @transaction.atomic

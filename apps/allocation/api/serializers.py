@@ -56,7 +56,7 @@ class ExplanationSerializer(serializers.Serializer[Any]):
     sentence = serializers.CharField(allow_blank=True)
     help = serializers.CharField(allow_blank=True)
     reasons = ReasonSerializer(many=True)
-    place = serializers.IntegerField(allow_null=True, help_text="In its queue, from 1.")
+    position = serializers.IntegerField(allow_null=True, help_text="In its queue, from 1.")
     expected_start = ExpectedStartSerializer(allow_null=True)
     no_estimate = serializers.CharField(
         allow_blank=True, help_text="Why there is no estimate for a task that waits."
@@ -82,5 +82,5 @@ class CheckSerializer(serializers.Serializer[Any]):
     stopped = serializers.ListField(
         child=serializers.CharField(), help_text="The names of those that one sees."
     )
-    place = serializers.IntegerField(help_text="In its queue, from 1.")
+    position = serializers.IntegerField(help_text="In its queue, from 1.")
     ahead = serializers.IntegerField(help_text="Waiting tasks of the queue that come first.")

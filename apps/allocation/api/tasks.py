@@ -42,7 +42,7 @@ def explain(request: Request, pk: str) -> Response:
             "state": found.state,
             **_dominant(found.reasons),
             "reasons": list(map(_reason, found.reasons)),
-            "place": found.place,
+            "position": found.position,
             "expected_start": asdict(expected) if expected and expected.earliest else None,
             "no_estimate": expected.sentence if expected and not expected.earliest else "",
             "at": found.at,
@@ -74,7 +74,7 @@ def check(request: Request) -> Response:
             **_dominant(found.reasons),
             "reasons": list(map(_reason, found.reasons)),
             "sentence": found.sentence,
-            "place": found.place,
+            "position": found.position,
         }
     )
 

@@ -95,7 +95,7 @@ def apply_reasons(waiting: Sequence[Wait], *, group_ids: Sequence[int], now: dat
 def _stored_reason(wait: Wait) -> _StoredReason:
     data = {
         "reasons": [to_data(reason) for reason in wait.reasons],
-        "place": wait.place,
+        "position": wait.position,
         "count": wait.count,
     }
     return _StoredReason(head=str(wait.tasks[0]), code=wait.reasons[0].code.value, reason=data)

@@ -237,7 +237,7 @@ def _behind(reason: Reason, names: NameLookup) -> Sentence:
     detail = reason.details[0]
     if detail.queue is not None:
         return Sentence(
-            f"It is number {detail.place} in {names.queue(detail.queue)}.",
+            f"It is number {detail.position} in {names.queue(detail.queue)}.",
             "It moves up as the tasks before it start.",
         )
     policy = names.policy(detail.policy) if detail.policy is not None else ""

@@ -37,14 +37,14 @@ class PastReason:
 @dataclass(frozen=True, slots=True)
 class TaskExplanation:
     """`reasons`, the dominant one first, are empty for a task that does not wait, and for a new
-    one that no pass has decided about. `place` is that in its queue, from 1; `history` is newest
+    one that no pass has decided about. `position` is that in its queue, from 1; `history` is newest
     first. `names` are those of the reader.
     """
 
     state: str
     names: ReaderNames
     reasons: tuple[ReasonPayload, ...] = ()
-    place: int | None = None
+    position: int | None = None
     at: datetime | None = None
     history: tuple[PastReason, ...] = ()
 
@@ -73,7 +73,7 @@ def explain_task(user: User, task: Task) -> TaskExplanation:
         state=task.state,
         names=names,
         reasons=_suspended(task) + reason_payloads(reasons, names, now=now),
-        place=known.position if known else None,
+        position=known.position if known else None,
         at=known.at if known else None,
         history=tuple(
             _past(change, first[0], names)
@@ -101,27 +101,29 @@ def _suspended(task: Task) -> tuple[ReasonPayload, ...]:
 
 
 def reasons_now(queue_id: int | None, known: QueueExplanation) -> Reasons:
-    """What the pass said of the first equal task, with the current place of this one.
+    """What the pass said of the first equal task, with the current position of this one.
 
-    Equal tasks wait for the same thing, one after the other: a pass says it once, and the place
-    of each is counted when it is shown.
+    Equal tasks wait for the same thing, one after the other: a pass says it once, and the
+    position of each is counted when it is shown.
     """
     if not known.reasons or known.position is None:
         return known.reasons
-    place = {
+    own_position = {
         "code": ReasonCode.BEHIND.value,
-        "details": [{"queue": queue_id, "place": known.position}],
+        "details": [{"queue": queue_id, "position": known.position}],
     }
-    places = [index for index, one in enumerate(known.reasons) if _is_place(one)]
-    found: list[Mapping[str, Any]] = [one for one in known.reasons if not _is_place(one)]
-    if places or not known.is_first:
-        found.insert(places[0] if places else 1, place)
+    positions = [index for index, one in enumerate(known.reasons) if _is_position(one)]
+    found: list[Mapping[str, Any]] = [one for one in known.reasons if not _is_position(one)]
+    if positions or not known.is_first:
+        found.insert(positions[0] if positions else 1, own_position)
     return found
 
 
-def _is_place(reason: Mapping[str, Any]) -> bool:
-    """Whether this is the place of the first one, which is not that of its equals behind it."""
-    return reason["code"] == ReasonCode.BEHIND and any("place" in one for one in reason["details"])
+def _is_position(reason: Mapping[str, Any]) -> bool:
+    """Whether this is the position of the first one, which is not that of its equals behind it."""
+    return reason["code"] == ReasonCode.BEHIND and any(
+        "position" in one for one in reason["details"]
+    )
 
 
 def _draining(task: Task) -> Reasons:

@@ -52,7 +52,7 @@ class TaskCheck:
     reasons: tuple[ReasonPayload, ...] = ()
 
     @property
-    def place(self) -> int:
+    def position(self) -> int:
         """In its queue, from 1."""
         return self.ahead + 1
 

@@ -120,7 +120,7 @@ def reason_view(
 
 def _position(reason: ReasonPayload) -> tuple[str, ...]:
     """Its position in the queue: equal tasks wait for the same thing, one after the other."""
-    position = next((one["place"] for one in reason.details if "place" in one), 0)
+    position = next((one["position"] for one in reason.details if "position" in one), 0)
     if reason.code != ReasonCode.BEHIND or position < 2:
         return ()
     come = "come" if position > 2 else "comes"

@@ -79,17 +79,16 @@ def vault_events(vault: Vault, before: int | None) -> VaultHistory:
 
 
 def _section(kind: str, user: User, vaults: list[Vault], found: int = 0) -> VaultSection:
-    last = len(vaults) - 1
     rows = []
-    for place, vault in enumerate(vaults):
+    for position, vault in enumerate(vaults, start=1):
         permissions = vault_permissions(user, vault)
         is_movable = permissions.own and kind != "others"
         rows.append(
             VaultRow(
                 vault=vault,
                 permissions=permissions,
-                up=place - 1 if is_movable and place else None,
-                down=place + 1 if is_movable and place < last else None,
+                up=position - 1 if is_movable and position > 1 else None,
+                down=position + 1 if is_movable and position < len(vaults) else None,
             )
         )
     return VaultSection(kind, tuple(rows), is_cut=found > MOST_OF_OTHERS)

@@ -135,12 +135,12 @@ def vault_switch_now(request: HttpRequest, pk: UUID) -> HttpResponse:
 @require_POST
 @login_required
 def vault_move_now(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """Give it another place."""
+    """Give it another position."""
     user = person(request)
-    place = request.POST.get("place", "")
-    if not place.isdecimal() or len(place) > 4:
+    position = request.POST.get("position", "")
+    if not position.isdecimal() or len(position) > 5:
         raise BadRequest
-    vault_move(actor=user, vault=visible_vault(user, pk), place=int(place))
+    vault_move(actor=user, vault=visible_vault(user, pk), position=int(position))
     return redirect("vault_list")
 
 

@@ -52,7 +52,7 @@ def vault_create(
     is_active: bool = False,
     enforced: Sequence[str] = (),
 ) -> Vault:
-    """Create a personal vault, or, as an administrator, one of a group; it gets the highest place.
+    """Create a personal vault, or, as an administrator, one of a group, at the highest position.
 
     Raises:
         BadInput: naming the field.
@@ -118,25 +118,25 @@ def checked_vault_switch(*, actor: User, vault: Vault, is_active: bool) -> None:
     _record(kind, vault, actor=actor, before=before, after=after)
 
 
-def checked_vault_move(*, actor: User, vault: Vault, place: int) -> Vault:
-    """Move a vault to the place `place` (0 is the lowest) of its kind."""
+def checked_vault_move(*, actor: User, vault: Vault, position: int) -> Vault:
+    """Move a vault to a position (1 is the lowest) of its kind."""
     same_order = _ordered_by(actor, vault).select_for_update(of=("self",))
     rows = list(same_order.order_by("position", "pk"))
-    # Administrators of a tenant redistribute the places that their vaults have among all.
+    # Administrators of a tenant redistribute the positions that their vaults have among all.
     positions = [one.position for one in rows]
     if vault.is_personal or is_admin(actor):
         positions = list(range(1, len(rows) + 1))
-    before = [one.pk for one in rows].index(vault.pk)
-    moved = rows.pop(before)
-    place = max(0, min(place, len(rows)))
-    rows.insert(place, moved)
-    for position, one in zip(positions, rows, strict=True):
-        if one.position != position:
-            Vault.objects.filter(pk=one.pk).update(position=position)
-    if place != before:
-        changed = {"before": {"place": before}, "after": {"place": place}}
+    before = [one.pk for one in rows].index(vault.pk) + 1
+    moved = rows.pop(before - 1)
+    after = max(1, min(position, len(rows) + 1))
+    rows.insert(after - 1, moved)
+    for stored, one in zip(positions, rows, strict=True):
+        if one.position != stored:
+            Vault.objects.filter(pk=one.pk).update(position=stored)
+    if after != before:
+        changed = {"before": {"position": before}, "after": {"position": after}}
         _record("vault.moved", moved, actor=actor, **changed)
-    moved.position = place + 1
+    moved.position = after
     return moved
 
 

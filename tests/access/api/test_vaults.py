@@ -104,7 +104,7 @@ def test_charlie_finds_none_of_them(
             "get": lambda path=path: client.get(path),
             "patch": lambda path=path: client.patch(path, {"is_active": False}),
             "delete": lambda path=path: client.delete(path),
-            "move": lambda path=path: client.post(f"{path}move/", {"place": 0}),
+            "move": lambda path=path: client.post(f"{path}move/", {"position": 1}),
             "history": lambda path=path: client.get(f"{path}history/"),
         }[verb]()
 
@@ -121,7 +121,7 @@ def test_who_only_sees_a_vault_may_not_touch_it(
         "patch": lambda: client.patch(path, {"name": "x"}, headers={"If-Match": '"1"'}),
         "switch": lambda: client.patch(path, {"is_active": True}),
         "delete": lambda: client.delete(path),
-        "move": lambda: client.post(f"{path}move/", {"place": 0}),
+        "move": lambda: client.post(f"{path}move/", {"position": 1}),
     }[verb]()
 
     assert answer.status_code == 403

@@ -48,7 +48,7 @@ def test_a_task_that_would_run_says_where(
     assert own["would_run"] is True
     assert own["sentence"] == "It would start now in your first pool (reserved)."
     assert (own["pool"], own["nodes"], own["tier"]) == ("your first pool", [], "reserved")
-    assert (own["place"], own["ahead"], own["reasons"], own["stops"]) == (1, 0, [], 0)
+    assert (own["position"], own["ahead"], own["reasons"], own["stops"]) == (1, 0, [], 0)
     assert (seen["pool"], seen["nodes"]) == (example.bare_metal.name, ["b1"])
 
 
@@ -80,9 +80,9 @@ def test_a_task_that_would_wait_says_why_and_what_is_ahead(
     found = checked(api_as, alice, example.dev_queue)
 
     assert found["would_run"] is False
-    assert (found["code"], found["place"], found["ahead"]) == ("capacity", 4, 3)
+    assert (found["code"], found["position"], found["ahead"]) == ("capacity", 4, 3)
     assert found["sentence"] == found["reasons"][0]["sentence"]
-    assert found["reasons"][1]["details"][0]["place"] == 4
+    assert found["reasons"][1]["details"][0]["position"] == 4
     assert found["help"]
 
 
@@ -126,7 +126,7 @@ def test_higher_priority_stands_before_equal_work(
     assert checked(api_as, alice, example.dev_queue)["would_run"] is False
     found = checked(api_as, alice, example.dev_queue, priority=5)
 
-    assert (found["would_run"], found["place"]) == (True, 1)
+    assert (found["would_run"], found["position"]) == (True, 1)
 
 
 def test_names_of_other_teams_never_show_up(

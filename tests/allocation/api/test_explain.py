@@ -233,23 +233,23 @@ def test_a_pass_explains_every_task_with_its_own_place(
 
     third, fifth = (explained(api_as, alice, task) for task in (tasks[2], tasks[4]))
 
-    assert (third["state"], third["code"], third["place"]) == ("queued", "capacity", 1)
+    assert (third["state"], third["code"], third["position"]) == ("queued", "capacity", 1)
     assert "There is not enough free capacity" in third["sentence"]
     # What the pass said of the first holds for its equals, each in its own place.
     assert [one["code"] for one in fifth["reasons"]][:2] == ["capacity", "behind"]
-    assert fifth["reasons"][1]["details"][0]["place"] == fifth["place"] == 3
+    assert fifth["reasons"][1]["details"][0]["position"] == fifth["position"] == 3
     assert f"It is number 3 in {example.dev_queue.name}." in fifth["reasons"][1]["sentence"]
 
 
 def test_a_place_is_counted_when_somebody_looks(api_as: As, alice: User, example: Example) -> None:
     first, second = enqueue(alice, example.dev_queue, 2)
-    behind = {"code": "behind", "details": [{"queue": example.dev_queue.pk, "place": 7}]}
+    behind = {"code": "behind", "details": [{"queue": example.dev_queue.pk, "position": 7}]}
     store(second, behind)
-    assert explained(api_as, alice, second)["reasons"][0]["details"][0]["place"] == 2
+    assert explained(api_as, alice, second)["reasons"][0]["details"][0]["position"] == 2
 
     Task.objects.filter(pk=first.pk).update(state=TaskState.ABORTED)
 
-    assert explained(api_as, alice, second)["reasons"][0]["details"][0]["place"] == 1
+    assert explained(api_as, alice, second)["reasons"][0]["details"][0]["position"] == 1
 
 
 def test_the_history_says_when_the_reason_changed(
@@ -313,7 +313,7 @@ def test_before_the_first_pass_there_is_a_place_and_no_reason(
     answer = explained(api_as, alice, task)
 
     assert (answer["code"], answer["sentence"], answer["reasons"]) == ("", "", [])
-    assert (answer["place"], answer["history"]) == (1, [])
+    assert (answer["position"], answer["history"]) == (1, [])
 
 
 def test_a_task_that_has_its_place_says_whom_it_waits_for(

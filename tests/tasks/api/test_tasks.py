@@ -387,8 +387,8 @@ def test_a_task_that_no_pass_has_seen_has_a_place_and_no_reason_yet(
     explained = client.get(f"{TASKS}{first}/explain/").json()
     behind = client.get(f"{TASKS}{second}/explain/").json()
 
-    assert (explained["code"], explained["place"]) == ("", 1)
-    assert (behind["code"], behind["place"]) == ("", 2)
+    assert (explained["code"], explained["position"]) == ("", 1)
+    assert (behind["code"], behind["position"]) == ("", 2)
     assert api_as(charlie).get(f"{TASKS}{first}/explain/").status_code == 404
 
 

@@ -78,8 +78,8 @@ class QueuePositions:
                 self._equals[queue, rank] = equals
                 ahead += equals.total
 
-    def place(self, group: GroupState) -> int:
-        """The place of the first waiting task of a group in its queue, from 1."""
+    def position(self, group: GroupState) -> int:
+        """The position of the first waiting task of a group in its queue, from 1."""
         equals = self._equals[group.queue.id, _rank(group)]
         if group.waiting <= 0:
             own = group.queued.count - group.placed_count

@@ -75,17 +75,17 @@ class _Explainer:
             self.holders = _first_holders(self.compiled, holds)
 
     def wait(self, group: GroupState) -> Wait:
-        place = self.positions.place(group)
+        position = self.positions.position(group)
         return Wait(
             index=group.index,
             queue=group.queue.id,
             tasks=tuple(map(_task_of, group.queued.heads[group.placed_count :])),
             count=group.queued.count - group.placed_count,
-            place=place,
-            reasons=tuple(self._reasons(group, place)),
+            position=position,
+            reasons=tuple(self._reasons(group, position)),
         )
 
-    def _reasons(self, group: GroupState, place: int) -> list[Reason]:
+    def _reasons(self, group: GroupState, position: int) -> list[Reason]:
         """The dominant one first."""
         if not group.pools:
             return list(self._closed(group))
@@ -98,8 +98,10 @@ class _Explainer:
             found += self._outranked(group)
         else:
             found = list(self._rights(group))
-        if place > 1 or not found:
-            found.append(Reason(ReasonCode.BEHIND, (Detail(queue=group.queue.id, place=place),)))
+        if position > 1 or not found:
+            found.append(
+                Reason(ReasonCode.BEHIND, (Detail(queue=group.queue.id, position=position),))
+            )
         if len(group.pools) < len(group.linked_pools):
             found += self._closed(group)
         return found

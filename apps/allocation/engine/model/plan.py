@@ -38,15 +38,15 @@ class Wait:
     """What is left of one queued group, and why. `index` is its place in `queued_groups`.
 
     `tasks` are the heads that wait, in order; `count` is all of them, those behind the heads
-    included. `place` is the place of the first one in its queue, counted from 1. The reasons hold
-    for each of them: the dominant one first. Only `behind` differs, by the place in the queue.
+    included. `position` is that of the first one in its queue, counted from 1. The reasons hold
+    for each of them: the dominant one first. Only `behind` differs, by the position.
     """
 
     index: int
     queue: Id
     tasks: tuple[Id, ...]
     count: int
-    place: int
+    position: int
     reasons: tuple[Reason, ...]
 
 

@@ -43,7 +43,7 @@ class Detail:
     * capacity: `pool`, `key`, `needed`, `free`, and in a pool with nodes `largest`, the most that
       one node has free; `needed` is of one member where `largest` is set and the nodes are short
     * outranked: `pool`, `count` tasks of `policies`
-    * behind: `place` in `queue`, or after `tasks` in the strict `policy`
+    * behind: `position` in `queue`, or after `tasks` in the strict `policy`
     * held: `pool`, `policy` for whose `tasks` it is held, `key`, `free`, `limit` (what is held)
     * draining: `pool`, `tasks` that have to stop first
     * protected: `pool`, `tasks`, `until_us`
@@ -62,7 +62,7 @@ class Detail:
     usage: int | None = None
     limit: int | None = None
     count: int | None = None
-    place: int | None = None
+    position: int | None = None
     until_us: int | None = None
 
 

@@ -141,7 +141,7 @@ def contents(plan: Plan, back: Rename = lambda name: name) -> object:
     }
     waiting = {
         tuple(back(task) for task in one.tasks): (
-            one.place,
+            one.position,
             one.count,
             [reason.code for reason in one.reasons],
         )
