@@ -16,6 +16,7 @@ BUILT_IN_KEYS = ("gpu", "cpu", "memory_mb", "slot")
 # How amounts of the built-in keys are called in sentences; other keys are their own unit.
 UNITS = {"gpu": "GPU", "cpu": "CPU", "memory_mb": "MB", "slot": "slots"}
 MILLI = 1000
+MB_IN_GB = 1024
 # Keeps sums of 100,000 amounts within the signed 64 bits of a database column.
 LARGEST_MILLI = 10**13
 
@@ -61,6 +62,25 @@ def milli_text(amount: int) -> str:
     whole, rest = divmod(abs(amount), MILLI)
     sign = "-" if amount < 0 else ""
     return f"{sign}{whole}.{rest:03d}".rstrip("0") if rest else f"{sign}{whole}"
+
+
+def amount_text(key: str, amount: int) -> str:
+    """Thousandths of `key` with its unit: 4000 of `gpu` is `4 GPU`; memory in GB from 1 GB on."""
+    if key == "memory_mb" and amount >= MB_IN_GB * MILLI:
+        # One decimal is enough for gigabytes.
+        return f"{milli_text(amount // MB_IN_GB // 100 * 100)} GB"
+    return f"{milli_text(amount)} {unit_of(key)}"
+
+
+def amounts_text(texts: Mapping[str, str]) -> str:
+    """Stored amounts in a line, the built-in keys first: `0.5 GPU · 16 GB`."""
+    order = list(UNITS)
+    keys = sorted(texts, key=lambda key: (order.index(key) if key in order else 99, key))
+    return " · ".join(_as_typed(key, texts[key]) for key in keys)
+
+
+def _as_typed(key: str, text: str) -> str:
+    return f"{text} {unit_of(key)}" if "/" in text else amount_text(key, milli(text))
 
 
 def quantities_text(value: object, *, field: str, keys: Iterable[str] | None) -> dict[str, str]:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from apps.core.errors import BadInput
 from apps.core.units import (
     LARGEST_MILLI,
+    amount_text,
+    amounts_text,
     check_request,
     milli,
     milli_text,
@@ -100,3 +102,13 @@ def test_a_share_never_rounds_up(numerator: int, denominator: int) -> None:
     amount = milli(f"{numerator}/{denominator}")
 
     assert amount * denominator <= numerator * 1000 < (amount + 1) * denominator
+
+
+def test_amounts_stand_in_the_order_of_their_keys_with_their_units() -> None:
+    texts = {"memory_mb": "262144", "license": "2", "cpu": "32", "gpu": "1/7"}
+
+    assert amounts_text(texts) == "1/7 GPU · 32 CPU · 256 GB · 2 license"
+
+
+def test_memory_below_a_gigabyte_stays_in_megabytes() -> None:
+    assert amount_text("memory_mb", 512_000) == "512 MB"

@@ -10,8 +10,6 @@ from apps.allocation.explanation import SUSPENDED, ReaderNames, reasons_now
 from apps.dashboard.cards.reasons import explain
 from apps.dashboard.cards.words import (
     REASONS,
-    amount_text,
-    amounts_line,
     duration_text,
     ordinal,
     plural,
@@ -44,16 +42,6 @@ CAPACITY = {
 )
 def test_durations_have_their_two_largest_units(seconds: float, want: str) -> None:
     assert duration_text(seconds) == want
-
-
-def test_amounts_stand_in_the_order_of_their_keys_with_their_units() -> None:
-    texts = {"memory_mb": "262144", "license": "2", "cpu": "32", "gpu": "1/7"}
-
-    assert amounts_line(texts) == "1/7 GPU · 32 CPU · 256 GB · 2 license"
-
-
-def test_memory_below_a_gigabyte_stays_in_megabytes() -> None:
-    assert amount_text("memory_mb", 512_000) == "512 MB"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 from apps.allocation.engine.model.reasons import ReasonCode
 from apps.allocation.explanation.names import OTHER_TENANTS, ReaderNames
-from apps.allocation.explanation.sentences import Sentence, amount_text
+from apps.allocation.explanation.sentences import Sentence, amount_words
 
 # What stays of a detail next to the words for what it names.
 _KEPT = ("pool", "policy", "policies", "tasks", "key", "free", "needed")
@@ -52,10 +52,10 @@ def _outranked(details: list[Mapping[str, Any]], names: ReaderNames) -> Sentence
 
 def _held(details: list[Mapping[str, Any]], names: ReaderNames) -> Sentence:
     one = details[0]
-    key = one.get("key")
+    free, needed = (amount_words(one.get("key"), one.get(name)) for name in ("free", "needed"))
     return Sentence(
-        f"{names.pool(one.get('pool'))} has {amount_text(key, one.get('free'))} free, held at "
-        f"least in part for {OTHER_TENANTS}; the task needs {amount_text(key, one.get('needed'))}.",
+        f"{names.pool(one.get('pool'))} has {free} free, held at least in part for "
+        f"{OTHER_TENANTS}; the task needs {needed}.",
         "It starts once more is free.",
     )
 

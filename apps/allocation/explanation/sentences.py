@@ -13,6 +13,7 @@ from typing import Protocol
 from apps.allocation.engine.model.quantities import GPU, WHOLE
 from apps.allocation.engine.model.reasons import Reason, ReasonCode
 from apps.allocation.engine.model.snapshot import Id
+from apps.core.units import milli_text
 
 MICROSECONDS = 1_000_000
 # Pools that a sentence names, before it only counts them.
@@ -49,11 +50,10 @@ def sentence(reason: Reason, names: NameLookup, *, now_us: int = 0) -> Sentence:
     return _WORDS[reason.code](reason, names)
 
 
-def amount_text(key: str | None, milli: int | None) -> str:
-    """`4 GPUs`, `0.5 GPU`, `16 CPU cores`, `2048 MB of memory`, `3 license`."""
+def amount_words(key: str | None, milli: int | None) -> str:
+    """An amount in a sentence: `4 GPUs`, `0.5 GPU`, `16 CPU cores`, `2048 MB of memory`."""
     milli = milli or 0
-    whole, rest = divmod(milli, WHOLE)
-    number = f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
+    number = milli_text(milli)
     is_one = 0 < milli <= WHOLE
     match key:
         case "gpu":
@@ -136,8 +136,8 @@ def _no_server(reason: Reason, names: NameLookup) -> Sentence:
 def _limit(reason: Reason, names: NameLookup) -> Sentence:
     detail = reason.details[0]
     policy = names.policy(detail.policy) if detail.policy is not None else ""
-    used, limit = amount_text(detail.key, detail.usage), amount_text(detail.key, detail.limit)
-    needed = amount_text(detail.key, detail.needed)
+    used, limit = amount_words(detail.key, detail.usage), amount_words(detail.key, detail.limit)
+    needed = amount_words(detail.key, detail.needed)
     if (detail.needed or 0) > (detail.limit or 0):
         return Sentence(
             f"The task needs {needed}, and the limit of {policy} is {limit}.",
@@ -163,15 +163,15 @@ def _needs_reservation(reason: Reason, names: NameLookup) -> Sentence:
     policy = names.policy(detail.policy) if detail.policy is not None else ""
     if (detail.needed or 0) > (detail.limit or 0):
         return Sentence(
-            f"The task may not be preempted and needs {amount_text(detail.key, detail.needed)}, "
-            f"more than the {amount_text(detail.key, detail.limit)} reserved for {policy}.",
+            f"The task may not be preempted and needs {amount_words(detail.key, detail.needed)}, "
+            f"more than the {amount_words(detail.key, detail.limit)} reserved for {policy}.",
             "Make it preemptible or smaller, or ask an administrator to reserve more.",
         )
     return Sentence(
         f"The task may not be preempted, so it needs free capacity in the reservation of {policy}: "
-        f"such work holds {amount_text(detail.key, detail.usage)} of the "
-        f"{amount_text(detail.key, detail.limit)}, and it needs "
-        f"{amount_text(detail.key, detail.needed)}.",
+        f"such work holds {amount_words(detail.key, detail.usage)} of the "
+        f"{amount_words(detail.key, detail.limit)}, and it needs "
+        f"{amount_words(detail.key, detail.needed)}.",
         "Make it preemptible, so that it need not wait for this; or wait until such work ends.",
     )
 
@@ -186,15 +186,15 @@ def _over_quota_not_allowed(reason: Reason, names: NameLookup) -> Sentence:
     policy = names.policy(detail.policy) if detail.policy is not None else ""
     if (detail.needed or 0) > (detail.limit or 0):
         return Sentence(
-            f"The task needs {amount_text(detail.key, detail.needed)}, more than the "
-            f"{amount_text(detail.key, detail.limit)} reserved for {policy}, and this queue takes "
+            f"The task needs {amount_words(detail.key, detail.needed)}, more than the "
+            f"{amount_words(detail.key, detail.limit)} reserved for {policy}, and this queue takes "
             "no work beyond the reservation.",
             "Enqueue it on a queue that allows over-quota work, or make it smaller.",
         )
     return Sentence(
-        f"{policy} uses {amount_text(detail.key, detail.usage)} of the "
-        f"{amount_text(detail.key, detail.limit)} reserved for it, the task needs "
-        f"{amount_text(detail.key, detail.needed)}, and this queue takes no work beyond that.",
+        f"{policy} uses {amount_words(detail.key, detail.usage)} of the "
+        f"{amount_words(detail.key, detail.limit)} reserved for it, the task needs "
+        f"{amount_words(detail.key, detail.needed)}, and this queue takes no work beyond that.",
         f"It starts once enough work of {policy} has ended; or enqueue it on a queue that allows "
         "over-quota work.",
     )
@@ -205,11 +205,11 @@ def _capacity(reason: Reason, names: NameLookup) -> Sentence:
     is_too_large = True
     for detail in reason.details:
         pool = names.pool(detail.pool) if detail.pool is not None else ""
-        free = amount_text(detail.key, detail.free)
-        needed = amount_text(detail.key, detail.needed)
+        free = amount_words(detail.key, detail.free)
+        needed = amount_words(detail.key, detail.needed)
         part = f"{pool} has {free} free of the {needed} needed"
         if detail.largest is not None and (detail.free or 0) >= (detail.needed or 0):
-            on_one = f"at most {amount_text(detail.key, detail.largest)} on one node"
+            on_one = f"at most {amount_words(detail.key, detail.largest)} on one node"
             most = on_one if detail.largest else "none on a node that takes new tasks"
             part = f"{pool} has {free} free, but {most}, of the {needed} needed"
         parts.append(part)
@@ -253,9 +253,9 @@ def _held(reason: Reason, names: NameLookup) -> Sentence:
     pool = names.pool(detail.pool) if detail.pool is not None else ""
     policy = names.policy(detail.policy) if detail.policy is not None else ""
     return Sentence(
-        f"{pool} has {amount_text(detail.key, detail.free)} free, of which "
-        f"{amount_text(detail.key, detail.limit)} are held for {policy}, who has them reserved; "
-        f"the task needs {amount_text(detail.key, detail.needed)}.",
+        f"{pool} has {amount_words(detail.key, detail.free)} free, of which "
+        f"{amount_words(detail.key, detail.limit)} are held for {policy}, who has them reserved; "
+        f"the task needs {amount_words(detail.key, detail.needed)}.",
         "It starts once more is free, or the task that they are held for has started.",
     )
 

@@ -19,7 +19,7 @@ from apps.allocation.explanation import (
     is_suspended,
     reason_payload,
 )
-from apps.allocation.explanation.sentences import amount_text
+from apps.allocation.explanation.sentences import amount_words
 from apps.allocation.loader import load
 from apps.allocation.loader.texts import microseconds
 from apps.policies.models import Queue
@@ -160,7 +160,7 @@ def _limit_named(reason: Reason | None, names: ReaderNames) -> str:
     if reason is None or not reason.details:
         return ""
     detail = reason.details[0]
-    amount = amount_text(detail.key, detail.limit)
+    amount = amount_words(detail.key, detail.limit)
     if reason.code is ReasonCode.OVER_QUOTA_NOT_ALLOWED:
         return f"the reservation of {amount} of {names.policy(detail.policy)}"
     if reason.code is not ReasonCode.LIMIT:

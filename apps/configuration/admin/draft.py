@@ -15,6 +15,7 @@ from apps.configuration.admin.steps import provision_view, reset_view, validate_
 from apps.configuration.services.draft_rows import draft_rows_save
 from apps.configuration.services.rows import draft_wait
 from apps.core.admin_base import ServiceAdmin
+from apps.core.units import amounts_text
 from apps.policies.document import Settings
 from apps.policies.models import (
     DraftPool,
@@ -153,7 +154,7 @@ class DraftPoolAdmin(_DraftAdmin):
 
     @admin.display(description="capacity")
     def amounts(self, pool: DraftPool) -> str:
-        return amounts_text(pool.capacity)
+        return amounts_text(pool.capacity) or "–"
 
 
 @admin.register(DraftProfile)
@@ -177,7 +178,7 @@ class DraftProfileAdmin(_DraftAdmin):
 
     @admin.display(description="request")
     def amounts(self, profile: DraftProfile) -> str:
-        return amounts_text(profile.request)
+        return amounts_text(profile.request) or "–"
 
 
 @admin.register(DraftState)
@@ -228,8 +229,3 @@ class DraftStateAdmin(_DraftAdmin):
         obj: object = None,  # noqa: ARG002
     ) -> bool:
         return False
-
-
-def amounts_text(amounts: dict[str, str]) -> str:
-    """Amounts in one line of a list."""
-    return ", ".join(f"{text} {key}" for key, text in amounts.items()) or "–"

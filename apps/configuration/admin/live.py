@@ -11,7 +11,7 @@ from django.shortcuts import redirect
 from apps.configuration.models import Revision
 from apps.configuration.services.pools import pool_pause, pool_resume
 from apps.core.admin_base import ReadOnlyAdmin, ReadOnlyInline
-from apps.core.units import milli_text
+from apps.core.units import amounts_text, milli_text
 from apps.nodes.capacity import PoolCapacity
 from apps.nodes.selectors import ShareEnforcement, capacity_by_pool, enforcement_by_pool
 from apps.policies.models import Pool, PoolLink, Profile
@@ -82,7 +82,7 @@ class PoolAdmin(_LiveAdmin):
         served = _node_facts(pool)[0]
         if not served.nodes:
             return "No node serves it."
-        amounts = ", ".join(f"{milli_text(there)} {key}" for key, there in served.found.items())
+        amounts = amounts_text({key: milli_text(there) for key, there in served.found.items()})
         sentences = " ".join(one.sentence for one in served.differences)
         return f"{amounts}. {sentences}".strip()
 

@@ -7,9 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from apps.accounts.models import User
-from apps.core.units import MILLI
+from apps.core.units import MILLI, amount_text, amounts_text, milli_text
 from apps.dashboard.cards.nodes import NodeRow, cell_word, node_row, resumable_parts
-from apps.dashboard.cards.words import NODE_STATES, amount_text, amounts_of_milli, joined, plural
+from apps.dashboard.cards.words import NODE_STATES, joined, plural
 from apps.dashboard.live import Sharing, card, key_id
 from apps.dashboard.selectors.usage import amounts_of, live_attempts, over_quota_tasks
 from apps.execution.connections import pinned_key
@@ -147,7 +147,7 @@ def _member_rows(node: Node, over_quota: frozenset[UUID]) -> tuple[NodeMemberRow
             policy=one.attempt.policy.name,
             member=one.rank + 1,
             members=one.attempt.replicas,
-            amounts=amounts_of_milli(one.amounts),
+            amounts=amounts_text({key: milli_text(use) for key, use in one.amounts.items()}),
             since=one.started_at or one.attempt.allocated_at,
             is_over_quota=one.attempt.task_id in over_quota,
         )

@@ -14,7 +14,7 @@ from apps.allocation.explanation import (
     reason_payloads,
     reasons_now,
 )
-from apps.allocation.explanation.sentences import amount_text
+from apps.allocation.explanation.sentences import amount_words
 from apps.core.units import MILLI, milli_text
 from apps.dashboard.cards.words import REASONS, UNKNOWN_REASON, Word, ordinal, plural
 from apps.tasks.models import Task
@@ -182,9 +182,9 @@ def _fit(detail: Mapping[str, Any], names: ReaderNames, simulated: frozenset[int
     return PoolFit(
         rank=rank,
         name=detail["names"].get("pool", ""),
-        needed=amount_text(key, needed),
-        free=amount_text(key, free),
+        needed=amount_words(key, needed),
+        free=amount_words(key, free),
         cells=tuple(at < there for at in range(whole)) if is_drawn else (),
-        label=f"{milli_text(best)} of {amount_text(key, needed)}",
+        label=f"{milli_text(best)} of {amount_words(key, needed)}",
         is_simulated=pool in simulated,
     )

@@ -8,9 +8,8 @@ from apps.access.selectors import pools_visible_to, profiles_used_by, queues_vis
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.configuration.selectors import draft_changes
-from apps.core.units import UNITS, milli
+from apps.core.units import UNITS, amount_text, milli
 from apps.dashboard.cards.bars import Gauge, UsageBar, parts
-from apps.dashboard.cards.words import amount_text
 from apps.dashboard.live import Sharing, card, topics_of
 from apps.dashboard.selectors.current_tasks import CurrentTasks, current_tasks_visible_to
 from apps.dashboard.selectors.pools import PoolFacts, pool_facts

@@ -1,9 +1,7 @@
 """The labels, colours and icons of states and reasons: one table each."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-from apps.core.units import MILLI, UNITS, milli, milli_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +64,6 @@ UNKNOWN_REASON = Word("wait", "hourglass", "Not checked yet")
 
 METHODS = {"mig": "MIG", "mps": "MPS"}
 
-MB_IN_GB = 1024
-
-
-def amount_text(key: str, amount: int) -> str:
-    """Thousandths of `key` with its unit: 4000 of `gpu` is `4 GPU`; memory in GB from 1 GB on."""
-    if key == "memory_mb" and amount >= MB_IN_GB * MILLI:
-        # One decimal is enough for gigabytes.
-        return f"{milli_text(amount // MB_IN_GB // 100 * 100)} GB"
-    return f"{milli_text(amount)} {UNITS.get(key, key)}"
-
 
 def shares_word(*, memory: str, compute: str, methods: Iterable[str]) -> Word:
     """What nodes do about fractions of a GPU; see `apps.nodes.selectors.ShareEnforcement`."""
@@ -85,22 +73,6 @@ def shares_word(*, memory: str, compute: str, methods: Iterable[str]) -> Word:
     if memory == compute:
         return Word("ok", "shield-check", f"Shares of a GPU enforced by {by}")
     return Word("ok", "shield", f"Shares of a GPU: memory {memory}, compute {compute} ({by})")
-
-
-def amounts_line(texts: Mapping[str, str]) -> str:
-    """Stored amounts in the order of the built-in keys, then by name."""
-    order = list(UNITS)
-    keys = sorted(texts, key=lambda key: (order.index(key) if key in order else 99, key))
-    return " · ".join(_as_typed(key, texts[key]) for key in keys)
-
-
-def amounts_of_milli(amounts: Mapping[str, int]) -> str:
-    """Thousandths per key in a line: `0.5 GPU · 16 GB`."""
-    return amounts_line({key: milli_text(amount) for key, amount in amounts.items()})
-
-
-def _as_typed(key: str, text: str) -> str:
-    return f"{text} {UNITS.get(key, key)}" if "/" in text else amount_text(key, milli(text))
 
 
 def duration_text(seconds: float) -> str:

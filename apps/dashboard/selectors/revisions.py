@@ -7,7 +7,7 @@ from typing import Any
 from apps.accounts.models import User
 from apps.configuration.models import Revision
 from apps.configuration.selectors import revision_document, revisions_visible_to
-from apps.dashboard.cards.words import amounts_line
+from apps.core.units import amounts_text
 from apps.policies.document import Change, compare
 
 PER_PAGE = 20
@@ -89,7 +89,7 @@ def _text(field: str, value: Any) -> str:
     if value in (None, "", [], {}, ()):
         return NONE
     if field in _AMOUNTS and isinstance(value, Mapping):
-        return amounts_line(value)
+        return amounts_text(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):

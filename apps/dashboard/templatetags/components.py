@@ -12,7 +12,7 @@ from django.http import Http404
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
-from apps.core.units import milli_text
+from apps.core.units import amount_text, amounts_text, milli_text
 from apps.dashboard.cards import words
 from apps.dashboard.render import card_render
 from apps.dashboard.selectors.pools import PoolFacts
@@ -61,8 +61,8 @@ def drift_chips(facts: PoolFacts) -> dict[str, Any]:
         {
             "code": one.code,
             "sentence": one.sentence,
-            "wanted": words.amount_text(one.key, one.configured),
-            "there": words.amount_text(one.key, one.found),
+            "wanted": amount_text(one.key, one.configured),
+            "there": amount_text(one.key, one.found),
         }
         for one in facts.served.differences
     ]
@@ -218,7 +218,7 @@ def amount(milli: int | None) -> str:
 @register.filter
 def amounts(texts: Mapping[str, str] | None) -> str:
     """Stored amounts in a line: `4 GPU · 32 CPU · 256 GB`."""
-    return words.amounts_line(texts or {})
+    return amounts_text(texts or {})
 
 
 @register.filter

@@ -7,7 +7,7 @@ import pytest
 from apps.allocation.engine import decide
 from apps.allocation.engine.model.reasons import Detail, Reason, ReasonCode
 from apps.allocation.engine.model.snapshot import Snapshot
-from apps.allocation.explanation.sentences import amount_text, sentence
+from apps.allocation.explanation.sentences import amount_words, sentence
 from tests.allocation.engine.builders import queued, running
 from tests.allocation.engine.test_reasons import CASES, snapshot
 from tests.allocation.explanation.plain_names import PlainNames
@@ -61,7 +61,7 @@ def test_a_protected_reason_says_when() -> None:
     ],
 )
 def test_amounts_are_written_as_people_say_them(key: str, milli: int, want: str) -> None:
-    assert amount_text(key, milli) == want
+    assert amount_words(key, milli) == want
 
 
 def test_a_sentence_names_few_pools_and_counts_the_rest() -> None:
