@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from django.contrib.auth.models import Group
 from django.db.models import Model, Q, QuerySet
 
+from apps.access.filters import ALL_ROWS
 from apps.access.levels import RESOURCES, Resource, resource_of
 from apps.access.rules.rule import Rule, Subject, Target
 from apps.accounts.models import TenantGroup, User
@@ -26,7 +27,7 @@ def isolation_filter(resource: Resource, user: Person) -> Q:
     """
     path, tenants = resource.tenant_path, tenants_of(user)
     if not path or not tenants:
-        return Q()
+        return ALL_ROWS
     return Q(**{f"{path}__in": tenants}) | Q(**{f"{path}__isnull": True})
 
 
@@ -59,7 +60,7 @@ def vault_isolation_filter(user: Person) -> Q:
     """Vaults that belong to no group and no user of another tenant."""
     tenants = tenants_of(user)
     if not tenants:
-        return Q()
+        return ALL_ROWS
     others = Group.objects.filter(belongs__isnull=False).exclude(belongs__tenant__in=tenants)
     others_people = User.objects.filter(groups__in=others)
     return ~Q(group__in=others.values("pk")) & ~Q(owner__in=others_people.values("pk"))

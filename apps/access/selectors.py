@@ -6,7 +6,7 @@ have no permissions of their own: they are seen with their queues.
 
 from django.db.models import Q, QuerySet
 
-from apps.access.folds import rows_with_permission
+from apps.access.permissions import rows_with_permission
 from apps.accounts.selectors import (
     Person,
     is_admin,

@@ -1,7 +1,7 @@
 """Every kind of permission source once: which objects it opens, to whom, and why.
 
-`apps.access.folds` puts them together. Only these classes read the rows of rules to decide; a new
-kind is a class and an entry of `SOURCES`, which apps above add when Django starts.
+`apps.access.permissions` puts them together. Only these classes read the rows of rules to decide; a
+new kind is a class and an entry of `SOURCES`, which apps above add when Django starts.
 """
 
 from abc import ABC, abstractmethod
@@ -14,13 +14,12 @@ from typing import Any, Final
 from django.contrib.auth.models import Group, Permission
 from django.db.models import Exists, Model, Q, QuerySet
 
+from apps.access.filters import ALL_ROWS, NO_ROWS
 from apps.access.isolation import tenant_of
 from apps.access.levels import EXCEED, RESOURCES, Resource, RuleKind
 from apps.accounts.models import ADMINS, QUEUE_ADMINS, User
 from apps.accounts.models.grants import GrantSource
 from apps.accounts.selectors import group_names, groups_by_id, tenants_administered_by
-
-EVERYTHING, NOTHING = Q(), Q(pk__in=[])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class ObjectPermission:
         return ObjectPermission(RESOURCES[RuleKind.POLICY], self.verb, path="policy")
 
 
-class UserWithGroups:
+class PermissionHolder:
     """A user with the groups whose permissions they have; read when a source needs them."""
 
     def __init__(self, user: User) -> None:
@@ -89,7 +88,7 @@ class SourceKind(ABC):
         """Whether a source of this kind can give the permission at all."""
 
     @abstractmethod
-    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
+    def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
         """The objects on which it gives the user the permission."""
 
     @abstractmethod
@@ -97,10 +96,10 @@ class SourceKind(ABC):
         """The users to whom it gives the permission on this object."""
 
     @abstractmethod
-    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
         """The sources of this kind that give the user the permission on this object."""
 
-    def is_evident(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> bool:
+    def is_evident(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> bool:
         """Whether the object itself shows that the user has it, without a statement."""
         return False
 
@@ -118,13 +117,13 @@ class BuiltInGroup(SourceKind):
     group: str
     code: str
 
-    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
-        return EVERYTHING if self.group in group_names(holder.user) else NOTHING
+    def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
+        return ALL_ROWS if self.group in group_names(holder.user) else NO_ROWS
 
     def people(self, permission: ObjectPermission, row: Any) -> Q:
         return _members_of(Group.objects.filter(name=self.group).values("pk"))
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
         if self.group in group_names(holder.user):
             yield PermissionSource(self.code)
 
@@ -159,16 +158,16 @@ class TenantAdministrator(SourceKind):
             RuleKind.QUEUE,
         }
 
-    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
+    def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
         tenants = tenants_administered_by(holder.user)
-        return Q(**{f"{permission.resource.tenant_path}__in": tenants}) if tenants else NOTHING
+        return Q(**{f"{permission.resource.tenant_path}__in": tenants}) if tenants else NO_ROWS
 
     def people(self, permission: ObjectPermission, row: Any) -> Q:
         tenant = tenant_of(row)
         groups = Group.objects.filter(administers=tenant).values("pk")
-        return _members_of(groups) if tenant is not None else NOTHING
+        return _members_of(groups) if tenant is not None else NO_ROWS
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
         if tenant_of(row) in tenants_administered_by(holder.user):
             policy = row.policy if permission.resource.kind is RuleKind.QUEUE else row
             yield PermissionSource("tenant_administrator", (RuleKind.POLICY.value, policy.name))
@@ -183,7 +182,7 @@ class ModelWideRule(SourceKind):
     def gives(self, permission: ObjectPermission) -> bool:
         return permission.verb != EXCEED and permission.resource.has_kind_rules
 
-    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
+    def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
         given = _permissions(permission)
         return Q(Exists(given.filter(user=holder.user))) | Q(
             Exists(given.filter(group__in=list(holder.groups)))
@@ -195,7 +194,7 @@ class ModelWideRule(SourceKind):
         groups = Group.objects.filter(permissions__in=given).values("pk")
         return Q(pk__in=users) | _members_of(groups)
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
         for one in _with_policy(permission):
             given, on = (
                 _permissions(permission).filter(codename=one.codename),
@@ -213,7 +212,7 @@ class RuleForUser(SourceKind):
     def gives(self, permission: ObjectPermission) -> bool:
         return permission.resource.has_verb(permission.verb)
 
-    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
+    def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
         given = _rule_rows(permission.resource.by_user, permission).filter(user=holder.user)
         return Q(**{f"{permission.path}__in": given.values("content_object_id")})
 
@@ -221,7 +220,7 @@ class RuleForUser(SourceKind):
         given = _rule_rows(permission.resource.by_user, permission).filter(content_object=row)
         return Q(pk__in=given.values("user"))
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
         given = _rule_rows(permission.resource.by_user, permission)
         for one in _oldest_first(given.filter(user=holder.user, content_object=row)):
             yield _rule_source(one, (permission.resource.kind.value, row.name))
@@ -233,7 +232,7 @@ class RuleForGroup(SourceKind):
     def gives(self, permission: ObjectPermission) -> bool:
         return permission.resource.has_verb(permission.verb)
 
-    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
+    def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
         given = _rule_rows(permission.resource.by_group, permission).filter(
             group__in=list(holder.groups)
         )
@@ -243,7 +242,7 @@ class RuleForGroup(SourceKind):
         given = _rule_rows(permission.resource.by_group, permission).filter(content_object=row)
         return _members_of(given.values("group"))
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
         given = _rule_rows(permission.resource.by_group, permission)
         for one in _oldest_first(given.filter(group__in=list(holder.groups), content_object=row)):
             on = (permission.resource.kind.value, row.name)
@@ -251,7 +250,7 @@ class RuleForGroup(SourceKind):
 
 
 @dataclass(frozen=True, slots=True)
-class OnPolicy(SourceKind):
+class RuleOnPolicy(SourceKind):
     """A rule on the queue's policy. Children of a policy inherit nothing."""
 
     rule: SourceKind
@@ -259,13 +258,13 @@ class OnPolicy(SourceKind):
     def gives(self, permission: ObjectPermission) -> bool:
         return permission.resource.kind is RuleKind.QUEUE
 
-    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
+    def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
         return self.rule.rows(permission.on_policy, holder)
 
     def people(self, permission: ObjectPermission, row: Any) -> Q:
         return self.rule.people(permission.on_policy, row.policy)
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
         return self.rule.reasons(permission.on_policy, row.policy, holder)
 
 
@@ -276,8 +275,8 @@ SOURCES: Final[list[SourceKind]] = [
     ModelWideRule(),
     RuleForUser(),
     RuleForGroup(),
-    OnPolicy(RuleForUser()),
-    OnPolicy(RuleForGroup()),
+    RuleOnPolicy(RuleForUser()),
+    RuleOnPolicy(RuleForGroup()),
 ]
 
 

@@ -8,6 +8,7 @@ from django.contrib.auth.models import Group
 from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q, QuerySet, Value
 from django.db.models.expressions import Combinable
 
+from apps.access.filters import NO_ROWS
 from apps.access.isolation import vault_isolation_filter, without_other_tenants
 from apps.accounts.models import User
 from apps.accounts.selectors import (
@@ -143,7 +144,7 @@ def _is_kept(user: User) -> Combinable:
 def _kept(user: User) -> Q:
     tenants = tenants_administered_by(user)
     if not tenants:
-        return Q(pk__in=[])
+        return NO_ROWS
     return Q(group__in=Group.objects.filter(belongs__tenant__in=tenants).values("pk"))
 
 

@@ -17,7 +17,7 @@ from apps.accounts.models import User
 from apps.accounts.services.groups import permissions_change_notify
 from apps.configuration.services.grants import policy_grants_sync
 from apps.configuration.services.rows import live_lock, live_wait
-from apps.core.lock_order import outer_lock_set
+from apps.core.lock_order import live_configuration_lock_register
 from apps.policies.models import Policy, PolicyGroupPermission, PolicyMember
 from apps.policies.selectors import EXCEED_LIMIT
 from apps.tasks.services.task_groups import tasks_regroup
@@ -25,7 +25,7 @@ from apps.tasks.services.task_groups import tasks_regroup
 
 def connect() -> None:
     """Listen to changes of memberships, once however often it is called."""
-    outer_lock_set(live_wait)
+    live_configuration_lock_register(live_wait)
     memberships = User.groups.through
     m2m_changed.connect(
         _membership_changed, sender=memberships, dispatch_uid="configuration.membership"

@@ -15,7 +15,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 
 from apps.core.admin_form_digest import UncheckedFormSet, form_digest
 from apps.core.errors import RpmError, Stale
-from apps.core.lock_order import outer_lock
+from apps.core.lock_order import live_configuration_lock
 
 # What the filters of Django's lists ask of a column.
 _FILTERS = ("exact", "in", "isnull", "id__exact")
@@ -131,7 +131,7 @@ class ServiceAdmin(RpmAdmin):
 
     def hold(self) -> None:
         """Lock the row against other writers from the comparison with the form on."""
-        outer_lock()
+        live_configuration_lock()
 
     def changeform_view(
         self,

@@ -11,12 +11,12 @@ Lock = Callable[[], None]
 _locks: list[Lock] = []
 
 
-def outer_lock_set(lock: Lock) -> None:
+def live_configuration_lock_register(lock: Lock) -> None:
     """Register what is locked first, in place of an earlier registration."""
     _locks[:] = [lock]
 
 
-def outer_lock() -> None:
+def live_configuration_lock() -> None:
     """To be called in a transaction, before anything else in it is locked or changed."""
     for lock in _locks:
         lock()

@@ -2,7 +2,7 @@
 
 The owner and managers of its queue hold every permission on a task, and users who see the queue
 see it. A rule on the task gives reading it with its log, and nothing else. All of them are
-evaluated by `apps.access.folds`.
+evaluated by `apps.access.permissions`.
 """
 
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from typing import Any, Final
 
 from django.db.models import Q
 
-from apps.access.folds import holders, permission_sources, rows_held
+from apps.access.filters import NO_ROWS
 from apps.access.levels import Level, Resource, RuleKind, resource_register
+from apps.access.permissions import holders, permission_sources, rows_held
 from apps.access.sources import (
-    NOTHING,
     ObjectPermission,
+    PermissionHolder,
     PermissionSource,
     Reasons,
     SourceKind,
-    UserWithGroups,
     source_register,
 )
 from apps.policies.models import Policy, PolicyMember, Queue
@@ -52,7 +52,7 @@ TASKS: Final = Resource(
 )
 
 
-class OnTask(SourceKind):
+class TaskSource(SourceKind):
     """A source of permissions on tasks alone."""
 
     verbs = frozenset({VIEW, QUEUE, LOG, MANAGE})
@@ -62,20 +62,20 @@ class OnTask(SourceKind):
 
 
 @dataclass(frozen=True, slots=True)
-class Owner(OnTask):
+class TaskOwner(TaskSource):
     """Owners hold every permission on their tasks, wherever those are."""
 
-    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
+    def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
         return Q(owner=holder.user)
 
     def people(self, permission: ObjectPermission, row: Any) -> Q:
         return Q(pk=row.owner_id)
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
         if self.is_evident(permission, row, holder):
             yield PermissionSource("owner")
 
-    def is_evident(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> bool:
+    def is_evident(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> bool:
         return bool(row.owner_id == holder.user.pk)
 
     def crosses_tenants(self, permission: ObjectPermission) -> bool:
@@ -83,19 +83,19 @@ class Owner(OnTask):
 
 
 @dataclass(frozen=True, slots=True)
-class OnQueue(OnTask):
+class PermissionOnQueue(TaskSource):
     """The permission on the queue: seeing it shows its tasks, managing it gives all of theirs."""
 
-    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
+    def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
         return Q(queue__in=rows_held(Queue, holder, _on_queue(permission)).values("pk"))
 
     def people(self, permission: ObjectPermission, row: Any) -> Q:
         queue = _live_queue(row)
         if queue is None:
-            return NOTHING
+            return NO_ROWS
         return Q(pk__in=holders(queue, _on_queue(permission)).values("pk"))
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
         queue = _live_queue(row)
         if queue is not None:
             found = permission_sources(holder.user, _on_queue(permission), queue)
@@ -107,12 +107,12 @@ class OnQueue(OnTask):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenLogs(OnTask):
+class OpenLogs(TaskSource):
     """A policy that lets its group read each other's logs."""
 
     verbs = frozenset({LOG})
 
-    def rows(self, permission: ObjectPermission, holder: UserWithGroups) -> Q:
+    def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
         named = PolicyMember.objects.filter(user=holder.user).values("policy")
         policies = Policy.objects.filter(
             Q(is_restricted=False) | Q(pk__in=named),
@@ -125,10 +125,10 @@ class OpenLogs(OnTask):
     def people(self, permission: ObjectPermission, row: Any) -> Q:
         queue = _live_queue(row)
         if queue is None or not queue.policy.logs_open_to_group:
-            return NOTHING
+            return NO_ROWS
         return Q(pk__in=people_of_policy(queue.policy).values("pk"))
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: UserWithGroups) -> Reasons:
+    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
         queue = _live_queue(row)
         if queue is None or not queue.policy.logs_open_to_group:
             return
@@ -142,7 +142,7 @@ class OpenLogs(OnTask):
 def register() -> None:
     """Tell `apps.access` of the kind and its sources; called when Django starts."""
     resource_register(TASKS)
-    source_register(Owner(), OnQueue(), OpenLogs())
+    source_register(TaskOwner(), PermissionOnQueue(), OpenLogs())
 
 
 def _on_queue(permission: ObjectPermission) -> str:

@@ -13,8 +13,8 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.access.folds import permission_filter
 from apps.access.levels import RESOURCES, Level, RuleKind
+from apps.access.permissions import permission_filter
 from apps.access.rules.rows import rules_of
 from apps.access.rules.rule import Target
 from apps.access.selectors import (

@@ -7,8 +7,8 @@ import pytest
 from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
-from apps.access.folds import holders, may, permission_sources, verbs_held
 from apps.access.levels import Level, RuleKind
+from apps.access.permissions import holders, may, permission_sources, verbs_held
 from apps.access.rules.rule import RuleFilter, Target
 from apps.access.rules.selectors import rule_by_key, rules_visible_to, sees_rules
 from apps.accounts.models import User

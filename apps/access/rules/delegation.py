@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 
-from apps.access.folds import rows_with_permission
 from apps.access.levels import LEVEL_ORDER, RESOURCES, Level, Resource
+from apps.access.permissions import rows_with_permission
 from apps.access.rules.rule import Target
 from apps.accounts.models import BUILT_IN_GROUPS, User
 from apps.accounts.selectors import (

@@ -8,7 +8,6 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from apps.access.folds import rows_with_permission
 from apps.access.isolation import rules_without_other_tenants
 from apps.access.levels import (
     LEVEL_ORDER,
@@ -18,6 +17,7 @@ from apps.access.levels import (
     RuleKind,
     RuleSource,
 )
+from apps.access.permissions import rows_with_permission
 from apps.access.rules.rows import rules_of
 from apps.access.rules.rule import ALL, Rule, RuleFilter, RulePage, Target
 from apps.access.selectors import policies_managed_by, queues_managed_by

@@ -18,7 +18,7 @@ from apps.accounts.services.tenancy import (
     stays_in_tenant_check,
 )
 from apps.core.errors import BadInput, Conflict
-from apps.core.lock_order import outer_lock
+from apps.core.lock_order import live_configuration_lock
 from apps.core.model_errors import from_model_error
 from apps.core.names import look_of, name_problem
 from apps.core.notifications import after_commit
@@ -217,7 +217,7 @@ def memberships_lock() -> None:
     Such changes, and those of tenants, run one after another: each sees the result of the one
     before.
     """
-    outer_lock()
+    live_configuration_lock()
     admins_lock()
 
 

@@ -9,9 +9,9 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import QuerySet
 
-from apps.access.folds import may, permission_sources
 from apps.access.isolation import subjects_hidden_from, users_isolated_from
 from apps.access.levels import EXCEED, RuleKind, resource_of
+from apps.access.permissions import may, permission_sources
 from apps.access.rules.delegation import people_nameable_by
 from apps.access.rules.rule import subject_of
 from apps.access.selectors import (

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.contrib.auth.models import Permission
 
-from apps.access.folds import holders
+from apps.access.permissions import holders
 from apps.accounts.models import User
 from apps.accounts.models.grants import GrantSource
 from apps.policies.models import Policy, PolicyGroupPermission, PolicyUserPermission, Queue

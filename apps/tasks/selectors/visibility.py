@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import Count, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
-from apps.access.folds import rows_with_permission, verbs_held
+from apps.access.permissions import rows_with_permission, verbs_held
 from apps.accounts.models import User
 from apps.core.errors import NotFound
 from apps.tasks.lifecycle.states import TaskState

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Field, Q, QuerySet
 
-from apps.access.folds import verbs_held
+from apps.access.permissions import verbs_held
 from apps.access.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.accounts.memberships import memberships, with_groups_of_now
 from apps.accounts.models import User

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 
-from apps.access.folds import holders, may, permission_sources
 from apps.access.levels import EXCEED
+from apps.access.permissions import holders, may, permission_sources
 from apps.accounts.models import QUEUE_ADMINS, User
 from apps.configuration.services.exceeders import policy_set_exceeders
 from apps.policies.models import Policy, Pool, Queue

@@ -4,11 +4,12 @@ A user holds a permission by any source, minus tenant isolation. Each function h
 the same list, so that they agree; a property test compares them with a model that knows no rows.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
 
-from django.db.models import Case, Model, Q, QuerySet, Value, When
+from django.db.models import Model, Q, QuerySet
 
+from apps.access.filters import ALL_ROWS, NO_ROWS, all_of, any_of, column_of
 from apps.access.isolation import (
     is_other_tenants,
     isolation_filter,
@@ -17,13 +18,11 @@ from apps.access.isolation import (
 )
 from apps.access.levels import EXCEED, RuleKind, resource_of
 from apps.access.sources import (
-    EVERYTHING,
-    NOTHING,
     SOURCES,
     ObjectPermission,
+    PermissionHolder,
     PermissionSource,
     SourceKind,
-    UserWithGroups,
 )
 from apps.accounts.models import User
 from apps.accounts.selectors import Person
@@ -39,8 +38,8 @@ def permission_filter(model: type[Model], user: Person, verb: str) -> Q:
         verb: as in `ObjectPermission`.
     """
     if not isinstance(user, User) or not user.is_active:
-        return NOTHING
-    return _filter_of(ObjectPermission(resource_of(model), verb), UserWithGroups(user))
+        return NO_ROWS
+    return _filter_of(ObjectPermission(resource_of(model), verb), PermissionHolder(user))
 
 
 def rows_with_permission(model: type[Row], user: Person, verb: str, **others: str) -> QuerySet[Row]:
@@ -51,16 +50,16 @@ def rows_with_permission(model: type[Row], user: Person, verb: str, **others: st
     """
     if not isinstance(user, User) or not user.is_active:
         return model._default_manager.none()
-    resource, holder = resource_of(model), UserWithGroups(user)
+    resource, holder = resource_of(model), PermissionHolder(user)
     columns = {
-        name: _column(_filter_of(ObjectPermission(resource, other), holder))
+        name: column_of(_filter_of(ObjectPermission(resource, other), holder))
         for name, other in others.items()
     }
     rows: QuerySet[Row] = rows_held(model, holder, verb).annotate(**columns)
     return rows
 
 
-def rows_held(model: type[Row], holder: UserWithGroups, verb: str) -> QuerySet[Row]:
+def rows_held(model: type[Row], holder: PermissionHolder, verb: str) -> QuerySet[Row]:
     """The same for an active user whose groups may be known already."""
     return _live(model).filter(_filter_of(ObjectPermission(resource_of(model), verb), holder))
 
@@ -74,20 +73,20 @@ def verbs_held(user: Person, row: Model, verbs: Collection[str]) -> frozenset[st
     """Those of the permissions that the user holds on this object, in one statement at most."""
     if not isinstance(user, User) or not user.is_active:
         return frozenset()
-    resource, holder = resource_of(type(row)), UserWithGroups(user)
+    resource, holder = resource_of(type(row)), PermissionHolder(user)
     held, asked = set(), {}
     for verb in verbs:
         permission = ObjectPermission(resource, verb)
         across, _ = _by_isolation(permission)
         given = (
-            EVERYTHING
+            ALL_ROWS
             if any(kind.is_evident(permission, row, holder) for kind in across)
             else _filter_of(permission, holder)
         )
         if not given:
             held.add(verb)
-        elif given is not NOTHING:
-            asked[verb] = _column(given)
+        elif given is not NO_ROWS:
+            asked[verb] = column_of(given)
     if asked:
         answers = _live(type(row)).filter(pk=row.pk).values_list(*asked.values()).first()
         held |= {verb for verb, is_held in zip(asked, answers or (), strict=False) if is_held}
@@ -110,7 +109,7 @@ def permission_sources(user: User, verb: str, row: Any) -> list[PermissionSource
     """Every source of the user's permission on this object, then what denies it."""
     if not user.is_active:
         return [PermissionSource("deactivated", is_denial=True)]
-    permission, holder = ObjectPermission(resource_of(type(row)), verb), UserWithGroups(user)
+    permission, holder = ObjectPermission(resource_of(type(row)), verb), PermissionHolder(user)
     across, inside = _by_isolation(permission)
     found = [one for kind in across for one in kind.reasons(permission, row, holder)]
     # Exceeding a limit crosses tenants.
@@ -122,18 +121,11 @@ def permission_sources(user: User, verb: str, row: Any) -> list[PermissionSource
     return list(dict.fromkeys(found)) or [PermissionSource("nothing", is_denial=True)]
 
 
-def _column(given: Q) -> Case | Value:
-    """Whether a row matches."""
-    if not given:
-        return Value(value=True)
-    return Case(When(given, then=Value(value=True)), default=Value(value=False))
-
-
 def _live(model: type[Row]) -> QuerySet[Row]:
     return model._default_manager.filter(resource_of(model).live)
 
 
-def _filter_of(permission: ObjectPermission, holder: UserWithGroups) -> Q:
+def _filter_of(permission: ObjectPermission, holder: PermissionHolder) -> Q:
     return _from_any_source(
         permission,
         lambda kind: kind.rows(permission, holder),
@@ -147,11 +139,10 @@ def _from_any_source(
     across, inside = _by_isolation(permission)
 
     def parts() -> Iterator[Q]:
-        yield _any(map(filter_of, across))
-        found = _any(map(filter_of, inside))
-        yield found & isolation if found is not NOTHING else NOTHING
+        yield from map(filter_of, across)
+        yield all_of(any_of(map(filter_of, inside)), isolation)
 
-    return _any(parts())
+    return any_of(parts())
 
 
 def _by_isolation(permission: ObjectPermission) -> tuple[list[SourceKind], list[SourceKind]]:
@@ -163,23 +154,8 @@ def _by_isolation(permission: ObjectPermission) -> tuple[list[SourceKind], list[
     )
 
 
-def _any(filters: Iterable[Q]) -> Q:
-    """What at least one of them finds. The first that finds everything ends it.
-
-    Django reads an empty Q as everything in a filter, but as nothing in a union.
-    """
-    found = NOTHING
-    for one in filters:
-        if not one:
-            return EVERYTHING
-        # Empty lists cost Django time in every query.
-        if one is not NOTHING:
-            found = one if found is NOTHING else found | one
-    return found
-
-
 def _restrictions(
-    permission: ObjectPermission, row: Any, holder: UserWithGroups
+    permission: ObjectPermission, row: Any, holder: PermissionHolder
 ) -> Iterator[PermissionSource]:
     """The user is in the policy's group, and the policy is restricted to others."""
     policy = permission.resource.policy_of(row)
