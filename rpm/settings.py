@@ -295,8 +295,8 @@ SPECTACULAR_SETTINGS = {
         "ScopeEnum": "apps.nodes.models.VolumeScope",
         "AccessRuleKind": "apps.access.levels.RuleKind",
         "AccessRuleLevel": "apps.access.levels.Level",
-        "AccessObjectKind": "apps.configuration.rules.access_explanation.ObjectKind",
-        "PermissionName": "apps.configuration.rules.access_explanation.PermissionName",
+        "AccessObjectKind": "apps.configuration.access_explanation.ObjectKind",
+        "PermissionName": "apps.configuration.access_explanation.PermissionName",
     },
 }
 # The largest body of a bulk of tasks, of other requests, and of anonymous ones; and the time

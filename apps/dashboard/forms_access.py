@@ -13,8 +13,8 @@ from apps.access.rules.delegation import groups_nameable_by, levels_grantable_by
 from apps.access.rules.rule import Rule, Target
 from apps.access.rules.selectors import target_of, targets_open_to
 from apps.accounts.models import User
-from apps.configuration.rules.access_explanation import ObjectKind
-from apps.configuration.rules.restrictions import (
+from apps.configuration.access_explanation import ObjectKind
+from apps.configuration.restrictions import (
     restrictable_members,
     restricted_members,
     restriction_version,

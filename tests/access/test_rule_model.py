@@ -28,7 +28,7 @@ from apps.accounts.models import TenantGroup, User
 from apps.accounts.services.groups import group_members_add, group_members_remove
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_deactivate
-from apps.configuration.rules.access_explanation import ObjectKind, PermissionName, explanation
+from apps.configuration.access_explanation import ObjectKind, PermissionName, explanation
 from apps.configuration.services.grants import owners_who_may_enqueue
 from apps.configuration.services.policies import policy_move
 from apps.configuration.services.restrictions import policy_restrict, policy_unrestrict

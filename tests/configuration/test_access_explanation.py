@@ -11,7 +11,7 @@ from apps.access.rules.sentences import source_sentence
 from apps.accounts.models import QUEUE_ADMINS, User
 from apps.accounts.services.people_changes import person_deactivate
 from apps.accounts.services.service_accounts import service_account_create
-from apps.configuration.rules.access_explanation import ObjectKind, PermissionName, explanation
+from apps.configuration.access_explanation import ObjectKind, PermissionName, explanation
 from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.configuration.services.tenants import tenant_create

@@ -15,8 +15,8 @@ from apps.accounts.models import User
 from apps.accounts.selectors import people_managed_by
 from apps.accounts.services.people import user_create
 from apps.accounts.services.service_accounts import service_account_create
+from apps.configuration.access_explanation import ObjectKind, explanation
 from apps.configuration.group_usage import group_counts, group_usage
-from apps.configuration.rules.access_explanation import ObjectKind, explanation
 from apps.configuration.services import rules as services
 from apps.configuration.services.queues import profile_connect
 from apps.configuration.services.rules import RuleSubjects, rule_grant, rule_remove

@@ -29,7 +29,7 @@ from apps.accounts.services.invitations import (
 )
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_change, person_deactivate
-from apps.configuration.rules.access_explanation import ObjectKind, explanation
+from apps.configuration.access_explanation import ObjectKind, explanation
 from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.core.errors import BadInput, NotAllowed
 from apps.tasks.services.enqueue.submission import task_create, task_submit

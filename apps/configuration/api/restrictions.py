@@ -16,7 +16,7 @@ from apps.configuration.api.rule_serializers import (
     RestrictionResponseSerializer,
     RestrictionSerializer,
 )
-from apps.configuration.rules.restrictions import (
+from apps.configuration.restrictions import (
     restrictable_members,
     restricted_members,
     restricted_members_visible_to,

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from apps.access.levels import Level, RuleKind, RuleSource
 from apps.access.rules.rule import Rule
 from apps.access.rules.sentences import source_sentence
-from apps.configuration.rules.access_explanation import ObjectKind, PermissionName
+from apps.configuration.access_explanation import ObjectKind, PermissionName
 from apps.core.serializers import StrictSerializer
 
 MOST_NAMES = 2000

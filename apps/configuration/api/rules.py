@@ -18,6 +18,11 @@ from apps.access.rules.rule import ALL, Rule, RuleFilter
 from apps.access.rules.selectors import PAGE, rule_by_key, rules_visible_to, target_of
 from apps.accounts.api.permissions import person
 from apps.accounts.models import User
+from apps.configuration.access_explanation import (
+    ObjectKind,
+    explanation,
+    people_explainable_to,
+)
 from apps.configuration.api.request_checks import validated_body
 from apps.configuration.api.rule_etag import RULE_ETAG, rule_version
 from apps.configuration.api.rule_serializers import (
@@ -26,11 +31,6 @@ from apps.configuration.api.rule_serializers import (
     RuleCreateSerializer,
     RulePageSerializer,
     RuleSerializer,
-)
-from apps.configuration.rules.access_explanation import (
-    ObjectKind,
-    explanation,
-    people_explainable_to,
 )
 from apps.configuration.services.rules import (
     RuleSubjects,

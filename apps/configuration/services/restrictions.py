@@ -7,7 +7,7 @@ from django.db import transaction
 from apps.access.selectors import policies_managed_by, policies_restrictable_by
 from apps.accounts.models import User
 from apps.accounts.services.groups import permissions_change_notify
-from apps.configuration.rules.restrictions import (
+from apps.configuration.restrictions import (
     restrictable_members,
     restricted_members,
     restriction_version,

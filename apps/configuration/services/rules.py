@@ -17,12 +17,12 @@ from apps.access.rules.delegation import groups_nameable_by, levels_grantable_by
 from apps.access.rules.rows import rules_of
 from apps.access.rules.rule import Rule, Target
 from apps.access.rules.selectors import target_of
+from apps.access.services.rule_rows import levels_set, subjects_of
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.accounts.services.groups import permissions_change_notify
 from apps.configuration.services.exceeders import policy_set_exceeders
 from apps.configuration.services.rows import live_lock
-from apps.configuration.services.rule_rows import levels_set, subjects_of
 from apps.core.errors import BadInput, NotAllowed, NotFound, Stale
 from apps.events.services import event_record
 from apps.policies.models import Policy

@@ -19,7 +19,7 @@ from apps.access.rules.selectors import rules_visible_to
 from apps.access.rules.sentences import source_sentence
 from apps.access.selectors import policies_restrictable_by
 from apps.accounts.models import User
-from apps.configuration.rules.access_explanation import (
+from apps.configuration.access_explanation import (
     AccessExplanation,
     ObjectKind,
     explanation,

@@ -12,7 +12,7 @@ from apps.access.rules.rule import Rule, Target
 from apps.access.rules.selectors import rule_by_key, sees_rules, target_of
 from apps.access.selectors import policies_restrictable_by
 from apps.accounts.models import User
-from apps.configuration.rules.access_explanation import ObjectKind
+from apps.configuration.access_explanation import ObjectKind
 from apps.configuration.services.preview import tasks_returned_by_restriction
 from apps.configuration.services.restrictions import policy_restrict, policy_unrestrict
 from apps.configuration.services.rules import rule_change, rule_grant, rule_remove

@@ -11,7 +11,7 @@ from apps.accounts.models import ADMINS, User
 from apps.accounts.selectors import group_ids, is_admin, is_queue_admin
 from apps.accounts.services.groups import user_groups_set
 from apps.accounts.services.service_accounts import service_account_create
-from apps.configuration.rules.access_explanation import ObjectKind, PermissionName, explanation
+from apps.configuration.access_explanation import ObjectKind, PermissionName, explanation
 from apps.core.errors import NotAllowed
 from apps.events.models import AuditEntry, Event
 from apps.policies.models import PolicyGroupPermission
