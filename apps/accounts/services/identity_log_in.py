@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -106,26 +106,23 @@ def memberships_sync(
         join, leave = join - over, leave | over
         names = dict(Group.objects.filter(pk__in=join | leave).values_list("pk", "name"))
         skipped = _join(user, join) if join else ""
-        joined = [] if skipped else sorted(names[pk] for pk in join)
-        left = sorted(names[pk] for pk in leave)
-        event_record(
-            "person.groups_synchronised",
-            actor=None,
-            object_type="user",
-            object_id=user.pk,
-            data={
-                "name": user.username,
-                "reason": f"as {provider.name} says",
-                "joined": joined,
-                "left": left,
-                **({"of_too_much": sorted(names[pk] for pk in over)} if over else {}),
-                **(
-                    {"skipped": sorted(names[pk] for pk in join), "why": skipped} if skipped else {}
-                ),
-            },
-        )
+        wished = sorted(names[pk] for pk in join)
+        joined, left = [] if skipped else wished, sorted(names[pk] for pk in leave)
+        more: dict[str, Any] = {"of_too_much": sorted(names[pk] for pk in over)} if over else {}
+        more |= {"skipped": wished, "why": skipped} if skipped else {}
+        _record_sync(provider, user, {"joined": joined, "left": left, **more})
         permissions_change_notify([user.pk])
     return joined, left
+
+
+def _record_sync(provider: IdentityProvider, user: User, facts: Mapping[str, Any]) -> None:
+    event_record(
+        "person.groups_synchronised",
+        actor=None,
+        object_type="user",
+        object_id=user.pk,
+        data={"name": user.username, "reason": f"as {provider.name} says", **facts},
+    )
 
 
 def _join(user: User, groups: set[int]) -> str:

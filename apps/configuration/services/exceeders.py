@@ -1,6 +1,7 @@
 """Changes who may exceed the limit of a policy."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from django.contrib.auth.models import Group, Permission
 from django.db import transaction
@@ -34,29 +35,20 @@ def policy_set_exceeders(
         raise Conflict(f"Policy {policy.name} was removed.")
     permission = Permission.objects.get(codename=EXCEED_LIMIT, content_type__app_label="policies")
     people, teams = sorted(users, key=_pk), sorted(groups, key=_pk)
-    by_user = PolicyUserPermission.objects.filter(content_object=policy, permission=permission)
-    by_group = PolicyGroupPermission.objects.filter(content_object=policy, permission=permission)
+    same: dict[str, Any] = {"content_object": policy, "permission": permission}
+    by_user = PolicyUserPermission.objects.filter(**same)
+    by_group = PolicyGroupPermission.objects.filter(**same)
     _check_tenant(policy, people, by_user.values_list("user_id", flat=True))
     _check_tenant(policy, teams, by_group.values_list("group_id", flat=True))
     before = _facts(policy.pk)
     by_user.exclude(user__in=people).delete()
     by_group.exclude(group__in=teams).delete()
     PolicyUserPermission.objects.bulk_create(
-        (
-            PolicyUserPermission(
-                content_object=policy, user=one, permission=permission, created_by=actor
-            )
-            for one in people
-        ),
+        (PolicyUserPermission(**same, user=one, created_by=actor) for one in people),
         ignore_conflicts=True,
     )
     PolicyGroupPermission.objects.bulk_create(
-        (
-            PolicyGroupPermission(
-                content_object=policy, group=one, permission=permission, created_by=actor
-            )
-            for one in teams
-        ),
+        (PolicyGroupPermission(**same, group=one, created_by=actor) for one in teams),
         ignore_conflicts=True,
     )
     tasks_regroup(policy_ids=[policy.pk])

@@ -1,7 +1,7 @@
 """Policies as rows of a tree, and one policy with its queues."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Q
@@ -118,10 +118,7 @@ def policy_rows(policies: Iterable[Policy], current: CurrentTasks | None = None)
         current: the tasks of at least these policies; None reads just those.
     """
     every = list(policies)
-    shown = {policy.pk for policy in every}
-    children: dict[int | None, list[Policy]] = defaultdict(list)
-    for policy in every:
-        children[policy.parent_id if policy.parent_id in shown else None].append(policy)
+    children = _children_of(every)
     tree = _tree()
     concerned = {pk for policy in every for pk in (policy.pk, *tree.below(policy.pk))}
     queues_of = _queues_of(concerned)
@@ -162,6 +159,15 @@ def policy_rows(policies: Iterable[Policy], current: CurrentTasks | None = None)
 
     walk(None, 0)
     return rows
+
+
+def _children_of(policies: Sequence[Policy]) -> Mapping[int | None, list[Policy]]:
+    """Below each policy those that are shown; below None those without a shown parent."""
+    shown = {policy.pk for policy in policies}
+    children: dict[int | None, list[Policy]] = defaultdict(list)
+    for policy in policies:
+        children[policy.parent_id if policy.parent_id in shown else None].append(policy)
+    return children
 
 
 @card("policy_card", Sharing.ADMINS)

@@ -64,9 +64,7 @@ def sync(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     refused = _whole_or_0(request, "serial_refused")
     serial = serials.record(home, _serial_of(request), refused=refused)
     # First of all: a member must not end because of what else this exchange does.
-    for item in request_fields.records(request, "leases", most=10_000):
-        until_s = request_fields.number(item, "until_s", highest=1e10)
-        leases.renew(MemberFolder(home, identity_of(item)), until_s)
+    _renew_leases(home, request)
     watched = [
         _watched_of(home, item) for item in request_fields.records(request, "logs", most=1000)
     ]
@@ -108,6 +106,12 @@ def sync(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
             _started_pids(home), is_helpers=lambda pid: mps.is_server(pid, home)
         )
     return answer
+
+
+def _renew_leases(home: str, request: dict[str, Any]) -> None:
+    for item in request_fields.records(request, "leases", most=10_000):
+        until_s = request_fields.number(item, "until_s", highest=1e10)
+        leases.renew(MemberFolder(home, identity_of(item)), until_s)
 
 
 def _serial_of(request: dict[str, Any]) -> serials.Serial:

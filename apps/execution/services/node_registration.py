@@ -133,12 +133,7 @@ def node_add(
     node.served_by, node.served_until = "node add", timezone.now() + CLAIM_FOR_CHECK
     _save(node)
     try:
-        _make_devices(node, simulated)
-        inventory, clocks = node_check(node, starts_container=True)
-        refuse_known_devices(node, inventory)
-        _refuse_own_account(node, inventory, clocks)
-        if not is_shared_machine and simulated is None:
-            refuse_known_machine(node, inventory, clocks)
+        inventory, clocks = _checked(node, simulated, is_shared_machine=is_shared_machine)
     except BaseException:
         # Nothing refers to it yet, so it can go without a trace, whatever went wrong.
         with transaction.atomic():
@@ -149,24 +144,41 @@ def node_add(
         node_store_inventory(node, inventory, clocks)
         node_mark_healthy(node)
         Node.objects.filter(pk=node.pk).update(served_by="", served_until=None)
-        event_record(
-            "node.added",
-            actor=actor,
-            object_type="node",
-            object_id=node.pk,
-            data={
-                "name": name,
-                "after": {
-                    "pool": pool.name if pool is not None else None,
-                    "address": node.address,
-                    "host_key": host_key.fingerprint if host_key is not None else None,
-                    "allows_process": node.allows_process,
-                    "is_simulated": node.is_simulated,
-                },
-            },
-        )
+        _record_added(actor, node, host_key)
         after_commit(notify=["allocation.run_pass", "execution.poll"], topics=["nodes"])
     return node
+
+
+def _checked(
+    node: Node, simulated: SimulatedGpus | None, *, is_shared_machine: bool
+) -> tuple[NodeInventory, Clocks]:
+    """What the machine has, once it may be a node."""
+    _make_devices(node, simulated)
+    inventory, clocks = node_check(node, starts_container=True)
+    refuse_known_devices(node, inventory)
+    _refuse_own_account(node, inventory, clocks)
+    if not is_shared_machine and simulated is None:
+        refuse_known_machine(node, inventory, clocks)
+    return inventory, clocks
+
+
+def _record_added(actor: User | None, node: Node, host_key: HostKey | None) -> None:
+    event_record(
+        "node.added",
+        actor=actor,
+        object_type="node",
+        object_id=node.pk,
+        data={
+            "name": node.name,
+            "after": {
+                "pool": node.pool.name if node.pool is not None else None,
+                "address": node.address,
+                "host_key": host_key.fingerprint if host_key is not None else None,
+                "allows_process": node.allows_process,
+                "is_simulated": node.is_simulated,
+            },
+        },
+    )
 
 
 @transaction.atomic

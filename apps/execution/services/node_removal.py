@@ -74,20 +74,26 @@ def node_remove(
         raise Conflict(words, fields={"force": words})
     if shown is not None:
         _refuse_others(node, [task for task in tasks if task.pk not in shown])
+    problem = _problem_of_reason(node, reason)
+    if problem:
+        raise BadInput(f"reason {problem}.", fields={"reason": problem})
     if node.state != NodeState.HEALTHY:
-        if not reason.strip():
-            problem = "must say why you are sure that the machine is off: the node does not answer"
-            raise BadInput(f"reason {problem}.", fields={"reason": problem})
         node_declare_off(actor=actor, node=node, reason=reason)
-    elif reason.strip():
+    return node_ask_removal(actor=actor, node=node, notes=notes)
+
+
+def _problem_of_reason(node: Node, reason: str) -> str:
+    """What is wrong with it; empty: nothing."""
+    if node.state != NodeState.HEALTHY and not reason.strip():
+        return "must say why you are sure that the machine is off: the node does not answer"
+    if node.state == NodeState.HEALTHY and reason.strip():
         # Kept for later, it could declare off a machine that only lost its network.
-        problem = (
+        return (
             "is for a node that does not answer, and this one counts as healthy: if the machine "
             "is off, wait until the node is suspect (30 seconds) and force the removal again; "
             "if it is on, leave the reason out, and its tasks are stopped"
         )
-        raise BadInput(f"reason {problem}.", fields={"reason": problem})
-    return node_ask_removal(actor=actor, node=node, notes=notes)
+    return ""
 
 
 def _refuse_others(node: Node, others: list[Task]) -> None:

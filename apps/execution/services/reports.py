@@ -111,15 +111,8 @@ def report_apply(
     before = {row.pk: row.state for row in context.members}
     members = {member_key(row): row for row in members_of(node)}
     unreadable = {one.member for one in report.unreadable}
-    missing = [one for one in _reported_keys(report) if one not in members]
-    other_rows = _rows_elsewhere(missing)
-    # Another row of the same machine has these: that one looks after them.
-    elsewhere = {
-        key
-        for key, row in other_rows.items()
-        if row.node_id != node.pk and _phase(row) is not Phase.OVER
-    }
-    rows = {**members, **{key: row for key, row in other_rows.items() if key not in elsewhere}}
+    ended, elsewhere = _other_rows(node, [k for k in _reported_keys(report) if k not in members])
+    rows = {**members, **ended}
     applier = Applier(
         rows,
         before,
@@ -134,11 +127,7 @@ def report_apply(
     # The result of a member waits for the end of its log; the logs of others wait for the results.
     last = [(members[key], part) for key, part in parts.items() if key in over]
     _store_logs(applier, node, last, token=context.token, until=until)
-    ours = replace(
-        report,
-        members=tuple(one for one in report.members if one.member not in elsewhere),
-        unreadable=tuple(one for one in report.unreadable if one.member not in elsewhere),
-    )
+    ours = _without(report, elsewhere)
     actions = reconcile(
         # Of those that cannot be read the node has not said that they are gone.
         [_row(row, node, clocks) for member, row in rows.items() if member not in unreadable],
@@ -199,8 +188,29 @@ def _skip_log(node: Node, row: Member, part: LogChunk, token: str) -> None:
         Attempt.objects.filter(pk=row.attempt_id).update(log_is_cut=True)
 
 
-def _rows_elsewhere(members: Collection[MemberKey]) -> dict[MemberKey, Member]:
-    """Rows that ended long ago, or are of another node row, of members that the node has."""
+def _without(report: SyncReport, members: Collection[MemberKey]) -> SyncReport:
+    return replace(
+        report,
+        members=tuple(one for one in report.members if one.member not in members),
+        unreadable=tuple(one for one in report.unreadable if one.member not in members),
+    )
+
+
+def _other_rows(
+    node: Node, members: Collection[MemberKey]
+) -> tuple[dict[MemberKey, Member], set[MemberKey]]:
+    """Rows that ended long ago, and the members that another row of the same machine has."""
+    found = _rows_of(members)
+    elsewhere = {
+        key
+        for key, row in found.items()
+        if row.node_id != node.pk and _phase(row) is not Phase.OVER
+    }
+    return {key: row for key, row in found.items() if key not in elsewhere}, elsewhere
+
+
+def _rows_of(members: Collection[MemberKey]) -> dict[MemberKey, Member]:
+    """The rows of these members, on whatever node."""
     tasks = sorted({UUID(one.task_id) for one in members if _is_uuid(one.task_id)})
     found: dict[MemberKey, Member] = {}
     for at in range(0, len(tasks), AT_ONCE):
