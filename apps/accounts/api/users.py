@@ -106,13 +106,13 @@ class NewInvitationSerializer(UserSerializer):
         read_only_fields = fields
 
 
-class LinkSerializer(StrictSerializer):
+class PasswordLinkSerializer(StrictSerializer):
     days = serializers.IntegerField(
         default=DAYS, help_text=f"How long the link works: 1 to {MOST_DAYS} days."
     )
 
 
-class InviteSerializer(LinkSerializer):
+class InviteSerializer(PasswordLinkSerializer):
     """A user name, an e-mail address, or both; without a user name the person chooses one."""
 
     username = serializers.CharField(max_length=150, allow_blank=True, default="")
@@ -215,7 +215,7 @@ class UserViewSet(ReadOnlyModelViewSet[User]):
         """Let them sign in again; credentials stay revoked."""
         return self._user_response(person_activate(actor=person(request), user=self.get_object()))
 
-    @extend_schema(request=LinkSerializer, responses=NewInvitationSerializer)
+    @extend_schema(request=PasswordLinkSerializer, responses=NewInvitationSerializer)
     @action(detail=True, methods=["post"])
     def invitation(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
         """Replace the link; for a person who signed in before, it sets a password."""
@@ -223,7 +223,7 @@ class UserViewSet(ReadOnlyModelViewSet[User]):
             actor=person(request),
             user=self.get_object(),
             address=join_address(request),
-            **_validated_data(LinkSerializer, request),
+            **_validated_data(PasswordLinkSerializer, request),
         )
         return self._invitation_response(invited)
 
