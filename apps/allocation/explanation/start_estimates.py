@@ -20,7 +20,7 @@ from apps.allocation.forecast.estimates import FUTURES
 from apps.allocation.forecast.future import stand_in
 from apps.allocation.forecast.history import load_run_times
 from apps.allocation.forecast.run_times import SECOND
-from apps.allocation.loader.queued_counts import load_with_counts
+from apps.allocation.loader.queued_counts import load_with_queued_counts
 from apps.allocation.loader.texts import microseconds
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
@@ -105,7 +105,7 @@ def _unpacked(kept: dict[str, Any]) -> ExpectedStart:
 
 def _estimated(task: Task) -> Estimate | NoEstimate | None:
     """None where it would take too long."""
-    loaded = load_with_counts(now_us=microseconds(timezone.now()))
+    loaded = load_with_queued_counts(now_us=microseconds(timezone.now()))
     limits_before = _limits_before(task)
     if task.task_group_id not in loaded.group_ids or task.pk not in limits_before:
         return NoEstimate(NoEstimateReason.NOT_IN_SIGHT)

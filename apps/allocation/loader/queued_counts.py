@@ -12,7 +12,7 @@ from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
 
 
-def load_with_counts(*, now_us: int) -> LoadedSnapshot:
+def load_with_queued_counts(*, now_us: int) -> LoadedSnapshot:
     """As a pass takes it, with the heads of each group only, and how many tasks are behind them."""
     loaded = load(now_us=now_us)
     counts = queued_counts()
