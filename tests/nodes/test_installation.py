@@ -11,11 +11,11 @@ from apps.allocation.services import run_pass
 from apps.events.models import Event
 from apps.execution.selectors import maintenance_left_s
 from apps.execution.services.restore_detection import (
+    database_trust,
     own_serial,
     restore_settle,
     serial_record,
     serial_signature,
-    trust_now,
 )
 from apps.nodes.models import Installation, Node
 from apps.tasks.models import Task
@@ -80,11 +80,11 @@ def test_a_node_that_has_heard_of_more_than_there_is_stops_all_passes(
 ) -> None:
     (task,) = enqueue(alice, example.dev_queue)
     report_serial(node, own_serial())
-    assert not trust_now().is_doubted
+    assert not database_trust().is_doubted
 
     report_serial(node, own_serial() + 50)
 
-    assert trust_now().is_doubted
+    assert database_trust().is_doubted
     outcome = run_pass()
     assert (outcome.ran, "restored" in outcome.suspended) == (False, True)
     task.refresh_from_db()
@@ -107,7 +107,7 @@ def test_a_serial_that_was_never_given_out_concerns_its_node_alone(
     refused = [serial_record(node, serial, signature) for _ in range(3)]
 
     assert refused == [min(serial, 2**63 - 1)] * 3
-    assert not trust_now().is_doubted
+    assert not database_trust().is_doubted
     (event,) = Event.objects.filter(kind="node.serial_refused")
     assert event.data["name"] == "b1"
     assert "b1 reported a serial" in check_nodes().words
@@ -147,7 +147,7 @@ def test_passes_go_on_when_it_is_confirmed_and_no_node_shows_unknown_work(
 
     answer = api(root).post("/api/v1/installation/confirm-restored/")
     assert answer.json()["unsettled"] == ["b1"]
-    assert trust_now().is_confirmed
+    assert database_trust().is_confirmed
     assert not restore_settle()
     Node.objects.update(unknown_work=0, last_seen_at=timezone.now() + timedelta(seconds=1))
 

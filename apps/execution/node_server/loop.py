@@ -34,10 +34,10 @@ from apps.execution.services.node_ownership import NotServing, as_server
 from apps.execution.services.preflight import node_preflight_again, preflight_note
 from apps.execution.services.reports import ReportContext, log_positions, members_of, report_apply
 from apps.execution.services.restore_detection import (
+    database_trust,
     own_serial,
     serial_record,
     serial_signature,
-    trust_now,
 )
 from apps.execution.transport.base import HostKeyRefused, MachineRefused, TransportError
 from apps.nodes.models import Node, NodeState
@@ -209,7 +209,7 @@ class NodeLoop:
         self._serial_refused = serial_record(node, report.serial, report.serial_signature)
         # By now: this answer may have told that the database was restored. No launch goes out
         # before that, which asks for the clock.
-        trust = trust_now()
+        trust = database_trust()
         self._note_clock(clocks)
         unknown = UnknownMembers(
             since={

@@ -25,7 +25,7 @@ from apps.execution.services.member_launch import (
     member_stop,
 )
 from apps.execution.services.node_ownership import NotServing
-from apps.execution.services.restore_detection import trust_now
+from apps.execution.services.restore_detection import database_trust
 from apps.nodes.models import Node
 from apps.tasks.models import Member
 
@@ -157,7 +157,7 @@ class NodeServer:
         if not ready:
             return
         # What was to be launched when a backup was made may have been launched since.
-        if not trust_now().is_doubted:
+        if not database_trust().is_doubted:
             self._launch_due(ready)
         self._preflight(ready)
         to_stop = list(members_to_stop(ready))

@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class DatabaseTrust:
     """What may be done about work that the database does not know.
 
     Args:
@@ -48,10 +48,10 @@ def own_serial() -> int:
     return Event.objects.aggregate(last=Max("id"))["last"] or 0
 
 
-def trust_now() -> Trust:
+def database_trust() -> DatabaseTrust:
     """Whether the database can be trusted to know all that runs."""
     row = Installation.objects.get(id=1)
-    return Trust(row.restored_at is not None, row.restore_confirmed_at is not None)
+    return DatabaseTrust(row.restored_at is not None, row.restore_confirmed_at is not None)
 
 
 def serial_signature(serial: int) -> str:

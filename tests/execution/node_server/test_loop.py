@@ -12,7 +12,7 @@ from apps.allocation.services import run_pass
 from apps.execution.bundle import helper_version
 from apps.execution.client import NodeClient
 from apps.execution.node_server.loop import NodeLoop
-from apps.execution.services.restore_detection import own_serial, serial_signature, trust_now
+from apps.execution.services.restore_detection import own_serial, serial_signature, database_trust
 from apps.execution.transport.base import ExchangeFailed, NodeTransport
 from apps.nodes.models import Node
 from apps.tasks.models import Attempt, Member
@@ -95,5 +95,5 @@ def test_an_answer_that_tells_of_a_restore_ends_no_work(
 
     assert loop._exchange()
 
-    assert trust_now().is_doubted
+    assert database_trust().is_doubted
     assert Attempt.objects.get().state == "running"

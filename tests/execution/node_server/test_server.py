@@ -21,7 +21,7 @@ from apps.execution.node_server import server as server_module
 from apps.execution.node_server.identity import is_dead, process_token
 from apps.execution.node_server.server import NodeServer
 from apps.execution.services.node_registration import SimulatedGpus, node_add
-from apps.execution.services.restore_detection import trust_now
+from apps.execution.services.restore_detection import database_trust
 from apps.nodes.models import Node, NodeState, Runtime, Transport
 from apps.policies.models import Queue
 from apps.tasks.models import Attempt, Member, Task
@@ -354,7 +354,7 @@ def test_a_node_with_a_forged_serial_stops_nobody_and_forgets_it(
     wait_for(task, "completed")
     (event,) = Event.objects.filter(kind="node.serial_refused")
     assert event.data["serial"] == 2**63 - 20
-    assert not trust_now().is_doubted
+    assert not database_trust().is_doubted
     wait_until(lambda: json.loads(kept.read_text())["serial"] < 10**9, what="it is replaced")
 
 
