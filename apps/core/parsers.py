@@ -24,7 +24,7 @@ class BoundedJSONParser(JSONParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        body = read_bounded(stream)
+        body = read_bounded_body(stream)
         try:
             return super().parse(io.BytesIO(body), media_type, parser_context)
         except RecursionError as error:
@@ -64,7 +64,7 @@ def _odd_number(body: bytes) -> str | None:
     return None
 
 
-def read_bounded(stream: IO[bytes]) -> bytes:
+def read_bounded_body(stream: IO[bytes]) -> bytes:
     """All that was sent; Django bounds only what its own code reads.
 
     Raises:

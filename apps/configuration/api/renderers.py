@@ -12,7 +12,7 @@ from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 
 from apps.core.errors import BadInput
-from apps.core.parsers import BoundedJSONParser, read_bounded
+from apps.core.parsers import BoundedJSONParser, read_bounded_body
 from apps.policies.document import yaml_data
 
 
@@ -43,7 +43,7 @@ class YamlParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,  # noqa: ARG002
     ) -> Any:
         try:
-            return yaml_data(read_bounded(stream).decode())
+            return yaml_data(read_bounded_body(stream).decode())
         except UnicodeDecodeError as error:
             raise exceptions.ParseError("The body is not UTF-8.") from error
 
@@ -57,7 +57,7 @@ class DocumentJSONParser(BoundedJSONParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        body = read_bounded(stream)
+        body = read_bounded_body(stream)
         data = super().parse(io.BytesIO(body), media_type, parser_context)
         json.loads(body, object_pairs_hook=_each_once)
         return data
