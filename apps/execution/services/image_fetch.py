@@ -127,7 +127,7 @@ def image_fetch(
         digest = noted.digest
 
 
-def image_forget(client: NodeClient, image: ImageName) -> None:
+def image_digest_forget(client: NodeClient, image: ImageName) -> None:
     """Ask the node again next time."""
     known = _known.get(client, {})
     _known[client] = {key: one for key, one in known.items() if key[0] != image}

@@ -33,8 +33,8 @@ from apps.execution.services.image_fetch import (
     ImageReady,
     ImageRequest,
     ImageUnavailable,
+    image_digest_forget,
     image_fetch,
-    image_forget,
 )
 from apps.execution.services.node_ownership import NotServing, as_server
 from apps.execution.services.preflight import node_preflight_again, preflight_note
@@ -274,7 +274,7 @@ def _is_nodes_own(start: MemberStart) -> bool:
 
 def _exited(start: MemberStart, ended: MemberResult) -> None:
     if start.spec.image:
-        image_forget(start.client, ImageName.parse(start.spec.image))
+        image_digest_forget(start.client, ImageName.parse(start.spec.image))
     with as_server(start.node_id, start.token):
         member_note_exit(member_id=start.member.pk, ended=ended)
 
