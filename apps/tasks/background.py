@@ -3,7 +3,7 @@
 from celery import shared_task
 from django.conf import settings
 
-from apps.tasks.selectors.vaults import vaults_in_use
+from apps.tasks.selectors.vaults import vault_versions_in_use
 from apps.tasks.services.retention import expired_remove, retention_of
 from apps.tasks.services.task_groups import empty_groups_remove
 from apps.vaults.services.maintenance import vaults_remove_unused, vaults_store_data
@@ -24,5 +24,5 @@ def tasks_remove_old() -> None:
         )
     )
     empty_groups_remove(most=GROUPS_AT_ONCE)
-    vaults_remove_unused(vaults_in_use())
+    vaults_remove_unused(vault_versions_in_use())
     vaults_store_data()

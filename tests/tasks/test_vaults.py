@@ -15,7 +15,7 @@ from apps.core.keyring import HIDDEN
 from apps.tasks.lifecycle.states import AttemptState
 from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors.log_needles import log_needles
-from apps.tasks.selectors.vaults import launch_spec, vaults_in_use
+from apps.tasks.selectors.vaults import launch_spec, vault_versions_in_use
 from apps.tasks.services.attempts.vaults import attempt_note_vaults
 from apps.tasks.services.enqueue.submission import task_submit
 from apps.tasks.task_spec import TaskSpec
@@ -151,13 +151,13 @@ def test_a_vault_that_is_removed_stays_for_what_began_with_it(
     used = attempt_note_vaults(attempt_id=attempt.pk)
     vault_remove(actor=alice, vault=mine)
 
-    vaults_remove_unused(vaults_in_use())
+    vaults_remove_unused(vault_versions_in_use())
     assert launch_spec(attempt.task, used).secrets == {"A": "long-secret"}
 
     Attempt.objects.update(state=AttemptState.STOPPING)
     Attempt.objects.update(state=AttemptState.FINISHED, ended_at=attempt.allocated_at)
     Attempt.objects.update(ended_at="2020-01-01T00:00:00Z")
-    vaults_remove_unused(vaults_in_use())
+    vaults_remove_unused(vault_versions_in_use())
     with pytest.raises(VaultGone):
         launch_spec(attempt.task, used)
 

@@ -67,7 +67,7 @@ def vault_refs_of(noted: Sequence[Sequence[object]] | None) -> list[VaultRef]:
     return [(UUID(str(vault_id)), int(str(version))) for vault_id, version in noted or []]
 
 
-def vaults_in_use() -> set[VaultRef]:
+def vault_versions_in_use() -> set[VaultRef]:
     """Versions of attempts that may still be launched, or may still write output."""
     recent = timezone.now() - WRITES_FOR
     may_write = Q(state__in=LIVE_ATTEMPT_STATES) | Q(ended_at__gte=recent)
