@@ -116,7 +116,7 @@ def policy_family(policy_id: int) -> list[int]:
     return found
 
 
-def is_of_policy(user: Person, policy: Policy) -> bool:
+def policy_applies_to(policy: Policy, user: Person) -> bool:
     """Whether the policy applies to the user: in its group, and a member where it is restricted."""
     if policy.group_id not in group_ids(user):
         return False

@@ -25,7 +25,7 @@ from apps.dashboard.cards.words import duration_text
 from apps.dashboard.selectors.people import people_of
 from apps.dashboard.selectors.usage_history import HOURS, as_gpu, usage_history, usage_of_each
 from apps.policies.models import Policy, Queue
-from apps.policies.selectors import is_of_policy, policy_family
+from apps.policies.selectors import policy_applies_to, policy_family
 
 SPARKLINE_STEPS = 48
 # As many queues as are asked what can be started.
@@ -117,7 +117,7 @@ def policy_or_404(user: User, pk: int) -> Policy:
 def policy_context(user: User, policy: Policy) -> dict[str, object]:
     """What the page of a policy shows next to its cards."""
     may_edit = policies_changeable_by(user).filter(pk=policy.pk).exists()
-    is_member = may_edit or is_of_policy(user, policy)
+    is_member = may_edit or policy_applies_to(policy, user)
     parent = policies_visible_to(user).filter(children=policy).first()
     return {
         "policy": policy,
