@@ -16,7 +16,7 @@ from apps.tasks.selectors.attempts import (
     LOG_BYTES,
     MOST_LOG_BYTES,
     LogPart,
-    attempt_latest,
+    latest_attempt,
     log_from,
     log_tail,
 )
@@ -87,7 +87,7 @@ def log_query(request: Request, task: Task, permissions: TaskPermissions) -> Log
     rank = whole_parameter(request, "rank", lowest=0, highest=99_999) or 0
     offset = whole_parameter(request, "offset", lowest=0, highest=2**62)
     most = whole_parameter(request, "limit", lowest=1, highest=MOST_LOG_BYTES) or LOG_BYTES
-    attempt = attempt_latest(task, generation)
+    attempt = latest_attempt(task, generation)
     if attempt is None:
         part = LogPart(b"", offset or 0, offset or 0)
     elif offset is None:

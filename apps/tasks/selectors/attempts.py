@@ -34,7 +34,7 @@ def attempts_of(task: Task) -> QuerySet[Attempt]:
     )
 
 
-def attempt_latest(task: Task, generation: int | None = None) -> Attempt | None:
+def latest_attempt(task: Task, generation: int | None = None) -> Attempt | None:
     """The attempt of this generation, else the last one."""
     attempts = Attempt.objects.filter(task=task)
     if generation is not None:
