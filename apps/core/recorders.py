@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from django.db.models import Model
 
 
-class Recorder(Protocol):
+class EventRecorder(Protocol):
     """Keeps one event, and its audit entry, with the transaction that is open."""
 
     def __call__(
@@ -27,10 +27,10 @@ class Recorder(Protocol):
     ) -> None: ...
 
 
-_recorders: list[Recorder] = []
+_recorders: list[EventRecorder] = []
 
 
-def recorder_register(recorder: Recorder) -> None:
+def recorder_register(recorder: EventRecorder) -> None:
     """Register the recorder, in place of an earlier one."""
     _recorders[:] = [recorder]
 
