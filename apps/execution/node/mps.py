@@ -50,7 +50,7 @@ OLDEST_CUDA = 11_050
 MOUNT = 'mount --bind "$1" /dev/shm && shift && exec "$@"'
 
 
-class Daemon(NamedTuple):
+class MpsDaemon(NamedTuple):
     """A control daemon: for which device, for whose processes (`uid:gid`), in containers or not."""
 
     home: str
@@ -130,7 +130,7 @@ def prepare(member: MemberFolder, spec: Spec, config: dict[str, Any]) -> Spec:
     device = next((one for one in spec.devices if one.enforced_by == "mps"), None)
     if device is None:
         return spec
-    daemon = Daemon(member.home, device.uuid, spec.user or "0:0", spec.runtime != "process")
+    daemon = MpsDaemon(member.home, device.uuid, spec.user or "0:0", spec.runtime != "process")
     # First of all: a process that looks for unneeded daemons meanwhile must find this.
     member.write("mps.json", {"name": daemon.name})
     _make_folders(daemon)
@@ -154,7 +154,7 @@ def update_daemons(home: str, config: dict[str, Any]) -> None:
         os.close(lock)
 
 
-def _update(daemon: Daemon, config: dict[str, Any]) -> None:
+def _update(daemon: MpsDaemon, config: dict[str, Any]) -> None:
     """Start or end the daemon as needed. Under its lock, in a process of its own."""
     # Checked again: a task may need it by now, or another process may have started it.
     if not _is_needed(daemon):
@@ -165,14 +165,14 @@ def _update(daemon: Daemon, config: dict[str, Any]) -> None:
             _start(daemon, config)
 
 
-def daemons(home: str) -> list[Daemon]:
+def daemons(home: str) -> list[MpsDaemon]:
     """The daemons of this helper that were started and not ended."""
     root = _root(home)
     found = []
     for name in sorted(os.listdir(root)) if os.path.isdir(root) else []:
         kept = files.read_json(os.path.join(root, name, "daemon.json"))
         if kept is not None:
-            found.append(Daemon(home, kept["device"], kept["user"], kept["is_contained"]))
+            found.append(MpsDaemon(home, kept["device"], kept["user"], kept["is_contained"]))
     return found
 
 
@@ -185,7 +185,7 @@ def is_server(pid: int, home: str) -> bool:
     )
 
 
-def start_command(daemon: Daemon, program: str) -> list[str]:
+def start_command(daemon: MpsDaemon, program: str) -> list[str]:
     """Arguments that start the daemon as its user; pure."""
     command = [*_as_user(daemon.user), program, "-d"]
     if not daemon.shared_memory:
@@ -194,7 +194,7 @@ def start_command(daemon: Daemon, program: str) -> list[str]:
     return [*own, "sh", "-c", MOUNT, "sh", daemon.shared_memory, *command]
 
 
-def daemon_variables(daemon: Daemon) -> dict[str, str]:
+def daemon_variables(daemon: MpsDaemon) -> dict[str, str]:
     """Variables of the daemon, and of the program that talks to it; pure."""
     return {
         "CUDA_VISIBLE_DEVICES": daemon.device,
@@ -211,7 +211,7 @@ def _as_user(user: str) -> list[str]:
     return ["setpriv", "--reuid=%s" % uid, "--regid=%s" % gid, "--clear-groups", "--"]
 
 
-def _start(daemon: Daemon, config: dict[str, Any]) -> None:
+def _start(daemon: MpsDaemon, config: dict[str, Any]) -> None:
     program = _program(config)
     if program is None:
         raise RequestRefusal("start_failed", "MPS: %s is not installed any more" % PROGRAM)
@@ -240,7 +240,7 @@ def _start(daemon: Daemon, config: dict[str, Any]) -> None:
         raise RequestRefusal("start_failed", "MPS does not start: %s" % _words(daemon, words))
 
 
-def _end(daemon: Daemon, config: dict[str, Any]) -> None:
+def _end(daemon: MpsDaemon, config: dict[str, Any]) -> None:
     """Ask it to quit, make sure, and remove its files."""
     pid, program = _pid_of(daemon), _program(config)
     if pid is not None and program is not None:
@@ -259,7 +259,7 @@ def _end(daemon: Daemon, config: dict[str, Any]) -> None:
         until = clocks.uptime_s() + QUIT_S
         while _pid_of(daemon) is not None and clocks.uptime_s() < until:
             time.sleep(STEP_S)
-    # Daemon and servers.
+    # MpsDaemon and servers.
     for left in processes.marked(daemon.folder, owner=_ids(daemon)[0], mark=MARK):
         processes.send(left, signal.SIGKILL)
     for folder in filter(None, (daemon.folder, daemon.shared_memory)):
@@ -268,7 +268,7 @@ def _end(daemon: Daemon, config: dict[str, Any]) -> None:
             task_files.remove(folder)
 
 
-def _is_needed(daemon: Daemon) -> bool:
+def _is_needed(daemon: MpsDaemon) -> bool:
     """Whether an attempt that has not ended uses it; asked under the daemon's lock."""
     return any(
         _uses(member, daemon)
@@ -278,13 +278,13 @@ def _is_needed(daemon: Daemon) -> bool:
     )
 
 
-def _uses(member: MemberFolder, daemon: Daemon) -> bool:
+def _uses(member: MemberFolder, daemon: MpsDaemon) -> bool:
     """Any, where the file that names it is damaged."""
     kept = member.read("mps.json")
     return member.has("mps.json") if kept is None else kept.get("name") == daemon.name
 
 
-def _make_folders(daemon: Daemon) -> None:
+def _make_folders(daemon: MpsDaemon) -> None:
     """Its user owns what it writes to; no other user gets past the folders above."""
     for folder in (FOLDERS, _root(daemon.home), daemon.folder):
         # The helper's umask closes them, and the daemon has to pass.
@@ -297,7 +297,7 @@ def _make_folders(daemon: Daemon) -> None:
         task_files.ensure_folder(daemon.shared_memory, 0o1777)  # as /dev/shm is
 
 
-def _pid_of(daemon: Daemon) -> int | None:
+def _pid_of(daemon: MpsDaemon) -> int | None:
     """The living control daemon, by the file that it writes itself."""
     try:
         digits = task_files.read_end(_pid_file(daemon), owner=_ids(daemon)[0], most=20).strip()
@@ -316,7 +316,7 @@ def _name_of(pid: int) -> str:
         return ""
 
 
-def _words(daemon: Daemon, path: str) -> str:
+def _words(daemon: MpsDaemon, path: str) -> str:
     """The daemon's output, or the end of its log."""
     log = os.path.join(daemon.log, "control.log")
     for name, owner in ((path, os.geteuid()), (log, _ids(daemon)[0])):
@@ -332,17 +332,17 @@ def _program(config: dict[str, Any]) -> str | None:
     return shutil.which(PROGRAM, path=tool_environment(config)["PATH"])
 
 
-def _ids(daemon: Daemon) -> tuple[int, int]:
+def _ids(daemon: MpsDaemon) -> tuple[int, int]:
     """User and group of the daemon, which its folders and what it writes belong to."""
     uid, _, gid = daemon.user.partition(":")
     return int(uid), int(gid)
 
 
-def _pid_file(daemon: Daemon) -> str:
+def _pid_file(daemon: MpsDaemon) -> str:
     return os.path.join(daemon.pipe, "%s.pid" % PROGRAM)
 
 
-def _lock(daemon: Daemon) -> str:
+def _lock(daemon: MpsDaemon) -> str:
     return os.path.join(daemon.home, "mps-%s.lock" % daemon.name)
 
 

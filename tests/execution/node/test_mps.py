@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apps.execution.node import mps
-from apps.execution.node.mps import Daemon
+from apps.execution.node.mps import MpsDaemon
 from apps.execution.node.processes import start_ticks
 from apps.execution.protocol.outcomes import Answered, StartFailed
 from apps.execution.protocol.requests import AllocatedDevice, LaunchRequest, MemberKey
@@ -51,12 +51,12 @@ def none_left(home: str) -> None:
     wait_until(lambda: not mps.daemons(home), what="the end of every daemon")
 
 
-def daemon_of(node: TestedNode) -> Daemon:
+def daemon_of(node: TestedNode) -> MpsDaemon:
     (daemon,) = mps.daemons(home_of(node))
     return daemon
 
 
-def pid_in(daemon: Daemon, name: str) -> int:
+def pid_in(daemon: MpsDaemon, name: str) -> int:
     return int((Path(daemon.pipe) / name).read_text())
 
 

@@ -8,7 +8,7 @@ from apps.execution.node import mps
 from apps.execution.node.arguments import ContainerPaths, docker_run, podman_run
 from apps.execution.node.environment import container_environment, process_environment
 from apps.execution.node.errors import RequestRefusal
-from apps.execution.node.mps import Daemon
+from apps.execution.node.mps import MpsDaemon
 from apps.execution.node.specs import Spec
 from apps.execution.protocol.requests import AllocatedDevice
 from tests.execution.node.test_arguments import spec as plain_spec
@@ -72,8 +72,8 @@ def test_a_slice_is_given_by_its_uuid(build: Any) -> None:
 
 
 def test_the_daemon_is_started_as_the_user_of_the_tasks() -> None:
-    contained = Daemon("/h", "GPU-a", "1000:1001", is_contained=True)
-    plain = Daemon("/h", "GPU-a", "0:0", is_contained=False)
+    contained = MpsDaemon("/h", "GPU-a", "1000:1001", is_contained=True)
+    plain = MpsDaemon("/h", "GPU-a", "0:0", is_contained=False)
 
     assert mps.start_command(plain, "/usr/bin/control") == ["/usr/bin/control", "-d"]
     assert mps.start_command(contained, "/usr/bin/control") == [
@@ -85,7 +85,9 @@ def test_the_daemon_is_started_as_the_user_of_the_tasks() -> None:
 
 
 def test_sockets_of_the_longest_paths_can_still_be_made() -> None:
-    daemon = Daemon("/" + "h" * 500, "MIG-" + "0" * 36, "4294967294:4294967294", is_contained=True)
+    daemon = MpsDaemon(
+        "/" + "h" * 500, "MIG-" + "0" * 36, "4294967294:4294967294", is_contained=True
+    )
 
     assert len(f"{daemon.pipe}/control_privileged") < 108
 
