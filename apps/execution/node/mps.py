@@ -259,7 +259,7 @@ def _end(daemon: MpsDaemon, config: dict[str, Any]) -> None:
         until = clocks.uptime_s() + QUIT_S
         while _pid_of(daemon) is not None and clocks.uptime_s() < until:
             time.sleep(STEP_S)
-    # MpsDaemon and servers.
+    # Daemon and servers.
     for left in processes.marked(daemon.folder, owner=_ids(daemon)[0], mark=MARK):
         processes.send(left, signal.SIGKILL)
     for folder in filter(None, (daemon.folder, daemon.shared_memory)):
