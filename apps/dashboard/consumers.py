@@ -16,7 +16,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from redis.exceptions import RedisError
 
 from apps.accounts.models import User
-from apps.accounts.services.access import Access, access_holds
+from apps.accounts.services.access import CredentialAccess, access_holds
 from apps.core.notifications import group_name
 from apps.dashboard.live import card_from_name
 from apps.dashboard.middleware import MUST_ENROL
@@ -142,7 +142,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self.is_counted = True
         _open_sockets[self.person_id] += 1
         self.ending = {f"user.{self.person_id}"}
-        if isinstance(access, Access):
+        if isinstance(access, CredentialAccess):
             self.ending.add(f"credential.{access.credential_id}")
             self.access_checker = asyncio.create_task(self._check_access(access))
         for topic in self.ending:
@@ -208,7 +208,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 await self.close(code=BROKER_GONE)
                 return
 
-    async def _check_access(self, access: Access) -> None:
+    async def _check_access(self, access: CredentialAccess) -> None:
         """Close when the credential is revoked or over, or the token that was made of it."""
         while True:
             await asyncio.sleep(ACCESS_CHECK_S)

@@ -6,7 +6,7 @@ from typing import Any
 from channels.db import database_sync_to_async
 from django.contrib.auth.models import AnonymousUser
 
-from apps.accounts.services.access import ACT_FOR, Access, WrongSecret, access_by_header
+from apps.accounts.services.access import ACT_FOR, CredentialAccess, WrongSecret, access_by_header
 from apps.accounts.services.throttling import address_admit
 from apps.core.bodies import address_of, header_of
 from apps.core.errors import TooMany
@@ -43,7 +43,7 @@ def with_credentials(sockets: Application, *, browsers: Application) -> Applicat
     return application
 
 
-def _access(scope: Scope, header: str) -> tuple[Access | None, bool]:
+def _access(scope: Scope, header: str) -> tuple[CredentialAccess | None, bool]:
     """What the header gives access to, and whether it was throttled unread."""
     address = address_of(scope)
     try:

@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 from asgiref.testing import ApplicationCommunicator
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from apps.accounts.services.access import Access, access_by_header
+from apps.accounts.services.access import CredentialAccess, access_by_header
 from apps.dashboard import consumers
 from apps.dashboard.consumers import LiveConsumer
 from tests.authorisation.answers import Answer
@@ -103,7 +103,7 @@ def _scope(requester: Requester, role: Role) -> dict[str, Any]:
     scope: dict[str, Any] = {"type": "websocket", "path": path, "user": user, "session": {}}
     if role.has_key:
         access = access_by_header(credential_header(requester.world, role), address="")
-        assert isinstance(access, Access)
+        assert isinstance(access, CredentialAccess)
         scope |= {"user": access.user, "access": access}
     return scope
 

@@ -8,7 +8,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from apps.accounts.models import User
-from apps.accounts.services.access import Access, WrongSecret, access_by_header
+from apps.accounts.services.access import CredentialAccess, WrongSecret, access_by_header
 from apps.accounts.services.throttling import address_admit
 from apps.core.origin import client_address
 
@@ -16,7 +16,7 @@ from apps.core.origin import client_address
 class CredentialAuthentication(BaseAuthentication):
     """`Authorization: Basic base64(key:secret)` or `Authorization: Bearer <token>`."""
 
-    def authenticate(self, request: Request) -> tuple[User, Access] | None:
+    def authenticate(self, request: Request) -> tuple[User, CredentialAccess] | None:
         address = client_address(request._request)
         address_admit(address)
         try:

@@ -14,7 +14,7 @@ from rest_framework.viewsets import GenericViewSet
 from apps.accounts.api.permissions import person
 from apps.accounts.models import Credential, Scope
 from apps.accounts.selectors import credentials_of, is_admin
-from apps.accounts.services.access import Access
+from apps.accounts.services.access import CredentialAccess
 from apps.accounts.services.credentials import (
     credential_change,
     credential_create,
@@ -79,7 +79,7 @@ def request_credential(request: Request) -> Credential | None:
         NotAllowed: with a token, which the new one would outlive.
     """
     access = request.auth
-    if not isinstance(access, Access):
+    if not isinstance(access, CredentialAccess):
         return None
     if access.until is not None:
         raise NotAllowed("A token makes no credentials: send key and secret, as HTTP Basic.")

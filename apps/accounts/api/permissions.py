@@ -12,7 +12,7 @@ from rest_framework.request import Request
 
 from apps.accounts.models import Scope, User
 from apps.accounts.selectors import is_admin, is_queue_admin, manages_people
-from apps.accounts.services.access import ACT_FOR, Access
+from apps.accounts.services.access import ACT_FOR, CredentialAccess
 from apps.core.errors import NotAllowed
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -103,7 +103,7 @@ def scope_check(request: Request, required: Scope) -> None:
         ScopeMissing: the credential is for less.
     """
     access = request.auth
-    if isinstance(access, Access) and not access.scope.covers(required):
+    if isinstance(access, CredentialAccess) and not access.scope.covers(required):
         raise ScopeMissing(required)
 
 

@@ -10,7 +10,7 @@ from rest_framework.views import APIView
 
 from apps.accounts.api.authentication import CredentialAuthentication
 from apps.accounts.models import Scope
-from apps.accounts.services.access import Access, token_make
+from apps.accounts.services.access import CredentialAccess, token_make
 from apps.core.errors import NotAllowed
 from apps.core.serializers import StrictSerializer
 
@@ -47,7 +47,7 @@ class TokenView(APIView):
     def post(self, request: Request) -> Response:
         """A token for the credential of this request; it expires, and ends with the credential."""
         access = request.auth
-        if not isinstance(access, Access) or access.until is not None:
+        if not isinstance(access, CredentialAccess) or access.until is not None:
             raise NotAllowed("Tokens are made with key and secret, as HTTP Basic.")
         body = TokenCreateSerializer(data=request.data)
         body.is_valid(raise_exception=True)

@@ -35,7 +35,7 @@ class WrongSecret(RpmError):
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class CredentialAccess:
     """The user of a request, the credential, and what it may be used for.
 
     Args:
@@ -57,7 +57,7 @@ class Token:
     expires_in_s: int
 
 
-def access_by_header(header: str, *, address: str) -> Access | None:
+def access_by_header(header: str, *, address: str) -> CredentialAccess | None:
     """The access that the header gives; None if its scheme is not supported.
 
     Raises:
@@ -75,16 +75,16 @@ def access_by_header(header: str, *, address: str) -> Access | None:
     if credential is None:
         wrong_secret_note(address=address, key=pair[0] if pair else "")
         raise WrongSecret("Key or secret is wrong, expired or revoked.")
-    return Access(credential.user, credential.pk, Scope(credential.scope))
+    return CredentialAccess(credential.user, credential.pk, Scope(credential.scope))
 
 
-def access_holds(access: Access) -> bool:
+def access_holds(access: CredentialAccess) -> bool:
     """Whether it is still valid, for connections that stay open."""
     is_over = access.until is not None and access.until <= time.time()
     return not is_over and credentials_valid().filter(pk=access.credential_id).exists()
 
 
-def token_make(*, access: Access, scope: Scope | None = None) -> Token:
+def token_make(*, access: CredentialAccess, scope: Scope | None = None) -> Token:
     """A token for the credential of `access`, for as much as it may do or for less."""
     allowed = access.scope if scope is None else scope.at_most(access.scope)
     seconds: int = settings.RPM_TOKEN_S
@@ -92,7 +92,7 @@ def token_make(*, access: Access, scope: Scope | None = None) -> Token:
     return Token(signing.dumps(facts, key=_key(), salt=_SALT), allowed, seconds)
 
 
-def _access_by_token(text: str, *, address: str) -> Access:
+def _access_by_token(text: str, *, address: str) -> CredentialAccess:
     try:
         if len(text) > _LONGEST:
             raise signing.BadSignature
@@ -105,7 +105,7 @@ def _access_by_token(text: str, *, address: str) -> Access:
         raise WrongSecret("This token expired, or its credential did: make another.")
     credential_use_note(credential)
     allowed = Scope(scope).at_most(Scope(credential.scope))
-    return Access(credential.user, credential.pk, allowed, until)
+    return CredentialAccess(credential.user, credential.pk, allowed, until)
 
 
 def _key() -> str:

@@ -6,7 +6,7 @@ from rest_framework.request import Request
 
 from apps.accounts.api.authentication import CredentialAuthentication
 from apps.accounts.models import Scope, User
-from apps.accounts.services.access import ACT_FOR, Access
+from apps.accounts.services.access import ACT_FOR, CredentialAccess
 from apps.core.origin import acts_for
 from apps.tasks.selectors.delegation import delegating_owner
 
@@ -18,7 +18,7 @@ class DelegatedAuthentication(CredentialAuthentication):
     that would outlive the task, and changes no account.
     """
 
-    def authenticate(self, request: Request) -> tuple[User, Access] | None:
+    def authenticate(self, request: Request) -> tuple[User, CredentialAccess] | None:
         found = super().authenticate(request)
         task_key = request.headers.get(ACT_FOR)
         if found is None or task_key is None:
