@@ -49,7 +49,7 @@ class CredentialAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class CredentialToken:
     """A signed text that represents a credential for a while."""
 
     text: str
@@ -84,12 +84,12 @@ def access_holds(access: CredentialAccess) -> bool:
     return not is_over and credentials_valid().filter(pk=access.credential_id).exists()
 
 
-def token_make(*, access: CredentialAccess, scope: Scope | None = None) -> Token:
+def token_make(*, access: CredentialAccess, scope: Scope | None = None) -> CredentialToken:
     """A token for the credential of `access`, for as much as it may do or for less."""
     allowed = access.scope if scope is None else scope.at_most(access.scope)
     seconds: int = settings.RPM_TOKEN_S
     facts = [access.credential_id, allowed.value, int(time.time()) + seconds]
-    return Token(signing.dumps(facts, key=_key(), salt=_SALT), allowed, seconds)
+    return CredentialToken(signing.dumps(facts, key=_key(), salt=_SALT), allowed, seconds)
 
 
 def _access_by_token(text: str, *, address: str) -> CredentialAccess:
