@@ -29,7 +29,7 @@ PATH_CHARS = 4096
 _PASSED = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Found(NamedTuple):
+class ImagePath(NamedTuple):
     """What a path of an image leads to: its path without links, and what it is.
 
     `mode` is 0 where the runtime mounts a volume.
@@ -63,7 +63,7 @@ def working_dir_in(image: LocalImage, spec: Spec, config: dict[str, Any]) -> str
     return request_fields.working_dir({field: found.path}, field)
 
 
-def find(root: int, path: str, volumes: tuple[str, ...] = ()) -> Found | None:
+def find(root: int, path: str, volumes: tuple[str, ...] = ()) -> ImagePath | None:
     """What a path leads to in the image at an open folder; None: to nothing.
 
     Raises:
@@ -94,21 +94,21 @@ class _Walk:
         self.todo: list[str] = []
         self.links = 0
 
-    def find(self, path: str, volumes: tuple[str, ...]) -> Found | None:
+    def find(self, path: str, volumes: tuple[str, ...]) -> ImagePath | None:
         self.todo = _parts(path)
         for _ in range(PATH_CHARS):
             if not self.todo:
-                return Found(_joined(self.done), self.status.st_mode, self.status.st_size)
+                return ImagePath(_joined(self.done), self.status.st_mode, self.status.st_size)
             path = _joined([*self.done, *self.todo])
             is_plain = ".." not in self.todo
             if is_plain and any(_is_below(path, volume) for volume in volumes):
-                return Found(path, 0, 0)
+                return ImagePath(path, 0, 0)
             try:
                 self._step(self.todo.pop(0))
             except FileNotFoundError:
                 # The runtime makes the folders around a volume.
                 is_around = is_plain and any(_is_below(volume, path) for volume in volumes)
-                return Found(path, 0, 0) if is_around else None
+                return ImagePath(path, 0, 0) if is_around else None
         raise OSError("a path of too many parts")
 
     def _step(self, name: str) -> None:
