@@ -22,7 +22,7 @@ from requests import RequestException, Response
 
 from apps.accounts.identity.claims import Claims, ProviderIdentity, identity_from
 from apps.accounts.identity.connection_tests import CONNECTION_TEST, connection_test_token, refuse
-from apps.accounts.identity.saml import Addresses, request_to
+from apps.accounts.identity.saml import SamlAddresses, request_to
 from apps.accounts.models import IdentityProvider, Pkce
 from apps.core.errors import NotAllowed
 from apps.core.outgoing_requests import address_problem
@@ -306,9 +306,9 @@ class SamlProvider(_ProviderMixin, SAMLProvider):  # type: ignore[misc]  # allau
         return HttpResponseRedirect(where)
 
 
-def saml_addresses(request: HttpRequest, row: IdentityProvider) -> Addresses:
+def saml_addresses(request: HttpRequest, row: IdentityProvider) -> SamlAddresses:
     """The addresses of this installation, from the request."""
-    return Addresses(
+    return SamlAddresses(
         acs=request.build_absolute_uri(reverse("saml_acs", args=[row.slug])),
         metadata=request.build_absolute_uri(reverse("saml_metadata", args=[row.slug])),
     )

@@ -43,7 +43,7 @@ _UNREADABLE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Addresses:
+class SamlAddresses:
     """The addresses of this installation, as the provider has to know them."""
 
     acs: str
@@ -94,7 +94,7 @@ def issuer_of(text: str) -> str:
     return str(_idp(text).get("entityId", ""))
 
 
-def settings_of(provider: IdentityProvider, addresses: Addresses) -> OneLogin_Saml2_Settings:
+def settings_of(provider: IdentityProvider, addresses: SamlAddresses) -> OneLogin_Saml2_Settings:
     """Settings of python3-saml, built for each request: the row is the only truth.
 
     Raises:
@@ -130,7 +130,7 @@ def settings_of(provider: IdentityProvider, addresses: Addresses) -> OneLogin_Sa
         raise NotAllowed(f"The settings of {provider.name} cannot be used: {error}.") from error
 
 
-def request_to(provider: IdentityProvider, addresses: Addresses) -> tuple[str, str]:
+def request_to(provider: IdentityProvider, addresses: SamlAddresses) -> tuple[str, str]:
     """The address to redirect to, and the id of the request, which the answer must name."""
     auth = OneLogin_Saml2_Auth({}, old_settings=settings_of(provider, addresses))
     where: str = auth.login(return_to=addresses.acs)
@@ -138,14 +138,14 @@ def request_to(provider: IdentityProvider, addresses: Addresses) -> tuple[str, s
     return where, request_id
 
 
-def own_metadata(provider: IdentityProvider, addresses: Addresses) -> str:
+def own_metadata(provider: IdentityProvider, addresses: SamlAddresses) -> str:
     """The metadata of this installation for the provider, as XML."""
     made = settings_of(provider, addresses).get_sp_metadata()
     return made.decode() if isinstance(made, bytes) else str(made)
 
 
 def saml_response_of(
-    provider: IdentityProvider, addresses: Addresses, *, sent: str, is_secure: bool, host: str
+    provider: IdentityProvider, addresses: SamlAddresses, *, sent: str, is_secure: bool, host: str
 ) -> SamlResponse:
     """The answer, if the provider signed it, it is for us, valid now, and was requested.
 
@@ -222,7 +222,7 @@ def _usable_problem(text: str, address: str) -> str:
     """What python3-saml would say only at the first log-in, which is too late."""
     if not address.isascii():
         return "cannot be used: write names outside ASCII as xn--..."
-    anywhere = Addresses("https://rpm.example.com/acs", "https://rpm.example.com/metadata")
+    anywhere = SamlAddresses("https://rpm.example.com/acs", "https://rpm.example.com/metadata")
     try:
         settings_of(IdentityProvider(metadata=text), anywhere)
     except NotAllowed as error:
