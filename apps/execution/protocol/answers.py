@@ -96,7 +96,7 @@ class Enforcement(Struct, frozen=True):
     detail: ShortText = ""
 
 
-class Interface(Struct, frozen=True):
+class NetworkInterface(Struct, frozen=True):
     """A network interface; bytes since boot."""
 
     name: ShortText
@@ -123,7 +123,7 @@ class NodeInventory(Struct, frozen=True):
     memory_free_mb: Count
     disk_mb: Count
     disk_free_mb: Count
-    network: Annotated[tuple[Interface, ...], Meta(max_length=65_536)]
+    network: Annotated[tuple[NetworkInterface, ...], Meta(max_length=65_536)]
     runtimes: Annotated[dict[Name, ShortText], Meta(max_length=16)]
     crashes: LongText
     enforcement: Enforcement | None = None
