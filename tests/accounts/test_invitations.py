@@ -17,7 +17,7 @@ from apps.accounts.services.invitations import (
     invitation_revoke,
     person_invite,
 )
-from apps.accounts.services.mail import NotSent, Sent, invitations_mail, mail_send_test
+from apps.accounts.services.mail import MailNotSent, MailSent, invitations_mail, mail_send_test
 from apps.core.errors import BadInput, NotAllowed
 from tests.services.smtp import REFUSED, Inbox
 
@@ -176,7 +176,7 @@ def test_a_mail_that_could_not_be_sent_says_what_the_server_said(root: User, inb
 
 
 def test_a_test_mail_tells_what_happened(inbox: Inbox, settings: Settings) -> None:
-    assert mail_send_test(to="ada@example.org") == Sent()
+    assert mail_send_test(to="ada@example.org") == MailSent()
 
     settings.EMAIL_HOST_PASSWORD = "wrong"
     refused = mail_send_test(to="ada@example.org")
@@ -186,10 +186,10 @@ def test_a_test_mail_tells_what_happened(inbox: Inbox, settings: Settings) -> No
     none = mail_send_test(to="ada@example.org")
 
     assert len(inbox.messages) == 1
-    assert isinstance(refused, NotSent)
+    assert isinstance(refused, MailNotSent)
     assert refused.reason.startswith("535 ")
-    assert away == NotSent("127.0.0.1:1: Connection refused")
-    assert none == NotSent("No mail server is set up: RPM_SMTP_HOST is empty.")
+    assert away == MailNotSent("127.0.0.1:1: Connection refused")
+    assert none == MailNotSent("No mail server is set up: RPM_SMTP_HOST is empty.")
 
 
 def test_without_a_server_nothing_waits_to_be_sent(root: User) -> None:

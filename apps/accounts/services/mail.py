@@ -20,12 +20,12 @@ MOST_SAID = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class MailSent:
     """The server took the mail."""
 
 
 @dataclass(frozen=True, slots=True)
-class NotSent:
+class MailNotSent:
     """The server did not take it; `reason` is its answer, or why it could not be reached."""
 
     reason: str
@@ -36,19 +36,19 @@ def mail_is_set_up() -> bool:
     return bool(settings.EMAIL_HOST)
 
 
-def mail_send(*, to: str, subject: str, text: str) -> Sent | NotSent:
+def mail_send(*, to: str, subject: str, text: str) -> MailSent | MailNotSent:
     """Hand one mail to the server; never called inside a transaction."""
     if not mail_is_set_up():
-        return NotSent("No mail server is set up: RPM_SMTP_HOST is empty.")
+        return MailNotSent("No mail server is set up: RPM_SMTP_HOST is empty.")
     message = EmailMessage(subject, text, to=[to], connection=get_connection(BACKEND))
     try:
         message.send()
     except (smtplib.SMTPException, OSError, ValueError) as error:
-        return NotSent(_words(error)[:MOST_SAID])
-    return Sent()
+        return MailNotSent(_words(error)[:MOST_SAID])
+    return MailSent()
 
 
-def mail_send_test(*, to: str) -> Sent | NotSent:
+def mail_send_test(*, to: str) -> MailSent | MailNotSent:
     """Send a test mail."""
     name = settings.RPM_INSTALLATION_NAME
     return mail_send(
@@ -76,11 +76,11 @@ def invitations_mail() -> int:
         if not claimed.update(mail_tried_at=timezone.now()):
             continue
         outcome = _send(invitation)
-        is_sent = isinstance(outcome, Sent)
+        is_sent = isinstance(outcome, MailSent)
         sent += is_sent
         Invitation.objects.filter(pk=invitation.pk, token_hash=invitation.token_hash).update(
             mail_state=MailState.SENT if is_sent else MailState.FAILED,
-            mail_detail=outcome.reason if isinstance(outcome, NotSent) else "",
+            mail_detail=outcome.reason if isinstance(outcome, MailNotSent) else "",
             sealed_link="",
         )
     return sent
@@ -92,11 +92,11 @@ def _waiting(now: datetime) -> list[Invitation]:
     return list(rows.select_related("user", "created_by").order_by("pk"))
 
 
-def _send(invitation: Invitation) -> Sent | NotSent:
+def _send(invitation: Invitation) -> MailSent | MailNotSent:
     try:
         link = unseal(invitation.sealed_link, context=invitation.link_context)
     except CannotUnseal as error:
-        return NotSent(error.detail)
+        return MailNotSent(error.detail)
     name, host = settings.RPM_INSTALLATION_NAME, invitation.created_by
     asks = f"{host} invites you to {name}." if host else f"You are invited to {name}."
     verb = "sign in" if invitation.user.is_pending else "set another password"

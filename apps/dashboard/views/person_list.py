@@ -16,7 +16,7 @@ from apps.accounts.services.invitations import (
     invitation_revoke,
     person_invite,
 )
-from apps.accounts.services.mail import Sent, mail_is_set_up, mail_send_test
+from apps.accounts.services.mail import MailSent, mail_is_set_up, mail_send_test
 from apps.core.errors import RpmError
 from apps.dashboard.access import administrator, people_administrator
 from apps.dashboard.forms import add_errors, focus_first_error
@@ -126,7 +126,7 @@ def person_test_mail(request: HttpRequest) -> HttpResponse:
     outcome = None
     if request.method == "POST" and form.is_valid():
         outcome = mail_send_test(to=form.cleaned_data["to"])
-    if isinstance(outcome, Sent):
+    if isinstance(outcome, MailSent):
         say(request, f"{settings.EMAIL_HOST} took the mail.")
         return redirect_to(request, reverse("person_list"))
     context = {
