@@ -17,7 +17,7 @@ from apps.core.origin import acts_for, origin_of_command
 from apps.core.recorders import event_record as event_record_of_core
 from apps.events.models import AuditEntry, Event
 from apps.events.sanitize import SECRET_NAMES, sanitize
-from apps.events.services import Entry, event_record, events_record
+from apps.events.services import NewEvent, event_record, events_record
 from apps.events.services.seals import audit_seal
 from tests.people import Example
 from tests.services.timeouts import scale_timeout
@@ -99,7 +99,7 @@ def test_whatever_is_recorded_can_be_stored() -> None:
 @pytest.mark.django_db
 def test_both_are_named_where_a_service_account_acts(alice: User) -> None:
     service = user_create(username="ci", password=None)
-    entry = Entry(kind="task.queued", object_type="task", object_id="t", actor_id=alice.pk)
+    entry = NewEvent(kind="task.queued", object_type="task", object_id="t", actor_id=alice.pk)
 
     def act() -> None:
         acts_for(alice.pk, service_id=service.pk)

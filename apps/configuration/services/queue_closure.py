@@ -8,7 +8,7 @@ from apps.access.levels import resource_of
 from apps.accounts.models import User
 from apps.accounts.services.groups import permissions_change_notify
 from apps.core.notifications import after_commit
-from apps.events.services import Entry, events_record
+from apps.events.services import NewEvent, events_record
 from apps.policies.models import DraftQueueRank, Policy, PolicyMember, Pool, Queue
 from apps.tasks.services.stop import tasks_return_to_draft
 
@@ -49,7 +49,7 @@ def queues_close(*, queues: Sequence[Queue], actor: User | None, reason: str) ->
         count = tasks_return_to_draft(queue_ids=[queue.pk], reason=reason)
         returned += count
         entries.append(
-            Entry(
+            NewEvent(
                 kind="queue.closed",
                 object_type="queue",
                 object_id=queue.pk,

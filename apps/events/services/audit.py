@@ -11,7 +11,7 @@ from apps.core.origin import COMMAND_LINE, origin
 from apps.events.models import AuditEntry
 from apps.events.models.audit import NAME_LENGTH
 from apps.events.sanitize import sanitize, text
-from apps.events.services.entries import Entry
+from apps.events.services.entries import NewEvent
 
 SEAL = "events.seal_audit"
 # Keys of an event's data that have a column of their own.
@@ -30,7 +30,7 @@ def audit_record(
     """Add an entry to the audit log for something that is no event, such as a refused log-in."""
     audit_add(
         [
-            Entry(
+            NewEvent(
                 kind=verb,
                 object_type=object_type,
                 object_id=object_id,
@@ -42,7 +42,7 @@ def audit_record(
     )
 
 
-def audit_add(entries: Sequence[Entry]) -> None:
+def audit_add(entries: Sequence[NewEvent]) -> None:
     """Add entries with the transaction that is open; they are sealed once that has committed."""
     if not entries:
         return
@@ -52,7 +52,7 @@ def audit_add(entries: Sequence[Entry]) -> None:
     after_commit(notify=[SEAL], topics=["audit"])
 
 
-def _row(entry: Entry, names: Mapping[int, str]) -> AuditEntry:
+def _row(entry: NewEvent, names: Mapping[int, str]) -> AuditEntry:
     data = sanitize(entry.data)
     where = origin()
     before, after = _differences(_mapping(data.get("before")), _mapping(data.get("after")))
@@ -79,7 +79,7 @@ def _row(entry: Entry, names: Mapping[int, str]) -> AuditEntry:
     )
 
 
-def _others(entry: Entry, data: Any) -> list[Any]:
+def _others(entry: NewEvent, data: Any) -> list[Any]:
     """Further objects of an entry: those of the service, and the queue and policy of the object."""
     named = data if isinstance(data, list) else []
     return named + [

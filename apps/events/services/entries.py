@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NewEvent:
     """One thing that happened, before it is stored.
 
     `data` may hold the object's `name`, a `reason`, `others` that it concerned ({"type", "id",

@@ -12,13 +12,13 @@ from apps.core.statements import row_insert
 from apps.events.models import Event
 from apps.events.sanitize import sanitize
 from apps.events.services.audit import audit_add
-from apps.events.services.entries import Entry
+from apps.events.services.entries import NewEvent
 
 # Keys that only the audit log keeps.
 OF_AUDIT = frozenset({"before", "after", "others"})
 
 
-def events_record(entries: Iterable[Entry], *, topics: Iterable[str] = ()) -> None:
+def events_record(entries: Iterable[NewEvent], *, topics: Iterable[str] = ()) -> None:
     """Store the entries with the transaction that is open, and announce `topics` on commit.
 
     Whatever a service account does for an owner is audited.
@@ -61,9 +61,9 @@ def event_record(
     What a user did is in the audit log, too.
 
     Args:
-        data: see `Entry`.
+        data: see `NewEvent`.
     """
-    entry = Entry(
+    entry = NewEvent(
         kind=kind,
         object_type=object_type,
         object_id=object_id,
@@ -77,11 +77,11 @@ def event_record(
     events_record([entry], topics=topics)
 
 
-def _of_event(entry: Entry) -> dict[str, Any]:
+def _of_event(entry: NewEvent) -> dict[str, Any]:
     """The data of the event. `before` and `after` are in the audit log, for administrators only."""
     return {key: value for key, value in entry.data.items() if key not in OF_AUDIT}
 
 
-def _with_acting_account(entry: Entry) -> Entry:
+def _with_acting_account(entry: NewEvent) -> NewEvent:
     service = entry.acted_by_id or acted_by(entry.actor_id)
     return entry if service == entry.acted_by_id else replace(entry, acted_by_id=service)

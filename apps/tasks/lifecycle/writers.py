@@ -15,7 +15,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from apps.core.notifications import after_commit
-from apps.events.services import Entry, events_record
+from apps.events.services import NewEvent, events_record
 from apps.policies.models import Queue
 from apps.tasks.lifecycle.transitions import AttemptTransition, TaskTransition, Transition
 from apps.tasks.models import Attempt, Task, TaskGroupPermission, TaskUserPermission
@@ -162,11 +162,11 @@ def transition_record(
     transition: TaskTransition, subjects: Iterable[TaskSubject], *, actor_id: int | None = None
 ) -> None:
     """Write the events of a transition, announce topics and notify; also for tasks just stored."""
-    entries: list[Entry] = []
+    entries: list[NewEvent] = []
     topics: dict[str, None] = {}
     for one in subjects:
         entries.append(
-            Entry(
+            NewEvent(
                 kind=transition.event,
                 object_type="task",
                 object_id=one.id,

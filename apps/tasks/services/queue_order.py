@@ -15,7 +15,7 @@ from apps.access.selectors import queues_visible_to
 from apps.accounts.models import User
 from apps.core.errors import BadInput, Conflict, NotAllowed, NotFound, Stale
 from apps.core.notifications import after_commit
-from apps.events.services import Entry, events_record, undo_check
+from apps.events.services import NewEvent, events_record, undo_check
 from apps.policies.models import Queue
 from apps.tasks.acceptance import accept
 from apps.tasks.lifecycle.states import TaskState
@@ -268,7 +268,7 @@ def _at(task: Task) -> datetime:
 
 
 def _record(actor: User, task: Task, queue: Queue, move: OrderMove) -> None:
-    entry = Entry(
+    entry = NewEvent(
         kind="task.reordered",
         object_type="task",
         object_id=task.pk,
@@ -285,7 +285,7 @@ def _record(actor: User, task: Task, queue: Queue, move: OrderMove) -> None:
 
 def _record_priority(actor: User, task: Task, queue: Queue | None, priority: int) -> None:
     policy_id = queue.policy_id if queue is not None else None
-    entry = Entry(
+    entry = NewEvent(
         kind="task.priority",
         object_type="task",
         object_id=task.pk,

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from apps.events.services import Entry, events_record
+from apps.events.services import NewEvent, events_record
 from apps.tasks.models import Attempt
 from apps.tasks.topics import task_topics
 
@@ -17,9 +17,9 @@ def attempt_lock(attempt_id: UUID) -> Attempt:
     return Attempt.objects.select_for_update(no_key=True).get(pk=attempt_id)
 
 
-def attempt_entry(attempt: Attempt, kind: str, **data: Any) -> Entry:
+def attempt_entry(attempt: Attempt, kind: str, **data: Any) -> NewEvent:
     """An event about the task of this attempt."""
-    return Entry(
+    return NewEvent(
         kind=kind,
         object_type="task",
         object_id=attempt.task_id,
@@ -29,7 +29,7 @@ def attempt_entry(attempt: Attempt, kind: str, **data: Any) -> Entry:
     )
 
 
-def attempt_record(attempt: Attempt, entries: list[Entry]) -> None:
+def attempt_record(attempt: Attempt, entries: list[NewEvent]) -> None:
     """Write the events, and announce the topics of the task, its queue, policy and pool."""
     events_record(
         entries,

@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.core.errors import Conflict
 from apps.core.origin import acted_by
-from apps.events.services import Entry, events_record
+from apps.events.services import NewEvent, events_record
 from apps.policies.models import Queue
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import ENQUEUE
@@ -92,7 +92,7 @@ def too_many_drafts() -> Conflict:
 def drafts_announce(drafts: Sequence[Task], owner_id: int) -> None:
     """Record new drafts, which only their owner sees."""
     entries = [
-        Entry(kind="task.draft", object_type="task", object_id=task.pk, actor_id=owner_id)
+        NewEvent(kind="task.draft", object_type="task", object_id=task.pk, actor_id=owner_id)
         for task in drafts
     ]
     events_record(entries, topics=[f"task.{task.pk}" for task in drafts])

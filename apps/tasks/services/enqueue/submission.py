@@ -12,7 +12,7 @@ from apps.accounts.selectors import is_admin
 from apps.core.errors import BadInput, Conflict, NotAllowed, Stale
 from apps.core.origin import acted_by
 from apps.core.statements import row_insert
-from apps.events.services import Entry, events_record
+from apps.events.services import NewEvent, events_record
 from apps.policies.models import Queue
 from apps.tasks.acceptance import accept
 from apps.tasks.lifecycle.states import TaskState
@@ -117,7 +117,7 @@ def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
             if drafts.exists():
                 raise Stale("Another user changed this draft since you read it.")
             raise Conflict("Only drafts can be changed.")
-        entry = Entry(
+        entry = NewEvent(
             kind="task.changed",
             object_type="task",
             object_id=task.pk,
