@@ -18,7 +18,7 @@ def bad(field: str, problem: str) -> BadInput:
     return BadInput(f"{field} {problem}.", fields={field: problem})
 
 
-class Reader:
+class FieldReader:
     """One object of a file; `path` is what errors call it. `done` refuses unread fields."""
 
     def __init__(self, data: object, path: str) -> None:
@@ -117,9 +117,9 @@ class Reader:
             raise bad(self.at(name), "must be a list of texts")
         return tuple(values)
 
-    def objects(self, name: str) -> list[Reader]:
+    def objects(self, name: str) -> list[FieldReader]:
         return [
-            Reader(value, f"{self.at(name)}[{number}]")
+            FieldReader(value, f"{self.at(name)}[{number}]")
             for number, value in enumerate(self.items(name))
         ]
 
@@ -137,7 +137,7 @@ def micros(value: object, path: str) -> int:
     return int(scaled)
 
 
-def read_request(reader: Reader, default: Quantities) -> Quantities:
+def read_request(reader: FieldReader, default: Quantities) -> Quantities:
     if not reader.has("request"):
         return default
     request = reader.amounts("request")

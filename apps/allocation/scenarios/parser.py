@@ -26,7 +26,7 @@ from apps.allocation.engine.model.snapshot import (
     Snapshot,
     UsualShape,
 )
-from apps.allocation.scenarios.fields import Reader, bad, quantities, read_request
+from apps.allocation.scenarios.fields import FieldReader, bad, quantities, read_request
 from apps.allocation.scenarios.tasks import TaskReader
 from apps.core.errors import BadInput
 
@@ -60,13 +60,13 @@ def read_scenario(text: str) -> Scenario:
         data = json.loads(text, parse_float=Decimal)
     except json.JSONDecodeError as error:
         raise BadInput(f"This is not JSON: {error}.") from None
-    reader = Reader(data, "")
+    reader = FieldReader(data, "")
     name = reader.optional_text("name") or ""
     for remark in ("source", "features", "notes"):
         reader.has(remark)
     expectations: tuple[Expectation, ...] = ()
     if reader.has("expect"):
-        expectations = tuple(_expectations(Reader(reader.raw("expect"), "expect")))
+        expectations = tuple(_expectations(FieldReader(reader.raw("expect"), "expect")))
     return Scenario(name, _snapshot(reader), expectations)
 
 
@@ -76,10 +76,10 @@ def snapshot_from_json(data: object) -> Snapshot:
     Raises:
         BadInput: a field that is unknown, missing or wrong, by name.
     """
-    return _snapshot(Reader(data, ""))
+    return _snapshot(FieldReader(data, ""))
 
 
-def _expectations(reader: Reader) -> Iterable[Expectation]:
+def _expectations(reader: FieldReader) -> Iterable[Expectation]:
     reader.has("notes")
     moved = reader.raw("moved") if reader.has("moved") else None
     yield Expectation(
@@ -94,7 +94,7 @@ def _expectations(reader: Reader) -> Iterable[Expectation]:
         yield from _expectations(alternative)
 
 
-def _snapshot(reader: Reader) -> Snapshot:
+def _snapshot(reader: FieldReader) -> Snapshot:
     profiles_data = reader.objects("profiles")
     profile_order = {profile.text("name"): place for place, profile in enumerate(profiles_data)}
     policies_data = reader.objects("policies")
@@ -112,7 +112,7 @@ def _snapshot(reader: Reader) -> Snapshot:
         reader.objects("tasks")
     )
     settings = (
-        _settings(Reader(reader.raw("settings"), "settings"))
+        _settings(FieldReader(reader.raw("settings"), "settings"))
         if reader.has("settings")
         else SettingsSnapshot()
     )
@@ -141,7 +141,7 @@ def _unique(field: str, names: list[str]) -> None:
         seen.add(name)
 
 
-def _settings(reader: Reader) -> SettingsSnapshot:
+def _settings(reader: FieldReader) -> SettingsSnapshot:
     settings = SettingsSnapshot(
         is_enabled=reader.flag("enabled", default=True),
         queueing=reader.choice("queueing", QueueingMode, QueueingMode.BEST_EFFORT),
@@ -153,7 +153,7 @@ def _settings(reader: Reader) -> SettingsSnapshot:
     return settings
 
 
-def _policy_links(policies: list[Reader], profiles: Mapping[str, int]) -> dict[str, list[str]]:
+def _policy_links(policies: list[FieldReader], profiles: Mapping[str, int]) -> dict[str, list[str]]:
     """By profile, the policies that connect it, in the order of `policies`."""
     links: dict[str, list[str]] = {name: [] for name in profiles}
     for policy in policies:
@@ -164,7 +164,7 @@ def _policy_links(policies: list[Reader], profiles: Mapping[str, int]) -> dict[s
     return links
 
 
-def _pool(reader: Reader, profiles: list[Reader]) -> PoolSnapshot:
+def _pool(reader: FieldReader, profiles: list[FieldReader]) -> PoolSnapshot:
     name = reader.text("name")
     known = {profile.text("name") for profile in profiles}
     listed = reader.texts("profiles")
@@ -186,7 +186,7 @@ def _pool(reader: Reader, profiles: list[Reader]) -> PoolSnapshot:
     )
 
 
-def _node(reader: Reader) -> NodeSnapshot:
+def _node(reader: FieldReader) -> NodeSnapshot:
     name = reader.text("name")
     indices = None
     if reader.has("gpu_indices"):
@@ -205,7 +205,7 @@ def _node(reader: Reader) -> NodeSnapshot:
 
 
 def _profile(
-    reader: Reader, links: Mapping[str, list[str]], pools: list[Reader]
+    reader: FieldReader, links: Mapping[str, list[str]], pools: list[FieldReader]
 ) -> ProfileSnapshot:
     name = reader.text("name")
     known = [pool.text("name") for pool in pools]
@@ -230,7 +230,7 @@ def _profile(
     )
 
 
-def _policy(reader: Reader, rank: int) -> PolicySnapshot:
+def _policy(reader: FieldReader, rank: int) -> PolicySnapshot:
     return PolicySnapshot(
         id=reader.text("name"),
         name=reader.text("name"),
@@ -246,13 +246,13 @@ def _policy(reader: Reader, rank: int) -> PolicySnapshot:
     )
 
 
-def _weight(reader: Reader) -> int:
+def _weight(reader: FieldReader) -> int:
     if not reader.has("weight"):
         return WHOLE
     return quantities({"weight": reader.raw("weight")}, reader.path).get("weight")
 
 
-def _check_parents(policies: tuple[PolicySnapshot, ...], readers: list[Reader]) -> None:
+def _check_parents(policies: tuple[PolicySnapshot, ...], readers: list[FieldReader]) -> None:
     """Parents exist and lead to a top.
 
     Raises:
@@ -271,19 +271,19 @@ def _check_parents(policies: tuple[PolicySnapshot, ...], readers: list[Reader]) 
             at = parents[at]
 
 
-def _strict(reader: Reader) -> QueueingMode | None:
+def _strict(reader: FieldReader) -> QueueingMode | None:
     if not reader.has("strict"):
         return None
     return QueueingMode.STRICT if reader.flag("strict", default=False) else QueueingMode.BEST_EFFORT
 
 
-def _queues(policy: Reader) -> Iterable[QueueSnapshot]:
+def _queues(policy: FieldReader) -> Iterable[QueueSnapshot]:
     name = policy.text("name")
     settings: dict[str, Any] = {}
     if policy.has("queues"):
-        settings = dict(Reader(policy.raw("queues"), policy.at("queues")).data)
+        settings = dict(FieldReader(policy.raw("queues"), policy.at("queues")).data)
     for profile in policy.texts("profiles"):
-        reader = Reader(settings.pop(profile, {}), f"{policy.at('queues')}.{profile}")
+        reader = FieldReader(settings.pop(profile, {}), f"{policy.at('queues')}.{profile}")
         yield QueueSnapshot(
             id=queue_name(name, profile),
             policy=name,
@@ -302,7 +302,7 @@ def queue_name(policy: str, profile: str) -> str:
     return f"{policy}/{profile}"
 
 
-def _usual(reader: Reader) -> UsualShape:
+def _usual(reader: FieldReader) -> UsualShape:
     usual = UsualShape(
         request=read_request(reader, NOTHING),
         frequency=reader.number("frequency", default=1, least=0),

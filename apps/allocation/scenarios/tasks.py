@@ -19,7 +19,7 @@ from apps.allocation.engine.model.snapshot import (
     RunningGroup,
     RunningTask,
 )
-from apps.allocation.scenarios.fields import Reader, bad, quantities, read_request
+from apps.allocation.scenarios.fields import FieldReader, bad, quantities, read_request
 
 
 class TaskReader:
@@ -41,7 +41,9 @@ class TaskReader:
         self.running: dict[tuple[Any, ...], tuple[RunningGroup, list[RunningTask]]] = {}
         self.seen: set[Id] = set()
 
-    def read(self, tasks: list[Reader]) -> tuple[tuple[QueuedGroup, ...], tuple[RunningGroup, ...]]:
+    def read(
+        self, tasks: list[FieldReader]
+    ) -> tuple[tuple[QueuedGroup, ...], tuple[RunningGroup, ...]]:
         for task in tasks:
             self._task(task)
             task.done()
@@ -56,7 +58,7 @@ class TaskReader:
             groups.append(replace(group, tasks=tuple(running_tasks)))
         return tuple(queued_groups), tuple(groups)
 
-    def _task(self, reader: Reader) -> None:
+    def _task(self, reader: FieldReader) -> None:
         task = reader.ident("id")
         if task in self.seen:
             raise bad(reader.at("id"), f"is {task!r} a second time")
@@ -73,7 +75,7 @@ class TaskReader:
         else:
             raise bad(reader.at("state"), "must be queued, running or stopping")
 
-    def _common(self, reader: Reader) -> dict[str, Any]:
+    def _common(self, reader: FieldReader) -> dict[str, Any]:
         profile = self.profiles[reader.text("profile")]
         return {
             "request": read_request(reader, profile.request),
@@ -84,7 +86,7 @@ class TaskReader:
             "can_exceed_limit": reader.flag("exceed_limit", default=False),
         }
 
-    def _queued(self, reader: Reader, task: Id) -> None:
+    def _queued(self, reader: FieldReader, task: Id) -> None:
         queue = self.queues.get((reader.text("policy"), reader.text("profile")))
         if queue is None:
             raise bad(reader.at("profile"), "is not connected by the task's policy")
@@ -99,7 +101,7 @@ class TaskReader:
         self.more[key] = self.more.get(key, 0) + reader.number("more", default=0, least=0)
         found[1].append(QueuedTask(reader.time_us("submitted"), task))
 
-    def _running(self, reader: Reader, task: Id, *, is_stopping: bool) -> None:
+    def _running(self, reader: FieldReader, task: Id, *, is_stopping: bool) -> None:
         common = self._common(reader)
         pool = reader.text("pool")
         if pool not in self.pools:
@@ -122,7 +124,7 @@ class TaskReader:
             self.running[key] = found
         found[1].append(self._held(reader, task, pool))
 
-    def _held(self, reader: Reader, task: Id, pool: str) -> RunningTask:
+    def _held(self, reader: FieldReader, task: Id, pool: str) -> RunningTask:
         stops_for = reader.ident("for") if reader.has("for") else None
         return RunningTask(
             task=task,
@@ -136,7 +138,7 @@ class TaskReader:
             is_movable=reader.flag("movable", default=True),
         )
 
-    def _members(self, reader: Reader, pool: str) -> tuple[MemberPlacement, ...]:
+    def _members(self, reader: FieldReader, pool: str) -> tuple[MemberPlacement, ...]:
         nodes = reader.texts("nodes")
         if reader.has("node"):
             nodes = (reader.text("node"), *nodes)
