@@ -36,7 +36,7 @@ LAUNCH_WINDOW_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class NodeMoment:
     """The node's boot and its clock, as of this moment."""
 
     boot_id: str

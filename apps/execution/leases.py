@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from apps.execution.container_specs import Moment
+from apps.execution.container_specs import NodeMoment
 
 # Clocks of two machines drift apart by less than this, and reading them takes less than that.
 DRIFT: Final = 1.01
@@ -30,9 +30,9 @@ class NodeClock:
     uptime_s: float
     read_at: float
 
-    def now(self) -> Moment:
+    def now(self) -> NodeMoment:
         """What it shows now, or less."""
-        return Moment(self.boot_id, self.uptime_s + time.monotonic() - self.read_at)
+        return NodeMoment(self.boot_id, self.uptime_s + time.monotonic() - self.read_at)
 
 
 def granted_s(lease_s: float) -> float:
