@@ -20,7 +20,7 @@ WINDOW_S = 60
 REPORT_EVERY_S = 0.25
 
 
-class Counters:
+class RateCounters:
     """Counters that expire, and keys that are locked for some time."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class _LocalCount:
 class RateMeter:
     """Requests per key and minute. Asks Redis only a few times per key and second."""
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: RateCounters) -> None:
         self._counters = counters
         self._lock = threading.Lock()
         self._counts: dict[str, _LocalCount] = {}

@@ -14,7 +14,7 @@ from apps.accounts.services import throttling
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.people import user_create
 from apps.core.errors import TooMany
-from apps.core.rate_counters import Counters, RateMeter
+from apps.core.rate_counters import RateCounters, RateMeter
 from tests.page_words import without_tokens
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("one_long_minute")]
@@ -100,7 +100,7 @@ def test_rest_answers_while_redis_is_away(
     settings: Any, right: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    alone = Counters()
+    alone = RateCounters()
     monkeypatch.setattr(throttling, "counters", alone)
     monkeypatch.setattr(throttling, "meter", RateMeter(alone))
 

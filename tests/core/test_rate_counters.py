@@ -7,27 +7,27 @@ from typing import Any
 import pytest
 
 from apps.core import rate_counters
-from apps.core.rate_counters import Counters, RateMeter
+from apps.core.rate_counters import RateCounters, RateMeter
 from apps.core.shared_redis import RETRY_AFTER_S, SharedRedis
 from tests.services.timeouts import scale_timeout
 
 
 @pytest.fixture
-def counters() -> Iterator[Counters]:
-    made = Counters()
+def counters() -> Iterator[RateCounters]:
+    made = RateCounters()
     yield made
     made.clear()
 
 
 @pytest.fixture
-def alone(settings: Any) -> Counters:
+def alone(settings: Any) -> RateCounters:
     """A process that finds no Redis."""
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    return Counters()
+    return RateCounters()
 
 
-def test_processes_count_together(counters: Counters) -> None:
-    other = Counters()
+def test_processes_count_together(counters: RateCounters) -> None:
+    other = RateCounters()
 
     assert [counters.add("a", keep_s=900), other.add("a", 2, keep_s=900)] == [1, 3]
     other.hold("b", 900)
@@ -37,7 +37,7 @@ def test_processes_count_together(counters: Counters) -> None:
     assert other.add("a", keep_s=900) == 1
 
 
-def test_without_redis_a_process_counts_by_itself_and_waits_for_nobody(alone: Counters) -> None:
+def test_without_redis_a_process_counts_by_itself_and_waits_for_nobody(alone: RateCounters) -> None:
     began = time.monotonic()
 
     assert [alone.add("a", keep_s=900) for _ in range(3)] == [1, 2, 3]
@@ -51,7 +51,7 @@ def test_without_redis_a_process_counts_by_itself_and_waits_for_nobody(alone: Co
 
 
 def test_what_is_over_is_forgotten_without_redis_too(
-    alone: Counters, monkeypatch: pytest.MonkeyPatch
+    alone: RateCounters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone.add("a", keep_s=900)
     alone.hold("b", 900)
@@ -63,7 +63,7 @@ def test_what_is_over_is_forgotten_without_redis_too(
 
 
 def test_a_redis_that_is_back_is_asked_again(
-    settings: Any, alone: Counters, monkeypatch: pytest.MonkeyPatch
+    settings: Any, alone: RateCounters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = settings.REDIS_URL
     alone.add("a", keep_s=900)
@@ -82,10 +82,10 @@ def test_a_redis_that_is_back_is_asked_again(
 
 
 def test_the_limit_holds_for_all_processes_together(
-    counters: Counters, monkeypatch: pytest.MonkeyPatch
+    counters: RateCounters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rate_counters, "WINDOW_S", 10**9)
-    meters = [RateMeter(counters), RateMeter(Counters())]
+    meters = [RateMeter(counters), RateMeter(RateCounters())]
 
     waits = [meters[turn % 2].wait_s("key", limit=10) for turn in range(30)]
 
@@ -96,7 +96,7 @@ def test_the_limit_holds_for_all_processes_together(
 
 
 def test_many_requests_cost_few_reads_of_redis(
-    counters: Counters, monkeypatch: pytest.MonkeyPatch
+    counters: RateCounters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rate_counters, "REPORT_EVERY_S", 3600)
     monkeypatch.setattr(rate_counters, "WINDOW_S", 10**9)
@@ -115,5 +115,5 @@ def test_many_requests_cost_few_reads_of_redis(
     assert shared == [1]
 
 
-def test_no_limit_counts_nothing(alone: Counters) -> None:
+def test_no_limit_counts_nothing(alone: RateCounters) -> None:
     assert RateMeter(alone).wait_s("key", limit=0) == 0

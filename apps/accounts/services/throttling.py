@@ -16,7 +16,7 @@ from django.conf import settings
 
 from apps.core.errors import TooMany
 from apps.core.origin import one_host
-from apps.core.rate_counters import WINDOW_S, Counters, RateMeter
+from apps.core.rate_counters import WINDOW_S, RateCounters, RateMeter
 
 # Wrong passwords are forgotten so long after the last one.
 FORGET_S: Final = 3600.0
@@ -28,7 +28,7 @@ _PAIR, _ADDRESS, _ACCOUNT = 1, 4, 10
 # Refused log-ins with identity providers that are recorded, per address and minute.
 _REFUSALS: Final = 30
 
-counters = Counters()
+counters = RateCounters()
 meter = RateMeter(counters)
 
 
