@@ -132,7 +132,7 @@ def words(name: str, default: list[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class InstallationFolder:
     """The folder that holds what an installation on one machine keeps."""
 
     path: Path
@@ -172,7 +172,7 @@ class Home:
         return stored
 
 
-def home() -> Home:
+def home() -> InstallationFolder:
     """`RPM_HOME` (default `~/.local/share/rpm-manager`), created with mode 0700."""
     _check_env_file()
     path = Path(text("RPM_HOME") or Path.home() / ".local" / "share" / "rpm-manager")
@@ -181,7 +181,7 @@ def home() -> Home:
     except OSError as error:
         raise BadEnvironment(f"RPM_HOME={path} cannot be made: {error.strerror}.") from error
     _close(path)
-    return Home(path.resolve())
+    return InstallationFolder(path.resolve())
 
 
 def service_account() -> str:

@@ -10,7 +10,7 @@ from cryptography.fernet import Fernet
 
 from apps.core import keyring
 from apps.core.weakness import key_weakness, secret_weakness
-from rpm.env import BadEnvironment, Home
+from rpm.env import BadEnvironment, InstallationFolder
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_secrets_that_are_easy_to_guess_are_reported(
     monkeypatch.setenv("RPM_TEST_SECRET", secret)
 
     with pytest.raises(BadEnvironment) as refused:
-        Home(tmp_path).secret("test-secret", "RPM_TEST_SECRET")
+        InstallationFolder(tmp_path).secret("test-secret", "RPM_TEST_SECRET")
 
     assert "RPM_TEST_SECRET" in str(refused.value)
     assert secret == "short" or secret not in str(refused.value)
@@ -42,7 +42,7 @@ def test_a_weak_secret_in_the_file_is_reported_too(tmp_path: Path) -> None:
     (tmp_path / "test-secret").write_text("changeme" * 8)
 
     with pytest.raises(BadEnvironment, match="test-secret holds no usable secret"):
-        Home(tmp_path).secret("test-secret", "RPM_TEST_SECRET")
+        InstallationFolder(tmp_path).secret("test-secret", "RPM_TEST_SECRET")
 
 
 def test_random_secrets_and_keys_are_never_refused() -> None:

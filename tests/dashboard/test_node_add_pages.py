@@ -11,7 +11,7 @@ from pytest_django.fixtures import Settings
 from apps.accounts.models import User
 from apps.execution.services.node_registration import node_add
 from apps.nodes.models import Node
-from rpm.env import Home
+from rpm.env import InstallationFolder
 from tests.dashboard.conftest import ClientFor
 from tests.dashboard.test_node_pages import ADD, errors_at, page_of
 from tests.dashboard.test_pages import text
@@ -44,7 +44,7 @@ def test_the_command_that_prepares_a_machine_allows_the_processes_that_are_chose
 
 
 def test_the_commands_fit_a_server_with_systemd(admin: Client, settings: Settings) -> None:
-    settings.HOME = Home(Path("/var/lib/rpm"))
+    settings.HOME = InstallationFolder(Path("/var/lib/rpm"))
     plain = admin.post(ADD, {"name": "gpu01", "user": "rpm-node"}).context["lines"]
 
     settings.SERVICE_ACCOUNT = "rpm"
@@ -69,7 +69,7 @@ def test_a_shared_machine_is_offered_once_it_was_refused(
 ) -> None:
     facts = reached_by(ssh_node) | {"pool": example.h100}
     node_add(name="first", actor=None, host_key=ssh_node.host_key, **facts)
-    settings.HOME = Home(ssh_node.folder)
+    settings.HOME = InstallationFolder(ssh_node.folder)
     second = facts | {
         "name": "second",
         "pool": example.h100.pk,

@@ -17,7 +17,7 @@ from apps.events.models import Event
 from apps.execution.preflight_findings import PreflightFinding
 from apps.nodes.models import Node, NodeState
 from apps.nodes.services import node_drain
-from rpm.env import Home
+from rpm.env import InstallationFolder
 from tests.allocation.state import enqueue, make_node
 from tests.dashboard.conftest import ClientFor
 from tests.dashboard.page_reader import folded, text
@@ -39,7 +39,7 @@ def admin(root: User, client_for: ClientFor) -> Client:
 @pytest.fixture
 def described(ssh_node: SshdNode, example: Example, settings: Settings) -> Form:
     """The filled-in form; its key lies in the server's folder."""
-    settings.HOME = Home(ssh_node.folder)
+    settings.HOME = InstallationFolder(ssh_node.folder)
     return {
         "name": "far",
         "pool": example.h100.pk,

@@ -17,7 +17,7 @@ from apps.execution import admin as execution_admin
 from apps.execution.services.node_changes import node_edit
 from apps.execution.services.node_registration import node_add
 from apps.nodes.models import Node, NodeState, Transport
-from rpm.env import Home
+from rpm.env import InstallationFolder
 from tests.allocation.state import enqueue, make_node
 from tests.configuration.site import form_of
 from tests.execution.services.test_node_changes import reached_by
@@ -142,7 +142,7 @@ def test_labels_are_texts(example: Example, root: User, site: As, labels: str) -
 @pytest.fixture
 def far(ssh_node: SshdNode, example: Example, settings: Settings) -> Node:
     """A node over SSH; its key lies in the server's folder."""
-    settings.HOME = Home(ssh_node.folder)
+    settings.HOME = InstallationFolder(ssh_node.folder)
     return node_add(
         actor=None,
         name="far",

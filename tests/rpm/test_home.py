@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from rpm import env, health
-from rpm.env import BadEnvironment, Home
+from rpm.env import BadEnvironment, InstallationFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,7 +82,7 @@ def test_the_doctor_says_what_others_may_read(tmp_path: Path, settings: Any) -> 
         # That of the tests is made without the command that starts an installation.
         database.chmod(0o600)
     tmp_path.chmod(0o700)
-    settings.HOME = Home(tmp_path)
+    settings.HOME = InstallationFolder(tmp_path)
     assert health.check_home().is_fine
 
     tmp_path.chmod(0o755)

@@ -12,7 +12,7 @@ from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.nodes.models import Node, NodeState
 from apps.policies.models import Pool
-from rpm.env import Home
+from rpm.env import InstallationFolder
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
 from tests.services.sshd import SshdNode
@@ -31,7 +31,7 @@ def admin(root: User, api_as: SignIn) -> APIClient:
 @pytest.fixture
 def description(ssh_node: SshdNode, example: Example, settings: Settings) -> dict[str, Any]:
     """What adds the node; its key lies in the server's folder."""
-    settings.HOME = Home(ssh_node.folder)
+    settings.HOME = InstallationFolder(ssh_node.folder)
     return {
         "name": "far",
         "address": ssh_node.address,

@@ -13,7 +13,7 @@ from rpm.backups.archive import part_of, read_archive, write_archive
 from rpm.backups.errors import BackupFailed
 from rpm.backups.keys import StagedKeys
 from rpm.backups.manifest import FORMAT, KEY_FILES, BackupPart, Manifest, read_manifest
-from rpm.env import Home
+from rpm.env import InstallationFolder
 
 CONTENT = bytes(range(256)) * 8192
 PRIVATE_KEY = "-----BEGIN OPENSSH PRIVATE KEY-----"
@@ -144,7 +144,7 @@ def test_what_holds_no_key_is_put_nowhere(tmp_path: Path, settings: Any) -> None
     home, unpacked = tmp_path / "rpm", tmp_path / "unpacked"
     (unpacked / "home").mkdir(parents=True)
     home.mkdir()
-    settings.HOME = Home(home)
+    settings.HOME = InstallationFolder(home)
     for name, content in (("gpu01", "print()"), ("gpu02", PRIVATE_KEY)):
         (unpacked / "home" / name).write_text(content)
 
@@ -165,7 +165,7 @@ def test_no_key_is_put_where_a_name_leads_out_of_the_folder(tmp_path: Path, sett
         folder.mkdir(parents=True)
     (unpacked / "home" / "keys" / "x").write_text("a key")
     (home / "keys").symlink_to(tmp_path)
-    settings.HOME = Home(home)
+    settings.HOME = InstallationFolder(home)
     for name in ("home//etc/x", f"home/{tmp_path}/x", "home/../x", "home/keys/x"):
         parts = [BackupPart(name, 5, "")]
 

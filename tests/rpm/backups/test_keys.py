@@ -10,7 +10,7 @@ from apps.nodes.models import Node
 from rpm.backups.archive import part_of, read_archive, write_archive
 from rpm.backups.keys import StagedKeys, changed_variables, collect
 from rpm.backups.manifest import KEY_RING, Manifest, describe
-from rpm.env import Home
+from rpm.env import InstallationFolder
 
 pytestmark = pytest.mark.django_db
 
@@ -64,7 +64,7 @@ def test_what_a_backup_takes_is_restored_and_the_rest_is_named(
     for made in (home, folder, unpacked, tmp_path / "away"):
         made.mkdir()
     (home / "linked").symlink_to(tmp_path / "away")
-    settings.HOME = Home(home)
+    settings.HOME = InstallationFolder(home)
     for number, name in enumerate((*taken, *left, "./gpu01", "not-there")):
         if name != "not-there":
             (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def test_what_a_backup_takes_is_restored_and_the_rest_is_named(
     manifest = describe([part_of(folder, name) for name in names], elsewhere=elsewhere)
     write_archive(tmp_path / "file", folder, manifest, passphrase="")
     read = read_archive(tmp_path / "file", unpacked, passphrase="")
-    settings.HOME = Home(tmp_path / "restored")
+    settings.HOME = InstallationFolder(tmp_path / "restored")
     settings.HOME.path.mkdir()
     StagedKeys(unpacked, read).put()
 
