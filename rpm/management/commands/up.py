@@ -34,7 +34,7 @@ MANAGE = Path(settings.BASE_DIR) / "manage.py"
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class InstallationProcess:
     """One process of the installation."""
 
     name: str
@@ -79,10 +79,10 @@ class Command(BaseCommand):
         self.stdout.write("RPM is down.")
 
 
-def _list_programs(host: str, port: int) -> list[Program]:
+def _list_programs(host: str, port: int) -> list[InstallationProcess]:
     python = sys.executable
     return [
-        Program(
+        InstallationProcess(
             "web",
             [
                 *(python, "-m", "uvicorn", "rpm.asgi:application"),
@@ -94,7 +94,7 @@ def _list_programs(host: str, port: int) -> list[Program]:
             ],
             {"RPM_DATABASE_POOL": "1"},
         ),
-        Program(
+        InstallationProcess(
             "worker",
             [
                 *(
@@ -187,7 +187,7 @@ def _redis(lock: int) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     command += ["--unixsocketperm", "700", "--save", "", "--appendonly", "no"]
     command += ["--dir", str(settings.HOME.path), "--loglevel", "warning"]
     command += ["--logfile", str(settings.HOME.file("redis.log"))]
-    with _programs([Program("redis", command, {})], lock) as broker:
+    with _programs([InstallationProcess("redis", command, {})], lock) as broker:
         client = redis.Redis(unix_socket_path=str(settings.REDIS_SOCKET))
         deadline = time.monotonic() + 10
         while True:
@@ -205,7 +205,9 @@ def _redis(lock: int) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
 
 
 @contextlib.contextmanager
-def _programs(programs: list[Program], lock: int) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+def _programs(
+    programs: list[InstallationProcess], lock: int
+) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Start the programs in sessions of their own, so that Ctrl-C reaches them in our order.
 
     They keep the lock open, and end with this process where it is killed.
