@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from apps.execution.node.containers import Docker, Podman
-from apps.execution.node.runtimes import Process, TaskRuntime
+from apps.execution.node.runtimes import ProcessRuntime, TaskRuntime
 from apps.execution.node.state_files import MemberFolder
 
-KINDS: dict[str, type[TaskRuntime]] = {"podman": Podman, "docker": Docker, "process": Process}
+KINDS: dict[str, type[TaskRuntime]] = {
+    "podman": Podman,
+    "docker": Docker,
+    "process": ProcessRuntime,
+}
 
 
 def runtime_of(member: MemberFolder, config: dict[str, Any]) -> TaskRuntime:

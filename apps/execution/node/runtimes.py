@@ -106,7 +106,7 @@ class TaskRuntime:
         return True
 
 
-class Process(TaskRuntime):
+class ProcessRuntime(TaskRuntime):
     """No isolation at all: for trying out, where an administrator allows it."""
 
     has_client = False

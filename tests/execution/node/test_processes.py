@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from apps.execution.node import processes
-from apps.execution.node.runtimes import Process
+from apps.execution.node.runtimes import ProcessRuntime
 from apps.execution.node.specs import MemberIdentity
 from apps.execution.node.state_files import MemberFolder, container_name
 from tests.execution.nodes import INSTALLATION, installed_local, member_of
@@ -191,7 +191,7 @@ def test_a_session_is_not_a_members_once_its_number_is_another_process(tmp_path:
     attempt.write("spec.json", {"user": ""})
     with running("sleep", "60", is_leader=True) as other:
         attempt.write("started.json", {"pid": other.pid, "pid_start": 1})
-        is_sent = Process(attempt, {"installation": INSTALLATION}).send(signal.SIGKILL)
+        is_sent = ProcessRuntime(attempt, {"installation": INSTALLATION}).send(signal.SIGKILL)
         is_living = processes.start_ticks(other.pid) is not None
 
     assert not is_sent
