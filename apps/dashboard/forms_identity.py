@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 from django.contrib.auth.models import Group
 
-from apps.accounts.identity.presets import PRESETS, Preset
+from apps.accounts.identity.presets import PRESETS, ProviderPreset
 from apps.accounts.models import ADMINS, USERS, IdentityProvider, LogInRules, Protocol, User
 from apps.accounts.services.identity import ADDRESSES, FIELDS, MOST_METADATA
 from apps.core.keyring import HIDDEN
@@ -163,7 +163,7 @@ class LogInRulesForm(PageForm):
         )
 
 
-def preset_choices() -> list[tuple[str, list[Preset]]]:
+def preset_choices() -> list[tuple[str, list[ProviderPreset]]]:
     """The presets by protocol, in the order in which they are offered."""
     return [
         (protocol.label, [one for one in PRESETS.values() if one.protocol == protocol])

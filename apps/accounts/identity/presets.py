@@ -10,7 +10,7 @@ _MICROSOFT = "http://schemas.microsoft.com"
 
 
 @dataclass(frozen=True, slots=True)
-class Preset:
+class ProviderPreset:
     """A kind of provider: its protocol, where its settings are found, and field defaults."""
 
     key: str
@@ -49,12 +49,14 @@ _AD_CLAIMS = {
 }
 
 
-def _oidc(key: str, title: str, hint: str, **values: str | bool) -> Preset:
-    return Preset(key, title, Protocol.OIDC, hint, _OIDC_CLAIMS | values)
+def _oidc(key: str, title: str, hint: str, **values: str | bool) -> ProviderPreset:
+    return ProviderPreset(key, title, Protocol.OIDC, hint, _OIDC_CLAIMS | values)
 
 
-def _saml(key: str, title: str, hint: str, claims: Mapping[str, str] = _SAML_CLAIMS) -> Preset:
-    return Preset(key, title, Protocol.SAML, hint, dict(claims))
+def _saml(
+    key: str, title: str, hint: str, claims: Mapping[str, str] = _SAML_CLAIMS
+) -> ProviderPreset:
+    return ProviderPreset(key, title, Protocol.SAML, hint, dict(claims))
 
 
 _ALL = (
@@ -131,4 +133,4 @@ _ALL = (
     ),
     _saml("saml", "Another with SAML", "Whatever speaks SAML 2.0."),
 )
-PRESETS: dict[str, Preset] = {one.key: one for one in _ALL}
+PRESETS: dict[str, ProviderPreset] = {one.key: one for one in _ALL}
