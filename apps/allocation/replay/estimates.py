@@ -19,7 +19,7 @@ LAST = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class EstimateSample:
     """An estimate made for a job when it was submitted; times in seconds from then."""
 
     task: TraceTask
@@ -44,10 +44,10 @@ class Coverage:
 
 
 def coverage(
-    samples: Iterable[Sample], records: Mapping[int, TaskRecord], middle_s: int
+    samples: Iterable[EstimateSample], records: Mapping[int, TaskRecord], middle_s: int
 ) -> tuple[Coverage, ...]:
     """By half and basis; jobs submitted from `middle_s` on are the second half."""
-    groups: dict[tuple[int, str], list[Sample]] = {}
+    groups: dict[tuple[int, str], list[EstimateSample]] = {}
     for sample in samples:
         half = 1 if sample.task.submitted_s < middle_s else 2
         basis = sample.estimate.basis.value if sample.estimate else "none"
@@ -56,7 +56,7 @@ def coverage(
 
 
 def _covered(
-    half: int, basis: str, samples: Sequence[Sample], records: Mapping[int, TaskRecord]
+    half: int, basis: str, samples: Sequence[EstimateSample], records: Mapping[int, TaskRecord]
 ) -> Coverage:
     estimated = [
         (sample, records[sample.task.number].ran[0][0] - sample.task.submitted_s)
@@ -75,7 +75,7 @@ class EstimateSampler:
     """Estimates the start of every `each`-th job that waits, as an installation could have."""
 
     def __init__(self, queues: Mapping[str, str], *, start_s: int, end_s: int, each: int) -> None:
-        self.samples: list[Sample] = []
+        self.samples: list[EstimateSample] = []
         self._queues = queues
         self._start_s, self._end_s = start_s, end_s
         self._each = each
@@ -106,11 +106,11 @@ class EstimateSampler:
             seed=task.number,
         )
         if not isinstance(found, Estimate):
-            self.samples.append(Sample(task, None))
+            self.samples.append(EstimateSample(task, None))
             return
         latest = found.latest_us
         self.samples.append(
-            Sample(
+            EstimateSample(
                 task,
                 found,
                 earliest_s=(found.earliest_us - now.now_us) // SECOND,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from apps.allocation.engine.model.quantities import WHOLE
-from apps.allocation.replay.estimates import Coverage, EstimateSampler, Sample, coverage
+from apps.allocation.replay.estimates import Coverage, EstimateSample, EstimateSampler, coverage
 from apps.allocation.replay.playback import ReplayResult, TaskRecord, play, saved_s
 from apps.allocation.replay.regimes import Regime, ReplayPart, parts, reservations
 from apps.allocation.replay.trace import TraceTask
@@ -102,7 +102,7 @@ def replay(
     """
     reserved = reservations(tasks, gpus=terms.gpus, start_s=terms.start_s, end_s=terms.end_s)
     result: list[ReplayResult] = []
-    samples: list[Sample] = []
+    samples: list[EstimateSample] = []
     for part in parts(regime, tasks, reserved, terms.gpus):
         sampling = _sampler(part, terms, estimates_each)
         result.append(
@@ -128,7 +128,7 @@ def report(
     terms: ReplayTerms,
     reserved: Mapping[str, int],
     result: Sequence[ReplayResult],
-    samples: Sequence[Sample] = (),
+    samples: Sequence[EstimateSample] = (),
 ) -> ReplayReport:
     records = [record for one in result for record in one.records]
     by_team: dict[str, list[TaskRecord]] = {team: [] for team in reserved}

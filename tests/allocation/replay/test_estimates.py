@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from apps.allocation.forecast import Basis, Estimate
-from apps.allocation.replay.estimates import Coverage, Sample, coverage
+from apps.allocation.replay.estimates import Coverage, EstimateSample, coverage
 from apps.allocation.replay.measures import ReplayTerms, replay
 from apps.allocation.replay.playback import TaskRecord
 from apps.allocation.replay.regimes import FIFO, REGIMES
@@ -13,8 +13,8 @@ from tests.allocation.replay.histories import task
 ESTIMATE = Estimate(0, 0, Basis.QUEUE, futures=20, ended=20)
 
 
-def sample(number: int, submitted: int, earliest: int, latest: int | None) -> Sample:
-    return Sample(task(number, submitted, 5), ESTIMATE, earliest, latest)
+def sample(number: int, submitted: int, earliest: int, latest: int | None) -> EstimateSample:
+    return EstimateSample(task(number, submitted, 5), ESTIMATE, earliest, latest)
 
 
 def test_starts_are_counted_by_half_and_basis() -> None:
