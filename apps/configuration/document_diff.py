@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from apps.policies.document import Change, Document, compare
+from apps.policies.document import Document, DocumentChange, compare
 
 Fields = dict[str, Any]
 _NOUNS = {"pools": "pool", "profiles": "profile", "policies": "policy", "settings": "setting"}
@@ -29,7 +29,7 @@ def before_and_after(before: Document, after: Document, *, own: str = "") -> tup
     return old, new
 
 
-def _facts(change: Change, document: Document, own: str, *, is_new: bool) -> Fields:
+def _facts(change: DocumentChange, document: Document, own: str, *, is_new: bool) -> Fields:
     noun = " ".join(filter(None, (_NOUNS[change.kind], change.name)))
     prefix = "" if noun == own else f"{noun} "
     if change.field:
@@ -40,17 +40,17 @@ def _facts(change: Change, document: Document, own: str, *, is_new: bool) -> Fie
     return entry if not prefix else {noun: entry}
 
 
-def _entries(change: Change, document: Document) -> Iterable[Any]:
+def _entries(change: DocumentChange, document: Document) -> Iterable[Any]:
     return getattr(document, change.kind) or ()
 
 
-def _entry(change: Change, document: Document) -> Fields:
+def _entry(change: DocumentChange, document: Document) -> Fields:
     """All of what was added or removed, but what is empty."""
     found = next((one for one in _entries(change, document) if one.name == change.name), None)
     facts: Fields = msgspec.to_builtins(found) if found is not None else {}
     return {name: value for name, value in facts.items() if value not in (None, "", [], {}, ())}
 
 
-def _position(change: Change, document: Document) -> int | None:
+def _position(change: DocumentChange, document: Document) -> int | None:
     names = [one.name for one in _entries(change, document)]
     return names.index(change.name) + 1 if change.name in names else None

@@ -15,8 +15,8 @@ from apps.events.models import Event
 from apps.policies.document import (
     POOL_COLUMNS,
     PROFILE_COLUMNS,
-    Change,
     Document,
+    DocumentChange,
     Link,
     PolicyEntry,
     PoolEntry,
@@ -81,7 +81,7 @@ def draft_document() -> Document:
     return _document(DRAFT, DraftState.objects.get(id=1), order)
 
 
-def draft_changes() -> list[Change]:
+def draft_changes() -> list[DocumentChange]:
     """The changes that provisioning would make."""
     return compare(live_document(), draft_document())
 

@@ -15,7 +15,7 @@ from apps.dashboard.selectors.current_tasks import CurrentTasks, current_tasks_v
 from apps.dashboard.selectors.pools import PoolFacts, pool_facts
 from apps.dashboard.selectors.usage import GPU
 from apps.dashboard.selectors.waiting_tasks import waiting_by_queue
-from apps.policies.document import Change
+from apps.policies.document import DocumentChange
 from apps.policies.models import DraftState, LiveState, Pool, PoolLink, Profile, Queue
 
 NAMES = {"cpu": "CPU", "memory_mb": "Memory", "slot": "Slots"}
@@ -277,7 +277,7 @@ def load_pool_info(pool: Pool) -> PoolInfo:
 class ResourceState:
     live: LiveState
     draft: DraftState
-    changes: tuple[Change, ...]
+    changes: tuple[DocumentChange, ...]
     topics: tuple[str, ...] = ("configuration",)
     announce: str = ""
 

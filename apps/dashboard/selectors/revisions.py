@@ -8,7 +8,7 @@ from apps.accounts.models import User
 from apps.configuration.models import Revision
 from apps.configuration.selectors import revision_document, revisions_visible_to
 from apps.core.units import amounts_text
-from apps.policies.document import Change, compare
+from apps.policies.document import DocumentChange, compare
 
 PER_PAGE = 20
 NONE = "–"
@@ -70,7 +70,7 @@ def revision_page(user: User, *, before: int | None) -> RevisionPage:
     )
 
 
-def change_views(changes: list[Change]) -> tuple[ChangeView, ...]:
+def change_views(changes: list[DocumentChange]) -> tuple[ChangeView, ...]:
     """In words and amounts, in the order of the document."""
     return tuple(
         ChangeView(

@@ -1,6 +1,6 @@
 """The configuration as one document: pure code, the same for pages, REST, YAML and revisions."""
 
-from apps.policies.document.compare import Change, compare
+from apps.policies.document.compare import DocumentChange, compare
 from apps.policies.document.entries import (
     POOL_COLUMNS,
     PROFILE_COLUMNS,
@@ -22,8 +22,8 @@ __all__ = [
     "POOL_COLUMNS",
     "PROFILE_COLUMNS",
     "SCHEMA",
-    "Change",
     "Document",
+    "DocumentChange",
     "Link",
     "PolicyEntry",
     "PoolEntry",

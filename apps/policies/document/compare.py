@@ -11,7 +11,7 @@ from apps.policies.document.entries import Document, PolicyEntry, PoolEntry, Pro
 Entries = Sequence[PoolEntry | ProfileEntry | PolicyEntry]
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class DocumentChange(msgspec.Struct, frozen=True, kw_only=True):
     """One difference.
 
     `kind` is `settings`, `pools`, `profiles` or `policies`; `name` is that of the entry (the new
@@ -35,7 +35,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return f"{noun} {self.name} {self.what}"
 
 
-def compare(before: Document, after: Document) -> list[Change]:
+def compare(before: Document, after: Document) -> list[DocumentChange]:
     """Every difference, in the order of the document.
 
     Pools and profiles are joined by key, policies by id, so that a rename is a change of `name`.
@@ -49,18 +49,18 @@ def compare(before: Document, after: Document) -> list[Change]:
     return changes
 
 
-def _entries(kind: str, before: Entries, after: Entries) -> Iterator[Change]:
+def _entries(kind: str, before: Entries, after: Entries) -> Iterator[DocumentChange]:
     old, new = {_identity(e): e for e in before}, {_identity(e): e for e in after}
     for identity, entry in old.items():
         if identity not in new:
-            yield Change(kind=kind, name=entry.name, what="removed")
+            yield DocumentChange(kind=kind, name=entry.name, what="removed")
     unmoved = _unmoved([i for i in old if i in new], [i for i in new if i in old])
     for identity, entry in new.items():
         if identity not in old:
-            yield Change(kind=kind, name=entry.name, what="added")
+            yield DocumentChange(kind=kind, name=entry.name, what="added")
             continue
         if identity not in unmoved:
-            yield Change(kind=kind, name=entry.name, what="moved")
+            yield DocumentChange(kind=kind, name=entry.name, what="moved")
         yield from _fields(
             kind, entry.name, msgspec.to_builtins(old[identity]), msgspec.to_builtins(entry)
         )
@@ -80,12 +80,12 @@ def _identity(entry: PoolEntry | ProfileEntry | PolicyEntry) -> Hashable:
 
 def _fields(
     kind: str, name: str, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> Iterator[Change]:
+) -> Iterator[DocumentChange]:
     for field, value in after.items():
         if field in {"key", "id"} or (kind == "pools" and _is_linking(field, before, value)):
             continue
         if before.get(field) != value:
-            yield Change(
+            yield DocumentChange(
                 kind=kind,
                 name=name,
                 what="changed",
