@@ -115,7 +115,7 @@ def test_a_limit_names_the_policy_only_to_those_who_see_it(names: ReaderNames, w
 
     view = explain([{"code": "limit", "details": [detail]}], names)
 
-    numbers = "uses 8 GPUs of its limit of 8 GPUs; the task needs 2 GPUs more."
+    numbers = "uses 8 GPUs of its limit of 8 GPUs; the task needs another 2 GPUs."
     assert view.verdict == f"{want} {numbers}"
 
 

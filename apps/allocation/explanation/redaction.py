@@ -62,7 +62,7 @@ def _held(details: list[Mapping[str, Any]], names: ReaderNames) -> Sentence:
 
 def _draining(details: list[Mapping[str, Any]], names: ReaderNames) -> Sentence:
     return Sentence(
-        f"Work in {_pools(details, names)} is stopping; its capacity is free then.",
+        f"Work in {_pools(details, names)} is stopping so that this task can start.",
         "Nothing needs to be done: it starts by itself.",
     )
 

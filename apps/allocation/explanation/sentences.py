@@ -149,11 +149,11 @@ def _limit(reason: Reason, names: NameLookup) -> Sentence:
             who, whose = ("Its owner uses", "its owner's tasks")
         return Sentence(
             f"{who} {used} of the {limit} that one user may hold in {policy}; "
-            f"the task needs {needed} more.",
+            f"the task needs another {needed}.",
             f"It starts once enough of {whose} have ended.",
         )
     return Sentence(
-        f"{policy} uses {used} of its limit of {limit}; the task needs {needed} more.",
+        f"{policy} uses {used} of its limit of {limit}; the task needs another {needed}.",
         f"It starts once enough work of {policy} has ended, or with a higher limit.",
     )
 
@@ -168,18 +168,19 @@ def _needs_reservation(reason: Reason, names: NameLookup) -> Sentence:
             "Make it preemptible or smaller, or ask an administrator to reserve more.",
         )
     return Sentence(
-        f"The task may not be preempted, so it needs free capacity in the reservation of {policy}: "
-        f"such work holds {amount_words(detail.key, detail.usage)} of the "
-        f"{amount_words(detail.key, detail.limit)}, and it needs "
+        f"The task may not be preempted, so it starts only within the reservation of {policy}: "
+        f"other work that may not be preempted uses {amount_words(detail.key, detail.usage)} of "
+        f"the {amount_words(detail.key, detail.limit)}, and the task needs "
         f"{amount_words(detail.key, detail.needed)}.",
-        "Make it preemptible, so that it need not wait for this; or wait until such work ends.",
+        "Make it preemptible, or wait until work that may not be preempted ends.",
     )
 
 
 def _over_quota_not_allowed(reason: Reason, names: NameLookup) -> Sentence:
     if not reason.details:
         return Sentence(
-            "The queue takes no work beyond the reservation, and this task always counts as such.",
+            "The queue takes no over-quota work, and this task counts as over quota even within "
+            "the reservation.",
             "Enqueue it on a queue that allows over-quota work.",
         )
     detail = reason.details[0]
@@ -188,13 +189,13 @@ def _over_quota_not_allowed(reason: Reason, names: NameLookup) -> Sentence:
         return Sentence(
             f"The task needs {amount_words(detail.key, detail.needed)}, more than the "
             f"{amount_words(detail.key, detail.limit)} reserved for {policy}, and this queue takes "
-            "no work beyond the reservation.",
+            "no over-quota work.",
             "Enqueue it on a queue that allows over-quota work, or make it smaller.",
         )
     return Sentence(
         f"{policy} uses {amount_words(detail.key, detail.usage)} of the "
         f"{amount_words(detail.key, detail.limit)} reserved for it, the task needs "
-        f"{amount_words(detail.key, detail.needed)}, and this queue takes no work beyond that.",
+        f"{amount_words(detail.key, detail.needed)}, and this queue takes no over-quota work.",
         f"It starts once enough work of {policy} has ended; or enqueue it on a queue that allows "
         "over-quota work.",
     )
@@ -264,7 +265,7 @@ def _draining(reason: Reason, names: NameLookup) -> Sentence:
     count = sum(len(one.tasks) for one in reason.details)
     verb = "is" if count == 1 else "are"
     return Sentence(
-        f"{_tasks(count)} in {_pools(reason, names)} {verb} stopping; their capacity is free then.",
+        f"{_tasks(count)} in {_pools(reason, names)} {verb} stopping so that this task can start.",
         "Nothing needs to be done: it starts by itself.",
     )
 

@@ -84,7 +84,7 @@ def test_a_sentence_names_few_pools_and_counts_the_rest() -> None:
         pytest.param(
             ReasonCode.OVER_QUOTA_NOT_ALLOWED,
             "The task needs 4 GPUs, more than the 2 GPUs reserved for policy dev, and this queue "
-            "takes no work beyond the reservation.",
+            "takes no over-quota work.",
             id="nothing over quota",
         ),
     ],
