@@ -1,36 +1,18 @@
 // What differs between two documents of the editor, as people speak of it. Pure.
 import { linkOf, poolOf, profileOf, same } from "./document.js";
 
-const POOL_FIELDS = {
-  name: "Name",
-  description: "Description",
-  capacity: "Capacity",
-  backfill: "Backfill",
-  preemption: "Preemption",
-  allowed_images: "Allowed images",
-  dedicated_to: "Dedicated to",
-};
-const PROFILE_FIELDS = {
-  name: "Name",
-  description: "Description",
-  request: "Request",
+// Every field is compared; one without a label here is called by its name.
+const LABELS = {
   replicas: "Members",
   is_dynamic: "Dynamic request",
   request_min: "Least request",
   request_max: "Most request",
-  device_models: "Device models",
-  volumes: "Volumes",
   shm_mb: "Shared memory",
-  host_network: "Host network",
   read_only_root: "Read-only image",
   extra_permissions: "Permissions",
 };
-const SETTINGS = {
-  queueing: "Queueing",
-  over_quota: "Over quota",
-  preemption: "Preemption",
-  consolidation: "Consolidation",
-};
+// Compared as orders and links.
+const REFERENCES = ["key", "pools", "profiles", "queues"];
 const UNITS = { gpu: "GPU", cpu: "CPU", memory_mb: "MB", slot: "slots" };
 const KEYS = Object.keys(UNITS);
 
@@ -71,7 +53,7 @@ export function valueText(field, value) {
  */
 export function differences(before, after) {
   return [
-    ...fields("settings", "", "Settings", SETTINGS, before.settings, after.settings),
+    ...fields("settings", "", "Settings", before.settings, after.settings),
     ...entries("pools", before, after, ofPool),
     ...entries("profiles", before, after, ofProfile),
   ];
@@ -95,23 +77,29 @@ function whole(kind, entry, what) {
   return { kind, key, name, what, label, before: "", after: "", id: `${key} entry` };
 }
 
-function* fields(kind, key, name, labels, before, after) {
-  for (const [field, label] of Object.entries(labels)) {
-    if (same(before[field] ?? null, after[field] ?? null)) continue;
+function labelOf(field) {
+  const words = field.replaceAll("_", " ");
+  return LABELS[field] ?? words[0].toUpperCase() + words.slice(1);
+}
+
+function* fields(kind, key, name, before, after) {
+  for (const field of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    if (REFERENCES.includes(field) || same(before[field] ?? null, after[field] ?? null)) continue;
+    const label = labelOf(field);
     const [old, now] = [before[field], after[field]].map((value) => valueText(field, value));
     yield { kind, key, name, what: "changed", label, before: old, after: now, id: `${key} ${field}` };
   }
 }
 
 function* ofPool(before, after, was, pool) {
-  yield* fields("pools", pool.key, pool.name, POOL_FIELDS, was, pool);
+  yield* fields("pools", pool.key, pool.name, was, pool);
   const name = (key) => profileOf(after, key)?.name ?? "";
   yield* order("pools", pool, "Execution order", was.profiles, pool.profiles, name);
 }
 
 function* ofProfile(before, after, was, profile) {
   const { key, name } = profile;
-  yield* fields("profiles", key, name, PROFILE_FIELDS, was, profile);
+  yield* fields("profiles", key, name, was, profile);
   for (const link of profile.pools) {
     const old = linkOf(was, link.pool);
     const pool = poolOf(after, link.pool).name;
