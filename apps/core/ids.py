@@ -18,6 +18,6 @@ def uuid7() -> uuid.UUID:
     return uuid.UUID(int=value)
 
 
-def installation_key() -> str:
+def new_installation_key() -> str:
     """Twelve characters that no other installation has."""
     return secrets.token_hex(6)

@@ -5,7 +5,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from apps.core.fields import QuantitiesField
-from apps.core.ids import installation_key
+from apps.core.ids import new_installation_key
 from apps.core.models import Pausable, Removable, unique_name
 from apps.policies.models import Pool
 
@@ -13,7 +13,7 @@ from apps.policies.models import Pool
 class Installation(models.Model):
     """One row: the id that names and labels on all nodes carry."""
 
-    key = models.CharField(max_length=32, default=installation_key, editable=False)
+    key = models.CharField(max_length=32, default=new_installation_key, editable=False)
     # Since when this database may be older than what nodes run: a backup was restored, and no
     # administrator has looked yet. Nothing unknown is killed meanwhile.
     restored_at = models.DateTimeField(null=True, blank=True, editable=False)

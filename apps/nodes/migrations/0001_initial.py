@@ -62,7 +62,7 @@ class Migration(migrations.Migration):
                 (
                     "key",
                     models.CharField(
-                        default=apps.core.ids.installation_key, editable=False, max_length=32
+                        default=apps.core.ids.new_installation_key, editable=False, max_length=32
                     ),
                 ),
                 ("restored_at", models.DateTimeField(blank=True, editable=False, null=True)),
