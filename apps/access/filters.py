@@ -32,6 +32,6 @@ def all_of(first: Q, second: Q) -> Q:
 
 def column_of(given: Q) -> Case | Value:
     """Whether a row matches."""
-    if not given:
-        return Value(value=True)
+    if not given or given is NO_ROWS:
+        return Value(value=not given)
     return Case(When(given, then=Value(value=True)), default=Value(value=False))

@@ -39,7 +39,7 @@ def permission_filter(model: type[Model], user: Person, verb: str) -> Q:
     """
     if not isinstance(user, User) or not user.is_active:
         return NO_ROWS
-    return _filter_of(ObjectPermission(resource_of(model), verb), PermissionHolder(user))
+    return filter_held(model, PermissionHolder(user), verb)
 
 
 def rows_with_permission(model: type[Row], user: Person, verb: str, **others: str) -> QuerySet[Row]:
@@ -61,7 +61,12 @@ def rows_with_permission(model: type[Row], user: Person, verb: str, **others: st
 
 def rows_held(model: type[Row], holder: PermissionHolder, verb: str) -> QuerySet[Row]:
     """The same for an active user whose groups may be known already."""
-    return _live(model).filter(_filter_of(ObjectPermission(resource_of(model), verb), holder))
+    return _live(model).filter(filter_held(model, holder, verb))
+
+
+def filter_held(model: type[Model], holder: PermissionHolder, verb: str) -> Q:
+    """As `permission_filter`, for such a user."""
+    return _filter_of(ObjectPermission(resource_of(model), verb), holder)
 
 
 def may(user: Person, verb: str, row: Model) -> bool:

@@ -1,31 +1,23 @@
 """The vaults that a user may see, and how much of each."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
 from django.contrib.auth.models import Group
-from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q, QuerySet, Value
-from django.db.models.expressions import Combinable
+from django.db.models import Q, QuerySet
 
-from apps.access.filters import NO_ROWS
+from apps.access.filters import NO_ROWS, column_of
 from apps.access.isolation import vault_isolation_filter, without_other_tenants
+from apps.access.permissions import filter_held
+from apps.access.sources import PermissionHolder
 from apps.accounts.models import User
-from apps.accounts.selectors import (
-    group_ids,
-    is_admin,
-    tenants_administered_by,
-)
+from apps.accounts.selectors import is_admin, tenants_administered_by
 from apps.core.errors import NotFound
 from apps.events.models import Event
-from apps.vaults.models import (
-    Vault,
-    VaultGroupPermission,
-    VaultUserPermission,
-    VaultVersion,
-)
+from apps.vaults.models import Vault, VaultVersion
 
-VIEW, CHANGE = "view_vault", "change_vault"
+VIEW, CHANGE = "view", "change"
 FILTERS = ("kind", "group", "owner", "is_active", "q")
 
 
@@ -49,13 +41,7 @@ def vaults_visible_to(user: User) -> QuerySet[Vault]:
 
     Administrators of a tenant see those of all its groups. No grant shows another tenant's vault.
     """
-    vaults = Vault.objects.filter(removed_at__isnull=True)
-    if not is_admin(user):
-        ids = group_ids(user)
-        granted = [Exists(_grants(user)), Exists(_group_grants(ids))]
-        given = Q(group__in=ids) | granted[0] | granted[1]
-        vaults = vaults.filter(Q(owner=user) | _kept(user) | (given & vault_isolation_filter(user)))
-    return vaults.select_related("owner", "group", "updated_by")
+    return _visible(PermissionHolder(user))
 
 
 def vaults_with_permissions(user: User) -> QuerySet[Vault]:
@@ -63,12 +49,23 @@ def vaults_with_permissions(user: User) -> QuerySet[Vault]:
 
     `is_kept` marks those of groups of the tenant that the user administers.
     """
-    ids = group_ids(user)
-    return vaults_visible_to(user).annotate(
-        is_kept=_is_kept(user),
-        is_readable=Exists(_grants(user, VIEW)) | Exists(_group_grants(ids, VIEW)),
-        is_changeable=Exists(_grants(user, CHANGE)) | Exists(_group_grants(ids, CHANGE)),
+    holder = PermissionHolder(user)
+    return _visible(holder).annotate(
+        is_kept=column_of(_kept(user)),
+        is_readable=column_of(filter_held(Vault, holder, VIEW)),
+        is_changeable=column_of(filter_held(Vault, holder, CHANGE)),
     )
+
+
+def _visible(holder: PermissionHolder) -> QuerySet[Vault]:
+    user = holder.user
+    vaults = Vault.objects.filter(removed_at__isnull=True)
+    if not is_admin(user):
+        given = Q(group__in=list(holder.groups)) if user.is_active else NO_ROWS
+        for verb in (VIEW, CHANGE):
+            given |= filter_held(Vault, holder, verb)
+        vaults = vaults.filter(Q(owner=user) | _kept(user) | (given & vault_isolation_filter(user)))
+    return vaults.select_related("owner", "group", "updated_by")
 
 
 def vaults_matching_filters(user: User, wanted: Mapping[str, str]) -> QuerySet[Vault]:
@@ -135,12 +132,6 @@ def vault_history(vault: Vault) -> QuerySet[Event]:
     return events.select_related("actor").order_by("-id")
 
 
-def _is_kept(user: User) -> Combinable:
-    if not tenants_administered_by(user):
-        return Value(value=False, output_field=BooleanField())
-    return ExpressionWrapper(_kept(user), output_field=BooleanField())
-
-
 def _kept(user: User) -> Q:
     tenants = tenants_administered_by(user)
     if not tenants:
@@ -169,20 +160,3 @@ def visible_vault_version(user: User, vault: Vault, number: int) -> VaultVersion
     if row is None or not vault_permissions(user, vault).read:
         raise NotFound("There is no such version, or you may not read it.")
     return without_other_tenants(user, [row], "by")[0]
-
-
-def _grants(user: User, *names: str) -> QuerySet[VaultUserPermission]:
-    """Grants to the user itself; without a name, grants of both permissions."""
-    return VaultUserPermission.objects.filter(
-        content_object=OuterRef("pk"),
-        user=user,
-        permission__codename__in=names or (VIEW, CHANGE),
-    )
-
-
-def _group_grants(ids: Collection[int], *names: str) -> QuerySet[VaultGroupPermission]:
-    return VaultGroupPermission.objects.filter(
-        content_object=OuterRef("pk"),
-        group__in=ids,
-        permission__codename__in=names or (VIEW, CHANGE),
-    )
