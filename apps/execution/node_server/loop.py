@@ -207,7 +207,7 @@ class NodeLoop:
         report, clocks = outcome.answer, outcome.clocks
         self._may_crash(report)
         self._serial_refused = serial_record(node, report.serial, report.serial_signature)
-        # By now: this answer may have told that the database was restored. No launch goes out
+        # By now: this answer may say that the database was restored. No launch goes out
         # before that, which asks for the clock.
         trust = database_trust()
         self._note_clock(clocks)

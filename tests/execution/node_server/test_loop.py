@@ -12,7 +12,7 @@ from apps.allocation.services import run_pass
 from apps.execution.bundle import helper_version
 from apps.execution.client import NodeClient
 from apps.execution.node_server.loop import NodeLoop
-from apps.execution.services.restore_detection import own_serial, serial_signature, database_trust
+from apps.execution.services.restore_detection import database_trust, own_serial, serial_signature
 from apps.execution.transport.base import ExchangeFailed, NodeTransport
 from apps.nodes.models import Node
 from apps.tasks.models import Attempt, Member
