@@ -109,10 +109,10 @@ def _run(member: MemberFolder, runtime: TaskRuntime, callback: Callback, log: in
 def _await_other(member: MemberFolder) -> None:
     """Another process ran it and died; what it began may go on until its time is over."""
     client = member.read("callback-client.json") or {}
-    pid = int(client.get("pid", 0))
-    while pid and processes.start_ticks(pid) == client.get("pid_start"):
+    pid, ticks = int(client.get("pid", 0)), client.get("pid_start")
+    while pid and ticks is not None and processes.start_ticks(pid) == ticks:
         if _is_due(member):
-            _end(pid)
+            processes.kill_group(pid, lambda pid: processes.start_ticks(pid) == ticks)
             return
         time.sleep(STEP_S)
 

@@ -12,7 +12,7 @@ from apps.execution.node.image_lookup import pinned
 from apps.execution.node.prune import note_image
 from apps.execution.node.runtimes import RuntimeUnavailable, TaskRuntime, run_tool, tool_environment
 from apps.execution.node.specs import Spec
-from apps.execution.node.state_files import MemberFolder
+from apps.execution.node.state_files import MemberFolder, first_process
 
 # After its process has ended, a container is still called running until its monitor has written.
 EXIT_CODE_WAIT_S = 30.0
@@ -55,7 +55,8 @@ class Podman(TaskRuntime):
         podman killed half-way can leave a container that `podman ps` does not list, but its
         monitor, started before it, has written the pid file.
         """
-        if _number_in(self.member.path("pid")) is None:
+        is_doubtful = self.member.has("started.json") and not first_process(self.member)[0]
+        if is_doubtful or _number_in(self.member.path("pid")) is None:
             return self._inspected_pid()
         return self._written_pid()
 
@@ -80,10 +81,13 @@ class Podman(TaskRuntime):
         pid = _number_in(self.member.path("pid"))
         if pid is None:
             return None
-        started = self.member.read("started.json") or {}
+        return pid if self._is_first(pid) else None
+
+    def _is_first(self, pid: int) -> bool:
+        """Whether it lives, and is the process that was noted at the start, if one was."""
         ticks = processes.start_ticks(pid)
-        is_same = ticks is not None and started.get("pid_start", ticks) == ticks
-        return pid if is_same else None
+        want = first_process(self.member)[1] if self.member.has("started.json") else ticks
+        return ticks is not None and want == ticks
 
     def send(self, number: signal.Signals) -> bool:
         """Ask podman; SIGKILL goes to the process directly, for podman may not know it."""
@@ -94,13 +98,15 @@ class Podman(TaskRuntime):
     def signal_directly(self, number: signal.Signals) -> bool:
         """Signal the first process of the container, with whose end all others there end."""
         pid = self._written_pid()
-        return pid is not None and processes.send(pid, number)
+        return pid is not None and processes.send(pid, number, self._is_first)
 
     def kill(self) -> None:
         """SIGKILL; a client that has not made the container yet ends before it does."""
         if not self.member.has("started.json"):
             for pid in processes.clients(self.tool, self.name):
-                processes.kill_group(pid)
+                processes.kill_group(
+                    pid, lambda pid: processes.is_client(pid, self.tool, self.name)
+                )
         if not self.signal_directly(signal.SIGKILL) and not self.is_known_dead():
             self.send(signal.SIGKILL)
 

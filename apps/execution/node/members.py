@@ -71,17 +71,18 @@ def stop(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     """Ask a member to end: callback, SIGTERM, SIGKILL after the grace period. Returns at once.
 
     With `is_kill` it is SIGKILL now.
-    A member that the node does not know is fenced, so that a launch on its way is refused.
+    A member that the node does not know, or of an earlier boot, is fenced: a launch on its way is
+    refused, and nothing is signalled.
     """
     identity = identity_of(request)
     grace_s = request_fields.number(request, "grace_s", highest=86_400)
     member = MemberFolder(home, identity)
     with files.locked(state_files.task_lock(home, identity.task_id)):
-        if not member.exists():
-            state_files.raise_fence(home, identity, ended=True)
-            return {"state": "absent"}
         if member.has("exit.json"):
             return {"state": "exited"}
+        if not member.exists() or not state_files.is_of_this_boot(member):
+            state_files.raise_fence(home, identity, ended=True)
+            return {"state": "absent"}
         _write_stop(member, grace_s, is_kill=request.get("is_kill") is True)
         crash_point("node.stop.noted")
         if not member.is_supervised() and not member.has("starting"):

@@ -260,8 +260,13 @@ def _end(daemon: MpsDaemon, config: dict[str, Any]) -> None:
         while _pid_of(daemon) is not None and clocks.uptime_s() < until:
             time.sleep(STEP_S)
     # Daemon and servers.
-    for left in processes.marked(daemon.folder, owner=_ids(daemon)[0], mark=MARK):
-        processes.send(left, signal.SIGKILL)
+    owner = _ids(daemon)[0]
+    for left in processes.marked(daemon.folder, owner=owner, mark=MARK):
+        processes.send(
+            left,
+            signal.SIGKILL,
+            lambda pid: processes.is_marked(pid, daemon.folder, owner=owner, mark=MARK),
+        )
     for folder in filter(None, (daemon.folder, daemon.shared_memory)):
         # What is left has no daemon any more; the next end of it tries again.
         with contextlib.suppress(OSError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from typing import Callable, Iterator
 
 # Stands in the environment of every task of the process runtime, and so of its descendants.
 MARK = "RPM_MEMBER"
@@ -33,16 +34,21 @@ def start_ticks(pid: int) -> int | None:
     return int(fields[19])
 
 
+def birth_ticks(pid: int) -> int | None:
+    """Like `start_ticks`, also of one that has ended and whose parent has not heard of it."""
+    fields = _status(pid)
+    return None if fields is None else int(fields[19])
+
+
 def in_session(leader: int) -> set[int]:
     """The living processes of a session."""
-    if leader <= 1:
-        return set()
-    found = set()
-    for pid in _all():
-        fields = _status(pid)
-        if fields is not None and not _is_over(fields) and int(fields[3]) == leader:
-            found.add(pid)
-    return found
+    return {pid for pid in _all() if is_in_session(pid, leader)}
+
+
+def is_in_session(pid: int, leader: int) -> bool:
+    """Whether the process lives and belongs to the session."""
+    fields = _status(pid) if leader > 1 else None
+    return fields is not None and not _is_over(fields) and int(fields[3]) == leader
 
 
 def marked(name: str, *, owner: int | None, mark: str = MARK) -> set[int]:
@@ -94,17 +100,18 @@ def environment_of(pid: int, *, owner: int) -> dict[bytes, bytes]:
 
 def clients(tool: str, name: str) -> set[int]:
     """Our own processes that are making the container of this name."""
+    return {pid for pid in _all() if is_client(pid, tool, name)}
+
+
+def is_client(pid: int, tool: str, name: str) -> bool:
+    """Whether this is one of them."""
     option = b"--name=%s" % name.encode()
     # All four: a program that another user starts with our rights has arguments of that user.
     own = [os.geteuid()] * 4
-    found = set()
-    for pid in _all():
-        if _users(pid) != own:
-            continue
-        words = _read(pid, "cmdline", ARGUMENT_BYTES)
-        if b"\0%s\0" % option in words and _is_run_of(tool, words.split(b"\0", 3)[:3]):
-            found.add(pid)
-    return found
+    if _users(pid) != own:
+        return False
+    words = _read(pid, "cmdline", ARGUMENT_BYTES)
+    return b"\0%s\0" % option in words and _is_run_of(tool, words.split(b"\0", 3)[:3])
 
 
 def _is_run_of(tool: str, words: list[bytes]) -> bool:
@@ -117,20 +124,48 @@ def _is_run_of(tool: str, words: list[bytes]) -> bool:
     return at > 0 and os.path.basename(words[at - 1]) == tool.encode()
 
 
-def send(pid: int, number: signal.Signals) -> bool:
-    """Signal one process; False when it is gone or not ours."""
-    try:
-        os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
+def send(pid: int, number: signal.Signals, is_meant: Callable[[int], bool]) -> bool:
+    """Signal one process; False when it is gone, not ours, or not the one that is meant.
+
+    Args:
+        is_meant: looks at the process of this number while no other process can take its place.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError), _held(pid) as descriptor:
+        if is_meant(pid):
+            if descriptor is None:
+                os.kill(pid, number)
+            else:
+                signal.pidfd_send_signal(descriptor, number)
+            return True
+    return False
 
 
-def kill_group(leader: int) -> None:
-    """SIGKILL to a process and, where it leads a group, to all processes of that."""
-    send(leader, signal.SIGKILL)
+def kill_group(leader: int, is_meant: Callable[[int], bool]) -> None:
+    """SIGKILL to the process that is meant and, where it leads a group, to all of that."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
+        if is_meant(leader):
+            os.killpg(leader, signal.SIGKILL)
+    send(leader, signal.SIGKILL, is_meant)
+
+
+@contextlib.contextmanager
+def _held(pid: int) -> Iterator[int | None]:
+    """A descriptor of the process, which means no other one later; None on an old kernel.
+
+    Raises:
+        ProcessLookupError: there is none.
+    """
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except (OSError, AttributeError):
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _all() -> list[int]:

@@ -19,7 +19,8 @@ def note_started(member: MemberFolder, pid: int) -> None:
     """Write down that the task runs; its end is followed even if the disk refuses."""
     content = {
         "pid": pid,
-        "pid_start": processes.start_ticks(pid),
+        "pid_start": processes.birth_ticks(pid),
+        "boot_id": clocks.boot_id(),
         "wall_s": clocks.wall_s(),
         "uptime_s": clocks.uptime_s(),
     }

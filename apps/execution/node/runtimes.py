@@ -11,7 +11,7 @@ from typing import Any, Iterator
 from apps.execution.node import environment, private_files, processes, task_files
 from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.specs import Spec
-from apps.execution.node.state_files import MemberFolder, container_name
+from apps.execution.node.state_files import MemberFolder, container_name, first_process
 
 TOOL_TIMEOUT_S = 120
 
@@ -138,37 +138,47 @@ class ProcessRuntime(TaskRuntime):
 
     def living_pid(self) -> int | None:
         """The recorded process if it is still that one, else any that carries our mark."""
-        started = self.member.read("started.json") or {}
-        pid = int(started.get("pid", 0))
-        if pid and processes.start_ticks(pid) == started.get("pid_start"):
+        pid, ticks = first_process(self.member)
+        if pid and processes.start_ticks(pid) == ticks:
             return pid
         return min(self._marked(), default=None)
 
     def send(self, number: signal.Signals) -> bool:
         """Signal the session's processes; SIGKILL also marked processes that have left it."""
-        session = self._session()
+        leader, session = self._session()
         for pid in session:
-            processes.send(pid, number)
+            processes.send(pid, number, lambda pid: processes.is_in_session(pid, leader))
         # Afterwards: what marks say is the task's own word.
-        descendants = self._marked() - session
+        owner = self._owner()
+        descendants = processes.marked(self.name, owner=owner) - session
         for pid in descendants:
-            processes.send(pid, number)
+            processes.send(
+                pid, number, lambda pid: processes.is_marked(pid, self.name, owner=owner)
+            )
         return bool(session or descendants)
 
-    def _session(self) -> set[int]:
-        """The processes of the session that the task began in, unless its number is another's."""
-        started = self.member.read("started.json") or {}
-        leader = int(started.get("pid", 0))
-        is_same = processes.start_ticks(leader) in (None, started.get("pid_start"))
-        return processes.in_session(leader) if is_same else set()
+    def _session(self) -> tuple[int, set[int]]:
+        """The session that the task began in, and its processes, unless its number is another's.
+
+        No other session gets the number while one process is left of it. So where the first one
+        is gone, one that carries our mark says it of all.
+        """
+        leader, ticks = first_process(self.member)
+        found = processes.in_session(leader)
+        now = processes.birth_ticks(leader)
+        is_same = now == ticks if now is not None else bool(found and found & self._marked())
+        return leader, found if is_same else set()
 
     def _marked(self) -> set[int]:
-        """Of the task's user alone: no other user can keep it from ending by a forged mark."""
+        return processes.marked(self.name, owner=self._owner())
+
+    def _owner(self) -> int | None:
+        """The task's user: no other one can keep it from ending by a forged mark."""
         spec = self.member.read("spec.json")
         if spec is None:
-            return processes.marked(self.name, owner=None)
+            return None
         ids = private_files.ids_of(spec.get("user", ""))
-        return processes.marked(self.name, owner=ids[0] if ids else os.geteuid())
+        return ids[0] if ids else os.geteuid()
 
     def call(self, command: tuple[str, ...], stdin: int, log: int) -> subprocess.Popen[bytes]:
         """Run it next to the task, with the variables that the task's process began with."""

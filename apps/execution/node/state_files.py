@@ -129,6 +129,16 @@ def result_of(member: MemberFolder) -> dict[str, Any] | None:
     return {"exit_code": None, "error": DAMAGED_RESULT, "wall_s": None, "uptime_s": None}
 
 
+def first_process(member: MemberFolder) -> tuple[int, int | None]:
+    """The task's first process on this boot, and when it started; (0, None) where unknown."""
+    started = member.read("started.json") or {}
+    pid, ticks = started.get("pid"), started.get("pid_start")
+    is_known = type(pid) is int and type(ticks) is int and pid > 1
+    # Not noted by helpers before this one.
+    is_of_boot = started.get("boot_id", clocks.boot_id()) == clocks.boot_id()
+    return (int(pid or 0), ticks) if is_known and is_of_boot else (0, None)
+
+
 def note_supervisor(alive: int) -> None:
     """Write into the locked file who holds it: this process."""
     pid = os.getpid()

@@ -88,4 +88,6 @@ def _settle(member: MemberFolder, config: dict[str, Any]) -> None:
     note_exit(member, config, None, "")
     supervisor = state_files.supervisor_of(member)
     if supervisor is not None:
-        processes.send(supervisor, signal.SIGKILL)
+        processes.send(
+            supervisor, signal.SIGKILL, lambda pid: state_files.supervisor_of(member) == pid
+        )

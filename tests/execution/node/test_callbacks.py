@@ -1,5 +1,6 @@
 """A task that is to end runs its callback first, once, and never longer than it may."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -224,3 +225,24 @@ def test_an_image_without_bash_is_reported_in_the_log_and_the_task_ends(
 
 def identity_of(request: LaunchRequest) -> MemberIdentity:
     return MemberIdentity(request.task_id, request.generation, request.rank)
+
+
+def test_a_stop_of_an_attempt_of_another_boot_signals_nothing_and_runs_no_callback(
+    node: TestedNode, home: str, tmp_path: Path
+) -> None:
+    request = with_callback(node, f"touch {tmp_path}/ran")
+    member = member_of(request)
+    folder = Path(home) / "tasks" / member.task_id / "1-0"
+    whole = (folder / "spec.json").read_text()
+    (folder / "spec.json").write_text(json.dumps(json.loads(whole) | {"boot_id": "before"}))
+
+    answers = [node.stop(member, grace_s=0), node.stop(member, is_kill=True)]
+
+    (folder / "spec.json").write_text(whole)
+    (seen,) = node.sync().members
+    assert answers == ["absent", "absent"]
+    assert (seen.state, seen.is_stop_asked) == ("running", False)
+    assert not (tmp_path / "ran").exists()
+    refused = node.client.launch(request)
+    assert isinstance(refused, NodeRefusal)
+    assert refused.code == "ended"

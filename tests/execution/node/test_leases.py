@@ -39,7 +39,7 @@ def node(home: str) -> Iterator[TestedNode]:
 
 def end_helpers(home: str) -> None:
     for pid in helpers_of(home):
-        processes.send(pid, signal.SIGCONT)
+        processes.send(pid, signal.SIGCONT, lambda _: True)
     kill_helpers(home)
 
 

@@ -146,7 +146,7 @@ def test_secrets_go_when_their_supervisor_was_killed(node: TestedNode, home: str
     started = member_of_request(home, request).read("started.json")
     assert started is not None
     os.kill(supervisor_of(member_of_request(home, request)) or 0, signal.SIGKILL)
-    processes.send(started["pid"], signal.SIGKILL)
+    processes.send(started["pid"], signal.SIGKILL, lambda _: True)
     member = member_of(request)
 
     wait_until(lambda: not node.sync(member).members, what="the member is dropped")

@@ -1,5 +1,6 @@
 """What the helper reads of processes, whose arguments and variables are their own word."""
 
+import operator
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.execution.node import processes
+from apps.execution.node import clocks, processes
 from apps.execution.node.runtimes import ProcessRuntime
 from apps.execution.node.specs import MemberIdentity
 from apps.execution.node.state_files import MemberFolder, container_name
@@ -237,4 +238,54 @@ def test_a_signal_to_nobody_says_so() -> None:
     with running("true") as process:
         process.wait()
 
-    assert not processes.send(process.pid, signal.SIGTERM)
+    assert not processes.send(process.pid, signal.SIGTERM, lambda _: True)
+
+
+@pytest.mark.parametrize("has_pidfd", [True, False])
+def test_a_signal_reaches_only_the_process_that_is_meant(
+    monkeypatch: pytest.MonkeyPatch, has_pidfd: bool
+) -> None:
+    if not has_pidfd:
+        monkeypatch.delattr(os, "pidfd_open")
+    with running("sleep", "60") as process:
+        outcomes = [
+            processes.send(process.pid, signal.SIGKILL, partial(operator.eq, meant))
+            for meant in (0, process.pid)
+        ]
+        code = process.wait()
+
+    assert (outcomes, code) == ([False, True], -signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("mark", "boot", "is_ended"),
+    [
+        pytest.param("", None, False, id="of no process that we know"),
+        pytest.param(NAME, None, True, id="of one that carries our mark"),
+        pytest.param("", "before", False, id="of another boot"),
+    ],
+)
+def test_a_session_whose_first_process_is_gone_ends_only_where_it_is_ours(
+    tmp_path: Path, mark: str, boot: str | None, is_ended: bool
+) -> None:
+    attempt = MemberFolder(str(tmp_path), MemberIdentity("t1", 1, 0))
+    Path(attempt.folder).mkdir(parents=True)
+    attempt.write("spec.json", {"user": ""})
+    script = "env -i sleep 60 & echo $!; [ -z $RPM_MEMBER ] || sleep 60 & exit"
+    with running("sh", "-c", script, is_leader=True, RPM_MEMBER=mark) as leader:
+        assert leader.stdout is not None
+        left = int(leader.stdout.readline())
+        ticks = processes.birth_ticks(leader.pid)
+        leader.wait()
+        started = {"pid": leader.pid, "pid_start": ticks, "boot_id": boot or clocks.boot_id()}
+        attempt.write("started.json", started)
+        try:
+            is_sent = ProcessRuntime(attempt, {"installation": INSTALLATION}).send(signal.SIGKILL)
+            if is_ended:
+                wait_until(lambda: processes.start_ticks(left) is None, what="its end")
+            is_living = processes.start_ticks(left) is not None
+        finally:
+            for pid in processes.in_session(leader.pid):
+                os.kill(pid, signal.SIGKILL)
+
+    assert (is_sent, is_living) == (is_ended, not is_ended)
