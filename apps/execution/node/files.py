@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -10,6 +11,8 @@ from typing import Any, Iterator
 
 # Behind the name of a file: space set aside for it while there was some.
 RESERVED = ".reserved"
+# What the kernel says of a file that a power cut or the disk has damaged.
+DAMAGES = (errno.EIO, errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.EUCLEAN)
 
 
 def reserve(path: str, *, size: int, times: int) -> None:
@@ -32,8 +35,8 @@ def write_json(path: str, content: dict[str, Any], *, durable: bool) -> None:
     """Replace `path` in one step; readers see the old or the new content, never half of it.
 
     Args:
-        durable: also survive a power cut. Needed for fences and results; the rest is worthless
-            after a reboot anyway.
+        durable: also survive a power cut. Needed for what a later boot has to know: fences,
+            results, and that a member was there; the rest is worthless then.
     """
     plain = json.dumps(content, sort_keys=True).encode()
     if os.path.exists(path + RESERVED):
@@ -113,10 +116,18 @@ def read_json(path: str) -> dict[str, Any] | None:
     """
     try:
         with open(path, "rb") as source:
-            content = json.loads(source.read())
+            content = json.loads(source.read(), parse_constant=_refuse_constant)
     except (FileNotFoundError, ValueError, RecursionError):
         return None
+    except OSError as error:
+        if error.errno not in DAMAGES:
+            raise
+        return None
     return content if isinstance(content, dict) else None
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError("%s is no JSON" % name)
 
 
 def take_lock(path: str, *, wait: bool) -> int | None:

@@ -52,6 +52,8 @@ def _own_identity(home: str) -> str:
     with contextlib.suppress(OSError):
         os.link(temporary, os.path.join(home, "identity"))
     os.unlink(temporary)
+    # Without it, and without the helper, a power cut would make this another machine.
+    _sync_folder(home)
     return _identity(home)
 
 
@@ -77,11 +79,21 @@ def _write_files(folder: str, files: "dict[str, str]") -> None:
         _replace(path, content.encode())
         # Compiled once here: every exchange starts a Python, which would compile it again.
         py_compile.compile(path, doraise=True)
+    for folder_of_files, _, _ in os.walk(temporary):
+        _sync_folder(folder_of_files)
     try:
         os.rename(temporary, folder)
     except OSError:
         # Another process installed the same helper at the same time.
         shutil.rmtree(temporary)
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _replace(path: str, content: bytes) -> None:

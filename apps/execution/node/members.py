@@ -184,8 +184,8 @@ def _write_spec(member: MemberFolder, spec: Spec, lease_until_s: float | None) -
         "user": spec.user,
         "working_dir": spec.working_dir,
     }
-    # Worthless after a power cut: the boot is another one then. Only the fence must survive.
-    member.write("spec.json", kept)
+    # After a power cut it says that this was another boot, and what of it is to be removed.
+    member.write("spec.json", kept, durable=True)
 
 
 def _write_stop(member: MemberFolder, grace_s: float, *, is_kill: bool) -> None:

@@ -18,8 +18,8 @@ KINDS: dict[str, type[TaskRuntime]] = {
 def runtime_of(member: MemberFolder, config: dict[str, Any]) -> TaskRuntime:
     """The runtime that the attempt was launched with."""
     spec = member.read("spec.json")
-    kind = _kind_by_files(member) if spec is None else spec.get("runtime", "process")
-    return KINDS[kind](member, config)
+    kind = str((spec or {}).get("runtime"))
+    return KINDS[kind if kind in KINDS else _kind_by_files(member)](member, config)
 
 
 def _kind_by_files(member: MemberFolder) -> str:

@@ -50,7 +50,29 @@ UNKNOWN = 2**63
 DAMAGED_RESULT = "exit.json on the node cannot be read: how it ended is lost"
 # Ends the name of what must not be used yet.
 UNFINISHED = ".new"
+# And the name of a member's folder while it is removed.
+REMOVED = ".removed"
 MEMBER_FOLDER = re.compile(r"([0-9]{1,16})-([0-9]{1,5})")
+
+
+_NUMBER = (int, float)
+# What the files of a member hold, where they are whole: fields that are there have such a value.
+FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
+    "callback-client.json": {"pid": (int,), "pid_start": (int, type(None))},
+    "callback.json": {"language": (str,), "script": (str,), "timeout_s": _NUMBER},
+    "dropped.json": {"bytes": (int,)},
+    "exit.json": {
+        "exit_code": (int, type(None)),
+        "error": (str,),
+        "uptime_s": (*_NUMBER, type(None)),
+    },
+    "lease.json": {"term_at_s": _NUMBER, "kill_at_s": _NUMBER, "until_s": _NUMBER},
+    "spec.json": {"boot_id": (str,), "runtime": (str,), "user": (str,), "secrets": (list,)},
+    "started.json": {"pid": (int,), "uptime_s": _NUMBER},
+    "stop.json": {"deadline_uptime_s": _NUMBER, "grace_s": _NUMBER, "callback_until_s": _NUMBER},
+}
+# And these have all of them.
+COMPLETE = ("callback.json", "dropped.json", "exit.json", "lease.json", "stop.json")
 
 
 class Fence(NamedTuple):
@@ -77,8 +99,9 @@ class MemberFolder(NamedTuple):
         return os.path.join(self.folder, name)
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """A JSON file of this attempt, None when it is not there."""
-        return files.read_json(self.path(name))
+        """A JSON file of this attempt, None when it is not there or damaged."""
+        content = files.read_json(self.path(name))
+        return content if content is not None and _is_whole(name, content) else None
 
     def write(self, name: str, content: dict[str, Any], *, durable: bool = False) -> None:
         """Write a JSON file of this attempt and notify the exchanges that wait for news."""
@@ -105,12 +128,20 @@ class MemberFolder(NamedTuple):
         return os.path.exists(self.path(name))
 
     def exists(self) -> bool:
-        """Whether the node knows this attempt."""
-        return self.has("spec.json")
+        """Whether the node knows this attempt, by any file that says so."""
+        return any(map(self.has, ("spec.json", "starting", "started.json", "exit.json")))
 
     def is_supervised(self) -> bool:
         """Whether a supervisor lives."""
         return files.is_locked(self.path("alive"))
+
+
+def _is_whole(name: str, content: dict[str, Any]) -> bool:
+    fields = FIELDS.get(name, {})
+    is_complete = name not in COMPLETE or fields.keys() <= content.keys()
+    return is_complete and all(
+        type(content[field]) in kinds for field, kinds in fields.items() if field in content
+    )
 
 
 def is_done(member: MemberFolder) -> bool:
@@ -153,7 +184,8 @@ def supervisor_of(member: MemberFolder) -> int | None:
             pid, _, ticks = source.readline().rstrip(b"\n").partition(b" ")
     except FileNotFoundError:
         return None
-    is_same = ticks.isdigit() and processes.start_ticks(int(pid)) == int(ticks)
+    is_whole = pid.isdigit() and ticks.isdigit()
+    is_same = is_whole and processes.start_ticks(int(pid)) == int(ticks)
     return int(pid) if is_same else None
 
 
@@ -202,10 +234,14 @@ def read_fence(home: str, task_id: str) -> Fence:
     """
     path = _fence_path(home, task_id)
     content = files.read_json(path)
-    if content is None and os.path.exists(path):
-        return Fence(UNKNOWN, ())
+    if content is None and not os.path.exists(path):
+        return Fence(0, ())
     content = content or {}
-    return Fence(int(content.get("generation", 0)), tuple(content.get("ended", ())))
+    generation, ended = content.get("generation"), content.get("ended")
+    is_whole = type(generation) is int and isinstance(ended, list)
+    if not is_whole or not all(type(rank) is int for rank in ended or ()):
+        return Fence(UNKNOWN, ())
+    return Fence(int(generation or 0), tuple(ended or ()))
 
 
 def raise_fence(home: str, identity: MemberIdentity, *, ended: bool) -> None:
@@ -220,6 +256,8 @@ def raise_fence(home: str, identity: MemberIdentity, *, ended: bool) -> None:
     if new != fence:
         path = _fence_path(home, identity.task_id)
         files.write_json(path, {"generation": new.generation, "ended": new.ended}, durable=True)
+        if not fence.generation:
+            files.sync_folder(os.path.join(home, "tasks"))
 
 
 def _fence_path(home: str, task_id: str) -> str:
@@ -242,8 +280,10 @@ def add(member: MemberFolder) -> None:
     The task may fill the disk; space for what has to be written then is reserved here.
     """
     os.makedirs(os.path.dirname(_mark(member)), mode=0o700, exist_ok=True)
-    files.write_bytes(_mark(member), b"", durable=False)
+    files.write_bytes(_mark(member), b"", durable=True)
     os.makedirs(member.folder, mode=0o700, exist_ok=True)
+    files.sync_folder(os.path.dirname(member.folder))
+    files.sync_folder(member.home)
     for name, size, times in RESERVED_FILES:
         files.reserve(member.path(name), size=size, times=times)
     files.reserve(_fence_path(member.home, member.identity.task_id), size=BLOCK_BYTES, times=1)
@@ -253,7 +293,11 @@ def remove(member: MemberFolder) -> None:
     """Remove all of the attempt; its fence stays and says that it is over."""
     raise_fence(member.home, member.identity, ended=True)
     crash_point("node.finish.dropping")
-    shutil.rmtree(member.folder)
+    # In one step: of half a folder nobody could say what is to become of it.
+    removed = member.folder + REMOVED
+    if not os.path.isdir(removed):
+        os.rename(member.folder, removed)
+    shutil.rmtree(removed)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(_mark(member))
     if not members_of(member.home, member.identity.task_id):
@@ -282,13 +326,15 @@ def members_of(home: str, task_id: str) -> list[MemberFolder]:
 def is_of_this_boot(member: MemberFolder) -> bool:
     """Whether the attempt was launched since the node booted.
 
-    Where `spec.json` is damaged its age says so, by a clock that may have been set meanwhile.
+    Where no file says so its age does, by a clock that may have been set meanwhile.
     """
-    spec = member.read("spec.json")
-    if spec is not None:
-        return bool(spec.get("boot_id") == clocks.boot_id())
+    for name in ("spec.json", "started.json"):
+        boot_id = (member.read(name) or {}).get("boot_id")
+        if boot_id is not None:
+            return bool(boot_id == clocks.boot_id())
+    is_there = member.has("spec.json")
     try:
-        written_at = os.stat(member.path("spec.json")).st_mtime
+        written_at = os.stat(member.path("spec.json") if is_there else member.folder).st_mtime
     except FileNotFoundError:
         return False
     return written_at >= clocks.wall_s() - clocks.uptime_s() or member.is_supervised()

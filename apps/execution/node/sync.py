@@ -43,6 +43,9 @@ GATHER_S = 0.03
 FIRST_LINE_S = 0.15
 # A container that is being removed is not worth an exchange to ask whether it is.
 REMOVAL_STEP_S = 0.05
+# The state of a member of which the node cannot say more.
+UNKNOWN = "unknown"
+WORDS = 500
 
 
 class WatchedLog(NamedTuple):
@@ -128,16 +131,32 @@ def _whole_or_0(request: dict[str, Any], field: str) -> int:
 def _members(home: str, config: dict[str, Any]) -> list[dict[str, Any]]:
     reports = []
     for member in state_files.members(home):
-        ended = state_files.result_of(member)
-        if ended is None and not state_files.is_of_this_boot(member):
-            _clear_away(member, config)
-            continue
-        if ended is not None:
-            ensure_clean(member, config)
-        elif member.has("starting"):
-            _ensure_helpers(member, config)
-        reports.append(_report(member, ended, config))
+        try:
+            report = _look_after(member, config)
+        except Exception as error:  # noqa: BLE001  # one damaged member hides no other
+            words = "%s: %s" % (type(error).__name__, error)
+            report = {
+                **member.identity._asdict(),
+                "state": UNKNOWN,
+                "is_stop_asked": False,
+                "error": words[:WORDS],
+            }
+        if report is not None:
+            reports.append(report)
     return reports
+
+
+def _look_after(member: MemberFolder, config: dict[str, Any]) -> dict[str, Any] | None:
+    """See that the member is followed or cleaned up; its report, None of an earlier boot."""
+    ended = state_files.result_of(member)
+    if ended is None and not state_files.is_of_this_boot(member):
+        _clear_away(member, config)
+        return None
+    if ended is not None:
+        ensure_clean(member, config)
+    elif member.has("starting"):
+        _ensure_helpers(member, config)
+    return _report(member, ended, config)
 
 
 def _ensure_helpers(member: MemberFolder, config: dict[str, Any]) -> None:
@@ -153,7 +172,8 @@ def _report(
     member: MemberFolder, ended: dict[str, Any] | None, config: dict[str, Any]
 ) -> dict[str, Any]:
     started = member.read("started.json")
-    state = "created" if started is None else "running"
+    # Damaged or not, the file says that it has begun.
+    state = "running" if member.has("started.json") else "created"
     report: dict[str, Any] = {
         "task_id": member.identity.task_id,
         "generation": member.identity.generation,
@@ -163,8 +183,8 @@ def _report(
     }
     if started is not None:
         report["started_wall_s"] = started.get("wall_s")
-        report["started_uptime_s"] = started["uptime_s"]
-    if started is not None and ended is None:
+        report["started_uptime_s"] = started.get("uptime_s")
+    if state == "running" and ended is None:
         report["checkpointed_wall_s"] = private_files.checkpointed_wall_s(member, config)
     if ended is not None:
         report["checkpointed_wall_s"] = ended.get("checkpointed_wall_s")
@@ -336,7 +356,7 @@ def _started_pids(home: str) -> dict[int, dict[str, Any]]:
     """The first process of every member that runs, with the member's identity."""
     pids = {}
     for member in state_files.members(home):
-        started = member.read("started.json")
-        if started is not None and not member.has("exit.json"):
-            pids[int(started["pid"])] = member.identity._asdict()
+        pid, _ = state_files.first_process(member)
+        if pid and not member.has("exit.json"):
+            pids[pid] = member.identity._asdict()
     return pids

@@ -169,8 +169,8 @@ class ReportedMember(Struct, frozen=True):
     """One member as the node sees it.
 
     Times are missing until the event; codes above 128 are signals. An exited member without a
-    code never started, or its code is lost; `error` says. `checkpointed_wall_s` is when it last
-    said that it had saved its state. With `is_lease_over` the node ended it by itself.
+    code never started, or its code is lost; `error` says. It last saved its state at
+    `checkpointed_wall_s`. With `is_lease_over` the node ended it by itself.
     """
 
     task_id: TaskId
@@ -229,15 +229,14 @@ class UnreadableMember(Struct, frozen=True):
 class SyncReport(Struct, frozen=True):
     """All members of this installation. `version` goes into the next request's `seen`.
 
-    `serial` is the highest that the node had ever heard before this request, with the signature
-    that came with it. `decode` fills `unreadable`; nodes do not send it.
+    `serial`, of any size, is the highest that the node had ever heard before this request, with
+    the signature that came with it. `decode` fills `unreadable`; nodes do not send it.
     """
 
     version: Token
     members: Annotated[tuple[ReportedMember, ...], Meta(max_length=MOST_MEMBERS)]
     logs: Annotated[tuple[LogChunk, ...], Meta(max_length=2 * MOST_MEMBERS)]
     device_processes: Annotated[tuple[DeviceProcess, ...], Meta(max_length=10_000)] = ()
-    # Of any size: its reader decides what becomes of one that is too large.
     serial: int = 0
     serial_signature: Signature = ""
     unreadable: tuple[UnreadableMember, ...] = ()
@@ -301,7 +300,8 @@ class _Named(Struct):
     task_id: TaskId
     generation: Whole
     rank: Whole
-    state: Literal["created", "running", "exited"]
+    state: Literal["created", "running", "exited", "unknown"]
+    error: Any = ""
 
 
 # Answers that say little are short, whatever wrote them.
@@ -366,7 +366,7 @@ def _judged(content: Raw) -> UnreadableMember | None:
     except MsgspecError as error:
         named = json.decode(content, type=_Named)
         member = MemberKey(named.task_id, named.generation, named.rank)
-        return UnreadableMember(member, named.state == "exited", plain(str(error)))
+        return UnreadableMember(member, named.state == "exited", plain(f"{error} {named.error}"))
     return None
 
 
