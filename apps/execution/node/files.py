@@ -7,10 +7,17 @@ import errno
 import fcntl
 import json
 import os
+import time
 from typing import Any, Iterator
+
+from apps.execution.node.errors import RequestRefusal
 
 # Behind the name of a file: space set aside for it while there was some.
 RESERVED = ".reserved"
+# A lock is held while something is decided, never while something starts: who waits longer for one
+# gives up, and asks again.
+LOCK_LIMIT_S = 20.0
+LOCK_STEP_S = 0.01
 # What the kernel says of a file that a power cut or the disk has damaged.
 DAMAGES = (errno.EIO, errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.EUCLEAN)
 
@@ -88,7 +95,9 @@ def _overwrite(descriptor: int, content: bytes, *, durable: bool) -> None:
 
 def write_json_once(path: str, content: dict[str, Any]) -> bool:
     """Write a durable file unless it exists; False when it does."""
-    reserved = take_lock(path + RESERVED, wait=True) or 0
+    reserved = take_lock(path + RESERVED, wait=True)
+    if reserved is None:
+        raise OSError(errno.EAGAIN, "another process holds it", path)
     try:
         if os.path.exists(path):
             return False
@@ -130,30 +139,43 @@ def _refuse_constant(name: str) -> float:
     raise ValueError("%s is no JSON" % name)
 
 
-def take_lock(path: str, *, wait: bool) -> int | None:
+def take_lock(path: str, *, wait: bool, limit_s: float = LOCK_LIMIT_S) -> int | None:
     """Lock `path` and return the descriptor that holds the lock; None when it is taken.
+
+    Args:
+        wait: for `limit_s` at most.
 
     The lock belongs to the open file, so a forked child keeps it after the parent has gone, and
     it ends when the last process that holds it dies, however it dies.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
+    until = time.monotonic() + limit_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not wait or time.monotonic() > until:
+                os.close(descriptor)
+                return None
+            time.sleep(LOCK_STEP_S)
+        else:
+            return descriptor
 
 
 @contextlib.contextmanager
-def locked(path: str) -> Iterator[None]:
-    """Hold the lock on `path`, waiting for it."""
-    descriptor = take_lock(path, wait=True)
+def locked(path: str, *, limit_s: float = LOCK_LIMIT_S) -> Iterator[None]:
+    """Hold the lock on `path`, waiting for it.
+
+    Raises:
+        RequestRefusal: code `late`, another process has held it for too long.
+    """
+    descriptor = take_lock(path, wait=True, limit_s=limit_s)
+    if descriptor is None:
+        raise RequestRefusal("late", "%s has been held for %d s" % (path, limit_s))
     try:
         yield
     finally:
-        if descriptor is not None:
-            os.close(descriptor)
+        os.close(descriptor)
 
 
 def is_locked(path: str) -> bool:

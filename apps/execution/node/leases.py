@@ -7,9 +7,11 @@ All times are seconds on the boot clock, which goes on while the node sleeps and
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 from apps.execution.node import clocks, files, state_files
+from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.state_files import MemberFolder
 
 # It ends before its lease does: SIGTERM this long before, SIGKILL in the middle of it. Of a short
@@ -18,6 +20,8 @@ AHEAD_S = 5.0
 AHEAD_SHARE = 4
 WORDS = "its lease was over: the node had not heard of the control plane for too long"
 MARK = "lease-over"
+LOCK = "lease.lock"
+LOCK_LIMIT_S = 1.0
 
 
 class Lease(NamedTuple):
@@ -31,24 +35,32 @@ class Lease(NamedTuple):
 def grant(member: MemberFolder, until_s: float) -> None:
     """Give a member that is not started its lease; there before anything of it runs."""
     files.reserve(member.path(MARK), size=0, times=1)
+    # There before the disk can be full.
+    files.write_bytes(member.path(LOCK), b"", durable=False)
     _write(member, until_s, durable=True)
     files.reserve(member.path("lease.json"), size=state_files.BLOCK_BYTES, times=1)
 
 
 def renew(member: MemberFolder, until_s: float) -> None:
-    """What the control plane asks for in passing; unknown members are ignored."""
-    if member.has("lease.json"):
-        with files.locked(state_files.task_lock(member.home, member.identity.task_id)):
-            lengthen(member, until_s)
+    """What the control plane asks for in passing; unknown members are ignored.
+
+    A launch or a stop under way holds the task's lock; this waits for neither.
+    """
+    # It may be removed just now; and the next exchange brings the renewal again.
+    with contextlib.suppress(FileNotFoundError, RequestRefusal):
+        lengthen(member, until_s)
 
 
 def lengthen(member: MemberFolder, until_s: float) -> None:
-    """Lengthen a lease, but never one that is over. Under the task's lock."""
-    lease = read(member)
-    if lease is None or is_over(member) or clocks.uptime_s() >= lease.until_s:
+    """Lengthen a lease, but never one that is over."""
+    if not member.has("lease.json"):
         return
-    if until_s > lease.until_s:
-        _write(member, until_s, durable=False)
+    with files.locked(member.path(LOCK), limit_s=LOCK_LIMIT_S):
+        lease = read(member)
+        if lease is None or is_over(member) or clocks.uptime_s() >= lease.until_s:
+            return
+        if until_s > lease.until_s:
+            _write(member, until_s, durable=False)
 
 
 def read(member: MemberFolder) -> Lease | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 from typing import Any
 
@@ -41,6 +42,7 @@ def launch(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[s
     wait_s = request_fields.number(request, "start_wait_s", highest=START_WAIT_HIGHEST_S)
     lease_until_s = _lease_of(request)
     member = MemberFolder(home, spec.identity)
+    change = None
     with files.locked(state_files.task_lock(home, spec.identity.task_id)):
         # Checked under the lock: its last holder may have taken long.
         _refuse_other_time(request)
@@ -62,8 +64,12 @@ def launch(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[s
         elif lease_until_s is not None:
             leases.lengthen(member, lease_until_s)
         if not is_begun:
-            supervisor.launch(member, spec, config, wait_s=wait_s)
-            crash_point("node.launch.answering")
+            change = supervisor.launch(member, spec, config)
+    if change is not None:
+        # Without the lock: a start may take long, and renewals and stops do not wait for it.
+        select.select([change], [], [], wait_s)
+        os.close(change)
+        crash_point("node.launch.answering")
     return _outcome(member)
 
 
@@ -102,7 +108,9 @@ def forget(home: str, _config: dict[str, Any], request: dict[str, Any]) -> dict[
     for item in request_fields.records(request, "tasks", most=1000):
         task_id = request_fields.text(item, "task_id", request_fields.IDENTIFIER)
         generation = request_fields.whole(item, "generation", lowest=1, highest=2**53)
-        with files.locked(state_files.task_lock(home, task_id)):
+        with state_files.decided(home, task_id) as is_free:
+            if not is_free:
+                continue
             is_newer = state_files.read_fence(home, task_id).generation > generation
             if not is_newer and not state_files.members_of(home, task_id):
                 shutil.rmtree(os.path.join(home, "tasks", task_id))
@@ -118,9 +126,10 @@ def acknowledge(home: str, identity: MemberIdentity) -> bool:
     member = MemberFolder(home, identity)
     if not member.exists():
         return True
-    with files.locked(state_files.task_lock(home, identity.task_id)):
+    with state_files.decided(home, identity.task_id) as is_free:
         # The member stays in the report, so the acknowledgement comes again.
-        if not member.has("exit.json") or not is_clean(member) or member.is_supervised():
+        is_over = member.has("exit.json") and is_clean(member) and not member.is_supervised()
+        if not is_free or not is_over:
             return False
         crash_point("node.finish.acknowledged")
         state_files.remove(member)
@@ -215,6 +224,8 @@ def _write_stop(member: MemberFolder, grace_s: float, *, is_kill: bool) -> None:
 
 def _outcome(member: MemberFolder) -> dict[str, Any]:
     ended = state_files.result_of(member)
+    if ended is None and not member.exists():
+        raise RequestRefusal("ended", "its result is known, and it is forgotten here")
     if ended is None:
         return {"state": "running" if member.has("started.json") else "created"}
     if ended["exit_code"] is not None:

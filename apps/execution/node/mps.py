@@ -41,6 +41,8 @@ FOLDERS = "/run/rpm-mps"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # its folders there are closed to others
 START_S = 10.0
 QUIT_S = 5.0
+# Another task may be starting or ending it.
+LOCK_LIMIT_S = 60.0
 STEP_S = 0.02
 WORDS_BYTES = 1000
 # Limits of memory and of threads need a GPU of the generation Volta and CUDA 11.5.
@@ -134,7 +136,7 @@ def prepare(member: MemberFolder, spec: Spec, config: dict[str, Any]) -> Spec:
     # First of all: a process that looks for unneeded daemons meanwhile must find this.
     member.write("mps.json", {"name": daemon.name})
     _make_folders(daemon)
-    with files.locked(_lock(daemon)):
+    with files.locked(_lock(daemon), limit_s=LOCK_LIMIT_S):
         if _pid_of(daemon) is None:
             _start(daemon, config)
     return spec._replace(mps_pipe=daemon.pipe, mps_shared_memory=daemon.shared_memory)

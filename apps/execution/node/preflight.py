@@ -37,6 +37,8 @@ PROGRAMS = {
 }
 START_TIMEOUT_S = 60
 TOOL_TIMEOUT_S = 20
+# As long as another one takes.
+LOCK_LIMIT_S = 2 * START_TIMEOUT_S + 3 * TOOL_TIMEOUT_S
 DETAIL_CHARS = 1000
 
 
@@ -105,7 +107,7 @@ def _try_start(home: str, config: dict[str, Any], spec: Spec) -> str:
     """Words of what went wrong; empty when the container ran and ended with 0."""
     folder = os.path.join(home, "preflight")
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    with files.locked(os.path.join(folder, "lock")):
+    with files.locked(os.path.join(folder, "lock"), limit_s=LOCK_LIMIT_S):
         return _try_container(home, folder, config, spec)
 
 

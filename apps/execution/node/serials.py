@@ -17,6 +17,7 @@ from apps.execution.node import clocks, files, request_fields
 # other nodes know.
 SYNC_S = 10.0
 RESERVED_BYTES = 4096
+LOCK_LIMIT_S = 1.0
 
 
 class Serial(NamedTuple):
@@ -36,14 +37,20 @@ def record(home: str, received: Serial, *, refused: int = 0) -> Serial:
         refused: what the control plane says it never signed; it is replaced.
     """
     path = os.path.join(home, "serial.json")
-    with files.locked(os.path.join(home, "serial.lock")):
-        stored = files.read_json(path) or {}
-        before = _serial_in(stored)
-        is_wrong = refused > 0 and before.number == refused
+    # Without it the next exchange brings a serial again; this one reports what is there.
+    lock = files.take_lock(os.path.join(home, "serial.lock"), wait=True, limit_s=LOCK_LIMIT_S)
+    stored = files.read_json(path) or {}
+    before = _serial_in(stored)
+    if lock is None:
+        return before
+    is_wrong = refused > 0 and before.number == refused
+    try:
         if received.signature and (received.number > before.number or is_wrong):
             # On a full disk the node reports an older one until there is space again.
             with contextlib.suppress(OSError):
                 _write(path, received, stored.get("synced", ""))
+    finally:
+        os.close(lock)
     return before
 
 

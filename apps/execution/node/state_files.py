@@ -17,6 +17,7 @@
     cleaned         nothing of it is left outside this folder
     mps.json        which daemon holds it to its share of a GPU (node/mps.py)
     lease.json      until when it may run without hearing more; missing when for ever
+    lease.lock      locked while the lease is lengthened
     lease-over      the node has begun to end it because of its lease
     watching        locked as long as its watchdog lives
     log             its output, `dropped` bytes shorter than all it wrote
@@ -225,6 +226,17 @@ def task_lock(home: str, task_id: str) -> str:
     folder = os.path.join(home, "tasks", task_id)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     return os.path.join(folder, "lock")
+
+
+@contextlib.contextmanager
+def decided(home: str, task_id: str) -> Iterator[bool]:
+    """Hold the task's lock for a report, which waits for nobody; False where it is taken."""
+    lock = files.take_lock(task_lock(home, task_id), wait=False)
+    try:
+        yield lock is not None
+    finally:
+        if lock is not None:
+            os.close(lock)
 
 
 def read_fence(home: str, task_id: str) -> Fence:

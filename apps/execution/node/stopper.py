@@ -52,15 +52,18 @@ def _end_callback(member: MemberFolder) -> None:
     """The grace period begins when the callback has ended, which may be before its time."""
     if not member.has(callbacks.MARK):
         return
-    with files.locked(state_files.task_lock(member.home, member.identity.task_id)):
+    # Otherwise it has its whole time.
+    with (
+        contextlib.suppress(OSError, RequestRefusal),
+        files.locked(state_files.task_lock(member.home, member.identity.task_id)),
+    ):
         stop = member.read("stop.json")
         now = clocks.uptime_s()
         if stop is None or stop["callback_until_s"] <= now:
             return
         stop["callback_until_s"] = now
         stop["deadline_uptime_s"] = min(stop["deadline_uptime_s"], now + stop["grace_s"])
-        with contextlib.suppress(OSError):
-            member.write("stop.json", stop)
+        member.write("stop.json", stop)
 
 
 def _deadline(member: MemberFolder) -> float:

@@ -55,13 +55,17 @@ WORDS_BYTES = 2000
 T = TypeVar("T")
 
 
-def launch(member: MemberFolder, spec: Spec, config: dict[str, Any], *, wait_s: float) -> None:
-    """Start a supervisor for the attempt and wait until the task runs, has failed, or `wait_s`."""
+def launch(member: MemberFolder, spec: Spec, config: dict[str, Any]) -> int | None:
+    """Start a supervisor for the attempt, unless it has one.
+
+    Returns:
+        What can be read once the task runs or has failed; the caller closes it.
+    """
     alive = files.take_lock(member.path("alive"), wait=False)
     if alive is None:
         # An earlier launch made one that has not come to start the task yet. A second one would
         # wait for its end, and then run the task once more.
-        return
+        return None
     reading, writing = os.pipe()
 
     def work() -> None:
@@ -72,8 +76,7 @@ def launch(member: MemberFolder, spec: Spec, config: dict[str, Any], *, wait_s: 
     os.close(writing)
     # The lock lives on in the supervisor, which inherited the descriptor.
     os.close(alive)
-    with open(reading, "rb", buffering=0) as source:
-        select.select([source], [], [], wait_s)
+    return reading
 
 
 def adopt(member: MemberFolder, config: dict[str, Any]) -> bool:

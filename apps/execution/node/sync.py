@@ -12,7 +12,6 @@ from typing import Any, Iterator, NamedTuple
 
 from apps.execution.node import (
     clocks,
-    files,
     leases,
     mps,
     private_files,
@@ -65,9 +64,9 @@ def sync(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     seen = request.get("seen", "")
     wait_s = request_fields.number(request, "wait_s", highest=WAIT_HIGHEST_S)
     refused = _whole_or_0(request, "serial_refused")
-    serial = serials.record(home, _serial_of(request), refused=refused)
     # First of all: a member must not end because of what else this exchange does.
     _renew_leases(home, request)
+    serial = serials.record(home, _serial_of(request), refused=refused)
     watched = [
         _watched_of(home, item) for item in request_fields.records(request, "logs", most=1000)
     ]
@@ -199,8 +198,8 @@ def _report(
 
 def _clear_away(member: MemberFolder, config: dict[str, Any]) -> None:
     """Forget a member of an earlier boot that left no result, and what the runtime keeps of it."""
-    with files.locked(state_files.task_lock(member.home, member.identity.task_id)):
-        if member.exists():
+    with state_files.decided(member.home, member.identity.task_id) as is_free:
+        if is_free and member.exists():
             state_files.raise_fence(member.home, member.identity, ended=True)
             ensure_clean(member, config)
 

@@ -91,7 +91,9 @@ def test_a_start_that_hangs_ends_after_its_time(
     state_files.add(member)
     member.write("spec.json", {"runtime": "podman", "user": hung.user})
 
-    supervisor.launch(member, hung, config, wait_s=0)
+    change = supervisor.launch(member, hung, config)
+    assert change is not None
+    os.close(change)
 
     wait_until(lambda: member.has("cleaned"), what="the start is given up")
     assert (result_of(member) or {})["error"] == "it had not started after 1 s"

@@ -5,16 +5,25 @@ import signal
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
-from apps.execution.node import clocks, files, leases, processes
+from apps.execution.node import clocks, files, leases, members, processes, state_files
+from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.specs import MemberIdentity
 from apps.execution.node.state_files import MemberFolder, note_supervisor, supervisor_of
 from apps.execution.protocol.outcomes import Answered, NodeRefusal
 from apps.execution.protocol.requests import LaunchRequest, LeaseRenewal
-from tests.execution.nodes import TestedNode, installed_local, installed_ssh, member_of
+from tests.execution.nodes import (
+    INSTALLATION,
+    TestedNode,
+    installed_local,
+    installed_ssh,
+    member_of,
+)
 from tests.services.podman import PodmanStore
 from tests.services.ports import wait_until
 from tests.services.sshd import SshdNode, helpers_of, kill_helpers
@@ -330,3 +339,56 @@ def test_a_container_is_gone_when_its_lease_ends(
     assert ended.exit_code == 128 + signal.SIGKILL
     assert last_sign(node.logs[member]) <= until_of(request)
     assert clocks.uptime_s() > until_of(request) - leases.AHEAD_S
+
+
+def test_a_renewal_waits_for_no_launch_or_stop_under_way(node: TestedNode, home: str) -> None:
+    requests = [leased(node, "sleep", "60", lease_s=600) for _ in range(2)]
+    for request in requests:
+        node.client.launch(request)
+    later = until_of(requests[0]) + 60
+    renewals = tuple(LeaseRenewal(one.task_id, 1, 0, later) for one in requests)
+
+    with files.locked(state_files.task_lock(home, requests[0].task_id)):
+        began = monotonic()
+        # Nor does what is acknowledged meanwhile.
+        report = node.sync(member_of(requests[0]), leases=renewals)
+        took_s = monotonic() - began
+
+    kept = [leases.read(member_of_request(home, one)) for one in requests]
+    assert [one.until_s for one in kept if one is not None] == [later, later]
+    assert {one.member for one in report.members} == {member_of(one) for one in requests}
+    assert took_s < files.LOCK_LIMIT_S
+
+
+def test_a_lock_that_is_held_for_too_long_is_given_up(home: str) -> None:
+    path = str(Path(home).parent / "lock")
+
+    with files.locked(path):
+        with pytest.raises(RequestRefusal) as refusal, files.locked(path, limit_s=0.05):
+            pass
+        assert files.take_lock(path, wait=True, limit_s=0.05) is None
+
+    assert refusal.value.code == "late"
+    with files.locked(path, limit_s=0):
+        pass
+
+
+def test_a_start_that_takes_long_holds_no_lock(
+    node: TestedNode, home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = node.launch_request("sleep", "60", start_wait_s=60)
+    lock = state_files.task_lock(home, request.task_id)
+    waits: list[bool] = []
+
+    def look(*_: object) -> None:
+        # The supervisor lets go what it inherited, which takes a moment.
+        wait_until(lambda: not files.is_locked(lock), what="the lock is free")
+        waits.append(True)
+
+    monkeypatch.setattr(members, "select", SimpleNamespace(select=look))
+    fields = msgspec.json.decode(msgspec.json.encode(request), type=dict[str, object])
+    members.launch(home, {"installation": INSTALLATION}, fields)
+
+    assert waits == [True]
+    node.stop(member_of(request), grace_s=0)
+    node.wait_for_exit(member_of(request))

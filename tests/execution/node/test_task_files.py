@@ -41,8 +41,8 @@ ALLOWED: dict[str, set[str] | None] = {
     # What podman mounts of an image, relative to its open root; nothing changes there.
     "image_root": {"__init__", "_check_folder", "_enter", "_follow", "_leave", "_mounted"},
     "installer": ALL,
-    "leases": {"_write", "grant", "renew"},
-    "members": {"acknowledge", "forget", "launch", "stop"},
+    "leases": {"_write", "grant", "lengthen"},
+    "members": {"forget", "launch", "stop"},
     # Its own folders, and /proc.
     "mps": {"_end", "_name_of", "_start", "daemons", "prepare", "update_daemons"},
     # A folder of the home that nothing of the container of a preflight reaches; an archive in
@@ -64,7 +64,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "serials": {"_write", "record"},
     "service": {"answer_to", "hello"},
     "state_files": {
-        "_entries", "add", "has", "is_of_this_boot", "is_supervised", "mark", "notify",
+        "_entries", "add", "decided", "has", "is_of_this_boot", "is_supervised", "mark", "notify",
         "raise_fence", "read", "read_fence", "remove", "supervisor_of", "task_lock", "waiter_path",
         "write", "write_once",
     },
@@ -72,7 +72,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "supervisor": {
         "_last_words", "adopt", "launch", "log_takes_too_much", "shorten_log", "supervise",
     },
-    "sync": {"_clear_away", "_log_end", "_read_log", "waiter"},
+    "sync": {"_log_end", "_read_log", "waiter"},
     "task_files": ALL,
     "watchdog": {"ensure_watchdog"},
 }  # fmt: skip
