@@ -94,5 +94,5 @@ def _containers(node: ChaosNode) -> Iterator[Leftover]:
 def _folders(node: ChaosNode) -> Iterator[Leftover]:
     """Attempts that the helper still keeps although their results were taken."""
     folder = node.home / "attempts"
-    for path in sorted(folder.iterdir()) if folder.exists() else []:
+    for path in sorted(folder.glob("*_*")):
         yield Leftover(node.name, "folder", path.name)

@@ -68,6 +68,16 @@ def is_marked(pid: int, name: str, *, owner: int | None, mark: str = MARK) -> bo
     return want in b"\0" + _variables(pid) + b"\0"
 
 
+def values_of(prefix: bytes) -> set[bytes]:
+    """What follows `prefix` in the first environments of living processes.
+
+    Args:
+        prefix: name of a variable, `=`, and the beginning of its value.
+    """
+    entries = (entry for pid in _all() for entry in _variables(pid).split(b"\0"))
+    return {entry[len(prefix) :] for entry in entries if entry.startswith(prefix)}
+
+
 def _variables(pid: int) -> bytes:
     """The environment; by another thread where the first one has ended and shows none."""
     content = _read(pid, "environ", VARIABLE_BYTES)

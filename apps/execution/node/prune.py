@@ -87,7 +87,7 @@ def note_image(home: str, tool: str, image: str) -> None:
 
 def _dead_containers(tool: str, home: str, config: dict[str, Any]) -> Iterator[str]:
     """Containers of this installation without an attempt's folder; removal is not forced."""
-    command = [tool, "ps", "--all", "--format={{.Names}}", *_own(home, config)]
+    command = [tool, "ps", "--all", "--format={{.Names}}", *own_labels(home, config)]
     listed = run_tool(command, config, timeout_s=LIST_TIMEOUT_S)
     names = listed.stdout.decode(errors="replace").split() if listed.returncode == 0 else []
     for name in names:
@@ -101,7 +101,7 @@ def _dead_containers(tool: str, home: str, config: dict[str, Any]) -> Iterator[s
 
 def _remove_volumes(tool: str, home: str, config: dict[str, Any]) -> None:
     """Volumes without a name and a container, by our labels; those of users have a name."""
-    command = [tool, "volume", "ls", "--quiet", "--filter=dangling=true", *_own(home, config)]
+    command = [tool, "volume", "ls", "--quiet", "--filter=dangling=true", *own_labels(home, config)]
     listed = run_tool(command, config, timeout_s=LIST_TIMEOUT_S)
     for name in listed.stdout.decode(errors="replace").split() if listed.returncode == 0 else ():
         # podman 4.3 lists a volume that any one of the filters fits.
@@ -119,7 +119,8 @@ def _is_own_volume(tool: str, name: str, home: str, config: dict[str, Any]) -> b
         return False
 
 
-def _own(home: str, config: dict[str, Any]) -> list[str]:
+def own_labels(home: str, config: dict[str, Any]) -> list[str]:
+    """What makes a runtime list only what bears this installation and this home."""
     return ["--filter=label=%s=%s" % label for label in _labels(home, config).items()]
 
 

@@ -6,6 +6,7 @@
                                        .new until it is open
 <home>/pulls/<digest of the image>/    lock, log, result.json
 <home>/attempts/<task>_<generation>-<rank>  an empty file for each folder below, to find it by
+<home>/attempts/journal.json           on which boot this began, see unlisted_members.py
 <home>/tasks/<task>/lock, fence.json
 <home>/tasks/<task>/<generation>-<rank>/
     spec.json       what was asked, without variables and secrets
@@ -281,9 +282,18 @@ def members(home: str) -> Iterator[MemberFolder]:
 
     Its cost grows with these attempts, not with the fences of all tasks there have ever been.
     """
-    marks = (name.partition("_") for name in _entries(os.path.join(home, "attempts")))
-    for task_id in sorted({task_id for task_id, _, _ in marks}):
+    for task_id in sorted({one.identity.task_id for one in marked_members(home)}):
         yield from members_of(home, task_id)
+
+
+def marked_members(home: str) -> Iterator[MemberFolder]:
+    """The members that `add` has marked, whatever has become of their folders."""
+    for name in _entries(os.path.join(home, "attempts")):
+        task_id, _, member = name.partition("_")
+        match = MEMBER_FOLDER.fullmatch(member)
+        if match:
+            identity = MemberIdentity(task_id, int(match.group(1)), int(match.group(2)))
+            yield MemberFolder(home, identity)
 
 
 def add(member: MemberFolder) -> None:
@@ -291,14 +301,30 @@ def add(member: MemberFolder) -> None:
 
     The task may fill the disk; space for what has to be written then is reserved here.
     """
+    os.makedirs(member.folder, mode=0o700, exist_ok=True)
     os.makedirs(os.path.dirname(_mark(member)), mode=0o700, exist_ok=True)
     files.write_bytes(_mark(member), b"", durable=True)
-    os.makedirs(member.folder, mode=0o700, exist_ok=True)
     files.sync_folder(os.path.dirname(member.folder))
     files.sync_folder(member.home)
     for name, size, times in RESERVED_FILES:
         files.reserve(member.path(name), size=size, times=times)
     files.reserve(_fence_path(member.home, member.identity.task_id), size=BLOCK_BYTES, times=1)
+
+
+def restore_marks(home: str) -> None:
+    """Mark every member that has a folder: the marks were lost, or there were never any."""
+    os.makedirs(os.path.join(home, "attempts"), mode=0o700, exist_ok=True)
+    for task_id in _entries(os.path.join(home, "tasks")):
+        for member in members_of(home, task_id):
+            files.write_bytes(_mark(member), b"", durable=False)
+
+
+def remove_mark(member: MemberFolder) -> None:
+    """Remove the mark of a member that has no folder, unless something of it is decided now."""
+    with decided(member.home, member.identity.task_id) as is_free:
+        if is_free and not os.path.isdir(member.folder):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(_mark(member))
 
 
 def remove(member: MemberFolder) -> None:

@@ -27,6 +27,7 @@ from apps.execution.node.members import acknowledge
 from apps.execution.node.specs import MemberIdentity, identity_of
 from apps.execution.node.state_files import MemberFolder
 from apps.execution.node.stopper import ensure_stopper
+from apps.execution.node.unlisted_members import unlisted_members
 from apps.execution.node.watchdog import ensure_watchdog
 
 WAIT_HIGHEST_S = 60
@@ -81,10 +82,14 @@ def sync(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     )
     until = clocks.uptime_s() + wait_s
     first_lines = _FirstLines(home, seen, watched)
+    unlisted = [
+        _unknown(one, "it runs, and the helper's files of it are gone")
+        for one in unlisted_members(home, config)
+    ]
     with waiter(home) as changes:
         while True:
             acknowledged = [one for one in acknowledged if not acknowledge(home, one)]
-            members = _members(home, config)
+            members = _members(home, config) + unlisted
             version = _version_of(members)
             left_s = min(until - clocks.uptime_s(), first_lines.left_s(members, version))
             held_s = logs_from - clocks.uptime_s()
@@ -133,16 +138,16 @@ def _members(home: str, config: dict[str, Any]) -> list[dict[str, Any]]:
         try:
             report = _look_after(member, config)
         except Exception as error:  # noqa: BLE001  # one damaged member hides no other
-            words = "%s: %s" % (type(error).__name__, error)
-            report = {
-                **member.identity._asdict(),
-                "state": UNKNOWN,
-                "is_stop_asked": False,
-                "error": words[:WORDS],
-            }
+            report = _unknown(member.identity, "%s: %s" % (type(error).__name__, error))
         if report is not None:
             reports.append(report)
     return reports
+
+
+def _unknown(member: MemberIdentity, words: str) -> dict[str, Any]:
+    """The report of a member that is neither given up nor started again for want of a better."""
+    report = {**member._asdict(), "state": UNKNOWN, "is_stop_asked": False}
+    return {**report, "error": words[:WORDS]}
 
 
 def _look_after(member: MemberFolder, config: dict[str, Any]) -> dict[str, Any] | None:

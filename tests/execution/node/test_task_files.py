@@ -65,7 +65,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "service": {"answer_to", "hello"},
     "state_files": {
         "_entries", "add", "decided", "has", "is_of_this_boot", "is_supervised", "mark", "notify",
-        "raise_fence", "read", "read_fence", "remove", "supervisor_of", "task_lock", "waiter_path",
+        "raise_fence", "read", "read_fence", "remove", "remove_mark", "restore_marks",
+        "supervisor_of", "task_lock", "waiter_path",
         "write", "write_once",
     },
     "stopper": {"_end_callback", "ensure_stopper"},
@@ -74,6 +75,7 @@ ALLOWED: dict[str, set[str] | None] = {
     },
     "sync": {"_log_end", "_read_log", "waiter"},
     "task_files": ALL,
+    "unlisted_members": {"_read", "unlisted_members"},
     "watchdog": {"ensure_watchdog"},
 }  # fmt: skip
 
