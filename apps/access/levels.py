@@ -32,6 +32,7 @@ class RuleKind(models.TextChoices):
     QUEUE = "queue", "Queue"
     POOL = "pool", "Pool"
     VAULT = "vault", "Vault"
+    VOLUME = "volume", "Volume"
     TASK = "task", "Task"
 
 

@@ -49,8 +49,8 @@ class ObjectPermission:
     """A permission on objects of one kind.
 
     Args:
-        verb: `view`, `enqueue`, `manage` or `exceed_limit`; of vaults `view` or `change`, of tasks
-            `view`, `queue`, `log` or `manage`.
+        verb: `view`, `enqueue`, `manage` or `exceed_limit`; of vaults and volumes `view` or
+            `change`, of tasks `view`, `queue`, `log` or `manage`.
         path: from the rows that are filtered to the id of the object.
     """
 

@@ -42,13 +42,14 @@ STATUSES = {
 Person = User | AbstractBaseUser | AnonymousUser
 MOST_SESSIONS = 50
 # Rows of the apps above this one by which a rule names a person: the name of the relation to them,
-# and from there the path to the tenant of the rule's target. A personal vault that a rule shares
-# and a pool are of no tenant.
+# and from there the path to the tenant of the rule's target. A personal vault that a rule shares,
+# a pool and a volume are of no tenant.
 RULES_ON_PEOPLE: Mapping[str, str] = {
     "policyuserpermission": "content_object__tenant",
     "queueuserpermission": "content_object__policy__tenant",
     "vaultuserpermission": "content_object__group__belongs__tenant",
     "pooluserpermission": "",
+    "volumeuserpermission": "",
     "taskuserpermission": "content_object__queue__policy__tenant",
 }
 

@@ -27,7 +27,9 @@ from apps.access.vaults import vault_permissions, vaults_visible_to, vaults_with
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_of, is_admin, tenants_administered_by
 from apps.core.errors import NotFound
-from apps.nodes.selectors import nodes_visible_to
+from apps.nodes import permissions as volumes
+from apps.nodes.models import Volume
+from apps.nodes.selectors import nodes_visible_to, volumes_visible_to
 from apps.policies.models import Policy, Pool, Queue
 from apps.policies.selectors import may_exceed_limit
 from apps.tasks.lifecycle.states import TaskState
@@ -47,6 +49,7 @@ class ObjectKind(models.TextChoices):
     PROFILE = "profile", "Profile"
     VAULT = "vault", "Vault"
     NODE = "node", "Node"
+    VOLUME = "volume", "Volume"
 
 
 class PermissionName(models.TextChoices):
@@ -61,6 +64,8 @@ class PermissionName(models.TextChoices):
     ACT = "act", "Act for its owner"
     READ = "read", "Read its text"
     CHANGE = "change", "Change its text"
+    MOUNT = "mount", "Mount it"
+    WRITE = "write", "Write to it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +193,7 @@ def _policy(person: User, policy: Policy) -> Iterable[_HeldPermission]:
     yield PermissionName.EXCEED, is_exceeding, permission_sources(person, EXCEED, policy)
 
 
-def _by_rules(person: User, row: Policy | Queue | Pool) -> Iterable[_HeldPermission]:
+def _by_rules(person: User, row: Policy | Queue | Pool | Volume) -> Iterable[_HeldPermission]:
     """Each permission that only sources of permissions give."""
     for permission in PERMISSION_NAMES[ObjectKind(resource_of(type(row)).kind)]:
         if permission in VERBS:
@@ -309,11 +314,14 @@ PERMISSION_NAMES: Mapping[ObjectKind, tuple[PermissionName, ...]] = {
     ObjectKind.PROFILE: (PermissionName.SEE,),
     ObjectKind.VAULT: (PermissionName.SEE, PermissionName.READ, PermissionName.CHANGE),
     ObjectKind.NODE: (PermissionName.SEE, PermissionName.MANAGE),
+    ObjectKind.VOLUME: (PermissionName.MOUNT, PermissionName.WRITE),
 }
 VERBS = {
     PermissionName.SEE: "view",
     PermissionName.ENQUEUE: "enqueue",
     PermissionName.MANAGE: "manage",
+    PermissionName.MOUNT: volumes.VIEW,
+    PermissionName.WRITE: volumes.CHANGE,
 }
 _ANSWERS: Mapping[ObjectKind, Callable[[User, Any], Iterable[_HeldPermission]]] = {
     ObjectKind.POLICY: _policy,
@@ -323,6 +331,7 @@ _ANSWERS: Mapping[ObjectKind, Callable[[User, Any], Iterable[_HeldPermission]]] 
     ObjectKind.PROFILE: _profile,
     ObjectKind.VAULT: _vault,
     ObjectKind.NODE: _node,
+    ObjectKind.VOLUME: _by_rules,
 }
 _VISIBLE: Mapping[ObjectKind, Callable[[User], QuerySet[Any]]] = {
     ObjectKind.POLICY: lambda viewer: policies_visible_to(viewer).select_related("group"),
@@ -334,4 +343,5 @@ _VISIBLE: Mapping[ObjectKind, Callable[[User], QuerySet[Any]]] = {
     ObjectKind.PROFILE: profiles_visible_to,
     ObjectKind.VAULT: vaults_visible_to,
     ObjectKind.NODE: nodes_visible_to,
+    ObjectKind.VOLUME: volumes_visible_to,
 }

@@ -19,6 +19,7 @@ from apps.access.vaults import vaults_visible_to
 from apps.accounts.models import User
 from apps.accounts.models.grants import GrantSource
 from apps.accounts.selectors import LogInUse, is_admin, log_in_use
+from apps.nodes.selectors import volumes_visible_to
 from apps.policies.models import Policy
 from apps.tasks.selectors.visibility import tasks_visible_to
 from apps.vaults.models import Vault
@@ -152,6 +153,7 @@ def _visible_to(reader: User) -> Visible:
         pools_visible_to(reader),
         vaults_visible_to(reader),
         tasks_visible_to(reader),
+        volumes_visible_to(reader),
     ]
     return {one.model: one for one in rows}
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from apps.accounts.models import User
+from apps.core.errors import BadInput
 from apps.core.images import ImageName
 from apps.core.units import MILLI
 from apps.execution.own_account import spec_allowed
@@ -16,6 +17,7 @@ from apps.execution.protocol.requests import (
     VolumeMount,
 )
 from apps.nodes.models import Device, Node, Runtime, Volume
+from apps.nodes.selectors import volumes_mountable_by
 from apps.policies.extra_permissions import extra_permissions_of
 from apps.policies.models import Profile
 from apps.tasks.models import Attempt, Member
@@ -48,7 +50,8 @@ def container_spec(member: Member) -> ContainerSpec:
 
     Raises:
         BadInput: the vaults of its owner bring more than a container can be given, its image is
-            none, or its node runs no commands of users.
+            none, its owner may not mount one of its volumes any more, or its node runs no commands
+            of users.
         CannotUnseal: a secret was sealed with a key that is gone, or for another place.
         VaultGone: a vault that it began with was removed.
     """
@@ -64,6 +67,7 @@ def container_spec(member: Member) -> ContainerSpec:
     )
     spec = launch_spec(attempt.task, vault_refs_of(attempt.vaults))
     spec = spec_allowed(spec, node, uid=account or uid)
+    volumes = _given_volumes(spec, attempt.task.owner)
     resumption = resumption_of(attempt)
     memory_mb = member.amounts.get("memory_mb", 0) // MILLI
     return ContainerSpec(
@@ -78,7 +82,7 @@ def container_spec(member: Member) -> ContainerSpec:
         secrets=spec.secrets,
         working_dir=spec.working_dir,
         devices=_given_devices(member, node),
-        volumes=_given_volumes(spec),
+        volumes=volumes,
         cpu_milli=member.amounts.get("cpu", 0),
         memory_mb=memory_mb,
         shm_mb=profile.shm_mb if profile.shm_mb is not None else memory_mb // 2,
@@ -192,14 +196,26 @@ def _given_device(device: Device, milli: int, node: Node) -> AllocatedDevice:
     )
 
 
-def _given_volumes(spec: TaskSpec) -> tuple[VolumeMount, ...]:
-    names = [*spec.volumes, spec.checkpoint_volume]
-    rows = Volume.objects.filter(name__in=names, removed_at__isnull=True).order_by("name")
+def _given_volumes(spec: TaskSpec, owner: User) -> tuple[VolumeMount, ...]:
+    """The volumes of the task, by the rules of now: they may have changed since it was enqueued.
+
+    Raises:
+        BadInput: one is gone, or the owner may not mount it, or not write their checkpoints there.
+    """
+    names = {*spec.volumes, spec.checkpoint_volume} - {""}
+    may_write = volumes_mountable_by(owner, names)
+    rows = Volume.objects.filter(name__in=may_write, removed_at__isnull=True).order_by("name")
+    missing = sorted(names - {row.name for row in rows})
+    if missing:
+        raise BadInput(f"Volume {missing[0]} is gone, or the owner of the task may not mount it.")
+    if spec.checkpoint_volume and not may_write[spec.checkpoint_volume]:
+        words = f"The owner of the task may only read volume {spec.checkpoint_volume}"
+        raise BadInput(f"{words}, which is to keep its checkpoints.")
     return tuple(
         VolumeMount(
             source=row.path,
             target=f"/volumes/{row.name}",
-            read_only=row.is_read_only,
+            read_only=row.is_read_only or not may_write[row.name],
             checkpoints=row.name == spec.checkpoint_volume,
         )
         for row in rows

@@ -6,19 +6,26 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from apps.access.admin import GroupRowAdmin, UserRowAdmin
 from apps.core.admin_base import ServiceAdmin
-from apps.nodes.models import Volume
+from apps.nodes.models import Volume, VolumeGroupPermission, VolumeUserPermission
 from apps.nodes.services import volume_change, volume_create, volume_remove
 
 
 @admin.register(Volume)
 class VolumeAdmin(ServiceAdmin):
-    list_display = ("name", "path", "is_read_only", "scope", "pool")
+    list_display = ("name", "path", "is_read_only", "is_restricted", "scope", "pool")
     list_select_related = ("pool",)
-    list_filter = ("scope",)
+    list_filter = ("scope", "is_restricted")
     search_fields = ("name", "path", "description")
     autocomplete_fields = ("pool",)
-    fields = ("name", "description", "path", "is_read_only", "scope", "pool")
+    fields = ("name", "description", "path", "is_read_only", "is_restricted", "scope", "pool")
+    page, page_argument = "access_list", None
+
+    def get_view_on_site_url(self, obj: Any = None) -> str | None:
+        """The rules of the volume."""
+        page = super().get_view_on_site_url(obj)
+        return f"{page}?kind=volume&object={obj.pk}" if page else None
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         live: QuerySet[Any] = super().get_queryset(request).filter(removed_at__isnull=True)
@@ -35,3 +42,7 @@ class VolumeAdmin(ServiceAdmin):
 
     def remove(self, request: HttpRequest, row: Volume) -> None:
         volume_remove(actor=request.user, volume=row)  # type: ignore[arg-type]  # only people enter the admin site
+
+
+admin.site.register(VolumeUserPermission, UserRowAdmin)
+admin.site.register(VolumeGroupPermission, GroupRowAdmin)

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate
+from django.utils.module_loading import import_string
 
 
 def _ensure_installation(sender: AppConfig, **_: Any) -> None:
@@ -17,3 +18,4 @@ class NodesConfig(AppConfig):
 
     def ready(self) -> None:
         post_migrate.connect(_ensure_installation, sender=self)
+        import_string("apps.nodes.permissions.register")()

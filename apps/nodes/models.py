@@ -1,9 +1,11 @@
-"""Machines with their devices, and the volumes that lie on them."""
+"""Machines with their devices, and the volumes that lie on them with their permissions."""
 
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from guardian.models import GroupObjectPermissionBase, UserObjectPermissionBase
 
+from apps.accounts.models.grants import GrantOrigin
 from apps.core.fields import QuantitiesField
 from apps.core.ids import new_installation_key
 from apps.core.models import Pausable, Removable, unique_name
@@ -220,6 +222,12 @@ class Volume(Removable):
         max_length=10, choices=VolumeScope.choices, default=VolumeScope.EVERYWHERE
     )
     pool = models.ForeignKey(Pool, null=True, blank=True, on_delete=models.PROTECT)
+    # Set by the first rule. It stays when rules go, also with their group: no removal opens it.
+    is_restricted = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="Only tasks of those whom access rules name, and of administrators, mount it.",
+    )
 
     class Meta:
         ordering = ["name"]
@@ -234,3 +242,13 @@ class Volume(Removable):
 
     def __str__(self) -> str:
         return self.name
+
+
+class VolumeUserPermission(UserObjectPermissionBase, GrantOrigin):
+    """`view_volume` mounts a volume read-only, `change_volume` as the volume is."""
+
+    content_object = models.ForeignKey(Volume, on_delete=models.CASCADE)
+
+
+class VolumeGroupPermission(GroupObjectPermissionBase, GrantOrigin):
+    content_object = models.ForeignKey(Volume, on_delete=models.CASCADE)

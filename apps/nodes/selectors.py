@@ -1,13 +1,16 @@
 """What a user may see of nodes and volumes, and what the nodes of a pool have."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
+from apps.access.permissions import rows_with_permission
+from apps.accounts.memberships import with_groups_of_now
+from apps.accounts.models import User
 from apps.accounts.selectors import Person, is_admin
 from apps.core.units import milli
 from apps.nodes.capacity import NodeCapacity, PoolCapacity, pool_capacity
@@ -21,6 +24,7 @@ from apps.nodes.models import (
     PoolDrift,
     Volume,
 )
+from apps.nodes.permissions import CHANGE, VIEW
 from apps.policies.models import Pool
 
 
@@ -36,9 +40,27 @@ def devices_visible_to(user: Person) -> QuerySet[Device]:
 
 
 def volumes_visible_to(user: Person) -> QuerySet[Volume]:
-    """Volumes are for administrators until permissions on single ones exist."""
+    """Volumes are for administrators; others find those that they may mount in their profiles."""
     live = Volume.objects.filter(removed_at__isnull=True)
     return live if is_admin(user) else live.none()
+
+
+def volumes_mountable_by(user: User, names: Collection[str]) -> dict[str, bool]:
+    """Those of the named volumes that tasks of the user may mount now, and whether to write there.
+
+    Rules and groups are read again each time. No statement without names, one where none of the
+    volumes is restricted: such volumes are also open to tasks of deactivated users.
+    """
+    if not names:
+        return {}
+    live = Volume.objects.filter(removed_at__isnull=True, name__in=names).order_by()
+    restricted = dict(live.values_list("name", "is_restricted"))
+    found = {name: True for name, is_restricted in restricted.items() if not is_restricted}
+    if len(found) < len(restricted):
+        rows = rows_with_permission(Volume, with_groups_of_now(user), VIEW, may_write=CHANGE)
+        rows = rows.filter(name__in=names, is_restricted=True).order_by()
+        found |= dict(rows.values_list("name", F("may_write")))
+    return found
 
 
 def capacity_by_pool(pools: Iterable[Pool]) -> dict[int, PoolCapacity]:

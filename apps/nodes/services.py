@@ -17,6 +17,7 @@ from apps.core.model_errors import from_model_error
 from apps.core.notifications import after_commit
 from apps.events.services import event_record, undo_check
 from apps.nodes.models import Installation, Node, NodeState, PoolDrift, Volume
+from apps.nodes.permissions import VOLUMES
 from apps.nodes.selectors import capacity_by_pool
 from apps.policies.models import Pool
 from apps.policies.services import live_version_raise
@@ -34,7 +35,9 @@ REACHED_BY = frozenset(
 PAUSE_FIELDS = ("pause_reason", "is_draining")
 # What keeps a node from new tasks until an administrator resumes it.
 RESUMABLE = frozenset({"pause", "drain", "removal"})
-VOLUME_FIELDS = frozenset({"name", "description", "path", "is_read_only", "scope", "pool"})
+VOLUME_FIELDS = frozenset(
+    {"name", "description", "path", "is_read_only", "is_restricted", "scope", "pool"}
+)
 # The column's length.
 LONGEST_REASON = 500
 LONGEST_MAINTENANCE_H = 7 * 24
@@ -238,10 +241,11 @@ def volume_change(*, actor: User | None, volume: Volume, values: Mapping[str, An
 
 @transaction.atomic
 def volume_remove(*, actor: User | None, volume: Volume) -> None:
-    """New work cannot mount it any more; the path on the nodes is not touched."""
+    """New work cannot mount it any more, and its rules go; the path on the nodes is not touched."""
     Volume.objects.filter(pk=volume.pk, removed_at__isnull=True).update(removed_at=timezone.now())
-    details = {"before": _facts(volume, VOLUME_FIELDS)}
-    _record("volume.removed", "volume", volume, actor, details)
+    for rows in (VOLUMES.by_user, VOLUMES.by_group):
+        rows._default_manager.filter(content_object=volume).delete()
+    _record("volume.removed", "volume", volume, actor, {"before": _facts(volume, VOLUME_FIELDS)})
 
 
 @transaction.atomic

@@ -50,15 +50,33 @@ class QueueFacts:
         return any(bounds.user_limit for bounds in self.policy_bounds)
 
 
-def accept(spec: TaskSpec, facts: QueueFacts, *, owner_id: int) -> TaskShape:
+@dataclass(frozen=True, slots=True)
+class Mounts:
+    """The volumes of a queue that the owner of a task may mount now; empty for one without any.
+
+    `may_write` says of each whether the task may write there; `shown` are those of which an error
+    may tell the user who asks.
+    """
+
+    may_write: Mapping[str, bool]
+    shown: frozenset[str] = frozenset()
+
+
+NO_MOUNTS = Mounts({})
+
+
+def accept(spec: TaskSpec, facts: QueueFacts, *, owner_id: int, mounts: Mounts) -> TaskShape:
     """The shape with which the task waits in the queue.
+
+    Args:
+        mounts: as of now (`selectors.mounts`); the facts may be remembered, and know no users.
 
     Raises:
         BadInput: a field does not suit this queue.
         NeverFits: it could never run; `fields` holds the numbers.
     """
     check_can_start(spec)
-    refuse(_against_queue(spec, facts))
+    refuse({**_against_queue(spec, facts), **_volumes(spec, facts, mounts)})
     own_request = None
     if spec.request is not None:
         own_request = _own_request(spec, facts)
@@ -97,15 +115,22 @@ def _against_queue(spec: TaskSpec, facts: QueueFacts) -> dict[str, str]:
             f"is {spec.priority}: it must lie between {-PRIORITY} and {facts.max_priority} in "
             f"queue {facts.name}"
         )
-    unknown = [name for name in spec.volumes if name not in facts.volumes]
-    if unknown:
-        allowed = ", ".join(sorted(facts.volumes)) or "none"
-        problems["volumes"] = f"names {unknown[0]!r}, but this queue allows: {allowed}"
-    saved = spec.checkpoint_volume
-    if saved and saved not in facts.volumes:
-        allowed = ", ".join(sorted(facts.volumes)) or "none"
-        problems["checkpoint_volume"] = f"names {saved!r}, but this queue allows: {allowed}"
     return {**problems, **_image(spec, facts)}
+
+
+def _volumes(spec: TaskSpec, facts: QueueFacts, mounts: Mounts) -> dict[str, str]:
+    """A volume that the owner may not mount reads like one that does not exist."""
+    problems, allowed = {}, facts.volumes & mounts.may_write.keys()
+    listed = ", ".join(sorted(allowed & mounts.shown)) or "none"
+    unknown = [name for name in spec.volumes if name not in allowed]
+    if unknown:
+        problems["volumes"] = f"names {unknown[0]!r}, but this queue allows: {listed}"
+    saved = spec.checkpoint_volume
+    if saved and saved not in allowed:
+        problems["checkpoint_volume"] = f"names {saved!r}, but this queue allows: {listed}"
+    elif saved and not mounts.may_write[saved]:
+        problems["checkpoint_volume"] = f"names {saved!r}, which the owner may only read"
+    return problems
 
 
 def _image(spec: TaskSpec, facts: QueueFacts) -> dict[str, str]:

@@ -66,11 +66,12 @@ _QUEUES = {
     *("waiting", "running", "ended", "shared", "tag", "attempt", "shared-attempt"),
 }
 # A rule lets the owner of team A read one task of team B: its owner, its tags and its log. The
-# owner of team B sees the rule, with its maker.
+# owner of team B sees the rule, with its maker. Another lets the owner of team A mount a volume.
 _BY_RULE = {
     TEAM_A: {
         *(Mark(kind, "b", OWNER) for kind in ("shared", "shared-attempt", "shared-log")),
         *(Mark(kind, "b", OWNER) for kind in ("person", "first-name", "tag")),
+        Mark("volume", "x", ""),
     },
     TEAM_B: {Mark("person", "a", OWNER), Mark("person", "x", "root")},
 }

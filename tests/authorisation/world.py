@@ -40,7 +40,7 @@ from apps.configuration.services.queues import profile_connect
 from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.configuration.services.tenants import tenant_create
 from apps.events.models import AuditEntry, Event
-from apps.nodes.models import Device, Node, Runtime, Transport, Volume
+from apps.nodes.models import Device, Node, Runtime, Transport, Volume, VolumeUserPermission
 from apps.policies.document import parse
 from apps.policies.models import (
     DraftPool,
@@ -352,18 +352,15 @@ def _rest_of_installation(world: World) -> None:
     """Objects for administrators only."""
     name, root = world.marks.name, world.people["root"]
     pool = world.one("pool", INSTALLATION)
-    node = Node.objects.create(
-        name=name("node", INSTALLATION),
-        transport=Transport.LOCAL,
-        runtime=Runtime.PROCESS,
-        pool=pool,
-    )
+    local = {"transport": Transport.LOCAL, "runtime": Runtime.PROCESS}
+    node = Node.objects.create(name=name("node", INSTALLATION), pool=pool, **local)
     world.keep(node, "node", INSTALLATION)
     Device.objects.create(node=node, index=0, uuid=name("device", INSTALLATION))
-    volume = Volume.objects.create(
-        name=name("volume", INSTALLATION), path=f"/srv/{name('path', INSTALLATION)}"
-    )
+    path = f"/srv/{name('path', INSTALLATION)}"
+    volume = Volume.objects.create(name=name("volume", INSTALLATION), path=path)
     world.keep(volume, "volume", INSTALLATION)
+    # The profile of everybody names it, and a rule gives it to the owner of team A alone.
+    Profile.objects.filter(pk=world.one("profile", INSTALLATION).pk).update(volumes=[volume.name])
     record = PassRecord.objects.create(at=AT, duration_ms=1, decisions={})
     world.keep(record, "pass", INSTALLATION)
     key, _ = credential_create(user=root, label=name("credential", INSTALLATION, "root"))
@@ -380,8 +377,9 @@ def _rest_of_installation(world: World) -> None:
     )
     world.keep(provider, "provider", INSTALLATION)
     reader = RuleSubjects(users=(world.people[f"a-{OWNER}"],))
-    target = Target(RuleKind.TASK, str(world.one(SHARED, "b", OWNER).pk))
-    rule_grant(actor=root, target=target, level=Level.READ, subjects=reader)
+    shared = ((RuleKind.TASK, world.one(SHARED, "b", OWNER)), (RuleKind.VOLUME, volume))
+    for about, row in shared:
+        rule_grant(actor=root, target=Target(about, str(row.pk)), level=Level.READ, subjects=reader)
     for place in TEAMS:
         policy = world.one("policy", place)
         policy_pause(actor=root, policy=policy, reason=name("reason", place))
@@ -392,6 +390,7 @@ def _rest_of_installation(world: World) -> None:
         ("grant", PolicyUserPermission),
         ("group-grant", PolicyGroupPermission),
         ("task-grant", TaskUserPermission),
+        ("volume-grant", VolumeUserPermission),
     ):
         world.keep(model._base_manager.order_by("pk")[0], kind, INSTALLATION)
     world.objects["policy-type", INSTALLATION, ""] = ContentType.objects.get_for_model(Policy).pk

@@ -23,6 +23,7 @@ def source_sentence(source: PermissionSource) -> str:
         "connects_profiles": "Administrators of tenants see every profile, to connect it.",
         "by_queue": "They see queue %(name)s, which has this profile.",
         "owner": "It is their own.",
+        "open_volume": "The volume is not restricted: everybody may mount it.",
         "open_logs": "Policy %(name)s lets its group %(group)s read each other's logs.",
         "vault_group": "It is a vault of their group %(group)s.",
         "acts": "This service account may act for owners of tasks that it sees.",
@@ -50,6 +51,7 @@ def _rule_sentence(source: PermissionSource) -> str:
         "queue": "queue %(name)s",
         "pool": "pool %(name)s",
         "vault": "vault %(name)s",
+        "volume": "volume %(name)s",
         "task": "task %(name)s",
     }
     on = single[kind] % {"name": name} if name else every[kind]

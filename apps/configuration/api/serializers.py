@@ -11,7 +11,12 @@ from apps.configuration.models import Revision
 from apps.core.serializers import AmountsField, NameSerializer, StrictSerializer
 from apps.core.units import milli_text
 from apps.nodes.capacity import PoolCapacity
-from apps.nodes.selectors import capacity_by_pool, drifting_since, enforcement_by_pool
+from apps.nodes.selectors import (
+    capacity_by_pool,
+    drifting_since,
+    enforcement_by_pool,
+    volumes_mountable_by,
+)
 from apps.policies.models import Policy, Pool, Profile, Queue
 from apps.policies.models.bases import NAME_LENGTH
 from apps.policies.models.policies import OnNodeLoss, OnPreemption
@@ -214,14 +219,14 @@ class ProfileSerializer(_ForAdmins):
     """`links` is for administrators: others do not learn which pools there are.
 
     A profile that the reader may only connect, and sees no queue of, shows only the request of one
-    of its tasks.
+    of its tasks. `volumes` are those that tasks of the reader may mount, for administrators all.
     """
 
     request = AmountsField(read_only=True)
     request_min = AmountsField(read_only=True)
     request_max = AmountsField(read_only=True)
     device_models = serializers.ListField(child=serializers.CharField(), read_only=True)
-    volumes = serializers.ListField(child=serializers.CharField(), read_only=True)
+    volumes = serializers.SerializerMethodField()
     extra_permissions = serializers.ListField(child=serializers.CharField(), read_only=True)
     links = PoolLinkSerializer(many=True, read_only=True)
     admins_only = ("links",)
@@ -246,6 +251,17 @@ class ProfileSerializer(_ForAdmins):
             "extra_permissions",
             "links",
         ]
+
+    def get_volumes(self, profile: Profile) -> list[str]:
+        context: Any = self.context
+        reader = context["request"].user
+        if "mountable" not in context:
+            rows = getattr(self.parent, "instance", None) or [profile]
+            named = {name for row in rows for name in row.volumes}
+            context["mountable"] = (
+                named if is_admin(reader) else volumes_mountable_by(reader, named)
+            )
+        return [name for name in profile.volumes if name in context["mountable"]]
 
     def to_representation(self, instance: Profile) -> dict[str, Any]:
         payload: dict[str, Any] = super().to_representation(instance)

@@ -25,6 +25,8 @@ from apps.configuration.services.exceeders import policy_set_exceeders
 from apps.configuration.services.rows import live_lock
 from apps.core.errors import BadInput, NotAllowed, NotFound, Stale
 from apps.events.services import event_record
+from apps.nodes.models import Volume
+from apps.nodes.services import volume_change
 from apps.policies.models import Policy
 
 MOST_SUBJECTS = 2000
@@ -63,6 +65,8 @@ def rule_grant(*, actor: User, target: Target, level: Level, subjects: RuleSubje
         raise _bad_subjects("name a user or a group")
     _check_subjects(actor, target, subjects, known=())
     before = rules_of([target])
+    if target.kind is RuleKind.VOLUME:
+        _restrict(actor, target)
     if level in LEVEL_ORDER:
         levels_set(target, dict.fromkeys(subjects.rows, level), actor=actor)
     else:
@@ -219,6 +223,13 @@ def _exceed(actor: User, target: Target, users: Iterable[User], groups: Iterable
     people = {one.pk: one for one in users}
     teams = {one.pk: one for one in groups}
     policy_set_exceeders(actor=actor, policy=policy, users=people.values(), groups=teams.values())
+
+
+def _restrict(actor: User, target: Target) -> None:
+    """Close the volume for others than its rules name. Removing them does not open it again."""
+    volume = Volume.objects.filter(pk=target.object_id, is_restricted=False).first()
+    if volume is not None:
+        volume_change(actor=actor, volume=volume, values={"is_restricted": True})
 
 
 def _record(actor: User, target: Target, level: Level, before: Iterable[Rule]) -> Rule | None:

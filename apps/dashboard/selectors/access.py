@@ -35,6 +35,7 @@ _PAGES = {
     RuleKind.POLICY: "policy_detail",
     RuleKind.QUEUE: "queue_detail",
     RuleKind.VAULT: "vault_detail",
+    RuleKind.VOLUME: "admin:nodes_volume_change",
     RuleKind.TASK: "task_detail",
 }
 

@@ -101,17 +101,24 @@ class VolumeSerializer(serializers.ModelSerializer[Volume]):
 
     class Meta:
         model = Volume
-        fields = ["id", "name", "description", "path", "is_read_only", "scope", "pool"]
+        fields = [
+            *("id", "name", "description", "path"),
+            *("is_read_only", "is_restricted", "scope", "pool"),
+        ]
         read_only_fields = fields
 
 
 class VolumeChangeSerializer(StrictSerializer):
-    """`pool` is an id."""
+    """`pool` is an id. With `is_restricted` only those whom access rules name mount the volume.
+
+    The first rule sets it.
+    """
 
     name = serializers.CharField(max_length=63)
     description = serializers.CharField(max_length=10_000, allow_blank=True, required=False)
     path = serializers.CharField(max_length=500)
     is_read_only = serializers.BooleanField(required=False)
+    is_restricted = serializers.BooleanField(required=False)
     scope = serializers.ChoiceField(choices=VolumeScope.choices, required=False)
     pool = serializers.IntegerField(min_value=1, max_value=2**62, allow_null=True, required=False)
 

@@ -50,7 +50,7 @@ WORDS = {
         "request_min": "The least that such a task asks for.",
         "request_max": "The most that such a task asks for.",
         "device_models": "Models of GPUs that it may get; empty: all.",
-        "volumes": "Names of volumes that every task gets.",
+        "volumes": "Names of the volumes that tasks may mount.",
         "shm_mb": "Shared memory in MB (2^20 bytes); null: as the runtime has it.",
         "host_network": "The network of the node.",
         "read_only_root": "The image's files cannot be changed.",

@@ -22,6 +22,7 @@ from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import MOVE, NOTIFY_ALLOCATION
 from apps.tasks.models import Task
 from apps.tasks.selectors.facts import queue_facts
+from apps.tasks.selectors.mounts import mounts_for
 from apps.tasks.selectors.queue_order import tasks_in_order
 from apps.tasks.services.enqueue.submission import spec_values, task_return
 from apps.tasks.services.queues import (
@@ -172,7 +173,8 @@ def task_set_priority(
             queue = live.select_related("profile").get(pk=task.queue_id)
             # It waits already: its priority has nothing to do with its image.
             facts = replace(queue_facts(queue), needs_image=False)
-            shape = accept(spec, facts, owner_id=task.owner_id)
+            mounts = mounts_for(actor, task, spec, facts)
+            shape = accept(spec, facts, owner_id=task.owner_id, mounts=mounts)
             values["task_group_id"] = task_group_ensure(
                 queue.pk, shape, most=settings.RPM_TASK_GROUPS_PER_QUEUE
             )

@@ -19,7 +19,7 @@ from tests.authorisation.rules.builders import (
 _LOOKED_AT = (
     "/admin/accounts/credential/* /admin/allocation/passrecord/* /admin/configuration/revision/* "
     "/admin/events/event/* /admin/policies/pool/* /admin/policies/profile/* /admin/tasks/* "
-    "/admin/policies/*permission/*"
+    "/admin/policies/*permission/* /admin/nodes/volume*permission/*"
 )
 
 SITE = section(

@@ -21,7 +21,9 @@ from apps.configuration.services.policies import policy_set_amounts
 from apps.core.headers import common_response_headers
 from apps.core.keyring import HIDDEN
 from apps.events.models import Event
-from apps.policies.models import LiveState, PolicyGroupPermission, Queue
+from apps.nodes.models import Volume
+from apps.nodes.services import volume_create
+from apps.policies.models import LiveState, PolicyGroupPermission, Profile, Queue
 from apps.tasks.api import fast_path
 from apps.tasks.models import Task
 from apps.tasks.services.enqueue.fast_path import fast_path_cache
@@ -304,6 +306,18 @@ def test_who_leaves_the_group_is_out_at_once(
     alice.groups.remove(Group.objects.get(name="dev"))
 
     assert warm(header, wanted(example)).status == 404
+
+
+def test_a_volume_is_refused_once_restricted(warm: Send, header: str, example: Example) -> None:
+    Profile.objects.update(volumes=["data"])
+    volume_create(actor=None, values={"name": "data", "path": "/srv/data"})
+    fast_path_cache.clear()
+    sent = wanted(example, volumes=["data"])
+    assert [warm(header, sent).is_fast for _ in range(3)][-1]
+
+    Volume.objects.update(is_restricted=True)
+
+    assert warm(header, sent).status == 400
 
 
 def test_a_closed_queue_takes_nothing_any_more(warm: Send, header: str, example: Example) -> None:

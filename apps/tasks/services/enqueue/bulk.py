@@ -14,6 +14,7 @@ from apps.core.errors import BadInput, RpmError
 from apps.policies.models import Queue
 from apps.tasks.acceptance import accept
 from apps.tasks.models import Task
+from apps.tasks.selectors.mounts import mounts_of
 from apps.tasks.services.enqueue.new_tasks import (
     drafts_announce,
     drafts_left,
@@ -148,13 +149,14 @@ def _enqueue_in(
         )
         return
     facts = facts_for(queue, has_image=queue_items.has_image)
+    mounts = mounts_of([item for _, item in queue_items.items], facts, owner=actor)
     allowance = waiting_allowance(facts, actor.pk, wanted=len(queue_items.items))
     shapes: dict[int, TaskShape] = {}
     for index, item in queue_items.items:
         try:
             if len(shapes) >= allowance:
                 raise too_many_waiting(facts)
-            shapes[index] = accept(item, facts, owner_id=actor.pk)
+            shapes[index] = accept(item, facts, owner_id=actor.pk, mounts=mounts)
         except RpmError as error:
             answers[index] = error
     most = settings.RPM_TASK_GROUPS_PER_QUEUE

@@ -27,7 +27,7 @@ from apps.core.errors import Unavailable
 from apps.core.ids import uuid7
 from apps.core.notifications import notify_now
 from apps.policies.models import Queue
-from apps.tasks.acceptance import QueueFacts, accept
+from apps.tasks.acceptance import NO_MOUNTS, Mounts, QueueFacts, accept
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import NOTIFY_ALLOCATION
 from apps.tasks.models import Task, TaskGroup
@@ -59,6 +59,10 @@ WITH gate AS (
         AND q.id = %(queue)s AND q.name = %(queue_name)s AND q.removed_at IS NULL
         AND q.max_priority >= %(priority)s AND q.max_waiting IS NULL
         AND EXISTS (SELECT 1 FROM policies_livestate WHERE id = 1 AND version = %(version)s)
+        AND NOT EXISTS (
+            SELECT 1 FROM nodes_volume v
+            WHERE v.name = ANY(%(volumes)s::text[]) AND v.is_restricted AND v.removed_at IS NULL
+        )
         AND EXISTS (
             SELECT 1 FROM tasks_task t WHERE t.task_group_id = %(task_group)s AND t.state = 'queued'
         )
@@ -250,10 +254,14 @@ def task_submit_fast(*, key: str, secret: str, address: str, spec: TaskSpec) -> 
         return None
     credential_admit(str(person.credential_id))
     facts = known.facts
-    if facts.needs_image and not spec.image:
-        # Vaults may give one: the standard path opens them.
+    volumes = {*spec.volumes, spec.checkpoint_volume} - {""}
+    if (facts.needs_image and not spec.image) or not volumes <= facts.volumes:
+        # Vaults may give an image: the standard path opens them. Its error lists only volumes that
+        # the owner may mount.
         return None
-    shape = accept(spec, facts, owner_id=person.id)
+    # The statement refuses restricted ones.
+    mounts = Mounts(dict.fromkeys(volumes, True)) if volumes else NO_MOUNTS
+    shape = accept(spec, facts, owner_id=person.id, mounts=mounts)
     task_group = known.task_group(shape.digest())
     if task_group is None or count_is_due(facts.queue_id, person.id):
         # The standard path creates the group of a new shape, and counts waiting tasks.
@@ -276,6 +284,7 @@ def task_submit_fast(*, key: str, secret: str, address: str, spec: TaskSpec) -> 
             "tenant": known.tenant_id,
             "admins": known.admins_id,
             "task_group": task_group,
+            "volumes": sorted(volumes),
         }
     )
     if owner is None:

@@ -21,6 +21,7 @@ from apps.tasks.lifecycle.writers import tasks_transition
 from apps.tasks.models import Task
 from apps.tasks.redaction import keep_hidden_values, secret_names
 from apps.tasks.selectors.facts import cached_queue_facts
+from apps.tasks.selectors.mounts import mounts_for, mounts_of
 from apps.tasks.selectors.secrets import task_secrets
 from apps.tasks.selectors.vaults import vaults_have_image
 from apps.tasks.services.enqueue.idempotency import Idempotency, earlier_task, key_keep
@@ -165,7 +166,8 @@ def _submit_to_waiting_group(
     facts = cached_queue_facts(queue)
     if facts.needs_image and not spec.image:
         return False
-    shape = accept(spec, facts, owner_id=task.owner_id)
+    mounts = mounts_of([spec], facts, owner=task.owner)
+    shape = accept(spec, facts, owner_id=task.owner_id, mounts=mounts)
     task_group_id = task_group_waiting(queue.pk, shape)
     if task_group_id is None or is_counted(facts, task.owner_id):
         return False
@@ -183,7 +185,8 @@ def _submit_to_any_group(
         queue = queue_lock(task.owner, found.pk, given)
         facts = facts_for(queue, has_image=has_image)
         check_may_wait(facts, task.owner_id)
-        shape = accept(spec, facts, owner_id=task.owner_id)
+        mounts = mounts_of([spec], facts, owner=task.owner)
+        shape = accept(spec, facts, owner_id=task.owner_id, mounts=mounts)
         task_group_id = task_group_ensure(
             facts.queue_id, shape, most=settings.RPM_TASK_GROUPS_PER_QUEUE
         )
@@ -294,7 +297,8 @@ def task_return(
         spec = spec_of(spec_values(now))
         facts = facts_for(found, has_image=has_image)
         check_may_wait(facts, task.owner_id)
-        shape = accept(spec, facts, owner_id=task.owner_id)
+        mounts = mounts_for(actor, task, spec, facts)
+        shape = accept(spec, facts, owner_id=task.owner_id, mounts=mounts)
         position: dict[str, Any] = {
             "queue_id": facts.queue_id,
             "task_group_id": task_group_ensure(
