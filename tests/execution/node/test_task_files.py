@@ -57,7 +57,9 @@ ALLOWED: dict[str, set[str] | None] = {
         "_is_known", "_older_than", "_remove_leftovers", "_remove_pull", "_unused_images",
         "ensure_pruned", "note_image",
     },
-    "pull": {"_await_result", "_ensure_puller", "_fetch", "_progress", "_result", "_started", "pull"},
+    "pull": {
+        "_await_result", "_ensure_puller", "_fetch", "_progress", "_result", "_started", "pull",
+    },
     "registry_login": {"remove_leftovers"},
     # To where the task's user may go, with that user's rights; and its programs.
     "runtimes": {"_inside", "call", "run_tool", "start"},
