@@ -205,6 +205,21 @@ class PoolDrift(models.Model):
         return f"{self.pool} since {self.since}"
 
 
+class ServingProcess(models.Model):
+    """A process that serves nodes, with or without any now.
+
+    Args:
+        token: its name, as `Node.served_by` holds it.
+        alive_until: by the clock of the database; it moves this ahead every few seconds.
+    """
+
+    token = models.CharField(max_length=36, primary_key=True)
+    alive_until = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.token
+
+
 class VolumeScope(models.TextChoices):
     EVERYWHERE = "everywhere", "the same on all nodes"
     POOL = "pool", "the same on the nodes of a pool"

@@ -10,7 +10,7 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 from apps.execution.node_server import server as server_module
-from apps.execution.node_server.claims import Claims
+from apps.execution.node_server.claims import UNCLAIMED_FOR, Claims
 from apps.execution.node_server.server import NodeServer
 from apps.nodes.models import Node
 from tests.allocation.state import make_node
@@ -56,6 +56,42 @@ def test_a_locked_row_costs_a_process_none_of_its_other_nodes(example: Example) 
     assert Node.objects.get(pk=first.pk).served_until == soon
     assert Node.objects.filter(pk=second.pk, served_until__gt=soon).exists()
     assert claims.mine == {first.pk, second.pk}
+
+
+def test_processes_share_the_nodes_whichever_was_first(example: Example) -> None:
+    for number in range(5):
+        make_node(example.bare_metal, name=f"b{number}")
+    first, second = Claims("first", lambda: None), Claims("second", lambda: None)
+    first.claim()
+    assert len(first.mine) == 5
+
+    steps = []
+    for _ in range(3):
+        second.claim()
+        first.claim()
+        steps.append((len(first.mine), len(second.mine)))
+        assert not first.mine & second.mine
+
+    assert steps == [(4, 0), (3, 1), (3, 2)]
+    second.release()
+    first.claim()
+    assert len(first.mine) == 5
+
+
+def test_a_node_that_its_own_process_does_not_take_is_taken_by_another(example: Example) -> None:
+    nodes = [make_node(example.bare_metal, name=f"b{number}") for number in range(2)]
+    broken = Claims("broken", lambda: None)
+    broken._share()
+    claims = Claims("t", lambda: None)
+    returned = timezone.now() - UNCLAIMED_FOR / 2
+    Node.objects.update(served_by="", served_until=returned)
+
+    claims.claim()
+
+    assert claims.mine == {nodes[0].pk}
+    Node.objects.filter(pk=nodes[1].pk).update(served_until=returned - UNCLAIMED_FOR)
+    claims.claim()
+    assert claims.mine == {one.pk for one in nodes}
 
 
 def test_many_nodes_are_connected_one_group_after_the_other(
