@@ -16,6 +16,8 @@ ENDED: Final = frozenset({"completed", "failed", "aborted"})
 OVER: Final = frozenset({"finished", "lost"})
 # A node that goes down right after a task's end takes the end along before it is written down.
 WRITTEN_WITHIN_S: Final = 3.0
+# So long after a fault its node may not have been heard again, and its lease may end.
+HEARD_WITHIN_S: Final = 60.0
 UNAVAILABLE: Final = 503
 KILLED, TERMINATED = 137, 143
 
@@ -153,11 +155,13 @@ def _reason(
 def _ran_out(
     history: History, life: ProcessLife, row: AttemptRow | None, task: TaskRow | None
 ) -> bool:
-    """Whether its lease may have ended: its queue gives leases, and its node was out of reach."""
+    """Whether its lease may have ended: its queue gives leases, its node was out of reach then."""
     if row is None or task is None or row.state != "lost" or task.on_node_loss == "wait":
         return False
     return any(
-        silence.node in {"", life.node} and silence.until_s >= life.started_s
+        silence.node in {"", life.node}
+        and silence.from_s <= life.last_s
+        and life.last_s <= silence.until_s + HEARD_WITHIN_S
         for silence in history.silences
     )
 
@@ -231,10 +235,12 @@ def _devices_given_twice(history: History) -> Iterator[Breach]:
         for device in life.devices:
             users[life.node, device].append(life)
     for (_, device), lives in sorted(users.items()):
-        for earlier, later in pairwise(lives):
-            if later.started_s < earlier.last_s and later.task != earlier.task:
-                words = f"{_name(later)} began on {device} while {_name(earlier)} used it"
+        longest = lives[0]
+        for later in lives[1:]:
+            if later.started_s < longest.last_s and later.task != longest.task:
+                words = f"{_name(later)} began on {device} while {_name(longest)} used it"
                 yield Breach("ledger", words)
+            longest = max(longest, later, key=lambda life: life.last_s)
 
 
 def _orphans(history: History) -> Iterator[Breach]:

@@ -119,6 +119,17 @@ def _device_given_twice(history: History) -> None:
     history.accepted.append(AcceptedTask("l", "u"))
 
 
+def _device_given_twice_while_a_third_came_and_went(history: History) -> None:
+    """The task that began last before is over by then; another one is not."""
+    first = replace(life(begin=10, end=90), devices=("gpu-0",))
+    _device_given_twice(history)
+    history.lives = [
+        first,
+        replace(first, generation=2, pid=6, started_s=12, last_s=13, ended_s=13),
+        replace(history.lives[1], started_s=40, last_s=50, ended_s=50, devices=("gpu-0",)),
+    ]
+
+
 def _retry_without_token(history: History) -> None:
     """A request that was answered late is sent again and makes a second task."""
     history.accepted.append(AcceptedTask("k", "u"))
@@ -196,6 +207,7 @@ SEEDED: dict[str, tuple[Bug, str]] = {
     "lock held by a stopped process": (_lock_held_by_a_stopped_process, "overlapping"),
     "ledger not unique": (_ledger_not_unique, "ledger"),
     "device given twice": (_device_given_twice, "ledger"),
+    "device given twice later": (_device_given_twice_while_a_third_came_and_went, "ledger"),
     "ledger not released": (_ledger_not_released, "ledger"),
     "retry without token": (_retry_without_token, "doubled"),
     "unknown task": (_unknown_task, "doubled"),
@@ -291,7 +303,8 @@ def test_work_whose_lease_has_ended_runs_elsewhere() -> None:
     [
         pytest.param({"silences": []}, "killed", id="its node could be reached all the time"),
         pytest.param({"silences": [Silence("n2", 8, 29)]}, "killed", id="it was another node"),
-        pytest.param({"silences": [Silence("n1", 1, 8)]}, "killed", id="that was before"),
+        pytest.param({"silences": [Silence("n1", -90, -50)]}, "killed", id="that was before"),
+        pytest.param({"silences": [Silence("n1", 16, 480)]}, "killed", id="that was afterwards"),
         pytest.param(
             {"tasks": [TaskRow("t", "completed", 0, 2, 0)]}, "killed", id="its queue waits"
         ),
