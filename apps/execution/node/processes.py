@@ -22,6 +22,8 @@ VARIABLE_BYTES = 2 * 1024 * 1024
 MOST_VARIABLES = 10_000
 # Any living one of them shows the variables.
 MOST_THREADS = 16
+# A helper holds a few locks and pipes.
+MOST_FILES = 1000
 # Enough of the kernel's own words to hold the user ids.
 STATUS_BYTES = 4096
 
@@ -68,14 +70,31 @@ def is_marked(pid: int, name: str, *, owner: int | None, mark: str = MARK) -> bo
     return want in b"\0" + _variables(pid) + b"\0"
 
 
-def values_of(prefix: bytes) -> set[bytes]:
-    """What follows `prefix` in the first environments of living processes.
+def files_of_ours(folder: str) -> set[str]:
+    """What below the folder is open in processes of the helper, also where it has been removed.
 
-    Args:
-        prefix: name of a variable, `=`, and the beginning of its value.
+    No task has such a process: its user is another one, or its mount namespace.
     """
-    entries = (entry for pid in _all() for entry in _variables(pid).split(b"\0"))
-    return {entry[len(prefix) :] for entry in entries if entry.startswith(prefix)}
+    own = [os.geteuid()] * 4
+    prefix, found = folder + "/", set()
+    for pid in _all():
+        if _users(pid) == own and _mounts(pid) == _mounts(os.getpid()):
+            paths = (path for path in _open_files(pid) if path.startswith(prefix))
+            found |= {path[len(prefix) :] for path in paths}
+    return found
+
+
+def _mounts(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink("/proc/%d/ns/mnt" % pid)
+    return ""
+
+
+def _open_files(pid: int) -> Iterator[str]:
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc/%d/fd" % pid)[:MOST_FILES]:
+            with contextlib.suppress(OSError):
+                yield os.readlink("/proc/%d/fd/%s" % (pid, name))
 
 
 def _variables(pid: int) -> bytes:

@@ -296,6 +296,11 @@ def marked_members(home: str) -> Iterator[MemberFolder]:
             yield MemberFolder(home, identity)
 
 
+def is_torn(member: MemberFolder) -> bool:
+    """Whether its folder is gone although nothing is removing it."""
+    return not os.path.isdir(member.folder) and not os.path.isdir(member.folder + REMOVED)
+
+
 def add(member: MemberFolder) -> None:
     """Make the attempt's folder; found from now on, known once `spec.json` is in it.
 

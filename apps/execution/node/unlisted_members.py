@@ -2,8 +2,9 @@
 
 <home>/attempts/journal.json says on which boot the journal began. One of an earlier boot is
 complete: what it does not name cannot run. One that begins may follow another that was lost, so the
-runtimes and /proc are asked then, by our labels and by the folder of the home, and again and again
-until nothing is left that has no files here. The same where the folder of a member is gone.
+runtimes are asked then, by our labels, and /proc, for the locks that our own processes next to the
+members hold: those stay open when their files are removed, and no task can forge them. They are
+asked again until nothing is left that has no files here. The same where a member's folder is gone.
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ import os
 import re
 from typing import Any
 
-from apps.execution.node import clocks, files, private_files, processes, prune, state_files
+from apps.execution.node import clocks, files, processes, prune, state_files
+from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.runtimes import run_tool
-from apps.execution.node.specs import MemberIdentity
+from apps.execution.node.specs import MemberIdentity, identity_of
 
 AGAIN_S = 10.0
-IDENTITY = re.compile(r"([A-Za-z0-9-]+)-([0-9]{1,16})-([0-9]{1,5})")
+# A client whose service is away does not answer for hours.
+INCOMPLETE_AGAIN_S = 300.0
+# One report holds no more.
+MOST_NAMES = 1000
+NAME = re.compile(r"(.+)-([0-9]{1,16})-([0-9]{1,5})")
+LOCK = re.compile(r"([^/]+)/([^/]+)/(?:alive|keeper)(?: \(deleted\))?")
 
 
 def unlisted_members(home: str, config: dict[str, Any]) -> list[MemberIdentity]:
@@ -26,12 +33,12 @@ def unlisted_members(home: str, config: dict[str, Any]) -> list[MemberIdentity]:
     journal = _read(path)
     if journal is None:
         state_files.restore_marks(home)
-    torn = [one for one in state_files.marked_members(home) if not os.path.isdir(one.folder)]
+    torn = [one for one in state_files.marked_members(home) if state_files.is_torn(one)]
     names = _stored(journal)
     if journal is None or torn or _is_due(journal):
         listed = {"%s-%d-%d" % one.identity for one in state_files.members(home)}
         running, is_complete = _running(home, config)
-        names = sorted(running - listed)
+        names = sorted(one for one in running - listed if _identity(one))[:MOST_NAMES]
         journal = {
             "boot_id": clocks.boot_id() if journal is None else journal["boot_id"],
             "looked_at_s": clocks.uptime_s(),
@@ -42,8 +49,19 @@ def unlisted_members(home: str, config: dict[str, Any]) -> list[MemberIdentity]:
     for member in torn:
         if "%s-%d-%d" % member.identity not in names:
             state_files.remove_mark(member)
-    matches = filter(None, map(IDENTITY.fullmatch, names))
-    return [MemberIdentity(one.group(1), int(one.group(2)), int(one.group(3))) for one in matches]
+    return list(filter(None, map(_identity, names)))
+
+
+def _identity(name: str) -> MemberIdentity | None:
+    """Whose name it is; None where a request could not have named it."""
+    match = NAME.fullmatch(name)
+    if match is None:
+        return None
+    task_id, generation, rank = match.groups()
+    try:
+        return identity_of({"task_id": task_id, "generation": int(generation), "rank": int(rank)})
+    except RequestRefusal:
+        return None
 
 
 def _read(path: str) -> dict[str, Any] | None:
@@ -64,15 +82,15 @@ def _is_due(journal: dict[str, Any]) -> bool:
     is_settled = not journal["running"] and journal.get("is_complete") is True
     if is_settled or journal["boot_id"] != clocks.boot_id():
         return False
-    return bool(clocks.uptime_s() - journal["looked_at_s"] > AGAIN_S)
+    again_s = AGAIN_S if journal["running"] else INCOMPLETE_AGAIN_S
+    return bool(clocks.uptime_s() - journal["looked_at_s"] > again_s)
 
 
 def _running(home: str, config: dict[str, Any]) -> tuple[set[str], bool]:
     """What runs, by task, generation and rank, also with files; and whether all have answered."""
     is_complete = True
-    checkpoint = "RPM_CHECKPOINT_FILE=%s/" % private_files.private_root(home, config)
-    values = processes.values_of(checkpoint.encode())
-    names = {value.partition(b"/")[0].decode(errors="replace") for value in values}
+    locks = processes.files_of_ours(os.path.join(os.path.realpath(home), "tasks"))
+    names = {"%s-%s" % one.groups() for one in filter(None, map(LOCK.fullmatch, locks))}
     prefix = "rpm-%s-" % config["installation"]
     for tool in prune.TOOLS:
         command = [tool, "ps", "--format={{.Names}}", *prune.own_labels(home, config)]

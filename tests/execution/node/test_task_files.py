@@ -54,7 +54,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "private_files": {"_base", "_in_memory", "_touched_at"},
     "probe": ALL,
     # The kernel's files. What a task says in them is read with a bound.
-    "processes": {"_all", "_read", "_status", "_variables"},
+    "processes": {"_all", "_mounts", "_open_files", "_read", "_status", "_variables"},
     "prune": {
         "_is_known", "_older_than", "_remove_leftovers", "_remove_pull", "_unused_images",
         "ensure_pruned", "note_image",
@@ -68,7 +68,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "serials": {"_write", "record"},
     "service": {"answer_to", "hello"},
     "state_files": {
-        "_entries", "add", "decided", "has", "is_of_this_boot", "is_supervised", "mark", "notify",
+        "_entries", "add", "decided", "has", "is_of_this_boot", "is_supervised", "is_torn", "mark",
+        "notify",
         "raise_fence", "read", "read_fence", "remove", "remove_mark", "restore_marks",
         "supervisor_of", "task_lock", "waiter_path",
         "write", "write_once",
@@ -79,7 +80,7 @@ ALLOWED: dict[str, set[str] | None] = {
     },
     "sync": {"_log_end", "_read_log", "waiter"},
     "task_files": ALL,
-    "unlisted_members": {"_read", "unlisted_members"},
+    "unlisted_members": {"_read", "_running", "unlisted_members"},
     "watchdog": {"ensure_watchdog"},
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.execution.node import processes, unlisted_members
+from apps.execution.node import private_files, processes, unlisted_members
 from apps.execution.node.prune import own_labels
 from apps.execution.node.specs import MemberIdentity
 from tests.execution.nodes import INSTALLATION, TestedNode, installed_local, member_of
@@ -88,7 +88,7 @@ def test_a_runtime_that_gave_no_answer_is_asked_again(
 ) -> None:
     answers = iter([(set[str](), False), ({"t1-1-0"}, True)])
     monkeypatch.setattr(unlisted_members, "_running", lambda *_: next(answers))
-    monkeypatch.setattr(unlisted_members, "AGAIN_S", -1.0)
+    monkeypatch.setattr(unlisted_members, "INCOMPLETE_AGAIN_S", -1.0)
 
     found = [unlisted_members.unlisted_members(home, CONFIG) for _ in range(2)]
 
@@ -118,3 +118,47 @@ def test_a_journal_asks_once_unless_a_folder_is_gone(
     assert not mark.exists()
     unlisted_members.unlisted_members(home, CONFIG)
     assert len(asked) == 3
+
+
+def test_no_variable_of_a_task_makes_a_member(node: TestedNode, home: str) -> None:
+    private = private_files.private_root(home, CONFIG)
+    forged = [
+        f"{private}/x-9999999999999999-0/a",
+        f"{private}/{'a' * 80}-1-0/a",
+        f"{private}/y-6-0/a",
+    ]
+    script = "".join(f"RPM_CHECKPOINT_FILE={path} sleep 60 & " for path in forged) + "wait"
+    request = node.launch_request("sh", "-c", script)
+    node.client.launch(request)
+    node.wait_for(member_of(request), lambda one: one.state == "running")
+    (Path(home) / "attempts" / "journal.json").unlink()
+
+    report = node.sync()
+
+    assert [one.member for one in report.members] == [member_of(request)]
+    assert report.unreadable == ()
+
+
+def test_what_no_request_could_name_is_left_out(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"x-9999999999999999-0", f"{'a' * 80}-1-0", "t1-0-0", "t1", "t2-1-0"}
+    names |= {f"u{number}-1-0" for number in range(unlisted_members.MOST_NAMES)}
+    monkeypatch.setattr(unlisted_members, "_running", lambda *_: (names, True))
+
+    found = unlisted_members.unlisted_members(home, CONFIG)
+
+    assert found[0] == MemberIdentity("t2", 1, 0)
+    assert len(found) == unlisted_members.MOST_NAMES
+
+
+def test_a_member_that_is_being_removed_is_not_asked_for(
+    home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unlisted_members, "_running", lambda *_: (set(), True))
+    unlisted_members.unlisted_members(home, CONFIG)
+    monkeypatch.setattr(unlisted_members, "_running", lambda *_: pytest.fail("it was asked"))
+    mark = Path(home) / "attempts" / "t1_1-0"
+    mark.touch()
+    (Path(home) / "tasks" / "t1" / "1-0.removed").mkdir(parents=True)
+
+    assert unlisted_members.unlisted_members(home, CONFIG) == []
+    assert mark.exists()
