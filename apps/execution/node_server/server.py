@@ -195,7 +195,6 @@ class NodeServer:
         asked = self._asked()
         self._launches = {pk: one for pk, one in self._launches.items() if pk in asked}
         slots = _LaunchSlots(list(self._launches.values()))
-        self._continue_fetches(ready, slots)
         under_way = self._launching()
         for member in members_to_launch(ready, token=self.token):
             if member.pk in under_way:
@@ -207,6 +206,8 @@ class NodeServer:
                 self._are_held_back = True
             elif self._launch(member.pk, loop, launch, now) and member.ready_at is None:
                 self._take(slots, member.pk, owner_key)
+        # Afterwards: polls of pulls that take long leave the slots to launches.
+        self._continue_fetches(ready, slots)
 
     def _continue_fetches(self, ready: dict[int, NodeLoop], slots: "_LaunchSlots") -> None:
         """Ask after the images that are due; those of nodes that do not answer wait for them."""
@@ -232,12 +233,11 @@ class NodeServer:
     def _launch(
         self, pk: int, loop: NodeLoop, launch: Callable[..., MemberStart | None], began_at: float
     ) -> bool:
-        """Whether the node can be asked."""
+        """Whether the node is asked now."""
         client, clock = loop.client, loop.clock
         if client is None or clock is None:
             return False
-        if pk in self._fetches:
-            self._fetches[pk] = replace(self._fetches[pk], due_at=float("inf"))
+        fetch = self._fetches.get(pk)
 
         def go_on() -> None:
             start = None
@@ -249,8 +249,16 @@ class NodeServer:
                 else:
                     self._fetches[pk] = _fetch(start, began_at)
 
-        self._submit(("launch", pk), go_on)
-        return True
+        is_submitted = False
+        if fetch is not None:
+            # Before: the answer may come before this thread goes on.
+            self._fetches[pk] = replace(fetch, due_at=float("inf"))
+        try:
+            is_submitted = self._submit(("launch", pk), go_on)
+        finally:
+            if fetch is not None and not is_submitted:
+                self._fetches[pk] = fetch
+        return is_submitted
 
     def _preflight(self, ready: dict[int, NodeLoop]) -> None:
         for node_id, loop in ready.items():
@@ -283,10 +291,13 @@ class NodeServer:
         asked = self._asked()
         return frozenset(asked | set(self._fetches))
 
-    def _submit(self, key: tuple[str, int], work: Callable[[], None]) -> None:
-        if key not in self._busy:
-            self._busy[key] = self._pools[key[0]].submit(_guarded, key, work)
-            self._busy[key].add_done_callback(self._ended)
+    def _submit(self, key: tuple[str, int], work: Callable[[], None]) -> bool:
+        """Whether it is begun; False while the one before is under way."""
+        if self._is_under_way(*key):
+            return False
+        self._busy[key] = self._pools[key[0]].submit(_guarded, key, work)
+        self._busy[key].add_done_callback(self._ended)
+        return True
 
     def _ended(self, _done: Future[None]) -> None:
         if self._are_held_back:
