@@ -4,6 +4,7 @@ from tests.authorisation.marks import Mark
 from tests.authorisation.roles import (
     ADMIN,
     NOBODY,
+    OTHER_TENANT,
     QUEUE_ADMIN,
     TEAM_A,
     TEAM_B,
@@ -66,13 +67,13 @@ _QUEUES = {
     *("waiting", "running", "ended", "shared", "tag", "attempt", "shared-attempt"),
 }
 # A rule lets the owner of team A read one task of team B: its owner, its tags and its log. The
-# owner of team B sees the rule, with its maker. Another lets the owner of team A mount a volume.
+# owner of team B sees the rule, with its maker. Another lets the owner of team T mount a volume.
 _BY_RULE = {
     TEAM_A: {
         *(Mark(kind, "b", OWNER) for kind in ("shared", "shared-attempt", "shared-log")),
         *(Mark(kind, "b", OWNER) for kind in ("person", "first-name", "tag")),
-        Mark("volume", "x", ""),
     },
+    OTHER_TENANT: {Mark("volume", "x", "")},
     TEAM_B: {Mark("person", "a", OWNER), Mark("person", "x", "root")},
 }
 # Administrators of a tenant see the policies, people and tasks below their top.

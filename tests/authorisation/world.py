@@ -359,7 +359,7 @@ def _rest_of_installation(world: World) -> None:
     path = f"/srv/{name('path', INSTALLATION)}"
     volume = Volume.objects.create(name=name("volume", INSTALLATION), path=path)
     world.keep(volume, "volume", INSTALLATION)
-    # The profile of everybody names it, and a rule gives it to the owner of team A alone.
+    # The profile of everybody names it, and a rule gives it to the owner of team T alone.
     Profile.objects.filter(pk=world.one("profile", INSTALLATION).pk).update(volumes=[volume.name])
     record = PassRecord.objects.create(at=AT, duration_ms=1, decisions={})
     world.keep(record, "pass", INSTALLATION)
@@ -376,10 +376,10 @@ def _rest_of_installation(world: World) -> None:
         jwks_url="https://example.org/jwks",
     )
     world.keep(provider, "provider", INSTALLATION)
-    reader = RuleSubjects(users=(world.people[f"a-{OWNER}"],))
-    shared = ((RuleKind.TASK, world.one(SHARED, "b", OWNER)), (RuleKind.VOLUME, volume))
-    for about, row in shared:
-        rule_grant(actor=root, target=Target(about, str(row.pk)), level=Level.READ, subjects=reader)
+    task = Target(RuleKind.TASK, str(world.one(SHARED, "b", OWNER).pk))
+    for place, target in (("a", task), ("t", Target(RuleKind.VOLUME, str(volume.pk)))):
+        subjects = RuleSubjects(users=(world.people[f"{place}-{OWNER}"],))
+        rule_grant(actor=root, target=target, level=Level.READ, subjects=subjects)
     for place in TEAMS:
         policy = world.one("policy", place)
         policy_pause(actor=root, policy=policy, reason=name("reason", place))
