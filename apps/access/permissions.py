@@ -7,7 +7,7 @@ the same list, so that they agree; a property test compares them with a model th
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, Q, QuerySet, Value
 
 from apps.access.filters import ALL_ROWS, NO_ROWS, all_of, any_of, column_of
 from apps.access.isolation import (
@@ -49,7 +49,10 @@ def rows_with_permission(model: type[Row], user: Person, verb: str, **others: st
         others: by name of an annotation, a further permission that it says the user holds.
     """
     if not isinstance(user, User) or not user.is_active:
-        return model._default_manager.none()
+        none: QuerySet[Row] = model._default_manager.none().annotate(
+            **dict.fromkeys(others, Value(value=False))
+        )
+        return none
     resource, holder = resource_of(model), PermissionHolder(user)
     columns = {
         name: column_of(_filter_of(ObjectPermission(resource, other), holder))

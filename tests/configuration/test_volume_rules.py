@@ -178,6 +178,20 @@ def test_each_way_into_a_queue_asks_the_rules_of_now(
     assert "scratch" in str(answers[0])
 
 
+def test_a_deactivated_owner_mounts_what_everybody_may(
+    data: Volume, root: User, alice: User, bob: User, example: Example, api_as: As
+) -> None:
+    give(root, data, bob, level=Level.MODIFY)
+    task = task_submit(actor=bob, spec=spec(example))
+    person_deactivate(actor=root, user=bob)
+
+    owner = User.objects.get(pk=bob.pk)
+    answer = api_as(root).post(f"/api/v1/tasks/{task.pk}/priority/", {"priority": 1}, format="json")
+
+    assert volumes_mountable_by(owner, ["data", "scratch"]) == {"scratch": True}
+    assert (answer.status_code, "volumes" in answer.json()["fields"]) == (400, True)
+
+
 def test_a_service_account_mounts_nothing_by_the_role_of_the_administrator_it_acts_for(
     data: Volume, root: User, dev_group: Group, alice: User, example: Example
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import transaction
 from hypothesis import HealthCheck, given, settings
+from hypothesis import example as hypothesis_example
 from hypothesis import strategies as st
 
 from apps.access.levels import Level, RuleKind
@@ -14,6 +15,7 @@ from apps.access.rules.rule import Target
 from apps.accounts.models import User
 from apps.accounts.services.groups import group_members_add, group_members_remove
 from apps.accounts.services.people import user_create
+from apps.accounts.services.people_changes import person_deactivate
 from apps.configuration.services.rules import RuleSubjects, rule_grant, rule_remove
 from apps.core.errors import BadInput
 from apps.execution.container_specs import container_spec
@@ -22,7 +24,7 @@ from apps.execution.node.specs import spec_of
 from apps.nodes.models import Volume
 from apps.nodes.services import volume_change, volume_create, volume_remove
 from apps.policies.models import Profile
-from apps.tasks.models import Attempt, Member, Task
+from apps.tasks.models import Attempt, HeldDevice, Member, Task
 from apps.tasks.services.enqueue.submission import task_submit
 from apps.tasks.task_spec import TaskSpec
 from tests.allocation.state import change_content
@@ -70,11 +72,14 @@ class World:
     restricted: set[str] = field(default_factory=set)
     members: set[tuple[int, int]] = field(default_factory=set)
     given: dict[tuple[str, bool, int], Level] = field(default_factory=dict)
+    deactivated: set[int] = field(default_factory=set)
 
     def level(self, user: User, name: str) -> Level | None:
         """The naive model: MODIFY mounts to write, READ to read."""
         if name not in self.restricted or user == self.root:
             return Level.MODIFY
+        if user.pk in self.deactivated:
+            return None
         groups = {team for person, team in self.members if person == user.pk}
         held = {
             level
@@ -100,11 +105,22 @@ def world(root: User, dev_group: Group, attempt: Attempt, volumes: dict[str, Vol
 @given(
     steps=st.lists(
         st.tuples(
-            st.sampled_from(["give", "give", "remove", "join", "leave", "lift", "dissolve"]),
+            st.sampled_from(
+                ["give", "give", "remove", "join", "leave", "lift", "dissolve", "deactivate"]
+            ),
             *(st.integers(0, 1) for _ in range(4)),
         ),
         max_size=10,
     )
+)
+@hypothesis_example(
+    steps=[
+        ("give", 0, 0, 0, 1),
+        ("deactivate", 0, 0, 0, 0),
+        ("give", 0, 0, 1, 1),
+        ("give", 0, 1, 1, 0),
+        ("join", 0, 0, 0, 0),
+    ]
 )
 def test_volumes_are_mounted_by_those_of_the_naive_model(
     world: World, steps: list[tuple[str, int, int, int, int]]
@@ -122,7 +138,9 @@ def test_volumes_are_mounted_by_those_of_the_naive_model(
 def _do(world: World, what: str, a: int, b: int, c: int, d: int) -> None:
     person, name, level = world.people[a], NAMES[b], LEVELS[c]
     team = world.teams[a % len(world.teams)] if world.teams else None
-    if what == "give" and (d or team is None):
+    # No rule names a deactivated person.
+    is_named = (d or team is None) and person.pk not in world.deactivated
+    if what == "give" and is_named:
         give(world.root, world.volumes[name], person, level)
         world.given[name, False, person.pk] = level
         world.restricted.add(name)
@@ -139,6 +157,9 @@ def _do(world: World, what: str, a: int, b: int, c: int, d: int) -> None:
         values = {"is_restricted": False}
         volume_change(actor=world.root, volume=world.volumes[name], values=values)
         world.restricted.discard(name)
+    elif what == "deactivate":
+        person_deactivate(actor=world.root, user=User.objects.get(pk=person.pk))
+        world.deactivated.add(person.pk)
     elif team is not None:
         _change_members(world, what, person, team)
 
@@ -159,8 +180,9 @@ def _change_members(world: World, what: str, person: User, team: Group) -> None:
 
 def _compare(user: User, name: str, level: Level | None) -> None:
     person = User.objects.get(pk=user.pk)
-    assert _is_accepted(person, volumes=[name]) == (level is not None), (user, name)
-    assert _is_accepted(person, checkpoint_volume=name) == (level is Level.MODIFY), (user, name)
+    if person.is_active:
+        assert _is_accepted(person, volumes=[name]) == (level is not None), (user, name)
+        assert _is_accepted(person, checkpoint_volume=name) == (level is Level.MODIFY), (user, name)
     Task.objects.update(owner=user)
     change_content(volumes=[name], checkpoint_volume="")
     words = _arguments()
@@ -226,6 +248,20 @@ def test_a_task_whose_owner_left_the_group_fails_with_the_name_of_the_volume(
 
     assert (node.requests, states_of(attempt)[2]) == ([], "failed")
     assert "Volume data" in attempt.detail
+
+
+def test_a_task_whose_owner_was_deactivated_fails_and_lets_go_of_its_devices(
+    attempt: Attempt, node: ScriptedNode, root: User, volumes: dict[str, Volume], alice: User
+) -> None:
+    change_content(volumes=["data"])
+    give(root, volumes["data"], alice)
+    person_deactivate(actor=root, user=alice)
+
+    launch(attempt, node)
+
+    assert (node.requests, states_of(attempt)) == ([], ("exited", "finished", "failed"))
+    assert "Volume data" in attempt.detail
+    assert not HeldDevice.objects.filter(released_at__isnull=True).exists()
 
 
 def test_a_removed_volume_is_missed_and_not_left_out(
