@@ -43,15 +43,20 @@ def _memberships_now(user: User) -> tuple[Membership, ...]:
     return tuple(Membership(*row) for row in _MEMBERSHIPS.rows(user=user.pk))
 
 
-def with_groups_of_now(user: User) -> User:
+def with_groups_of_now(user: User, *, is_administering: bool = True) -> User:
     """A copy of the user with the groups of this moment, for checks under a lock.
 
     Everything that `apps.accounts.selectors` says of the copy's groups comes from this one read.
+
+    Args:
+        is_administering: False: the copy administers nothing, as while a service account acts.
     """
     found = copy(user)
+    if not is_administering:
+        found.acted_by_id = user.acted_by_id or user.pk
     known = _memberships_now(user) if user.is_active else ()
     found._memberships = known  # type: ignore[attr-defined]  # memo on the instance
-    acted = user.acted_by_id is not None
+    acted = found.acted_by_id is not None
     found._groups = {  # type: ignore[attr-defined]  # memo on the instance
         one.group_id: one.group for one in known if not (acted and one.is_dropped_when_acting)
     }

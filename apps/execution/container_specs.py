@@ -20,7 +20,7 @@ from apps.nodes.models import Device, Node, Runtime, Volume
 from apps.nodes.selectors import volumes_mountable_by
 from apps.policies.extra_permissions import extra_permissions_of
 from apps.policies.models import Profile
-from apps.tasks.models import Attempt, Member
+from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.selectors.attempts import resumption_of
 from apps.tasks.selectors.vaults import launch_spec, vault_refs_of
 from apps.tasks.services.members.gangs import PORTS
@@ -67,7 +67,7 @@ def container_spec(member: Member) -> ContainerSpec:
     )
     spec = launch_spec(attempt.task, vault_refs_of(attempt.vaults))
     spec = spec_allowed(spec, node, uid=account or uid)
-    volumes = _given_volumes(spec, attempt.task.owner)
+    volumes = _given_volumes(spec, attempt.task)
     resumption = resumption_of(attempt)
     memory_mb = member.amounts.get("memory_mb", 0) // MILLI
     return ContainerSpec(
@@ -196,14 +196,14 @@ def _given_device(device: Device, milli: int, node: Node) -> AllocatedDevice:
     )
 
 
-def _given_volumes(spec: TaskSpec, owner: User) -> tuple[VolumeMount, ...]:
+def _given_volumes(spec: TaskSpec, task: Task) -> tuple[VolumeMount, ...]:
     """The volumes of the task, by the rules of now: they may have changed since it was enqueued.
 
     Raises:
         BadInput: one is gone, or the owner may not mount it, or not write their checkpoints there.
     """
     names = {*spec.volumes, spec.checkpoint_volume} - {""}
-    may_write = volumes_mountable_by(owner, names)
+    may_write = volumes_mountable_by(task.owner, names, is_by_owner=task.is_by_owner)
     rows = Volume.objects.filter(name__in=may_write, removed_at__isnull=True).order_by("name")
     missing = sorted(names - {row.name for row in rows})
     if missing:

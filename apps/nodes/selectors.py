@@ -45,11 +45,17 @@ def volumes_visible_to(user: Person) -> QuerySet[Volume]:
     return live if is_admin(user) else live.none()
 
 
-def volumes_mountable_by(user: User, names: Collection[str]) -> dict[str, bool]:
+def volumes_mountable_by(
+    user: User, names: Collection[str], *, is_by_owner: bool = True
+) -> dict[str, bool]:
     """Those of the named volumes that tasks of the user may mount now, and whether to write there.
 
     Rules and groups are read again each time. No statement without names, one where none of the
     volumes is restricted: such volumes are also open to tasks of deactivated users.
+
+    Args:
+        is_by_owner: False: another user or a service account wrote what the task runs, and mounts
+            nothing by the role of an administrator that the user may have.
     """
     if not names:
         return {}
@@ -57,7 +63,8 @@ def volumes_mountable_by(user: User, names: Collection[str]) -> dict[str, bool]:
     restricted = dict(live.values_list("name", "is_restricted"))
     found = {name: True for name, is_restricted in restricted.items() if not is_restricted}
     if len(found) < len(restricted):
-        rows = rows_with_permission(Volume, with_groups_of_now(user), VIEW, may_write=CHANGE)
+        reader = with_groups_of_now(user, is_administering=is_by_owner)
+        rows = rows_with_permission(Volume, reader, VIEW, may_write=CHANGE)
         rows = rows.filter(name__in=names, is_restricted=True).order_by()
         found |= dict(rows.values_list("name", F("may_write")))
     return found

@@ -82,7 +82,8 @@ class Task(models.Model):
     tags = models.JSONField(default=list, blank=True)
     # The bytes that all of the above counts for (`apps.tasks.sizes`).
     size_bytes = models.PositiveIntegerField(default=0, db_default=0, editable=False)
-    # The owner alone wrote all of the above: only then the owner's personal vaults reach the task.
+    # The owner alone wrote all of the above: only then the owner's personal vaults reach the task,
+    # and what the owner may mount as an administrator.
     is_by_owner = models.BooleanField(default=True, db_default=True, editable=False)
 
     state = models.CharField(

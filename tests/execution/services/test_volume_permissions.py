@@ -1,5 +1,7 @@
 """No task gets a volume that its owner may not mount: when it is enqueued, and when it starts."""
 
+from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import dataclass, field
 
 import msgspec
@@ -18,6 +20,7 @@ from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_deactivate
 from apps.configuration.services.rules import RuleSubjects, rule_grant, rule_remove
 from apps.core.errors import BadInput
+from apps.core.origin import acts_for
 from apps.execution.container_specs import container_spec
 from apps.execution.node.arguments import podman_run
 from apps.execution.node.specs import spec_of
@@ -25,7 +28,13 @@ from apps.nodes.models import Volume
 from apps.nodes.services import volume_change, volume_create, volume_remove
 from apps.policies.models import Profile
 from apps.tasks.models import Attempt, HeldDevice, Member, Task
-from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.services.enqueue.submission import (
+    task_change,
+    task_create,
+    task_enqueue,
+    task_run_again,
+    task_submit,
+)
 from apps.tasks.task_spec import TaskSpec
 from tests.allocation.state import change_content
 from tests.execution.node.test_arguments import MEMBER, PATHS
@@ -74,9 +83,9 @@ class World:
     given: dict[tuple[str, bool, int], Level] = field(default_factory=dict)
     deactivated: set[int] = field(default_factory=set)
 
-    def level(self, user: User, name: str) -> Level | None:
+    def level(self, user: User, name: str, *, is_by_owner: bool = True) -> Level | None:
         """The naive model: MODIFY mounts to write, READ to read."""
-        if name not in self.restricted or user == self.root:
+        if name not in self.restricted or (user == self.root and is_by_owner):
             return Level.MODIFY
         if user.pk in self.deactivated:
             return None
@@ -131,7 +140,11 @@ def test_volumes_are_mounted_by_those_of_the_naive_model(
             _do(fresh, *step)
         for user in (*fresh.people, fresh.root):
             for name in NAMES:
-                _compare(user, name, fresh.level(user, name))
+                _compare_submissions(user, name, fresh.level(user, name))
+                for is_by_owner in (True, False):
+                    Task.objects.update(owner=user, is_by_owner=is_by_owner)
+                    level = fresh.level(user, name, is_by_owner=is_by_owner)
+                    _compare_launches(user, name, level)
         transaction.set_rollback(True)
 
 
@@ -178,12 +191,14 @@ def _change_members(world: World, what: str, person: User, team: Group) -> None:
         world.given = {key: had for key, had in world.given.items() if key[1:] != (True, gone)}
 
 
-def _compare(user: User, name: str, level: Level | None) -> None:
+def _compare_submissions(user: User, name: str, level: Level | None) -> None:
     person = User.objects.get(pk=user.pk)
     if person.is_active:
         assert _is_accepted(person, volumes=[name]) == (level is not None), (user, name)
         assert _is_accepted(person, checkpoint_volume=name) == (level is Level.MODIFY), (user, name)
-    Task.objects.update(owner=user)
+
+
+def _compare_launches(user: User, name: str, level: Level | None) -> None:
     change_content(volumes=[name], checkpoint_volume="")
     words = _arguments()
     found = [word for word in words if f"/srv/{name}" in word]
@@ -195,7 +210,7 @@ def _compare(user: User, name: str, level: Level | None) -> None:
 
 def _is_accepted(user: User, **fields: object) -> bool:
     queue = Task.objects.get().queue_id
-    spec = TaskSpec(name="t", queue=queue, image="registry/train:1", command=["x"], **fields)  # type: ignore[arg-type]  # the spec checks each field
+    spec = wanted(queue=queue, **fields)
     try:
         with transaction.atomic():
             task_submit(actor=user, spec=spec)
@@ -319,3 +334,63 @@ def test_a_restricted_volume_stays_closed_when_its_rules_go(
         spec = TaskSpec(name="t", queue=example.dev_queue.name, command=["x"], volumes=[name])
         with pytest.raises(BadInput, match="this queue allows: none"):
             task_submit(actor=alice, spec=spec)
+
+
+# --- what a service account wrote for an administrator ---------------------------------------
+
+
+@pytest.fixture
+def restricted(root: User, dev_group: Group, volumes: dict[str, Volume], alice: User) -> Volume:
+    """A volume that a rule opens to another than the administrator, who is of the group."""
+    root.groups.add(dev_group)
+    give(root, volumes["data"], alice)
+    return volumes["data"]
+
+
+def acting(owner: User, account: User, act: Callable[[User], Task]) -> Task:
+    """The task, read again, that the account stored in the owner's name."""
+
+    def call() -> Task:
+        acts_for(owner.pk, service_id=account.pk)
+        acted = User.objects.get(pk=owner.pk)
+        acted.acted_by_id = account.pk
+        return act(acted)
+
+    return Task.objects.get(pk=copy_context().run(call).pk)
+
+
+def wanted(**fields: object) -> TaskSpec:
+    return TaskSpec(name="t", image="registry/train:1", command=["x"], **fields)  # type: ignore[arg-type]  # the spec checks each field
+
+
+def test_nobody_runs_again_with_that_role_what_an_account_wrote(
+    root: User, restricted: Volume, bob: User, charlie: User, example: Example
+) -> None:
+    volume_change(actor=root, volume=restricted, values={"is_restricted": False})
+    queue = Target(RuleKind.QUEUE, str(example.dev_queue.pk))
+    rule_grant(actor=root, target=queue, level=Level.MANAGE, subjects=RuleSubjects((bob,)))
+    spec = wanted(queue=example.dev_queue.name, volumes=["data"])
+    ended = acting(root, charlie, lambda owner: task_submit(actor=owner, spec=spec))
+    Task.objects.filter(pk=ended.pk).update(state="aborted")
+    volume_change(actor=root, volume=restricted, values={"is_restricted": True})
+
+    for actor in (bob, root):
+        with pytest.raises(BadInput, match="'data', but this queue allows: scratch"):
+            task_run_again(actor=User.objects.get(pk=actor.pk), task=Task.objects.get(pk=ended.pk))
+
+
+def test_nor_enqueues_a_draft_that_an_account_changed(
+    root: User, restricted: Volume, charlie: User, example: Example
+) -> None:
+    administrator = User.objects.get(pk=root.pk)
+    own, other = (
+        task_create(actor=administrator, spec=wanted(volumes=[restricted.name])) for _ in range(2)
+    )
+    changes = {"command": ["other"]}
+    changed = acting(
+        root, charlie, lambda owner: task_change(actor=owner, task=other, changes=changes)
+    )
+
+    task_enqueue(actor=administrator, task=own, queue=example.dev_queue.name)
+    with pytest.raises(BadInput, match="'data', but this queue allows: scratch"):
+        task_enqueue(actor=administrator, task=changed, queue=example.dev_queue.name)

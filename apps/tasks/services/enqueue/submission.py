@@ -297,7 +297,7 @@ def task_return(
         spec = spec_of(spec_values(now))
         facts = facts_for(found, has_image=has_image)
         check_may_wait(facts, task.owner_id)
-        mounts = mounts_for(actor, task, spec, facts)
+        mounts = mounts_for(actor, now, spec, facts)
         shape = accept(spec, facts, owner_id=task.owner_id, mounts=mounts)
         position: dict[str, Any] = {
             "queue_id": facts.queue_id,
