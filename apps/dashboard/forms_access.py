@@ -46,6 +46,10 @@ PERMITTED: Mapping[RuleKind, Mapping[Level, str]] = {
         Level.READ: "read the vault, without secrets",
         Level.MODIFY: "read and change the vault",
     },
+    RuleKind.VOLUME: {
+        Level.READ: "mount the volume in their tasks, read-only",
+        Level.MODIFY: "mount the volume in their tasks as it is, also for checkpoints",
+    },
     RuleKind.TASK: {Level.READ: "read the task and its log"},
 }
 

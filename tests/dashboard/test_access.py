@@ -9,12 +9,14 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from apps.access.levels import Level, RuleKind
+from apps.access.levels import RESOURCES, Level, RuleKind
 from apps.access.rules.rule import Target
 from apps.access.selectors import queues_managed_by, queues_open_to, queues_visible_to
 from apps.accounts.models import User
 from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.rules import RuleSubjects, rule_grant
+from apps.dashboard.forms_access import PERMITTED
+from apps.nodes.services import volume_create
 from apps.policies.models import Policy, PolicyMember
 from apps.tasks.models import Task
 from tests.dashboard.conftest import ClientFor, Submit
@@ -128,6 +130,29 @@ def test_the_dialogs_of_a_rule_say_what_it_permits(
     assert "Read: read the task and its log." in made
     assert "1 person or group can no longer read the task and its log" in removed
     assert "waiting tasks" not in removed
+
+
+@pytest.mark.parametrize("kind", RuleKind)
+def test_every_rule_says_what_it_permits(kind: RuleKind) -> None:
+    assert set(PERMITTED[kind]) == set(RESOURCES[kind].verbs)
+
+
+def test_the_dialogs_of_a_rule_on_a_volume_say_what_it_permits(
+    root: User, bob: User, client_for: ClientFor
+) -> None:
+    volume = volume_create(actor=root, values={"name": "data", "path": "/srv/data"})
+    target = Target(RuleKind.VOLUME, str(volume.pk), "data")
+    rule = rule_grant(
+        actor=root, target=target, level=Level.READ, subjects=RuleSubjects(users=(bob,))
+    )
+    client = client_for(root)
+
+    changed = text(client.get(f"{LIST}rules/{rule.key}/edit/"))
+    removed = text(client.get(f"{LIST}rules/{rule.key}/remove/"))
+
+    assert "Read and modify: mount the volume in their tasks as it is" in changed
+    assert "1 person or group can no longer mount the volume in their tasks, read-only" in removed
+    assert client.get(f"{LIST}new/?target=volume.{volume.pk}").status_code == 200
 
 
 def test_who_restricts_sees_whom_they_may_name_and_the_members(
