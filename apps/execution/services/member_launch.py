@@ -40,6 +40,7 @@ from apps.execution.services.node_ownership import NotServing, as_server
 from apps.execution.services.preflight import node_preflight_again, preflight_note
 from apps.policies.images import is_allowed
 from apps.policies.models.policies import OnNodeLoss
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Member
 from apps.tasks.services.attempts.ends import attempt_give_up
 from apps.tasks.services.attempts.images import ImageIdentity, attempt_note_image
@@ -132,7 +133,7 @@ def member_launch_continue(
 
 
 def _start_of(member_id: int, client: NodeClient, token: str) -> MemberStart | None:
-    """What is launched now; None when it cannot be known, and the attempt has ended so."""
+    """What is launched now; None when it cannot be known, and the attempt ends so."""
     member = Member.objects.select_related(
         *("attempt__task__owner", "attempt__queue__profile", "attempt__pool"),
         *("attempt__policy", "node"),
@@ -186,7 +187,7 @@ def _together(start: MemberStart) -> ContainerSpec | None:
 
 
 def _spec(member: Member, token: str) -> ContainerSpec | None:
-    """What the member runs; None when it cannot be known, and the attempt has ended so."""
+    """What the member runs; None when it cannot be known, and the attempt ends so."""
     attempt, is_unfit = member.attempt, False
     with as_server(member.node_id or 0, token):
         used = attempt_note_vaults(attempt_id=attempt.pk)
@@ -207,7 +208,13 @@ def _spec(member: Member, token: str) -> ContainerSpec | None:
             return spec
     ended = MemberResult(exit_code=None, detail=problem, is_unfit=is_unfit)
     with as_server(member.node_id or 0, token):
-        member_note_exit(member_id=member.pk, ended=ended)
+        if member.launched_at is None:
+            member_note_exit(member_id=member.pk, ended=ended)
+        else:
+            # An earlier launch may have arrived: what it holds is released when its node has
+            # stopped it.
+            target = TaskState.QUEUED if is_unfit else ""
+            attempt_give_up(attempt_id=attempt.pk, detail=problem, target=target)
     return None
 
 

@@ -1,6 +1,7 @@
 """Launching and stopping one member, whatever the node answers or does not answer."""
 
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -278,6 +279,29 @@ def test_a_start_that_fails_again_and_again_fails_with_the_nodes_words(
     member_stop(member=member, client=NodeClient(node, "ours"), token="t")
     assert states_of(process) == ("exited", "finished", "failed")
     assert "its disk is full" in Task.objects.get().state_detail
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "want"),
+    [
+        pytest.param(Task, {"content": {"command": 7}}, "failed", id="its spec is none"),
+        pytest.param(Attempt, {"vaults": [[str(uuid4()), 1]]}, "queued", id="its vault is gone"),
+    ],
+)
+def test_what_may_have_started_and_may_not_any_more_ends_when_its_node_has_stopped_it(
+    process: Attempt, node: ScriptedNode, rows: Any, changes: dict[str, Any], want: str
+) -> None:
+    node.answers = [ExchangeFailed("cut"), done(state="absent")]
+    launch(process, node)
+    rows.objects.update(**changes)
+
+    launch(process, node)
+
+    assert states_of(process) == ("starting", "stopping", "stopping")
+    member = Member.objects.select_related("attempt__queue").get(released_at__isnull=True)
+    member_stop(member=member, client=NodeClient(node, "ours"), token="t")
+    assert node.verbs() == ["launch", "stop"]
+    assert states_of(process) == ("exited", "finished", want)
 
 
 def test_an_answer_that_makes_no_sense_counts_as_none(process: Attempt, node: ScriptedNode) -> None:

@@ -45,13 +45,20 @@ def attempt_stop(*, attempt_id: UUID, target: TaskState, detail: str) -> bool:
         return True
 
 
-def attempt_give_up(*, attempt_id: UUID, detail: str) -> bool:
-    """End an attempt that cannot be started; it counts as a failed try of its task."""
+def attempt_give_up(*, attempt_id: UUID, detail: str, target: str = "") -> bool:
+    """Ask an attempt that cannot be started to end, and its task to go to `target`.
+
+    Args:
+        target: empty: it counts as a failed try of its task.
+
+    Returns:
+        False where all of it runs, or it is ending already.
+    """
     with transaction.atomic():
         attempt = attempt_lock(attempt_id)
         if attempt.state not in {AttemptState.ALLOCATED, AttemptState.STARTING}:
             return False
-        ask_to_stop(attempt, target="", words=detail)
+        ask_to_stop(attempt, target=target, words=detail)
         return True
 
 
