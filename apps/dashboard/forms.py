@@ -97,7 +97,11 @@ class TextField(forms.CharField):
     widget = _MONO
 
     def to_python(self, value: Any) -> str:
-        return str(super().to_python(value)).replace("\r\n", "\n")
+        return str(super().to_python(value)).replace("\r\n", "\n").replace("\r", "\n")
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Whether the user changed it; a browser also changes the line ends of what it was sent."""
+        return super().has_changed(self.to_python(initial), data)
 
 
 class TaskForm(PageForm):
@@ -167,7 +171,7 @@ class TaskForm(PageForm):
 
     def clean_environment(self) -> dict[str, str]:
         """Lines of NAME=value; a line without `=` is a name with an empty value."""
-        lines = [line for line in self.cleaned_data["environment"].splitlines() if line.strip()]
+        lines = [line for line in self.cleaned_data["environment"].split("\n") if line.strip()]
         pairs = (line.partition("=") for line in lines)
         return {name.strip(): value for name, _equals, value in pairs}
 

@@ -36,7 +36,11 @@ def typed(client: Any, task: Task, **changes: str) -> dict[str, str]:
     form = client.get(reverse("task_edit", args=[task.pk])).context["form"]
     shown = {name: form[name].value() for name in form.fields}
     fields = {name: str(value) for name, value in shown.items() if value not in {None, ""}}
-    return {name: value.replace("\n", "\r\n") for name, value in {**fields, **changes}.items()}
+    return {name: _as_sent(value) for name, value in {**fields, **changes}.items()}
+
+
+def _as_sent(value: str) -> str:
+    return value.replace("\r\n", "\n").replace("\r", "\n").replace("\n", "\r\n")
 
 
 def test_what_was_typed_changes_and_the_rest_of_a_draft_stays(
@@ -62,6 +66,47 @@ def test_what_was_typed_changes_and_the_rest_of_a_draft_stays(
     )
     [event] = Event.objects.filter(kind="task.changed")
     assert event.data["fields"] == ["environment", "name"]
+
+
+@pytest.mark.parametrize(
+    ("command", "environment"),
+    [
+        pytest.param(["sh", "-c", "echo a\r\necho b"], {}, id="line ends of Windows"),
+        pytest.param(["sh", "-c", "echo a\recho b"], {}, id="a return alone"),
+        pytest.param(["a", " b ", "c\n"], {"A": "  x  "}, id="blanks"),
+        pytest.param(["a"], {"B": "x\u2028LD_PRELOAD=/other", "C": "\x85\x0c"}, id="separators"),
+    ],
+)
+def test_who_changes_the_name_of_a_draft_changes_nothing_else(
+    alice: User, client_for: ClientFor, command: list[str], environment: dict[str, str]
+) -> None:
+    spec = TaskSpec(name="train", command=command, environment=environment)
+    draft = task_create(actor=alice, spec=spec)
+    client, path = client_for(alice), reverse("task_edit", args=[draft.pk])
+
+    saved = client.post(path, typed(client, draft, name="other"))
+
+    assert saved.status_code == 302
+    draft.refresh_from_db()
+    assert (draft.name, draft.spec.command, draft.spec.environment) == (
+        "other",
+        command,
+        environment,
+    )
+
+
+def test_a_line_of_the_environment_ends_at_its_line_end_alone(
+    alice: User, client_for: ClientFor
+) -> None:
+    environment = {"B": "x\u2028LD_PRELOAD=/other"}
+    draft = task_create(actor=alice, spec=TaskSpec(name="train", environment=environment))
+    client, path = client_for(alice), reverse("task_edit", args=[draft.pk])
+    shown = typed(client, draft)["environment"]
+
+    client.post(path, typed(client, draft, environment=f"{shown}\nNEW=1"))
+
+    draft.refresh_from_db()
+    assert draft.spec.environment == {**environment, "NEW": "1"}
 
 
 def test_a_draft_that_was_changed_meanwhile_is_not_overwritten(
