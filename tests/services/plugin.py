@@ -50,6 +50,7 @@ ON_SQLITE = (
     "tests/rpm/backups/",
     "tests/rpm/test_health.py",
     "tests/tasks/api/test_fast_path.py",
+    "tests/tasks/api/test_fast_path_fields.py",
     "tests/tasks/services/test_bulk.py",
     "tests/tasks/services/test_storage.py",
     "tests/tasks/services/test_task_groups.py",

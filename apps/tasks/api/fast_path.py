@@ -2,7 +2,8 @@
 
 It only answers for tasks that it stored. An unusual request (no credential, another host, an
 idempotency key, an error in the body, a missing permission) goes on to Django unchanged, so that
-one place reports errors. `tests/tasks/api/test_fast_path.py` compares the two.
+one place reports errors. `tests/tasks/api/test_fast_path.py` and
+`test_fast_path_fields.py` next to it compare the two.
 """
 
 import io

@@ -18,7 +18,7 @@ import msgspec
 import psycopg
 from django.contrib.auth.models import Group, Permission
 from django.db import connection
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, JSONField, OuterRef
 
 from apps.accounts.models import ADMINS, Scope
 from apps.accounts.services.credentials import credential_by_pair, secret_hash
@@ -37,7 +37,7 @@ from apps.tasks.services.enqueue.queue_bounds import count_is_due
 from apps.tasks.services.enqueue.storage import storage_is_due
 from apps.tasks.shapes import TaskShape
 from apps.tasks.sizes import spec_bytes
-from apps.tasks.task_spec import CONTENT, TaskSpec
+from apps.tasks.task_spec import COLUMNS, TaskSpec
 from apps.tasks.topics import task_topics
 
 # The tenant of a policy and the ids of permissions are not part of the version.
@@ -46,7 +46,12 @@ FACTS_S = 10.0
 PERSON_S = 60.0
 MOST_REMEMBERED = 10_000
 
-_STATEMENT: Final = """
+# The columns that hold a spec; PostgreSQL takes the type of a value from its column.
+_SPEC_COLUMNS: Final = (*COLUMNS, "content", "size_bytes")
+_JSON_COLUMNS: Final = frozenset(
+    name for name in _SPEC_COLUMNS if isinstance(Task._meta.get_field(name), JSONField)
+)
+_TEMPLATE: Final = """
 WITH gate AS (
     SELECT q.id AS queue_id, q.policy_id, u.id AS owner_id, u.username,
         u.redacted_variables
@@ -113,14 +118,11 @@ WITH gate AS (
     FOR SHARE OF q
 ), task AS (
     INSERT INTO tasks_task (
-        id, queue_id, task_group_id, owner_id, name, content, request, replicas, priority,
-        is_preemptible, is_restartable, time_limit_s, retries, tags, state, state_detail,
-        generation, preemptions, failures, created_at, submitted_at, changed_at, size_bytes
+        id, queue_id, task_group_id, owner_id, state, state_detail, generation, preemptions,
+        failures, created_at, submitted_at, changed_at, <columns>
     )
-    SELECT %(id)s, gate.queue_id, %(task_group)s, gate.owner_id, %(name)s,
-        %(content)s::jsonb, %(request)s::jsonb, %(replicas)s::int, %(priority)s,
-        %(is_preemptible)s, %(is_restartable)s, %(time_limit_s)s::int, %(retries)s,
-        %(tags)s::jsonb, 'queued', '', 0, 0, 0, %(now)s, %(now)s, %(now)s, %(size_bytes)s
+    SELECT %(id)s, gate.queue_id, %(task_group)s, gate.owner_id, 'queued', '', 0,
+        0, 0, %(now)s, %(now)s, %(now)s, <values>
     FROM gate
 )
 INSERT INTO events_event (
@@ -131,6 +133,9 @@ SELECT %(now)s, 'task.queued', gate.owner_id, 'task', %(object)s::text, gate.que
 FROM gate
 RETURNING (SELECT username FROM gate), (SELECT redacted_variables::text FROM gate)
 """
+_STATEMENT: Final = _TEMPLATE.replace("<columns>", ", ".join(_SPEC_COLUMNS)).replace(
+    "<values>", ", ".join(f"%({name})s" for name in _SPEC_COLUMNS)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,15 +306,14 @@ def _is_digits(given: str | int) -> bool:
 
 
 def _columns(spec: TaskSpec, stored: StoredTask) -> dict[str, Any]:
-    shape = stored.shape
+    values = {**columns(spec), "request": stored.shape.request}
+    encoded = {name: _json(values[name]) for name in _JSON_COLUMNS}
     return {
         "id": stored.id,
         "object": str(stored.id),
         "now": stored.at,
-        **columns(spec),
-        "content": _json({name: getattr(spec, name) for name in CONTENT}),
-        "request": _json(shape.request),
-        "tags": _json(spec.tags),
+        **values,
+        **encoded,
     }
 
 
