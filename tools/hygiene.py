@@ -11,6 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_BYTES = 300_000
+# The schemas that `make schema` writes grow with REST, and nobody edits them.
+MOST_SCHEMA_BYTES = 1_000_000
+SCHEMAS = frozenset({"docs/openapi.yaml", "docs/configuration.schema.json"})
 MOST_LINES = 400
 # Of the lines of templates; ruff knows those of Python.
 MOST_COLUMNS = 120
@@ -43,8 +46,9 @@ def problems_of(path: Path, *, root: Path = ROOT, home: Path | None = None) -> I
     """Sentences about what this file must not hold; none when it is fine."""
     name = path.relative_to(root).as_posix()
     content = path.read_bytes()
-    if len(content) > MOST_BYTES:
-        yield f"{name}: {len(content)} bytes; a file holds at most {MOST_BYTES}."
+    most = MOST_SCHEMA_BYTES if name in SCHEMAS else MOST_BYTES
+    if len(content) > most:
+        yield f"{name}: {len(content)} bytes; a file holds at most {most}."
     if b"\0" in content[:8000]:
         return
     text = content.decode(errors="replace")

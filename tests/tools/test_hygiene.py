@@ -50,6 +50,13 @@ HOME = Path("/home", "ada")
             ["docs/a.png: 300001 bytes; a file holds at most 300000."],
             id="a file that is too large",
         ),
+        pytest.param("docs/openapi.yaml", "a: 1\n" * 100_000, [], id="a schema that grew"),
+        pytest.param(
+            "docs/openapi.yaml",
+            "a: 1\n" * 200_001,
+            ["docs/openapi.yaml: 1000005 bytes; a file holds at most 1000000."],
+            id="a schema that is too large",
+        ),
     ],
 )
 def test_what_must_not_be_committed_is_named(
