@@ -36,6 +36,7 @@ SCRIPT_BYTES = 64 * 1024
 TAGS = 50
 TAG_LENGTH = 100
 VOLUMES = 64
+VOLUME_LENGTH = 63
 REPLICAS = 4096
 RETRIES = 100
 PRIORITY = 1000
@@ -63,13 +64,18 @@ def _bounded(low: int, high: int, words: str = "") -> Meta:
     return Meta(description=words or None, extra_json_schema={"minimum": low, "maximum": high})
 
 
+def _sized(most: int, words: str = "") -> Meta:
+    """The length of a text of printable characters, checked with all other fields."""
+    return Meta(description=words or None, extra_json_schema={"maxLength": most})
+
+
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A task as its owner describes it, under the same names from REST to the node.
 
     Without a queue it is a draft. `image` is qualified, unless it is none that could be.
     """
 
-    name: Annotated[str, Meta(extra_json_schema={"maxLength": NAME_LENGTH})]
+    name: Annotated[str, _sized(NAME_LENGTH)]
     queue: Annotated[str | int | None, Meta(description="Name or id of the queue.")] = None
     image: str = ""
     command: list[str] = []
@@ -94,7 +100,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     time_limit_s: Annotated[int | None, _bounded(1, YEAR_S)] = None
     retries: Annotated[int, _bounded(0, RETRIES)] = 0
     checkpoint_volume: Annotated[
-        str, Meta(description="Volume on which the task finds its checkpoints again.")
+        str, _sized(VOLUME_LENGTH, "Volume on which the task finds its checkpoints again.")
     ] = ""
     abort_callback: AbortCallback | None = None
     tags: list[str] = []
@@ -120,21 +126,16 @@ COLUMNS = (
 CONTENT = tuple(name for name in CHANGEABLE if name not in {*COLUMNS, "secrets"})
 
 
-def _bounds_of(struct: type[msgspec.Struct]) -> dict[str, tuple[int, int]]:
-    """Lowest and highest value of its bounded fields."""
-    metas = {
-        name: hint.__metadata__[0].extra_json_schema or {}
-        for name, hint in get_type_hints(struct, include_extras=True).items()
-        if get_origin(hint) is Annotated
-    }
-    return {
-        name: (meta["minimum"], meta["maximum"])
-        for name, meta in metas.items()
-        if "minimum" in meta
-    }
-
-
-_BOUNDS = _bounds_of(TaskSpec)
+_METAS = {
+    name: hint.__metadata__[0].extra_json_schema or {}
+    for name, hint in get_type_hints(TaskSpec, include_extras=True).items()
+    if get_origin(hint) is Annotated
+}
+# Lowest and highest value of the bounded fields, and the length of the sized ones.
+_BOUNDS = {
+    name: (meta["minimum"], meta["maximum"]) for name, meta in _METAS.items() if "minimum" in meta
+}
+_LENGTHS = {name: meta["maxLength"] for name, meta in _METAS.items() if "maxLength" in meta}
 _decoder = msgspec.json.Decoder(TaskSpec)
 
 
@@ -218,6 +219,7 @@ def check(spec: TaskSpec) -> None:
         BadInput: one entry of `fields` per bad field.
     """
     problems = {
+        **_texts(spec),
         **_name(spec),
         **image_problems(spec.image),
         **command_problems(spec.command),
@@ -227,8 +229,7 @@ def check(spec: TaskSpec) -> None:
         **_numbers(spec),
         **_callback(spec.abort_callback),
         **_words("tags", spec.tags, most=TAGS, length=TAG_LENGTH),
-        **_words("volumes", spec.volumes, most=VOLUMES, length=63),
-        **_checkpoint_volume(spec.checkpoint_volume),
+        **_words("volumes", spec.volumes, most=VOLUMES, length=VOLUME_LENGTH),
     }
     refuse(problems)
 
@@ -281,15 +282,19 @@ def _allowed_values(struct: type[msgspec.Struct], path: str) -> list[str]:
     return list(get_args(hint)) if get_origin(hint) is Literal else []
 
 
+def _texts(spec: TaskSpec) -> dict[str, str]:
+    problems = {name: _text_problem(getattr(spec, name), most) for name, most in _LENGTHS.items()}
+    return {name: problem for name, problem in problems.items() if problem}
+
+
+def _text_problem(text: str, most: int) -> str:
+    if len(text) > most:
+        return f"has {len(text)} characters: at most {most}"
+    return "" if text.isprintable() else "holds a character that cannot be printed"
+
+
 def _name(spec: TaskSpec) -> dict[str, str]:
-    name = spec.name
-    if not name.strip():
-        return {"name": "is empty: give the task a name"}
-    if len(name) > NAME_LENGTH:
-        return {"name": f"has {len(name)} characters: at most {NAME_LENGTH}"}
-    if not name.isprintable():
-        return {"name": "holds a character that cannot be printed"}
-    return {}
+    return {} if spec.name.strip() else {"name": "is empty: give the task a name"}
 
 
 def _secrets(spec: TaskSpec) -> dict[str, str]:
@@ -332,12 +337,6 @@ def _callback(callback: AbortCallback | None) -> dict[str, str]:
         return {"abort_callback.script": problem}
     if not 1 <= callback.timeout_s <= CALLBACK_S:
         return {"abort_callback.timeout_s": f"must lie between 1 and {CALLBACK_S}"}
-    return {}
-
-
-def _checkpoint_volume(name: str) -> dict[str, str]:
-    if len(name) > 63 or not name.isprintable():
-        return {"checkpoint_volume": "must have at most 63 printable characters"}
     return {}
 
 

@@ -1,6 +1,6 @@
 """Descriptions at their bounds, and one above."""
 
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -22,7 +22,9 @@ from apps.tasks.task_spec import (
     SECRETS_BYTES,
     TAG_LENGTH,
     TAGS,
+    VOLUME_LENGTH,
     VOLUMES,
+    TaskSpec,
     spec_of,
 )
 
@@ -68,6 +70,7 @@ def variables(total: int) -> dict[str, str]:
         ("tags", numbered(TAGS), numbered(TAGS + 1)),
         ("tags", ["x" * TAG_LENGTH], ["x" * (TAG_LENGTH + 1)]),
         ("volumes", numbered(VOLUMES), numbered(VOLUMES + 1)),
+        ("checkpoint_volume", "x" * VOLUME_LENGTH, "x" * (VOLUME_LENGTH + 1)),
         ("replicas", REPLICAS, REPLICAS + 1),
         ("retries", RETRIES, RETRIES + 1),
         ("command", numbered(ARGUMENTS), numbered(ARGUMENTS + 1)),
@@ -92,3 +95,18 @@ def test_a_description_is_taken_at_each_bound_and_not_above(
         spec_of(described | {field: above})
 
     assert {name.partition(".")[0] for name in refused.value.fields} == {field}
+
+
+TEXTS = [name for name, hint in get_type_hints(TaskSpec).items() if hint is str]
+
+
+@pytest.mark.parametrize("field", TEXTS)
+@pytest.mark.parametrize("text", ["a\0b", "a\nb"], ids=["NUL", "a line break"])
+def test_every_text_is_refused_with_a_character_that_cannot_be_printed(
+    field: str, text: str
+) -> None:
+    # PostgreSQL stores no NUL.
+    with pytest.raises(BadInput) as refused:
+        spec_of({"name": "t", "command": ["true"], field: text})
+
+    assert set(refused.value.fields) == {field}

@@ -246,8 +246,7 @@ def task_submit_fast(*, key: str, secret: str, address: str, spec: TaskSpec) -> 
         RpmError: by the cached facts, the queue does not take the task.
     """
     given = spec.queue
-    # Digits may be a name or an id: the standard path finds out.
-    if connection.vendor != "postgresql" or given is None or _is_digits(given):
+    if connection.vendor != "postgresql" or given is None or not _is_plain(given):
         return None
     if spec.secrets:
         # The statement does not seal secrets.
@@ -301,8 +300,9 @@ def task_submit_fast(*, key: str, secret: str, address: str, spec: TaskSpec) -> 
     return StoredTask(stored.id, owner.username, shape, facts, stored.at, owner.redacted_variables)
 
 
-def _is_digits(given: str | int) -> bool:
-    return isinstance(given, str) and given.isdigit()
+def _is_plain(given: str | int) -> bool:
+    """Not so: digits, which may be a name or an id, and NUL, which PostgreSQL does not take."""
+    return isinstance(given, int) or (given.isprintable() and not given.isdigit())
 
 
 def _columns(spec: TaskSpec, stored: StoredTask) -> dict[str, Any]:
