@@ -16,8 +16,6 @@ from apps.execution.transport.base import NodeTransport, TransportError
 # On top of what the request itself may wait on the node.
 EXCHANGE_TIMEOUT_S = 30.0
 INSTALL_TIMEOUT_S = 60.0
-# A runtime removes one image after another.
-PRUNE_TIMEOUT_S = 300.0
 # Import, start and removal each have a time limit on the node; another one may be under way.
 PREFLIGHT_TIMEOUT_S = 180.0
 
@@ -100,10 +98,6 @@ class NodeClient:
     def forget(self, request: requests.ForgetRequest) -> Outcome[answers.ForgetAnswer]:
         """Remove the last traces of tasks that are over."""
         return self._ask(request, answers.ForgetAnswer)
-
-    def prune(self, request: requests.PruneRequest) -> Outcome[answers.PruneAnswer]:
-        """Remove what is no longer needed; never what is in use."""
-        return self._ask(request, answers.PruneAnswer, wait_s=PRUNE_TIMEOUT_S)
 
     def _ask(
         self, request: requests.NodeRequest, kind: type[T], *, wait_s: float = 0

@@ -5,8 +5,16 @@ from collections.abc import Callable
 from itertools import count
 from time import monotonic
 
+from msgspec import Struct
+
 from apps.execution.client import NodeClient
-from apps.execution.protocol.answers import LaunchAnswer, NodeInventory, ReportedMember, SyncReport
+from apps.execution.protocol.answers import (
+    LaunchAnswer,
+    NodeInventory,
+    ReportedMember,
+    SyncReport,
+    decode,
+)
 from apps.execution.protocol.outcomes import (
     Answered,
     ImageMissing,
@@ -19,9 +27,11 @@ from apps.execution.protocol.requests import (
     LaunchRequest,
     LogPosition,
     MemberKey,
+    NodeRequest,
     ProbeRequest,
     StopRequest,
     SyncRequest,
+    encode,
 )
 from apps.execution.transport.local import LocalTransport
 from apps.execution.transport.ssh import SshTransport
@@ -36,6 +46,19 @@ Launching = Answered[LaunchAnswer] | NodeRefusal | NodeUnreachable | ImageMissin
 SPEC_FIELDS = frozenset(ContainerSpec.__struct_fields__)
 
 _numbers = count(1)
+
+
+class PruneRequest(NodeRequest, frozen=True, kw_only=True, tag="prune"):
+    """A verb that nodes understand and the control plane does not send."""
+
+    images_unused_days: float | None = None
+
+
+class PruneAnswer(Struct, frozen=True):
+    """Names of what was removed."""
+
+    containers: tuple[str, ...]
+    images: tuple[str, ...]
 
 
 class TestedNode:
@@ -74,6 +97,14 @@ class TestedNode:
         outcome = self.client.probe(ProbeRequest(installation=INSTALLATION))
         assert isinstance(outcome, Answered), outcome
         return outcome
+
+    def prune(self, *, images_unused_days: float | None = None) -> PruneAnswer:
+        """Remove what is no longer needed, and images only after so many days."""
+        request = PruneRequest(installation=INSTALLATION, images_unused_days=images_unused_days)
+        content = self.client.transport.exchange(encode(request), timeout_s=PATIENCE_S)
+        _, answer = decode(content, PruneAnswer)
+        assert isinstance(answer, PruneAnswer), answer
+        return answer
 
     def sync(self, *acknowledged: MemberKey, **changes: object) -> SyncReport:
         """One exchange; log bytes are gathered in `logs` for every member in it."""

@@ -261,13 +261,6 @@ class ForgetAnswer(Struct, frozen=True):
     forgotten: Annotated[tuple[TaskId, ...], Meta(max_length=1000)]
 
 
-class PruneAnswer(Struct, frozen=True):
-    """Names of what was removed."""
-
-    containers: Annotated[tuple[ShortText, ...], Meta(max_length=100_000)]
-    images: Annotated[tuple[ShortText, ...], Meta(max_length=100_000)]
-
-
 class HelloAnswer(Struct, frozen=True):
     """What the installed helper is; `environment` is the digest of what it was installed with."""
 
@@ -309,7 +302,7 @@ _SHORT_BYTES: Final = 256 * 1024
 _SHORT: Final = (HelloAnswer, LaunchAnswer, PreflightAnswer, PullAnswer, StopAnswer)
 _MOST_BYTES: Final[dict[type, int]] = {
     **dict.fromkeys((*_SHORT, ForgetAnswer, InstallAnswer), _SHORT_BYTES),
-    **dict.fromkeys((NodeInventory, PruneAnswer), 16 * _SHORT_BYTES),
+    NodeInventory: 16 * _SHORT_BYTES,
 }
 # Of JSON that is not of this protocol: too deep for the decoder, not UTF-8, or with a value that
 # one of the classes above refuses.

@@ -236,12 +236,6 @@ class StopRequest(NodeRequest, frozen=True, kw_only=True, tag="stop"):
     is_kill: bool = False
 
 
-class PruneRequest(NodeRequest, frozen=True, kw_only=True, tag="prune"):
-    """Remove dead containers that no member knows; images only if a number of days is given."""
-
-    images_unused_days: float | None = None
-
-
 class EndedTask(Struct, frozen=True):
     """A task that will never again be launched with this generation or an older one."""
 

@@ -8,8 +8,7 @@ import pytest
 
 from apps.execution.node import processes, state_files, supervisor
 from apps.execution.node.state_files import MemberFolder, result_of
-from apps.execution.protocol.outcomes import Answered
-from apps.execution.protocol.requests import LaunchRequest, PruneRequest, VolumeMount
+from apps.execution.protocol.requests import LaunchRequest, VolumeMount
 from tests.execution.node.test_arguments import spec
 from tests.execution.node.test_containers import container, name_of
 from tests.execution.node.test_image_root import entry, make_image
@@ -124,9 +123,8 @@ def test_prune_does_not_wait_for_a_start_that_hangs(
 ) -> None:
     request = hanging(node, podman, image)
 
-    outcome = node.client.prune(PruneRequest(installation=INSTALLATION))
+    answer = node.prune()
 
-    assert isinstance(outcome, Answered), outcome
-    assert outcome.answer.containers == ()
+    assert answer.containers == ()
     node.stop(member_of(request), is_kill=True)
     node.wait_for_exit(member_of(request))

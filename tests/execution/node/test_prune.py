@@ -10,12 +10,12 @@ import pytest
 from apps.execution.node.prune import note_image
 from apps.execution.node.specs import MemberIdentity
 from apps.execution.node.state_files import MemberFolder
-from apps.execution.protocol.answers import PruneAnswer
 from apps.execution.protocol.outcomes import Answered
-from apps.execution.protocol.requests import EndedTask, ForgetRequest, PruneRequest, PullRequest
+from apps.execution.protocol.requests import EndedTask, ForgetRequest, PullRequest
 from tests.execution.node.test_containers import container, name_of
 from tests.execution.nodes import (
     INSTALLATION,
+    PruneAnswer,
     TestedNode,
     installed_local,
     installed_ssh,
@@ -30,13 +30,6 @@ from tests.services.sshd import SshdNode
 def node(ssh_node: SshdNode, podman: PodmanStore) -> TestedNode:
     """An sshd node with podman."""
     return installed_ssh(ssh_node, podman.environment)
-
-
-def pruned(node: TestedNode, *, images_unused_days: float | None = None) -> PruneAnswer:
-    request = PruneRequest(installation=INSTALLATION, images_unused_days=images_unused_days)
-    outcome = node.client.prune(request)
-    assert isinstance(outcome, Answered), outcome
-    return outcome.answer
 
 
 def make_container(podman: PodmanStore, name: str, home: str, *command: str) -> None:
@@ -59,7 +52,7 @@ def test_dead_containers_that_nobody_knows_are_removed_and_no_others(
     make_container(podman, elsewhere, "/another/home")
     make_container(podman, foreign, ssh_node.home)
 
-    answer = pruned(node)
+    answer = node.prune()
 
     assert answer == PruneAnswer((dead,), ())
     assert {name_of(request), running, elsewhere, foreign} <= podman.names()
@@ -81,8 +74,8 @@ def test_images_go_only_when_asked_and_unused_for_long(
         if young not in path.read_text():
             os.utime(path, (time.time() - 10 * 86_400,) * 2)
 
-    unasked = pruned(node)
-    after = pruned(node, images_unused_days=7)
+    unasked = node.prune()
+    after = node.prune(images_unused_days=7)
 
     assert unasked.images == ()
     # The image of the running task is as old by its file, and is kept.
@@ -104,7 +97,7 @@ def test_a_short_name_that_an_earlier_helper_noted_removes_nobodys_image(
     for path in Path(ssh_node.home, "images").iterdir():
         os.utime(path, (time.time() - 10 * 86_400,) * 2)
 
-    after = pruned(node, images_unused_days=7)
+    after = node.prune(images_unused_days=7)
 
     assert after.images == ()
     assert podman.run("untag", podman.image, private).returncode == 0
@@ -120,7 +113,7 @@ def test_earlier_helpers_and_old_pulls_go_and_the_helper_in_use_stays(tmp_path: 
     for path in (*home.glob("helper-*"), home / "pulls" / "aaaa"):
         os.utime(path, (long_ago, long_ago))
 
-    pruned(node)
+    node.prune()
 
     assert not (home / "helper-0000").exists()
     assert not (home / "pulls" / "aaaa").exists()
@@ -139,7 +132,7 @@ def test_failed_pulls_go_after_a_day_and_others_later(tmp_path: Path) -> None:
         age_days = 0 if name == "young" else 2
         os.utime(folder, (time.time() - age_days * 86_400,) * 2)
 
-    pruned(node)
+    node.prune()
 
     assert {path.name for path in (home / "pulls").iterdir()} == {"done", "young"}
 
@@ -159,7 +152,7 @@ def test_volumes_of_containers_that_are_gone_are_removed_and_no_others(
         podman.run("volume", "create", *labels, name)
     podman.run("create", "--name=user", f"--volume={used}:/used", podman.image, "true")
 
-    pruned(node)
+    node.prune()
 
     left = set(podman.run("volume", "ls", "--quiet").stdout.decode().split())
     podman.run("rm", "user")
