@@ -179,8 +179,8 @@ def _needs_reservation(reason: Reason, names: NameLookup) -> Sentence:
 def _over_quota_not_allowed(reason: Reason, names: NameLookup) -> Sentence:
     if not reason.details:
         return Sentence(
-            "The queue takes no over-quota work, and this task counts as over quota even within "
-            "the reservation.",
+            "Its owner may exceed the limit of the policy, so this task always counts as over "
+            "quota, and the queue takes no over-quota work.",
             "Enqueue it on a queue that allows over-quota work.",
         )
     detail = reason.details[0]

@@ -20,7 +20,7 @@ class RuntimeUnavailable(Exception):
     """The runtime gave no answer: nothing is known, and it has to be asked again."""
 
 
-class Client(Protocol):
+class TaskClient(Protocol):
     """What one waits for until a task has ended: a `subprocess.Popen`, or a keeper."""
 
     @property
@@ -48,7 +48,7 @@ class TaskRuntime:
         self.config = config
         self.name = container_name(config["installation"], member.identity)
 
-    def start(self, spec: Spec, log: int) -> Client:
+    def start(self, spec: Spec, log: int) -> TaskClient:
         """Start it; the client ends when the task ends, with its exit code. A task can outlive it.
 
         Raises:
@@ -129,7 +129,7 @@ class ProcessRuntime(TaskRuntime):
     lost_words = "the process that kept its exit code was killed before it ended"
     _pid: int | None = None
 
-    def start(self, spec: Spec, log: int) -> Client:
+    def start(self, spec: Spec, log: int) -> TaskClient:
         """Start the command in a session of its own, which tells its descendants from others."""
         uid, gid = _ids(spec.user)
         private = private_files.make(self.member, spec, self.config, secrets=True, is_open=True)

@@ -29,7 +29,7 @@ from apps.execution.node.detached_process import detach
 from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.results import insist_on_exit, note_started
 from apps.execution.node.runtime_kinds import KINDS, runtime_of
-from apps.execution.node.runtimes import Client, RuntimeUnavailable, TaskRuntime
+from apps.execution.node.runtimes import RuntimeUnavailable, TaskClient, TaskRuntime
 from apps.execution.node.specs import Spec
 from apps.execution.node.state_files import MemberFolder
 from apps.execution.node.watchdog import enforce, ensure_watchdog
@@ -181,7 +181,7 @@ class _Task:
                 wait_s = min(wait_s * 2, AWAY_STEP_HIGHEST_S)
 
 
-def _await_start(task: _Task, process: Client) -> bool:
+def _await_start(task: _Task, process: TaskClient) -> bool:
     while process.poll() is None:
         pid = task.runtime.started_pid()
         if pid is not None:
@@ -194,7 +194,7 @@ def _await_start(task: _Task, process: Client) -> bool:
     return False
 
 
-def _await_end(task: _Task, process: Client) -> int:
+def _await_end(task: _Task, process: TaskClient) -> int:
     """Wait for the end, and look after the task meanwhile."""
     while process.poll() is None:
         # `process.wait` with a limit asks every 50 ms; this hears of the end.

@@ -97,6 +97,15 @@ def test_a_reservation_that_is_too_small_is_not_said_to_be_used_up(
     assert sentence(Reason(code, (detail,)), PlainNames()).text == want
 
 
+def test_a_task_that_may_exceed_the_limit_learns_why_it_counts_as_over_quota() -> None:
+    words = sentence(Reason(ReasonCode.OVER_QUOTA_NOT_ALLOWED), PlainNames())
+
+    assert words.text == (
+        "Its owner may exceed the limit of the policy, so this task always counts as over quota, "
+        "and the queue takes no over-quota work."
+    )
+
+
 def test_work_that_may_never_be_stopped_again_gives_no_hope_of_it() -> None:
     words = sentence(Reason(ReasonCode.PROTECTED, (Detail(pool="a", tasks=("x",)),)), PlainNames())
 
