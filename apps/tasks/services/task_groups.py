@@ -46,7 +46,7 @@ def task_group_ensure(queue_id: int, shape: TaskShape, *, most: int | None = Non
     return found[shape.digest()]
 
 
-def task_group_waiting(queue_id: int, shape: TaskShape) -> int | None:
+def waiting_task_group_id(queue_id: int, shape: TaskShape) -> int | None:
     """The id of the task group of this shape, where tasks of it wait already."""
     rows = _WAITING.rows(queue=queue_id, shape=shape.digest())
     return rows[0][0] if rows else None

@@ -50,7 +50,7 @@ from apps.tasks.services.queues import (
     queue_open_to,
     queue_ref,
 )
-from apps.tasks.services.task_groups import task_group_ensure, task_group_waiting
+from apps.tasks.services.task_groups import task_group_ensure, waiting_task_group_id
 from apps.tasks.shapes import TaskShape
 from apps.tasks.task_spec import COLUMNS, TaskSpec, request_texts, spec_of
 
@@ -168,7 +168,7 @@ def _submit_to_waiting_group(
         return False
     mounts = mounts_of([spec], facts, owner=task.owner)
     shape = accept(spec, facts, owner_id=task.owner_id, mounts=mounts)
-    task_group_id = task_group_waiting(queue.pk, shape)
+    task_group_id = waiting_task_group_id(queue.pk, shape)
     if task_group_id is None or is_counted(facts, task.owner_id):
         return False
     _store(task, queue, shape, task_group_id, idempotency)
