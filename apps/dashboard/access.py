@@ -20,7 +20,7 @@ def person(request: HttpRequest) -> User:
     return request.user
 
 
-def administrator(request: HttpRequest) -> User:
+def require_administrator(request: HttpRequest) -> User:
     """The signed-in administrator; for others the page does not exist.
 
     Raises:
@@ -29,7 +29,7 @@ def administrator(request: HttpRequest) -> User:
     return _only(request, is_admin)
 
 
-def people_administrator(request: HttpRequest) -> User:
+def require_people_administrator(request: HttpRequest) -> User:
     """The signed-in administrator of people and groups, in the installation or a tenant.
 
     Raises:
@@ -38,7 +38,7 @@ def people_administrator(request: HttpRequest) -> User:
     return _only(request, manages_people)
 
 
-def policy_administrator(request: HttpRequest) -> User:
+def require_policy_administrator(request: HttpRequest) -> User:
     """The signed-in administrator of policies, anywhere or below the top of a tenant.
 
     Raises:

@@ -16,7 +16,7 @@ from apps.accounts.models import Credential, User
 from apps.accounts.selectors import credentials_of, people_visible_to
 from apps.core.errors import NotFound
 from apps.dashboard import consumers
-from apps.dashboard.access import administrator, person
+from apps.dashboard.access import person, require_administrator
 from apps.dashboard.consumers import LiveConsumer
 from apps.dashboard.render import card_render
 from apps.policies.models import Queue
@@ -132,7 +132,7 @@ def _people() -> Any:
 
 
 def a_page_that_takes_everybody_for_an_administrator(patch: Patch, _asker: Requester) -> None:
-    everywhere(patch, administrator, person)
+    everywhere(patch, require_administrator, person)
 
 
 def an_autocomplete_that_asks_nobody(patch: Patch, _asker: Requester) -> None:

@@ -7,7 +7,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from apps.core.manage_command import manage_command
-from apps.dashboard.access import administrator
+from apps.dashboard.access import require_administrator
 from apps.dashboard.selectors.audit import (
     AuditQuery,
     audit_matching,
@@ -25,7 +25,7 @@ from apps.events.services import audit_record
 @never_cache
 def audit_list(request: HttpRequest) -> HttpResponse:
     """The newest entries that fit the form; each opens to what it changed."""
-    user = administrator(request)
+    user = require_administrator(request)
     wanted = AuditQuery.parse(request.META.get("QUERY_STRING", ""))
     context = {
         "wanted": wanted,
@@ -44,7 +44,7 @@ def audit_list(request: HttpRequest) -> HttpResponse:
 @never_cache
 def audit_export(request: HttpRequest, wanted: str) -> StreamingHttpResponse:
     """All entries that fit the form as a file."""
-    user = administrator(request)
+    user = require_administrator(request)
     if wanted not in FORMATS:
         raise Http404
     asked = AuditQuery.parse(request.META.get("QUERY_STRING", ""))

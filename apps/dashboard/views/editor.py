@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
-from apps.dashboard.access import administrator
+from apps.dashboard.access import require_administrator
 from apps.dashboard.selectors.editor import editor_choices, editor_state
 
 
@@ -18,7 +18,7 @@ from apps.dashboard.selectors.editor import editor_choices, editor_state
 @never_cache
 def resource_editor(request: HttpRequest) -> HttpResponse:
     """Board or matrix of the draft; what is done there goes through REST."""
-    user = administrator(request)
+    user = require_administrator(request)
     start = {
         "state": editor_state(user),
         "choices": editor_choices(),
@@ -37,7 +37,7 @@ def resource_editor_state(request: HttpRequest) -> HttpResponse:
 
     With the CSRF token of now: signing in again, in another tab, voids the one in the page.
     """
-    state = editor_state(administrator(request))
+    state = editor_state(require_administrator(request))
     return JsonResponse({**state, "csrf": get_token(request)})
 
 

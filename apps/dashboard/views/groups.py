@@ -19,7 +19,7 @@ from apps.accounts.services.groups import (
 )
 from apps.configuration.group_usage import group_counts, group_usage
 from apps.core.errors import RpmError
-from apps.dashboard.access import people_administrator
+from apps.dashboard.access import require_people_administrator
 from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_people import GroupForm, chosen_people
@@ -43,7 +43,7 @@ MOST_CHARS = 200
 @never_cache
 def group_list(request: HttpRequest) -> HttpResponse:
     """Groups by name."""
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     word = _word(request, "search")
     page = groups_page(actor, word=word, after=_word(request, "after"))
     return render(request, "settings/groups.html", {"page": page, "word": word})
@@ -55,7 +55,7 @@ def group_list(request: HttpRequest) -> HttpResponse:
 @never_cache
 def group_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """One group: its members, people to add, and what it is used by."""
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     group = _group_or_404(actor, pk)
     add = _word(request, "add")
     found = people_to_add(actor, group, add)
@@ -90,7 +90,7 @@ def group_new(request: HttpRequest) -> HttpResponse:
 @never_cache
 def group_edit(request: HttpRequest, pk: int) -> HttpResponse:
     """Another name or description."""
-    group = _group_or_404(people_administrator(request), pk)
+    group = _group_or_404(require_people_administrator(request), pk)
     return _form_page(request, group, back=reverse("group_detail", args=[pk]))
 
 
@@ -100,7 +100,7 @@ def group_edit(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 def group_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what keeps the group, or what vanishes with it, and remove it."""
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     group = _group_or_404(actor, pk)
     back = reverse("group_detail", args=[pk])
     if request.method == "POST":
@@ -123,7 +123,7 @@ def group_delete(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 def group_add(request: HttpRequest, pk: int) -> HttpResponse:
     """Let those in who are chosen."""
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     group = _group_or_404(actor, pk)
     people = chosen_people(actor, request.POST.getlist("person"))
     if not people:
@@ -139,7 +139,7 @@ def group_add(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 def group_leave(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what becomes of the waiting tasks of those who are chosen, and take them out."""
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     group = _group_or_404(actor, pk)
     given = request.POST if request.method == "POST" else request.GET
     people = chosen_people(actor, given.getlist("person"))
@@ -165,7 +165,7 @@ def _nobody_selected(request: HttpRequest, group: Group) -> HttpResponse:
 
 
 def _form_page(request: HttpRequest, group: Group, *, back: str) -> HttpResponse:
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     info = getattr(group, "info", None)
     initial = {"name": group.name, "description": info.description if info is not None else ""}
     is_built_in = info is not None and info.is_built_in

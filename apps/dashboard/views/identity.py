@@ -30,7 +30,7 @@ from apps.accounts.services.identity import (
     slug_new,
 )
 from apps.core.errors import RpmError
-from apps.dashboard.access import administrator
+from apps.dashboard.access import require_administrator
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_identity import LogInRulesForm, ProviderForm, preset_choices
 from apps.dashboard.toasts import say
@@ -41,7 +41,7 @@ from apps.dashboard.toasts import say
 @login_required
 def identity_list(request: HttpRequest) -> HttpResponse:
     """All providers, and how people log in."""
-    administrator(request)
+    require_administrator(request)
     rules = log_in_rules()
     context = {
         "rows": [(row, PRESETS.get(row.preset)) for row in identity_providers()],
@@ -56,7 +56,7 @@ def identity_list(request: HttpRequest) -> HttpResponse:
 @login_required
 def identity_choose(request: HttpRequest) -> HttpResponse:
     """What kind of provider it is."""
-    administrator(request)
+    require_administrator(request)
     return render(request, "settings/identity_choose.html", {"protocols": preset_choices()})
 
 
@@ -67,7 +67,7 @@ def identity_choose(request: HttpRequest) -> HttpResponse:
 @login_required
 def identity_new(request: HttpRequest, preset: str) -> HttpResponse:
     """The form of a new provider; its id is made before, so that its address can be copied."""
-    user = administrator(request)
+    user = require_administrator(request)
     known = PRESETS.get(preset)
     if known is None:
         raise Http404
@@ -85,7 +85,7 @@ def identity_new(request: HttpRequest, preset: str) -> HttpResponse:
 @login_required
 def identity_edit(request: HttpRequest, slug: str) -> HttpResponse:
     """The settings of a provider."""
-    user = administrator(request)
+    user = require_administrator(request)
     row = get_object_or_404(identity_providers(), slug=slug)
     # Back from a test, the form is as it was; otherwise it shows what is saved.
     tried = last_tested_provider(request, slug) if "tried" in request.GET else None
@@ -97,7 +97,7 @@ def identity_edit(request: HttpRequest, slug: str) -> HttpResponse:
 @login_required
 def identity_switch(request: HttpRequest, slug: str) -> HttpResponse:
     """Activate or deactivate a provider."""
-    user = administrator(request)
+    user = require_administrator(request)
     row = get_object_or_404(identity_providers(), slug=slug)
     is_active = request.POST.get("is_active") == "1"
     provider_change(actor=user, provider=row, values={"is_active": is_active})
@@ -111,7 +111,7 @@ def identity_switch(request: HttpRequest, slug: str) -> HttpResponse:
 @login_required
 def identity_delete(request: HttpRequest, slug: str) -> HttpResponse:
     """Confirm, then remove the provider."""
-    user = administrator(request)
+    user = require_administrator(request)
     row = get_object_or_404(identity_providers(), slug=slug)
     if request.method == "POST":
         provider_remove(actor=user, provider=row)
@@ -126,7 +126,7 @@ def identity_delete(request: HttpRequest, slug: str) -> HttpResponse:
 @login_required
 def identity_test(request: HttpRequest) -> HttpResponse:
     """Before the test: what will happen, and the way to the provider."""
-    administrator(request)
+    require_administrator(request)
     row = provider_under_test(request)
     if row is None:
         raise Http404
@@ -139,7 +139,7 @@ def identity_test(request: HttpRequest) -> HttpResponse:
 @login_required
 def identity_test_outcome(request: HttpRequest) -> HttpResponse:
     """What the provider answered and what it would mean; nobody was signed in."""
-    administrator(request)
+    require_administrator(request)
     outcome = connection_test_outcome(request)
     if outcome is None:
         raise Http404
@@ -159,7 +159,7 @@ def identity_test_outcome(request: HttpRequest) -> HttpResponse:
 @login_required
 def log_in_settings(request: HttpRequest) -> HttpResponse:
     """Passwords, break-glass and second factors."""
-    user = administrator(request)
+    user = require_administrator(request)
     form = LogInRulesForm(request.POST or None, rules=log_in_rules())
     if request.method == "POST" and form.is_valid():
         try:

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods
 from apps.accounts.models import User
 from apps.core.errors import RpmError
 from apps.core.manage_command import manage_command
-from apps.dashboard.access import administrator
+from apps.dashboard.access import require_administrator
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_nodes import SHARED, NodeForm
 from apps.dashboard.toasts import say
@@ -39,7 +39,7 @@ _OF_THE_KEY = frozenset({"address", "port", "fingerprint", "host_key"})
 @login_required
 def node_add_page(request: HttpRequest) -> HttpResponse:
     """Prepare, connect, confirm the host key, read the preflight checks, add."""
-    user = administrator(request)
+    user = require_administrator(request)
     is_sent = request.method == "POST"
     form = NodeForm(
         request.POST if is_sent else None, initial={"pool": request.GET.get("pool")}, user=user

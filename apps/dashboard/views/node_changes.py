@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from apps.accounts.models import User
 from apps.core.errors import Conflict, RpmError
-from apps.dashboard.access import administrator
+from apps.dashboard.access import require_administrator
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_nodes import NodeEditForm, NodeRemoveForm, RekeyForm
 from apps.dashboard.layout import page_or_dialog, redirect_to
@@ -28,7 +28,7 @@ from apps.nodes.selectors import nodes_visible_to
 @login_required
 def node_edit_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Change a node; another connection is tried before it is kept."""
-    user = administrator(request)
+    user = require_administrator(request)
     node = _node(user, pk)
     form = NodeEditForm(_post_data(request), node=node, user=user)
     if request.method == "POST" and form.is_valid():
@@ -47,7 +47,7 @@ def node_edit_page(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 def node_rekey_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Show both fingerprints, and pin the new one once an administrator compared it."""
-    user = administrator(request)
+    user = require_administrator(request)
     node = _node(user, pk)
     form = RekeyForm(_post_data(request))
     if request.method == "POST" and form.is_valid():
@@ -74,7 +74,7 @@ def node_rekey_page(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 def node_remove_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Name the tasks that a removal would stop, and remove the node."""
-    user = administrator(request)
+    user = require_administrator(request)
     node = _node(user, pk)
     form = NodeRemoveForm(_post_data(request))
     status = 400

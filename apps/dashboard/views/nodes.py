@@ -7,7 +7,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.models import User
-from apps.dashboard.access import administrator
+from apps.dashboard.access import require_administrator
 from apps.dashboard.cards.nodes import resumable_parts
 from apps.dashboard.cards.words import joined, plural
 from apps.dashboard.layout import pause_page
@@ -25,7 +25,7 @@ from apps.tasks.models import Member
 @login_required
 def node_list(request: HttpRequest) -> HttpResponse:
     """All nodes; a page whose node was removed leads here and names it."""
-    administrator(request)
+    require_administrator(request)
     if "removed" in request.GET:
         pk = key_id(request.GET["removed"])
         gone = Node.objects.filter(pk=pk, removed_at__isnull=False).first()
@@ -40,7 +40,9 @@ def node_list(request: HttpRequest) -> HttpResponse:
 @login_required
 def node_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """One node."""
-    return render(request, "pages/node_detail.html", {"node": _node(administrator(request), pk)})
+    return render(
+        request, "pages/node_detail.html", {"node": _node(require_administrator(request), pk)}
+    )
 
 
 # permission: administrators
@@ -48,7 +50,7 @@ def node_detail(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 def node_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask why, and let the node take nothing new."""
-    user = administrator(request)
+    user = require_administrator(request)
     node = _node(user, pk)
     running = Member.objects.filter(node=node, released_at__isnull=True)
     count = running.values("attempt").distinct().count()
@@ -72,7 +74,7 @@ def node_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 def node_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """End what keeps the node from new tasks; for an undo, only what its form names in `ends`."""
-    user = administrator(request)
+    user = require_administrator(request)
     before = _node(user, pk)
     ends = RESUMABLE.intersection(request.POST.getlist("ends")) or RESUMABLE
     node = change_unless_stale(
@@ -88,7 +90,7 @@ def node_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 def node_drain_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Finish what runs there and take nothing new."""
-    user = administrator(request)
+    user = require_administrator(request)
     before = _node(user, pk)
     node = node_drain(actor=user, node=before)
     undo = None if before.is_draining else _undo(user, node, "node.draining", ends="drain")

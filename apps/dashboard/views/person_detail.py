@@ -17,7 +17,7 @@ from apps.accounts.services.people_changes import (
     person_leave_waiting,
 )
 from apps.core.errors import RpmError
-from apps.dashboard.access import people_administrator
+from apps.dashboard.access import require_people_administrator
 from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_people import PersonForm
@@ -33,7 +33,7 @@ from apps.tasks.services.stop import owner_tasks_dequeue
 @never_cache
 def person_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """The page of a person."""
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     rows = people_visible_to(actor).select_related("invitation")
     person = get_object_or_404(rows, pk=pk)
     context = {
@@ -50,7 +50,7 @@ def person_detail(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 def person_edit(request: HttpRequest, pk: int) -> HttpResponse:
     """Names, address and groups."""
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     person = _person_or_404(actor, pk)
     given = request.POST if request.method == "POST" else None
     form = PersonForm(given, actor=actor, person=person)
@@ -82,7 +82,7 @@ def person_edit(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 def person_deactivate_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what ends and what stays, and what becomes of what waits."""
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     person = _person_or_404(actor, pk)
     if request.method == "POST":
         person_deactivate(actor=actor, user=person)
@@ -106,7 +106,7 @@ def person_deactivate_page(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 def person_activate_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Let the person sign in again."""
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     person = person_activate(actor=actor, user=_person_or_404(actor, pk))
     say(request, f"{person} may sign in again. Credentials stay revoked.")
     return redirect("person_detail", pk)
@@ -117,7 +117,7 @@ def person_activate_now(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 def person_waiting(request: HttpRequest, pk: int) -> HttpResponse:
     """Decide on the waiting tasks of a deactivated person: dequeue them, or leave them queued."""
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     person = _person_or_404(actor, pk)
     say(request, _decide(actor, person, request.POST.get("waiting", "")))
     return redirect("person_detail", pk)
@@ -128,7 +128,7 @@ def person_waiting(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 def person_credential_revoke(request: HttpRequest, pk: int, key_pk: int) -> HttpResponse:
     """Refuse one of the person's credentials from the next request on."""
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     credential = get_object_or_404(_person_or_404(actor, pk).credentials, pk=key_pk)
     credential_revoke(credential=credential, actor=actor, is_admin=True)
     say(request, f"Credential “{credential.label}” is revoked.")

@@ -18,7 +18,7 @@ from apps.accounts.services.invitations import (
 )
 from apps.accounts.services.mail import MailSent, mail_is_set_up, mail_send_test
 from apps.core.errors import RpmError
-from apps.dashboard.access import administrator, people_administrator
+from apps.dashboard.access import require_administrator, require_people_administrator
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_people import InviteForm, TestMailForm
 from apps.dashboard.layout import page_or_dialog, redirect_to
@@ -37,7 +37,7 @@ from apps.dashboard.toasts import say
 @never_cache
 def person_list(request: HttpRequest) -> HttpResponse:
     """Everybody, searched, filtered and sorted as the address says."""
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     wanted = PersonFilter.parse(request.GET.dict())
     context = {
         "wanted": wanted,
@@ -58,7 +58,7 @@ def person_list(request: HttpRequest) -> HttpResponse:
 @never_cache
 def person_invite_page(request: HttpRequest) -> HttpResponse:
     """Ask who, and show the link once."""
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     form = InviteForm(request.POST if request.method == "POST" else None, actor=actor)
     invited = None
     if request.method == "POST" and form.is_valid():
@@ -83,7 +83,7 @@ def person_invite_page(request: HttpRequest) -> HttpResponse:
 @never_cache
 def person_invitation(request: HttpRequest, pk: int) -> HttpResponse:
     """Make another link, in the place of the one before, and show it once."""
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     person = get_object_or_404(people_managed_by(actor), pk=pk)
     invited = invitation_renew(actor=actor, user=person, address=join_address(request))
     context = {
@@ -100,7 +100,7 @@ def person_invitation(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 def person_invitation_revoke(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what goes with the link, and let it work no more."""
-    actor = people_administrator(request)
+    actor = require_people_administrator(request)
     person = get_object_or_404(people_managed_by(actor), pk=pk)
     if request.method == "POST":
         invitation_revoke(actor=actor, user=person)
@@ -119,7 +119,7 @@ def person_invitation_revoke(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 def person_test_mail(request: HttpRequest) -> HttpResponse:
     """Send a mail to see whether mail works; what the server says is shown."""
-    actor = administrator(request)
+    actor = require_administrator(request)
     form = TestMailForm(
         request.POST if request.method == "POST" else None, initial={"to": actor.email}
     )

@@ -29,7 +29,7 @@ from apps.configuration.services.queues import (
     queue_name_suggest,
 )
 from apps.core.errors import RpmError
-from apps.dashboard.access import policy_administrator
+from apps.dashboard.access import require_policy_administrator
 from apps.dashboard.cards.effects import Effects, effects_of
 from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
@@ -70,7 +70,7 @@ class FormOutcome(Generic[T]):
 @never_cache
 def policy_new(request: HttpRequest) -> HttpResponse:
     """A new policy: its values, what it would do to the others, and then the policy."""
-    actor = policy_administrator(request)
+    actor = require_policy_administrator(request)
     form = PolicyForm(request.POST if request.method == "POST" else None, actor=actor)
     outcome = _process_form(
         request,
@@ -92,7 +92,7 @@ def policy_new(request: HttpRequest) -> HttpResponse:
 @never_cache
 def policy_edit(request: HttpRequest, pk: int) -> HttpResponse:
     """The page of a policy in the mode in which it is changed."""
-    actor = policy_administrator(request)
+    actor = require_policy_administrator(request)
     policy = _policy_or_404(actor, pk)
     given = request.POST if request.method == "POST" else None
     form = PolicyForm(given, actor=actor, policy=policy)
@@ -124,7 +124,7 @@ def policy_edit(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 def policy_connect(request: HttpRequest, pk: int) -> HttpResponse:
     """Connect a profile, under the name of a new queue."""
-    actor = policy_administrator(request)
+    actor = require_policy_administrator(request)
     policy = _policy_or_404(actor, pk)
     profiles = profiles_to_connect(actor, policy)
     first = next((one.profile for one in profiles if not one.problem), None)
@@ -157,7 +157,7 @@ def policy_connect(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 def policy_queue_name(request: HttpRequest, pk: int) -> HttpResponse:
     """The field of the queue's name, with the name that is suggested for the profile."""
-    actor = policy_administrator(request)
+    actor = require_policy_administrator(request)
     policy = _policy_or_404(actor, pk)
     profile = get_object_or_404(
         profiles_connectable_by(actor), pk=key_id(request.GET.get("profile", ""))
@@ -173,7 +173,7 @@ def policy_queue_name(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 def policy_disconnect(request: HttpRequest, pk: int, queue_pk: int) -> HttpResponse:
     """Say what removing a profile does, and do it."""
-    actor = policy_administrator(request)
+    actor = require_policy_administrator(request)
     policy = _policy_or_404(actor, pk)
     queues = policy.queues.filter(removed_at__isnull=True).select_related("profile")
     queue = get_object_or_404(queues, pk=queue_pk)
@@ -198,7 +198,7 @@ def policy_disconnect(request: HttpRequest, pk: int, queue_pk: int) -> HttpRespo
 @never_cache
 def policy_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what deleting the policy does, ask for its name, and do it."""
-    actor = policy_administrator(request)
+    actor = require_policy_administrator(request)
     policy = _policy_or_404(actor, pk)
     form = DeleteForm(request.POST if request.method == "POST" else None, policy=policy)
     if request.method == "POST" and form.is_valid():
@@ -229,7 +229,7 @@ def policy_delete(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 def policy_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask why, and let nothing of the policy start."""
-    actor = policy_administrator(request)
+    actor = require_policy_administrator(request)
     policy = _policy_or_404(actor, pk)
     running = len(live_attempts(Q(policy__in=policy_family(policy.pk))))
     return pause_page(
@@ -253,7 +253,7 @@ def policy_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 def policy_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause."""
-    actor = policy_administrator(request)
+    actor = require_policy_administrator(request)
     policy = _policy_or_404(actor, pk)
     if change_unless_stale(
         request, lambda undoes: policy_resume(actor=actor, policy=policy, undoes=undoes)

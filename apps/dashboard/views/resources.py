@@ -13,7 +13,7 @@ from apps.configuration.services.pools import (
     pool_resume,
     resource_management_switch,
 )
-from apps.dashboard.access import administrator
+from apps.dashboard.access import require_administrator
 from apps.dashboard.cards.resources import PoolInfo, load_pool_info
 from apps.dashboard.cards.words import plural
 from apps.dashboard.layout import page_or_dialog, pause_page
@@ -36,7 +36,7 @@ def resource_board(request: HttpRequest) -> HttpResponse:
 @login_required
 def resource_switch(request: HttpRequest) -> HttpResponse:
     """Say what switching resource management off stops, and switch it."""
-    user = administrator(request)
+    user = require_administrator(request)
     if request.method == "POST":
         is_enabled = request.POST.get("is_enabled") == "1"
         state = change_unless_stale(
@@ -64,7 +64,7 @@ def resource_switch(request: HttpRequest) -> HttpResponse:
 @login_required
 def pool_info(request: HttpRequest, pk: int) -> HttpResponse:
     """Which profiles a pool serves, what each takes, and their queues."""
-    info: PoolInfo = load_pool_info(_pool(administrator(request), pk))
+    info: PoolInfo = load_pool_info(_pool(require_administrator(request), pk))
     return page_or_dialog(
         request, "pages/resource_pool.html", {"info": info, "back": reverse("resources")}
     )
@@ -75,7 +75,7 @@ def pool_info(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 def pool_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask why, and let the pool admit nothing."""
-    user = administrator(request)
+    user = require_administrator(request)
     pool = _pool(user, pk)
     running = sum(1 for one in current_tasks().attempts if one.pool_id == pool.pk)
     return pause_page(
@@ -99,7 +99,7 @@ def pool_pause_page(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 def pool_resume_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the pause."""
-    user = administrator(request)
+    user = require_administrator(request)
     pool = _pool(user, pk)
     if change_unless_stale(
         request, lambda undoes: pool_resume(actor=user, pool=pool, undoes=undoes)

@@ -19,7 +19,7 @@ from apps.configuration.selectors import (
 from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.revisions import revision_restore
 from apps.core.errors import BadInput, RpmError, Stale
-from apps.dashboard.access import administrator
+from apps.dashboard.access import require_administrator
 from apps.dashboard.forms_configuration import ImportForm
 from apps.dashboard.layout import page_or_dialog
 from apps.dashboard.live import key_id
@@ -36,7 +36,7 @@ SIDES = {"live": live_document, "draft": draft_document}
 @login_required
 def revision_list(request: HttpRequest) -> HttpResponse:
     """Every revision, newest first; with `from` and `to`, those two compared."""
-    user = administrator(request)
+    user = require_administrator(request)
     chosen = {key_id(request.GET.get(name, "")) for name in ("from", "to")} - {0}
     if len(chosen) > 1:
         older, newer = sorted(chosen)
@@ -51,7 +51,7 @@ def revision_list(request: HttpRequest) -> HttpResponse:
 @login_required
 def revision_detail(request: HttpRequest, number: int) -> HttpResponse:
     """What changed in one revision, or between it and another."""
-    user = administrator(request)
+    user = require_administrator(request)
     revision = _revision(user, number)
     other = _other(user, revision, request.GET.get("with", ""))
     changes = None
@@ -73,7 +73,7 @@ def revision_detail(request: HttpRequest, number: int) -> HttpResponse:
 @login_required
 def revision_restore_page(request: HttpRequest, number: int) -> HttpResponse:
     """Say what of the draft would be lost, then write the revision into it."""
-    user = administrator(request)
+    user = require_administrator(request)
     revision = _revision(user, number)
     problem = ""
     if request.method == "POST":
@@ -103,7 +103,7 @@ def revision_restore_page(request: HttpRequest, number: int) -> HttpResponse:
 @login_required
 def revision_yaml(request: HttpRequest, number: int) -> HttpResponse:
     """One revision as a file."""
-    revision = _revision(administrator(request), number)
+    revision = _revision(require_administrator(request), number)
     return _file(revision_document(revision), f"rpm-revision-{number}.yaml")
 
 
@@ -112,7 +112,7 @@ def revision_yaml(request: HttpRequest, number: int) -> HttpResponse:
 @login_required
 def resource_yaml_download(request: HttpRequest, side: str) -> HttpResponse:
     """The live configuration or the draft as a file."""
-    administrator(request)
+    require_administrator(request)
     if side not in SIDES:
         raise Http404
     return _file(SIDES[side](), f"rpm-{side}.yaml")
@@ -123,7 +123,7 @@ def resource_yaml_download(request: HttpRequest, side: str) -> HttpResponse:
 @login_required
 def resource_yaml(request: HttpRequest) -> HttpResponse:
     """Export, and import into the draft."""
-    user = administrator(request)
+    user = require_administrator(request)
     draft = DraftState.objects.select_related("saved_by").get(id=1)
     if request.method == "POST":
         form = ImportForm(request.POST, request.FILES)

@@ -18,7 +18,7 @@ from apps.accounts.services.service_accounts import (
     service_account_remove,
 )
 from apps.core.errors import RpmError
-from apps.dashboard.access import administrator
+from apps.dashboard.access import require_administrator
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_credentials import (
     CredentialForm,
@@ -44,7 +44,7 @@ MOST_CHARS = 150
 @never_cache
 def service_account_list(request: HttpRequest) -> HttpResponse:
     """Service accounts by name."""
-    actor = administrator(request)
+    actor = require_administrator(request)
     q, group, after = (request.GET.get(name, "")[:MOST_CHARS] for name in ("q", "group", "after"))
     context = {
         "page": accounts_page(actor, q=q, group=group, after=after),
@@ -61,7 +61,7 @@ def service_account_list(request: HttpRequest) -> HttpResponse:
 @never_cache
 def service_account_new(request: HttpRequest) -> HttpResponse:
     """A new account; the answer shows the secret of its first credential once."""
-    actor = administrator(request)
+    actor = require_administrator(request)
     form = ServiceAccountNewForm(request.POST or None)
     made = _create(form, actor) if request.method == "POST" else None
     if made is not None:
@@ -78,7 +78,7 @@ def service_account_new(request: HttpRequest) -> HttpResponse:
 @never_cache
 def service_account_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """One account; a new credential shows its secret once, in the answer to the form."""
-    actor = administrator(request)
+    actor = require_administrator(request)
     account = get_object_or_404(service_accounts_visible_to(actor), pk=pk)
     form = CredentialForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -97,7 +97,7 @@ def service_account_detail(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 def service_account_edit(request: HttpRequest, pk: int) -> HttpResponse:
     """Another name, other groups, or whether it may act for others."""
-    actor = administrator(request)
+    actor = require_administrator(request)
     account = get_object_or_404(service_accounts_visible_to(actor), pk=pk)
     now = {
         "name": account.username,
@@ -125,7 +125,7 @@ def service_account_edit(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 def service_account_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what ends and what stays; then remove it."""
-    actor = administrator(request)
+    actor = require_administrator(request)
     account = get_object_or_404(service_accounts_visible_to(actor), pk=pk)
     if request.method == "POST":
         name = account.username

@@ -19,7 +19,7 @@ from apps.configuration.services.tenants import (
 )
 from apps.configuration.tenants import tenant_facts
 from apps.core.errors import RpmError
-from apps.dashboard.access import administrator
+from apps.dashboard.access import require_administrator
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_tenants import TenantForm
 from apps.dashboard.layout import page_or_dialog, redirect_to
@@ -32,7 +32,7 @@ from apps.dashboard.toasts import say
 @never_cache
 def tenant_list(request: HttpRequest) -> HttpResponse:
     """Every tenant with what it holds."""
-    rows = tenant_facts(tenants_visible_to(administrator(request)))
+    rows = tenant_facts(tenants_visible_to(require_administrator(request)))
     return render(request, "settings/tenants.html", {"rows": rows})
 
 
@@ -42,7 +42,7 @@ def tenant_list(request: HttpRequest) -> HttpResponse:
 @never_cache
 def tenant_new(request: HttpRequest) -> HttpResponse:
     """Make a policy with all below it the tree of a tenant."""
-    actor = administrator(request)
+    actor = require_administrator(request)
     form = TenantForm(request.POST if request.method == "POST" else None)
     return _form_page(request, form, lambda: tenant_create(actor=actor, **form.cleaned_data))
 
@@ -53,7 +53,7 @@ def tenant_new(request: HttpRequest) -> HttpResponse:
 @never_cache
 def tenant_edit(request: HttpRequest, pk: int) -> HttpResponse:
     """Who administers it, and which groups belong to it."""
-    actor = administrator(request)
+    actor = require_administrator(request)
     tenant = _tenant_or_404(actor, pk)
     facts = tenant_facts([tenant])[0]
     now = {"admin_group": tenant.admin_group, "groups": list(facts.groups)}
@@ -73,7 +73,7 @@ def tenant_edit(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 def tenant_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what stays, and undo the tenant."""
-    actor = administrator(request)
+    actor = require_administrator(request)
     tenant = _tenant_or_404(actor, pk)
     facts = tenant_facts([tenant])[0]
     back = reverse("tenant_list")
