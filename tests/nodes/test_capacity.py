@@ -203,7 +203,7 @@ def test_the_administration_shows_it_in_list_and_form(
     form = client.get(f"/admin/policies/pool/{example.h100.pk}/change/").content.decode()
 
     for shown in (page, form):
-        assert "6 gpu. Configured 8 GPU, healthy nodes have 6." in shown
+        assert "6 GPU. Configured 8 GPU, healthy nodes have 6." in shown
         assert "enforced (mps)" in shown
     assert "accounted" in page
     assert why not in page
