@@ -6,9 +6,9 @@ import contextlib
 import os
 import signal
 import subprocess
-from typing import Any, Iterator, Protocol
+from typing import Any, Iterator
 
-from apps.execution.node import environment, keeper, private_files, processes, task_files
+from apps.execution.node import environment, private_files, processes, task_files
 from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.specs import Spec
 from apps.execution.node.state_files import MemberFolder, container_name, first_process
@@ -20,36 +20,19 @@ class RuntimeUnavailable(Exception):
     """The runtime gave no answer: nothing is known, and it has to be asked again."""
 
 
-class TaskClient(Protocol):
-    """What one waits for until a task has ended: a `subprocess.Popen`, or a keeper."""
-
-    @property
-    def pid(self) -> int:
-        """The process that ends with the task."""
-
-    @property
-    def returncode(self) -> Any:
-        """As `poll` last answered."""
-
-    def poll(self) -> int | None:
-        """Its exit code once it has ended, negative where a signal ended it."""
-
-
 class TaskRuntime:
-    """How one attempt is started, found, signalled and cleaned up.
+    """How one attempt is started, found, signalled and cleaned up."""
 
-    `lost_words` are said of a client that was killed; empty where it has words of its own.
-    """
-
-    lost_words = ""
+    # What `start` answers is the runtime's client; the task can outlive it.
+    has_client = True
 
     def __init__(self, member: MemberFolder, config: dict[str, Any]) -> None:
         self.member = member
         self.config = config
         self.name = container_name(config["installation"], member.identity)
 
-    def start(self, spec: Spec, log: int) -> TaskClient:
-        """Start it; the client ends when the task ends, with its exit code. A task can outlive it.
+    def start(self, spec: Spec, log: int) -> subprocess.Popen[bytes]:
+        """Start it; the process returned ends when the task ends, with its exit code.
 
         Raises:
             OSError: nothing was started.
@@ -126,43 +109,32 @@ class TaskRuntime:
 class ProcessRuntime(TaskRuntime):
     """No isolation at all: for trying out, where an administrator allows it."""
 
-    lost_words = "the process that kept its exit code was killed before it ended"
+    has_client = False
     _pid: int | None = None
 
-    def start(self, spec: Spec, log: int) -> TaskClient:
+    def start(self, spec: Spec, log: int) -> subprocess.Popen[bytes]:
         """Start the command in a session of its own, which tells its descendants from others."""
         uid, gid = _ids(spec.user)
         private = private_files.make(self.member, spec, self.config, secrets=True, is_open=True)
         variables = environment.process_environment(spec, private)
-
-        def begin() -> subprocess.Popen[bytes]:
-            with _inside(spec.working_dir, spec.user):
-                return subprocess.Popen(
-                    [argument.encode() for argument in spec.command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=_in_bytes({**variables, processes.MARK: self.name}),
-                    start_new_session=True,
-                    user=uid,
-                    group=gid,
-                    extra_groups=None if uid is None else [],
-                )
-
-        kept = keeper.start_kept(self.member, begin, keep=(log,))
-        self._pid = kept.task_pid
-        return kept
+        with _inside(spec.working_dir, spec.user):
+            process = subprocess.Popen(
+                [argument.encode() for argument in spec.command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_in_bytes({**variables, processes.MARK: self.name}),
+                start_new_session=True,
+                user=uid,
+                group=gid,
+                extra_groups=None if uid is None else [],
+            )
+        self._pid = process.pid
+        return process
 
     def started_pid(self) -> int | None:
-        """At once: a keeper answers after the program was loaded."""
+        """At once: `Popen` returns after the program was loaded."""
         return self._pid
-
-    def exit_code(self) -> int | None:
-        """What the keeper wrote down, once it has come to that."""
-        code = keeper.code_of(self.member)
-        if code is None and keeper.is_there(self.member):
-            raise RuntimeUnavailable("the task has ended, and its code comes in a moment")
-        return code
 
     def living_pid(self) -> int | None:
         """The recorded process if it is still that one, else any that carries our mark."""

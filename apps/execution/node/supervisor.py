@@ -29,7 +29,7 @@ from apps.execution.node.detached_process import detach
 from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.results import insist_on_exit, note_started
 from apps.execution.node.runtime_kinds import KINDS, runtime_of
-from apps.execution.node.runtimes import RuntimeUnavailable, TaskClient, TaskRuntime
+from apps.execution.node.runtimes import RuntimeUnavailable, TaskRuntime
 from apps.execution.node.specs import Spec
 from apps.execution.node.state_files import MemberFolder
 from apps.execution.node.watchdog import enforce, ensure_watchdog
@@ -181,7 +181,7 @@ class _Task:
                 wait_s = min(wait_s * 2, AWAY_STEP_HIGHEST_S)
 
 
-def _await_start(task: _Task, process: TaskClient) -> bool:
+def _await_start(task: _Task, process: subprocess.Popen[bytes]) -> bool:
     while process.poll() is None:
         pid = task.runtime.started_pid()
         if pid is not None:
@@ -194,22 +194,21 @@ def _await_start(task: _Task, process: TaskClient) -> bool:
     return False
 
 
-def _await_end(task: _Task, process: TaskClient) -> int:
+def _await_end(task: _Task, process: subprocess.Popen[bytes]) -> int:
     """Wait for the end, and look after the task meanwhile."""
     while process.poll() is None:
         # `process.wait` with a limit asks every 50 ms; this hears of the end.
         _await_process(process.pid, task.look_after())
-    return int(process.returncode)
+    return process.returncode
 
 
 def _finish(task: _Task, code: int) -> None:
     """Conclude from how the process ended that was started for the task."""
     has_started = task.runtime.started_pid() is not None
     is_clients_own = code < 0 or code in CLIENT_CODES or (code > 0 and not has_started)
-    if is_clients_own:
+    if task.runtime.has_client and is_clients_own:
         # Killed, or failed itself: of the task that says nothing.
-        words = task.reason or task.runtime.lost_words or _last_words(task.member)
-        words = words or "the runtime ended with code %d" % code
+        words = task.reason or _last_words(task.member) or "the runtime ended with code %d" % code
         _follow(task, words)
         return
     if not task.member.has("started.json"):

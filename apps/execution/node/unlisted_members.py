@@ -9,6 +9,7 @@ asked again until nothing is left that has no files here. The same where a membe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from typing import Any
@@ -24,7 +25,7 @@ INCOMPLETE_AGAIN_S = 300.0
 # One report holds no more.
 MOST_NAMES = 1000
 NAME = re.compile(r"(.+)-([0-9]{1,16})-([0-9]{1,5})")
-LOCK = re.compile(r"([^/]+)/([^/]+)/(?:alive|keeper)(?: \(deleted\))?")
+LOCK = re.compile(r"([^/]+)/([^/]+)/alive(?: \(deleted\))?")
 
 
 def unlisted_members(home: str, config: dict[str, Any]) -> list[MemberIdentity]:
@@ -32,7 +33,8 @@ def unlisted_members(home: str, config: dict[str, Any]) -> list[MemberIdentity]:
     path = os.path.join(home, "attempts", "journal.json")
     journal = _read(path)
     if journal is None:
-        state_files.restore_marks(home)
+        with contextlib.suppress(OSError):
+            state_files.restore_marks(home)
     torn = [one for one in state_files.marked_members(home) if state_files.is_torn(one)]
     names = _stored(journal)
     if journal is None or torn or _is_due(journal):
@@ -45,7 +47,9 @@ def unlisted_members(home: str, config: dict[str, Any]) -> list[MemberIdentity]:
             "running": names,
             "is_complete": is_complete,
         }
-        files.write_json(path, journal, durable=True)
+        # A disk that is full keeps nothing: then it is looked for with every exchange.
+        with contextlib.suppress(OSError):
+            files.write_json(path, journal, durable=True)
     for member in torn:
         if "%s-%d-%d" % member.identity not in names:
             state_files.remove_mark(member)

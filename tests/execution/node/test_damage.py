@@ -151,7 +151,9 @@ def test_what_a_power_cut_damaged_is_of_an_earlier_boot(
     assert not state_files.is_of_this_boot(attempt)
 
 
-@pytest.mark.parametrize(("name", "want"), [("cid", "Docker"), ("pid", "Podman"), ("", "Process")])
+@pytest.mark.parametrize(
+    ("name", "want"), [("cid", "Docker"), ("pid", "Podman"), ("", "ProcessRuntime")]
+)
 def test_a_damaged_specification_does_not_make_a_container_a_process(
     attempt: MemberFolder, name: str, want: str
 ) -> None:

@@ -41,8 +41,6 @@ ALLOWED: dict[str, set[str] | None] = {
     # What podman mounts of an image, relative to its open root; nothing changes there.
     "image_root": {"__init__", "_check_folder", "_enter", "_follow", "_leave", "_mounted"},
     "installer": ALL,
-    # It waits for a process.
-    "keeper": {"_keep", "is_there", "start_kept"},
     "leases": {"_write", "grant", "lengthen"},
     "members": {"forget", "launch", "stop"},
     # Its own folders, and /proc.
