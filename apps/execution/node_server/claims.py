@@ -60,14 +60,13 @@ class Claims:
 
     def claim(self) -> None:
         """Renew what is held, take what no process holds, and return what is beyond the share."""
-        held = self._take(Node.objects.filter(served_by=self._token))
+        held = self._take(self._own())
         missing = self._share() - held
         if missing < 0:
             self._return(-(missing // RETURNED_SHARE))
         self._take(self._free().order_by("pk")[: max(missing, 0)])
         self._take(self._free().filter(_is_unclaimed()))
-        served = Node.objects.filter(served_by=self._token, removed_at__isnull=True)
-        mine = frozenset(served.values_list("pk", flat=True))
+        mine = frozenset(self._own().values_list("pk", flat=True))
         if mine != self.mine:
             self.mine = mine
             self._on_change()
@@ -99,12 +98,15 @@ class Claims:
 
     def _return(self, number: int) -> None:
         """Let processes with fewer nodes take some of these; work there goes on."""
-        own = Node.objects.filter(served_by=self._token).order_by("-pk")
+        own = self._own().order_by("-pk")
         with transaction.atomic():
             free = own.select_for_update(skip_locked=True, no_key=True)[:number]
             Node.objects.filter(pk__in=list(free.values_list("pk", flat=True))).update(
                 served_by="", served_until=Now()
             )
+
+    def _own(self) -> QuerySet[Node]:
+        return Node.objects.filter(served_by=self._token, removed_at__isnull=True)
 
     def _free(self) -> QuerySet[Node]:
         others = Node.objects.filter(removed_at__isnull=True).exclude(served_by=self._token)

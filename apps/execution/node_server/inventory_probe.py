@@ -90,20 +90,25 @@ class InventoryProbe:
                 connections.close_all()
 
     def _probe(self, client: NodeClient) -> str:
-        """What is wrong; empty once the inventory is stored."""
+        """What is wrong with a node that answers; empty also once the inventory is stored."""
         node = Node.objects.get(pk=self._node_id)
         outcome = client.probe(probe_request(node, installation=self._installation))
         if not isinstance(outcome, Answered):
-            return f"Its probe is not answered: {outcome.detail}"
+            # A node that answers nothing at all is the heartbeat's business.
+            is_there = isinstance(client.sync(self._sync()), Answered)
+            return f"Its probe is not answered: {outcome.detail}" if is_there else ""
         with as_server(node.pk, self._token):
             node_store_inventory(node, outcome.answer, outcome.clocks)
-        full = client.sync(SyncRequest(installation=self._installation, full=True))
+        full = client.sync(self._sync(full=True))
         if isinstance(full, Answered):
             with as_server(node.pk, self._token):
                 node_store_occupied(node, full.answer.device_processes)
         if client is self._client:
             self.is_known, self.has_failed = True, False
         return ""
+
+    def _sync(self, *, full: bool = False) -> SyncRequest:
+        return SyncRequest(installation=self._installation, full=full)
 
     def _failed(self, client: NodeClient, problem: str) -> None:
         """As a failed preflight check: the node is drained until it passes one."""

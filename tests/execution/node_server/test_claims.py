@@ -78,6 +78,17 @@ def test_processes_share_the_nodes_whichever_was_first(example: Example) -> None
     assert len(first.mine) == 5
 
 
+def test_nodes_that_were_removed_count_for_nobody(example: Example) -> None:
+    nodes = [make_node(example.bare_metal, name=f"b{number}") for number in range(6)]
+    claims = Claims("t", lambda: None)
+    claims.claim()
+    Node.objects.exclude(pk=nodes[-1].pk).update(removed_at=timezone.now())
+
+    claims.claim()
+
+    assert claims.mine == {nodes[-1].pk}
+
+
 def test_a_node_that_its_own_process_does_not_take_is_taken_by_another(example: Example) -> None:
     nodes = [make_node(example.bare_metal, name=f"b{number}") for number in range(2)]
     broken = Claims("broken", lambda: None)

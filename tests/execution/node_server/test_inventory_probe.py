@@ -37,6 +37,7 @@ class HungDriver:
     """A node whose probe hangs until `may_end`, and then fails; its syncs are answered."""
 
     def __init__(self) -> None:
+        self.is_away = False
         self.syncs = 0
         self.probes = 0
         self.may_end = threading.Event()
@@ -46,6 +47,8 @@ class HungDriver:
             self.probes += 1
             self.may_end.wait()
             raise ExchangeFailed("no answer in time")
+        if self.is_away:
+            raise ExchangeFailed("the connection was cut")
         self.syncs += 1
         return msgspec.json.encode(CLOCKS | {"answer": EMPTY})
 
@@ -129,6 +132,25 @@ def test_a_node_whose_probes_fail_is_drained_as_one_that_starts_nothing(
     assert driver.probes == 3
     assert node.is_draining
     assert node.preflight_failures == 3
+    assert not probe.is_known
+
+
+def test_a_node_that_answers_nothing_is_not_drained_for_its_probe(
+    served: Node, driver: HungDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.may_end.set()
+    driver.is_away = True
+    monkeypatch.setattr(inventory_probe, "PROBE_EVERY_S", 0)
+    probe = InventoryProbe(
+        served.pk, token="t", installation="ours", submit=inventory_probe.at_once
+    )
+    client = NodeClient(cast("NodeTransport", driver), "ours")
+
+    for _ in range(3):
+        probe.start(client)
+
+    assert driver.probes == 3
+    assert Node.objects.values_list("preflight_failures", "is_draining").get() == (0, False)
     assert not probe.is_known
 
 
