@@ -11,7 +11,7 @@ from apps.core.notifications import notifier_close
 from apps.core.origin import origin_of_command
 
 # What these do, they do because of others who ask, or of the clock.
-SERVING = frozenset({"up", "serve_passes", "runserver"})
+SERVING = frozenset({"up", "serve_nodes", "serve_passes", "runserver"})
 
 
 def say_who_calls(arguments: list[str]) -> None:

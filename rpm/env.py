@@ -287,6 +287,8 @@ PATIENCE = {
 }
 # The server ends a transaction that is idle for this long: others wait for its locks.
 IDLE_MOST_S = 300
+# Commands of manage.py that run for as long as the installation does.
+SERVING = (["serve_nodes"], ["serve_passes"], ["runserver"])
 # Seconds that an answer may arrive after the end of its statement.
 ANSWER_S = 15
 
@@ -295,7 +297,7 @@ def statement_timeout_s() -> int:
     """How long a statement may take; 0 is no bound, for commands such as `migrate`, `restore`."""
     seconds = number("RPM_STATEMENT_TIMEOUT_S", 60, low=5, high=3600)
     words = [Path(sys.argv[0]).name, *sys.argv[1:2]]
-    is_command = words[0] == "manage.py" and words[1:] not in (["serve_passes"], ["runserver"])
+    is_command = words[0] == "manage.py" and words[1:] not in SERVING
     return 0 if is_command else seconds
 
 

@@ -18,7 +18,7 @@ from apps.accounts.selectors import is_admin
 from apps.allocation.explanation import SUSPENDED
 from apps.allocation.models import PassState
 from apps.nodes.models import Installation, Node, NodeState
-from apps.nodes.selectors import capacity_by_pool, nodes_unsettled
+from apps.nodes.selectors import capacity_by_pool, nodes_unsettled, serving_processes
 from apps.policies.models import LiveState, Pool
 from rpm.apps import unknown_migration
 from rpm.env import is_open
@@ -130,13 +130,13 @@ def check_pass() -> HealthFinding:
 
 
 def _suspended(installation: Installation) -> HealthFinding:
-    """The finding while scheduling is suspended after a restore: workers are not the cause."""
+    """The finding while scheduling is suspended after a restore: no process is the cause."""
     nodes = ", ".join(nodes_unsettled().values_list("name", flat=True)[:10])
     words = f"{SUSPENDED.sentence} Nodes with work that it does not know: {nodes or 'none seen'}."
     fix = SUSPENDED.help
     if installation.restore_confirmed_at is not None:
         words = f"Confirmed after a restore. Passes go on once these have answered: {nodes}."
-        fix = "Start the workers and check these nodes; declare one that is gone powered off."
+        fix = "Start `manage.py serve_nodes`, and check these nodes; declare one that is gone off."
     return HealthFinding("pass", is_fine=False, words=words, fix=fix)
 
 
@@ -187,6 +187,9 @@ def check_switch() -> HealthFinding:
 
 def check_nodes() -> HealthFinding:
     nodes = Node.objects.filter(removed_at__isnull=True)
+    if nodes.exists() and not serving_processes():
+        fix = "Start `manage.py serve_nodes`, which `manage.py up` does by itself."
+        return HealthFinding("nodes", is_fine=False, words="no process serves the nodes", fix=fix)
     # A node that an administrator declared switched off needs no attention.
     silent = list(nodes.filter(off_at=None).exclude(state=NodeState.HEALTHY).order_by("name"))
     if silent:

@@ -174,7 +174,6 @@ GANG_START_S = env.number("RPM_GANG_START_S", 600, low=5, high=86_400)
 CELERY_BEAT_SCHEDULER = "rpm.beat:SteadyScheduler"
 CELERY_BEAT_SCHEDULE = {
     "pass": {"task": "allocation.run_pass", "schedule": timedelta(seconds=PASS_EVERY_S)},
-    "serve": {"task": "execution.poll", "schedule": timedelta(seconds=PASS_EVERY_S)},
     "seal": {"task": "events.seal_audit", "schedule": timedelta(seconds=5)},
     "retention": {"task": "tasks.remove_old", "schedule": timedelta(minutes=5)},
     "revisions": {"task": "configuration.remove_old", "schedule": timedelta(minutes=5)},

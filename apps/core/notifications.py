@@ -2,17 +2,20 @@
 
 A notification may be lost, doubled or late, because beat notifies again every few seconds and
 pages fetch again after a gap. So no caller waits for the broker: one thread of the process collects
-notifications for a moment and sends each once.
+notifications for a moment and sends each once. One Celery worker receives it, except for those of
+`BROADCAST`, which every process receives that listens.
 """
 
 import asyncio
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+import redis
 import structlog
 from celery import current_app
 from channels.layers import get_channel_layer
+from django.conf import settings
 from django.db import transaction
 
 # A notification that follows another, as that of a pass after an end, is not delayed. In a burst
@@ -22,6 +25,12 @@ COLLECT_S = 0.1
 CLOSE_WITHIN_S = 2.0
 # A broker that takes longer has lost the notification: others wait behind it.
 SEND_WITHIN_S = 5.0
+BROADCAST = frozenset({"execution.poll"})
+# A signal to end is looked for so often, and a connection that brings nothing is renewed: it may
+# have been silent because its other end is gone.
+LISTEN_STEP_S = 0.5
+LISTEN_QUIET_S = 30.0
+LISTEN_AGAIN_S = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +46,7 @@ class Notifier:
         self._thread: threading.Thread | None = None
         self._is_broken = False
         self._is_closing = False
+        self._redis: redis.Redis | None = None
 
     def notify(self, *, tasks: Iterable[str] = (), topics: Iterable[str] = ()) -> None:
         """Send soon; returns at once."""
@@ -87,13 +97,21 @@ class Notifier:
         """Send all, or give up at the first that fails: the others would wait for nothing."""
         try:
             for name in tasks:
-                current_app.send_task(name, retry=False, ignore_result=True)
+                if name in BROADCAST:
+                    self._broadcast(name)
+                else:
+                    current_app.send_task(name, retry=False, ignore_result=True)
             if topics:
                 runner.run(_announce(topics))
         except Exception as error:  # noqa: BLE001  # it may be lost, by any error
             self._note(error)
         else:
             self._note(None)
+
+    def _broadcast(self, name: str) -> None:
+        if self._redis is None:
+            self._redis = _connection()
+        self._redis.publish(channel_name(name), b"")
 
     def _note(self, error: Exception | None) -> None:
         """Log one line when the broker goes away and one when it is back."""
@@ -136,6 +154,48 @@ def notify_now(*, tasks: Iterable[str] = (), topics: Iterable[str] = ()) -> None
 def notifier_close() -> None:
     """For commands, which end as soon as they are done."""
     _notifier.close()
+
+
+def listen(name: str, received: Callable[[], None], stopped: threading.Event) -> None:
+    """Call `received` for each notification of a name of `BROADCAST`, until `stopped` is set.
+
+    Some may be lost: a listener looks at the database by itself as well.
+    """
+    is_connected = True
+    while not stopped.is_set():
+        try:
+            with _connection() as client, client.pubsub(ignore_subscribe_messages=True) as channel:
+                channel.subscribe(channel_name(name))
+                if not is_connected:
+                    log.info("notification.restored")
+                is_connected = True
+                _receive(channel, received, stopped)
+        except redis.RedisError as error:
+            if is_connected:
+                log.warning("notification.lost", error=str(error))
+            is_connected = False
+            stopped.wait(LISTEN_AGAIN_S)
+
+
+def _receive(
+    channel: redis.client.PubSub, received: Callable[[], None], stopped: threading.Event
+) -> None:
+    quiet_since = time.monotonic()
+    while not stopped.is_set() and time.monotonic() - quiet_since < LISTEN_QUIET_S:
+        if channel.get_message(timeout=LISTEN_STEP_S) is not None:
+            received()
+            quiet_since = time.monotonic()
+
+
+def _connection() -> redis.Redis:
+    return redis.Redis.from_url(
+        settings.REDIS_URL, socket_timeout=SEND_WITHIN_S, socket_connect_timeout=SEND_WITHIN_S
+    )
+
+
+def channel_name(name: str) -> str:
+    """The Redis channel of a notification that all listening processes receive."""
+    return f"rpm.notify.{name}"
 
 
 def group_name(topic: str) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
 
 from apps.access.permissions import rows_with_permission
 from apps.accounts.memberships import with_groups_of_now
@@ -22,6 +23,7 @@ from apps.nodes.models import (
     Node,
     NodeState,
     PoolDrift,
+    ServingProcess,
     Volume,
 )
 from apps.nodes.permissions import CHANGE, VIEW
@@ -32,6 +34,12 @@ def nodes_visible_to(user: Person) -> QuerySet[Node]:
     """Nodes are for administrators: they show pools, addresses and other users' tasks."""
     live = Node.objects.filter(removed_at__isnull=True)
     return live if is_admin(user) else live.none()
+
+
+def serving_processes() -> list[str]:
+    """The names of the processes that serve nodes now, by the database's clock."""
+    alive = ServingProcess.objects.filter(alive_until__gte=Now())
+    return list(alive.values_list("pk", flat=True))
 
 
 def devices_visible_to(user: Person) -> QuerySet[Device]:

@@ -1,8 +1,10 @@
 """Builders: nodes that exist in the books only, and tasks in the queues of the worked example."""
 
 from collections import Counter
+from datetime import timedelta
 
 from django.db import transaction
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -11,7 +13,7 @@ from apps.allocation.engine import decide
 from apps.allocation.engine.model.plan import Plan
 from apps.allocation.loader import LoadedSnapshot, load
 from apps.allocation.loader.texts import microseconds
-from apps.nodes.models import Device, Node, NodeState, Runtime, Transport
+from apps.nodes.models import Device, Node, NodeState, Runtime, ServingProcess, Transport
 from apps.policies.models import Pool, Queue
 from apps.policies.services import live_version_raise
 from apps.tasks.lifecycle.states import MemberState
@@ -39,6 +41,11 @@ def make_node(pool: Pool, *, name: str, gpus: int = 8, **changes: object) -> Nod
     )
     live_version_raise()
     return node
+
+
+def make_server() -> None:
+    """A process that serves nodes, as `manage.py doctor` sees it."""
+    ServingProcess.objects.create(token="here", alive_until=Now() + timedelta(minutes=1))
 
 
 def change_content(*tasks: Task, **fields: object) -> None:

@@ -185,17 +185,20 @@ def main() -> int:
         _say(f"There is no part {unknown[0]}; the parts are {', '.join(PARTS)}.")
         return 2
     began = time.monotonic()
-    rows: list[Row] = []
     for name in names:
         _say(f"measuring: {name} ...")
-        rows += PARTS[name]()
+        # A part that fails later does not take these along.
+        _say_rows(list(PARTS[name]()))
+    _say(f"\n{time.monotonic() - began:.0f} s in all")
+    return 0
+
+
+def _say_rows(rows: list[Row]) -> None:
     _say(f"\n{_machine()}\n")
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in [("what", "figure", "compared with", "aim"), *rows]:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         _say("  ".join(cells).rstrip())
-    _say(f"\n{time.monotonic() - began:.0f} s in all")
-    return 0
 
 
 def _machine() -> str:

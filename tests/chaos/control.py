@@ -12,6 +12,8 @@ from tests.services import ports
 
 ROOT = Path(__file__).resolve().parents[2]
 ENDS_WITHIN_S = 15.0
+# Makes passes and serves nodes by itself; runs only in place of workers and servers.
+ALONE = "alone-1"
 
 
 @dataclass(slots=True)
@@ -126,7 +128,8 @@ def programs(*, web_ports: tuple[int, int], home: Path) -> dict[str, tuple[str, 
     for number in (1, 2):
         found[f"worker-{number}"] = (*worker, *options, "--hostname", f"worker-{number}@chaos")
         found[f"beat-{number}"] = (*beat, "--schedule", str(home / f"beat-{number}"))
-    found["server-1"] = ("manage.py", "serve_passes")
+        found[f"server-{number}"] = ("manage.py", "serve_nodes")
+    found[ALONE] = ("manage.py", "serve_passes")
     return found
 
 

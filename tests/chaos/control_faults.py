@@ -12,6 +12,7 @@ import psycopg
 
 from apps.core import crash_points
 from apps.execution.node import crash_points as node_crash_points
+from tests.chaos.control import ALONE
 from tests.chaos.machine import boot_clock, set_clock
 from tests.chaos.schedule import Fault
 from tests.chaos.stage import PATIENCE, PATIENCE_STEP_S, STANDBY, NothingToHit, Stage
@@ -96,15 +97,15 @@ def crash_point(stage: Stage, fault: Fault, rng: random.Random) -> Iterator[floa
             # Nothing had to stop or to give way; work ends all the time.
             ("finish.reported", PATIENCE * PATIENCE_STEP_S),
         ):
-            stage.control.kill("server-1")
-            stage.control.start("server-1", crash_at=point)
+            stage.control.kill(ALONE)
+            stage.control.start(ALONE, crash_at=point)
             for _ in range(int(seconds / PATIENCE_STEP_S)):
-                if stage.control.has_ended("server-1"):
+                if stage.control.has_ended(ALONE):
                     return
                 yield PATIENCE_STEP_S
         raise NothingToHit
     finally:
-        stage.control.kill("server-1")
+        stage.control.kill(ALONE)
         for name in names:
             stage.control.start(name)
 

@@ -143,7 +143,7 @@ SEEDED: Final = (
         # up, with an answer that is older.
         (
             "6:server-stop:server-1:9",
-            "18:worker-stop:worker-1:9",
+            "18:server-stop:server-2:9",
             "30:server-stop:server-1:9",
         ),
         ("--short", "--tasks", "140"),
@@ -169,7 +169,7 @@ SEEDED: Final = (
                 'condition=models.Q(("milli", 1), ("released_at__isnull", True))',
             ),
         ),
-        ("8:server-stop:server-1:2", "14:partition:node-1:3", "20:worker-kill:worker-1:1"),
+        ("8:server-stop:server-1:2", "14:partition:node-1:3", "20:server-kill:server-2:1"),
         # A victim lives on through its grace period, on the GPU of the task that it makes way for.
         ("--tasks", "30", "--slots", "2", "--stubborn"),
     ),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.chaos.broker_messages import MessageInterceptor
-from tests.chaos.control import ControlPlane
+from tests.chaos.control import ALONE, ControlPlane
 from tests.chaos.history import KilledAttempt, Silence
 from tests.chaos.nodes import ChaosNode
 from tests.chaos.proxy import CommitProxy
@@ -14,7 +14,7 @@ from tests.end_to_end.installation import Installation
 
 # How long a fault that needs work waits for some to come.
 PATIENCE, PATIENCE_STEP_S = 60, 0.5
-STANDBY: Final = frozenset({"beat-2"})
+STANDBY: Final = frozenset({"beat-2", ALONE})
 # The pool of each runtime.
 POOLS: Final = {"podman": "Containers", "process": "Processes"}
 

@@ -38,7 +38,7 @@ PROFILES = {"box": "podman", "mass": "process", "frail": "process"}
 TEAMS = ("alpha", "beta")
 GRACE_S = 2
 # The fewest programs that enqueue over both ways, decide, and take nodes over from each other.
-SMALL = ("web-2", "worker-1", "server-1")
+SMALL = ("web-2", "worker-1", "server-1", "server-2", control_plane.ALONE)
 # What a queue does when its node falls silent; the others wait for it.
 ON_NODE_LOSS = {"beta-mass": "requeue", "alpha-frail": "fail"}
 # A machine that is busy with other things may not answer in time at first.
@@ -106,7 +106,7 @@ def target_names(
     programs = {
         "web": ["web-1", "web-2"],
         "worker": ["worker-1", "worker-2"],
-        "server": ["server-1"],
+        "server": ["server-1", "server-2"],
         "beat": ["beat-1"],
     }
     if is_small:

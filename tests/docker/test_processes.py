@@ -105,9 +105,11 @@ def containers(database_url: str, tmp_path: Path) -> Containers:
 def test_every_process_starts_becomes_healthy_and_ends(
     containers: Containers, tmp_path: Path
 ) -> None:
-    names = ("web", "sockets", "worker", "beat")
+    names = ("web", "sockets", "nodes", "worker", "beat")
     # What does not run is not healthy; the worker's check would wait eight seconds in vain.
-    assert all(containers.health(name).returncode != 0 for name in ("web", "sockets", "beat"))
+    assert all(
+        containers.health(name).returncode != 0 for name in ("web", "sockets", "nodes", "beat")
+    )
 
     with ExitStack() as running:
         for name in names:

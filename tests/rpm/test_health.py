@@ -15,7 +15,7 @@ from apps.execution.services.preflight import preflight_note
 from apps.nodes.models import Installation
 from apps.nodes.services import restore_confirm
 from rpm.health import check_nodes, check_pass
-from tests.allocation.state import make_node
+from tests.allocation.state import make_node, make_server
 from tests.people import Example
 from tests.services import ports
 
@@ -98,8 +98,20 @@ def test_only_an_administrator_reads_what_is_not_ready(client: Client, alice: Us
 
 
 @pytest.mark.django_db
+def test_the_doctor_says_that_no_process_serves_the_nodes(example: Example) -> None:
+    make_node(example.bare_metal, name="b1")
+
+    finding = check_nodes()
+
+    assert not finding.is_fine
+    assert finding.words == "no process serves the nodes"
+    assert "manage.py serve_nodes" in finding.fix
+
+
+@pytest.mark.django_db
 def test_the_doctor_names_a_node_that_starts_no_task_and_why(example: Example) -> None:
     node = make_node(example.bare_metal, name="b1")
+    make_server()
     assert check_nodes().is_fine
     for _ in range(3):
         preflight_note(node.pk, 'default OCI runtime "nope" not found')

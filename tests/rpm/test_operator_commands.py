@@ -9,7 +9,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.nodes.models import NodeState
 from rpm.health import check_nodes
-from tests.allocation.state import make_node
+from tests.allocation.state import make_node, make_server
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db
@@ -25,6 +25,7 @@ def test_setup_token_says_that_there_is_an_account(root: User) -> None:
 
 def test_the_fix_names_the_node(example: Example) -> None:
     node = make_node(example.h100, name="gpu07")
+    make_server()
     node.state = NodeState.REFUSED
     node.save()
 
@@ -36,6 +37,7 @@ def test_the_fix_names_the_node(example: Example) -> None:
 
 def test_an_unsigned_serial_is_dismissed_on_the_server(example: Example) -> None:
     node = make_node(example.h100, name="gpu07")
+    make_server()
     node.serial_refused_at = timezone.now()
     node.save()
     assert check_nodes().fix.endswith("manage.py node dismiss-serial gpu07.")

@@ -89,7 +89,7 @@ def test_a_closed_terminal_ends_everything_and_a_second_one_does_not_begin(
 
     assert second.returncode == 1
     assert "RPM is up already" in second.stderr
-    assert len(started) == 3
+    assert len(started) == 4
     assert up.returncode == 0, (tmp_path / "log").read_text()
     assert not [child for child in started if Path(f"/proc/{child}").exists()]
 

@@ -25,6 +25,11 @@ def is_dead(token: str) -> bool:
     return str(_started(int(parts[1]))) != parts[2]
 
 
+def is_here(token: str) -> bool:
+    """Whether the process of that name runs on this machine, where it can be seen from here."""
+    return token.split(".", maxsplit=1)[0] == _machine_boot() != "" and not is_dead(token)
+
+
 def _machine_boot() -> str:
     """This boot of this machine, and which processes one can see here; empty where unknown."""
     try:

@@ -43,7 +43,7 @@ class InstallationProcess:
 
 
 class Command(BaseCommand):
-    help = "Start the web server, the worker with beat, and a bundled Redis; Ctrl-C ends them."
+    help = "Start web, worker with beat, node server and a bundled Redis; Ctrl-C ends them."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1")
@@ -113,6 +113,9 @@ def _list_programs(host: str, port: int) -> list[InstallationProcess]:
                 *("--without-mingle", "--schedule", settings.CELERY_BEAT_SCHEDULE_FILENAME),
             ],
             _worker_environment(),
+        ),
+        InstallationProcess(
+            "nodes", [python, str(MANAGE), "serve_nodes"], {"RPM_DATABASE_POOL": "1"}
         ),
     ]
 

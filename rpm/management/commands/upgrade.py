@@ -21,11 +21,11 @@ from rpm.static_files import static_collect
 
 RESTART = """\
 Restart now, in this order; tasks on the nodes continue:
-  1. workers (`celery ... worker`, `serve_passes`): they put the new helper on each node
-  2. beat
+  1. node servers (`serve_nodes`): they put the new helper on each node
+  2. workers (`celery ... worker`) and beat
   3. web (`gunicorn`) and sockets (`uvicorn`)
 With `manage.py up`: end it and start it again. With systemd:
-systemctl restart 'rpm-worker@*' rpm-beat rpm-web rpm-sockets
+systemctl restart 'rpm-nodes@*' 'rpm-worker@*' rpm-beat rpm-web rpm-sockets
 Until then, processes of the version before may run next to the new ones."""
 
 

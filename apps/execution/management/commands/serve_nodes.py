@@ -1,0 +1,39 @@
+"""`manage.py serve_nodes`: one process of those that share the nodes."""
+
+import signal
+import threading
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from apps.core.notifications import listen
+from apps.execution.node_server.identity import is_here
+from apps.execution.node_server.server import NodeServer
+from apps.nodes.selectors import serving_processes
+
+
+class Command(BaseCommand):
+    help = "Serve nodes: connect to them, start and stop tasks, read reports, until Ctrl-C."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--check", action="store_true", help="only say whether such a process runs here"
+        )
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        if not options["check"]:
+            self._serve()
+        elif not any(is_here(token) for token in serving_processes()):
+            raise CommandError("No process on this machine serves nodes.")
+
+    def _serve(self) -> None:
+        stopped = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stopped.set())
+        server = NodeServer()
+        server.start()
+        self.stdout.write("Serving nodes. Ctrl-C ends it.")
+        self.stdout.flush()
+        listen("execution.poll", server.wake, stopped)
+        server.stop()
