@@ -62,7 +62,7 @@ ENQUEUE: Final = TaskTransition(
     event="task.queued",
 )
 # To another queue; the event names both.
-MOVE: Final = TaskTransition(
+CHANGE_QUEUE: Final = TaskTransition(
     sources=(TaskState.QUEUED,),
     target=TaskState.QUEUED,
     sets={"state_detail": ""},

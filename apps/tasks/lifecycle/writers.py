@@ -82,7 +82,7 @@ def task_transition(
     return True
 
 
-def tasks_transition(
+def tasks_lock_and_transition(
     transition: TaskTransition,
     ids: Iterable[uuid.UUID],
     *,
@@ -118,7 +118,7 @@ def tasks_transition(
     return changed
 
 
-def rows_transition(
+def tasks_transition_without_events(
     transition: TaskTransition, rows: "QuerySet[Task]", *, columns: Mapping[str, Any] | None = None
 ) -> int:
     """Change the state of rows without an event for each; the caller records them as a whole.

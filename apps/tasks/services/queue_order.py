@@ -19,7 +19,7 @@ from apps.events.services import NewEvent, events_record, undo_check
 from apps.policies.models import Queue
 from apps.tasks.acceptance import accept
 from apps.tasks.lifecycle.states import TaskState
-from apps.tasks.lifecycle.transitions import MOVE, NOTIFY_ALLOCATION
+from apps.tasks.lifecycle.transitions import CHANGE_QUEUE, NOTIFY_ALLOCATION
 from apps.tasks.models import Task
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.selectors.mounts import mounts_for
@@ -139,7 +139,7 @@ def task_change_queue(
         actor=actor,
         task=task,
         queue=target.pk,
-        transition=MOVE,
+        transition=CHANGE_QUEUE,
         data={"queue_before": before.queue_id, "queue": target.pk},
         submitted_at=timezone.now(),
         waiting_since=before.waits_since,

@@ -29,9 +29,9 @@ from apps.tasks.lifecycle.transitions import (
 from apps.tasks.lifecycle.writers import (
     TaskSubject,
     attempt_transition,
-    rows_transition,
     task_transition,
-    tasks_transition,
+    tasks_lock_and_transition,
+    tasks_transition_without_events,
     transition_record,
 )
 from apps.tasks.models import Attempt, Task
@@ -46,7 +46,7 @@ def task_dequeue(*, actor: User, task: Task) -> Task:
         Conflict: it does not wait any more.
     """
     check_can_manage_task(actor, task)
-    if not tasks_transition(DEQUEUE, [task.pk], actor_id=actor.pk):
+    if not tasks_lock_and_transition(DEQUEUE, [task.pk], actor_id=actor.pk):
         task.refresh_from_db()
         raise Conflict(not_waiting(task))
     task.refresh_from_db()
@@ -74,7 +74,7 @@ def owner_tasks_dequeue(*, actor: User, owner: User) -> int:
     if not is_admin(actor) and not people_managed_by(actor).filter(pk=owner.pk).exists():
         raise NotAllowed("Only administrators can dequeue tasks of others.")
     waiting = Task.objects.filter(owner=owner, state=TaskState.QUEUED)
-    moved = tasks_transition(
+    moved = tasks_lock_and_transition(
         DEQUEUE,
         waiting.values_list("pk", flat=True),
         actor_id=actor.pk,
@@ -98,7 +98,9 @@ def tasks_return_to_draft(
     waiting = Task.objects.filter(queue__in=queue_ids)
     if except_owners is not None:
         waiting = waiting.exclude(owner__in=except_owners)
-    returned = rows_transition(CLOSE_QUEUE, waiting, columns={"state_detail": shorten(reason)})
+    returned = tasks_transition_without_events(
+        CLOSE_QUEUE, waiting, columns={"state_detail": shorten(reason)}
+    )
     if returned:
         after_commit(topics=["tasks", *(f"queue.{pk}" for pk in queue_ids)])
     return returned
@@ -133,7 +135,7 @@ def task_abort(*, actor: User, task: Task, detail: str = "") -> Task:
 
 def _abort_unstarted(actor: User, task: Task, reason: str) -> bool:
     return bool(
-        tasks_transition(
+        tasks_lock_and_transition(
             ABORT_UNSTARTED, [task.pk], actor_id=actor.pk, columns={"state_detail": reason}
         )
     )

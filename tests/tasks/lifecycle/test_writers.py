@@ -23,9 +23,9 @@ from apps.tasks.lifecycle.transitions import (
 )
 from apps.tasks.lifecycle.writers import (
     TaskSubject,
-    rows_transition,
     task_transition,
-    tasks_transition,
+    tasks_lock_and_transition,
+    tasks_transition_without_events,
 )
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services.enqueue.submission import task_submit
@@ -147,7 +147,7 @@ def test_only_those_in_a_source_state_change(alice: User, example: Example) -> N
     waiting, ended = submitted(alice, example), submitted(alice, example)
     task_abort(actor=alice, task=ended)
 
-    changed = tasks_transition(
+    changed = tasks_lock_and_transition(
         REJECT, [waiting.pk, ended.pk], columns={"state_detail": "The queue is closed."}
     )
 
@@ -172,7 +172,7 @@ def test_a_transition_that_is_rolled_back_leaves_no_event(alice: User, example: 
     task = submitted(alice, example)
 
     with transaction.atomic():
-        tasks_transition(REJECT, [task.pk])
+        tasks_lock_and_transition(REJECT, [task.pk])
         transaction.set_rollback(True)
 
     assert not Event.objects.filter(kind="task.rejected").exists()
@@ -186,9 +186,9 @@ def test_many_take_as_many_queries_as_one(
     tasks = [submitted(alice, example).pk for _ in range(30)]
 
     with django_assert_num_queries(6):  # type: ignore[operator]  # pytest-django's fixture
-        tasks_transition(REJECT, tasks[:1])
+        tasks_lock_and_transition(REJECT, tasks[:1])
     with django_assert_num_queries(6):  # type: ignore[operator]  # pytest-django's fixture
-        tasks_transition(REJECT, tasks[1:])
+        tasks_lock_and_transition(REJECT, tasks[1:])
 
 
 @pytest.mark.django_db
@@ -198,5 +198,5 @@ def test_a_transition_with_an_event_is_not_carried_out_without_it(
     task = submitted(alice, example)
 
     with pytest.raises(ValueError, match=r"task\.rejected"):
-        rows_transition(REJECT, Task.objects.filter(pk=task.pk))
-    assert rows_transition(CLOSE_QUEUE, Task.objects.filter(pk=task.pk)) == 1
+        tasks_transition_without_events(REJECT, Task.objects.filter(pk=task.pk))
+    assert tasks_transition_without_events(CLOSE_QUEUE, Task.objects.filter(pk=task.pk)) == 1

@@ -17,7 +17,7 @@ from apps.policies.models import Queue
 from apps.tasks.acceptance import accept
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import ENQUEUE, RESUME, RUN_AGAIN, TaskTransition
-from apps.tasks.lifecycle.writers import tasks_transition
+from apps.tasks.lifecycle.writers import tasks_lock_and_transition
 from apps.tasks.models import Task
 from apps.tasks.redaction import keep_hidden_values, secret_names
 from apps.tasks.selectors.facts import cached_queue_facts
@@ -308,7 +308,7 @@ def task_return(
         }
         if "submitted_at" not in changes:
             position |= {"submitted_at": timezone.now(), "waiting_since": None}
-        if not tasks_transition(
+        if not tasks_lock_and_transition(
             transition, [task.pk], actor_id=actor.pk, columns={**position, **changes}, data=data
         ):
             raise Conflict("The task is in another state by now: read it again.")
