@@ -218,23 +218,23 @@ class _FirstLines:
 
     def __init__(self, home: str, seen: str, watched: list[WatchedLog]) -> None:
         self._home = home
-        self._seen = seen
+        self._seen_version = seen
         self._watched = watched
-        self._known: set[MemberIdentity] | None = None
+        self._known_members: set[MemberIdentity] | None = None
         self._until_s: float | None = None
 
     def left_s(self, members: list[dict[str, Any]], version: str) -> float:
         """How long the answer may wait from now on."""
         begun = {identity_of(one): one for one in members if one["state"] != "created"}
-        if version == self._seen:
-            self._known = set(begun)
+        if version == self._seen_version:
+            self._known_members = set(begun)
             return WAIT_HIGHEST_S
-        if self._known is None:
+        if self._known_members is None:
             return 0
-        started = [one for one in begun if one not in self._known]
-        others = [one for identity, one in begun.items() if identity in self._known]
+        started = [one for one in begun if one not in self._known_members]
+        others = [one for identity, one in begun.items() if identity in self._known_members]
         has_ended = any(begun[one]["state"] == "exited" for one in started)
-        if has_ended or _version_of(others) != self._seen:
+        if has_ended or _version_of(others) != self._seen_version:
             return 0
         if self._until_s is None:
             self._until_s = clocks.uptime_s() + FIRST_LINE_S

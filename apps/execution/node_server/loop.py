@@ -93,9 +93,9 @@ class NodeLoop:
         self._probe = InventoryProbe(node.pk, token=token, installation=installation, submit=submit)
         self._preflight_at = time.monotonic() + node.pk * 61 % PREFLIGHT_EVERY_S
         self._used_at = time.monotonic()
-        self._seen = ""
+        self._report_version = ""
         self._logs_due_at = 0.0
-        self._kept = ""
+        self._last_helper = ""
         self._reached_by: tuple[object, ...] = ()
         self._acknowledged: tuple[MemberKey, ...] = ()
         self._serial_refused = 0
@@ -189,7 +189,7 @@ class NodeLoop:
         serial = own_serial()
         request = SyncRequest(
             installation=self._installation,
-            seen=self._seen,
+            seen=self._report_version,
             wait_s=self._wait_s(node),
             logs_after_s=max(0.0, self._logs_due_at - time.monotonic()),
             logs=log_positions(members),
@@ -229,7 +229,7 @@ class NodeLoop:
         result = report_apply(node, report, clocks, context)
         self._note_unknown(node, result)
         self._record_answer(node, client, clocks, result)
-        self._seen = report.version
+        self._report_version = report.version
         if report.logs:
             has_more = any(len(one.content) >= LOG_BYTES for one in report.logs)
             self._logs_due_at = time.monotonic() + (0 if has_more else LOGS_EVERY_S)
@@ -265,18 +265,19 @@ class NodeLoop:
             self.client = None
         if self.client is None:
             self.client = client_for(node, installation=self._installation)
-            self._reached_by, self._kept = facts, ""
+            self._reached_by, self._last_helper = facts, ""
             ensure_helper(self.client, node)
         return self.client
 
     def _record_answer(
         self, node: Node, client: NodeClient, clocks: Clocks, result: ReportOutcome
     ) -> None:
-        if clocks.helper not in (helper_version(), self._kept) or clocks.boot_id != node.boot_id:
+        is_other_helper = clocks.helper not in (helper_version(), self._last_helper)
+        if is_other_helper or clocks.boot_id != node.boot_id:
             self._probe.want()
-        if clocks.helper not in (helper_version(), self._kept):
+        if is_other_helper:
             # It stays so where the node takes no other one.
-            self._kept = clocks.helper
+            self._last_helper = clocks.helper
             ensure_helper(client, node)
         with as_server(node.pk, self._token):
             if node.state != NodeState.HEALTHY and result.to_stop:
@@ -323,7 +324,7 @@ class NodeLoop:
         silent_s = time.monotonic() - min(self.last_clock.read_at, self._used_at)
         with as_server(node.pk, self._token):
             node_record_miss(node, detail, silent_s=silent_s, is_refused=is_refused)
-        self._seen = ""
+        self._report_version = ""
         if isinstance(self.client, NodeClient):
             self.client.transport.close()
             self.client = None

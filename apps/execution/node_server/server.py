@@ -72,11 +72,11 @@ class NodeServer:
         self._busy: dict[tuple[str, int], Future[None]] = {}
         # Node and owner of each member whose launch is under way, but for those that are ready.
         self._launches: dict[int, tuple[int, int]] = {}
-        self._fetches: dict[int, _Fetch] = {}
+        self._running_pulls: dict[int, _RunningPull] = {}
         self._are_held_back = False
         self._polled_at = float("-inf")
         self._stops_sent: dict[int, float] = {}
-        self._pools = {
+        self._executors = {
             kind: ThreadPoolExecutor(size, thread_name_prefix=kind)
             for kind, size in (
                 ("launch", LAUNCHES_AT_ONCE + LAUNCHES_OF_READY),
@@ -110,8 +110,8 @@ class NodeServer:
             log.exception("node_server.release_failed")
         finally:
             connections.close_all()
-            for pool in self._pools.values():
-                pool.shutdown(wait=False, cancel_futures=True)
+            for executor in self._executors.values():
+                executor.shutdown(wait=False, cancel_futures=True)
         self.join(timeout_s=ENDS_WITHIN_S, exchanges_too=False)
 
     def join(self, *, timeout_s: float, exchanges_too: bool = True) -> None:
@@ -122,8 +122,8 @@ class NodeServer:
             if thread.is_alive():
                 thread.join(max(0.0, until - time.monotonic()))
         if exchanges_too:
-            for pool in self._pools.values():
-                pool.shutdown(wait=True)
+            for executor in self._executors.values():
+                executor.shutdown(wait=True)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -186,14 +186,14 @@ class NodeServer:
                 installation=installation_key(),
                 tick_s=settings.SYNC_TICK_S,
                 launching=self._launching,
-                submit=self._pools["probe"].submit,
+                submit=self._executors["probe"].submit,
             )
             self._loops[node.pk].thread.start()
 
     def _launch_due(self, ready: dict[int, NodeLoop]) -> None:
         """Launch what is due, as far as its node and its owner have free launch slots."""
-        asked = self._asked()
-        self._launches = {pk: one for pk, one in self._launches.items() if pk in asked}
+        exchanges = self._launch_exchanges()
+        self._launches = {pk: one for pk, one in self._launches.items() if pk in exchanges}
         slots = _LaunchSlots(list(self._launches.values()))
         under_way = self._launching()
         for member in members_to_launch(ready, token=self.token):
@@ -207,23 +207,23 @@ class NodeServer:
             elif self._launch(member.pk, loop, launch, now) and member.ready_at is None:
                 self._take(slots, member.pk, owner_key)
         # Afterwards: polls of pulls that take long leave the slots to launches.
-        self._continue_fetches(ready, slots)
+        self._continue_pulls(ready, slots)
 
-    def _continue_fetches(self, ready: dict[int, NodeLoop], slots: "_LaunchSlots") -> None:
+    def _continue_pulls(self, ready: dict[int, NodeLoop], slots: "_LaunchSlots") -> None:
         """Ask after the images that are due; those of nodes that do not answer wait for them."""
-        for pk, fetch in list(self._fetches.items()):
-            member = fetch.start.member
+        for pk, pull in list(self._running_pulls.items()):
+            member = pull.start.member
             owner_key = (member.node_id or 0, member.attempt.task.owner_id)
             if owner_key[0] not in self._loops:
                 # Another process launches what is to be launched there.
-                del self._fetches[pk]
-            elif owner_key[0] not in ready or time.monotonic() < fetch.due_at:
+                del self._running_pulls[pk]
+            elif owner_key[0] not in ready or time.monotonic() < pull.due_at:
                 continue
             elif not slots.has_free(*owner_key):
                 self._are_held_back = True
             else:
-                go_on = partial(member_launch_continue, fetch.start)
-                if self._launch(pk, ready[owner_key[0]], go_on, fetch.began_at):
+                go_on = partial(member_launch_continue, pull.start)
+                if self._launch(pk, ready[owner_key[0]], go_on, pull.began_at):
                     self._take(slots, pk, owner_key)
 
     def _take(self, slots: "_LaunchSlots", pk: int, owner_key: tuple[int, int]) -> None:
@@ -237,7 +237,7 @@ class NodeServer:
         client, clock = loop.client, loop.clock
         if client is None or clock is None:
             return False
-        fetch = self._fetches.get(pk)
+        pull = self._running_pulls.get(pk)
 
         def go_on() -> None:
             start = None
@@ -245,19 +245,19 @@ class NodeServer:
                 start = launch(client=client, clock=clock)
             finally:
                 if start is None:
-                    self._fetches.pop(pk, None)
+                    self._running_pulls.pop(pk, None)
                 else:
-                    self._fetches[pk] = _fetch(start, began_at)
+                    self._running_pulls[pk] = _running_pull(start, began_at)
 
         is_submitted = False
-        if fetch is not None:
+        if pull is not None:
             # Before: the answer may come before this thread goes on.
-            self._fetches[pk] = replace(fetch, due_at=float("inf"))
+            self._running_pulls[pk] = replace(pull, due_at=float("inf"))
         try:
             is_submitted = self._submit(("launch", pk), go_on)
         finally:
-            if fetch is not None and not is_submitted:
-                self._fetches[pk] = fetch
+            if pull is not None and not is_submitted:
+                self._running_pulls[pk] = pull
         return is_submitted
 
     def _preflight(self, ready: dict[int, NodeLoop]) -> None:
@@ -280,22 +280,22 @@ class NodeServer:
         one = self._busy.get((kind, pk))
         return one is not None and not one.done()
 
-    def _asked(self) -> set[int]:
+    def _launch_exchanges(self) -> set[int]:
         """Members, by their rows, of whose launch the node is asked something right now."""
         exchanges = list(self._busy.items())
         return {pk for (kind, pk), one in exchanges if kind == "launch" and not one.done()}
 
     def _launching(self) -> frozenset[int]:
         """Members whose launch is under way here, by their rows; asked by the loops' threads."""
-        # In this order: a launch that becomes a fetch meanwhile is in one of both.
-        asked = self._asked()
-        return frozenset(asked | set(self._fetches))
+        # In this order: a launch that becomes a pull meanwhile is in one of both.
+        exchanges = self._launch_exchanges()
+        return frozenset(exchanges | set(self._running_pulls))
 
     def _submit(self, key: tuple[str, int], work: Callable[[], None]) -> bool:
         """Whether it is begun; False while the one before is under way."""
         if self._is_under_way(*key):
             return False
-        self._busy[key] = self._pools[key[0]].submit(_guarded, key, work)
+        self._busy[key] = self._executors[key[0]].submit(_guarded, key, work)
         self._busy[key].add_done_callback(self._ended)
         return True
 
@@ -307,18 +307,18 @@ class NodeServer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fetch:
-    """A start whose image its node fetches; times by `time.monotonic()`."""
+class _RunningPull:
+    """A start whose image its node pulls; times by `time.monotonic()`."""
 
     start: MemberStart
     began_at: float
     due_at: float
 
 
-def _fetch(start: MemberStart, began_at: float) -> _Fetch:
+def _running_pull(start: MemberStart, began_at: float) -> _RunningPull:
     now = time.monotonic()
     wait_s = max(POLL_FETCH_S, (now - began_at) * POLL_FETCH_SHARE)
-    return _Fetch(start, began_at, now + min(wait_s, POLL_FETCH_MOST_S))
+    return _RunningPull(start, began_at, now + min(wait_s, POLL_FETCH_MOST_S))
 
 
 class _LaunchSlots:

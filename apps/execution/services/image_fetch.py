@@ -90,10 +90,10 @@ FetchOutcome = ImageReady | ImageUnavailable | FetchDeferred | FetchRunning | La
 # The image, the credentials it is fetched with, and what is known of it.
 _Key = tuple[ImageName, str, str, bool]
 
-_Known = dict[_Key, tuple[ImageIdentity, float]]
+_KnownImages = dict[_Key, tuple[ImageIdentity, float]]
 
 # Replaced as a whole, never changed: several exchanges with one node go on at once.
-_known: WeakKeyDictionary[NodeClient, _Known] = WeakKeyDictionary()
+_known_images: WeakKeyDictionary[NodeClient, _KnownImages] = WeakKeyDictionary()
 
 
 def image_fetch(
@@ -129,8 +129,8 @@ def image_fetch(
 
 def image_digest_forget(client: NodeClient, image: ImageName) -> None:
     """Ask the node again next time."""
-    known = _known.get(client, {})
-    _known[client] = {key: one for key, one in known.items() if key[0] != image}
+    known = _known_images.get(client, {})
+    _known_images[client] = {key: one for key, one in known.items() if key[0] != image}
 
 
 def _one(
@@ -141,7 +141,7 @@ def _one(
     keep: Callable[[str], bool],
 ) -> FetchOutcome:
     key = (wanted.image, digest, access.revision, access.is_guarded)
-    image, until = _known.get(client, {}).get(key, (ImageIdentity(), 0.0))
+    image, until = _known_images.get(client, {}).get(key, (ImageIdentity(), 0.0))
     if until > time.monotonic():
         return ImageReady(image, was_known=True)
     try:
@@ -157,8 +157,8 @@ def _one(
 
 def _remember(client: NodeClient, image: ImageIdentity, keys: Iterable[_Key]) -> None:
     now = time.monotonic()
-    known = {key: one for key, one in _known.get(client, {}).items() if one[1] > now}
-    _known[client] = known | dict.fromkeys(keys, (image, now + KNOWN_S))
+    known = {key: one for key, one in _known_images.get(client, {}).items() if one[1] > now}
+    _known_images[client] = known | dict.fromkeys(keys, (image, now + KNOWN_S))
 
 
 def _request(

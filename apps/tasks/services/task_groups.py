@@ -64,14 +64,14 @@ def task_groups_ensure(
     wanted = {shape.digest(): shape for shape in shapes}
     if most is not None:
         wanted = _within(queue_id, wanted, most)
-    known = _known(queue_id, wanted)
-    new = sorted(wanted.keys() - known)
+    ids = _group_ids(queue_id, wanted)
+    new = sorted(wanted.keys() - ids)
     if new:
         rows = [_task_group(queue_id, digest, wanted[digest]) for digest in new]
         # Another request may create some of them at the same moment.
         TaskGroup.objects.bulk_create(rows, ignore_conflicts=True)
-        known = _known(queue_id, wanted)
-    return known
+        ids = _group_ids(queue_id, wanted)
+    return ids
 
 
 def _within(queue_id: int, wanted: Mapping[str, TaskShape], most: int) -> dict[str, TaskShape]:
@@ -177,7 +177,7 @@ def task_regroup(task_id: UUID, *, policy_id: int) -> None:
         )
 
 
-def _known(queue_id: int, digests: Iterable[str]) -> dict[str, int]:
+def _group_ids(queue_id: int, digests: Iterable[str]) -> dict[str, int]:
     rows = TaskGroup.objects.filter(queue_id=queue_id, shape__in=list(digests))
     return dict(rows.values_list("shape", "pk"))
 

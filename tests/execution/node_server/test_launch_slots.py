@@ -63,8 +63,8 @@ def server(slow: SlowLaunches) -> Iterator[NodeServer]:
     server = NodeServer()
     yield server
     slow.may_end.set()
-    for pool in server._pools.values():
-        pool.shutdown()
+    for executor in server._executors.values():
+        executor.shutdown()
 
 
 def served(*nodes: Node) -> dict[int, NodeLoop]:
@@ -167,7 +167,7 @@ def test_an_image_that_is_fetched_takes_no_slot_and_is_asked_after_until_it_is_t
     server._loops = served(node)
 
     server._launch_due(served(node))
-    wait_until(lambda: not server._asked(), what="the first is being fetched")
+    wait_until(lambda: not server._launch_exchanges(), what="the first is being fetched")
     assert server._launching() == {first.pk}
     # Launches come first; what has ended is listed as under way until the next poll of all.
     assert ("launch", first.pk) in server._busy
@@ -175,12 +175,12 @@ def test_an_image_that_is_fetched_takes_no_slot_and_is_asked_after_until_it_is_t
     wait_until(lambda: slow.begun == [first.pk, second.pk], what="the second is begun")
     assert slow.polled == []
     slow.may_end.set()
-    wait_until(lambda: not server._asked(), what="the second is launched")
+    wait_until(lambda: not server._launch_exchanges(), what="the second is launched")
     Member.objects.filter(pk=second.pk).update(state="running")
 
     server._launch_due(served(node))
     wait_until(lambda: slow.polled == [first.pk], what="the image of the first is asked after")
-    wait_until(lambda: not server._asked(), what="the answer is there")
+    wait_until(lambda: not server._launch_exchanges(), what="the answer is there")
     assert server._launching() == {first.pk}
     slow.fetching = {}
     Member.objects.filter(pk=first.pk).update(state="running")
