@@ -46,9 +46,9 @@ def task_group_ensure(queue_id: int, shape: TaskShape, *, most: int | None = Non
     return found[shape.digest()]
 
 
-def waiting_task_group_id(queue_id: int, shape: TaskShape) -> int | None:
-    """The id of the task group of this shape, where tasks of it wait already."""
-    rows = _WAITING.rows(queue=queue_id, shape=shape.digest())
+def waiting_task_group_id(queue_id: int, digest: str) -> int | None:
+    """The id of the task group of the shape with this digest, where tasks of it wait already."""
+    rows = _WAITING.rows(queue=queue_id, shape=digest)
     return rows[0][0] if rows else None
 
 

@@ -18,7 +18,7 @@ import msgspec
 import psycopg
 from django.contrib.auth.models import Group, Permission
 from django.db import connection
-from django.db.models import Exists, JSONField, OuterRef
+from django.db.models import JSONField
 
 from apps.accounts.models import ADMINS, Scope
 from apps.accounts.services.credentials import credential_by_pair, secret_hash
@@ -28,13 +28,13 @@ from apps.core.ids import uuid7
 from apps.core.notifications import notify_now
 from apps.policies.models import Queue
 from apps.tasks.acceptance import NO_MOUNTS, Mounts, QueueFacts, accept
-from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import NOTIFY_ALLOCATION
-from apps.tasks.models import Task, TaskGroup
+from apps.tasks.models import Task
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.services.enqueue.new_tasks import columns
 from apps.tasks.services.enqueue.queue_bounds import count_is_due
 from apps.tasks.services.enqueue.storage import storage_is_due
+from apps.tasks.services.task_groups import waiting_task_group_id
 from apps.tasks.shapes import TaskShape
 from apps.tasks.sizes import spec_bytes
 from apps.tasks.task_spec import COLUMNS, TaskSpec
@@ -181,12 +181,7 @@ class _CachedQueue:
         found = self.task_groups.get(digest)
         if found is None:
             # One that nothing waits in counts as another one: the standard path knows the bound.
-            rows = TaskGroup.objects.filter(
-                Exists(Task.objects.filter(task_group=OuterRef("pk"), state=TaskState.QUEUED)),
-                queue_id=self.facts.queue_id,
-                shape=digest,
-            )
-            found = rows.values_list("pk", flat=True).first()
+            found = waiting_task_group_id(self.facts.queue_id, digest)
             if found is not None:
                 _remember(self.task_groups, digest, found)
         return found

@@ -168,7 +168,7 @@ def _submit_to_waiting_group(
         return False
     mounts = mounts_of([spec], facts, owner=task.owner)
     shape = accept(spec, facts, owner_id=task.owner_id, mounts=mounts)
-    task_group_id = waiting_task_group_id(queue.pk, shape)
+    task_group_id = waiting_task_group_id(queue.pk, shape.digest())
     if task_group_id is None or is_counted(facts, task.owner_id):
         return False
     _store(task, queue, shape, task_group_id, idempotency)
