@@ -207,20 +207,20 @@ class InitialState:
             node = layout.index.get(member.node)
             if node is None:
                 continue
-            for place, amount in need.scalars:
-                _count(accounts, ("scalar", pool, node, place), amount)
+            for position, amount in need.scalars:
+                _count(accounts, ("scalar", pool, node, position), amount)
             gpus = _named_gpus(member, layout.gpus[node])
             if not member.devices:
                 accounts_of = [
-                    ("gpu", pool, node, place) for place in range(len(layout.gpus[node]))
+                    ("gpu", pool, node, position) for position in range(len(layout.gpus[node]))
                 ]
                 free = [
                     one + reusable.get(account, 0) - accounts.get(account, 0)
                     for one, account in zip(states[node][1], accounts_of, strict=True)
                 ]
                 gpus = _likely_gpus(free, shape.gpu_milli)
-            for place, milli in gpus:
-                _count(accounts, ("gpu", pool, node, place), milli)
+            for position, milli in gpus:
+                _count(accounts, ("gpu", pool, node, position), milli)
             members.append((node, tuple(gpus)))
         self._likely_members[running_task.task] = tuple(members)
         return accounts
@@ -288,12 +288,12 @@ class InitialState:
                 self.ledger.user_usage(policy, user)[key] += amount
             case ("pool", int(pool), int(key)):
                 self._free[pool][key] -= amount
-            case ("scalar", int(pool), int(node), int(place)):
+            case ("scalar", int(pool), int(node), int(position)):
                 scalars, gpus = self._states[pool][node]
-                self._states[pool][node] = (_less(scalars, place, amount), gpus)
-            case ("gpu", int(pool), int(node), int(place)):
+                self._states[pool][node] = (_less(scalars, position, amount), gpus)
+            case ("gpu", int(pool), int(node), int(position)):
                 scalars, gpus = self._states[pool][node]
-                self._states[pool][node] = (scalars, _less(gpus, place, amount))
+                self._states[pool][node] = (scalars, _less(gpus, position, amount))
 
 
 def _stopping_or_waiting(running: Iterable[RunningGroup]) -> set[Id]:
@@ -340,8 +340,8 @@ def _take_known(
         if node is None:
             continue
         free_scalars, free_gpus = free[node]
-        for place, amount in scalars:
-            free_scalars[place] -= amount
+        for position, amount in scalars:
+            free_scalars[position] -= amount
         indices = layout.gpus[node]
         for share in member.devices:
             index = share.index
@@ -363,15 +363,15 @@ def _likely_gpus(free: list[int], milli: int) -> list[tuple[int, int]]:
     if not milli or not free:
         return []
     if milli < WHOLE:
-        fitting = [(one, place) for place, one in enumerate(free) if one >= milli]
-        place = min(fitting)[1] if fitting else max(range(len(free)), key=free.__getitem__)
-        return [(place, milli)]
-    fullest_last = sorted(range(len(free)), key=lambda place: (-free[place], place))
-    return [(place, WHOLE) for place in fullest_last[: milli // WHOLE]]
+        fitting = [(one, position) for position, one in enumerate(free) if one >= milli]
+        position = min(fitting)[1] if fitting else max(range(len(free)), key=free.__getitem__)
+        return [(position, milli)]
+    fullest_last = sorted(range(len(free)), key=lambda position: (-free[position], position))
+    return [(position, WHOLE) for position in fullest_last[: milli // WHOLE]]
 
 
-def _less(amounts: tuple[int, ...], place: int, amount: int) -> tuple[int, ...]:
-    return (*amounts[:place], amounts[place] - amount, *amounts[place + 1 :])
+def _less(amounts: tuple[int, ...], position: int, amount: int) -> tuple[int, ...]:
+    return (*amounts[:position], amounts[position] - amount, *amounts[position + 1 :])
 
 
 def _count(accounts: dict[Account, int], account: Account, amount: int) -> None:
