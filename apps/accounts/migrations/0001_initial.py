@@ -654,10 +654,10 @@ class Migration(migrations.Migration):
                     "mail_state",
                     models.CharField(
                         choices=[
-                            ("none", "no mail"),
-                            ("waiting", "being sent"),
-                            ("sent", "sent"),
-                            ("failed", "not sent"),
+                            ("none", "None"),
+                            ("waiting", "Waiting"),
+                            ("sent", "Sent"),
+                            ("failed", "Failed"),
                         ],
                         default="none",
                         editable=False,

@@ -7,10 +7,10 @@ from apps.core.keyring import SealContext
 
 
 class MailState(models.TextChoices):
-    NONE = "none", "no mail"
-    WAITING = "waiting", "being sent"
-    SENT = "sent", "sent"
-    FAILED = "failed", "not sent"
+    NONE = "none", "None"
+    WAITING = "waiting", "Waiting"
+    SENT = "sent", "Sent"
+    FAILED = "failed", "Failed"
 
 
 class Invitation(models.Model):
