@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.dashboard.selectors.usage import Amounts, LiveAttempt, over_quota_tasks, usage_by
+from apps.usage.selectors.current_usage import Amounts, LiveAttempt, over_quota_tasks, usage_by
 
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 POLICY = 1

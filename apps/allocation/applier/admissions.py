@@ -141,6 +141,7 @@ def _attempt(placement: Placement, ready: ReadyTasks, *, now: datetime) -> Attem
         pool_id=int(placement.pool),
         request=terms.request.as_dict(),
         replicas=terms.replicas,
+        tier=placement.tier.value,
         allocated_at=now,
     )
 

@@ -9,7 +9,7 @@ from apps.configuration.services.preview import Preview
 from apps.core.units import milli, milli_text
 from apps.dashboard.cards.bars import UsageBar
 from apps.dashboard.cards.words import plural
-from apps.dashboard.selectors.usage import GPU
+from apps.usage.selectors.current_usage import GPU
 
 MOST_ROWS = 8
 ReturnedTasks = Sequence[tuple[User, int]]

@@ -12,7 +12,7 @@ from apps.core.units import MILLI
 from apps.dashboard.cards.restore_banner import RestoreBanner, restore_banner
 from apps.dashboard.cards.words import plural
 from apps.dashboard.live import Sharing, card, topics_of
-from apps.dashboard.selectors.usage import amounts_of, live_attempts, over_quota_tasks
+from apps.usage.selectors.current_usage import amounts_of, live_attempts, over_quota_tasks
 from apps.nodes.models import Device, DeviceState, Node
 from apps.tasks.models import HeldDevice, Member
 

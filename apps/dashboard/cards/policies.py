@@ -15,7 +15,7 @@ from apps.dashboard.live import Sharing, card, key_id, topics_of
 from apps.dashboard.selectors.current_tasks import CurrentTasks, current_tasks_of
 from apps.dashboard.selectors.people import people_in
 from apps.dashboard.selectors.pools import simulated_pools
-from apps.dashboard.selectors.usage import (
+from apps.usage.selectors.current_usage import (
     GPU,
     Amounts,
     Usage,

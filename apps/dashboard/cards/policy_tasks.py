@@ -7,7 +7,7 @@ from django.db.models import Q
 from apps.access.selectors import policies_visible_to, queues_visible_to
 from apps.accounts.models import User
 from apps.dashboard.live import Sharing, card, key_id, topics_of
-from apps.dashboard.selectors.usage import (
+from apps.usage.selectors.current_usage import (
     LiveAttempt,
     amounts_of,
     family_in,

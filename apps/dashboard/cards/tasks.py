@@ -32,7 +32,7 @@ from apps.dashboard.live import Sharing, card
 from apps.dashboard.selectors.pools import simulated_pools
 from apps.dashboard.selectors.task_history import TaskHistory, task_history
 from apps.dashboard.selectors.tasks import VIEWS, TaskFilter, tasks_matching, visible_task
-from apps.dashboard.selectors.usage import amounts_of, family_in, live_attempts, over_quota_tasks
+from apps.usage.selectors.current_usage import amounts_of, family_in, live_attempts, over_quota_tasks
 from apps.policies.models import Queue
 from apps.tasks.lifecycle.states import (
     ADMITTED_STATES,

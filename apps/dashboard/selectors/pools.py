@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from apps.dashboard.selectors.current_tasks import CurrentTasks
-from apps.dashboard.selectors.usage import GPU, Usage, usage_by
+from apps.usage.selectors.current_usage import GPU, Usage, usage_by
 from apps.nodes.capacity import PoolCapacity
 from apps.nodes.models import Node
 from apps.nodes.selectors import ShareEnforcement, capacity_by_pool, enforcement_by_pool

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from apps.dashboard.selectors.usage import GPU
+from apps.usage.selectors.current_usage import GPU
 from apps.policies.models import Policy
 from apps.tasks.models import Attempt
 

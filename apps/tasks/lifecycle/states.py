@@ -35,6 +35,14 @@ class MemberState(models.TextChoices):
     EXITED = "exited", "exited"
 
 
+class Tier(models.TextChoices):
+    """Who covers an attempt: every level of its policies, the top one only, or no reservation."""
+
+    RESERVED = "reserved", "Reserved"
+    BORROWED = "borrowed", "Borrowed"
+    OVER_QUOTA = "over_quota", "Over quota"
+
+
 # Tasks that hold hardware.
 ADMITTED_STATES = (TaskState.ALLOCATED, TaskState.RUNNING, TaskState.STOPPING)
 ENDED_STATES = (TaskState.COMPLETED, TaskState.FAILED, TaskState.ABORTED)

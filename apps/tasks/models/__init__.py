@@ -1,6 +1,6 @@
 """Tasks, their attempts, what those hold, and what they wrote."""
 
-from apps.tasks.models.attempts import Attempt, AttemptLog, HeldDevice, Member
+from apps.tasks.models.attempts import Attempt, AttemptLog, HeldDevice, Member, PastTier
 from apps.tasks.models.permissions import TaskGroupPermission, TaskUserPermission
 from apps.tasks.models.tasks import IdempotencyKey, ReasonChange, Task, TaskGroup
 
@@ -10,6 +10,7 @@ __all__ = [
     "HeldDevice",
     "IdempotencyKey",
     "Member",
+    "PastTier",
     "ReasonChange",
     "Task",
     "TaskGroup",

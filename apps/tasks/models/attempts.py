@@ -6,7 +6,7 @@ from apps.core.ids import uuid7
 from apps.nodes.models import Device, Node
 from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.details import DETAIL_CHARS
-from apps.tasks.lifecycle.states import AttemptState, MemberState
+from apps.tasks.lifecycle.states import AttemptState, MemberState, Tier
 from apps.tasks.models.tasks import Task
 
 
@@ -28,6 +28,10 @@ class Attempt(models.Model):
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="+")
     request = models.JSONField(default=dict)
     replicas = models.PositiveIntegerField(default=1)
+    # The present tier, or that of its end; `PastTier` has those before.
+    tier = models.CharField(
+        max_length=10, choices=Tier.choices, blank=True, default="", db_default=""
+    )
     # Launched when all of these are gone. `stops_for` of a victim is the one attempt that is
     # charged for its capacity; the others only wait for its devices.
     blocked_by = models.ManyToManyField("self", symmetrical=False, related_name="beneficiaries")
@@ -50,6 +54,8 @@ class Attempt(models.Model):
     # instead of the old one until then.
     moves_to = models.JSONField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+    # When the end was stored, which is later where the node could not report it at once.
+    end_stored_at = models.DateTimeField(null=True, blank=True)
     exit_code = models.IntegerField(null=True, blank=True)
     detail = models.CharField(max_length=DETAIL_CHARS, blank=True)
     start_failures = models.PositiveIntegerField(default=0)
@@ -92,10 +98,27 @@ class Attempt(models.Model):
             ),
             # What a policy held over the last day.
             models.Index(fields=["policy", "ended_at"], name="attempt_by_end"),
+            # What was held in an hour, and ends that were stored after that hour was summed up.
+            models.Index(fields=["ended_at"], name="attempt_ended"),
+            models.Index(fields=["end_stored_at"], name="attempt_end_stored"),
         ]
 
     def __str__(self) -> str:
         return f"attempt {self.generation} of {self.task_id}"
+
+
+class PastTier(models.Model):
+    """A tier that an attempt had before its present one, `until` that moment."""
+
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="past_tiers")
+    tier = models.CharField(max_length=10, choices=Tier.choices, blank=True)
+    until = models.DateTimeField()
+
+    class Meta:
+        ordering = ["until"]
+
+    def __str__(self) -> str:
+        return f"{self.tier} of {self.attempt_id}"
 
 
 class Member(models.Model):
