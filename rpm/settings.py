@@ -76,6 +76,7 @@ INSTALLED_APPS = [
     "apps.tasks.apps.TasksConfig",
     "apps.allocation.apps.AllocationConfig",
     "apps.execution.apps.ExecutionConfig",
+    "apps.usage.apps.UsageConfig",
     "apps.configuration.apps.ConfigurationConfig",
     "apps.dashboard.apps.DashboardConfig",
 ]
@@ -178,6 +179,7 @@ CELERY_BEAT_SCHEDULE = {
     "retention": {"task": "tasks.remove_old", "schedule": timedelta(minutes=5)},
     "revisions": {"task": "configuration.remove_old", "schedule": timedelta(minutes=5)},
     "mail": {"task": "accounts.send_mail", "schedule": timedelta(minutes=1)},
+    "usage": {"task": "usage.book", "schedule": timedelta(minutes=1)},
     "sessions": {"task": "accounts.remove_sessions", "schedule": timedelta(hours=1)},
     "demonstration": {"task": "rpm.keep_demonstration", "schedule": timedelta(seconds=30)},
 }

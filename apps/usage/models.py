@@ -20,7 +20,7 @@ WAIT_BUCKETS: dict[str, float] = {
 
 
 class Measures(models.Model):
-    """What is summed up.
+    """What is summed up; `at` is the beginning of the hour or day, in UTC.
 
     `held` and `lost` are millionths of a GPU second: thousandths of GPU times milliseconds. `lost`
     is what attempts that were preempted or lost held since they last saved their state, booked when
@@ -28,34 +28,36 @@ class Measures(models.Model):
     `ended` counts every end; those that were aborted or lost are in none of the three after it.
     """
 
+    at = models.DateTimeField()
     held = models.BigIntegerField(default=0)
     lost = models.BigIntegerField(default=0)
-    started = models.PositiveBigIntegerField(default=0)
-    ended = models.PositiveBigIntegerField(default=0)
-    completed = models.PositiveBigIntegerField(default=0)
-    failed = models.PositiveBigIntegerField(default=0)
-    preempted = models.PositiveBigIntegerField(default=0)
-    waited_ms = models.PositiveBigIntegerField(default=0)
-    waits_1m = models.PositiveBigIntegerField(default=0)
-    waits_5m = models.PositiveBigIntegerField(default=0)
-    waits_15m = models.PositiveBigIntegerField(default=0)
-    waits_1h = models.PositiveBigIntegerField(default=0)
-    waits_4h = models.PositiveBigIntegerField(default=0)
-    waits_12h = models.PositiveBigIntegerField(default=0)
-    waits_1d = models.PositiveBigIntegerField(default=0)
-    waits_longer = models.PositiveBigIntegerField(default=0)
+    started = models.BigIntegerField(default=0)
+    ended = models.BigIntegerField(default=0)
+    completed = models.BigIntegerField(default=0)
+    failed = models.BigIntegerField(default=0)
+    preempted = models.BigIntegerField(default=0)
+    waited_ms = models.BigIntegerField(default=0)
+    waits_1m = models.BigIntegerField(default=0)
+    waits_5m = models.BigIntegerField(default=0)
+    waits_15m = models.BigIntegerField(default=0)
+    waits_1h = models.BigIntegerField(default=0)
+    waits_4h = models.BigIntegerField(default=0)
+    waits_12h = models.BigIntegerField(default=0)
+    waits_1d = models.BigIntegerField(default=0)
+    waits_longer = models.BigIntegerField(default=0)
 
     class Meta:
         abstract = True
 
 
-MEASURES: tuple[str, ...] = tuple(field.name for field in Measures._meta.get_fields())
+MEASURES: tuple[str, ...] = tuple(
+    field.name for field in Measures._meta.local_fields if field.name != "at"
+)
 
 
 class PolicyMeasures(Measures):
-    """Of a policy in a pool, for one model of GPU and one tier; `at` is the beginning."""
+    """Of a policy in a pool, for one model of GPU and one tier."""
 
-    at = models.DateTimeField()
     policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="+")
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="+")
     model = models.CharField(max_length=120, blank=True)
@@ -70,60 +72,45 @@ class PolicyMeasures(Measures):
         ]
 
 
-class QueueMeasures(Measures):
-    """Of a queue, with the policy that its tasks had."""
+class PolicyHour(PolicyMeasures):
+    """One hour."""
 
-    at = models.DateTimeField()
+    def __str__(self) -> str:
+        return f"hour {self.at} of policy {self.policy_id} in pool {self.pool_id}"
+
+
+class PolicyDay(PolicyMeasures):
+    """One day."""
+
+    def __str__(self) -> str:
+        return f"day {self.at} of policy {self.policy_id} in pool {self.pool_id}"
+
+
+class QueueDay(Measures):
+    """One day of a queue, with the policy that its tasks had."""
+
     policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="+")
     queue = models.ForeignKey(Queue, on_delete=models.PROTECT, related_name="+")
 
     class Meta:
-        abstract = True
         constraints = [
             models.UniqueConstraint(fields=["at", "policy", "queue"], name="%(class)s_once")
         ]
 
+    def __str__(self) -> str:
+        return f"day {self.at} of queue {self.queue_id}"
 
-class OwnerMeasures(Measures):
-    """Of the tasks of one user under a policy."""
 
-    at = models.DateTimeField()
+class OwnerDay(Measures):
+    """One day of the tasks of one user under a policy."""
+
     policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="+")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
 
     class Meta:
-        abstract = True
         constraints = [
             models.UniqueConstraint(fields=["at", "policy", "owner"], name="%(class)s_once")
         ]
 
-
-class PolicyHour(PolicyMeasures):
-    pass
-
-
-class PolicyDay(PolicyMeasures):
-    pass
-
-
-class QueueHour(QueueMeasures):
-    pass
-
-
-class QueueDay(QueueMeasures):
-    pass
-
-
-class OwnerHour(OwnerMeasures):
-    pass
-
-
-class OwnerDay(OwnerMeasures):
-    pass
-
-
-class ClosedHour(models.Model):
-    """An hour that is summed up. `closed_at` is the time of the sums, by the database's clock."""
-
-    at = models.DateTimeField(primary_key=True)
-    closed_at = models.DateTimeField()
+    def __str__(self) -> str:
+        return f"day {self.at} of owner {self.owner_id}"

@@ -11,11 +11,11 @@ from apps.core.units import MILLI, amount_text, amounts_text, milli_text
 from apps.dashboard.cards.nodes import NodeRow, cell_word, node_row, resumable_parts
 from apps.dashboard.cards.words import NODE_STATES, joined, plural
 from apps.dashboard.live import Sharing, card, key_id
-from apps.usage.selectors.current_usage import amounts_of, live_attempts, over_quota_tasks
 from apps.execution.connections import pinned_key
 from apps.nodes.models import RETIRED_INDEX, Device, DeviceState, Node
 from apps.nodes.selectors import ShareEnforcement, nodes_visible_to
 from apps.tasks.models import HeldDevice, Member, Task
+from apps.usage.selectors.current_usage import amounts_of, live_attempts, over_quota_tasks
 
 
 @dataclass(frozen=True, slots=True)

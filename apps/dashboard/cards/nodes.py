@@ -12,9 +12,9 @@ from apps.core.units import MILLI
 from apps.dashboard.cards.restore_banner import RestoreBanner, restore_banner
 from apps.dashboard.cards.words import plural
 from apps.dashboard.live import Sharing, card, topics_of
-from apps.usage.selectors.current_usage import amounts_of, live_attempts, over_quota_tasks
 from apps.nodes.models import Device, DeviceState, Node
 from apps.tasks.models import HeldDevice, Member
+from apps.usage.selectors.current_usage import amounts_of, live_attempts, over_quota_tasks
 
 # State of a cell: `u` reserved, `o` over quota, `h` shared, empty free, `x` occupied, `d` missing.
 _BAD = {DeviceState.MISSING: "d", DeviceState.OCCUPIED: "x"}

@@ -12,11 +12,11 @@ from apps.dashboard.cards.bars import UsageBar
 from apps.dashboard.cards.reasons import ReasonView, explain, stored_reasons
 from apps.dashboard.cards.words import ordinal
 from apps.dashboard.live import Sharing, card, key_id, topics_of
-from apps.usage.selectors.current_usage import GPU, live_attempts
 from apps.policies.selectors import policy_family
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.queue_order import queue_position
+from apps.usage.selectors.current_usage import GPU, live_attempts
 
 MOST = 5
 

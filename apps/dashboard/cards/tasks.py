@@ -32,7 +32,6 @@ from apps.dashboard.live import Sharing, card
 from apps.dashboard.selectors.pools import simulated_pools
 from apps.dashboard.selectors.task_history import TaskHistory, task_history
 from apps.dashboard.selectors.tasks import VIEWS, TaskFilter, tasks_matching, visible_task
-from apps.usage.selectors.current_usage import amounts_of, family_in, live_attempts, over_quota_tasks
 from apps.policies.models import Queue
 from apps.tasks.lifecycle.states import (
     ADMITTED_STATES,
@@ -47,6 +46,12 @@ from apps.tasks.selectors.visibility import (
     is_shown_alone,
     task_permissions,
     without_hidden_queues,
+)
+from apps.usage.selectors.current_usage import (
+    amounts_of,
+    family_in,
+    live_attempts,
+    over_quota_tasks,
 )
 
 PAGE = 50

@@ -12,11 +12,11 @@ from apps.configuration.selectors import (
 )
 from apps.dashboard.selectors.current_tasks import CurrentTasks, current_tasks
 from apps.dashboard.selectors.pools import PoolFacts, pool_facts
-from apps.usage.selectors.current_usage import LiveAttempt
 from apps.nodes.models import Volume
 from apps.policies.document import Document, as_data
 from apps.policies.extra_permissions import CAPABILITIES, ROOT
 from apps.policies.models import DraftState, Policy, Pool, Queue
+from apps.usage.selectors.current_usage import LiveAttempt
 
 Data = dict[str, Any]
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from apps.dashboard.selectors.current_tasks import CurrentTasks
-from apps.usage.selectors.current_usage import GPU, Usage, usage_by
 from apps.nodes.capacity import PoolCapacity
 from apps.nodes.models import Node
 from apps.nodes.selectors import ShareEnforcement, capacity_by_pool, enforcement_by_pool
 from apps.policies.models import Pool, PoolLink
+from apps.usage.selectors.current_usage import GPU, Usage, usage_by
 
 
 @dataclass(frozen=True, slots=True)

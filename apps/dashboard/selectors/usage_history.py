@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from apps.usage.selectors.current_usage import GPU
 from apps.policies.models import Policy
 from apps.tasks.models import Attempt
+from apps.usage.selectors.current_usage import GPU
 
 HOURS = 24
 STEPS = 96

@@ -38,6 +38,9 @@ class Attempt(models.Model):
     stops_for = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="victims"
     )
+    # Up to when the sums of usage contain it, and whether they contain all of it.
+    summed_until = models.DateTimeField(null=True, blank=True)
+    is_summed = models.BooleanField(default=False, db_default=False)
     allocated_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True, blank=True)
     # When the task last reported that it had saved its state.
@@ -54,8 +57,6 @@ class Attempt(models.Model):
     # instead of the old one until then.
     moves_to = models.JSONField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
-    # When the end was stored, which is later where the node could not report it at once.
-    end_stored_at = models.DateTimeField(null=True, blank=True)
     exit_code = models.IntegerField(null=True, blank=True)
     detail = models.CharField(max_length=DETAIL_CHARS, blank=True)
     start_failures = models.PositiveIntegerField(default=0)
@@ -98,9 +99,10 @@ class Attempt(models.Model):
             ),
             # What a policy held over the last day.
             models.Index(fields=["policy", "ended_at"], name="attempt_by_end"),
-            # What was held in an hour, and ends that were stored after that hour was summed up.
-            models.Index(fields=["ended_at"], name="attempt_ended"),
-            models.Index(fields=["end_stored_at"], name="attempt_end_stored"),
+            # What is not summed up yet.
+            models.Index(
+                fields=["id"], condition=models.Q(is_summed=False), name="attempt_not_summed"
+            ),
         ]
 
     def __str__(self) -> str:

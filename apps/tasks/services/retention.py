@@ -25,6 +25,7 @@ from apps.tasks.models import (
     HeldDevice,
     IdempotencyKey,
     Member,
+    PastTier,
     ReasonChange,
     Task,
 )
@@ -83,8 +84,8 @@ def expired_remove(
 ) -> RemovedCounts:
     """Remove expired rows, for `run_s` seconds at most.
 
-    Tasks stay that have not ended, whose node does not know yet that their result is stored, or
-    whose attempt another one refers to.
+    Tasks stay that have not ended, whose node does not know yet that their result is stored, whose
+    attempt another one refers to, or that the sums of usage do not contain yet.
     """
     if now is None and clock.is_in_doubt():
         # Removed rows never come back; rows that are kept a day longer do no damage.
@@ -230,6 +231,7 @@ def _tasks_delete(batch: Sequence[Any]) -> int:
         tasks = list(locked.values_list("pk", flat=True))
         attempts = list(Attempt.objects.filter(task__in=tasks).values_list("pk", flat=True))
         AttemptLog.objects.filter(attempt__in=attempts).delete()
+        PastTier.objects.filter(attempt__in=attempts).delete()
         HeldDevice.objects.filter(member__attempt__in=attempts).delete()
         Member.objects.filter(attempt__in=attempts).delete()
         # Ended attempts may refer to each other: a victim to its beneficiary.
@@ -260,12 +262,13 @@ def _delete(events: QuerySet[Event]) -> int:
 
 
 def _is_needed() -> Q:
-    """Whether a node or a live attempt still needs the task."""
+    """Whether a node, a live attempt or the sums of usage still need the task."""
     live = Attempt.objects.filter(state__in=LIVE_ATTEMPT_STATES)
     untold = Q(is_acknowledged=False, node__isnull=False, node__removed_at=None)
     unsettled = Member.objects.filter(Q(released_at=None) | untold)
     return (
         Q(attempts__in=live)
+        | Q(attempts__in=Attempt.objects.filter(is_summed=False))
         | Q(attempts__in=unsettled.values("attempt"))
         | Q(attempts__in=live.values("stops_for"))
         | Q(attempts__in=live.values("blocked_by"))

@@ -1,7 +1,7 @@
 """Who holds how much now, labelled as people read it."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db.models import FilteredRelation, Q
 
 from apps.policies.models import Policy
-from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, Tier
 from apps.tasks.models import Attempt
 
 GPU = "gpu"
@@ -157,31 +157,56 @@ def reservations_of(amounts: Mapping[int, Amounts]) -> dict[int, dict[str, int]]
     return found
 
 
+def tiers_of(attempts: Iterable[LiveAttempt], amounts: Mapping[int, Amounts]) -> dict[UUID, Tier]:
+    """The tier of each running task, as people read it.
+
+    Over quota is what the topmost policy above it in `amounts` does not cover; borrowed, what it
+    covers but a policy below it does not. Each policy covers its non-preemptible work first, then
+    higher priority, then the longest running, while that stays within its reservation. Source:
+    docs/allocation.md, "Tiers: reserved before over quota".
+    """
+    of_policy: dict[int, list[LiveAttempt]] = defaultdict(list)
+    tiers: dict[UUID, Tier] = {}
+    for one in attempts:
+        tiers[one.task_id] = Tier.RESERVED
+        for policy in _line(one.policy_id, amounts):
+            of_policy[policy].append(one)
+    reservations = reservations_of(amounts)
+    for policy, concerned in of_policy.items():
+        is_top = _topmost(policy, amounts) == policy
+        for task in _uncovered(concerned, reservations.get(policy, {})):
+            if is_top:
+                tiers[task] = Tier.OVER_QUOTA
+            elif tiers[task] == Tier.RESERVED:
+                tiers[task] = Tier.BORROWED
+    return tiers
+
+
 def over_quota_tasks(
     attempts: Iterable[LiveAttempt], amounts: Mapping[int, Amounts]
 ) -> frozenset[UUID]:
-    """The running tasks that people read as over quota: those that no reservation covers.
+    """The running tasks that people read as over quota: those that no reservation covers."""
+    tiers = tiers_of(attempts, amounts)
+    return frozenset(task for task, tier in tiers.items() if tier == Tier.OVER_QUOTA)
 
-    They are held against the reservation of the topmost policy above them in `amounts`. Its
-    non-preemptible work comes first, then higher priority, then the longest running, each counted
-    while it stays within the reservation. Source: docs/allocation.md,
-    "Tiers: reserved before over quota".
-    """
-    of_policy: dict[int, list[LiveAttempt]] = defaultdict(list)
-    for one in attempts:
-        of_policy[_topmost(one.policy_id, amounts)].append(one)
-    reservations = reservations_of(amounts)
-    over_quota: set[UUID] = set()
-    for policy, tree_attempts in of_policy.items():
-        reserved = reservations.get(policy, {})
-        counted: dict[str, int] = defaultdict(int)
-        for one in sorted(tree_attempts, key=_reservation_order):
-            if _fits_reservation(one, counted, reserved):
-                for key, amount in one.amounts.items():
-                    counted[key] += amount
-            else:
-                over_quota.add(one.task_id)
-    return frozenset(over_quota)
+
+def _uncovered(attempts: Iterable[LiveAttempt], reserved: Mapping[str, int]) -> Iterator[UUID]:
+    counted: dict[str, int] = defaultdict(int)
+    for one in sorted(attempts, key=_reservation_order):
+        if _fits_reservation(one, counted, reserved):
+            for key, amount in one.amounts.items():
+                counted[key] += amount
+        else:
+            yield one.task_id
+
+
+def _line(policy: int, amounts: Mapping[int, Amounts]) -> Iterator[int]:
+    """The policy and those above it."""
+    at: int | None = policy
+    while at is not None:
+        yield at
+        parent = amounts[at].parent if at in amounts else None
+        at = parent if parent in amounts else None
 
 
 def family_in(policy: int, amounts: Mapping[int, Amounts]) -> list[int]:

@@ -7,7 +7,6 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from apps.core import clock
 from apps.core.notifications import after_commit
 from apps.policies.models import Queue
 from apps.tasks.details import shorten
@@ -116,7 +115,6 @@ def attempt_finish(attempt: Attempt, at: datetime, *, is_unfit: bool = False) ->
         LOSE if ended.is_lost else FINISH,
         attempt,
         at=at,
-        end_stored_at=clock.now(),
         exit_code=ended.exit_code,
         detail=shorten(ended.detail),
     )

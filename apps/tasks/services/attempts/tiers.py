@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, Tier
 from apps.tasks.models import Attempt, PastTier
@@ -16,27 +16,31 @@ def tiers_change(tiers: Mapping[UUID, Tier], *, at: datetime) -> int:
     """Give live attempts these tiers from `at` on, and keep the ones before.
 
     Args:
-        tiers: by attempt; those that have the tier already, and those that have ended, stay.
+        tiers: by task; attempts that have the tier already, and those that have ended, stay.
 
     Returns:
         How many have changed.
     """
-    ids, changed = sorted(tiers), 0
-    for start in range(0, len(ids), BATCH):
+    tasks, changed = sorted(tiers), 0
+    for start in range(0, len(tasks), BATCH):
         with transaction.atomic():
-            changed += _change(tiers, ids[start : start + BATCH], at)
+            changed += _change(tiers, tasks[start : start + BATCH], at)
     return changed
 
 
-def _change(tiers: Mapping[UUID, Tier], ids: list[UUID], at: datetime) -> int:
+def _change(tiers: Mapping[UUID, Tier], tasks: list[UUID], at: datetime) -> int:
+    rows = Attempt.objects.filter(task__in=tasks, state__in=LIVE_ATTEMPT_STATES).order_by("pk")
+    wrong = [pk for pk, task, tier in rows.values_list("pk", "task", "tier") if tier != tiers[task]]
     # An attempt that is being ended is locked, and keeps its tier.
-    rows = Attempt.objects.select_for_update(skip_locked=True, no_key=True)
-    found = rows.filter(pk__in=ids, state__in=LIVE_ATTEMPT_STATES).order_by("pk")
-    changed = [one for one in found.only("tier") if one.tier != tiers[one.pk]]
+    has_locks = connection.features.has_select_for_update_skip_locked
+    locked = rows.select_for_update(skip_locked=True, no_key=True) if has_locks else rows
+    changed = list(locked.filter(pk__in=wrong).only("task_id", "tier", "summed_until"))
     PastTier.objects.bulk_create(
-        PastTier(attempt=one, tier=one.tier, until=at) for one in changed
+        # What is summed up keeps its tier, whatever the clock says.
+        PastTier(attempt=one, tier=one.tier, until=max(at, one.summed_until or at))
+        for one in changed
     )
     for tier in Tier:
-        of_tier = [one.pk for one in changed if tiers[one.pk] == tier]
+        of_tier = [one.pk for one in changed if tiers[one.task_id] == tier]
         Attempt.objects.filter(pk__in=of_tier).update(tier=tier)
     return len(changed)

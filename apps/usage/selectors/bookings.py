@@ -1,0 +1,192 @@
+"""What attempts add to the sums of each hour: exact, nothing is sampled."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+
+from apps.tasks.lifecycle.states import AttemptState, TaskState
+from apps.tasks.models import Attempt, Member, PastTier
+from apps.usage.models import WAIT_BUCKETS
+
+GPU = "gpu"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MS = timedelta(milliseconds=1)
+HOUR_MS = 3_600_000
+
+Sums = dict[str, int]
+
+
+def to_ms(at: datetime) -> int:
+    """Milliseconds since 1970, rounded down: stretches that follow each other add up exactly."""
+    return (at - EPOCH) // MS
+
+
+def hour_of(at: datetime) -> datetime:
+    """The beginning of its hour."""
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """What an attempt adds to one hour; `at` is its beginning, `sums` are by measure."""
+
+    at: datetime
+    policy: int
+    pool: int
+    queue: int
+    owner: int
+    model: str
+    tier: str
+    sums: Sums
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptBookings:
+    """What was not booked yet of one attempt, up to `until`; `is_last` where it has ended."""
+
+    attempt: UUID
+    until: datetime
+    is_last: bool
+    bookings: tuple[Booking, ...]
+
+
+def attempts_to_book(hour: datetime) -> QuerySet[Attempt]:
+    """Those that are new or have ended, and live ones of which an hour before `hour` is missing."""
+    return Attempt.objects.filter(
+        Q(ended_at__isnull=False) | Q(summed_until__isnull=True) | Q(summed_until__lt=hour),
+        is_summed=False,
+    )
+
+
+def bookings_of(attempts: QuerySet[Attempt], *, until: datetime) -> Iterator[AttemptBookings]:
+    """What these attempts held since they were booked last, in three queries.
+
+    Live ones up to `until`. An end that was stored after later hours had been booked takes these
+    back: its bookings are negative.
+    """
+    models = _members_by_model(attempts)
+    tiers = _past_tiers(attempts)
+    for row in _rows(attempts):
+        past = tiers.get(row["pk"], ())
+        yield _unbooked(row, _gpu_by_model(row, models.get(row["pk"], {})), past, until)
+
+
+def _rows(attempts: QuerySet[Attempt]) -> QuerySet[Attempt, dict[str, Any]]:
+    before = Attempt.objects.filter(
+        task=OuterRef("task_id"), generation=OuterRef("generation") - 1
+    ).values("ended_at")
+    return attempts.annotate(
+        before_ended_at=Subquery(before),
+        waits_since=Coalesce(
+            F("task__waiting_since"), F("task__submitted_at"), F("task__created_at")
+        ),
+    ).values(
+        *("pk", "policy_id", "pool_id", "queue_id", "task__owner_id", "tier", "request"),
+        *("replicas", "allocated_at", "started_at", "checkpointed_at", "ended_at", "state"),
+        *("is_preempted", "exit_code", "stop_target", "summed_until"),
+        *("waits_since", "before_ended_at"),
+    )
+
+
+def _members_by_model(attempts: QuerySet[Attempt]) -> dict[UUID, dict[str, int]]:
+    """How many members of each attempt are on nodes with GPUs of each model."""
+    found: dict[UUID, dict[str, int]] = defaultdict(dict)
+    members = Member.objects.filter(attempt__in=attempts.values("pk"), node__isnull=False)
+    counted = members.values("attempt_id", "node__gpu_model").annotate(members=Count("pk"))
+    for one in counted.order_by():
+        found[one["attempt_id"]][one["node__gpu_model"]] = one["members"]
+    return found
+
+
+def _gpu_by_model(row: dict[str, Any], members: dict[str, int]) -> dict[str, int]:
+    """Thousandths; a pool without nodes has no model."""
+    gpu = row["request"].get(GPU, 0)
+    return {model: gpu * count for model, count in (members or {"": row["replicas"]}).items()}
+
+
+def _past_tiers(attempts: QuerySet[Attempt]) -> dict[UUID, list[tuple[str, datetime]]]:
+    found: dict[UUID, list[tuple[str, datetime]]] = defaultdict(list)
+    past = PastTier.objects.filter(attempt__in=attempts.values("pk")).order_by("until", "pk")
+    for attempt, tier, until in past.values_list("attempt_id", "tier", "until"):
+        found[attempt].append((tier, until))
+    return found
+
+
+def _unbooked(
+    row: dict[str, Any],
+    gpu: dict[str, int],
+    past: Sequence[tuple[str, datetime]],
+    until: datetime,
+) -> AttemptBookings:
+    began: datetime = row["allocated_at"]
+    since: datetime = row["summed_until"] or began
+    ended_at: datetime | None = row["ended_at"]
+    # The clock of a node may be behind, or ours may have been.
+    end = max(until, since) if ended_at is None else max(ended_at, began)
+    tiers = [*past, (row["tier"], None)]
+
+    def book(at: datetime, model: str, tier: str, sums: Sums) -> Booking:
+        return Booking(
+            hour_of(at),
+            row["policy_id"],
+            row["pool_id"],
+            row["queue_id"],
+            row["task__owner_id"],
+            model,
+            tier,
+            sums,
+        )
+
+    found = [
+        book(at, model, tier, {"held": held if end > since else -held})
+        for at, tier, ms in _stretches(tiers, to_ms(min(since, end)), to_ms(max(since, end)))
+        for model, milli in gpu.items()
+        if (held := milli * ms)
+    ]
+    model = min(gpu)
+    if row["summed_until"] is None:
+        found.append(book(began, model, tiers[0][0], _start_sums(row)))
+    if ended_at is not None:
+        found.append(book(end, model, row["tier"], _end_sums(row, sum(gpu.values()), end)))
+    return AttemptBookings(row["pk"], end, ended_at is not None, tuple(found))
+
+
+def _stretches(
+    tiers: Sequence[tuple[str, datetime | None]], start: int, end: int
+) -> Iterator[tuple[datetime, str, int]]:
+    """A moment of each hour, the tier, and the milliseconds of both."""
+    at = start
+    for tier, until in tiers:
+        stop = end if until is None else min(to_ms(until), end)
+        while at < stop:
+            step = min(stop, (at // HOUR_MS + 1) * HOUR_MS)
+            yield EPOCH + at * MS, tier, step - at
+            at = step
+
+
+def _start_sums(row: dict[str, Any]) -> Sums:
+    since = max(row["waits_since"], row["before_ended_at"] or row["waits_since"])
+    waited_ms = max(to_ms(row["allocated_at"]) - to_ms(since), 0)
+    bucket = next(name for name, most_s in WAIT_BUCKETS.items() if waited_ms <= most_s * 1000)
+    return {"started": 1, "waited_ms": waited_ms, bucket: 1}
+
+
+def _end_sums(row: dict[str, Any], gpu: int, end: datetime) -> Sums:
+    sums = {"ended": 1}
+    is_lost = row["state"] == AttemptState.LOST
+    if row["is_preempted"]:
+        sums["preempted"] = 1
+    elif row["exit_code"] == 0:
+        sums["completed"] = 1
+    elif not is_lost and row["stop_target"] in {"", TaskState.FAILED}:
+        sums["failed"] = 1
+    if (row["is_preempted"] or is_lost) and row["started_at"] is not None:
+        saved_at = max(row["started_at"], row["checkpointed_at"] or row["started_at"])
+        sums["lost"] = gpu * max(to_ms(end) - to_ms(saved_at), 0)
+    return sums
