@@ -81,7 +81,7 @@ def _rows(attempts: QuerySet[Attempt]) -> QuerySet[Attempt, dict[str, Any]]:
     before = Attempt.objects.filter(
         task=OuterRef("task_id"), generation=OuterRef("generation") - 1
     ).values("ended_at")
-    return attempts.annotate(
+    rows: QuerySet[Attempt, dict[str, Any]] = attempts.annotate(
         before_ended_at=Subquery(before),
         waits_since=Coalesce(
             F("task__waiting_since"), F("task__submitted_at"), F("task__created_at")
@@ -92,6 +92,7 @@ def _rows(attempts: QuerySet[Attempt]) -> QuerySet[Attempt, dict[str, Any]]:
         *("is_preempted", "exit_code", "stop_target", "summed_until"),
         *("waits_since", "before_ended_at"),
     )
+    return rows
 
 
 def _members_by_model(attempts: QuerySet[Attempt]) -> dict[UUID, dict[str, int]]:

@@ -84,8 +84,9 @@ def _add(table: type[Measures], sums: Mapping[tuple[Any, ...], Sums]) -> None:
         # In one order, so that two runs never wait for each other.
         for key, measures in sorted(sums.items(), key=lambda item: item[0])
     ]
-    fields = [table._meta.get_field(name) for name in ("at", *KEYS[table], *MEASURES)]
-    columns = [field.column for field in fields]
+    by_name = {field.name: field for field in table._meta.local_concrete_fields}
+    fields = [by_name[name] for name in ("at", *KEYS[table], *MEASURES)]
+    columns = [str(field.column) for field in fields]
     name = connection.ops.quote_name(table._meta.db_table)
     added = ", ".join(f"{one} = {name}.{one} + excluded.{one}" for one in MEASURES)
     key = ", ".join(columns[: 1 + len(KEYS[table])])

@@ -23,6 +23,8 @@ from apps.tasks.services import retention
 from apps.tasks.services.attempts.ends import attempt_stop
 from apps.tasks.services.members.logs import log_append
 from apps.tasks.services.retention import Retention, expired_remove, retention_of
+from apps.usage.models import OwnerDay
+from apps.usage.services.booking import usage_book
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
 
@@ -47,7 +49,9 @@ def ended(example: Example, alice: User) -> Task:
 def end(task: Task, *, is_acknowledged: bool = True) -> None:
     """As a report that it completed would, in the rows alone."""
     now = timezone.now()
-    Attempt.objects.filter(task=task).update(state=AttemptState.FINISHED, ended_at=now)
+    Attempt.objects.filter(task=task).update(
+        state=AttemptState.FINISHED, ended_at=now, is_summed=True
+    )
     Member.objects.filter(attempt__task=task).update(
         released_at=now, is_acknowledged=is_acknowledged
     )
@@ -101,6 +105,17 @@ def test_the_output_goes_before_the_task_where_that_is_asked(ended: Task) -> Non
     assert (removed.log_pieces, removed.tasks) == (1, 0)
     assert Attempt.objects.get().log_bytes == 7
     assert not AttemptLog.objects.exists()
+
+
+def test_what_the_sums_of_usage_lack_stays_until_it_is_booked(ended: Task) -> None:
+    Attempt.objects.update(is_summed=False)
+    late = timezone.now() + LATER
+    assert expired_remove(MONTH, now=late).tasks == 0
+
+    usage_book()
+
+    assert expired_remove(MONTH, now=late).tasks == 1
+    assert OwnerDay.objects.get().started == 1
 
 
 def test_what_is_kept_for_ever_stays(ended: Task) -> None:

@@ -1,0 +1,10 @@
+"""Addresses of usage."""
+
+from django.urls import path
+
+from apps.usage.api.views import UsageCsvView, UsageView
+
+urlpatterns = [
+    path("usage/", UsageView.as_view(), name="usage"),
+    path("usage/csv/", UsageCsvView.as_view(), name="usage-csv"),
+]

@@ -1,0 +1,64 @@
+"""REST of usage over time."""
+
+from datetime import date, timedelta
+from typing import Any
+
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from apps.access.selectors import pools_visible_to
+from apps.accounts.api.permissions import HasScope, person
+from apps.core.errors import BadInput
+from apps.policies.selectors import by_name_or_id
+from apps.usage.api.serializers import UsageQuerySerializer, UsageSerializer, report_facts
+from apps.usage.exports import csv_response
+from apps.usage.selectors.labels import UsageGroup
+from apps.usage.selectors.report import DEFAULT_DAYS, UsagePeriod, UsageReport, usage_report
+
+
+class UsageView(APIView):
+    """What the policies that the user sees held over time, compared with the time before."""
+
+    permission_classes = (HasScope,)
+
+    @extend_schema(parameters=[UsageQuerySerializer], responses=UsageSerializer)
+    def get(self, request: Request) -> Response:
+        """One line per policy, pool, model, tier, queue or owner. The present hour is included."""
+        return Response(UsageSerializer(report_facts(_report(request))).data)
+
+
+class UsageCsvView(APIView):
+    """The same report as a file."""
+
+    permission_classes = (HasScope,)
+
+    @extend_schema(
+        parameters=[UsageQuerySerializer], responses={(200, "text/csv"): OpenApiTypes.STR}
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """The lines of the report for spreadsheets."""
+        return csv_response(_report(request))
+
+
+def _report(request: Request) -> UsageReport:
+    query = UsageQuerySerializer(data=request.query_params.dict())
+    query.is_valid(raise_exception=True)
+    given: dict[str, Any] = query.validated_data
+    user = person(request)
+    pool = by_name_or_id(pools_visible_to(user), given["pool"]) if "pool" in given else None
+    if "pool" in given and pool is None:
+        problem = f"there is no pool {given['pool']!r}"
+        raise BadInput(f"pool: {problem}.", fields={"pool": problem})
+    by = UsageGroup(given["by"])
+    return usage_report(user, _period(given), by, pool=pool.pk if pool else None)
+
+
+def _period(given: dict[str, Any]) -> UsagePeriod:
+    last = given.get("until", UsagePeriod.last_days(1).last)
+    # No year is asked for that has no year before.
+    first = given.get("since", max(last, date(2, 1, 1)) - timedelta(days=DEFAULT_DAYS - 1))
+    return UsagePeriod.asked(first, last)

@@ -1,0 +1,50 @@
+"""A report as a file for spreadsheets and billing."""
+
+from collections.abc import Iterator
+
+from django.http import HttpResponse
+
+from apps.core.spreadsheets import csv_line
+from apps.tasks.lifecycle.states import Tier
+from apps.usage.selectors.report import PER_GPU_S, UsageReport
+
+HEAD = (
+    *("since", "until", "by", "id", "name", "parent"),
+    *("gpu_seconds", *(f"gpu_seconds_{tier}" for tier in Tier.values), "gpu_seconds_lost"),
+    *("started", "ended", "completed", "failed", "preempted", "waited_seconds"),
+    "gpu_seconds_before",
+)
+
+
+def usage_csv(report: UsageReport) -> Iterator[str]:
+    """Its lines, a heading first. A policy's line contains those of the policies below it."""
+    yield csv_line(HEAD)
+    for line in report.lines:
+        sums = line.sums
+        yield csv_line(
+            (
+                *(report.period.first, report.period.last, report.by.value),
+                *(line.key or "", line.label, line.parent or ""),
+                *(gpu_s(one) for one in (sums["held"], *(sums.tiers[t] for t in Tier.values))),
+                gpu_s(sums["lost"]),
+                *(sums[one] for one in ("started", "ended", "completed", "failed", "preempted")),
+                sums["waited_ms"] / 1000,
+                gpu_s(line.before["held"]),
+            )
+        )
+
+
+def csv_response(report: UsageReport) -> HttpResponse:
+    """A download of the lines, with the period in its name."""
+    period = report.period
+    name = f"usage-by-{report.by}-{period.first}-{period.last}.csv"
+    return HttpResponse(
+        "".join(usage_csv(report)),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def gpu_s(held: int) -> float:
+    """Seconds of one GPU."""
+    return held / PER_GPU_S

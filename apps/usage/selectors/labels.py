@@ -1,0 +1,72 @@
+"""Names of what the lines of a report are for, as far as a user may see them."""
+
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+from typing import Any
+
+from apps.access.selectors import policies_visible_to, pools_visible_to, queues_visible_to
+from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
+from apps.policies.models import Policy, Pool, Queue
+from apps.tasks.lifecycle.states import Tier
+
+# Key to label, and for a policy its parent.
+Labels = Mapping[Any, tuple[str, int | None]]
+
+
+class UsageGroup(StrEnum):
+    """What a report has one line for."""
+
+    POLICY = "policy"
+    POOL = "pool"
+    MODEL = "model"
+    TIER = "tier"
+    QUEUE = "queue"
+    OWNER = "owner"
+
+
+def labels_of(by: UsageGroup, viewer: User, keys: Collection[Any]) -> Labels:
+    """The labels of these keys; those that the viewer may not see are missing.
+
+    Policies come with those above them, which may have used nothing themselves.
+    """
+    if by is UsageGroup.POLICY:
+        return _policies(viewer, keys)
+    if by is UsageGroup.MODEL:
+        return {key: (key or "Unknown model", None) for key in keys}
+    if by is UsageGroup.TIER:
+        labels = dict(Tier.choices)
+        return {key: (str(labels.get(key, "Tier not recorded")), None) for key in keys}
+    if by is UsageGroup.OWNER:
+        # Which owners have a line of their own was decided by policy.
+        people = User.objects.filter(pk__in=keys)
+        return {one.pk: (one.get_username(), None) for one in people}
+    model, visible = (
+        (Pool, pools_visible_to(viewer))
+        if by is UsageGroup.POOL
+        else (Queue, queues_visible_to(viewer))
+    )
+    rows = model._default_manager.all() if is_admin(viewer) else visible
+    found = rows.filter(pk__in=keys).values_list("pk", "name", "removed_at")
+    return {pk: (_name(name, removed_at), None) for pk, name, removed_at in found}
+
+
+def _policies(viewer: User, keys: Collection[Any]) -> Labels:
+    rows = Policy.objects.all() if is_admin(viewer) else policies_visible_to(viewer)
+    every = {
+        pk: (_name(name, removed_at), parent)
+        for pk, name, removed_at, parent in rows.values_list(
+            "pk", "name", "removed_at", "parent_id"
+        )
+    }
+    wanted: dict[int, tuple[str, int | None]] = {}
+    for key in keys:
+        at = key
+        while at in every and at not in wanted:
+            wanted[at] = every[at]
+            at = every[at][1]
+    return wanted
+
+
+def _name(name: str, removed_at: object) -> str:
+    return f"{name} (removed)" if removed_at else name

@@ -1,0 +1,311 @@
+"""Usage of a period, as far as a user may see it, next to the period before."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import F, Q, Sum
+
+from apps.access.selectors import policies_managed_by, policies_visible_to
+from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
+from apps.core import clock
+from apps.core.errors import BadInput
+from apps.tasks.models import Attempt
+from apps.usage.models import MEASURES, WAIT_BUCKETS, Measures, OwnerDay, PolicyDay, QueueDay
+from apps.usage.selectors.bookings import bookings_of
+from apps.usage.selectors.labels import Labels, UsageGroup, labels_of
+
+DAY = timedelta(days=1)
+DEFAULT_DAYS = 28
+MOST_DAYS = 366
+FIRST_YEAR, LAST_YEAR = 2000, 2999
+# Of thousandths of a GPU for one millisecond.
+PER_GPU_S = 1_000_000
+PER_GPU_H = 3600 * PER_GPU_S
+# Usage that counts for something whose name the reader may not see.
+OTHERS = 0
+
+
+_TABLES: Mapping[UsageGroup, type[Measures]] = {
+    UsageGroup.QUEUE: QueueDay,
+    UsageGroup.OWNER: OwnerDay,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UsagePeriod:
+    """Whole days in UTC, from `first` to `last`, both included."""
+
+    first: date
+    last: date
+
+    @property
+    def days(self) -> int:
+        return (self.last - self.first).days + 1
+
+    @property
+    def start(self) -> datetime:
+        return datetime.combine(self.first, time(), UTC)
+
+    @property
+    def end(self) -> datetime:
+        return datetime.combine(self.last, time(), UTC) + DAY
+
+    @property
+    def before(self) -> "UsagePeriod":
+        """As many days, up to the day before the first one."""
+        return UsagePeriod(self.first - self.days * DAY, self.first - DAY)
+
+    @classmethod
+    def asked(cls, first: date, last: date) -> "UsagePeriod":
+        """A period that somebody asks for.
+
+        Raises:
+            BadInput: it ends before it begins, is too long, or is in no year of this time.
+        """
+        problems = {}
+        if not FIRST_YEAR <= last.year <= LAST_YEAR:
+            problems["until"] = f"must be in {FIRST_YEAR} to {LAST_YEAR}"
+        elif last < first:
+            problems["until"] = "must not be before since"
+        elif (last - first).days >= MOST_DAYS:
+            problems["since"] = f"must be within {MOST_DAYS} days"
+        for name, problem in problems.items():
+            raise BadInput(f"{name}: {problem}.", fields=problems)
+        return cls(first, last)
+
+    @classmethod
+    def last_days(cls, days: int) -> "UsagePeriod":
+        today = clock.now().astimezone(UTC).date()
+        return cls(today - (days - 1) * DAY, today)
+
+
+@dataclass(slots=True)
+class UsageSums:
+    """Measures by name, and what was held by tier and by day."""
+
+    measures: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MEASURES, 0))
+    tiers: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    days: defaultdict[date, int] = field(default_factory=lambda: defaultdict(int))
+
+    def add(self, day: date, tier: str, measures: Mapping[str, int]) -> None:
+        for name, value in measures.items():
+            self.measures[name] += value
+        held = measures.get("held", 0)
+        self.tiers[tier] += held
+        self.days[day] += held
+
+    def add_all(self, other: "UsageSums") -> None:
+        pairs: tuple[tuple[dict[Any, int], Mapping[Any, int]], ...] = (
+            (self.measures, other.measures),
+            (self.tiers, other.tiers),
+            (self.days, other.days),
+        )
+        for mine, theirs in pairs:
+            for key, value in theirs.items():
+                mine[key] = mine.get(key, 0) + value
+
+    def __getitem__(self, measure: str) -> int:
+        return self.measures[measure]
+
+    @property
+    def waited_s(self) -> float | None:
+        """The mean of the placements; none without any."""
+        started = self["started"]
+        return self["waited_ms"] / 1000 / started if started else None
+
+    def waited_at_most_s(self, share: float) -> float | None:
+        """The bound of the bucket within which this share of the placements had waited."""
+        wanted, counted = self["started"] * share, 0
+        for name, most_s in WAIT_BUCKETS.items():
+            counted += self[name]
+            if counted and counted >= wanted:
+                return most_s
+        return None
+
+
+@dataclass(slots=True)
+class UsageLine:
+    """One line: `key` identifies what it is for, `depth` is that of a policy below others."""
+
+    key: Any
+    label: str
+    sums: UsageSums
+    before: UsageSums
+    parent: Any = None
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReport:
+    """A report; `total` is that of all lines, each counted once."""
+
+    period: UsagePeriod
+    by: UsageGroup
+    lines: tuple[UsageLine, ...]
+    total: UsageSums
+    before: UsageSums
+
+
+def usage_report(
+    viewer: User, period: UsagePeriod, by: UsageGroup, *, pool: int | None = None
+) -> UsageReport:
+    """What the policies that the viewer sees used; administrators see removed ones, too.
+
+    Users who do not manage a policy see their own line of it, and one line for all others.
+
+    Args:
+        pool: only this pool; not for queues and owners, whose sums are over all pools.
+
+    Raises:
+        BadInput: a pool for queues or owners.
+    """
+    if pool is not None and by in _TABLES:
+        problem = "there are no sums of single pools by queue or owner"
+        raise BadInput(f"pool: {problem}.", fields={"pool": problem})
+    with _consistent_reads():
+        scope = _Scope.of(viewer)
+        now = _sums_by_key(period, by, scope, pool)
+        before = _sums_by_key(period.before, by, scope, pool)
+        labels = labels_of(by, viewer, {*now, *before})
+    total, total_before = _sum_of(now.values()), _sum_of(before.values())
+    lines = _lines(now, before, labels)
+    if by is UsageGroup.POLICY:
+        lines = _tree(lines)
+    return UsageReport(period, by, tuple(lines), total, total_before)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The policies whose usage the viewer sees, and those whose users; none: all of them."""
+
+    viewer: int
+    policies: frozenset[int] | None
+    managed: frozenset[int] | None
+
+    @classmethod
+    def of(cls, viewer: User) -> "_Scope":
+        if is_admin(viewer):
+            return cls(viewer.pk, None, None)
+        visible = policies_visible_to(viewer).values_list("pk", flat=True)
+        managed = policies_managed_by(viewer).values_list("pk", flat=True)
+        return cls(viewer.pk, frozenset(visible), frozenset(managed))
+
+    def filter(self) -> Q:
+        return Q() if self.policies is None else Q(policy__in=self.policies)
+
+    def owner_key(self, policy: int, owner: int) -> int:
+        if self.managed is None or policy in self.managed or owner == self.viewer:
+            return owner
+        return OTHERS
+
+
+@contextmanager
+def _consistent_reads() -> Iterator[None]:
+    """All statements see the same sums, though attempts are booked meanwhile."""
+    is_outermost = not connection.in_atomic_block
+    with transaction.atomic():
+        if is_outermost and connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield
+
+
+def _sums_by_key(
+    period: UsagePeriod, by: UsageGroup, scope: _Scope, pool: int | None
+) -> dict[Any, UsageSums]:
+    found: defaultdict[Any, UsageSums] = defaultdict(UsageSums)
+    is_wanted = scope.filter() & (Q() if pool is None else Q(pool=pool))
+    for policy, key, day, tier, measures in (
+        *_booked(period, by, is_wanted),
+        *_unbooked(period, by, is_wanted),
+    ):
+        own = scope.owner_key(policy, key) if by is UsageGroup.OWNER else key
+        found[own].add(day, tier, measures)
+    return dict(found)
+
+
+_Row = tuple[int, Any, date, str, Mapping[str, int]]
+
+
+def _booked(period: UsagePeriod, by: UsageGroup, is_wanted: Q) -> Iterator[_Row]:
+    table: type[Any] = _TABLES.get(by, PolicyDay)
+    tier = F("tier") if table is PolicyDay else F("policy_id")
+    rows = table._default_manager.filter(is_wanted, at__gte=period.start, at__lt=period.end)
+    columns = {"key": F(by.value), "of_tier": tier}
+    sums = {f"sum_{name}": Sum(name) for name in MEASURES}
+    for row in rows.values("policy_id", "at").annotate(**columns).annotate(**sums).order_by():
+        measures = {name: row[f"sum_{name}"] for name in MEASURES}
+        of_tier = row["of_tier"] if table is PolicyDay else ""
+        yield row["policy_id"], row["key"], row["at"].astimezone(UTC).date(), of_tier, measures
+
+
+def _unbooked(period: UsagePeriod, by: UsageGroup, is_wanted: Q) -> Iterator[_Row]:
+    """What live attempts hold since the last whole hour, and ends of the last minute."""
+    attempts = Attempt.objects.filter(is_wanted, is_summed=False, allocated_at__lt=period.end)
+    for attempt in bookings_of(attempts, until=min(clock.now(), period.end)):
+        for one in attempt.bookings:
+            if period.start <= one.at < period.end:
+                yield (
+                    one.policy,
+                    getattr(one, by.value),
+                    one.at.astimezone(UTC).date(),
+                    one.tier,
+                    one.sums,
+                )
+
+
+def _sum_of(sums: Iterable[UsageSums]) -> UsageSums:
+    total = UsageSums()
+    for one in sums:
+        total.add_all(one)
+    return total
+
+
+def _lines(
+    now: Mapping[Any, UsageSums], before: Mapping[Any, UsageSums], labels: Labels
+) -> list[UsageLine]:
+    """The most first; all that has no label is one line at the end."""
+    lines = {
+        key: UsageLine(key, label, UsageSums(), UsageSums(), parent)
+        for key, (label, parent) in labels.items()
+    }
+    for key in {*now, *before}:
+        own = key if key in labels else OTHERS
+        line = lines.setdefault(own, UsageLine(own, "Others", UsageSums(), UsageSums()))
+        line.sums.add_all(now.get(key, UsageSums()))
+        line.before.add_all(before.get(key, UsageSums()))
+    return sorted(lines.values(), key=_order)
+
+
+def _order(line: UsageLine) -> tuple[bool, int, str]:
+    return line.key == OTHERS, -line.sums["held"], line.label
+
+
+def _tree(lines: Iterable[UsageLine]) -> list[UsageLine]:
+    """Each policy with those below it, whose usage it contains."""
+    by_key = {one.key: one for one in lines}
+    children: defaultdict[Any, list[UsageLine]] = defaultdict(list)
+    for one in by_key.values():
+        children[one.parent if one.parent in by_key else None].append(one)
+
+    def gather(line: UsageLine, depth: int) -> list[UsageLine]:
+        below = [gather(child, depth + 1) for child in children[line.key]]
+        for child, *_ in below:
+            line.sums.add_all(child.sums)
+            line.before.add_all(child.before)
+        line.depth = depth
+        return [line, *_flat(sorted(below, key=lambda found: _order(found[0])))]
+
+    return _flat(
+        sorted((gather(one, 0) for one in children[None]), key=lambda found: _order(found[0]))
+    )
+
+
+def _flat(parts: Iterable[list[UsageLine]]) -> list[UsageLine]:
+    return [one for part in parts for one in part]
