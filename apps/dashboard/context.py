@@ -33,6 +33,7 @@ _PAGES: tuple[PageEntry, ...] = (
     ("policy_list", "Policies", "users", False),
     ("resources", "Resources", "workflow", False),
     ("node_list", "Nodes", "server", True),
+    ("usage", "Usage", "chart-column", False),
 )
 # A phone shows four entries and "More".
 _ON_PHONE = 4

@@ -28,11 +28,14 @@ from apps.dashboard.views import (
     service_accounts,
     tasks,
     tenants,
+    usage,
     vaults,
 )
 
 urlpatterns: list[URLPattern] = [
     path("", overview.overview_page, name="overview"),
+    path("usage/", usage.usage_page, name="usage"),
+    path("usage/csv/", usage.usage_export, name="usage_export"),
     path("sign-in/", people.sign_in, name="sign_in"),
     path("sign-in/with/<slug:slug>/", provider_sign_in.provider_start, name="provider_start"),
     path(

@@ -20,6 +20,7 @@ PATHS = (
     "/settings/resources/yaml/",
     "/nodes/",
     "/nodes/add/",
+    "/usage/",
     "/credentials/",
     "/settings/vaults/",
     "/settings/vaults/new/",

@@ -49,7 +49,15 @@ def test_what_is_not_ones_own_does_not_exist(
 
 def test_no_list_names_it(task: Task, charlie: User, client_for: ClientFor) -> None:
     client = client_for(charlie)
-    names = ("overview", "policy_list", "queue_list", "task_list", "resources", "task_enqueue")
+    names = (
+        "overview",
+        "policy_list",
+        "queue_list",
+        "task_list",
+        "resources",
+        "task_enqueue",
+        "usage",
+    )
     for name in names:
         html = client.get(reverse(name)).content.decode()
 

@@ -6,7 +6,14 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.usage.selectors.current_usage import Amounts, LiveAttempt, over_quota_tasks, usage_by
+from apps.tasks.lifecycle.states import Tier
+from apps.usage.selectors.current_usage import (
+    Amounts,
+    LiveAttempt,
+    over_quota_tasks,
+    tiers_of,
+    usage_by,
+)
 
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 POLICY = 1
@@ -70,3 +77,20 @@ def test_reserved_use_never_passes_the_reservation(gpus: list[int], reserved: in
     assert usage.reserved <= reserved
     assert usage.total == sum(gpus)
     assert usage.tasks == len(gpus)
+
+
+def test_what_a_policy_does_not_cover_is_borrowed_from_the_one_above() -> None:
+    top, team = 2, 3
+    amounts = {
+        top: Amounts({"gpu": 8000}),
+        team: Amounts({"gpu": 4000}, parent=top),
+    }
+    attempts = [attempt(number, policy_id=team) for number in (1, 2, 3)]
+
+    tiers = tiers_of(attempts, amounts)
+
+    assert [tiers[one.task_id] for one in attempts] == [
+        Tier.RESERVED,
+        Tier.BORROWED,
+        Tier.OVER_QUOTA,
+    ]

@@ -63,7 +63,7 @@ class UsagePeriod:
 
     @classmethod
     def asked(cls, first: date, last: date) -> "UsagePeriod":
-        """A period that somebody asks for.
+        """A period from a request.
 
         Raises:
             BadInput: it ends before it begins, is too long, or is in no year of this time.

@@ -1,0 +1,235 @@
+"""A report of usage as its page shows it: texts, and the geometry of the chart."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from apps.dashboard.cards.words import duration_text
+from apps.tasks.lifecycle.states import Tier
+from apps.usage.selectors.labels import UsageGroup
+from apps.usage.selectors.report import PER_GPU_H, UsageLine, UsageReport, UsageSums
+
+NONE = "–"
+# The kinds whose colours the series have, and that of all further ones.
+SERIES = ("policy", "profile", "pool", "use", "ok")
+REST = "wait"
+HEIGHT = 200
+# Days that have a text below them at most.
+LABELS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A figure and how it has changed since the period before; empty where that was nothing."""
+
+    text: str
+    change: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LineRow:
+    """One line of the table, its figures in the order of `UsageTable.heads`."""
+
+    label: str
+    depth: int
+    kind: str
+    measures: tuple[Measure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BarPart:
+    """A piece of the bar of a day; `y` and `height` in pixels from the top."""
+
+    kind: str
+    y: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class DayBar:
+    """A day of the chart; positions in percent of the width. `label` names all its figures."""
+
+    x: str
+    width: str
+    middle: str
+    text: str
+    label: str
+    parts: tuple[BarPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A line of the scale."""
+
+    y: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageChart:
+    """GPU hours by day, stacked by line."""
+
+    bars: tuple[DayBar, ...]
+    ticks: tuple[Tick, ...]
+    series: tuple[tuple[str, str], ...]
+    days: tuple[tuple[date, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTable:
+    heads: tuple[str, ...]
+    rows: tuple[LineRow, ...]
+    total: LineRow
+
+
+def hours_text(held: int) -> str:
+    """GPU hours as people read them: one decimal below ten."""
+    hours = held / PER_GPU_H
+    return f"{hours:,.1f}".removesuffix(".0") if hours < 10 else f"{hours:,.0f}"
+
+
+def change_text(now: float, before: float) -> str:
+    """`+12 %` from the period before; empty where there was nothing then."""
+    if not before:
+        return ""
+    share = round((now - before) / before * 100)
+    return f"{'+' if share > 0 else '−' if share < 0 else ''}{abs(share)} %"
+
+
+def totals(report: UsageReport) -> list[tuple[str, str, str]]:
+    """Name, figure and remark of each figure above the chart."""
+    total, before = report.total, report.before
+    change = change_text(total["held"], before["held"])
+    over_quota = total.tiers[Tier.OVER_QUOTA]
+    figures = [
+        ("GPU hours held", hours_text(total["held"]), _from_before(change)),
+        ("Lost", f"{hours_text(total['lost'])} h", "work since the last checkpoint"),
+        ("Tasks started", f"{total['started']:,}", f"{total['preempted']:,} preempted"),
+        ("Tasks ended", f"{total['ended']:,}", f"{total['failed']:,} failed"),
+        ("Wait, mean", _wait(total), _wait_most(total)),
+    ]
+    if any(total.tiers.values()) and not total.tiers[""]:
+        share = round(over_quota / total["held"] * 100) if total["held"] else 0
+        figures.insert(
+            1, ("Over quota", f"{hours_text(over_quota)} h", f"{share} % of what was held")
+        )
+    return figures
+
+
+def _from_before(change: str) -> str:
+    return f"{change} from the period before" if change else "nothing in the period before"
+
+
+def _wait(sums: UsageSums) -> str:
+    return NONE if sums.waited_s is None else duration_text(sums.waited_s)
+
+
+def _wait_most(sums: UsageSums) -> str:
+    most_s = sums.waited_at_most_s(0.95)
+    if most_s is None:
+        return "nothing started"
+    if most_s == float("inf"):
+        return "5 % waited longer than a day"
+    return f"95 % within {duration_text(most_s)}"
+
+
+# --- the table -------------------------------------------------------------------------------
+
+
+def table_of(report: UsageReport) -> UsageTable:
+    """Lines in their order with a total. Tiers are known by policy, pool and model only."""
+    has_tiers = report.by in {UsageGroup.POLICY, UsageGroup.POOL, UsageGroup.MODEL}
+    tiers = tuple(Tier.choices) if has_tiers else ()
+    heads = ("GPU hours", *(str(label) for _, label in tiers), "Lost", "Started", "Failed")
+    kinds = _kinds(report.lines)
+    rows = tuple(
+        LineRow(one.label, one.depth, kinds.get(id(one), ""), _measures(one, tiers))
+        for one in report.lines
+    )
+    everything = UsageLine(None, "Total", report.total, report.before)
+    total = LineRow("Total", 0, "", _measures(everything, tiers))
+    return UsageTable((*heads, "Wait, mean", "95 % waited"), rows, total)
+
+
+def _measures(line: UsageLine, tiers: Iterable[tuple[str, str]]) -> tuple[Measure, ...]:
+    now, before = line.sums, line.before
+    hours = [
+        (now["held"], before["held"]),
+        *((now.tiers[tier], before.tiers[tier]) for tier, _ in tiers),
+        (now["lost"], before["lost"]),
+    ]
+    counts = [(now[name], before[name]) for name in ("started", "failed")]
+    return (
+        *(Measure(hours_text(a) if a else NONE, change_text(a, b)) for a, b in hours),
+        *(Measure(f"{a:,}" if a else NONE, change_text(a, b)) for a, b in counts),
+        Measure(_wait(now), change_text(now.waited_s or 0, before.waited_s or 0)),
+        Measure(_wait_most(now).removeprefix("95 % ") if now["started"] else NONE),
+    )
+
+
+# --- the chart -------------------------------------------------------------------------------
+
+
+def chart_of(report: UsageReport) -> UsageChart:
+    """The largest lines have a colour each, the others one together."""
+    kinds = _kinds(report.lines)
+    tops = [one for one in report.lines if one.depth == 0 and one.sums["held"]]
+    coloured = [one for one in tops if id(one) in kinds]
+    rest = UsageSums()
+    for one in tops[len(coloured) :]:
+        rest.add_all(one.sums)
+    stacked = [(one.label, kinds[id(one)], one.sums) for one in coloured]
+    if rest["held"]:
+        stacked.append(("All others", REST, rest))
+    days = [report.period.first + at * timedelta(days=1) for at in range(report.period.days)]
+    top = _scale_top(max((report.total.days[day] for day in days), default=0))
+    return UsageChart(
+        bars=tuple(_bar(at, day, days, stacked, top) for at, day in enumerate(days)),
+        ticks=tuple(
+            Tick(round(HEIGHT * (1 - at / 4), 1), hours_text(top * at // 4)) for at in range(5)
+        ),
+        series=tuple((label, kind) for label, kind, _ in stacked),
+        days=tuple((day, tuple(hours_text(s.days[day]) for *_, s in stacked)) for day in days),
+    )
+
+
+def _kinds(lines: Sequence[UsageLine]) -> dict[int, str]:
+    """The colours of the largest lines, by the identity of the line."""
+    tops = [one for one in lines if one.depth == 0 and one.sums["held"]]
+    return {id(one): kind for one, kind in zip(tops, SERIES, strict=False)}
+
+
+def _bar(
+    at: int,
+    day: date,
+    days: Sequence[date],
+    stacked: Sequence[tuple[str, str, UsageSums]],
+    top: int,
+) -> DayBar:
+    step = 100 / len(days)
+    parts, y = [], float(HEIGHT)
+    for _, kind, sums in stacked:
+        height = round(HEIGHT * sums.days[day] / top, 2)
+        if height:
+            y = round(y - height, 2)
+            parts.append(BarPart(kind, y, height))
+    figures = [f"{label} {hours_text(s.days[day])} h" for label, _, s in stacked if s.days[day]]
+    every = -(-len(days) // LABELS)
+    return DayBar(
+        x=f"{step * (at + 0.15):.3f}%",
+        width=f"{step * 0.7:.3f}%",
+        middle=f"{step * (at + 0.5):.3f}%",
+        text=f"{day.day} {day:%b}" if at % every == 0 else "",
+        label=f"{day.day} {day:%B}: {', '.join(figures) or 'nothing held'}",
+        parts=tuple(parts),
+    )
+
+
+def _scale_top(highest: int) -> int:
+    """The end of the scale: 1, 2, 4 or 8 with as many zeros as needed, in GPU hours."""
+    hours = max(highest / PER_GPU_H, 0.001)
+    step = 0.001
+    while step * 8 < hours:
+        step *= 10
+    factor = next(one for one in (1, 2, 4, 8) if step * one >= hours)
+    return round(step * factor * PER_GPU_H)

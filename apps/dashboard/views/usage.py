@@ -1,0 +1,122 @@
+"""Usage over time: what the policies that the person sees held, and what of it was lost."""
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Self
+from urllib.parse import parse_qs, urlencode
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
+
+from apps.access.selectors import pools_visible_to
+from apps.accounts.models import User
+from apps.core.errors import BadInput
+from apps.dashboard.access import person
+from apps.dashboard.cards.usage_report import chart_of, table_of, totals
+from apps.dashboard.live import key_id
+from apps.usage.exports import csv_response
+from apps.usage.selectors.labels import UsageGroup
+from apps.usage.selectors.report import DEFAULT_DAYS, UsagePeriod, UsageReport, usage_report
+
+SPANS = (7, DEFAULT_DAYS, 91)
+NAMES = {
+    UsageGroup.POLICY: "Policy",
+    UsageGroup.POOL: "Pool",
+    UsageGroup.MODEL: "GPU model",
+    UsageGroup.TIER: "Tier",
+    UsageGroup.QUEUE: "Queue",
+    UsageGroup.OWNER: "Owner",
+}
+WITHOUT_POOL = (UsageGroup.QUEUE, UsageGroup.OWNER)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageQuery:
+    """What the form asks for; what is no day, group or pool is left out."""
+
+    period: UsagePeriod
+    by: UsageGroup = UsageGroup.POLICY
+    pool: int | None = None
+
+    @classmethod
+    def parse(cls, query: str) -> Self:
+        """From a query string such as `since=2026-03-01&until=2026-03-31&by=pool`."""
+        given = {key: values[-1].strip() for key, values in parse_qs(query).items()}
+        default = UsagePeriod.last_days(DEFAULT_DAYS)
+        last = _day(given.get("until", "")) or default.last
+        try:
+            first = _day(given.get("since", "")) or last - timedelta(days=DEFAULT_DAYS - 1)
+            period = UsagePeriod.asked(first, last)
+        except (BadInput, OverflowError):
+            period = default
+        by = given.get("by", "")
+        group = UsageGroup(by) if by in set(UsageGroup) else UsageGroup.POLICY
+        pool = None if group in WITHOUT_POOL else key_id(given.get("pool", "")) or None
+        return cls(period, group, pool)
+
+    def query(self, period: UsagePeriod | None = None) -> str:
+        """As a query string, or that of another period."""
+        wanted = period or self.period
+        values = {"since": wanted.first, "until": wanted.last, "by": self.by.value}
+        return urlencode(values | ({"pool": self.pool} if self.pool else {}))
+
+    def report(self, user: User) -> UsageReport:
+        """A pool that the person does not see is left out."""
+        is_seen = self.pool and pools_visible_to(user).filter(pk=self.pool).exists()
+        return usage_report(user, self.period, self.by, pool=self.pool if is_seen else None)
+
+
+# permission: every signed-in user, for the policies that they see
+@require_GET
+@login_required
+@never_cache
+def usage_page(request: HttpRequest) -> HttpResponse:
+    """A chart by day and a table, for any period."""
+    user = person(request)
+    wanted = UsageQuery.parse(request.META.get("QUERY_STRING", ""))
+    report = wanted.report(user)
+    days = wanted.period.days * timedelta(days=1)
+    after = UsagePeriod(wanted.period.first + days, wanted.period.last + days)
+    today = UsagePeriod.last_days(1).last
+    context = {
+        "wanted": wanted,
+        "query": wanted.query(),
+        "spans": [
+            (span, wanted.query(UsagePeriod.last_days(span)), _is_last(wanted.period, span))
+            for span in SPANS
+        ],
+        "earlier": wanted.query(wanted.period.before),
+        "later": wanted.query(after) if wanted.period.last < today else "",
+        "groups": [(group.value, NAMES[group]) for group in UsageGroup],
+        "name": NAMES[wanted.by],
+        "pools": [] if wanted.by in WITHOUT_POOL else pools_visible_to(user).order_by("name"),
+        "totals": totals(report),
+        "chart": chart_of(report),
+        "table": table_of(report),
+        "is_empty": not report.total["held"] and not report.total["started"],
+    }
+    return render(request, "pages/usage.html", context)
+
+
+# permission: every signed-in user, for the policies that they see
+@require_GET
+@login_required
+@never_cache
+def usage_export(request: HttpRequest) -> HttpResponse:
+    """The lines of the table as a file."""
+    wanted = UsageQuery.parse(request.META.get("QUERY_STRING", ""))
+    return csv_response(wanted.report(person(request)))
+
+
+def _is_last(period: UsagePeriod, span: int) -> bool:
+    return period == UsagePeriod.last_days(span)
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None

@@ -1,0 +1,139 @@
+"""The page of usage: figures, chart, periods, and what wrong addresses show."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from apps.accounts.models import User
+from apps.core import clock
+from apps.dashboard.cards.usage_report import change_text, chart_of, hours_text
+from apps.policies.models import Policy
+from apps.tasks.lifecycle.states import Tier
+from apps.usage.models import PolicyDay
+from apps.usage.selectors.labels import UsageGroup
+from apps.usage.selectors.report import PER_GPU_H, UsagePeriod, usage_report
+from tests.dashboard.conftest import ClientFor
+from tests.dashboard.page_reader import text
+from tests.page_words import words_on
+from tests.people import Example
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def used(example: Example) -> None:
+    """Yesterday Dev held 30 GPU hours, 10 of them over quota; Research 6."""
+    at = clock.now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+    for policy, tier, hours in (
+        (example.dev, Tier.RESERVED, 20),
+        (example.dev, Tier.OVER_QUOTA, 10),
+        (example.research, Tier.RESERVED, 6),
+    ):
+        PolicyDay.objects.create(
+            at=at, policy=policy, pool=example.h100, tier=tier, held=hours * PER_GPU_H, started=1
+        )
+
+
+def _policy(example: Example, number: int) -> Policy:
+    return Policy.objects.create(name=f"p{number}", group=example.dev.group)
+
+
+@pytest.mark.usefixtures("used")
+def test_members_see_their_policy(alice: User, client_for: ClientFor) -> None:
+    page = client_for(alice).get("/usage/")
+
+    assert "GPU hours held 30" in text(page)
+    assert "33 % of what was held" in text(page)
+    assert words_on(page.content.decode(), "Dev", "Research") == ["Dev"]
+
+
+@pytest.mark.usefixtures("used")
+def test_the_chart_stacks_lines_and_says_what_a_day_had(example: Example, root: User) -> None:
+    chart = chart_of(usage_report(root, UsagePeriod.last_days(3), UsageGroup.POLICY))
+
+    _, yesterday, today = chart.bars
+    assert yesterday.label.endswith("Dev 30 h, Research 6 h")
+    assert [part.kind for part in yesterday.parts] == ["policy", "profile"]
+    assert chart.ticks[-1].text == "40"
+    assert [part.height for part in yesterday.parts] == [150.0, 30.0]
+    assert today.parts == ()
+
+
+@pytest.mark.usefixtures("used")
+def test_all_but_the_largest_lines_are_one_in_the_chart(example: Example, root: User) -> None:
+    row = PolicyDay.objects.latest("pk")
+    for number in range(8):
+        row.pk, row.policy = None, _policy(example, number)
+        row.save()
+
+    report = usage_report(root, UsagePeriod.last_days(3), UsageGroup.POLICY)
+
+    series = chart_of(report).series
+    assert (len(series), series[-1]) == (6, ("All others", "wait"))
+    assert len(report.lines) == 10
+
+
+@pytest.mark.usefixtures("used")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "since=9999-12-31&until=0001-01-01",
+        "since=0001-01-01",
+        "until=0001-01-01",
+        "since=2000-01-01",
+        "by=moon&pool=x",
+        "pool=999999999999999999999",
+        "by=owner&pool=1",
+    ],
+)
+def test_a_wrong_address_shows_the_usual_report(
+    alice: User, client_for: ClientFor, query: str
+) -> None:
+    client = client_for(alice)
+
+    for path in ("/usage/", "/usage/csv/"):
+        assert client.get(f"{path}?{query}").status_code == 200
+
+
+@pytest.mark.usefixtures("used")
+def test_the_file_has_what_the_page_shows(alice: User, client_for: ClientFor) -> None:
+    answer = client_for(alice).get("/usage/csv/")
+
+    assert answer.status_code == 200
+    assert '"Dev"' in answer.content.decode()
+    assert "Research" not in answer.content.decode()
+
+
+@pytest.mark.usefixtures("used")
+def test_the_number_of_queries_does_not_grow(
+    example: Example, root: User, client_for: ClientFor
+) -> None:
+    client = client_for(root)
+    client.get("/usage/")
+    with CaptureQueriesContext(connection) as few:
+        client.get("/usage/")
+    row = PolicyDay.objects.latest("pk")
+    for number in range(20):
+        row.pk, row.policy = None, _policy(example, number)
+        row.save()
+
+    with CaptureQueriesContext(connection) as many:
+        client.get("/usage/")
+
+    assert len(many) == len(few)
+
+
+def test_without_usage_the_page_says_so(alice: User, client_for: ClientFor) -> None:
+    assert "Nothing was held in this time" in text(client_for(alice).get("/usage/"))
+
+
+def test_figures_are_short() -> None:
+    assert hours_text(0) == "0"
+    assert hours_text(PER_GPU_H * 5 // 2) == "2.5"
+    assert hours_text(PER_GPU_H * 12345) == "12,345"
+    assert change_text(3, 0) == ""
+    assert change_text(3, 2) == "+50 %"
+    assert change_text(1, 2).endswith("50 %")
+    assert change_text(2, 2) == "0 %"
