@@ -18,6 +18,11 @@ def uuid7() -> uuid.UUID:
     return uuid.UUID(int=value)
 
 
+def first_uuid7(at_ms: int) -> uuid.UUID:
+    """The smallest id of that millisecond since the epoch."""
+    return uuid.UUID(int=max(at_ms, 0) << 80)
+
+
 def new_installation_key() -> str:
     """Twelve characters that no other installation has."""
     return secrets.token_hex(6)

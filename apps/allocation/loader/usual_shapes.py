@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
-from uuid import UUID
 
 from django.db.models import Count
 
 from apps.allocation.engine.model.quantities import Quantities
 from apps.allocation.engine.model.snapshot import Id, UsualShape
 from apps.allocation.loader.configuration import Configuration
+from apps.core.ids import first_uuid7
 from apps.tasks.models import Attempt
 
 HOUR_MS = 3_600_000
@@ -60,7 +60,7 @@ def _admitted(now_ms: int) -> Any:
     """Attempts grouped by pool and shape; their ids begin with the time at which they were made."""
     until = now_ms - now_ms % HOUR_MS
     latest = (
-        Attempt.objects.filter(id__gte=_first_id(until - HISTORY_MS), id__lt=_first_id(until))
+        Attempt.objects.filter(id__gte=first_uuid7(until - HISTORY_MS), id__lt=first_uuid7(until))
         .order_by("-id")
         .values("id")[:MOST_ATTEMPTS]
     )
@@ -70,8 +70,3 @@ def _admitted(now_ms: int) -> Any:
         .values("pool_id", "request", "replicas", "queue__profile_id")
         .annotate(count=Count("id"))
     )
-
-
-def _first_id(at_ms: int) -> UUID:
-    """The smallest id of that millisecond (RFC 9562, version 7)."""
-    return UUID(int=max(at_ms, 0) << 80)
