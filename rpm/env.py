@@ -46,6 +46,15 @@ def text(name: str, default: str = "") -> str:
         raise BadEnvironment(f"{name}_FILE={path} cannot be read: {error.strerror}.") from error
 
 
+def secret(name: str) -> str:
+    """The secret in `name`, empty where none is set; one that is easy to guess is refused."""
+    value = text(name)
+    weakness = secret_weakness(value) if value else ""
+    if weakness:
+        raise BadEnvironment(f"{name} {weakness}. {RANDOM}")
+    return value
+
+
 def log_level() -> str:
     """From which level on lines are written."""
     value = text("RPM_LOG_LEVEL", "INFO").upper()
@@ -145,11 +154,8 @@ class InstallationFolder:
 
         The file is created with mode 0600 and never readable for others.
         """
-        given = text(variable)
+        given = secret(variable)
         if given:
-            weakness = secret_weakness(given)
-            if weakness:
-                raise BadEnvironment(f"{variable} {weakness}. {RANDOM}")
             return given
         path = self.file(name)
         try:
