@@ -29,6 +29,7 @@ RPM_REDACTED_VARIABLES = env.words(
     "RPM_REDACTED_VARIABLES",
     ["*SECRET*", "*TOKEN*", "*PASSWORD*", "AWS_SECRET_ACCESS_KEY", "AZURE_STORAGE_KEY"],
 )
+RPM_METRICS_TOKEN = env.secret("RPM_METRICS_TOKEN")
 DEBUG = env.flag("RPM_DEBUG", default=False)
 ALLOWED_HOSTS = env.words("RPM_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.words("RPM_ORIGINS", [])

@@ -32,6 +32,7 @@ NAMES = frozenset(
         "RPM_LOG_IN_WAIT_MAX_S",
         "RPM_LOG_JSON",
         "RPM_LOG_LEVEL",
+        "RPM_METRICS_TOKEN",
         "RPM_NODE_SILENT_S",
         "RPM_ORIGINS",
         "RPM_PASS_EVERY_S",

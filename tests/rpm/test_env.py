@@ -59,6 +59,11 @@ def start(code: str, folder: Path, **variables: str) -> subprocess.CompletedProc
             "RPM_PAS_EVERY_S is not known; RPM_PASS_EVERY_S is.",
             id="a name",
         ),
+        pytest.param(
+            {"RPM_METRICS_TOKEN": "changeme"},
+            "RPM_METRICS_TOKEN is too short for a secret: use 32 characters or more.",
+            id="a token that is easy to guess",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

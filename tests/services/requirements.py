@@ -19,12 +19,13 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "docker": ("docker",),
     "network namespaces": ("ip",),
     "podman": ("podman", "runc"),
+    "promtool": ("promtool",),
     "postgres": ("initdb", "postgres"),
     "redis": ("redis-server",),
     "sshd": ("sshd", "ssh-keygen"),
 }
 # What `make test` does not install, so that its absence is never a fault.
-OPTIONAL = frozenset({"docker"})
+OPTIONAL = frozenset({"docker", "promtool"})
 
 
 def need(name: str, *, because: str | None = None) -> str:

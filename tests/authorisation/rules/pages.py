@@ -29,8 +29,8 @@ OPEN = section(
         ALL,
         ALLOW,
     ),
-    # These addresses have nothing at all.
-    rule("/api/v1/", ALL, HIDE),
+    # These addresses have nothing at all; metrics have a token of their own, which is not set.
+    rule("/api/v1/ /metrics", ALL, HIDE),
     # An installation with people is set up already: sign in instead.
     rule("/set-up/ /sign-in/again/ /sign-out/", ALL, SIGN_IN),
     # Only in the middle of a log-in.
