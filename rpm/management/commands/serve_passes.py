@@ -14,6 +14,8 @@ from apps.allocation.services import run_pass
 from apps.configuration.services.revision_retention import revisions_remove_old
 from apps.execution.node_server.server import NodeServer
 from apps.tasks.services.retention import expired_remove, retention_of
+from apps.usage.services.booking import usage_book
+from apps.usage.services.tiers import tiers_update
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +44,7 @@ class Command(BaseCommand):
 
 
 def tidy_once() -> None:
-    """Remove some expired data; this is short, because passes wait for it."""
+    """Book usage and remove some expired data; this is short, because passes wait for it."""
     kept = retention_of(
         logs_days=settings.KEEP_LOGS_DAYS,
         tasks_days=settings.KEEP_TASKS_DAYS,
@@ -50,10 +52,12 @@ def tidy_once() -> None:
         task_bytes=settings.RPM_TASK_BYTES_PER_PERSON,
     )
     try:
+        tiers_update()
+        usage_book(run_s=TIDY_FOR_S)
         expired_remove(kept, run_s=TIDY_FOR_S)
         revisions_remove_old(most=settings.KEEP_REVISIONS)
     except (OperationalError, InterfaceError) as error:
-        log.warning("retention.failed", detail=str(error).strip())
+        log.warning("tidy.failed", detail=str(error).strip())
         close_old_connections()
 
 
