@@ -21,26 +21,36 @@ Row = TypeVar("Row", bound=Model)
 
 
 def isolation_filter(resource: Resource, user: Person) -> Q:
-    """Objects that are in no other tenant's tree than the user's.
+    """Objects that are in no other tenant's tree than the user's, and not owned from there.
 
     A user of no tenant sees what rules give them, as everywhere.
     """
     path, tenants = resource.tenant_path, tenants_of(user)
     if not path or not tenants:
         return ALL_ROWS
-    return Q(**{f"{path}__in": tenants}) | Q(**{f"{path}__isnull": True})
+    inside = Q(**{f"{path}__in": tenants}) | Q(**{f"{path}__isnull": True})
+    if resource.is_isolated_by_owner:
+        inside &= ~Q(owner__in=users_isolated_from_tenants(tenants).values("pk"))
+    return inside
 
 
 def tenant_of(row: Any) -> int | None:
     """The tenant in whose tree an object is; None for what no tenant has."""
-    policy = resource_of(type(row)).policy_of(row)
-    return policy.tenant_id if policy is not None else None
+    *steps, _ = resource_of(type(row)).tenant_path.split("__")
+    for step in steps:
+        row = getattr(row, step, None)
+    return getattr(row, "tenant_id", None)
 
 
 def is_other_tenants(user: Person, row: Any) -> bool:
     """Whether `isolation_filter` leaves out this object."""
-    tenant, own = tenant_of(row), tenants_of(user)
-    return tenant is not None and bool(own) and tenant not in own
+    tenants, own = _isolating_tenants(row), tenants_of(user)
+    return bool(tenants and own) and tenants.isdisjoint(own)
+
+
+def users_isolated_from_object(row: Any) -> QuerySet[User]:
+    """People for whom `isolation_filter` leaves out this object."""
+    return users_isolated_from_tenants(_isolating_tenants(row))
 
 
 def other_tenants_policy_ids(user: Person) -> frozenset[int]:
@@ -54,16 +64,6 @@ def other_tenants_policy_ids(user: Person) -> frozenset[int]:
     if tenants:
         outside = ~Q(tenant__in=tenants) | Q(tenant__isnull=True)
     return frozenset(Policy.objects.filter(outside).order_by().values_list("pk", flat=True))
-
-
-def vault_isolation_filter(user: Person) -> Q:
-    """Vaults that belong to no group and no user of another tenant."""
-    tenants = tenants_of(user)
-    if not tenants:
-        return ALL_ROWS
-    others = Group.objects.filter(belongs__isnull=False).exclude(belongs__tenant__in=tenants)
-    others_people = User.objects.filter(groups__in=others)
-    return ~Q(group__in=others.values("pk")) & ~Q(owner__in=others_people.values("pk"))
 
 
 def users_isolated_from_tenants(tenant_ids: Collection[int]) -> QuerySet[User]:
@@ -157,6 +157,17 @@ def subjects_hidden_from(reader: User, subjects: Iterable[Subject]) -> frozenset
     outsiders = users_isolated_from(reader).filter(pk__in=users)
     hidden |= {(False, pk) for pk in outsiders.values_list("pk", flat=True)}
     return frozenset(one for one in every if (one.is_group, one.id) in hidden)
+
+
+def _isolating_tenants(row: Any) -> frozenset[int]:
+    """The tenant of an object; where it is isolated by its owner, those of the owner."""
+    tenant = tenant_of(row)
+    if tenant is not None:
+        return frozenset([tenant])
+    if not resource_of(type(row)).is_isolated_by_owner or row.owner_id is None:
+        return frozenset()
+    groups = TenantGroup.objects.filter(group__user=row.owner_id)
+    return frozenset(groups.values_list("tenant", flat=True))
 
 
 def _tenant_of_target(target: Target) -> int | None:

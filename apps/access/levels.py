@@ -4,7 +4,7 @@ A level is stored as all its permissions, so that the highest of them names it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -66,7 +66,9 @@ class Resource:
     Args:
         verbs: per level, the highest last.
         tenant_path: from an object to its tenant; empty where no tenant has objects of the kind.
-        policy_of: the policy to which an object belongs, and by it the tenant.
+        is_isolated_by_owner: whether an object in no tenant's tree belongs to its owner's tenant.
+        policy_of: the policy to which an object belongs.
+        given_by: the verbs of rules that give a verb, where not the one of the same name alone.
         live: the objects that were not removed.
         ruled: those of them that can have rules.
         is_managed: whether users who hold `manage` on an object make its rules.
@@ -81,7 +83,9 @@ class Resource:
     verbs: Mapping[Level, tuple[str, ...]]
     has_kind_rules: bool = True
     tenant_path: str = ""
+    is_isolated_by_owner: bool = False
     policy_of: Callable[[Any], Policy | None] = _of_no_policy
+    given_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     live: models.Q = _NOT_REMOVED
     ruled: models.Q = _EVERY
     is_managed: bool = False
@@ -98,9 +102,10 @@ class Resource:
     def codename(self, verb: str) -> str:
         return f"{verb}_{self.name}"
 
-    def has_verb(self, verb: str) -> bool:
-        """Whether a rule of some level gives it."""
-        return any(verb in verbs for verbs in self.verbs.values())
+    def codenames_giving(self, verb: str) -> tuple[str, ...]:
+        """The permissions of rules that give the verb; none where no rule gives it."""
+        known = {one for verbs in self.verbs.values() for one in verbs}
+        return tuple(self.codename(one) for one in self.given_by.get(verb, (verb,)) if one in known)
 
     def level_of(self, codename: str) -> Level | None:
         """The level whose highest permission this is."""
@@ -159,6 +164,8 @@ RESOURCES: dict[RuleKind, Resource] = {
         {Level.READ: ("view",), Level.MODIFY: ("view", "change")},
         has_kind_rules=False,
         tenant_path="group__belongs__tenant",
+        is_isolated_by_owner=True,
+        given_by={"view": ("view", "change"), "read": ("view", "change")},
         ruled=models.Q(group__isnull=False),
     ),
 }

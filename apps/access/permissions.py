@@ -13,8 +13,7 @@ from apps.access.filters import ALL_ROWS, NO_ROWS, all_of, any_of, column_of
 from apps.access.isolation import (
     is_other_tenants,
     isolation_filter,
-    tenant_of,
-    users_isolated_from_tenants,
+    users_isolated_from_object,
 )
 from apps.access.levels import EXCEED, RuleKind, resource_of
 from apps.access.sources import (
@@ -103,12 +102,11 @@ def verbs_held(user: Person, row: Model, verbs: Collection[str]) -> frozenset[st
 
 def holders(row: Model, verb: str) -> QuerySet[User]:
     """Active people and service accounts who hold the permission on this object."""
-    permission, tenant = ObjectPermission(resource_of(type(row)), verb), tenant_of(row)
-    isolated = users_isolated_from_tenants([tenant] if tenant else [])
+    permission = ObjectPermission(resource_of(type(row)), verb)
     found = _from_any_source(
         permission,
         lambda kind: kind.people(permission, row),
-        isolation=~Q(pk__in=isolated.values("pk")),
+        isolation=~Q(pk__in=users_isolated_from_object(row).values("pk")),
     )
     return User.objects.filter(found, is_active=True)
 
@@ -120,10 +118,11 @@ def permission_sources(user: User, verb: str, row: Any) -> list[PermissionSource
     permission, holder = ObjectPermission(resource_of(type(row)), verb), PermissionHolder(user)
     across, inside = _by_isolation(permission)
     found = [one for kind in across for one in kind.reasons(permission, row, holder)]
+    is_isolated = is_other_tenants(user, row)
     # Exceeding a limit crosses tenants.
-    if not found and verb != EXCEED and is_other_tenants(user, row):
+    if not found and verb != EXCEED and is_isolated:
         return [PermissionSource("other_tenant", is_denial=True)]
-    if not is_other_tenants(user, row):
+    if not is_isolated:
         found += [one for kind in inside for one in kind.reasons(permission, row, holder)]
     found += _restrictions(permission, row, holder)
     return list(dict.fromkeys(found)) or [PermissionSource("nothing", is_denial=True)]

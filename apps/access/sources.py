@@ -7,14 +7,13 @@ new kind is a class and an entry of `SOURCES`, which apps above add when Django 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
 from django.contrib.auth.models import Group, Permission
 from django.db.models import Exists, Model, Q, QuerySet
 
-from apps.access.filters import ALL_ROWS, NO_ROWS
+from apps.access.filters import ALL_ROWS, NO_ROWS, all_of
 from apps.access.isolation import tenant_of
 from apps.access.levels import EXCEED, RESOURCES, Resource, RuleKind
 from apps.accounts.models import ADMINS, QUEUE_ADMINS, User
@@ -30,14 +29,13 @@ class PermissionSource:
         code: the kind of source; `sentences.source_sentence` has a sentence for each.
         on: kind and name of the rule's target; the name is empty for all of a kind.
         group: the group that the rule names; empty if it names the person.
-        by, at: the maker of the rule, and when, if known.
+        by: the maker of the rule, if known.
     """
 
     code: str
     on: tuple[str, str] = ("", "")
     group: str = ""
     by: str = ""
-    at: datetime | None = None
     is_denial: bool = False
 
 
@@ -49,8 +47,8 @@ class ObjectPermission:
     """A permission on objects of one kind.
 
     Args:
-        verb: `view`, `enqueue`, `manage` or `exceed_limit`; of vaults and volumes `view` or
-            `change`, of tasks `view`, `queue`, `log` or `manage`.
+        verb: `view`, `enqueue`, `manage` or `exceed_limit`; of vaults `view`, `read`, `change` or
+            `own`, of volumes `view` or `change`, of tasks `view`, `queue`, `log` or `manage`.
         path: from the rows that are filtered to the id of the object.
     """
 
@@ -61,6 +59,11 @@ class ObjectPermission:
     @property
     def codename(self) -> str:
         return self.resource.codename(self.verb)
+
+    @property
+    def codenames(self) -> tuple[str, ...]:
+        """The permissions of rules that give it."""
+        return self.resource.codenames_giving(self.verb)
 
     @property
     def on_policy(self) -> "ObjectPermission":
@@ -134,7 +137,49 @@ class Administrator(BuiltInGroup):
     group, code = ADMINS, "administrator"
 
     def gives(self, permission: ObjectPermission) -> bool:
-        return permission.verb != EXCEED and permission.resource.kind is not RuleKind.VAULT
+        if permission.resource.kind is RuleKind.VAULT:
+            return permission.verb == "view"
+        return permission.verb != EXCEED
+
+    def crosses_tenants(self, permission: ObjectPermission) -> bool:
+        return True
+
+
+class VaultAdministrator(Administrator):
+    """They hold every permission on vaults of groups, and of personal ones only see them."""
+
+    def gives(self, permission: ObjectPermission) -> bool:
+        return permission.resource.kind is RuleKind.VAULT and permission.verb != "view"
+
+    def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
+        return all_of(super().rows(permission, holder), Q(group__isnull=False))
+
+    def people(self, permission: ObjectPermission, row: Any) -> Q:
+        return NO_ROWS if row.is_personal else super().people(permission, row)
+
+    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
+        if not row.is_personal:
+            yield from super().reasons(permission, row, holder)
+
+
+class Owner(SourceKind):
+    """Owners hold every permission on their tasks and vaults, wherever those are."""
+
+    def gives(self, permission: ObjectPermission) -> bool:
+        return permission.resource.kind in {RuleKind.TASK, RuleKind.VAULT}
+
+    def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
+        return Q(owner=holder.user)
+
+    def people(self, permission: ObjectPermission, row: Any) -> Q:
+        return Q(pk=row.owner_id)
+
+    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
+        if self.is_evident(permission, row, holder):
+            yield PermissionSource("owner")
+
+    def is_evident(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> bool:
+        return bool(row.owner_id == holder.user.pk)
 
     def crosses_tenants(self, permission: ObjectPermission) -> bool:
         return True
@@ -150,12 +195,13 @@ class QueueAdministrator(BuiltInGroup):
 
 
 class TenantAdministrator(SourceKind):
-    """Administrators of a tenant hold every permission in its tree."""
+    """Administrators of a tenant hold every permission in its tree and on vaults of its groups."""
 
     def gives(self, permission: ObjectPermission) -> bool:
         return permission.verb != EXCEED and permission.resource.kind in {
             RuleKind.POLICY,
             RuleKind.QUEUE,
+            RuleKind.VAULT,
         }
 
     def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
@@ -169,8 +215,27 @@ class TenantAdministrator(SourceKind):
 
     def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
         if tenant_of(row) in tenants_administered_by(holder.user):
-            policy = row.policy if permission.resource.kind is RuleKind.QUEUE else row
-            yield PermissionSource("tenant_administrator", (RuleKind.POLICY.value, policy.name))
+            policy = permission.resource.policy_of(row)
+            on = ("", "") if policy is None else (RuleKind.POLICY.value, policy.name)
+            yield PermissionSource("tenant_administrator", on)
+
+
+class VaultGroup(SourceKind):
+    """Members of a vault's group see it, but not its text."""
+
+    def gives(self, permission: ObjectPermission) -> bool:
+        return permission.resource.kind is RuleKind.VAULT and permission.verb == "view"
+
+    def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
+        return Q(group__in=list(holder.groups))
+
+    def people(self, permission: ObjectPermission, row: Any) -> Q:
+        return _members_of(Group.objects.filter(vaults=row).values("pk"))
+
+    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
+        if row.group_id in holder.groups:
+            on, group = (RuleKind.VAULT.value, row.name), holder.groups[row.group_id]
+            yield PermissionSource("vault_group", on, group=group)
 
 
 class ModelWideRule(SourceKind):
@@ -210,7 +275,7 @@ class RuleForUser(SourceKind):
     """A rule on the object that names the user, or a policy that is restricted to them."""
 
     def gives(self, permission: ObjectPermission) -> bool:
-        return permission.resource.has_verb(permission.verb)
+        return bool(permission.codenames)
 
     def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
         given = _rule_rows(permission.resource.by_user, permission).filter(user=holder.user)
@@ -230,7 +295,7 @@ class RuleForGroup(SourceKind):
     """A rule on the object that names a group of the user, or a policy of the group."""
 
     def gives(self, permission: ObjectPermission) -> bool:
-        return permission.resource.has_verb(permission.verb)
+        return bool(permission.codenames)
 
     def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
         given = _rule_rows(permission.resource.by_group, permission).filter(
@@ -270,8 +335,11 @@ class RuleOnPolicy(SourceKind):
 
 SOURCES: Final[list[SourceKind]] = [
     Administrator(),
+    VaultAdministrator(),
+    Owner(),
     QueueAdministrator(),
     TenantAdministrator(),
+    VaultGroup(),
     ModelWideRule(),
     RuleForUser(),
     RuleForGroup(),
@@ -307,7 +375,8 @@ def _permissions(permission: ObjectPermission) -> QuerySet[Permission]:
 
 
 def _rule_rows(model: type[Model], permission: ObjectPermission) -> QuerySet[Any]:
-    rows: QuerySet[Any] = model._default_manager.filter(permission__codename=permission.codename)
+    names = permission.codenames
+    rows: QuerySet[Any] = model._default_manager.filter(permission__codename__in=names)
     return rows
 
 
@@ -319,4 +388,4 @@ def _rule_source(row: Any, on: tuple[str, str], group: str = "") -> PermissionSo
     if row.source == GrantSource.POLICY:
         return PermissionSource("policy_group" if group else "policy_member", on, group=group)
     by = row.created_by.username if row.created_by else ""
-    return PermissionSource("rule", on, group=group, by=by, at=row.created_at)
+    return PermissionSource("rule", on, group=group, by=by)

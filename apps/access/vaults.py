@@ -2,22 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.models import Group
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
-from apps.access.filters import NO_ROWS, column_of
-from apps.access.isolation import vault_isolation_filter, without_other_tenants
-from apps.access.permissions import filter_held
-from apps.access.sources import PermissionHolder
+from apps.access.isolation import without_other_tenants
+from apps.access.permissions import rows_with_permission
 from apps.accounts.models import User
-from apps.accounts.selectors import is_admin, tenants_administered_by
+from apps.accounts.selectors import is_admin
 from apps.core.errors import NotFound
 from apps.events.models import Event
 from apps.vaults.models import Vault, VaultVersion
 
-VIEW, CHANGE = "view", "change"
+# To see the vault, to read its text, to change it, and to remove, move and switch it on.
+VIEW, READ, CHANGE, OWN = "view", "read", "change", "own"
 FILTERS = ("kind", "group", "owner", "is_active", "q")
 
 
@@ -41,31 +40,15 @@ def vaults_visible_to(user: User) -> QuerySet[Vault]:
 
     Administrators of a tenant see those of all its groups. No grant shows another tenant's vault.
     """
-    return _visible(PermissionHolder(user))
+    rows = rows_with_permission(Vault, user, VIEW)
+    return rows.select_related("owner", "group", "updated_by")
 
 
 def vaults_with_permissions(user: User) -> QuerySet[Vault]:
-    """The visible vaults, each with `is_readable` and `is_changeable`, from grants.
-
-    `is_kept` marks those of groups of the tenant that the user administers.
-    """
-    holder = PermissionHolder(user)
-    return _visible(holder).annotate(
-        is_kept=column_of(_kept(user)),
-        is_readable=column_of(filter_held(Vault, holder, VIEW)),
-        is_changeable=column_of(filter_held(Vault, holder, CHANGE)),
-    )
-
-
-def _visible(holder: PermissionHolder) -> QuerySet[Vault]:
-    user = holder.user
-    vaults = Vault.objects.filter(removed_at__isnull=True)
-    if not is_admin(user):
-        given = Q(group__in=list(holder.groups)) if user.is_active else NO_ROWS
-        for verb in (VIEW, CHANGE):
-            given |= filter_held(Vault, holder, verb)
-        vaults = vaults.filter(Q(owner=user) | _kept(user) | (given & vault_isolation_filter(user)))
-    return vaults.select_related("owner", "group", "updated_by")
+    """The visible vaults, each with the user's permissions, for `vault_permissions`."""
+    held = {"is_readable": READ, "is_changeable": CHANGE, "is_owned": OWN}
+    rows = rows_with_permission(Vault, user, VIEW, **held)
+    return rows.select_related("owner", "group", "updated_by")
 
 
 def vaults_matching_filters(user: User, wanted: Mapping[str, str]) -> QuerySet[Vault]:
@@ -104,16 +87,13 @@ def visible_vault(user: User, key: UUID | str) -> Vault:
 
 def vault_permissions(user: User, vault: Vault) -> VaultPermissions:
     """The permissions on a vault of `vaults_with_permissions`; without a query per vault."""
-    is_root = is_admin(user)
-    keeps = not vault.is_personal and bool(is_root or getattr(vault, "is_kept", False))
-    owns = vault.owner_id == user.pk or keeps
-    may_change = owns or getattr(vault, "is_changeable", False)
+    row: Any = vault
     return VaultPermissions(
-        read=may_change or getattr(vault, "is_readable", False),
-        change=may_change,
-        own=owns,
-        switch_off=owns or is_root,
-        enforce=keeps,
+        read=row.is_readable,
+        change=row.is_changeable,
+        own=row.is_owned,
+        switch_off=row.is_owned or is_admin(user),
+        enforce=row.is_owned and not vault.is_personal,
     )
 
 
@@ -130,13 +110,6 @@ def vault_history(vault: Vault) -> QuerySet[Event]:
     """The events of a vault, the latest first."""
     events = Event.objects.filter(object_type="vault", object_id=str(vault.pk))
     return events.select_related("actor").order_by("-id")
-
-
-def _kept(user: User) -> Q:
-    tenants = tenants_administered_by(user)
-    if not tenants:
-        return NO_ROWS
-    return Q(group__in=Group.objects.filter(belongs__tenant__in=tenants).values("pk"))
 
 
 def vault_versions(user: User, vault: Vault) -> QuerySet[VaultVersion]:

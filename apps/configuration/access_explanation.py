@@ -23,18 +23,14 @@ from apps.access.selectors import (
     queues_visible_to,
 )
 from apps.access.sources import PermissionSource
-from apps.access.vaults import vault_permissions, vaults_visible_to, vaults_with_permissions
+from apps.access.vaults import vaults_visible_to
 from apps.accounts.models import User
-from apps.accounts.selectors import groups_of, is_admin, tenants_administered_by
+from apps.accounts.selectors import is_admin, tenants_administered_by
 from apps.core.errors import NotFound
-from apps.nodes import permissions as volumes
-from apps.nodes.models import Volume
 from apps.nodes.selectors import nodes_visible_to, volumes_visible_to
-from apps.policies.models import Policy, Pool, Queue
-from apps.policies.selectors import may_exceed_limit
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
-from apps.tasks.permissions import LOG, MANAGE, QUEUE, VIEW
+from apps.tasks.permissions import LOG, QUEUE
 from apps.tasks.selectors.delegation import ALIVE, can_act_for
 from apps.tasks.selectors.visibility import is_shown_alone, tasks_visible_to
 
@@ -114,7 +110,7 @@ def explanation(
         found = list(_ANSWERS[thing](person, row))
     else:
         away = [PermissionSource("deactivated", is_denial=True)]
-        found = [(permission, False, away) for permission in PERMISSION_NAMES[thing]]
+        found = [(permission, False, away) for permission in VERBS[thing]]
     answers = [
         PermissionAnswer(permission, is_held, tuple(why)) for permission, is_held, why in found
     ]
@@ -187,18 +183,10 @@ def _without_other_tenants(
 # --- a kind of object each -------------------------------------------------------------------
 
 
-def _policy(person: User, policy: Policy) -> Iterable[_HeldPermission]:
-    yield from _by_rules(person, policy)
-    is_exceeding = person.pk in may_exceed_limit(policy.pk)
-    yield PermissionName.EXCEED, is_exceeding, permission_sources(person, EXCEED, policy)
-
-
-def _by_rules(person: User, row: Policy | Queue | Pool | Volume) -> Iterable[_HeldPermission]:
+def _by_sources(person: User, row: Any) -> Iterable[_HeldPermission]:
     """Each permission that only sources of permissions give."""
-    for permission in PERMISSION_NAMES[ObjectKind(resource_of(type(row)).kind)]:
-        if permission in VERBS:
-            verb = VERBS[permission]
-            yield permission, may(person, verb, row), permission_sources(person, verb, row)
+    for permission, verb in VERBS[ObjectKind(resource_of(type(row)).kind)].items():
+        yield permission, may(person, verb, row), permission_sources(person, verb, row)
 
 
 def _profile(person: User, profile: Any) -> Iterable[_HeldPermission]:
@@ -219,17 +207,11 @@ def _node(person: User, node: Any) -> Iterable[_HeldPermission]:
         if is_seen
         else PermissionSource("only_administrators", is_denial=True)
     )
-    yield from ((permission, is_seen, [why]) for permission in PERMISSION_NAMES[ObjectKind.NODE])
+    yield from ((permission, is_seen, [why]) for permission in VERBS[ObjectKind.NODE])
 
 
 def _task(person: User, task: Task) -> Iterable[_HeldPermission]:
-    for permission, verb in (
-        (PermissionName.SEE, VIEW),
-        (PermissionName.CONTENT, MANAGE),
-        (PermissionName.LOG, LOG),
-        (PermissionName.MANAGE, MANAGE),
-    ):
-        yield permission, may(person, verb, task), permission_sources(person, verb, task)
+    yield from _by_sources(person, task)
     if person.is_service:
         yield _acting(person, task, is_seen=may(person, QUEUE, task))
 
@@ -251,87 +233,49 @@ def _acting(person: User, task: Task, *, is_seen: bool) -> _HeldPermission:
     )
 
 
-def _vault(person: User, vault: Any) -> Iterable[_HeldPermission]:
-    visible = vaults_with_permissions(person).filter(pk=vault.pk).first()
-    if visible is None:
-        given = _vault_rows(person, "view", vault)
-        why = [PermissionSource("other_tenant" if given else "nothing", is_denial=True)]
-        yield from ((permission, False, why) for permission in PERMISSION_NAMES[ObjectKind.VAULT])
-        return
-    permissions = vault_permissions(person, visible)
-    own = [PermissionSource("owner")] if vault.owner_id == person.pk else []
-    if is_admin(person) and not vault.is_personal:
-        own.append(PermissionSource("administrator"))
-    elif permissions.own and not own:
-        own.append(PermissionSource("tenant_administrator"))
-    knowing = [*own, *([PermissionSource("administrator")] if is_admin(person) and not own else [])]
-    if vault.group_id and groups_of(person).filter(pk=vault.group_id).exists():
-        knowing.append(
-            PermissionSource(
-                "vault_group", (RuleKind.VAULT.value, vault.name), group=vault.group.name
-            )
-        )
-    view, change = (_vault_rows(person, verb, vault) for verb in ("view", "change"))
-    yield PermissionName.SEE, True, _merge(knowing, [*view, *change])
-    yield PermissionName.READ, permissions.read, _merge(own, [*view, *change])
-    yield PermissionName.CHANGE, permissions.change, _merge(own, change)
-
-
-def _vault_rows(person: User, verb: str, vault: Any) -> list[PermissionSource]:
-    return [one for one in permission_sources(person, verb, vault) if one.code == "rule"]
-
-
-def _merge(
-    first: list[PermissionSource], others: Iterable[PermissionSource]
-) -> list[PermissionSource]:
-    """Merge sources, each once: those of administrators, and that there is none."""
-    every = list(dict.fromkeys([*first, *others]))
-    for_it = [one for one in every if not one.is_denial]
-    against = [one for one in every if one.is_denial and one.code != "nothing"]
-    return [*for_it, *against] or [PermissionSource("nothing", is_denial=True)]
-
-
 def _is_in(rows: QuerySet[Any], row: Any) -> bool:
     return rows.filter(pk=row.pk).exists()
 
 
 MOST_QUEUES = 5
-PERMISSION_NAMES: Mapping[ObjectKind, tuple[PermissionName, ...]] = {
-    ObjectKind.POLICY: (
-        PermissionName.SEE,
-        PermissionName.ENQUEUE,
-        PermissionName.MANAGE,
-        PermissionName.EXCEED,
-    ),
-    ObjectKind.QUEUE: (PermissionName.SEE, PermissionName.ENQUEUE, PermissionName.MANAGE),
-    ObjectKind.TASK: (
-        PermissionName.SEE,
-        PermissionName.CONTENT,
-        PermissionName.LOG,
-        PermissionName.MANAGE,
-    ),
-    ObjectKind.POOL: (PermissionName.SEE,),
-    ObjectKind.PROFILE: (PermissionName.SEE,),
-    ObjectKind.VAULT: (PermissionName.SEE, PermissionName.READ, PermissionName.CHANGE),
-    ObjectKind.NODE: (PermissionName.SEE, PermissionName.MANAGE),
-    ObjectKind.VOLUME: (PermissionName.MOUNT, PermissionName.WRITE),
-}
-VERBS = {
-    PermissionName.SEE: "view",
-    PermissionName.ENQUEUE: "enqueue",
-    PermissionName.MANAGE: "manage",
-    PermissionName.MOUNT: volumes.VIEW,
-    PermissionName.WRITE: volumes.CHANGE,
+# The permissions of each kind, with their verbs where sources of permissions give them.
+VERBS: Mapping[ObjectKind, Mapping[PermissionName, str]] = {
+    ObjectKind.POLICY: {
+        PermissionName.SEE: "view",
+        PermissionName.ENQUEUE: "enqueue",
+        PermissionName.MANAGE: "manage",
+        PermissionName.EXCEED: EXCEED,
+    },
+    ObjectKind.QUEUE: {
+        PermissionName.SEE: "view",
+        PermissionName.ENQUEUE: "enqueue",
+        PermissionName.MANAGE: "manage",
+    },
+    ObjectKind.TASK: {
+        PermissionName.SEE: "view",
+        PermissionName.CONTENT: "manage",
+        PermissionName.LOG: LOG,
+        PermissionName.MANAGE: "manage",
+    },
+    ObjectKind.POOL: {PermissionName.SEE: "view"},
+    ObjectKind.PROFILE: {PermissionName.SEE: ""},
+    ObjectKind.VAULT: {
+        PermissionName.SEE: "view",
+        PermissionName.READ: "read",
+        PermissionName.CHANGE: "change",
+    },
+    ObjectKind.NODE: {PermissionName.SEE: "", PermissionName.MANAGE: ""},
+    ObjectKind.VOLUME: {PermissionName.MOUNT: "view", PermissionName.WRITE: "change"},
 }
 _ANSWERS: Mapping[ObjectKind, Callable[[User, Any], Iterable[_HeldPermission]]] = {
-    ObjectKind.POLICY: _policy,
-    ObjectKind.QUEUE: _by_rules,
+    ObjectKind.POLICY: _by_sources,
+    ObjectKind.QUEUE: _by_sources,
     ObjectKind.TASK: _task,
-    ObjectKind.POOL: _by_rules,
+    ObjectKind.POOL: _by_sources,
     ObjectKind.PROFILE: _profile,
-    ObjectKind.VAULT: _vault,
+    ObjectKind.VAULT: _by_sources,
     ObjectKind.NODE: _node,
-    ObjectKind.VOLUME: _by_rules,
+    ObjectKind.VOLUME: _by_sources,
 }
 _VISIBLE: Mapping[ObjectKind, Callable[[User], QuerySet[Any]]] = {
     ObjectKind.POLICY: lambda viewer: policies_visible_to(viewer).select_related("group"),
@@ -341,7 +285,7 @@ _VISIBLE: Mapping[ObjectKind, Callable[[User], QuerySet[Any]]] = {
     ),
     ObjectKind.POOL: pools_visible_to,
     ObjectKind.PROFILE: profiles_visible_to,
-    ObjectKind.VAULT: vaults_visible_to,
+    ObjectKind.VAULT: lambda viewer: vaults_visible_to(viewer).select_related("group__belongs"),
     ObjectKind.NODE: nodes_visible_to,
     ObjectKind.VOLUME: volumes_visible_to,
 }

@@ -62,27 +62,6 @@ class TaskSource(SourceKind):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskOwner(TaskSource):
-    """Owners hold every permission on their tasks, wherever those are."""
-
-    def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
-        return Q(owner=holder.user)
-
-    def people(self, permission: ObjectPermission, row: Any) -> Q:
-        return Q(pk=row.owner_id)
-
-    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
-        if self.is_evident(permission, row, holder):
-            yield PermissionSource("owner")
-
-    def is_evident(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> bool:
-        return bool(row.owner_id == holder.user.pk)
-
-    def crosses_tenants(self, permission: ObjectPermission) -> bool:
-        return True
-
-
-@dataclass(frozen=True, slots=True)
 class PermissionOnQueue(TaskSource):
     """The permission on the queue: seeing it shows its tasks, managing it gives all of theirs."""
 
@@ -142,7 +121,7 @@ class OpenLogs(TaskSource):
 def register() -> None:
     """Tell `apps.access` of the kind and its sources; called when Django starts."""
     resource_register(TASKS)
-    source_register(TaskOwner(), PermissionOnQueue(), OpenLogs())
+    source_register(PermissionOnQueue(), OpenLogs())
 
 
 def _on_queue(permission: ObjectPermission) -> str:

@@ -9,6 +9,7 @@ from django.contrib.auth.models import Group, Permission
 from django.test import Client
 from rest_framework.test import APIClient
 
+from apps.access.permissions import holders, may, permission_sources
 from apps.access.services.vaults import (
     vault_change,
     vault_move,
@@ -16,7 +17,7 @@ from apps.access.services.vaults import (
     vault_restore,
     vault_switch,
 )
-from apps.access.vaults import visible_vault
+from apps.access.vaults import vault_permissions, visible_vault
 from apps.accounts.models import TenantGroup, User
 from apps.core.errors import Conflict, NotAllowed, NotFound, Stale
 from apps.events.models import AuditEntry
@@ -189,6 +190,33 @@ def test_permissions_are_asked_for_while_the_vault_is_held(
         WRITES[write](acme.admin, visible_vault(acme.admin, vault.pk))
 
     assert written() == before
+
+
+# --- personal vaults -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_owner_active", [True, False])
+def test_a_rule_on_a_personal_vault_of_another_tenant_gives_nothing(
+    organisations: Organisations, charlie: User, *, is_owner_active: bool
+) -> None:
+    owner = organisations.acme.member
+    vault = vault_create(actor=owner, name="own", text="a = 1")
+    User.objects.filter(pk=owner.pk).update(is_active=is_owner_active)
+    rex, colleague = organisations.rival.admin, organisations.acme.admin
+    for reader in (rex, colleague, charlie):
+        let(reader, vault, "change_vault")
+
+    for reader in (colleague, charlie):
+        assert vault_permissions(reader, visible_vault(reader, vault.pk)).change
+    with pytest.raises(NotFound):
+        visible_vault(rex, vault.pk)
+    for verb in ("view", "read", "change"):
+        vault.refresh_from_db()
+        readers = set(holders(vault, verb))
+        assert readers >= {colleague, charlie}
+        assert rex not in readers
+        assert [one.code for one in permission_sources(rex, verb, vault)] == ["other_tenant"]
+    assert not may(colleague, "own", vault)
 
 
 # --- names ---------------------------------------------------------------------------------------

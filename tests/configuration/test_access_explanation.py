@@ -23,6 +23,7 @@ from apps.tasks.task_spec import TaskSpec
 from apps.vaults.models import Vault
 from apps.vaults.services.vaults import vault_create
 from tests.people import Example
+from tests.tenants import Organisations
 
 pytestmark = pytest.mark.django_db
 Answers = dict[str, tuple[bool, list[str]]]
@@ -151,6 +152,23 @@ def test_vaults_of_groups_and_of_people(
     assert tell(charlie, ObjectKind.VAULT, shared)["read"] == (True, ["rule"])
     assert tell(charlie, ObjectKind.VAULT, shared)["change"] == (False, ["nothing"])
     assert tell(root, ObjectKind.VAULT, shared)["change"] == (True, ["administrator"])
+
+
+def test_a_vault_names_each_source_once_and_the_tenant_that_denies_it(
+    organisations: Organisations, root: User, charlie: User, tell: Tell
+) -> None:
+    acme, rival = organisations.acme, organisations.rival
+    vault = vault_create(actor=root, name="shared", text="a = 1", group=acme.group)
+    target, subjects = Target(RuleKind.VAULT, str(vault.pk)), RuleSubjects(users=(charlie,))
+    rule_grant(actor=root, target=target, level=Level.MODIFY, subjects=subjects)
+
+    assert tell(charlie, ObjectKind.VAULT, vault) == dict.fromkeys(
+        ("see", "read", "change"), (True, ["rule"])
+    )
+    assert tell(acme.admin, ObjectKind.VAULT, vault)["change"] == (True, ["tenant_administrator"])
+    assert tell(rival.admin, ObjectKind.VAULT, vault)["see"] == (False, ["other_tenant"])
+    charlie.groups.add(rival.group)
+    assert tell(charlie, ObjectKind.VAULT, vault)["read"] == (False, ["other_tenant"])
 
 
 def test_whoever_is_deactivated_may_do_nothing(
