@@ -16,13 +16,13 @@ from apps.access.isolation import (
     users_isolated_from_object,
 )
 from apps.access.levels import EXCEED, RuleKind, resource_of
-from apps.access.sources import (
-    SOURCES,
+from apps.access.source_kind import (
     ObjectPermission,
     PermissionHolder,
     PermissionSource,
     SourceKind,
 )
+from apps.access.sources import SOURCES
 from apps.accounts.models import User
 from apps.accounts.selectors import Person
 from apps.policies.models import PolicyMember

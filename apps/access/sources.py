@@ -4,10 +4,7 @@
 new kind is a class and an entry of `SOURCES`, which apps above add when Django starts.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 from django.contrib.auth.models import Group, Permission
@@ -15,103 +12,17 @@ from django.db.models import Exists, Model, Q, QuerySet
 
 from apps.access.filters import ALL_ROWS, NO_ROWS, all_of
 from apps.access.isolation import tenant_of
-from apps.access.levels import EXCEED, RESOURCES, Resource, RuleKind
+from apps.access.levels import EXCEED, RuleKind
+from apps.access.source_kind import (
+    ObjectPermission,
+    PermissionHolder,
+    PermissionSource,
+    PermissionSources,
+    SourceKind,
+)
 from apps.accounts.models import ADMINS, QUEUE_ADMINS, User
 from apps.accounts.models.grants import GrantSource
-from apps.accounts.selectors import group_names, groups_by_id, tenants_administered_by
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionSource:
-    """One source of a permission, or, with `is_denial`, what denies it.
-
-    Args:
-        code: the kind of source; `sentences.source_sentence` has a sentence for each.
-        on: kind and name of the rule's target; the name is empty for all of a kind.
-        group: the group that the rule names; empty if it names the person.
-        by: the maker of the rule, if known.
-    """
-
-    code: str
-    on: tuple[str, str] = ("", "")
-    group: str = ""
-    by: str = ""
-    is_denial: bool = False
-
-
-Reasons = Iterator[PermissionSource]
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectPermission:
-    """A permission on objects of one kind.
-
-    Args:
-        verb: `view`, `enqueue`, `manage` or `exceed_limit`; of vaults `view`, `read`, `change` or
-            `own`, of volumes `view` or `change`, of tasks `view`, `queue`, `log` or `manage`.
-        path: from the rows that are filtered to the id of the object.
-    """
-
-    resource: Resource
-    verb: str
-    path: str = "pk"
-
-    @property
-    def codename(self) -> str:
-        return self.resource.codename(self.verb)
-
-    @property
-    def codenames(self) -> tuple[str, ...]:
-        """The permissions of rules that give it."""
-        return self.resource.codenames_giving(self.verb)
-
-    @property
-    def on_policy(self) -> "ObjectPermission":
-        """For queues, the same permission on their policies."""
-        return ObjectPermission(RESOURCES[RuleKind.POLICY], self.verb, path="policy")
-
-
-class PermissionHolder:
-    """A user with the groups whose permissions they have; read when a source needs them."""
-
-    def __init__(self, user: User) -> None:
-        self.user = user
-
-    @cached_property
-    def groups(self) -> Mapping[int, str]:
-        """Names by id."""
-        return groups_by_id(self.user)
-
-
-class SourceKind(ABC):
-    """A kind of permission source, evaluated in three directions that must agree."""
-
-    @abstractmethod
-    def gives(self, permission: ObjectPermission) -> bool:
-        """Whether a source of this kind can give the permission at all."""
-
-    @abstractmethod
-    def rows(self, permission: ObjectPermission, holder: PermissionHolder) -> Q:
-        """The objects on which it gives the user the permission."""
-
-    @abstractmethod
-    def people(self, permission: ObjectPermission, row: Any) -> Q:
-        """The users to whom it gives the permission on this object."""
-
-    @abstractmethod
-    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
-        """The sources of this kind that give the user the permission on this object."""
-
-    def is_evident(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> bool:
-        """Whether the object itself shows that the user has it, without a statement."""
-        return False
-
-    def crosses_tenants(self, permission: ObjectPermission) -> bool:
-        """Whether it reaches into trees of other tenants than the user's.
-
-        Exceeding a limit gives access to nothing by itself.
-        """
-        return permission.verb == EXCEED
+from apps.accounts.selectors import group_names, tenants_administered_by
 
 
 class BuiltInGroup(SourceKind):
@@ -126,7 +37,9 @@ class BuiltInGroup(SourceKind):
     def people(self, permission: ObjectPermission, row: Any) -> Q:
         return _members_of(Group.objects.filter(name=self.group).values("pk"))
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
+    def reasons(
+        self, permission: ObjectPermission, row: Any, holder: PermissionHolder
+    ) -> PermissionSources:
         if self.group in group_names(holder.user):
             yield PermissionSource(self.code)
 
@@ -157,7 +70,9 @@ class VaultAdministrator(Administrator):
     def people(self, permission: ObjectPermission, row: Any) -> Q:
         return NO_ROWS if row.is_personal else super().people(permission, row)
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
+    def reasons(
+        self, permission: ObjectPermission, row: Any, holder: PermissionHolder
+    ) -> PermissionSources:
         if not row.is_personal:
             yield from super().reasons(permission, row, holder)
 
@@ -174,7 +89,9 @@ class Owner(SourceKind):
     def people(self, permission: ObjectPermission, row: Any) -> Q:
         return Q(pk=row.owner_id)
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
+    def reasons(
+        self, permission: ObjectPermission, row: Any, holder: PermissionHolder
+    ) -> PermissionSources:
         if self.is_evident(permission, row, holder):
             yield PermissionSource("owner")
 
@@ -213,7 +130,9 @@ class TenantAdministrator(SourceKind):
         groups = Group.objects.filter(administers=tenant).values("pk")
         return _members_of(groups) if tenant is not None else NO_ROWS
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
+    def reasons(
+        self, permission: ObjectPermission, row: Any, holder: PermissionHolder
+    ) -> PermissionSources:
         if tenant_of(row) in tenants_administered_by(holder.user):
             policy = permission.resource.policy_of(row)
             on = ("", "") if policy is None else (RuleKind.POLICY.value, policy.name)
@@ -232,7 +151,9 @@ class VaultGroup(SourceKind):
     def people(self, permission: ObjectPermission, row: Any) -> Q:
         return _members_of(Group.objects.filter(vaults=row).values("pk"))
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
+    def reasons(
+        self, permission: ObjectPermission, row: Any, holder: PermissionHolder
+    ) -> PermissionSources:
         if row.group_id in holder.groups:
             on, group = (RuleKind.VAULT.value, row.name), holder.groups[row.group_id]
             yield PermissionSource("vault_group", on, group=group)
@@ -259,7 +180,9 @@ class ModelWideRule(SourceKind):
         groups = Group.objects.filter(permissions__in=given).values("pk")
         return Q(pk__in=users) | _members_of(groups)
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
+    def reasons(
+        self, permission: ObjectPermission, row: Any, holder: PermissionHolder
+    ) -> PermissionSources:
         for one in _with_policy(permission):
             given, on = (
                 _permissions(permission).filter(codename=one.codename),
@@ -285,7 +208,9 @@ class RuleForUser(SourceKind):
         given = _rule_rows(permission.resource.by_user, permission).filter(content_object=row)
         return Q(pk__in=given.values("user"))
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
+    def reasons(
+        self, permission: ObjectPermission, row: Any, holder: PermissionHolder
+    ) -> PermissionSources:
         given = _rule_rows(permission.resource.by_user, permission)
         for one in _oldest_first(given.filter(user=holder.user, content_object=row)):
             yield _rule_source(one, (permission.resource.kind.value, row.name))
@@ -307,7 +232,9 @@ class RuleForGroup(SourceKind):
         given = _rule_rows(permission.resource.by_group, permission).filter(content_object=row)
         return _members_of(given.values("group"))
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
+    def reasons(
+        self, permission: ObjectPermission, row: Any, holder: PermissionHolder
+    ) -> PermissionSources:
         given = _rule_rows(permission.resource.by_group, permission)
         for one in _oldest_first(given.filter(group__in=list(holder.groups), content_object=row)):
             on = (permission.resource.kind.value, row.name)
@@ -329,7 +256,9 @@ class RuleOnPolicy(SourceKind):
     def people(self, permission: ObjectPermission, row: Any) -> Q:
         return self.rule.people(permission.on_policy, row.policy)
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
+    def reasons(
+        self, permission: ObjectPermission, row: Any, holder: PermissionHolder
+    ) -> PermissionSources:
         return self.rule.reasons(permission.on_policy, row.policy, holder)
 
 

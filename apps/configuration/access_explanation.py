@@ -22,7 +22,7 @@ from apps.access.selectors import (
     queues_managed_by,
     queues_visible_to,
 )
-from apps.access.sources import PermissionSource
+from apps.access.source_kind import PermissionSource
 from apps.access.vaults import vaults_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin, tenants_administered_by

@@ -11,14 +11,14 @@ from django.db.models import Q
 
 from apps.access.filters import ALL_ROWS, NO_ROWS
 from apps.access.levels import Level, Resource, RuleKind, resource_register
-from apps.access.sources import (
+from apps.access.source_kind import (
     ObjectPermission,
     PermissionHolder,
     PermissionSource,
-    Reasons,
+    PermissionSources,
     SourceKind,
-    source_register,
 )
+from apps.access.sources import source_register
 from apps.nodes.models import Volume, VolumeGroupPermission, VolumeUserPermission
 
 VIEW, CHANGE = "view", "change"
@@ -47,7 +47,9 @@ class OpenVolume(SourceKind):
     def people(self, permission: ObjectPermission, row: Any) -> Q:
         return NO_ROWS if row.is_restricted else ALL_ROWS
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
+    def reasons(
+        self, permission: ObjectPermission, row: Any, holder: PermissionHolder
+    ) -> PermissionSources:
         if not row.is_restricted:
             yield PermissionSource("open_volume")
 

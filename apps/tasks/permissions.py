@@ -13,14 +13,14 @@ from django.db.models import Q
 from apps.access.filters import NO_ROWS
 from apps.access.levels import Level, Resource, RuleKind, resource_register
 from apps.access.permissions import holders, permission_sources, rows_held
-from apps.access.sources import (
+from apps.access.source_kind import (
     ObjectPermission,
     PermissionHolder,
     PermissionSource,
-    Reasons,
+    PermissionSources,
     SourceKind,
-    source_register,
 )
+from apps.access.sources import source_register
 from apps.policies.models import Policy, PolicyMember, Queue
 from apps.policies.selectors import people_of_policy
 from apps.tasks.models import Task, TaskGroupPermission, TaskUserPermission
@@ -74,7 +74,9 @@ class PermissionOnQueue(TaskSource):
             return NO_ROWS
         return Q(pk__in=holders(queue, _on_queue(permission)).values("pk"))
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
+    def reasons(
+        self, permission: ObjectPermission, row: Any, holder: PermissionHolder
+    ) -> PermissionSources:
         queue = _live_queue(row)
         if queue is not None:
             found = permission_sources(holder.user, _on_queue(permission), queue)
@@ -107,7 +109,9 @@ class OpenLogs(TaskSource):
             return NO_ROWS
         return Q(pk__in=people_of_policy(queue.policy).values("pk"))
 
-    def reasons(self, permission: ObjectPermission, row: Any, holder: PermissionHolder) -> Reasons:
+    def reasons(
+        self, permission: ObjectPermission, row: Any, holder: PermissionHolder
+    ) -> PermissionSources:
         queue = _live_queue(row)
         if queue is None or not queue.policy.logs_open_to_group:
             return

@@ -1,6 +1,6 @@
 """Sentences of permission sources."""
 
-from apps.access.sources import PermissionSource
+from apps.access.source_kind import PermissionSource
 
 
 def source_sentence(source: PermissionSource) -> str:
