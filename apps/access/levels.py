@@ -5,7 +5,6 @@ A level is stored as all its permissions, so that the highest of them names it.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from django.contrib.auth.models import Permission
@@ -43,13 +42,6 @@ class Level(models.TextChoices):
     MODIFY = "modify", "Read and modify"
     MANAGE = "manage", "Manage"
     EXCEED = "exceed", "Exceed the limit"
-
-
-class RuleSource(StrEnum):
-    """Whether a policy or a person made a rule."""
-
-    PERSON = "person"
-    POLICY = "policy"
 
 
 _NOT_REMOVED, _EVERY = models.Q(removed_at__isnull=True), models.Q()

@@ -17,11 +17,11 @@ from apps.access.levels import (
     Level,
     Resource,
     RuleKind,
-    RuleSource,
     highest,
 )
 from apps.access.rules.rule import Rule, Subject, Target, subject_of
 from apps.accounts.models import User
+from apps.accounts.models.grants import GrantSource
 from apps.policies.models import Policy
 
 
@@ -35,7 +35,7 @@ class _SubjectRows:
 
 
 # Target, source, whether it is a group, and its id.
-_Holder = tuple[Target, RuleSource, bool, int]
+_Holder = tuple[Target, GrantSource, bool, int]
 
 
 def rules_of(targets: Sequence[Target]) -> list[Rule]:
@@ -43,7 +43,7 @@ def rules_of(targets: Sequence[Target]) -> list[Rule]:
     found = _rows(targets)
     restricted = _restricted(targets)
     names = _Names.of(found)
-    grouped: dict[tuple[Target, RuleSource, Level], list[_Holder]] = defaultdict(list)
+    grouped: dict[tuple[Target, GrantSource, Level], list[_Holder]] = defaultdict(list)
     for holder, rows in found.items():
         resource = RESOURCES[holder[0].kind]
         for level in _levels(resource, rows.codenames):
@@ -54,15 +54,16 @@ def rules_of(targets: Sequence[Target]) -> list[Rule]:
         for key, holders in grouped.items()
     ]
     rules += [
-        Rule(target, Level.MODIFY, RuleSource.POLICY, (), (), None, is_restricted=True)
+        Rule(target, Level.MODIFY, GrantSource.POLICY, (), (), None, is_restricted=True)
         for target in targets
         if target.kind is RuleKind.POLICY
         and target.object_id in restricted
-        and (target, RuleSource.POLICY, Level.MODIFY) not in grouped
+        and (target, GrantSource.POLICY, Level.MODIFY) not in grouped
     ]
     order = list(Level)[::-1]
     return sorted(
-        rules, key=lambda r: (places[r.target], r.source != RuleSource.POLICY, order.index(r.level))
+        rules,
+        key=lambda r: (places[r.target], r.source != GrantSource.POLICY, order.index(r.level)),
     )
 
 
@@ -84,7 +85,7 @@ def _rows(targets: Iterable[Target]) -> dict[_Holder, _SubjectRows]:
                 "created_at",
             )
             for pk, source, subject, codename, maker, at in rows:
-                one = found[known[str(pk)], RuleSource(source), who == "group", subject]
+                one = found[known[str(pk)], GrantSource(source), who == "group", subject]
                 one.codenames.add(codename)
                 one.makers |= {maker} - {None}
                 one.at = max(filter(None, (one.at, at)), default=None)
@@ -109,7 +110,7 @@ def _kind_rows(targets: Sequence[Target], found: dict[_Holder, _SubjectRows]) ->
             permission__codename__in=names, permission__content_type__app_label="policies"
         )
         for subject, codename in rows.values_list(f"{who}_id", "permission__codename"):
-            holder = names[codename], RuleSource.PERSON, who == "group", subject
+            holder = names[codename], GrantSource.PERSON, who == "group", subject
             found[holder].codenames.add(codename)
 
 
@@ -156,7 +157,7 @@ class _Names:
 
 
 def _rule(
-    key: tuple[Target, RuleSource, Level],
+    key: tuple[Target, GrantSource, Level],
     holders: Iterable[_Holder],
     found: Mapping[_Holder, _SubjectRows],
     names: _Names,
@@ -174,7 +175,7 @@ def _rule(
         tuple(sorted(subjects, key=_by_name)),
         tuple(sorted((names.people[pk] for pk in makers if pk in names.people), key=_by_name)),
         max(times, default=None),
-        is_restricted=source is RuleSource.POLICY and is_restricted,
+        is_restricted=source is GrantSource.POLICY and is_restricted,
     )
 
 

@@ -6,8 +6,9 @@ from hashlib import blake2b
 
 from django.contrib.auth.models import Group
 
-from apps.access.levels import RESOURCES, Level, RuleKind, RuleSource
+from apps.access.levels import RESOURCES, Level, RuleKind
 from apps.accounts.models import User
+from apps.accounts.models.grants import GrantSource
 
 ALL = "all"
 VERSION_BYTES = 8
@@ -62,7 +63,7 @@ class Rule:
 
     target: Target
     level: Level
-    source: RuleSource
+    source: GrantSource
     subjects: tuple[Subject, ...]
     made_by: tuple[Subject, ...]
     made_at: datetime | None
@@ -85,7 +86,7 @@ class Rule:
 
     @property
     def by_policy(self) -> bool:
-        return self.source is RuleSource.POLICY
+        return self.source is GrantSource.POLICY
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class RuleFilter:
     object_id: str = ""
     name: str = ""
     level: Level | None = None
-    source: RuleSource | None = None
+    source: GrantSource | None = None
     user: int | None = None
     group: int | None = None
 
@@ -116,7 +117,7 @@ class RulePage:
     after: str = ""
 
 
-def rule_key(target: Target, level: Level, source: RuleSource = RuleSource.PERSON) -> str:
+def rule_key(target: Target, level: Level, source: GrantSource = GrantSource.PERSON) -> str:
     """The key of a rule in addresses."""
     return f"{target.key}.{level.value}.{source.value}"
 

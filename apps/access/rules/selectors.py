@@ -15,13 +15,13 @@ from apps.access.levels import (
     Level,
     Resource,
     RuleKind,
-    RuleSource,
 )
 from apps.access.permissions import rows_with_permission
 from apps.access.rules.rows import rules_of
 from apps.access.rules.rule import ALL, Rule, RuleFilter, RulePage, Target
 from apps.access.selectors import policies_managed_by, queues_managed_by
 from apps.accounts.models import User
+from apps.accounts.models.grants import GrantSource
 from apps.accounts.selectors import is_admin
 from apps.core.errors import BadInput
 
@@ -72,7 +72,7 @@ def rule_by_key(user: User, key: str) -> Rule | None:
     try:
         kind, object_id, level, source = parts
         wanted = RuleFilter(
-            RuleKind(kind), object_id, level=Level(level), source=RuleSource(source)
+            RuleKind(kind), object_id, level=Level(level), source=GrantSource(source)
         )
     except ValueError:
         return None
@@ -216,7 +216,7 @@ def _higher_codenames(resource: Resource, level: Level) -> list[str]:
 
 
 def _kind_target(resource: Resource, wanted: RuleFilter) -> list[Target]:
-    if not resource.has_kind_rules or wanted.source is RuleSource.POLICY:
+    if not resource.has_kind_rules or wanted.source is GrantSource.POLICY:
         return []
     return [Target(resource.kind)]
 

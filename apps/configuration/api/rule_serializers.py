@@ -5,9 +5,10 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
-from apps.access.levels import Level, RuleKind, RuleSource
+from apps.access.levels import Level, RuleKind
 from apps.access.rules.rule import Rule
 from apps.access.rules.sentences import source_sentence
+from apps.accounts.models.grants import GrantSource
 from apps.configuration.access_explanation import ObjectKind, PermissionName
 from apps.core.serializers import StrictSerializer
 
@@ -32,7 +33,7 @@ class RuleSerializer(serializers.Serializer[Rule]):
     object_name = serializers.CharField(source="target.name")
     level = serializers.ChoiceField(Level.choices)
     source = serializers.ChoiceField(  # type: ignore[assignment]  # DRF's own has that name, too
-        [(one.value, one.value) for one in RuleSource],
+        GrantSource.values,
         help_text="policy: its policy makes it.",
     )
     is_restricted = serializers.BooleanField(

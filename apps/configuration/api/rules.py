@@ -12,12 +12,13 @@ from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
 from apps.access.isolation import rules_without_other_tenants
-from apps.access.levels import Level, RuleKind, RuleSource
+from apps.access.levels import Level, RuleKind
 from apps.access.rules.delegation import groups_nameable_by, people_nameable_by
 from apps.access.rules.rule import ALL, Rule, RuleFilter
 from apps.access.rules.selectors import PAGE, rule_by_key, rules_visible_to, target_of
 from apps.accounts.api.permissions import person
 from apps.accounts.models import User
+from apps.accounts.models.grants import GrantSource
 from apps.configuration.access_explanation import (
     ObjectKind,
     explanation,
@@ -48,7 +49,7 @@ _FILTERS = [
     OpenApiParameter("object", description="Id of the object, or `all` for the kind's own rules."),
     OpenApiParameter("name", description="Part of the name of the object."),
     OpenApiParameter("level", enum=Level.values),
-    OpenApiParameter("source", enum=[one.value for one in RuleSource]),
+    OpenApiParameter("source", enum=GrantSource.values),
     OpenApiParameter("user", description="User name of a person or service account."),
     OpenApiParameter("group", description="Name of a group."),
     OpenApiParameter("cursor", description="From `next`."),
@@ -188,7 +189,7 @@ def _response(actor: User, rule: Rule, *, status: int = 200) -> Response:
 
 def _rule_filter(actor: User, given: Mapping[str, str]) -> RuleFilter | None:
     """The filter of the query parameters; None where it names an unknown user or group."""
-    choices: dict[str, Any] = {"kind": RuleKind, "level": Level, "source": RuleSource}
+    choices: dict[str, Any] = {"kind": RuleKind, "level": Level, "source": GrantSource}
     values: dict[str, Any] = {}
     for name, known in choices.items():
         if given.get(name):

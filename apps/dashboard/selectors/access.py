@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from django.db.models import QuerySet
 from django.urls import reverse
 
-from apps.access.levels import Level, RuleKind, RuleSource
+from apps.access.levels import Level, RuleKind
 from apps.access.rules.delegation import (
     groups_nameable_by,
     levels_grantable_by,
@@ -19,6 +19,7 @@ from apps.access.rules.selectors import rules_visible_to
 from apps.access.rules.sentences import source_sentence
 from apps.access.selectors import policies_restrictable_by
 from apps.accounts.models import User
+from apps.accounts.models.grants import GrantSource
 from apps.configuration.access_explanation import (
     AccessExplanation,
     ObjectKind,
@@ -62,7 +63,7 @@ class AccessQuery:
         known = {
             "kind": RuleKind.values,
             "level": Level.values,
-            "source": [one.value for one in RuleSource],
+            "source": GrantSource.values,
         }
         chosen = {name: given.get(name, "") for name in known}
         choices = {name: text for name, text in chosen.items() if text in known[name]}
@@ -141,7 +142,7 @@ def _filter(user: User, wanted: AccessQuery) -> RuleFilter | None:
         object_id=wanted.object_id,
         name=wanted.name,
         level=Level(wanted.level) if wanted.level else None,
-        source=RuleSource(wanted.source) if wanted.source else None,
+        source=GrantSource(wanted.source) if wanted.source else None,
         **subject,
     )
 
