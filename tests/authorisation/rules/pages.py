@@ -125,7 +125,7 @@ PAGES_INSTALLATION = section(
 
 PAGES_OWN = section(
     rule(
-        "/ /policies/ /policies/sparklines/ /queues/ /tasks/ /tasks/new/ /credentials/ "
+        "/ /policies/ /policies/sparklines/ /queues/ /tasks/ /tasks/new/ /usage/* /credentials/ "
         "/settings/account/ /live/<name>/ /settings/resources/ /settings/vaults/ "
         "/settings/vaults/new/",
         SIGNED,

@@ -72,9 +72,10 @@ REST_ACCOUNT = section(
         SIGNED,
         ALLOW,
     ),
-    # Lists of visible objects, which may be empty.
+    # Lists of visible objects, and sums of visible policies, which may be empty.
     rule(
-        "/api/v1/pools/ /api/v1/profiles/ /api/v1/policies/ /api/v1/queues/ /api/v1/access-rules/",
+        "/api/v1/pools/ /api/v1/profiles/ /api/v1/policies/ /api/v1/queues/ /api/v1/access-rules/ "
+        "/api/v1/usage/*",
         SIGNED,
         ALLOW,
         method="GET",
