@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from apps.usage.services.booking import usage_book
+from apps.usage.services.sums import usage_book
 from apps.usage.services.tiers import tiers_update
 
 

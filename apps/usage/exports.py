@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from django.http import HttpResponse
 
 from apps.core.spreadsheets import csv_line
-from apps.tasks.lifecycle.states import Tier
+from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.selectors.report import PER_GPU_S, UsageReport
 
 HEAD = (
     *("since", "until", "by", "id", "name", "parent"),
-    *("gpu_seconds", *(f"gpu_seconds_{tier}" for tier in Tier.values), "gpu_seconds_lost"),
+    *("gpu_seconds", *(f"gpu_seconds_{tier}" for tier in AttemptTier.values), "gpu_seconds_lost"),
     *("started", "ended", "completed", "failed", "preempted", "waited_seconds"),
     "gpu_seconds_before",
 )
@@ -25,7 +25,10 @@ def usage_csv(report: UsageReport) -> Iterator[str]:
             (
                 *(report.period.first, report.period.last, report.by.value),
                 *(line.key or "", line.label, line.parent or ""),
-                *(gpu_s(one) for one in (sums["held"], *(sums.tiers[t] for t in Tier.values))),
+                *(
+                    gpu_s(one)
+                    for one in (sums["held"], *(sums.tiers[t] for t in AttemptTier.values))
+                ),
                 gpu_s(sums["lost"]),
                 *(sums[one] for one in ("started", "ended", "completed", "failed", "preempted")),
                 sums["waited_ms"] / 1000,

@@ -4,7 +4,7 @@ from django.conf import settings
 from django.db import models
 
 from apps.policies.models import Policy, Pool, Queue
-from apps.tasks.lifecycle.states import Tier
+from apps.tasks.lifecycle.states import AttemptTier
 
 # How long tasks waited for their placement: the upper bound of each bucket in seconds.
 WAIT_BUCKETS: dict[str, float] = {
@@ -61,7 +61,7 @@ class PolicyMeasures(Measures):
     policy = models.ForeignKey(Policy, on_delete=models.PROTECT, related_name="+")
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="+")
     model = models.CharField(max_length=120, blank=True)
-    tier = models.CharField(max_length=10, choices=Tier.choices, blank=True)
+    tier = models.CharField(max_length=10, choices=AttemptTier.choices, blank=True)
 
     class Meta:
         abstract = True

@@ -9,6 +9,7 @@ from django.utils import timezone
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.groups import group_save
 from apps.accounts.services.people import user_create
+from apps.core import clock
 from apps.tasks.services.enqueue.submission import task_create, task_submit
 from apps.tasks.task_spec import TaskSpec
 from apps.vaults.services.vaults import vault_create
@@ -29,7 +30,8 @@ def changes(requester: Requester, role: Role) -> Iterator[str]:
     """Answers that change once others have more objects."""
     now = timezone.now()
     with pytest.MonkeyPatch.context() as patches, rolled_back():
-        patches.setattr(timezone, "now", lambda: now)
+        for module in (timezone, clock):
+            patches.setattr(module, "now", lambda: now)
         before = {cell: plain(requester.ask(cell).text) for cell in _read(requester.world, role)}
         _more(requester.world, role)
         for cell, text in before.items():

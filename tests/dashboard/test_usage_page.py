@@ -10,7 +10,7 @@ from apps.accounts.models import User
 from apps.core import clock
 from apps.dashboard.cards.usage_report import change_text, chart_of, hours_text
 from apps.policies.models import Policy
-from apps.tasks.lifecycle.states import Tier
+from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.models import PolicyDay
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.report import PER_GPU_H, UsagePeriod, usage_report
@@ -27,9 +27,9 @@ def used(example: Example) -> None:
     """Yesterday Dev held 30 GPU hours, 10 of them over quota; Research 6."""
     at = clock.now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
     for policy, tier, hours in (
-        (example.dev, Tier.RESERVED, 20),
-        (example.dev, Tier.OVER_QUOTA, 10),
-        (example.research, Tier.RESERVED, 6),
+        (example.dev, AttemptTier.RESERVED, 20),
+        (example.dev, AttemptTier.OVER_QUOTA, 10),
+        (example.research, AttemptTier.RESERVED, 6),
     ):
         PolicyDay.objects.create(
             at=at, policy=policy, pool=example.h100, tier=tier, held=hours * PER_GPU_H, started=1

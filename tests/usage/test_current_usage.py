@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.tasks.lifecycle.states import Tier
+from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.selectors.current_usage import (
     Amounts,
     LiveAttempt,
@@ -90,7 +90,7 @@ def test_what_a_policy_does_not_cover_is_borrowed_from_the_one_above() -> None:
     tiers = tiers_of(attempts, amounts)
 
     assert [tiers[one.task_id] for one in attempts] == [
-        Tier.RESERVED,
-        Tier.BORROWED,
-        Tier.OVER_QUOTA,
+        AttemptTier.RESERVED,
+        AttemptTier.BORROWED,
+        AttemptTier.OVER_QUOTA,
     ]

@@ -11,9 +11,9 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.core import clock
 from apps.policies.models import Policy, Pool, Queue
-from apps.tasks.lifecycle.states import AttemptState, Tier
+from apps.tasks.lifecycle.states import AttemptState, AttemptTier
 from apps.tasks.models import Attempt
-from apps.usage.services.booking import usage_book
+from apps.usage.services.sums import usage_book
 from tests.allocation.state import enqueue
 from tests.people import Example
 
@@ -31,7 +31,7 @@ def held(
     gpu: int,
     hours: int,
     ended: datetime | None,
-    tier: Tier = Tier.RESERVED,
+    tier: AttemptTier = AttemptTier.RESERVED,
 ) -> Attempt:
     """An attempt of so many GPUs for so many hours, up to `ended` or now."""
     (task,) = enqueue(owner, queue)
@@ -57,7 +57,7 @@ def used(example: Example, alice: User, bob: User, charlie: User) -> None:
     """Yesterday at noon Alice had ended 3 h of 2 GPUs, Bob 1 h of 4, Charlie 2 h of 1."""
     noon = clock.now().replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
     held(example, alice, example.dev_queue, gpu=2, hours=3, ended=noon)
-    held(example, bob, example.dev_queue, gpu=4, hours=1, ended=noon, tier=Tier.OVER_QUOTA)
+    held(example, bob, example.dev_queue, gpu=4, hours=1, ended=noon, tier=AttemptTier.OVER_QUOTA)
     held(example, charlie, example.research_queue, gpu=1, hours=2, ended=noon)
     usage_book()
 
@@ -118,6 +118,17 @@ def test_the_line_of_a_policy_contains_those_below_it(
     assert found == [("Dev", 12 * HOUR_S), ("Research", 2 * HOUR_S)]
     assert report["lines"][1]["parent_id"] == example.dev.pk
     assert report["total"]["gpu_seconds"] == 12 * HOUR_S
+
+
+@pytest.mark.usefixtures("used")
+def test_a_policy_above_that_the_user_does_not_see_is_not_named(
+    api_as: Api, example: Example, charlie: User
+) -> None:
+    Policy.objects.filter(pk=example.research.pk).update(parent=example.dev)
+
+    (line,) = api_as(charlie).get("/api/v1/usage/").json()["lines"]
+
+    assert (line["name"], line["parent_id"]) == ("Research", None)
 
 
 def test_what_runs_now_counts_up_to_this_moment(api_as: Api, example: Example, alice: User) -> None:

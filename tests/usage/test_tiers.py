@@ -6,10 +6,10 @@ from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.configuration.services.policies import policy_change
 from apps.core import clock
-from apps.tasks.lifecycle.states import Tier
+from apps.tasks.lifecycle.states import AttemptTier
 from apps.tasks.models import Attempt, PastTier
 from apps.usage.models import PolicyDay
-from apps.usage.services.booking import usage_book
+from apps.usage.services.sums import usage_book
 from apps.usage.services.tiers import tiers_update
 from tests.allocation.state import begin, end, enqueue, latest, make_node
 from tests.people import Example
@@ -24,7 +24,7 @@ def test_a_smaller_reservation_makes_running_work_over_quota(
     (task,) = enqueue(alice, example.dev_queue)
     run_pass()
     attempt = latest(task)
-    assert attempt.tier == Tier.RESERVED
+    assert attempt.tier == AttemptTier.RESERVED
     begin(attempt)
     assert tiers_update() == 0
 
@@ -36,11 +36,11 @@ def test_a_smaller_reservation_makes_running_work_over_quota(
 
     attempt.refresh_from_db()
     past = PastTier.objects.get(attempt=attempt)
-    assert (attempt.tier, past.tier) == (Tier.OVER_QUOTA, Tier.RESERVED)
+    assert (attempt.tier, past.tier) == (AttemptTier.OVER_QUOTA, AttemptTier.RESERVED)
     assert before <= past.until <= clock.now()
 
     end(attempt, code=0)
     usage_book()
     tiers = dict(PolicyDay.objects.values_list("tier", "held"))
-    assert set(tiers) == {Tier.RESERVED, Tier.OVER_QUOTA}
+    assert set(tiers) == {AttemptTier.RESERVED, AttemptTier.OVER_QUOTA}
     assert Attempt.objects.get().is_summed

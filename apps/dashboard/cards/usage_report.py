@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from apps.dashboard.cards.words import duration_text
-from apps.tasks.lifecycle.states import Tier
+from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.report import PER_GPU_H, UsageLine, UsageReport, UsageSums
 
@@ -100,7 +100,7 @@ def totals(report: UsageReport) -> list[tuple[str, str, str]]:
     """Name, figure and remark of each figure above the chart."""
     total, before = report.total, report.before
     change = change_text(total["held"], before["held"])
-    over_quota = total.tiers[Tier.OVER_QUOTA]
+    over_quota = total.tiers[AttemptTier.OVER_QUOTA]
     figures = [
         ("GPU hours held", hours_text(total["held"]), _from_before(change)),
         ("Lost", f"{hours_text(total['lost'])} h", "work since the last checkpoint"),
@@ -139,7 +139,7 @@ def _wait_most(sums: UsageSums) -> str:
 def table_of(report: UsageReport) -> UsageTable:
     """Lines in their order with a total. Tiers are known by policy, pool and model only."""
     has_tiers = report.by in {UsageGroup.POLICY, UsageGroup.POOL, UsageGroup.MODEL}
-    tiers = tuple(Tier.choices) if has_tiers else ()
+    tiers = tuple(AttemptTier.choices) if has_tiers else ()
     heads = ("GPU hours", *(str(label) for _, label in tiers), "Lost", "Started", "Failed")
     kinds = _kinds(report.lines)
     rows = tuple(

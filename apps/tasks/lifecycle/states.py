@@ -35,7 +35,7 @@ class MemberState(models.TextChoices):
     EXITED = "exited", "exited"
 
 
-class Tier(models.TextChoices):
+class AttemptTier(models.TextChoices):
     """Who covers an attempt: every level of its policies, the top one only, or no reservation."""
 
     RESERVED = "reserved", "Reserved"

@@ -6,7 +6,7 @@ from apps.core.ids import uuid7
 from apps.nodes.models import Device, Node
 from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.details import DETAIL_CHARS
-from apps.tasks.lifecycle.states import AttemptState, MemberState, Tier
+from apps.tasks.lifecycle.states import AttemptState, AttemptTier, MemberState
 from apps.tasks.models.tasks import Task
 
 
@@ -30,7 +30,7 @@ class Attempt(models.Model):
     replicas = models.PositiveIntegerField(default=1)
     # The present tier, or that of its end; `PastTier` has those before.
     tier = models.CharField(
-        max_length=10, choices=Tier.choices, blank=True, default="", db_default=""
+        max_length=10, choices=AttemptTier.choices, blank=True, default="", db_default=""
     )
     # Launched when all of these are gone. `stops_for` of a victim is the one attempt that is
     # charged for its capacity; the others only wait for its devices.
@@ -113,7 +113,7 @@ class PastTier(models.Model):
     """A tier that an attempt had before its present one, `until` that moment."""
 
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="past_tiers")
-    tier = models.CharField(max_length=10, choices=Tier.choices, blank=True)
+    tier = models.CharField(max_length=10, choices=AttemptTier.choices, blank=True)
     until = models.DateTimeField()
 
     class Meta:

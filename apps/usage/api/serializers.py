@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from apps.core.serializers import StrictSerializer
-from apps.tasks.lifecycle.states import Tier
+from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.exports import gpu_s
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.report import UsageLine, UsageReport, UsageSums
@@ -36,7 +36,7 @@ class UsageSumsSerializer(serializers.Serializer[Any]):
     gpu_seconds = serializers.FloatField()
     gpu_seconds_by_tier = serializers.DictField(
         child=serializers.FloatField(),
-        help_text=f"{', '.join(Tier.values)}; empty for queues and owners.",
+        help_text=f"{', '.join(AttemptTier.values)}; empty for queues and owners.",
     )
     gpu_seconds_lost = serializers.FloatField(
         help_text="Held by preempted and lost attempts since they last saved their state."

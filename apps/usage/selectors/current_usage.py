@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db.models import FilteredRelation, Q
 
 from apps.policies.models import Policy
-from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, Tier
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptTier
 from apps.tasks.models import Attempt
 
 GPU = "gpu"
@@ -157,7 +157,9 @@ def reservations_of(amounts: Mapping[int, Amounts]) -> dict[int, dict[str, int]]
     return found
 
 
-def tiers_of(attempts: Iterable[LiveAttempt], amounts: Mapping[int, Amounts]) -> dict[UUID, Tier]:
+def tiers_of(
+    attempts: Iterable[LiveAttempt], amounts: Mapping[int, Amounts]
+) -> dict[UUID, AttemptTier]:
     """The tier of each running task, as people read it.
 
     Over quota is what the topmost policy above it in `amounts` does not cover; borrowed, what it
@@ -166,9 +168,9 @@ def tiers_of(attempts: Iterable[LiveAttempt], amounts: Mapping[int, Amounts]) ->
     docs/allocation.md, "Tiers: reserved before over quota".
     """
     of_policy: dict[int, list[LiveAttempt]] = defaultdict(list)
-    tiers: dict[UUID, Tier] = {}
+    tiers: dict[UUID, AttemptTier] = {}
     for one in attempts:
-        tiers[one.task_id] = Tier.RESERVED
+        tiers[one.task_id] = AttemptTier.RESERVED
         for policy in _line(one.policy_id, amounts):
             of_policy[policy].append(one)
     reservations = reservations_of(amounts)
@@ -176,9 +178,9 @@ def tiers_of(attempts: Iterable[LiveAttempt], amounts: Mapping[int, Amounts]) ->
         is_top = _topmost(policy, amounts) == policy
         for task in _uncovered(concerned, reservations.get(policy, {})):
             if is_top:
-                tiers[task] = Tier.OVER_QUOTA
-            elif tiers[task] == Tier.RESERVED:
-                tiers[task] = Tier.BORROWED
+                tiers[task] = AttemptTier.OVER_QUOTA
+            elif tiers[task] == AttemptTier.RESERVED:
+                tiers[task] = AttemptTier.BORROWED
     return tiers
 
 
@@ -187,7 +189,7 @@ def over_quota_tasks(
 ) -> frozenset[UUID]:
     """The running tasks that people read as over quota: those that no reservation covers."""
     tiers = tiers_of(attempts, amounts)
-    return frozenset(task for task, tier in tiers.items() if tier == Tier.OVER_QUOTA)
+    return frozenset(task for task, tier in tiers.items() if tier == AttemptTier.OVER_QUOTA)
 
 
 def _uncovered(attempts: Iterable[LiveAttempt], reserved: Mapping[str, int]) -> Iterator[UUID]:

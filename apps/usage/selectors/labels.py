@@ -8,7 +8,7 @@ from apps.access.selectors import policies_visible_to, pools_visible_to, queues_
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.policies.models import Policy, Pool, Queue
-from apps.tasks.lifecycle.states import Tier
+from apps.tasks.lifecycle.states import AttemptTier
 
 # Key to label, and for a policy its parent.
 Labels = Mapping[Any, tuple[str, int | None]]
@@ -35,8 +35,8 @@ def labels_of(by: UsageGroup, viewer: User, keys: Collection[Any]) -> Labels:
     if by is UsageGroup.MODEL:
         return {key: (key or "Unknown model", None) for key in keys}
     if by is UsageGroup.TIER:
-        labels = dict(Tier.choices)
-        return {key: (str(labels.get(key, "Tier not recorded")), None) for key in keys}
+        labels = dict(AttemptTier.choices)
+        return {key: (str(labels.get(key, "AttemptTier not recorded")), None) for key in keys}
     if by is UsageGroup.OWNER:
         # Which owners have a line of their own was decided by policy.
         people = User.objects.filter(pk__in=keys)
@@ -63,8 +63,10 @@ def _policies(viewer: User, keys: Collection[Any]) -> Labels:
     for key in keys:
         at = key
         while at in every and at not in wanted:
-            wanted[at] = every[at]
-            at = every[at][1]
+            name, above = every[at]
+            # One that the viewer does not see is not named either.
+            wanted[at] = name, above if above in every else None
+            at = above
     return wanted
 
 

@@ -14,7 +14,7 @@ from apps.allocation.services import run_pass
 from apps.configuration.services.revision_retention import revisions_remove_old
 from apps.execution.node_server.server import NodeServer
 from apps.tasks.services.retention import expired_remove, retention_of
-from apps.usage.services.booking import usage_book
+from apps.usage.services.sums import usage_book
 from apps.usage.services.tiers import tiers_update
 
 log = structlog.get_logger(__name__)

@@ -24,7 +24,7 @@ from apps.tasks.services.attempts.ends import attempt_stop
 from apps.tasks.services.members.logs import log_append
 from apps.tasks.services.retention import Retention, expired_remove, retention_of
 from apps.usage.models import OwnerDay
-from apps.usage.services.booking import usage_book
+from apps.usage.services.sums import usage_book
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
 

@@ -6,13 +6,13 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, Tier
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptTier
 from apps.tasks.models import Attempt, PastTier
 
 BATCH = 1000
 
 
-def tiers_change(tiers: Mapping[UUID, Tier], *, at: datetime) -> int:
+def tiers_change(tiers: Mapping[UUID, AttemptTier], *, at: datetime) -> int:
     """Give live attempts these tiers from `at` on, and keep the ones before.
 
     Args:
@@ -28,7 +28,7 @@ def tiers_change(tiers: Mapping[UUID, Tier], *, at: datetime) -> int:
     return changed
 
 
-def _change(tiers: Mapping[UUID, Tier], tasks: list[UUID], at: datetime) -> int:
+def _change(tiers: Mapping[UUID, AttemptTier], tasks: list[UUID], at: datetime) -> int:
     rows = Attempt.objects.filter(task__in=tasks, state__in=LIVE_ATTEMPT_STATES).order_by("pk")
     wrong = [pk for pk, task, tier in rows.values_list("pk", "task", "tier") if tier != tiers[task]]
     # An attempt that is being ended is locked, and keeps its tier.
@@ -40,7 +40,7 @@ def _change(tiers: Mapping[UUID, Tier], tasks: list[UUID], at: datetime) -> int:
         PastTier(attempt=one, tier=one.tier, until=max(at, one.summed_until or at))
         for one in changed
     )
-    for tier in Tier:
+    for tier in AttemptTier:
         of_tier = [one.pk for one in changed if tiers[one.task_id] == tier]
         Attempt.objects.filter(pk__in=of_tier).update(tier=tier)
     return len(changed)

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.accounts.models import User
-from apps.tasks.lifecycle.states import AttemptState, Tier
+from apps.tasks.lifecycle.states import AttemptState, AttemptTier
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services.attempts.tiers import tiers_change
 from apps.usage.models import OwnerDay, PolicyDay, PolicyHour, QueueDay
-from apps.usage.services.booking import usage_book
+from apps.usage.services.sums import usage_book
 from tests.allocation.state import enqueue
 from tests.people import Example
 
@@ -34,7 +34,7 @@ class Life:
 
     attempt: Attempt
     began: int
-    tiers: list[tuple[int, Tier]] = field(default_factory=list)
+    tiers: list[tuple[int, AttemptTier]] = field(default_factory=list)
     ended: int | None = None
 
     def held(self) -> Counter[str]:
@@ -63,7 +63,7 @@ class World:
         own = [one for one in self.lives if one.attempt.task_id == self.tasks[task].pk]
         return own[-1] if own and own[-1].ended is None else None
 
-    def start(self, task: int, gpu: int, tier: Tier) -> None:
+    def start(self, task: int, gpu: int, tier: AttemptTier) -> None:
         one = self.tasks[task]
         generation = sum(life.attempt.task_id == one.pk for life in self.lives) + 1
         queue = self.example.dev_queue if task % 2 else self.example.research_queue
@@ -92,15 +92,21 @@ class World:
 KINDS = ("start", "start", "end", "late end", "tier", "book", "book early")
 
 
-def steps_of(seed: int) -> Iterator[tuple[str, int, Tier, int, int]]:
+def steps_of(seed: int) -> Iterator[tuple[str, int, AttemptTier, int, int]]:
     """About thirty steps; times from milliseconds to days."""
     chance = random.Random(seed)
     for _ in range(30):
         passed, ago = (int(10 ** chance.uniform(0, 8)) for _ in range(2))
-        yield chance.choice(KINDS), chance.randint(0, 1), chance.choice(list(Tier)), passed, ago
+        yield (
+            chance.choice(KINDS),
+            chance.randint(0, 1),
+            chance.choice(list(AttemptTier)),
+            passed,
+            ago,
+        )
 
 
-def step(world: World, kind: str, task: int, tier: Tier, passed: int, ago: int) -> None:
+def step(world: World, kind: str, task: int, tier: AttemptTier, passed: int, ago: int) -> None:
     world.now += passed
     life = world.live(task)
     if kind == "book":
@@ -118,7 +124,7 @@ def step(world: World, kind: str, task: int, tier: Tier, passed: int, ago: int) 
 
 def test_an_end_that_arrives_late_takes_back_what_was_booked(example: Example, alice: User) -> None:
     world = World(example, enqueue(alice, example.dev_queue, 1, is_preemptible=True))
-    world.start(0, 1000, Tier.RESERVED)
+    world.start(0, 1000, AttemptTier.RESERVED)
     world.now = 5 * 3_600_000
     usage_book(now=world.at(world.now))
     assert sum(sums(PolicyHour, "policy").values()) > 4 * 3_600_000_000
