@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from apps.core.terminal import plain
-from rpm import cli_nodes
+from rpm import cli_nodes, cli_usage
 from rpm.cli_access import ServerAccess, client_of
 from rpm.cli_output import out, say, table
 from rpm.client import RefusedError, UnreachableError
@@ -20,6 +20,8 @@ app = typer.Typer(
     "(make a credential on the page of your account).",
 )
 app.add_typer(cli_nodes.app, name="node")
+app.command("status")(cli_usage.show_status)
+app.command("usage")(cli_usage.show_usage)
 err = Console(stderr=True)
 
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
@@ -280,13 +282,14 @@ def pools(context: typer.Context) -> None:
             "name": pool["name"],
             "nodes": f"{pool['served']['healthy']}/{pool['served']['nodes']}",
             "configured": _amounts(pool["capacity"]),
+            "used": _amounts(pool["current"]["used"]) or "-",
             "found": _amounts(pool["served"]["found"]) if pool["served"]["nodes"] else "-",
             "models": ", ".join(pool["served"]["models"]),
             "shares": _shares(pool["shares"]),
         }
         for pool in found
     ]
-    table(("name", "nodes", "configured", "found", "models", "shares"), rows)
+    table(("name", "nodes", "configured", "used", "found", "models", "shares"), rows)
     for pool in found:
         for one in pool["served"]["drift"]:
             err.print(plain(f"{pool['name']}: {one['sentence']}"), markup=False)
@@ -294,8 +297,9 @@ def pools(context: typer.Context) -> None:
 
 @app.command()
 def queues(context: typer.Context) -> None:
-    """The queues that you may see: id, name, policy and profile."""
-    table(("id", "name", "policy", "profile"), list(client_of(context).queues()))
+    """The queues that you may see, how many tasks run and wait there, and since when."""
+    rows = [queue | cli_usage.current(queue) for queue in client_of(context).queues()]
+    table(("id", "name", "policy", "profile", "running", "waiting", "oldest"), rows)
 
 
 def main() -> None:

@@ -148,7 +148,16 @@ class Client:
         return self._pages("pools/", {})
 
     def queues(self) -> Iterator[dict[str, Any]]:
+        """With what runs and waits in them."""
         return self._pages("queues/", {})
+
+    def policies(self) -> Iterator[dict[str, Any]]:
+        """With what they hold now, and those below them."""
+        return self._pages("policies/", {})
+
+    def usage(self, **wanted: str) -> dict[str, Any]:
+        """What the policies that you see held over time; see docs/usage.md."""
+        return self._object("GET", "usage/", params=wanted)
 
     def log(self, task_id: str, *, rank: int = 0, offset: int | None = None) -> dict[str, Any]:
         """A part of what a member wrote: its end, or from `offset` on."""

@@ -23,13 +23,13 @@ from prometheus_client.registry import Collector
 from apps.allocation.models import PassState
 from apps.allocation.selectors import decisions_since
 from apps.core.units import BUILT_IN_KEYS, MILLI
-from apps.dashboard.selectors.waiting_tasks import waiting_by_queue
 from apps.nodes.models import Node, NodeState
 from apps.nodes.selectors import capacity_by_pool, serving_processes
 from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
 from apps.tasks.selectors.attempt_sums import LiveAttemptSum, launches_since, live_attempt_sums
 from apps.usage.selectors.current_usage import GPU, amounts_of, reservations_of
+from apps.usage.selectors.waiting_tasks import waiting_by_queue
 
 log = structlog.get_logger(__name__)
 

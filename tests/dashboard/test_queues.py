@@ -14,12 +14,12 @@ from apps.configuration.services.queues import (
     queue_pause,
 )
 from apps.dashboard.render import card_render
-from apps.dashboard.selectors.waiting_tasks import waiting_by_queue
 from apps.policies.models import Profile, Queue
 from apps.tasks.models import Task
 from apps.tasks.selectors.queue_order import tasks_in_order
 from apps.tasks.services.queue_order import task_reorder
 from apps.tasks.services.stop import task_dequeue
+from apps.usage.selectors.waiting_tasks import waiting_by_queue
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.page_reader import errors_at, shown, text
 from tests.page_words import words_on

@@ -19,7 +19,7 @@ from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, AttemptLog, Task
 from rpm.cli import _expected, _use, app
 from rpm.client import Client, RefusedError, UnreachableError
-from tests.allocation.state import make_node
+from tests.allocation.state import enqueue, make_node
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -177,7 +177,31 @@ def test_what_changes_for_a_policy_is_one_line() -> None:
 def test_queues_are_listed(access: dict[str, str], example: Example) -> None:
     line = ctl(access, "queues").stdout.strip().split("\t")
 
-    assert line == [str(example.dev_queue.pk), example.dev_queue.name, "Dev", "4xGPU"]
+    queue = [str(example.dev_queue.pk), example.dev_queue.name, "Dev", "4xGPU"]
+    assert line == [*queue, "0", "0", "-"]
+
+
+def test_the_status_and_the_usage_are_tables(
+    access: dict[str, str], example: Example, alice: User, root: User
+) -> None:
+    make_node(example.bare_metal, name="b1", gpus=4)
+    enqueue(alice, example.dev_queue, 2)
+    run_pass()
+    credential, secret = credential_create(user=root, label="test")
+
+    all_of_it = access | {"RPM_KEY": credential.key, "RPM_SECRET": secret}
+    status = ctl(all_of_it, "status").stdout.splitlines()
+    usage = ctl(access, "usage", "--by", "owner")
+    wrong = ctl(access, "usage", "--by", "moon")
+
+    assert f"pool {example.bare_metal.name}\t4\t\t8\t\t\t" in status
+    assert next(one for one in status if one.startswith("policy Dev\t4\t")).split("\t")[4:6] == [
+        "1",
+        "1",
+    ]
+    assert usage.stdout.splitlines()[0].endswith(", by owner")
+    assert [one.split("\t")[0] for one in usage.stdout.splitlines()[1:]] == ["alice", "total"]
+    assert (wrong.exit_code, wrong.stdout) == (1, "")
 
 
 def test_what_the_server_refuses_is_raised_with_its_fields(

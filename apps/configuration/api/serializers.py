@@ -2,14 +2,19 @@
 
 from typing import Any
 
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.accounts.selectors import is_admin
+from apps.configuration.api.current import (
+    CurrentSerializer,
+    PoolCurrentSerializer,
+    ServedSerializer,
+    SharesSerializer,
+    current_field,
+)
 from apps.configuration.models import Revision
 from apps.core.serializers import AmountsField, NameSerializer, StrictSerializer
-from apps.core.units import milli_text
 from apps.nodes.capacity import PoolCapacity
 from apps.nodes.selectors import (
     capacity_by_pool,
@@ -20,6 +25,11 @@ from apps.nodes.selectors import (
 from apps.policies.models import Policy, Pool, Profile, Queue
 from apps.policies.models.bases import NAME_LENGTH
 from apps.policies.models.policies import OnNodeLoss, OnPreemption
+from apps.usage.selectors.current_facts import (
+    current_of_policies,
+    current_of_pools,
+    current_of_queues,
+)
 
 _WHOLE = 2**31 - 1
 
@@ -83,14 +93,6 @@ class RestoreSerializer(serializers.Serializer[Any]):
     notes = serializers.ListField(child=serializers.CharField())
 
 
-@extend_schema_field(OpenApiTypes.STR)
-class MilliField(serializers.Field[int, Any, str, Any]):
-    """Thousandths, shown as people write amounts; for responses only."""
-
-    def to_representation(self, value: int) -> str:
-        return milli_text(value)
-
-
 # --- live configuration ----------------------------------------------------------------------
 
 
@@ -108,44 +110,6 @@ class _ForAdmins(serializers.ModelSerializer[Any]):
         return fields
 
 
-class SharesSerializer(serializers.Serializer[Any]):
-    """Whether tasks are held to their share of a device: "enforced" or "accounted" (they are not).
-
-    `methods` says by what ("mig", "mps", "accounted"), `detail` why it is no more than accounted.
-    """
-
-    memory = serializers.CharField()
-    compute = serializers.CharField()
-    methods = serializers.ListField(child=serializers.CharField())
-    detail = serializers.CharField()
-
-
-class DifferenceSerializer(serializers.Serializer[Any]):
-    """A key of which nodes have `less` or `more` than configured; or GPUs of several `models`."""
-
-    code = serializers.ChoiceField(choices=["less", "more", "models"])
-    key = serializers.CharField()
-    configured = MilliField()
-    found = MilliField()
-    sentence = serializers.CharField()
-
-
-class ServedSerializer(serializers.Serializer[Any]):
-    """What the healthy nodes of a pool have, and how that differs from its `capacity`.
-
-    `drift` is empty where they agree, and for a pool without nodes; `since` when a worker saw it.
-    """
-
-    nodes = serializers.IntegerField()
-    healthy = serializers.IntegerField()
-    found = serializers.DictField(child=MilliField())
-    missing = serializers.IntegerField()
-    occupied = serializers.IntegerField()
-    models = serializers.DictField(child=serializers.IntegerField())
-    drift = DifferenceSerializer(many=True)
-    since = serializers.DateTimeField(allow_null=True)
-
-
 class PoolSerializer(_ForAdmins):
     capacity = AmountsField(read_only=True)
     allowed_images = serializers.ListField(child=serializers.CharField(), read_only=True)
@@ -153,6 +117,7 @@ class PoolSerializer(_ForAdmins):
     is_paused = serializers.BooleanField(read_only=True)
     shares = serializers.SerializerMethodField()
     served = serializers.SerializerMethodField()
+    current = serializers.SerializerMethodField()
     admins_only = ("dedicated_to",)
 
     class Meta:
@@ -171,6 +136,7 @@ class PoolSerializer(_ForAdmins):
             "pause_reason",
             "shares",
             "served",
+            "current",
         ]
 
     @extend_schema_field(SharesSerializer(allow_null=True))
@@ -201,6 +167,10 @@ class PoolSerializer(_ForAdmins):
                 "since": since.get(pool.pk),
             }
         ).data
+
+    @extend_schema_field(PoolCurrentSerializer())
+    def get_current(self, pool: Pool) -> dict[str, Any]:
+        return PoolCurrentSerializer(current_field(self, pool, current_of_pools)).data
 
 
 class PoolLinkSerializer(serializers.Serializer[Any]):
@@ -291,6 +261,7 @@ class QueueSerializer(_ForAdmins):
     policy = NameSerializer(read_only=True)
     profile = NameSerializer(read_only=True)
     is_paused = serializers.BooleanField(read_only=True)
+    current = serializers.SerializerMethodField()
     admins_only = ("queuing_rank",)
 
     class Meta:
@@ -304,8 +275,13 @@ class QueueSerializer(_ForAdmins):
             "queuing_rank",
             "is_paused",
             "pause_reason",
+            "current",
         ]
         read_only_fields = fields
+
+    @extend_schema_field(CurrentSerializer())
+    def get_current(self, queue: Queue) -> dict[str, Any]:
+        return CurrentSerializer(current_field(self, queue, current_of_queues)).data
 
 
 class PolicySerializer(_ForAdmins):
@@ -317,6 +293,7 @@ class PolicySerializer(_ForAdmins):
     limit = serializers.SerializerMethodField()
     user_limit = AmountsField(read_only=True)
     is_paused = serializers.BooleanField(read_only=True)
+    current = serializers.SerializerMethodField()
     admins_only = ("parent",)
 
     class Meta:
@@ -335,6 +312,7 @@ class PolicySerializer(_ForAdmins):
             "logs_open_to_group",
             "is_paused",
             "pause_reason",
+            "current",
         ]
 
     def get_reserved(self, policy: Policy) -> dict[str, str]:
@@ -344,6 +322,10 @@ class PolicySerializer(_ForAdmins):
     def get_limit(self, policy: Policy) -> dict[str, str]:
         rows = [row for row in policy.amounts.all() if row.pool_id is None]
         return {row.key: row.limit_text for row in rows if row.limit_text}
+
+    @extend_schema_field(CurrentSerializer())
+    def get_current(self, policy: Policy) -> dict[str, Any]:
+        return CurrentSerializer(current_field(self, policy, current_of_policies)).data
 
 
 # --- requests --------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ from apps.dashboard.cards.restore_banner import RestoreBanner, restore_banner
 from apps.dashboard.live import Sharing, card, topics_of
 from apps.dashboard.selectors.current_tasks import current_tasks_visible_to
 from apps.dashboard.selectors.pools import PoolFacts, first_pools, pool_facts
-from apps.dashboard.selectors.waiting_tasks import WaitingTasks, waiting_sum
 from apps.policies.models import Queue
 from apps.tasks.lifecycle.states import ADMITTED_STATES, TaskState
 from apps.tasks.models import Task
 from apps.usage.selectors.current_usage import Usage
+from apps.usage.selectors.waiting_tasks import WaitingTasks, waiting_sum
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,6 @@ from apps.dashboard.live import Sharing, card, key_id, topics_of
 from apps.dashboard.selectors.current_tasks import CurrentTasks, current_tasks_of
 from apps.dashboard.selectors.people import people_in
 from apps.dashboard.selectors.pools import simulated_pools
-from apps.dashboard.selectors.waiting_tasks import (
-    NO_WAITING_TASKS,
-    WaitingTasks,
-    own_waiting_by_queue,
-    waiting_by_queue,
-    waiting_sum,
-)
 from apps.policies.models import Policy, Profile, Queue
 from apps.policies.selectors import policy_family
 from apps.usage.selectors.current_usage import (
@@ -35,6 +28,13 @@ from apps.usage.selectors.current_usage import (
     reservations_of,
     usage_by,
     usage_of,
+)
+from apps.usage.selectors.waiting_tasks import (
+    NO_WAITING_TASKS,
+    WaitingTasks,
+    own_waiting_by_queue,
+    waiting_by_queue,
+    waiting_sum,
 )
 
 MOST_BRANCHES = 4

@@ -7,7 +7,6 @@ from django.db.models import Q
 from apps.access.selectors import policies_visible_to, queues_visible_to
 from apps.accounts.models import User
 from apps.dashboard.live import Sharing, card, key_id, topics_of
-from apps.dashboard.selectors.waiting_tasks import names_of_tasks
 from apps.policies.selectors import policy_family
 from apps.usage.selectors.current_usage import (
     LiveAttempt,
@@ -16,6 +15,7 @@ from apps.usage.selectors.current_usage import (
     live_attempts,
     over_quota_tasks,
 )
+from apps.usage.selectors.waiting_tasks import names_of_tasks
 
 MOST_TASKS = 12
 

@@ -14,11 +14,11 @@ from apps.accounts.models import User
 from apps.allocation.explanation import ReaderNames, is_suspended
 from apps.dashboard.cards.reasons import ReasonView, explain, stored_reasons
 from apps.dashboard.live import Sharing, card, key_id, topics_of
-from apps.dashboard.selectors.waiting_tasks import WaitingTasks, waiting_by_queue
 from apps.policies.models import Queue
 from apps.tasks.models import Task
 from apps.tasks.selectors.queue_order import tasks_in_order
 from apps.usage.selectors.current_usage import live_attempts, usage_by
+from apps.usage.selectors.waiting_tasks import WaitingTasks, waiting_by_queue
 
 MOST_WAITING = 100
 MOST_CHARS = 200

@@ -13,10 +13,10 @@ from apps.dashboard.cards.bars import Gauge, UsageBar, parts
 from apps.dashboard.live import Sharing, card, topics_of
 from apps.dashboard.selectors.current_tasks import CurrentTasks, current_tasks_visible_to
 from apps.dashboard.selectors.pools import PoolFacts, pool_facts
-from apps.dashboard.selectors.waiting_tasks import waiting_by_queue
 from apps.policies.document import DocumentChange
 from apps.policies.models import DraftState, LiveState, Pool, PoolLink, Profile, Queue
 from apps.usage.selectors.current_usage import GPU
+from apps.usage.selectors.waiting_tasks import waiting_by_queue
 
 NAMES = {"cpu": "CPU", "memory_mb": "Memory", "slot": "Slots"}
 

@@ -11,7 +11,6 @@ from apps.access.isolation import other_tenants_policy_ids
 from apps.access.selectors import policies_visible_to, queues_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
-from apps.dashboard.selectors.waiting_tasks import WaitingTasks, waiting_by_queue
 from apps.policies.models import Policy, Queue
 from apps.usage.selectors.current_usage import (
     LiveAttempt,
@@ -19,6 +18,7 @@ from apps.usage.selectors.current_usage import (
     live_attempts,
     over_quota_tasks,
 )
+from apps.usage.selectors.waiting_tasks import WaitingTasks, waiting_by_queue
 
 
 @dataclass(frozen=True, slots=True)

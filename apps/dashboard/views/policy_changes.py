@@ -36,13 +36,13 @@ from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_policies import ConnectForm, DeleteForm, PolicyForm
 from apps.dashboard.layout import page_or_dialog, pause_page, redirect_to
 from apps.dashboard.live import key_id
-from apps.dashboard.selectors.waiting_tasks import waiting_by_queue, waiting_sum
 from apps.dashboard.toasts import say
 from apps.dashboard.undo import change_unless_stale, undo_event
 from apps.dashboard.views.policies import policy_context
 from apps.policies.models import Policy, Profile, Queue
 from apps.policies.selectors import policy_family
 from apps.usage.selectors.current_usage import live_attempts
+from apps.usage.selectors.waiting_tasks import waiting_by_queue, waiting_sum
 
 T = TypeVar("T")
 

@@ -28,13 +28,13 @@ from apps.dashboard.layout import page_or_dialog, pause_page
 from apps.dashboard.live import key_id
 from apps.dashboard.render import card_render
 from apps.dashboard.selectors.tasks import visible_task
-from apps.dashboard.selectors.waiting_tasks import waiting_by_queue
 from apps.dashboard.toasts import say
 from apps.dashboard.undo import change_unless_stale, undo_event
 from apps.policies.models import Queue
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import task_permissions
 from apps.tasks.services.queue_order import MOVES, task_change_queue, task_reorder
+from apps.usage.selectors.waiting_tasks import waiting_by_queue
 
 
 # permission: every signed-in user; the card shows what they may see

@@ -13,8 +13,9 @@ from apps.tasks.models import Attempt
 
 @dataclass(frozen=True, slots=True)
 class LiveAttemptSum:
-    """Live attempts of one policy, pool and state: `amounts` in thousandths per key, together."""
+    """Live attempts of one queue, pool and state: `amounts` in thousandths per key, together."""
 
+    queue_id: int
     policy_id: int
     pool_id: int
     state: str
@@ -24,17 +25,18 @@ class LiveAttemptSum:
 
 def live_attempt_sums() -> list[LiveAttemptSum]:
     """What live attempts hold, in one query, with a row for each shape and not for each attempt."""
-    shape = ("policy_id", "pool_id", "state", "request", "replicas")
+    shape = ("queue_id", "policy_id", "pool_id", "state", "request", "replicas")
     rows = Attempt.objects.filter(state__in=LIVE_ATTEMPT_STATES).order_by().values_list(*shape)
     return [
         LiveAttemptSum(
+            queue_id=queue,
             policy_id=policy,
             pool_id=pool,
             state=state,
             count=count,
             amounts={key: amount * replicas * count for key, amount in request.items()},
         )
-        for policy, pool, state, request, replicas, count in rows.annotate(Count("pk"))
+        for queue, policy, pool, state, request, replicas, count in rows.annotate(Count("pk"))
     ]
 
 
