@@ -11,7 +11,7 @@ from apps.core import clock
 from apps.dashboard.cards.usage_report import change_text, chart_of, hours_text
 from apps.policies.models import Policy
 from apps.tasks.lifecycle.states import AttemptTier
-from apps.usage.models import PolicyDay
+from apps.usage.models import PolicyDay, PolicyHour
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.report import PER_GPU_H, UsagePeriod, usage_report
 from tests.dashboard.conftest import ClientFor
@@ -137,3 +137,16 @@ def test_figures_are_short() -> None:
     assert change_text(3, 2) == "+50 %"
     assert change_text(1, 2).endswith("50 %")
     assert change_text(2, 2) == "0 %"
+
+
+def test_a_short_period_is_shown_by_hour(example: Example, root: User) -> None:
+    at = clock.now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(hours=3)
+    PolicyHour.objects.create(
+        at=at, policy=example.dev, pool=example.h100, tier=AttemptTier.RESERVED, held=PER_GPU_H
+    )
+
+    chart = chart_of(usage_report(root, UsagePeriod.last_days(2), UsageGroup.POLICY))
+
+    assert len(chart.bars) == 48
+    assert chart.bars[21].label.endswith("21:00: Dev 1 h")
+    assert [bar.text for bar in chart.bars if bar.text][1:3] == ["05:00", "10:00"]

@@ -154,7 +154,8 @@ def test_a_period_is_compared_with_as_many_days_before(
 
     (line,) = report["lines"]
     assert (line["sums"]["gpu_seconds"], line["before"]["gpu_seconds"]) == (HOUR_S, 2 * HOUR_S)
-    assert line["days"] == [{"day": "2026-03-10", "gpu_seconds": HOUR_S}]
+    assert line["steps"] == [{"at": "2026-03-10T11:00:00Z", "gpu_seconds": HOUR_S}]
+    assert report["step"] == "hour"
 
 
 @pytest.mark.usefixtures("used")

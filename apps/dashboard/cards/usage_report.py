@@ -1,8 +1,8 @@
 """A report of usage as its page shows it: texts, and the geometry of the chart."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import datetime, timedelta
 
 from apps.dashboard.cards.words import duration_text
 from apps.tasks.lifecycle.states import AttemptTier
@@ -38,7 +38,7 @@ class LineRow:
 
 @dataclass(frozen=True, slots=True)
 class BarPart:
-    """A piece of the bar of a day; `y` and `height` in pixels from the top."""
+    """A piece of a bar; `y` and `height` in pixels from the top."""
 
     kind: str
     y: float
@@ -46,8 +46,8 @@ class BarPart:
 
 
 @dataclass(frozen=True, slots=True)
-class DayBar:
-    """A day of the chart; positions in percent of the width. `label` names all its figures."""
+class StepBar:
+    """A day or hour of the chart; positions in percent of the width. `label` names all its figures."""
 
     x: str
     width: str
@@ -67,12 +67,12 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class UsageChart:
-    """GPU hours by day, stacked by line."""
+    """GPU hours by day or hour, stacked by line; `rows` are its figures with their time."""
 
-    bars: tuple[DayBar, ...]
+    bars: tuple[StepBar, ...]
     ticks: tuple[Tick, ...]
     series: tuple[tuple[str, str], ...]
-    days: tuple[tuple[date, tuple[str, ...]], ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +181,19 @@ def chart_of(report: UsageReport) -> UsageChart:
     stacked = [(one.label, kinds[id(one)], one.sums) for one in coloured]
     if rest["held"]:
         stacked.append(("All others", REST, rest))
-    days = [report.period.first + at * timedelta(days=1) for at in range(report.period.days)]
-    top = _scale_top(max((report.total.days[day] for day in days), default=0))
+    count = (report.period.end - report.period.start) // report.step
+    steps = [report.period.start + number * report.step for number in range(count)]
+    names = _HOUR if report.step < timedelta(days=1) else _DAY
+    top = _scale_top(max(report.total.steps[at] for at in steps))
     return UsageChart(
-        bars=tuple(_bar(at, day, days, stacked, top) for at, day in enumerate(days)),
+        bars=tuple(_bar(number, steps, names, stacked, top) for number in range(count)),
         ticks=tuple(
             Tick(round(HEIGHT * (1 - at / 4), 1), hours_text(top * at // 4)) for at in range(5)
         ),
         series=tuple((label, kind) for label, kind, _ in stacked),
-        days=tuple((day, tuple(hours_text(s.days[day]) for *_, s in stacked)) for day in days),
+        rows=tuple(
+            (names.long(at), tuple(hours_text(s.steps[at]) for *_, s in stacked)) for at in steps
+        ),
     )
 
 
@@ -200,29 +204,44 @@ def _kinds(lines: Sequence[UsageLine]) -> dict[int, str]:
 
 
 def _bar(
-    at: int,
-    day: date,
-    days: Sequence[date],
+    number: int,
+    steps: Sequence[datetime],
+    names: "_StepNames",
     stacked: Sequence[tuple[str, str, UsageSums]],
     top: int,
-) -> DayBar:
-    step = 100 / len(days)
+) -> StepBar:
+    at, width = steps[number], 100 / len(steps)
     parts, y = [], float(HEIGHT)
     for _, kind, sums in stacked:
-        height = round(HEIGHT * sums.days[day] / top, 2)
+        height = round(HEIGHT * sums.steps[at] / top, 2)
         if height:
             y = round(y - height, 2)
             parts.append(BarPart(kind, y, height))
-    figures = [f"{label} {hours_text(s.days[day])} h" for label, _, s in stacked if s.days[day]]
-    every = -(-len(days) // LABELS)
-    return DayBar(
-        x=f"{step * (at + 0.15):.3f}%",
-        width=f"{step * 0.7:.3f}%",
-        middle=f"{step * (at + 0.5):.3f}%",
-        text=f"{day.day} {day:%b}" if at % every == 0 else "",
-        label=f"{day.day} {day:%B}: {', '.join(figures) or 'nothing held'}",
+    figures = [f"{label} {hours_text(s.steps[at])} h" for label, _, s in stacked if s.steps[at]]
+    every = -(-len(steps) // LABELS)
+    return StepBar(
+        x=f"{width * (number + 0.15):.3f}%",
+        width=f"{width * 0.7:.3f}%",
+        middle=f"{width * (number + 0.5):.3f}%",
+        text=names.short(at) if number % every == 0 else "",
+        label=f"{names.long(at)}: {', '.join(figures) or 'nothing held'}",
         parts=tuple(parts),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _StepNames:
+    """How a day or an hour is called below its bar, and in full."""
+
+    short: Callable[[datetime], str]
+    long: Callable[[datetime], str]
+
+
+_DAY = _StepNames(lambda at: f"{at.day} {at:%b}", lambda at: f"{at.day} {at:%b %Y}")
+_HOUR = _StepNames(
+    lambda at: f"{at:%H:%M}" if at.hour else f"{at.day} {at:%b}",
+    lambda at: f"{at.day} {at:%b %Y, %H:%M}",
+)
 
 
 def _scale_top(highest: int) -> int:

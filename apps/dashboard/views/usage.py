@@ -19,9 +19,16 @@ from apps.dashboard.cards.usage_report import chart_of, table_of, totals
 from apps.dashboard.live import key_id
 from apps.usage.exports import csv_response
 from apps.usage.selectors.labels import UsageGroup
-from apps.usage.selectors.report import DEFAULT_DAYS, UsagePeriod, UsageReport, usage_report
+from apps.usage.selectors.report import (
+    DEFAULT_DAYS,
+    HOUR,
+    HOURLY_DAYS,
+    UsagePeriod,
+    UsageReport,
+    usage_report,
+)
 
-SPANS = (7, DEFAULT_DAYS, 91)
+SPANS = (HOURLY_DAYS, 7, DEFAULT_DAYS, 91)
 NAMES = {
     UsageGroup.POLICY: "Policy",
     UsageGroup.POOL: "Pool",
@@ -92,6 +99,7 @@ def usage_page(request: HttpRequest) -> HttpResponse:
         "later": wanted.query(after) if wanted.period.last < today else "",
         "groups": [(group.value, NAMES[group]) for group in UsageGroup],
         "name": NAMES[wanted.by],
+        "step": "hour" if report.step == HOUR else "day",
         "pools": [] if wanted.by in WITHOUT_POOL else pools_visible_to(user).order_by("name"),
         "totals": totals(report),
         "chart": chart_of(report),

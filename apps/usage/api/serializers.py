@@ -8,7 +8,7 @@ from apps.core.serializers import StrictSerializer
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.exports import gpu_s
 from apps.usage.selectors.labels import UsageGroup
-from apps.usage.selectors.report import UsageLine, UsageReport, UsageSums
+from apps.usage.selectors.report import HOUR, UsageLine, UsageReport, UsageSums
 
 PERIOD = "Of 28 days up to today, without both."
 
@@ -49,8 +49,10 @@ class UsageSumsSerializer(serializers.Serializer[Any]):
     waited_seconds = serializers.FloatField()
 
 
-class UsageDaySerializer(serializers.Serializer[Any]):
-    day = serializers.DateField()
+class UsageStepSerializer(serializers.Serializer[Any]):
+    """What was held in a day, or in an hour where `step` of the report is `hour`."""
+
+    at = serializers.DateTimeField()
     gpu_seconds = serializers.FloatField()
 
 
@@ -62,7 +64,7 @@ class UsageLineSerializer(serializers.Serializer[Any]):
     parent_id = serializers.IntegerField(allow_null=True)
     sums = UsageSumsSerializer()
     before = UsageSumsSerializer()
-    days = UsageDaySerializer(many=True)
+    steps = UsageStepSerializer(many=True)
 
 
 class UsageSerializer(serializers.Serializer[Any]):
@@ -71,6 +73,7 @@ class UsageSerializer(serializers.Serializer[Any]):
     since = serializers.DateField()
     until = serializers.DateField()
     by = serializers.ChoiceField([one.value for one in UsageGroup])
+    step = serializers.ChoiceField(["hour", "day"])
     total = UsageSumsSerializer()
     before = UsageSumsSerializer()
     lines = UsageLineSerializer(many=True)
@@ -82,6 +85,7 @@ def report_facts(report: UsageReport) -> dict[str, Any]:
         "since": report.period.first,
         "until": report.period.last,
         "by": report.by.value,
+        "step": "hour" if report.step == HOUR else "day",
         "total": _sums(report.total),
         "before": _sums(report.before),
         "lines": [_line(one) for one in report.lines],
@@ -95,9 +99,9 @@ def _line(line: UsageLine) -> dict[str, Any]:
         "parent_id": line.parent,
         "sums": _sums(line.sums),
         "before": _sums(line.before),
-        "days": [
-            {"day": day, "gpu_seconds": gpu_s(held)}
-            for day, held in sorted(line.sums.days.items())
+        "steps": [
+            {"at": at, "gpu_seconds": gpu_s(held)}
+            for at, held in sorted(line.sums.steps.items())
             if held
         ],
     }

@@ -28,8 +28,8 @@ def to_ms(at: datetime) -> int:
 
 
 def hour_of(at: datetime) -> datetime:
-    """The beginning of its hour."""
-    return at.replace(minute=0, second=0, microsecond=0)
+    """The beginning of its hour, in UTC."""
+    return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,22 @@ from apps.accounts.selectors import is_admin
 from apps.core import clock
 from apps.core.errors import BadInput
 from apps.tasks.models import Attempt
-from apps.usage.models import MEASURES, WAIT_BUCKETS, Measures, OwnerDay, PolicyDay, QueueDay
+from apps.usage.models import (
+    MEASURES,
+    WAIT_BUCKETS,
+    Measures,
+    OwnerDay,
+    PolicyDay,
+    PolicyHour,
+    QueueDay,
+)
 from apps.usage.selectors.bookings import bookings_of
 from apps.usage.selectors.labels import Labels, UsageGroup, labels_of
 
+HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
+# Shorter periods are shown by hour.
+HOURLY_DAYS = 2
 DEFAULT_DAYS = 28
 MOST_DAYS = 366
 FIRST_YEAR, LAST_YEAR = 2000, 2999
@@ -87,24 +98,24 @@ class UsagePeriod:
 
 @dataclass(slots=True)
 class UsageSums:
-    """Measures by name, and what was held by tier and by day."""
+    """Measures by name, and what was held by tier and by step: the beginning of a day or hour."""
 
     measures: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MEASURES, 0))
     tiers: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    days: defaultdict[date, int] = field(default_factory=lambda: defaultdict(int))
+    steps: defaultdict[datetime, int] = field(default_factory=lambda: defaultdict(int))
 
-    def add(self, day: date, tier: str, measures: Mapping[str, int]) -> None:
+    def add(self, step: datetime, tier: str, measures: Mapping[str, int]) -> None:
         for name, value in measures.items():
             self.measures[name] += value
         held = measures.get("held", 0)
         self.tiers[tier] += held
-        self.days[day] += held
+        self.steps[step] += held
 
     def add_all(self, other: "UsageSums") -> None:
         pairs: tuple[tuple[dict[Any, int], Mapping[Any, int]], ...] = (
             (self.measures, other.measures),
             (self.tiers, other.tiers),
-            (self.days, other.days),
+            (self.steps, other.steps),
         )
         for mine, theirs in pairs:
             for key, value in theirs.items():
@@ -143,10 +154,11 @@ class UsageLine:
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
-    """A report; `total` is that of all lines, each counted once."""
+    """A report; `total` is that of all lines, each counted once, `step` a day or an hour."""
 
     period: UsagePeriod
     by: UsageGroup
+    step: timedelta
     lines: tuple[UsageLine, ...]
     total: UsageSums
     before: UsageSums
@@ -177,7 +189,7 @@ def usage_report(
     lines = _lines(now, before, labels)
     if by is UsageGroup.POLICY:
         lines = _tree(lines)
-    return UsageReport(period, by, tuple(lines), total, total_before)
+    return UsageReport(period, by, _step(period, by), tuple(lines), total, total_before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,43 +233,45 @@ def _sums_by_key(
 ) -> dict[Any, UsageSums]:
     found: defaultdict[Any, UsageSums] = defaultdict(UsageSums)
     is_wanted = scope.filter() & (Q() if pool is None else Q(pool=pool))
-    for policy, key, day, tier, measures in (
+    for policy, key, step, tier, measures in (
         *_booked(period, by, is_wanted),
         *_unbooked(period, by, is_wanted),
     ):
         own = scope.owner_key(policy, key) if by is UsageGroup.OWNER else key
-        found[own].add(day, tier, measures)
+        found[own].add(step, tier, measures)
     return dict(found)
 
 
-_Row = tuple[int, Any, date, str, Mapping[str, int]]
+_Row = tuple[int, Any, datetime, str, Mapping[str, int]]
+
+
+def _step(period: UsagePeriod, by: UsageGroup) -> timedelta:
+    """Sums of queues and owners are kept by day only."""
+    return HOUR if period.days <= HOURLY_DAYS and by not in _TABLES else DAY
 
 
 def _booked(period: UsagePeriod, by: UsageGroup, is_wanted: Q) -> Iterator[_Row]:
-    table: type[Any] = _TABLES.get(by, PolicyDay)
-    tier = F("tier") if table is PolicyDay else F("policy_id")
+    by_policy = PolicyHour if _step(period, by) == HOUR else PolicyDay
+    table: type[Any] = _TABLES.get(by, by_policy)
+    tier = F("policy_id") if by in _TABLES else F("tier")
     rows = table._default_manager.filter(is_wanted, at__gte=period.start, at__lt=period.end)
     columns = {"key": F(by.value), "of_tier": tier}
     sums = {f"sum_{name}": Sum(name) for name in MEASURES}
     for row in rows.values("policy_id", "at").annotate(**columns).annotate(**sums).order_by():
         measures = {name: row[f"sum_{name}"] for name in MEASURES}
-        of_tier = row["of_tier"] if table is PolicyDay else ""
-        yield row["policy_id"], row["key"], row["at"].astimezone(UTC).date(), of_tier, measures
+        of_tier = "" if by in _TABLES else row["of_tier"]
+        yield row["policy_id"], row["key"], row["at"], of_tier, measures
 
 
 def _unbooked(period: UsagePeriod, by: UsageGroup, is_wanted: Q) -> Iterator[_Row]:
     """What live attempts hold since the last whole hour, and ends of the last minute."""
+    step = _step(period, by)
     attempts = Attempt.objects.filter(is_wanted, is_summed=False, allocated_at__lt=period.end)
     for attempt in bookings_of(attempts, until=min(clock.now(), period.end)):
         for one in attempt.bookings:
             if period.start <= one.at < period.end:
-                yield (
-                    one.policy,
-                    getattr(one, by.value),
-                    one.at.astimezone(UTC).date(),
-                    one.tier,
-                    one.sums,
-                )
+                at = one.at if step == HOUR else one.at.replace(hour=0)
+                yield one.policy, getattr(one, by.value), at, one.tier, one.sums
 
 
 def _sum_of(sums: Iterable[UsageSums]) -> UsageSums:
